@@ -1,0 +1,74 @@
+// The package as its users get it: the export map, the packed archive, the types in it, the size of the entry.
+
+import { accessSync, constants, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { publint } from "publint";
+import { formatMessage } from "publint/utils";
+import { missingEntries, packageEntries } from "./entries.ts";
+import { run, tool } from "./process.ts";
+
+export function exportMap(): string[] {
+  const present = packageEntries().filter((entry) => existsSync(entry.source));
+  return present.flatMap(({ name, source, targets }) => {
+    const faults = targets
+      .filter((target) => !existsSync(target))
+      .map((target) => `"${name}" names ${target}, which ${source} did not produce`);
+    const program = name.startsWith("bin ") ? targets[0] : undefined;
+    if (program !== undefined && existsSync(program) && !isExecutable(program)) {
+      faults.push(`${program} is not executable`);
+    }
+    return faults;
+  });
+}
+
+/** Knip. While entries are missing, what only they would use looks unused, so src is left out of the question. */
+export function deadCode(): Promise<string[]> {
+  const unfinished = missingEntries().length > 0;
+  return tool(
+    "knip",
+    "--no-progress",
+    "--no-config-hints",
+    ...(unfinished ? ["--exclude", "files,exports,types"] : []),
+  );
+}
+
+export async function published(): Promise<string[]> {
+  const manifest = JSON.parse(readFileSync("package.json", "utf8")) as Record<string, unknown>;
+  const missing = missingEntries().flatMap((entry) => entry.targets.map((target) => target.replace(/^\.\//, "")));
+  const { messages } = await publint({ strict: true });
+  return messages
+    .map((message) => formatMessage(message, manifest, { color: false }) ?? message.code)
+    .filter((text) => !missing.some((target) => text.includes(target)));
+}
+
+export async function typesResolve(): Promise<string[]> {
+  const missing = missingEntries().map((entry) => entry.name);
+  if (missing.includes(".")) return [];
+  const without = missing.filter((name) => !name.startsWith("bin "));
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-pack-"));
+  try {
+    // Without scripts: `prepare` would write dist again while other checks read it.
+    const { code, text } = await run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder);
+    if (code !== 0) return [`npm pack failed: ${text}`];
+    const archive = readdirSync(folder).map((name) => join(folder, name));
+    const options = without.length === 0 ? [] : ["--exclude-entrypoints", ...without];
+    return await tool("attw", ...archive, "--profile", "esm-only", "--no-emoji", ...options);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+export async function size(): Promise<string[]> {
+  if (missingEntries().some((entry) => entry.name === ".")) return [];
+  return tool("size-limit");
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}

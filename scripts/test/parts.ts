@@ -1,0 +1,95 @@
+// The parts of `npm test`, in the order they run, each with the seconds it may take. vitest.config.ts reads it too.
+
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+
+export type Part = {
+  readonly name: string;
+  readonly seconds: number;
+  readonly longSeconds: number;
+} & (VitestPart | ProgramPart);
+
+export type VitestPart = {
+  /** Beginnings of paths: a folder ("test/core/") or files ("test/drivers/memory."). */
+  readonly tests: readonly string[];
+  readonly except?: readonly string[];
+  /** For tests with child processes and real time: another file at work would disturb them. */
+  readonly oneAtATime?: true;
+  readonly coverage?: true;
+};
+
+/** A program that prints the closing line itself. */
+type ProgramPart = {
+  readonly source: string;
+  readonly args: readonly string[];
+  readonly longArgs: readonly string[];
+};
+
+const MEMORY = "test/drivers/memory.";
+
+export const PARTS: readonly Part[] = [
+  {
+    name: "unit",
+    tests: ["test/core/", "test/client/", "test/support/", "test/scripts/", MEMORY],
+    coverage: true,
+    seconds: 30,
+    longSeconds: 600,
+  },
+  { name: "types", tests: ["test/types/"], seconds: 10, longSeconds: 10 },
+  {
+    name: "conformance",
+    tests: ["test/drivers/", "test/conformance/"],
+    except: [MEMORY],
+    seconds: 40,
+    longSeconds: 1200,
+  },
+  { name: "server", tests: ["test/server/"], seconds: 40, longSeconds: 1200 },
+  { name: "cli", tests: ["test/cli/"], oneAtATime: true, seconds: 40, longSeconds: 300 },
+  {
+    name: "sim",
+    source: "test/sim/main.ts",
+    args: ["--seeds", "500"],
+    longArgs: ["--seeds", "20000"],
+    seconds: 40,
+    longSeconds: 3600,
+  },
+  { name: "crash", tests: ["test/crash/"], oneAtATime: true, seconds: 60, longSeconds: 3600 },
+  { name: "fuzz", tests: ["test/fuzz/"], seconds: 20, longSeconds: 3600 },
+];
+
+/** Both compilations, before the first part. */
+export const BUILD_SECONDS: number = 20;
+
+/** All parts and the build together, not in a long run. */
+export const TOTAL_SECONDS: number = 300;
+
+export function isVitest(part: Part): part is Part & VitestPart {
+  return "tests" in part;
+}
+
+/** Parts whose tests have been written. */
+export function presentParts(): Part[] {
+  const files = testFiles();
+  return PARTS.filter((part) => (isVitest(part) ? files.some((file) => owns(part, file)) : existsSync(part.source)));
+}
+
+export function partsOf(file: string): string[] {
+  return PARTS.filter((part) => isVitest(part) && owns(part, file)).map((part) => part.name);
+}
+
+/** What Vitest is told to include and exclude. */
+export function globs(prefixes: readonly string[]): string[] {
+  return prefixes.map((prefix) => (prefix.endsWith("/") ? `${prefix}**/*.test.ts` : `${prefix}*test.ts`));
+}
+
+export function testFiles(): string[] {
+  return readdirSync("test", { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".test.ts"))
+    .map((name) => join("test", name).replaceAll("\\", "/"))
+    .filter((name) => !name.includes("node_modules"));
+}
+
+function owns(part: VitestPart, file: string): boolean {
+  const startsWith = (prefix: string): boolean => file.startsWith(prefix);
+  return part.tests.some(startsWith) && !(part.except ?? []).some(startsWith);
+}

@@ -1,0 +1,107 @@
+// Each rule of `npm run check` is shown the fault it exists for, and the nearest thing that is fine.
+
+import { describe, expect, test } from "vitest";
+import { inheritance, patientDrivers, pureCore, sizes } from "../../scripts/check/code-rules.ts";
+import { circles, entryGraph } from "../../scripts/check/import-graph.ts";
+import { importTable } from "../../scripts/check/import-table.ts";
+import type { Sources } from "../../scripts/check/sources.ts";
+import { parse } from "../../scripts/check/sources.ts";
+
+function tree(files: Record<string, string>): Sources {
+  return new Map(Object.entries(files).map(([path, text]) => [path, parse(path, text)]));
+}
+
+describe("import table", () => {
+  const faultsOf = (path: string, text: string): string[] => importTable(tree({ [path]: text }));
+
+  test.each([
+    ["src/core/line.ts", 'import { x } from "../client/lock.ts";'],
+    ["src/core/line.ts", 'import type { X } from "../errors.ts";'],
+    ["src/core/line.ts", 'type X = import("../client/lock.ts").X;'],
+    ["src/core/line.ts", 'export { x } from "../spi/driver.ts";'],
+    ["src/keys.ts", 'import { x } from "./errors.ts";'],
+    ["src/drivers/redis/driver.ts", 'import { x } from "../etcd/driver.ts";'],
+    ["src/drivers/redis/driver.ts", 'import { x } from "../../core/table.ts";'],
+    ["src/drivers/redis/driver.ts", 'import { x } from "../../protocol/frames.ts";'],
+    ["src/client/connect.ts", 'import { x } from "../drivers/memory.ts";'],
+    ["src/client/locks.ts", 'await import("../drivers/memory.ts");'],
+    ["src/server/serve.ts", 'import { x } from "../client/locks.ts";'],
+    ["src/cli/run.ts", 'import { x } from "../core/line.ts";'],
+    ["src/index.ts", "export const x = 1;"],
+    ["src/stray/file.ts", ""],
+  ])("%s may not: %s", (path, text) => {
+    expect(faultsOf(path, text)).toHaveLength(1);
+  });
+
+  test.each([
+    ["src/core/line.ts", 'import type { X } from "../spi/driver.ts"; import { y } from "./schedule.ts";'],
+    ["src/drivers/memory.ts", 'import { x } from "../core/table.ts";'],
+    ["src/drivers/server/driver.ts", 'import { x } from "../../protocol/frames.ts";'],
+    ["src/drivers/mysql/driver.ts", 'import { x } from "../sql/rows.ts";'],
+    ["src/client/connect.ts", 'await import("../drivers/memory.ts");'],
+    ["src/cli/run.ts", 'import { x } from "../index.ts"; import { y } from "../server/limits.ts";'],
+    ["src/index.ts", 'export { x } from "./client/locks.ts"; export type { Y } from "./spi/driver.ts";'],
+  ])("%s may: %s", (path, text) => {
+    expect(faultsOf(path, text)).toEqual([]);
+  });
+});
+
+test("circles are found, whole, and not among types", () => {
+  const a = 'import { b } from "./b.ts";';
+  const c = 'export { a } from "./a.ts";';
+  const files = { "src/a.ts": a, "src/b.ts": 'import { c } from "./c.ts";', "src/c.ts": c };
+  expect(circles(tree(files))).toEqual(["src/a.ts > src/b.ts > src/c.ts > src/a.ts"]);
+  expect(circles(tree({ ...files, "src/c.ts": c.replace("export", "export type") }))).toEqual([]);
+});
+
+test("a library entry reaches only builtins, through lazy imports too", () => {
+  const index = 'export { x } from "./client/locks.ts";';
+  const reaching = (text: string): string[] => entryGraph(tree({ "src/index.ts": index, "src/client/locks.ts": text }));
+  expect(reaching('import { x } from "node:events";')).toEqual([]);
+  expect(reaching('import { x } from "commander";')[0]).toContain("src/index.ts > src/client/locks.ts:1");
+  expect(reaching('await import("commander");')).toHaveLength(1);
+  expect(reaching('await import("../server/serve.ts");')).toHaveLength(1);
+});
+
+test("core is pure", () => {
+  const faultsOf = (text: string): number => pureCore(tree({ "src/core/a.ts": text })).length;
+  for (const fault of ["Date.now();", "new Date();", "setTimeout(f);", "globalThis.performance.now();"]) {
+    expect(faultsOf(fault), fault).toBe(1);
+  }
+  expect(faultsOf("Math.random();")).toBe(1);
+  expect(faultsOf('import "node:fs";')).toBe(1);
+  expect(faultsOf("Math.floor(1); entry.Date; const it = { performance: 1 }; // Date.now()")).toBe(0);
+});
+
+test("only errors have a base class", () => {
+  const faultsOf = (text: string): number => inheritance(tree({ "src/a.ts": text })).length;
+  expect(faultsOf("class A extends B {}")).toBe(1);
+  expect(faultsOf("const A = class extends EventEmitter {};")).toBe(1);
+  expect(faultsOf("class A extends Error {} class C extends AError {} interface I extends J {}")).toBe(0);
+  expect(faultsOf("class A implements B {} type T<U extends V> = U;")).toBe(0);
+});
+
+test("sizes count each nested function on its own", () => {
+  const lines = (count: number): string => "f();\n".repeat(count);
+  const faultsOf = (text: string): string[] => sizes(tree({ "src/a.ts": text }));
+  expect(faultsOf(lines(300))).toEqual([]);
+  expect(faultsOf(lines(301))).toEqual(["src/a.ts: 301 lines, at most 300"]);
+  expect(faultsOf(`function a() {\n${lines(58)}}`)).toEqual([]);
+  expect(faultsOf(`function a() {\n${lines(59)}}`)).toEqual(["src/a.ts:1 function a: 61 lines, at most 60"]);
+  const nested = (count: number): string => `const b = () => {\n${lines(count)}};\n`;
+  expect(faultsOf(`function a() {\n${lines(20)}${nested(50)}${lines(20)}}`)).toEqual([]);
+  expect(faultsOf(`function a() {\n${nested(59)}}`)).toEqual(["src/a.ts:2 function b: 61 lines, at most 60"]);
+});
+
+test("drivers have no timers and no loops that await, but those that own connections may", () => {
+  const faultsOf = (path: string, text: string): number => patientDrivers(tree({ [path]: text })).length;
+  const driver = "src/drivers/redis/driver.ts";
+  expect(faultsOf(driver, "setInterval(f);")).toBe(1);
+  expect(faultsOf(driver, 'import * as timers from "node:timers/promises";')).toBe(1);
+  expect(faultsOf(driver, "async function f() { while (true) await g(); }")).toBe(1);
+  expect(faultsOf(driver, "async function f() { for await (const x of y) g(x); }")).toBe(1);
+  expect(faultsOf(driver, "async function f() { for (const x of y) g(async () => await x); await z; }")).toBe(0);
+  for (const path of ["src/drivers/server/connection.ts", "src/drivers/zookeeper/client/session.ts"]) {
+    expect(faultsOf(path, "setTimeout(f); async function g() { for (;;) await h(); }"), path).toBe(0);
+  }
+});
