@@ -1,0 +1,27 @@
+import { defineConfig } from "vitest/config";
+import { ClosingLineReporter } from "./scripts/test/closing-line-reporter.ts";
+import { globs, isVitest, PARTS } from "./scripts/test/parts.ts";
+
+export default defineConfig({
+  test: {
+    maxWorkers: 2,
+    testTimeout: 10_000,
+    reporters: ["default", new ClosingLineReporter()],
+    projects: PARTS.filter(isVitest).map((part) => ({
+      extends: true,
+      test: {
+        name: part.name,
+        include: globs(part.tests),
+        exclude: globs(part.except ?? []),
+        fileParallelism: part.oneAtATime !== true,
+      },
+    })),
+    coverage: {
+      provider: "v8",
+      include: ["src/core/**"],
+      reporter: ["text"],
+      // Core decides who holds a lock: no decision in it goes untested.
+      thresholds: { branches: 100 },
+    },
+  },
+});
