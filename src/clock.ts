@@ -1,0 +1,76 @@
+/** Time, as the client, the server and the memory driver see it: passed in, so that tests can move it. */
+
+import { uptime } from "node:os";
+
+/** One re-armable timer. */
+export interface Timer {
+  /** Call the timer's function at `due` on the clock's now() scale, replacing what was set; null: never. */
+  set(due: number | null): void;
+  /** Does a pending call keep the process alive? False at first. */
+  keepAlive(on: boolean): void;
+}
+
+export interface Clock {
+  /** Milliseconds from an arbitrary start; never goes back, may stand still while the machine sleeps. */
+  now(): number;
+  /** Wall clock, milliseconds since 1970; may step either way. For tokens and for noticing sleep, never for leases. */
+  wall(): number;
+  /** Milliseconds that also count while the machine sleeps; coarse. */
+  uptime(): number;
+  timer(run: () => void): Timer;
+}
+
+/** setTimeout fires at once for a longer delay; a longer wait is made of several. */
+const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
+
+/** The machine's clock. */
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wall: () => Date.now(),
+  uptime: () => uptime() * 1_000,
+  timer: systemTimer,
+};
+
+function systemTimer(run: () => void): Timer {
+  let handle: NodeJS.Timeout | null = null;
+  let due: number | null = null;
+  let firesAt = 0;
+  let alive = false;
+
+  function fire(): void {
+    handle = null;
+    if (due === null) return;
+    // a timer may fire up to a millisecond early, and a later due time does not re-arm it
+    if (due > performance.now()) return arm(due);
+    due = null;
+    run();
+  }
+
+  function arm(at: number): void {
+    const delay = Math.min(Math.max(Math.ceil(at - performance.now()), 0), LONGEST_TIMEOUT_MS);
+    firesAt = performance.now() + delay;
+    handle = setTimeout(fire, delay);
+    if (!alive) handle.unref();
+  }
+
+  return {
+    set(at) {
+      due = at;
+      if (at === null) {
+        if (handle !== null) clearTimeout(handle);
+        handle = null;
+      } else if (handle === null) {
+        arm(at);
+      } else if (at < firesAt) {
+        clearTimeout(handle);
+        arm(at);
+      }
+    },
+    keepAlive(on) {
+      if (alive === on) return;
+      alive = on;
+      if (on) handle?.ref();
+      else handle?.unref();
+    },
+  };
+}

@@ -1,0 +1,42 @@
+/** One claim as the lock table keeps it. */
+
+import type { Claim } from "../spi/driver.ts";
+import type { Seat } from "./seats.ts";
+
+export class Entry {
+  readonly claim: Claim;
+  /** Who is told of a grant; opaque to the table (a session, a client). */
+  owner: unknown;
+  /** One seat per line entered so far, in key order; all but the last are admitted. */
+  readonly seats: Seat[] = [];
+  /** First token of the run; 0 while waiting. */
+  token = 0;
+  /** Length of the run. */
+  tokens = 0;
+  /** Infinity for "session". */
+  expiresAt: number;
+  readonly placedAt: number;
+  /** Order of arrival in the whole table. */
+  readonly arrival: number;
+  /** Answers "none", cannot be renewed, but keeps its place until it is released or its lease ends. */
+  revoked = false;
+  /** Taken out of its session: a plain lease from then on. */
+  detached = false;
+  /** Its waiting seat is out of the line until its owner is back. */
+  parked = false;
+  // for the schedule of expiries
+  dueAt = 0;
+  heapIndex = -1;
+
+  constructor(claim: Claim, owner: unknown, now: number, expiresAt: number, arrival: number) {
+    this.claim = claim;
+    this.owner = owner;
+    this.placedAt = now;
+    this.expiresAt = expiresAt;
+    this.arrival = arrival;
+  }
+
+  get held(): boolean {
+    return this.token !== 0;
+  }
+}

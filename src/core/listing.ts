@@ -1,0 +1,43 @@
+/** What tools see of a table. */
+
+import type { Answer, ClaimView } from "../spi/driver.ts";
+import type { Entry } from "./entry.ts";
+import type { Table } from "./table.ts";
+
+/**
+ * Live claims any of whose keys starts with prefix: by key, and in each line from the front. `after` is the tag of the
+ * last claim of the page before; a cursor whose claim is gone starts again.
+ */
+export function listTable(
+  table: Table,
+  tagOf: (id: string) => string,
+  query: { readonly prefix: string; readonly max: number; readonly after?: string },
+  now: number,
+): ClaimView[] {
+  const entries = entriesOf(table, query.prefix);
+  const start = query.after === undefined ? 0 : entries.findIndex((entry) => tagOf(entry.claim.id) === query.after) + 1;
+  return entries.slice(start, start + query.max).map((entry) => viewOf(table, tagOf, entry, now));
+}
+
+function entriesOf(table: Table, prefix: string): Entry[] {
+  const { lines } = table.mint;
+  const keys = [...lines.keys()].filter((key) => key.startsWith(prefix)).sort();
+  const found = new Set<Entry>();
+  for (const key of keys) {
+    for (const seat of lines.get(key)?.seats ?? []) found.add(seat.entry);
+  }
+  for (const entry of table.entries.values()) {
+    // a parked place stands in no line
+    if (entry.parked && entry.claim.holds.some(({ key }) => key.startsWith(prefix))) found.add(entry);
+  }
+  return [...found];
+}
+
+function viewOf(table: Table, tagOf: (id: string) => string, entry: Entry, now: number): ClaimView {
+  const { id, ...claim } = entry.claim;
+  const ttlMs = claim.ttlMs === "session" ? table.sessionMs : Math.max(entry.expiresAt - now, 0);
+  const answer: Answer = entry.held
+    ? { state: "held", token: BigInt(entry.token), tokens: entry.tokens, ttlMs }
+    : { state: "waiting", ttlMs, recheckMs: ttlMs };
+  return { ...claim, tag: tagOf(id), answer, ageMs: now - entry.placedAt };
+}

@@ -1,0 +1,318 @@
+/**
+ * The lock table: lines of claims by key, claims by id, leases, tokens, and grants to announce. Pure: every verb is
+ * given `now` (monotonic milliseconds, for leases) and `micros` (wall clock in microseconds, for tokens only).
+ *
+ * Invariants
+ * - A line is admitted seats, then waiting ones by arrival (core/seats.ts). A claim enters a line only when it is
+ *   admitted in the line of its previous key, so who takes keys in order never deadlocks.
+ * - A claim is held from the moment it is admitted in its last line and has its tokens (core/mint.ts). A grant never
+ *   lengthens the lease: the client counts from what it sent, and has sent nothing.
+ * - What has run out goes before anybody is admitted, so nobody is granted to a claim that has ended.
+ * - While paused (a restarted server reclaiming) nobody is admitted.
+ */
+
+import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
+import { Endings } from "./endings.ts";
+import { Entry } from "./entry.ts";
+import { Mint } from "./mint.ts";
+import { Schedule } from "./schedule.ts";
+import { Seat, type SeatLine } from "./seats.ts";
+
+/** How many places ahead are looked at to say when a waiting claim should ask again. */
+const RECHECK_LOOKS = 32;
+
+export interface TableOptions {
+  /** What "session" claims are told as their lease, and how long their ids are remembered. Default 30 s. */
+  readonly sessionMs?: number;
+  /** Tokens stay below it; a grant that would reach it waits for raise(). Default: no bound. */
+  readonly ceiling?: number;
+}
+
+/** A waiting claim that has become held: to be announced to its owner. */
+export interface Grant {
+  readonly id: ClaimId;
+  readonly owner: unknown;
+  readonly answer: Answer;
+}
+
+export class Table {
+  readonly sessionMs: number;
+  readonly entries: Map<ClaimId, Entry> = new Map();
+  readonly endings: Endings = new Endings();
+  readonly mint: Mint;
+  readonly #expiries = new Schedule<Entry>();
+  /** Admitted everywhere, but their tokens would reach the ceiling. */
+  readonly #stalled = new Set<Entry>();
+  #grants: Grant[] = [];
+  #arrivals = 0;
+  #now = 0;
+  #paused = false;
+
+  constructor(options: TableOptions = {}) {
+    this.sessionMs = options.sessionMs ?? 30_000;
+    this.mint = new Mint(options.ceiling ?? Number.POSITIVE_INFINITY);
+  }
+
+  /** Places the claim, or finds it and restarts its lease. `arrival`: where a claim that waited before a restart stood. */
+  claim(claim: Claim, owner: unknown, now: number, micros: number, arrival?: number): Answer {
+    this.advance(now, micros);
+    const known = this.entries.get(claim.id);
+    if (known !== undefined) return this.#extend(known, owner);
+    if (this.endings.reasonOf(claim.id) !== undefined) return this.#none(claim.id);
+    if (!claim.wait && !this.#isFree(claim)) return { state: "none" };
+    const entry = this.#enroll(claim, owner, arrival);
+    this.#enter(entry);
+    if (!claim.wait && !entry.held) {
+      this.#remove(entry); // free, but the token ceiling is in the way: no trace all the same
+      return { state: "none" };
+    }
+    return this.#answer(entry);
+  }
+
+  renew(id: ClaimId, owner: unknown, now: number, micros: number): Answer {
+    this.advance(now, micros);
+    const entry = this.entries.get(id);
+    return entry === undefined ? this.#none(id) : this.#extend(entry, owner);
+  }
+
+  /** Says whether it was there and not revoked. `unanswered`: its ttl, if a `claim` call of this id may still be on its way. */
+  release(id: ClaimId, now: number, micros: number, unanswered?: number | "session"): boolean {
+    this.advance(now, micros);
+    if (unanswered !== undefined) this.endings.bury(id, "released", now + this.#ttl(unanswered));
+    const entry = this.entries.get(id);
+    if (entry === undefined) return false;
+    if (entry.detached) this.endings.note(id, "released", now + this.#ttl(entry.claim.ttlMs));
+    this.#remove(entry);
+    return !entry.revoked;
+  }
+
+  /** Takes a held claim out of its session: a full, plain lease from now on. */
+  detach(id: ClaimId, now: number, micros: number): boolean {
+    this.advance(now, micros);
+    const entry = this.entries.get(id);
+    if (entry === undefined || !entry.held || entry.revoked || entry.claim.ttlMs === "session") return false;
+    entry.detached = true;
+    entry.owner = null;
+    this.#extendLease(entry);
+    return true;
+  }
+
+  /** See Driver.revoke. */
+  revoke(key: string, token: number, removed: boolean, now: number, micros: number): boolean {
+    this.advance(now, micros);
+    for (const { entry } of this.mint.lines.get(key)?.seats ?? []) {
+      if (entry.token !== token || entry.revoked) continue;
+      this.endings.note(entry.claim.id, "revoked", now + this.#ttl(entry.claim.ttlMs));
+      if (removed) this.#remove(entry);
+      else entry.revoked = true;
+      return true;
+    }
+    return false;
+  }
+
+  /** Lets time pass and ends what has run out. Every verb does so first; an owner with a timer calls it at nextDue(). */
+  advance(now: number, micros: number): void {
+    this.#now = now;
+    this.mint.advance(micros);
+    this.endings.forget(now);
+    const ended: Entry[] = [];
+    for (let entry = this.#expiries.takeDue(now); entry !== null; entry = this.#expiries.takeDue(now)) {
+      if (entry.expiresAt > now) this.#expiries.set(entry, entry.expiresAt); // it was extended meanwhile
+      else ended.push(entry);
+    }
+    for (const entry of ended) {
+      this.endings.note(entry.claim.id, entry.revoked ? "revoked" : "expired", now + this.#ttl(entry.claim.ttlMs));
+      this.#unseat(entry);
+    }
+    for (const entry of ended) this.#admitBehind(entry);
+  }
+
+  /** When advance() has work to do, or null. May be early: extending a lease does not move it. */
+  nextDue(): number | null {
+    return this.#expiries.next();
+  }
+
+  /** Takes the grants made to waiting claims since the last call. */
+  takeGrants(): readonly Grant[] {
+    if (this.#grants.length === 0) return this.#grants;
+    const grants = this.#grants;
+    this.#grants = [];
+    return grants;
+  }
+
+  /** Its owner cannot be reached: its waiting place leaves the line until unpark(), so that grants pass over it. */
+  park(id: ClaimId): void {
+    const entry = this.entries.get(id);
+    const seat = entry?.seats.at(-1);
+    if (entry === undefined || seat === undefined || seat.admitted || entry.parked) return;
+    entry.parked = true;
+    seat.line.remove(seat);
+    this.#admit(seat.line);
+  }
+
+  /** Its owner is back: its place stands where its arrival says, behind whoever was granted meanwhile. */
+  unpark(id: ClaimId): void {
+    const entry = this.entries.get(id);
+    if (entry === undefined || !entry.parked) return;
+    entry.parked = false;
+    const old = entry.seats.pop() as Seat;
+    const seat = new Seat(this.mint.line(old.line.key), entry, old.permits, old.limit, old.arrival);
+    entry.seats.push(seat);
+    seat.line.add(seat);
+    this.#admit(seat.line);
+  }
+
+  /** Tokens up to (not including) this may be granted from now on. */
+  raise(ceiling: number): void {
+    this.mint.ceiling = ceiling;
+    for (const entry of [...this.#stalled]) {
+      this.#stalled.delete(entry);
+      this.#grant(entry);
+      if (entry.held) this.#announce(entry);
+    }
+  }
+
+  /** Nobody is admitted until resume(). */
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    this.#paused = false;
+    for (const line of [...this.mint.lines.values()]) this.#admit(line);
+  }
+
+  /**
+   * A hold that its client asserts after a restart, while the table is paused. It is held as asserted; where holds
+   * cannot stand together, the lower tokens go. False if it went itself.
+   */
+  assertHeld(claim: Claim, owner: unknown, token: number, tokens: number, leftMs: number): boolean {
+    if (this.entries.has(claim.id)) return true;
+    const entry = this.#enroll(claim, owner);
+    entry.token = token;
+    entry.tokens = tokens;
+    this.mint.spent(claim, token + tokens - 1);
+    if (claim.ttlMs !== "session") {
+      entry.expiresAt = this.#now + leftMs;
+      this.#expiries.set(entry, entry.expiresAt);
+    }
+    for (const hold of claim.holds) {
+      const seat = new Seat(this.mint.line(hold.key), entry, hold.permits, hold.limit, entry.arrival);
+      entry.seats.push(seat);
+      seat.line.addAdmitted(seat);
+    }
+    for (const { line } of entry.seats) {
+      for (let loser = line.overfull(); loser !== null; loser = line.overfull()) this.#remove(loser.entry);
+    }
+    return this.entries.has(claim.id);
+  }
+
+  #isFree(claim: Claim): boolean {
+    if (this.#paused) return false;
+    return claim.holds.every((hold) => this.mint.lines.get(hold.key)?.welcomes(hold) ?? true);
+  }
+
+  #enroll(claim: Claim, owner: unknown, arrival = 0): Entry {
+    this.#arrivals = Math.max(this.#arrivals + 1, this.mint.clock, arrival);
+    const expiresAt = claim.ttlMs === "session" ? Number.POSITIVE_INFINITY : this.#now + claim.ttlMs;
+    const entry = new Entry(claim, owner, this.#now, expiresAt, arrival || this.#arrivals);
+    this.entries.set(claim.id, entry);
+    if (expiresAt !== Number.POSITIVE_INFINITY) this.#expiries.set(entry, expiresAt);
+    return entry;
+  }
+
+  /** Enters the claim's next lines, one after another, as far as it is admitted; grants it at the end. */
+  #enter(entry: Entry): void {
+    const { holds } = entry.claim;
+    while (entry.seats.length < holds.length) {
+      const first = entry.seats.length === 0;
+      const hold = holds[entry.seats.length] as (typeof holds)[number];
+      const line = this.mint.line(hold.key);
+      const seat = new Seat(line, entry, hold.permits, hold.limit, first ? entry.arrival : ++this.#arrivals);
+      entry.seats.push(seat);
+      line.add(seat);
+      if (this.#paused || line.admitNext() !== seat) return;
+    }
+    this.#grant(entry);
+  }
+
+  /** Admits whoever may go in this line, and leads each on to its next lines. */
+  #admit(line: SeatLine): void {
+    if (this.#paused) return this.mint.leave(line);
+    for (let seat = line.admitNext(); seat !== null; seat = line.admitNext()) {
+      this.#enter(seat.entry);
+      if (seat.entry.held) this.#announce(seat.entry);
+    }
+    this.mint.leave(line);
+  }
+
+  #grant(entry: Entry): void {
+    const token = this.mint.take(entry.claim);
+    if (token === null) {
+      this.#stalled.add(entry);
+      return;
+    }
+    entry.token = token;
+    entry.tokens = entry.claim.tokens;
+  }
+
+  #announce(entry: Entry): void {
+    this.#grants.push({ id: entry.claim.id, owner: entry.owner, answer: this.#answer(entry) });
+  }
+
+  #remove(entry: Entry): void {
+    this.#unseat(entry);
+    this.#admitBehind(entry);
+  }
+
+  #unseat(entry: Entry): void {
+    this.entries.delete(entry.claim.id);
+    this.#expiries.remove(entry);
+    this.#stalled.delete(entry);
+    for (const seat of entry.seats) {
+      if (seat.admitted || !entry.parked) seat.line.remove(seat); // a parked seat has left its line already
+    }
+  }
+
+  #admitBehind(entry: Entry): void {
+    for (const { line } of entry.seats) this.#admit(line);
+  }
+
+  #extend(entry: Entry, owner: unknown): Answer {
+    if (entry.revoked) return { state: "none", reason: "revoked" };
+    if (!entry.detached) entry.owner = owner;
+    this.#extendLease(entry);
+    return this.#answer(entry);
+  }
+
+  /** The schedule stays as it is: advance() puts an entry back that comes up too early. */
+  #extendLease(entry: Entry): void {
+    if (entry.claim.ttlMs !== "session") entry.expiresAt = this.#now + entry.claim.ttlMs;
+  }
+
+  #answer(entry: Entry): Answer {
+    const ttlMs = entry.claim.ttlMs === "session" ? this.sessionMs : entry.expiresAt - this.#now;
+    if (entry.held) return { state: "held", token: BigInt(entry.token), tokens: entry.tokens, ttlMs };
+    return { state: "waiting", ttlMs, recheckMs: this.#recheckMs(entry) };
+  }
+
+  /** When a place ahead may run out: the soonest of the nearest ones. */
+  #recheckMs(entry: Entry): number {
+    let soonest = this.#now + this.#ttl(entry.claim.ttlMs);
+    let seat = entry.seats.at(-1)?.line.seats.first ?? null;
+    for (let looks = 0; seat !== null && seat.entry !== entry && looks < RECHECK_LOOKS; looks++) {
+      soonest = Math.min(soonest, seat.entry.expiresAt);
+      seat = seat.next;
+    }
+    return Math.max(soonest - this.#now, 1);
+  }
+
+  #none(id: ClaimId): Answer {
+    const reason = this.endings.reasonOf(id);
+    return reason === undefined ? { state: "none" } : { state: "none", reason };
+  }
+
+  #ttl(ttlMs: number | "session"): number {
+    return ttlMs === "session" ? this.sessionMs : ttlMs;
+  }
+}

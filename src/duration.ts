@@ -1,0 +1,61 @@
+/** Durations at the public border: "30s" becomes 30000 once, here, and is a number of milliseconds everywhere inside. */
+
+/** Milliseconds as a whole number, or a number with its unit: "250ms", "1.5s", "10m", "1h". */
+export type Duration = number | `${number}${"ms" | "s" | "m" | "h"}`;
+
+/** The longest duration accepted: a hundred years of 365 days. Longer ones are mistakes of unit. */
+export const MAX_DURATION_MS: number = 100 * 365 * 86_400_000;
+
+/** The shortest lease: less than this is over before a store across a network has answered. */
+export const MIN_TTL_MS = 100;
+
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+
+/**
+ * A duration in milliseconds.
+ * @param name the argument, as the message shall name it
+ * @throws TypeError naming the argument if it is not a duration from 0 to MAX_DURATION_MS
+ */
+export function durationMs(value: unknown, name: string): number {
+  const ms = typeof value === "string" ? parse(value) : value;
+  if (typeof ms !== "number" || !Number.isFinite(ms)) {
+    throw new TypeError(`${name} must be milliseconds or a string such as "30s", "5m" or "1h", not ${shown(value)}`);
+  }
+  if (!Number.isInteger(ms) || ms < 0 || ms > MAX_DURATION_MS) {
+    throw new TypeError(`${name} must be a whole number of milliseconds from 0 to ${MAX_DURATION_MS}, not ${shown(value)}`);
+  }
+  return ms;
+}
+
+/**
+ * A lease length in milliseconds.
+ * @throws TypeError naming the argument if it is not a duration from MIN_TTL_MS to MAX_DURATION_MS
+ */
+export function ttlMs(value: unknown, name: string): number {
+  const ms = durationMs(value, name);
+  if (ms < MIN_TTL_MS) throw new TypeError(`${name} must be at least ${MIN_TTL_MS} ms, not ${shown(value)}`);
+  return ms;
+}
+
+/** A duration as people write it: "40 ms", "12 s", "3 m", "2 h". */
+export function shownDuration(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 120_000) return `${Math.round(ms / 1_000)} s`;
+  if (ms < 7_200_000) return `${Math.round(ms / 60_000)} m`;
+  return `${Math.round(ms / 3_600_000)} h`;
+}
+
+function parse(text: string): number {
+  const match = /^(\d{1,15}(?:\.\d{1,9})?)(ms|s|m|h)$/.exec(text);
+  if (match === null) return Number.NaN;
+  const ms = Number(match[1]) * (UNITS[match[2] as string] as number);
+  return Math.round(ms * 1_000) / 1_000;
+}
+
+/** A wrong value for a message, short and on one line, whatever it is. */
+export function shown(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+  if (typeof value === "number" || typeof value === "boolean" || value == null) return String(value);
+  if (typeof value === "bigint") return `${value}n`;
+  return Array.isArray(value) ? "an array" : `a ${typeof value}`;
+}

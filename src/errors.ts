@@ -1,0 +1,90 @@
+/** Every error Holdfast throws, with its stable code. Match by `code`: two copies of the package may meet in a process. */
+
+/** Why a lock is no longer ours. */
+export type LostReason = "expired" | "released" | "revoked" | "maxHold" | "unknown";
+
+/** What an error may carry besides its message. */
+export interface LockErrorDetails {
+  /** The keys concerned, as the caller named them. */
+  readonly keys?: readonly string[];
+  /** The error underneath, as the store's client threw it. */
+  readonly cause?: unknown;
+}
+
+/** The base of all errors of Holdfast but the TypeErrors for wrong arguments. */
+export class LockError extends Error {
+  /** Stable, for programs; see the table in docs/reference/errors.md. */
+  readonly code: string;
+  /** The keys concerned, without the client's prefix; may be empty. */
+  readonly keys: readonly string[];
+  constructor(code: string, message: string, details: LockErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = new.target.name;
+    this.code = code;
+    this.keys = details.keys ?? [];
+  }
+}
+
+/** Who stood in the way when a wait ended, as one look at the store's line told. Any part may be unknown. */
+export interface Blocked {
+  /** The front holder's label. */
+  readonly holder?: string;
+  /** How long the front holder's claim has stood, in milliseconds. */
+  readonly heldForMs?: number;
+  /** How many claims stood before ours in the line of the key; local requests before ours are counted in. */
+  readonly ahead?: number;
+}
+
+/** Not granted within `wait`. */
+export class LockTimeoutError extends LockError {
+  /** Who held the key when the wait ended, if the store could still tell. */
+  readonly blocked: Blocked;
+  constructor(message: string, blocked: Blocked = {}, details?: LockErrorDetails) {
+    super("LOCK_TIMEOUT", message, details);
+    this.blocked = blocked;
+  }
+}
+
+/** The lease ended, or was taken, while we held; also the reason of `lock.signal`. */
+export class LockLostError extends LockError {
+  readonly reason: LostReason;
+  constructor(message: string, reason: LostReason, details?: LockErrorDetails) {
+    super("LOCK_LOST", message, details);
+    this.reason = reason;
+  }
+}
+
+/** This async flow would wait for itself. */
+export class DeadlockError extends LockError {
+  constructor(message: string, details?: LockErrorDetails) {
+    super("LOCK_DEADLOCK", message, details);
+  }
+}
+
+/** The store could not be asked and the wait is over; `cause` is what its client said. */
+export class DriverError extends LockError {
+  constructor(message: string, details?: LockErrorDetails) {
+    super("DRIVER_FAILED", message, details);
+  }
+}
+
+/** Thrown by a driver where asking again is useless: wrong credentials, wrong version, tokens that would fall. */
+export class FatalDriverError extends LockError {
+  constructor(message: string, details?: LockErrorDetails) {
+    super("DRIVER_FATAL", message, details);
+  }
+}
+
+/** The driver's traits exclude what was asked for; thrown before anything is sent. */
+export class UnsupportedError extends LockError {
+  constructor(message: string, details?: LockErrorDetails) {
+    super("UNSUPPORTED", message, details);
+  }
+}
+
+/** Used after `close()`. */
+export class ClosedError extends LockError {
+  constructor(message: string, details?: LockErrorDetails) {
+    super("CLOSED", message, details);
+  }
+}

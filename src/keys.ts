@@ -1,0 +1,50 @@
+/** What a key may be. Keys are compared by their code points: no case folding, no Unicode normalisation, no trimming. */
+
+import { shown } from "./duration.ts";
+
+/** The longest key, in bytes of UTF-8, a client's prefix included. */
+export const MAX_KEY_BYTES = 512;
+
+/** The longest label, in bytes of UTF-8. */
+export const MAX_LABEL_BYTES = 256;
+
+const PLAIN = /^[\x20-\x7e]{1,512}$/;
+// C0, DEL, C1 and the two line separators: what could forge a line in a log or a terminal
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/;
+
+const bytes = new TextEncoder();
+
+/**
+ * Checks a key at the border and gives it back.
+ * @throws TypeError naming the argument if it is not 1 to 512 bytes of well-formed text without control characters
+ */
+export function checkedKey(key: unknown, name = "key"): string {
+  if (typeof key !== "string") throw new TypeError(`${name} must be a string, not ${shown(key)}`);
+  if (PLAIN.test(key)) return key;
+  const wrong = whyNotKey(key);
+  if (wrong !== null) throw new TypeError(`${name} ${wrong}`);
+  return key;
+}
+
+/** What is wrong with a key, or null. */
+export function whyNotKey(key: string): string | null {
+  if (key === "") return "must not be empty";
+  if (key.length > MAX_KEY_BYTES || bytes.encode(key).length > MAX_KEY_BYTES) {
+    return `must have at most ${MAX_KEY_BYTES} bytes of UTF-8`;
+  }
+  if (CONTROL.test(key)) return "must not contain control characters or line separators";
+  if (!key.isWellFormed()) return "must be well-formed Unicode (it has a lone surrogate)";
+  return null;
+}
+
+/**
+ * Checks a label: what people read in lists. Control characters become spaces, what is too long is cut.
+ * @throws TypeError if it is not a string
+ */
+export function checkedLabel(label: unknown): string {
+  if (typeof label !== "string") throw new TypeError(`label must be a string, not ${shown(label)}`);
+  let text = label.toWellFormed().replace(new RegExp(CONTROL.source, "g"), " ");
+  while (bytes.encode(text).length > MAX_LABEL_BYTES) text = text.slice(0, Math.floor(text.length * 0.9)).toWellFormed();
+  return text;
+}
