@@ -78,6 +78,8 @@ function execute(args: readonly string[], budget: number, long: boolean): Promis
     const limit = setTimeout(() => {
       stopped = true;
       stop(child);
+      // A process that left the group could hold the pipe open for ever.
+      child.stdout.destroy();
     }, budget * 2000);
     child.once("close", (code) => {
       clearTimeout(limit);
