@@ -2,7 +2,8 @@
 
 import type { LostReason } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
-import { leavesUnanswered, type Talk } from "./talk.ts";
+import type { Talk } from "./talk.ts";
+import { leavesUnanswered } from "./talk.ts";
 
 /** What does not change in a claim's life. */
 export interface Terms {

@@ -19,7 +19,8 @@
  *   enter while this one is still stopping.
  */
 
-import { ASK, type ClaimEvent, type ClaimState, NOTHING, over, RELEASE, RENEW, type Step, type Terms } from "./claim-state.ts";
+import type { ClaimEvent, ClaimState, Step, Terms } from "./claim-state.ts";
+import { ASK, NOTHING, over, RELEASE, RENEW } from "./claim-state.ts";
 import { heldWakesAt, whileHeld } from "./held.ts";
 import { pendingWakesAt, whilePending } from "./pending.ts";
 import * as talking from "./talk.ts";
@@ -38,7 +39,10 @@ export function begin(terms: Terms, now: number, delayMs = 0): Step {
 export function adopt(terms: Terms, now: number, token: bigint, tokens: number): Step {
   const talk = talking.sent(talking.postponed(now), now, false);
   const doubtUntil = now + terms.ttlMs;
-  return { state: { at: "held", talk, deadline: now, dueAt: now, token, tokens, knownAt: 0, doubtUntil }, effects: RENEW };
+  return {
+    state: { at: "held", talk, deadline: now, dueAt: now, token, tokens, knownAt: 0, doubtUntil },
+    effects: RENEW,
+  };
 }
 
 /** Do we hold it, as far as our own clock can tell? */

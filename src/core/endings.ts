@@ -3,7 +3,7 @@
  * A.15: without one it could take a place nobody wants), and the reasons of other endings, kept only to tell people.
  */
 
-import type { ClaimId, Ending } from "../spi/driver.ts";
+import type { Answer, ClaimId, Ending } from "../spi/driver.ts";
 import { Schedule } from "./schedule.ts";
 
 /** Reasons are a courtesy: beyond this many they are dropped. Tombstones are not. */
@@ -44,6 +44,12 @@ export class Endings {
 
   reasonOf(id: ClaimId): Ending | undefined {
     return this.#ended.size === 0 ? undefined : this.#ended.get(id)?.reason;
+  }
+
+  /** The answer about a claim that is not there. */
+  none(id: ClaimId): Answer {
+    const reason = this.reasonOf(id);
+    return reason === undefined ? { state: "none" } : { state: "none", reason };
   }
 
   forget(now: number): void {

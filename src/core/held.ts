@@ -1,20 +1,8 @@
 /** A claim's machine while it is held. See claim.ts. */
 
 import type { LostReason } from "../errors.ts";
-import {
-  type AnsweredEvent,
-  type ClaimEvent,
-  type Effect,
-  end,
-  extended,
-  type Held,
-  NOTHING,
-  RELEASE,
-  RENEW,
-  renewalDue,
-  type Step,
-  type Terms,
-} from "./claim-state.ts";
+import type { AnsweredEvent, ClaimEvent, Effect, Held, Step, Terms } from "./claim-state.ts";
+import { end, extended, NOTHING, RELEASE, RENEW, renewalDue } from "./claim-state.ts";
 import * as talking from "./talk.ts";
 
 export function whileHeld(state: Held, event: ClaimEvent, now: number, terms: Terms): Step {
@@ -72,7 +60,16 @@ function answered(state: Held, event: AnsweredEvent, now: number, terms: Terms):
     const dueAt = renewalDue(event.sentAt, answer.ttlMs, terms);
     const { token, tokens, knownAt, talk } = state;
     const restored: readonly Effect[] = talk.failures > 0 ? ["restored"] : NOTHING;
-    const held: Held = { at: "held", talk: talking.settled(talk), deadline, dueAt, token, tokens, knownAt, doubtUntil: null };
+    const held: Held = {
+      at: "held",
+      talk: talking.settled(talk),
+      deadline,
+      dueAt,
+      token,
+      tokens,
+      knownAt,
+      doubtUntil: null,
+    };
     if (!talk.again) return { state: held, effects: restored };
     return { state: { ...held, talk: talking.sent(held.talk, now, false) }, effects: [...restored, "renew"] };
   }

@@ -10,7 +10,8 @@
  */
 
 import { ALL_PERMITS } from "./line.ts";
-import { type Linked, LinkedList } from "./queue.ts";
+import type { Linked } from "./queue.ts";
+import { LinkedList } from "./queue.ts";
 
 export interface LaneLimits {
   /** Longest run of local holders; 1: no hand-off. */

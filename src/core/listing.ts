@@ -1,12 +1,13 @@
 /** What tools see of a table. */
 
-import type { Answer, ClaimView } from "../spi/driver.ts";
+import type { ClaimView } from "../spi/driver.ts";
 import type { Entry } from "./entry.ts";
+import { standingOf } from "./standing.ts";
 import type { Table } from "./table.ts";
 
 /**
  * Live claims any of whose keys starts with prefix: by key, and in each line from the front. `after` is the tag of the
- * last claim of the page before; a cursor whose claim is gone starts again.
+ * last claim of the page before; a cursor whose claim is gone starts again. The table must have been advanced to `now`.
  */
 export function listTable(
   table: Table,
@@ -27,17 +28,14 @@ function entriesOf(table: Table, prefix: string): Entry[] {
     for (const seat of lines.get(key)?.seats ?? []) found.add(seat.entry);
   }
   for (const entry of table.entries.values()) {
-    // a parked place stands in no line
-    if (entry.parked && entry.claim.holds.some(({ key }) => key.startsWith(prefix))) found.add(entry);
+    // a parked place stands in no line, and one over several keys may not have come to this key yet
+    if (entry.claim.holds.some(({ key }) => key.startsWith(prefix))) found.add(entry);
   }
   return [...found];
 }
 
 function viewOf(table: Table, tagOf: (id: string) => string, entry: Entry, now: number): ClaimView {
   const { id, ...claim } = entry.claim;
-  const ttlMs = claim.ttlMs === "session" ? table.sessionMs : Math.max(entry.expiresAt - now, 0);
-  const answer: Answer = entry.held
-    ? { state: "held", token: BigInt(entry.token), tokens: entry.tokens, ttlMs }
-    : { state: "waiting", ttlMs, recheckMs: ttlMs };
+  const answer = standingOf(entry, now, table.sessionMs);
   return { ...claim, tag: tagOf(id), answer, ageMs: now - entry.placedAt };
 }

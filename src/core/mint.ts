@@ -8,26 +8,17 @@
  */
 
 import type { Claim } from "../spi/driver.ts";
-import { Schedule, type Scheduled } from "./schedule.ts";
+import { Schedule } from "./schedule.ts";
 import { SeatLine } from "./seats.ts";
 
 /** A floor further ahead of the clock than this is refused: it would end the key's tokens for ever. */
 const DAY_MICROS = 86_400_000_000;
 
-/** A line without claims whose last token the clock has not passed yet. */
-class Lingering implements Scheduled {
-  dueAt = 0;
-  heapIndex = -1;
-  readonly line: SeatLine;
-  constructor(line: SeatLine) {
-    this.line = line;
-  }
-}
-
 /** The lines of a table by key, and the tokens granted in them. */
 export class Mint {
   readonly lines: Map<string, SeatLine> = new Map();
-  readonly #lingering = new Schedule<Lingering>();
+  /** Lines that became empty before the clock had passed their last token, due at that token. Each stands here once. */
+  readonly #lingering = new Schedule<SeatLine>();
   #clock = 0;
   /** Tokens stay below it. */
   ceiling: number;
@@ -45,8 +36,8 @@ export class Mint {
     if (micros <= this.#clock) return;
     this.#clock = micros;
     if (this.#lingering.size === 0) return;
-    for (let item = this.#lingering.takeDue(micros - 1); item !== null; item = this.#lingering.takeDue(micros - 1)) {
-      this.leave(item.line);
+    for (let line = this.#lingering.takeDue(micros - 1); line !== null; line = this.#lingering.takeDue(micros - 1)) {
+      this.leave(line);
     }
   }
 
@@ -63,8 +54,10 @@ export class Mint {
   /** Forgets an empty line, now or as soon as the clock has passed its last token. */
   leave(line: SeatLine): void {
     if (line.seats.size > 0 || this.lines.get(line.key) !== line) return;
-    if (line.last < this.#clock) this.lines.delete(line.key);
-    else this.#lingering.set(new Lingering(line), line.last);
+    if (line.last < this.#clock) {
+      this.#lingering.remove(line);
+      this.lines.delete(line.key);
+    } else this.#lingering.set(line, line.last);
   }
 
   /** Could a token at this floor be granted? */

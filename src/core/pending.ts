@@ -1,27 +1,20 @@
 /** A claim's machine while it is asking or waiting. See claim.ts. */
 
 import type { Answer } from "../spi/driver.ts";
-import {
-  type AnsweredEvent,
-  ASK,
-  type ClaimEvent,
-  type Effect,
-  end,
-  extended,
-  GRANT,
-  type Held,
-  type HeldAnswer,
-  NOTHING,
-  over,
-  type Pending,
-  RENEW,
-  renewalDue,
-  type Step,
-  type Terms,
-  type Waiting,
+import type {
+  AnsweredEvent,
+  ClaimEvent,
+  Effect,
+  Held,
+  HeldAnswer,
+  Pending,
+  Step,
+  Terms,
+  Waiting,
 } from "./claim-state.ts";
-import * as talking from "./talk.ts";
+import { ASK, end, extended, GRANT, NOTHING, over, RENEW, renewalDue } from "./claim-state.ts";
 import type { Talk } from "./talk.ts";
+import * as talking from "./talk.ts";
 
 export function whilePending(state: Pending, event: ClaimEvent, now: number, terms: Terms): Step {
   if (event.type === "left") return end(state, ["release"]);

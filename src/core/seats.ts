@@ -4,9 +4,9 @@
  * the same places (a property test holds them together), except for reclaimed holds, which are held as asserted.
  */
 
+import type { Entry } from "./entry.ts";
 import { fits } from "./line.ts";
 import { LinkedList } from "./queue.ts";
-import type { Entry } from "./entry.ts";
 
 /** One claim's place in one line. */
 export class Seat {
@@ -37,6 +37,9 @@ export class SeatLine {
   used = 0;
   /** The highest token granted on this key that the table still has to remember; 0 if none. */
   last = 0;
+  // for the mint's schedule of lines to forget
+  dueAt = 0;
+  heapIndex = -1;
   constructor(key: string) {
     this.key = key;
   }
@@ -69,14 +72,23 @@ export class SeatLine {
     this.seats.remove(seat);
   }
 
+  /** Admits this seat if it is the next one and the rule allows it. */
+  admit(seat: Seat): boolean {
+    if (seat !== this.#next() || !fits(this.used, seat)) return false;
+    seat.admitted = true;
+    this.used += seat.permits;
+    this.frontier = seat;
+    return true;
+  }
+
   /** Admits the next seat if the rule allows it, and gives it; null if it must wait or nobody does. */
   admitNext(): Seat | null {
-    const next = this.frontier === null ? this.seats.first : this.frontier.next;
-    if (next === null || !fits(this.used, next)) return null;
-    next.admitted = true;
-    this.used += next.permits;
-    this.frontier = next;
-    return next;
+    const next = this.#next();
+    return next !== null && this.admit(next) ? next : null;
+  }
+
+  #next(): Seat | null {
+    return this.frontier === null ? this.seats.first : this.frontier.next;
   }
 
   /**

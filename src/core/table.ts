@@ -16,10 +16,9 @@ import { Endings } from "./endings.ts";
 import { Entry } from "./entry.ts";
 import { Mint } from "./mint.ts";
 import { Schedule } from "./schedule.ts";
-import { Seat, type SeatLine } from "./seats.ts";
-
-/** How many places ahead are looked at to say when a waiting claim should ask again. */
-const RECHECK_LOOKS = 32;
+import type { SeatLine } from "./seats.ts";
+import { Seat } from "./seats.ts";
+import { standingOf } from "./standing.ts";
 
 export interface TableOptions {
   /** What "session" claims are told as their lease, and how long their ids are remembered. Default 30 s. */
@@ -58,7 +57,7 @@ export class Table {
     this.advance(now, micros);
     const known = this.entries.get(claim.id);
     if (known !== undefined) return this.#extend(known, owner);
-    if (this.endings.reasonOf(claim.id) !== undefined) return this.#none(claim.id);
+    if (this.endings.reasonOf(claim.id) !== undefined) return this.endings.none(claim.id);
     if (!claim.wait && !this.#isFree(claim)) return { state: "none" };
     const entry = this.#enroll(claim, owner, arrival);
     this.#enter(entry);
@@ -66,13 +65,13 @@ export class Table {
       this.#remove(entry); // free, but the token ceiling is in the way: no trace all the same
       return { state: "none" };
     }
-    return this.#answer(entry);
+    return standingOf(entry, this.#now, this.sessionMs);
   }
 
   renew(id: ClaimId, owner: unknown, now: number, micros: number): Answer {
     this.advance(now, micros);
     const entry = this.entries.get(id);
-    return entry === undefined ? this.#none(id) : this.#extend(entry, owner);
+    return entry === undefined ? this.endings.none(id) : this.#extend(entry, owner);
   }
 
   /** Says whether it was there and not revoked. `unanswered`: its ttl, if a `claim` call of this id may still be on its way. */
@@ -101,7 +100,7 @@ export class Table {
   revoke(key: string, token: number, removed: boolean, now: number, micros: number): boolean {
     this.advance(now, micros);
     for (const { entry } of this.mint.lines.get(key)?.seats ?? []) {
-      if (entry.token !== token || entry.revoked) continue;
+      if (!entry.held || entry.token !== token || entry.revoked) continue;
       this.endings.note(entry.claim.id, "revoked", now + this.#ttl(entry.claim.ttlMs));
       if (removed) this.#remove(entry);
       else entry.revoked = true;
@@ -117,7 +116,8 @@ export class Table {
     this.endings.forget(now);
     const ended: Entry[] = [];
     for (let entry = this.#expiries.takeDue(now); entry !== null; entry = this.#expiries.takeDue(now)) {
-      if (entry.expiresAt > now) this.#expiries.set(entry, entry.expiresAt); // it was extended meanwhile
+      if (entry.expiresAt > now)
+        this.#expiries.set(entry, entry.expiresAt); // it was extended meanwhile
       else ended.push(entry);
     }
     for (const entry of ended) {
@@ -231,15 +231,15 @@ export class Table {
       const seat = new Seat(line, entry, hold.permits, hold.limit, first ? entry.arrival : ++this.#arrivals);
       entry.seats.push(seat);
       line.add(seat);
-      if (this.#paused || line.admitNext() !== seat) return;
+      // only this seat: another that may go now is led on by whoever made room (#admit), not here
+      if (this.#paused || !line.admit(seat)) return;
     }
     this.#grant(entry);
   }
 
   /** Admits whoever may go in this line, and leads each on to its next lines. */
   #admit(line: SeatLine): void {
-    if (this.#paused) return this.mint.leave(line);
-    for (let seat = line.admitNext(); seat !== null; seat = line.admitNext()) {
+    for (let seat = this.#paused ? null : line.admitNext(); seat !== null; seat = line.admitNext()) {
       this.#enter(seat.entry);
       if (seat.entry.held) this.#announce(seat.entry);
     }
@@ -257,7 +257,7 @@ export class Table {
   }
 
   #announce(entry: Entry): void {
-    this.#grants.push({ id: entry.claim.id, owner: entry.owner, answer: this.#answer(entry) });
+    this.#grants.push({ id: entry.claim.id, owner: entry.owner, answer: standingOf(entry, this.#now, this.sessionMs) });
   }
 
   #remove(entry: Entry): void {
@@ -282,34 +282,12 @@ export class Table {
     if (entry.revoked) return { state: "none", reason: "revoked" };
     if (!entry.detached) entry.owner = owner;
     this.#extendLease(entry);
-    return this.#answer(entry);
+    return standingOf(entry, this.#now, this.sessionMs);
   }
 
   /** The schedule stays as it is: advance() puts an entry back that comes up too early. */
   #extendLease(entry: Entry): void {
     if (entry.claim.ttlMs !== "session") entry.expiresAt = this.#now + entry.claim.ttlMs;
-  }
-
-  #answer(entry: Entry): Answer {
-    const ttlMs = entry.claim.ttlMs === "session" ? this.sessionMs : entry.expiresAt - this.#now;
-    if (entry.held) return { state: "held", token: BigInt(entry.token), tokens: entry.tokens, ttlMs };
-    return { state: "waiting", ttlMs, recheckMs: this.#recheckMs(entry) };
-  }
-
-  /** When a place ahead may run out: the soonest of the nearest ones. */
-  #recheckMs(entry: Entry): number {
-    let soonest = this.#now + this.#ttl(entry.claim.ttlMs);
-    let seat = entry.seats.at(-1)?.line.seats.first ?? null;
-    for (let looks = 0; seat !== null && seat.entry !== entry && looks < RECHECK_LOOKS; looks++) {
-      soonest = Math.min(soonest, seat.entry.expiresAt);
-      seat = seat.next;
-    }
-    return Math.max(soonest - this.#now, 1);
-  }
-
-  #none(id: ClaimId): Answer {
-    const reason = this.endings.reasonOf(id);
-    return reason === undefined ? { state: "none" } : { state: "none", reason };
   }
 
   #ttl(ttlMs: number | "session"): number {
