@@ -115,12 +115,20 @@ export function end(state: Pending | Held, effects: readonly Effect[]): Step {
   return { state: over(leavesUnanswered(state.talk)), effects };
 }
 
-/** The lease-time rule (design A.18). Clock rates may differ by 1 %; the other 9 % is time for the holder to stop. */
-export function extended(deadline: number, sentAt: number, leftMs: number, terms: Terms): number {
-  return Math.max(deadline, sentAt + 0.9 * Math.min(leftMs, terms.ttlMs));
+/**
+ * The lease-time rule (design A.18). Clock rates may differ by 1 %; the other 9 % is time for the holder to stop. A call
+ * sent before the machine slept extends nothing: the time since is longer than our clock says.
+ */
+export function extended(state: Pending | Held, by: AnsweredEvent, leftMs: number, terms: Terms): number {
+  if (by.call <= state.talk.sleptAfter) return state.deadline;
+  return Math.max(state.deadline, by.sentAt + 0.9 * Math.min(leftMs, terms.ttlMs));
 }
 
-/** A third of the lease after it began; it began before the send if the answer says that less is left. */
+/**
+ * A third of the lease after it began; it began before the send if the answer says that less is left. Never at once, so
+ * that a store which does not lengthen a lease is not asked in a busy loop.
+ */
 export function renewalDue(sentAt: number, leftMs: number, terms: Terms): number {
-  return sentAt - (terms.ttlMs - Math.min(leftMs, terms.ttlMs)) + terms.ttlMs / 3;
+  const left = Math.min(leftMs, terms.ttlMs);
+  return Math.max(sentAt - (terms.ttlMs - left) + terms.ttlMs / 3, sentAt + left / 6);
 }

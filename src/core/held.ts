@@ -26,11 +26,8 @@ export function whileHeld(state: Held, event: ClaimEvent, now: number, terms: Te
       return fail(state, event.random, now, terms);
     case "notified":
       return renew(state, now);
-    case "slept": {
-      // as if that time had passed: if the lease would be over by it, believe nothing until the store has spoken
-      if (now + event.byMs < state.deadline || state.doubtUntil !== null) return renew(state, now);
-      return renew({ ...state, doubtUntil: Math.min(state.deadline, now + terms.ttlMs / 6) }, now);
-    }
+    case "slept":
+      return slept(state, event.byMs, now, terms);
     case "due":
       return due(state, event.random, event.withinMs, now, terms);
   }
@@ -54,8 +51,12 @@ function due(state: Held, random: number, withinMs: number, now: number, terms: 
 function answered(state: Held, event: AnsweredEvent, now: number, terms: Terms): Step {
   const { answer } = event;
   const isLast = event.call === state.talk.calls;
+  if (event.call <= state.talk.sleptAfter && answer.state !== "none") {
+    // how old this is we cannot tell; slept() saw to it that another call follows
+    return isLast && state.talk.again ? { state: sending(state, now), effects: RENEW } : { state, effects: NOTHING };
+  }
   if (answer.state === "held" && answer.token === state.token) {
-    const deadline = extended(state.deadline, event.sentAt, answer.ttlMs, terms);
+    const deadline = extended(state, event, answer.ttlMs, terms);
     if (!isLast) return { state: { ...state, deadline }, effects: NOTHING };
     const dueAt = renewalDue(event.sentAt, answer.ttlMs, terms);
     const { token, tokens, knownAt, talk } = state;
@@ -71,7 +72,7 @@ function answered(state: Held, event: AnsweredEvent, now: number, terms: Terms):
       doubtUntil: null,
     };
     if (!talk.again) return { state: held, effects: restored };
-    return { state: { ...held, talk: talking.sent(held.talk, now, false) }, effects: [...restored, "renew"] };
+    return { state: sending(held, now), effects: [...restored, "renew"] };
   }
   if (!isLast) return { state, effects: NOTHING };
   const settled: Held = { ...state, talk: talking.settled(state.talk) };
@@ -89,7 +90,23 @@ function fail(state: Held, random: number, now: number, terms: Terms): Step {
 
 function renew(state: Held, now: number): Step {
   if (state.talk.sentAt !== null) return { state: { ...state, talk: talking.nudged(state.talk) }, effects: NOTHING };
-  return { state: { ...state, talk: talking.sent(state.talk, now, false) }, effects: RENEW };
+  return { state: sending(state, now), effects: RENEW };
+}
+
+function sending(state: Held, now: number): Held {
+  return { ...state, talk: talking.sent(state.talk, now, false) };
+}
+
+/**
+ * As if that time had passed. If the lease would be over by it, believe nothing until the store has spoken: not lost
+ * yet, since it may be a false alarm (a wall clock was set).
+ */
+function slept(state: Held, byMs: number, now: number, terms: Terms): Step {
+  const deadline = state.deadline - byMs;
+  const talk = talking.slept(state.talk);
+  if (now < deadline || state.doubtUntil !== null) return renew({ ...state, talk, deadline }, now);
+  const patience = terms.endures ? now + terms.ttlMs : Math.min(state.deadline, now + terms.ttlMs / 6);
+  return renew({ ...state, talk, deadline, doubtUntil: patience }, now);
 }
 
 function lose(state: Held, reason: LostReason, now: number, terms: Terms): Step {

@@ -32,8 +32,12 @@ export function whilePending(state: Pending, event: ClaimEvent, now: number, ter
       if (event.call !== state.talk.calls || state.talk.sentAt === null) return { state, effects: NOTHING };
       return fail(state, event.fatal, event.random, now, terms);
     case "notified":
-    case "slept":
       return call(state, now);
+    case "slept": {
+      // as if that time had passed; then ask
+      const shortened = { ...state, deadline: state.deadline - event.byMs, talk: talking.slept(state.talk) };
+      return whilePending(shortened, { type: "notified" }, now, terms);
+    }
     case "due":
       return due(state, event.random, event.withinMs, now, terms);
     case "overstayed":
@@ -62,13 +66,13 @@ function answered(state: Pending, event: AnsweredEvent, now: number, terms: Term
   const again = isLast && state.talk.again;
   switch (answer.state) {
     case "held": {
-      const deadline = extended(state.deadline, event.sentAt, answer.ttlMs, terms);
+      const deadline = extended(state, event, answer.ttlMs, terms);
       const dueAt = renewalDue(event.sentAt, answer.ttlMs, terms);
       return grant(talk, answer, deadline, dueAt, again, now, terms);
     }
     case "waiting": {
       if (!terms.wait) return { state: over(talk.unanswered), effects: ["refuse", "release"] };
-      const deadline = extended(state.deadline, event.sentAt, answer.ttlMs, terms);
+      const deadline = extended(state, event, answer.ttlMs, terms);
       const dueAt = Math.min(now + answer.recheckMs, renewalDue(event.sentAt, answer.ttlMs, terms));
       const waiting: Waiting = { at: "waiting", talk, deadline, dueAt };
       return again ? call(waiting, now) : { state: waiting, effects: NOTHING };

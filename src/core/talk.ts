@@ -22,30 +22,41 @@ export interface Talk {
   readonly retryAt: number;
   /** An earlier `claim` call was never answered: it may still arrive at the store. */
   readonly unanswered: boolean;
+  /** Calls up to this number were sent before the machine slept: how old their answers are our clock cannot tell. */
+  readonly sleptAfter: number;
 }
 
 const LONGEST_RETRY_MS = 2_000;
 
 /** A conversation that begins with a `claim` sent now. */
 export function opened(now: number): Talk {
-  return { calls: 1, sentAt: now, asks: true, again: false, failures: 0, retryAt: 0, unanswered: false };
+  return { calls: 1, sentAt: now, asks: true, again: false, failures: 0, retryAt: 0, unanswered: false, sleptAfter: 0 };
 }
 
 /** A conversation that begins later. */
 export function postponed(until: number): Talk {
-  return { calls: 0, sentAt: null, asks: false, again: false, failures: 1, retryAt: until, unanswered: false };
+  return {
+    calls: 0,
+    sentAt: null,
+    asks: false,
+    again: false,
+    failures: 1,
+    retryAt: until,
+    unanswered: false,
+    sleptAfter: 0,
+  };
 }
 
 /** A call is sent now. */
 export function sent(talk: Talk, now: number, asks: boolean): Talk {
-  const { calls, failures, retryAt, unanswered } = talk;
-  return { calls: calls + 1, sentAt: now, asks, again: false, failures, retryAt, unanswered };
+  const { calls, failures, retryAt, unanswered, sleptAfter } = talk;
+  return { calls: calls + 1, sentAt: now, asks, again: false, failures, retryAt, unanswered, sleptAfter };
 }
 
 /** The call under way, or a push that says as much, has been answered. */
 export function settled(talk: Talk): Talk {
-  const { calls, unanswered } = talk;
-  return { calls, sentAt: null, asks: false, again: false, failures: 0, retryAt: 0, unanswered };
+  const { calls, unanswered, sleptAfter } = talk;
+  return { calls, sentAt: null, asks: false, again: false, failures: 0, retryAt: 0, unanswered, sleptAfter };
 }
 
 /** The call under way failed or was given up on: its outcome is unknown. */
@@ -53,7 +64,12 @@ export function failed(talk: Talk, now: number, random: number, ttlMs: number): 
   const failures = talk.failures + 1;
   const retryAt = now + (talk.again ? 0 : backoffMs(failures, random, Math.min(LONGEST_RETRY_MS, ttlMs / 6)));
   const unanswered = talk.unanswered || talk.asks;
-  return { calls: talk.calls, sentAt: null, asks: false, again: false, failures, retryAt, unanswered };
+  return { ...talk, sentAt: null, asks: false, again: false, failures, retryAt, unanswered };
+}
+
+/** The machine slept without our clock counting it. */
+export function slept(talk: Talk): Talk {
+  return { ...talk, sleptAfter: talk.calls };
 }
 
 /** A nudge came while a call is under way. */

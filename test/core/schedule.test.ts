@@ -1,0 +1,59 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { Scheduled } from "../../src/core/schedule.ts";
+import { Schedule } from "../../src/core/schedule.ts";
+
+const items = (count: number): Scheduled[] => Array.from({ length: count }, () => ({ dueAt: 0, heapIndex: -1 }));
+
+test("a schedule gives the earliest first, whatever was set, moved and removed", () => {
+  const commands = fc.array(fc.tuple(fc.constantFrom("set", "remove", "take"), fc.nat(19), fc.nat(50)), {
+    maxLength: 120,
+  });
+  fc.assert(
+    fc.property(commands, (steps) => {
+      const schedule = new Schedule<Scheduled>();
+      const all = items(20);
+      const model = new Map<Scheduled, number>();
+      for (const [what, pick, at] of steps) {
+        const item = all[pick] as Scheduled;
+        if (what === "set") {
+          schedule.set(item, at);
+          model.set(item, at);
+        } else if (what === "remove") {
+          schedule.remove(item);
+          model.delete(item);
+        } else {
+          const taken = schedule.takeDue(at);
+          const earliest = Math.min(...model.values());
+          if (taken === null) expect(earliest).toBeGreaterThan(at);
+          else {
+            expect(taken.dueAt).toBe(earliest);
+            expect(taken.heapIndex).toBe(-1);
+            model.delete(taken);
+          }
+        }
+        expect(schedule.size).toBe(model.size);
+        expect(schedule.next()).toBe(model.size === 0 ? null : Math.min(...model.values()));
+      }
+    }),
+  );
+});
+
+test("what is due now is taken, what is due later stays", () => {
+  const schedule = new Schedule<Scheduled>();
+  const [soon, late] = items(2) as [Scheduled, Scheduled];
+  schedule.set(late, 20);
+  schedule.set(soon, 10);
+  expect(schedule.takeDue(9)).toBeNull();
+  expect(schedule.takeDue(10)).toBe(soon);
+  expect(schedule.takeDue(10)).toBeNull();
+  expect(schedule.next()).toBe(20);
+});
+
+test("setting an item to the time it has changes nothing", () => {
+  const schedule = new Schedule<Scheduled>();
+  const [item] = items(1) as [Scheduled];
+  schedule.set(item, 10);
+  schedule.set(item, 10);
+  expect(schedule.size).toBe(1);
+});
