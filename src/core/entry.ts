@@ -22,6 +22,8 @@ export class Entry {
   revoked = false;
   /** Taken out of its session: a plain lease from then on. */
   detached = false;
+  /** The table's owner wants to be told when it is gone. */
+  kept = false;
   /** Its waiting seat is out of the line until its owner is back. */
   parked = false;
   // for the schedule of expiries

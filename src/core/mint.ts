@@ -27,6 +27,11 @@ export class Mint {
     this.ceiling = ceiling;
   }
 
+  /** How many idle lines are still remembered for their last token. */
+  get lingering(): number {
+    return this.#lingering.size;
+  }
+
   get clock(): number {
     return this.#clock;
   }

@@ -25,6 +25,8 @@ export interface TableOptions {
   readonly sessionMs?: number;
   /** Tokens stay below it; a grant that would reach it waits for raise(). Default: no bound. */
   readonly ceiling?: number;
+  /** Told when a claim whose entry is marked `kept` is gone, however it ended. */
+  readonly forgotten?: (entry: Entry) => void;
 }
 
 /** A waiting claim that has become held: to be announced to its owner. */
@@ -42,6 +44,7 @@ export class Table {
   readonly #expiries = new Schedule<Entry>();
   /** Admitted everywhere, but their tokens would reach the ceiling. */
   readonly #stalled = new Set<Entry>();
+  readonly #forgotten: (entry: Entry) => void;
   #grants: Grant[] = [];
   #arrivals = 0;
   #now = 0;
@@ -50,6 +53,7 @@ export class Table {
   constructor(options: TableOptions = {}) {
     this.sessionMs = options.sessionMs ?? 30_000;
     this.mint = new Mint(options.ceiling ?? Number.POSITIVE_INFINITY);
+    this.#forgotten = options.forgotten ?? (() => undefined);
   }
 
   /** Places the claim, or finds it and restarts its lease. `arrival`: where a claim that waited before a restart stood. */
@@ -172,6 +176,13 @@ export class Table {
     }
   }
 
+  /** The ceiling that those need who are admitted everywhere but have no tokens yet; 0: there are none. */
+  get wanting(): number {
+    let ceiling = 0;
+    for (const { claim } of this.#stalled) ceiling = Math.max(ceiling, this.mint.nextFor(claim) + claim.tokens);
+    return ceiling;
+  }
+
   /** Nobody is admitted until resume(). */
   pause(): void {
     this.#paused = true;
@@ -272,6 +283,7 @@ export class Table {
     for (const seat of entry.seats) {
       if (seat.admitted || !entry.parked) seat.line.remove(seat); // a parked seat has left its line already
     }
+    if (entry.kept) this.#forgotten(entry);
   }
 
   #admitBehind(entry: Entry): void {

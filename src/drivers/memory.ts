@@ -1,6 +1,7 @@
 /** Locks within one process: core/table and a clock. Also the oracle that other drivers are held to. */
 
-import { type Clock, systemClock } from "../clock.ts";
+import type { Clock } from "../clock.ts";
+import { systemClock } from "../clock.ts";
 import { listTable } from "../core/listing.ts";
 import { Table } from "../core/table.ts";
 import { FatalDriverError } from "../errors.ts";
@@ -85,6 +86,11 @@ export function memory(options: MemoryOptions = {}): Driver {
       );
       passOn();
       return there;
+    },
+
+    async detach(claims) {
+      const wall = micros();
+      return claims.map(({ id }) => table.detach(id, clock.now(), wall));
     },
 
     async revoke(targets) {

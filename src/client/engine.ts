@@ -1,0 +1,319 @@
+/**
+ * Runs core/claim for every claim of one client: performs effects, batches calls, routes what the store says, and holds
+ * the only timer. It decides nothing about claims.
+ */
+
+import type { Clock, Timer } from "../clock.ts";
+import { adopt, begin, believes, step } from "../core/claim.ts";
+import type { ClaimEvent, Step, Terms } from "../core/claim-state.ts";
+import { Schedule } from "../core/schedule.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../spi/driver.ts";
+import { SleepWatch, StoreClockWatch } from "./clock-watch.ts";
+import type { Events } from "./events.ts";
+import type { Released } from "./releases.ts";
+import { attempt, Releases } from "./releases.ts";
+import type { Timed } from "./timed.ts";
+import type { ClaimOwner } from "./tracked.ts";
+import { Tracked } from "./tracked.ts";
+import { isFatal } from "./wrap-error.ts";
+
+/** Claims in one renew or release call. */
+const BATCH = 500;
+
+/** When the timer fires, calls due within this time ride along. */
+const RIDE_MS = 1_000;
+
+export interface EngineOptions {
+  readonly driver: Driver;
+  readonly clock: Clock;
+  /** From 0 to 1. */
+  readonly random: () => number;
+  readonly events: Events;
+}
+
+export class Engine {
+  readonly driver: Driver;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly #events: Events;
+  readonly #tracked = new Map<ClaimId, Tracked>();
+  readonly #schedule = new Schedule<Timed>();
+  readonly #timer: Timer;
+  readonly #releases: Releases;
+  readonly #sleep: SleepWatch;
+  readonly #storeClock = new StoreClockWatch();
+  #renewals: Tracked[] = [];
+  #downSince: number | null = null;
+  readonly #due = (tracked: Tracked, now: number, withinMs: number): void =>
+    this.#apply(tracked, { type: "due", random: this.random(), withinMs }, now);
+
+  constructor({ driver, clock, random, events }: EngineOptions) {
+    this.driver = driver;
+    this.clock = clock;
+    this.random = random;
+    this.#events = events;
+    this.#timer = clock.timer(() => this.#tick());
+    this.#sleep = new SleepWatch(clock);
+    this.#releases = new Releases({
+      driver,
+      clock,
+      random,
+      schedule: this.#schedule,
+      arm: () => this.#arm(),
+      failed: (error) => this.#failed(error),
+    });
+  }
+
+  /** Claims alive, and releases not yet answered. */
+  get size(): number {
+    return this.#tracked.size + this.#releases.size;
+  }
+
+  /** Makes a claim, now or after a delay. What has been left in this turn is released first. */
+  start(claim: Claim, terms: Terms, owner: ClaimOwner, delayMs = 0): Tracked {
+    this.#releases.flush();
+    const now = this.clock.now();
+    const first = begin(terms, now, delayMs);
+    return this.#track(new Tracked(claim, terms, owner, first.state, now, this.#due), first, now);
+  }
+
+  /** Takes up a claim that another client made and detached. */
+  adopt(claim: Claim, terms: Terms, owner: ClaimOwner, token: bigint, tokens: number): Tracked {
+    const now = this.clock.now();
+    const first = adopt(terms, now, token, tokens);
+    return this.#track(new Tracked(claim, terms, owner, first.state, now, this.#due), first, now);
+  }
+
+  /** We want it no more, held or waiting. `released` is told what the store said; it is called once, perhaps late. */
+  leave(tracked: Tracked, released?: Released): void {
+    if (released !== undefined) tracked.released = released;
+    this.#apply(tracked, { type: "left" }, this.clock.now());
+  }
+
+  /** The holder is given up although the lease stands. */
+  overstay(tracked: Tracked): void {
+    this.#apply(tracked, { type: "overstayed", reason: "maxHold" }, this.clock.now());
+  }
+
+  /** See Driver.detach; where claims belong to no session, a full lease is all there is to give. */
+  async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
+    if (this.driver.detach !== undefined) return this.driver.detach(claims);
+    const answers = await this.driver.renew(claims);
+    return answers.map(({ state }) => state === "held");
+  }
+
+  /** Nothing more is done about a claim: it has gone to somebody else. */
+  forget(tracked: Tracked): void {
+    this.#tracked.delete(tracked.claim.id);
+    this.#schedule.remove(tracked);
+    tracked.state = { at: "over", unanswered: false };
+    this.#arm();
+  }
+
+  /** Do we hold it, by every clock we have? Reads them now: a timer may be late. */
+  believes(tracked: Tracked): boolean {
+    const sleptMs = this.#sleep.sleptMs();
+    if (sleptMs > 0) this.#slept(sleptMs);
+    return believes(tracked.state, this.clock.now());
+  }
+
+  /** What is due together with the claims: ends of waits, and the like. */
+  set(item: Timed, at: number): void {
+    this.#schedule.set(item, at);
+    this.#arm();
+  }
+
+  unset(item: Timed): void {
+    this.#schedule.remove(item);
+  }
+
+  /** Every live claim; a copy. */
+  all(): Tracked[] {
+    return [...this.#tracked.values()];
+  }
+
+  /** The store speaks first. */
+  notify(id: ClaimId | null, answer?: Answer): void {
+    const now = this.clock.now();
+    if (id === null) {
+      for (const tracked of this.all()) this.#apply(tracked, { type: "notified" }, now);
+      return;
+    }
+    const tracked = this.#tracked.get(id);
+    if (tracked === undefined) return;
+    this.#apply(tracked, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
+  }
+
+  /** Settles when all that was left has been released, or forgotten by the store. */
+  idle(): Promise<void> {
+    return this.#releases.idle();
+  }
+
+  /** Stops the timer. For the very end. */
+  stop(): void {
+    this.#timer.set(null);
+    this.#timer.keepAlive(false);
+  }
+
+  #track(tracked: Tracked, first: Step, now: number): Tracked {
+    this.#tracked.set(tracked.claim.id, tracked);
+    this.#perform(tracked, first, now);
+    return tracked;
+  }
+
+  #apply(tracked: Tracked, event: ClaimEvent, now: number): void {
+    this.#perform(tracked, step(tracked.state, event, now, tracked.terms), now);
+  }
+
+  #perform(tracked: Tracked, { state, effects }: Step, now: number): void {
+    const was = tracked.state.at;
+    tracked.state = state;
+    if (state.at === "over" && was !== "over") this.#tracked.delete(tracked.claim.id);
+    for (const effect of effects) {
+      // the owner may have gone on from this state while it was told
+      if (tracked.state !== state && effect !== "release") break;
+      this.#do(tracked, effect, now);
+    }
+    if (state.at === "waiting" && was === "asking") tracked.owner.waits();
+    const at = tracked.wakeAt();
+    if (at === Number.POSITIVE_INFINITY) this.#schedule.remove(tracked);
+    else this.#schedule.set(tracked, at);
+    this.#arm();
+  }
+
+  #do(tracked: Tracked, effect: Step["effects"][number], now: number): void {
+    const { owner, state } = tracked;
+    switch (effect) {
+      case "ask":
+        return this.#ask(tracked, now);
+      case "renew":
+        tracked.lastSentAt = now;
+        if (this.#renewals.push(tracked) === 1) queueMicrotask(() => this.#renew());
+        return;
+      case "grant":
+        return owner.granted();
+      case "refuse":
+        return owner.refused();
+      case "expire":
+        return owner.expired();
+      case "reject":
+        return owner.rejected(tracked.error);
+      case "lose":
+        return owner.lost(state.at === "lost" ? state.reason : "unknown");
+      case "jeopardy":
+        return owner.unsure(true);
+      case "restored":
+        return owner.unsure(false);
+      case "release": {
+        const { claim, terms, lastSentAt } = tracked;
+        const unanswered = state.at === "over" && state.unanswered;
+        this.#releases.add(claim, terms.ttlMs, unanswered, lastSentAt, tracked.takeReleased());
+      }
+    }
+  }
+
+  #ask(tracked: Tracked, now: number): void {
+    tracked.lastSentAt = now;
+    const call = tracked.call;
+    attempt(() => this.driver.claim(tracked.claim)).then(
+      (answer) => this.#answered(tracked, call, now, answer),
+      (error: unknown) => this.#callFailed(tracked, call, error),
+    );
+  }
+
+  #renew(): void {
+    const renewals = this.#renewals;
+    this.#renewals = [];
+    for (let from = 0; from < renewals.length; from += BATCH) this.#renewBatch(renewals.slice(from, from + BATCH));
+  }
+
+  #renewBatch(batch: readonly Tracked[]): void {
+    // a claim that is over by now was left in this very turn
+    const renewed = batch.filter(({ state }) => state.at !== "over" && state.at !== "lost");
+    if (renewed.length === 0) return;
+    const calls = renewed.map((tracked) => ({ tracked, call: tracked.call, sentAt: tracked.lastSentAt }));
+    attempt(() => this.driver.renew(renewed.map(({ claim }) => claim))).then(
+      (answers) => {
+        for (const [index, { tracked, call, sentAt }] of calls.entries()) {
+          const answer = answers[index];
+          if (answer !== undefined) this.#answered(tracked, call, sentAt, answer);
+          else this.#callFailed(tracked, call, new Error(`${this.driver.name}: renew left out an answer`));
+        }
+      },
+      (error: unknown) => {
+        for (const { tracked, call } of calls) this.#callFailed(tracked, call, error);
+      },
+    );
+  }
+
+  #answered(tracked: Tracked, call: number, sentAt: number, answer: Answer): void {
+    const now = this.clock.now();
+    if (this.#downSince !== null) this.#restored(now);
+    this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);
+    if (answer.state !== "none" && answer.storeMs !== undefined) this.#watchStore(answer.storeMs, sentAt, now);
+  }
+
+  #callFailed(tracked: Tracked, call: number, error: unknown): void {
+    tracked.error = error;
+    this.#failed(error);
+    this.#apply(tracked, { type: "failed", call, fatal: isFatal(error), random: this.random() }, this.clock.now());
+  }
+
+  #failed(error: unknown): void {
+    if (this.#downSince !== null) return;
+    this.#downSince = this.clock.now();
+    if (this.#events.wants("storeDown")) this.#events.emit("storeDown", { error });
+  }
+
+  #restored(now: number): void {
+    const downMs = now - (this.#downSince as number);
+    this.#downSince = null;
+    if (this.#events.wants("storeUp")) this.#events.emit("storeUp", { downMs });
+  }
+
+  #tick(): void {
+    const sleptMs = this.#sleep.sleptLongMs();
+    if (sleptMs > 0) this.#slept(sleptMs);
+    const now = this.clock.now();
+    for (let item = this.#schedule.takeDue(now); item !== null; item = this.#schedule.takeDue(now)) item.due(now, 0);
+    if (this.#renewals.length > 0) this.#ride(now);
+    this.#arm();
+  }
+
+  /** A renewal goes out anyway: those that are nearly due go with it. */
+  #ride(now: number): void {
+    const early: Timed[] = [];
+    for (
+      let item = this.#schedule.takeDue(now + RIDE_MS);
+      item !== null;
+      item = this.#schedule.takeDue(now + RIDE_MS)
+    ) {
+      early.push(item);
+    }
+    for (const item of early) {
+      if (item.rides) item.due(now, RIDE_MS);
+      else this.#schedule.set(item, item.dueAt);
+    }
+  }
+
+  #slept(byMs: number): void {
+    this.#events.emit("clockStep", { byMs, whose: "client" });
+    const now = this.clock.now();
+    for (const tracked of this.all()) this.#apply(tracked, { type: "slept", byMs }, now);
+  }
+
+  #watchStore(storeMs: number, sentAt: number, now: number): void {
+    const byMs = this.#storeClock.stepMs(storeMs, sentAt, now);
+    if (byMs === 0) return;
+    this.#events.emit("clockStep", { byMs, whose: "store" });
+    for (const tracked of this.all()) {
+      if (tracked.state.at === "held") tracked.owner.unsure(true);
+      this.#apply(tracked, { type: "notified" }, now);
+    }
+  }
+
+  #arm(): void {
+    this.#timer.set(this.#schedule.next());
+    this.#timer.keepAlive(this.#tracked.size > 0 || this.#releases.size > 0);
+  }
+}

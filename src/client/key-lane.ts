@@ -1,0 +1,285 @@
+/**
+ * The shell around core/lane: the local queue for the same keys and the claim that stands for it at the store. Requests
+ * that cannot share a claim have a lane of their own for one request.
+ *
+ *   no claim   nobody here wants the keys (then the lane is dropped), or the next claim is about to start
+ *   pending    `tracked` asks or waits, for the head of the queue
+ *   held       `tenure` is the local holder; the others queue
+ *
+ * Invariants: at most one live claim a lane; a lost claim leaves the lane at once (its tenure takes it along until its
+ * body has ended), so that local waiters can queue at the store without waiting for that body.
+ */
+
+import { backoffMs } from "../core/backoff.ts";
+import { Lane } from "../core/lane.ts";
+import type { LostReason } from "../errors.ts";
+import { DriverError } from "../errors.ts";
+import { newId } from "../ids.ts";
+import type { Claim } from "../spi/driver.ts";
+import { timeoutError } from "./blocked.ts";
+import type { LaneHost } from "./lane-host.ts";
+import type { Request } from "./request.ts";
+import type { Target } from "./target.ts";
+import { named, Tenure } from "./tenure.ts";
+import type { ClaimOwner, Tracked } from "./tracked.ts";
+import { isFatal, wrapped } from "./wrap-error.ts";
+
+const LONGEST_RESTART_MS = 1_000;
+
+export class KeyLane implements ClaimOwner {
+  readonly host: LaneHost;
+  readonly target: Target;
+  readonly #ttl: number | "session";
+  /** Its name in the host's map; null: nobody else may join it. */
+  readonly #name: string | null;
+  readonly #lane: Lane<Request>;
+  #tracked: Tracked | null = null;
+  #tenure: Tenure | null = null;
+  /** Places lost in a row. */
+  #restarts = 0;
+
+  constructor(host: LaneHost, target: Target, ttl: number | "session", name: string | null) {
+    this.host = host;
+    this.target = target;
+    this.#ttl = ttl;
+    this.#name = name;
+    this.#lane = new Lane(name === null ? { handoffs: 1, handoffMs: 0 } : host.settings);
+  }
+
+  add(request: Request): void {
+    const busy = this.#tracked !== null;
+    this.#lane.queue.push(request);
+    request.standIn(this);
+    if (!busy) return this.#start();
+    if (request.once) return this.#timeOut(request, 0);
+    this.host.tellWaiting(request);
+  }
+
+  /** The request's user has given up; with its last request the claim goes too. */
+  withdraw(request: Request, reason: unknown): void {
+    this.#remove(request);
+    request.refuse(reason);
+  }
+
+  timeOut(request: Request): void {
+    const error = this.#tracked?.error;
+    if (this.#tracked !== null && isFailing(this.#tracked)) {
+      return this.withdraw(
+        request,
+        wrapped(error, `could not ask for ${named(request.target.keys)}`, request.target.keys),
+      );
+    }
+    this.#timeOut(request, this.host.engine.clock.now() - request.startedAt);
+  }
+
+  granted(): void {
+    const tracked = this.#tracked as Tracked;
+    if (tracked.state.at !== "held") return;
+    this.#restarts = 0;
+    this.#lane.granted(tracked.state.token, tracked.state.tokens, this.host.engine.clock.now());
+    this.#serve(tracked, this.#lane.firstToken());
+  }
+
+  waits(): void {
+    const head = this.#lane.queue.first;
+    if (head !== null) this.host.tellWaiting(head);
+  }
+
+  refused(): void {
+    const head = this.#lane.queue.first;
+    this.#tracked = null;
+    if (head?.once) this.#timeOut(head, 0);
+    this.#goOn();
+  }
+
+  expired(): void {
+    const head = this.#lane.queue.first;
+    this.#tracked = null;
+    if (head?.once) {
+      const { keys } = head.target;
+      this.#lane.queue.remove(head);
+      head.refuse(new DriverError(`${this.host.engine.driver.name} answered too late for ${named(keys)}`, { keys }));
+    }
+    this.#restarts++;
+    this.#goOn();
+  }
+
+  rejected(error: unknown): void {
+    this.#tracked = null;
+    const { queue } = this.#lane;
+    while (queue.first !== null) {
+      const head = queue.first;
+      queue.remove(head);
+      head.refuse(wrapped(error, `could not ask for ${named(head.target.keys)}`, head.target.keys));
+      if (!isFatal(error)) break;
+    }
+    this.#goOn();
+  }
+
+  lost(reason: LostReason): void {
+    const tenure = this.#tenure as Tenure;
+    this.#tenure = null;
+    this.#tracked = null;
+    this.host.engine.unset(tenure);
+    this.host.tellLost(tenure, reason);
+    tenure.lose(reason);
+    this.#goOn();
+  }
+
+  unsure(on: boolean): void {
+    if (this.#tenure !== null) this.host.tellUnsure(this.#tenure, on);
+  }
+
+  /** The last handle of the local holder was given back. True if it was ours until now. */
+  handBack(tenure: Tenure): boolean | Promise<boolean> {
+    const { engine } = this.host;
+    engine.unset(tenure);
+    if (tenure !== this.#tenure) {
+      // lost: its claim has left the lane already, and goes now that the body has ended
+      engine.leave(tenure.tracked);
+      return false;
+    }
+    const held = engine.believes(tenure.tracked);
+    if (tenure !== this.#tenure) return this.handBack(tenure); // reading the clocks told us that it is lost
+    this.#tenure = null;
+    const { tracked } = tenure;
+    if (held || tracked.terms.endures) {
+      this.host.tellReleased(tenure);
+    } else {
+      this.host.tellLost(tenure, "expired");
+      tenure.lose("expired");
+    }
+    const now = engine.clock.now();
+    const token = held ? this.#lane.handOff(now, isFresh(tracked, now)) : null;
+    if (token !== null) {
+      this.#serve(tracked, token);
+      this.host.tellHandOff(this.#tenure as Tenure | null);
+      return true;
+    }
+    return this.#giveBack(tracked, held);
+  }
+
+  /** The local holder is given up, though it has not let go: close() and releaseAll() do so. */
+  takeBack(): void {
+    const tenure = this.#tenure;
+    if (tenure === null) return;
+    this.#tenure = null;
+    this.host.engine.unset(tenure);
+    tenure.lose("released");
+    void this.#giveBack(tenure.tracked, true);
+  }
+
+  /** All waiting requests end with this error. */
+  refuseAll(error: unknown): void {
+    for (const request of [...this.#lane.queue]) this.withdraw(request, error);
+  }
+
+  /** The claim has gone to somebody else, with its holder's consent. */
+  letGo(tenure: Tenure): void {
+    this.#tenure = null;
+    this.#tracked = null;
+    this.host.engine.unset(tenure);
+    tenure.handles = 0;
+    this.host.engine.forget(tenure.tracked);
+    this.#goOn();
+  }
+
+  /** A claim that was made elsewhere is held here now. */
+  takeUp(tenure: Tenure): void {
+    this.#tracked = tenure.tracked;
+    this.#tenure = tenure;
+  }
+
+  overstay(tenure: Tenure): void {
+    if (tenure === this.#tenure) this.host.engine.overstay(tenure.tracked);
+  }
+
+  believes(tracked: Tracked): boolean {
+    return this.host.engine.believes(tracked);
+  }
+
+  remainingMs(tracked: Tracked): number {
+    return tracked.state.at === "held" ? Math.max(tracked.state.deadline - this.host.engine.clock.now(), 0) : 0;
+  }
+
+  #start(): void {
+    const head = this.#lane.queue.first as Request;
+    const { host } = this;
+    const claim: Claim = {
+      id: newId(),
+      holds: this.target.holds,
+      ttlMs: this.#ttl,
+      tokens: this.#lane.tokensWanted(),
+      floor: host.witness.floor(this.target.holds),
+      wait: !head.once,
+      label: head.wish.label,
+    };
+    const { random } = host.engine;
+    const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, random(), LONGEST_RESTART_MS);
+    this.#tracked = host.engine.start(claim, host.termsOf(this.#ttl, claim.wait), this, delayMs);
+  }
+
+  #serve(tracked: Tracked, token: bigint): void {
+    const request = this.#lane.queue.first as Request;
+    this.#lane.queue.remove(request);
+    const { host } = this;
+    const now = host.engine.clock.now();
+    const tenure = new Tenure(this, tracked, request.target, token, now);
+    this.#tenure = tenure;
+    host.witness.saw(this.target.holds, token);
+    if (host.settings.maxHoldMs < Number.POSITIVE_INFINITY) host.engine.set(tenure, now + host.settings.maxHoldMs);
+    host.tellAcquired(tenure, request);
+    request.grant(tenure);
+  }
+
+  /** Releases the claim and, if somebody here waits, queues again at the store's end, in one turn. */
+  #giveBack(tracked: Tracked, held: boolean): boolean | Promise<boolean> {
+    this.#tracked = null;
+    const endures = tracked.terms.endures;
+    const answer = new Promise<boolean>((resolve) => {
+      // our own clock settles it; of the store only a plain "it was not there" is news. A session that outlives
+      // silence is the other way round: there a passed deadline means ask
+      this.host.engine.leave(tracked, (wasThere) => resolve(held ? wasThere !== false : endures && wasThere === true));
+    });
+    this.#goOn();
+    return held || endures ? answer : false;
+  }
+
+  #goOn(): void {
+    if (this.#lane.queue.size > 0) this.#start();
+    else if (this.#name !== null) this.host.lanes.delete(this.#name);
+  }
+
+  #remove(request: Request): void {
+    const { queue } = this.#lane;
+    queue.remove(request);
+    if (queue.size > 0 || this.#tenure !== null) return;
+    const tracked = this.#tracked;
+    this.#tracked = null;
+    if (tracked !== null) this.host.engine.leave(tracked);
+    this.#goOn();
+  }
+
+  /** Takes the request out of the queue and, in the background, finds out why it had to wait. */
+  #timeOut(request: Request, waitedMs: number): void {
+    if (request.quiet) return this.withdraw(request, null);
+    let localAhead = this.#tenure === null ? 0 : 1;
+    for (let one = request.previous; one !== null; one = one.previous) localAhead++;
+    const { holds, keys } = request.target;
+    const id = this.#tracked?.claim.id ?? null;
+    // looked at while our own place still stands; the user is told when the look is back, or too late
+    const error = timeoutError(this.host.engine, { holds, keys, id, localAhead, waitedMs });
+    this.#remove(request);
+    request.stepOut();
+    void error.then((told) => request.refuse(told));
+  }
+}
+
+/** Is enough of the lease left for another holder? */
+function isFresh({ state, terms }: Tracked, now: number): boolean {
+  return state.at === "held" && state.talk.failures === 0 && state.deadline - now > 0.45 * terms.ttlMs;
+}
+
+function isFailing({ state }: Tracked): boolean {
+  return (state.at === "asking" || state.at === "waiting") && state.talk.failures > 0;
+}

@@ -1,0 +1,96 @@
+/** The three verbs, bound to what is to be locked. */
+
+import type { Acquirer } from "./acquire.ts";
+import type { Lock, LockHandle } from "./lock.ts";
+import type { AcquireOptions, Settings, TryOptions, Wish } from "./options.ts";
+import { plainWish, wishOf } from "./options.ts";
+import type { Target } from "./target.ts";
+
+/** Something that can be locked: a fixed set of holds with three verbs. */
+export interface Lockable<Extra = unknown> {
+  /**
+   * Waits for the lock.
+   * @throws TypeError for wrong options; LockTimeoutError after `wait`; the signal's reason on abort; DeadlockError;
+   * DriverError if the store could not be asked until the wait was over; FatalDriverError; UnsupportedError; ClosedError
+   */
+  acquire(options?: AcquireOptions & Extra): Promise<Lock>;
+  /** The lock if it is free now, else null; asks once. @throws as acquire(), but never LockTimeoutError */
+  tryAcquire(options?: TryOptions & Extra): Promise<Lock | null>;
+  /**
+   * Acquires, runs fn in an async context in which nested requests join, and releases when fn has settled.
+   * @throws what fn throws, always; else LockLostError if the lock was lost on the way; and as acquire()
+   */
+  using<T>(fn: (lock: Lock) => T | Promise<T>): Promise<T>;
+  using<T>(options: AcquireOptions & Extra, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
+}
+
+/** What a Lockable needs of its client. */
+export interface Shop {
+  readonly settings: Settings;
+  /** Ready to be asked. @throws ClosedError, DriverError */
+  acquirer(): Acquirer | Promise<Acquirer>;
+}
+
+/** Where the target comes from: fixed, or made of the call's own options (a semaphore's permits). */
+export interface TargetSource<Extra> {
+  target(options: Extra | undefined): Target;
+  /** An option of its own. */
+  readonly extra?: string;
+}
+
+/** A Lockable that remembers its target, so that all() can take it. */
+export class BoundLockable<Extra> implements Lockable<Extra> {
+  readonly #shop: Shop;
+  readonly source: TargetSource<Extra>;
+
+  constructor(shop: Shop, source: TargetSource<Extra>) {
+    this.#shop = shop;
+    this.source = source;
+  }
+
+  async acquire(options?: AcquireOptions & Extra): Promise<Lock> {
+    return this.#acquire(options);
+  }
+
+  async tryAcquire(options?: TryOptions & Extra): Promise<Lock | null> {
+    const target = this.source.target(options);
+    const wish = { ...this.#wish(options, true), waitMs: 0 };
+    return (await this.#shop.acquirer()).acquire(target, wish, true);
+  }
+
+  async using<T>(
+    first: (AcquireOptions & Extra) | ((lock: Lock) => T | Promise<T>),
+    second?: (lock: Lock) => T | Promise<T>,
+  ): Promise<T> {
+    const fn = typeof first === "function" ? (first as (lock: Lock) => T | Promise<T>) : second;
+    if (typeof fn !== "function") throw new TypeError("fn must be a function");
+    const lock = await this.#acquire(typeof first === "function" ? undefined : first);
+    return runUnder(lock, fn);
+  }
+
+  async #acquire(options: (AcquireOptions & Extra) | undefined): Promise<LockHandle> {
+    const target = this.source.target(options);
+    const wish = this.#wish(options, false);
+    const ready = this.#shop.acquirer();
+    const acquirer = ready instanceof Promise ? await ready : ready;
+    return (await acquirer.acquire(target, wish, false)) as LockHandle;
+  }
+
+  #wish(options: AcquireOptions | undefined, isTry: boolean): Wish {
+    const { settings } = this.#shop;
+    return options === undefined ? plainWish(settings) : wishOf(options, settings, isTry, this.source.extra);
+  }
+}
+
+/** The body's own error always wins; a loss is told even if the body succeeded. */
+async function runUnder<T>(lock: LockHandle, fn: (lock: Lock) => T | Promise<T>): Promise<T> {
+  let result: T;
+  try {
+    result = await lock.run(() => fn(lock));
+  } catch (error) {
+    await lock.release();
+    throw error;
+  }
+  if (!(await lock.release())) throw lock.lossAtRelease();
+  return result;
+}

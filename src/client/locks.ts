@@ -1,0 +1,126 @@
+/** createLocks(driver): the object users hold. */
+
+import { ALL_PERMITS } from "../core/line.ts";
+import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
+import { attach } from "./attach.ts";
+import { Client } from "./client.ts";
+import { closeOnSignal } from "./close-on-signal.ts";
+import type { LockEvents } from "./events.ts";
+import type { Lock } from "./lock.ts";
+import type { Lockable } from "./lockable.ts";
+import { BoundLockable } from "./lockable.ts";
+import type { AcquireOptions, LocksOptions, TryOptions } from "./options.ts";
+import { settingsOf } from "./options.ts";
+import type { Target } from "./target.ts";
+import { allTarget, checkedCount, mutexTarget, readTarget, semaphoreTarget } from "./target.ts";
+import { wrapped } from "./wrap-error.ts";
+
+/** Locks on one store. Made by connect() or createLocks(); an idle one keeps no process alive. */
+export interface Locks extends AsyncDisposable {
+  /** mutex(key).acquire(options) */
+  acquire(key: string, options?: AcquireOptions): Promise<Lock>;
+  /** mutex(key).tryAcquire(options) */
+  tryAcquire(key: string, options?: TryOptions): Promise<Lock | null>;
+  /** mutex(key).using(options, fn) */
+  using<T>(key: string, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
+  using<T>(key: string, options: AcquireOptions, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
+  /** Exclusive. @throws TypeError for a wrong key: 1 to 512 bytes of UTF-8 without control characters */
+  mutex(key: string): Lockable;
+  /** Many readers or one writer, in order of arrival; write is the same as mutex(key). */
+  rw(key: string): { readonly read: Lockable; readonly write: Lockable };
+  /** At most `limit` permits of the key out at once; each acquire takes `permits`, default 1. Never re-entrant. */
+  semaphore(key: string, limit: number): Lockable<{ readonly permits?: number }>;
+  /** Several at once, taken in key order, so that such requests never deadlock each other. */
+  all(...targets: readonly (string | Lockable)[]): Lockable;
+  /** Takes up a detached lock. @throws TypeError for a damaged reference; LockLostError with the reason; DriverError */
+  attach(reference: string): Promise<Lock>;
+  /** Is this key held in the present async flow? */
+  holds(key: string): boolean;
+  /** What the store can do. Final once connect() or the first request has settled. */
+  readonly traits: Traits;
+  /** Live claims any of whose keys starts with prefix, at most 1,000: fronts of lines first. May be a little stale. */
+  list(prefix?: string): Promise<readonly ClaimView[]>;
+  /** Gives back everything this client holds, and stays usable. Holders find their lock lost, with reason "released". */
+  releaseAll(): Promise<void>;
+  /** On SIGINT and SIGTERM: close within 2 s, then raise the signal again. The Disposable takes it back. */
+  closeOnSignal(): Disposable;
+  /** Hears of what happens to this client's locks; see LockEvents. */
+  on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable;
+  /** Ends waits with ClosedError, gives back everything (waiting at most 10 s for the store), then lets the store go. */
+  close(): Promise<void>;
+}
+
+const MOST_LISTED = 1_000;
+
+/**
+ * Locks on the store of this driver, which is opened at the first request.
+ * @throws TypeError naming the option
+ */
+export function createLocks(driver: Driver, options?: LocksOptions): Locks {
+  return locksOf(new Client(driver, settingsOf(options), Math.random));
+}
+
+/** The Locks of a client. Internal: connect() opens the client first, the simulator brings its own randomness. */
+export function locksOf(client: Client): Locks {
+  const { settings, context, driver } = client;
+  const { prefix } = settings;
+  const bound = (target: Target): BoundLockable<unknown> => new BoundLockable(client, { target: () => target });
+  const mutex = (key: string): BoundLockable<unknown> => bound(mutexTarget(prefix, key));
+
+  return {
+    // async, so that a wrong argument rejects like everything else
+    acquire: async (key, options) => mutex(key).acquire(options),
+    tryAcquire: async (key, options) => mutex(key).tryAcquire(options),
+    using: async <T>(
+      key: string,
+      first: AcquireOptions | ((lock: Lock) => T | Promise<T>),
+      second?: (lock: Lock) => T | Promise<T>,
+    ) => mutex(key).using(first as AcquireOptions, second as (lock: Lock) => T | Promise<T>),
+    mutex,
+    rw: (key) => ({ read: bound(readTarget(prefix, key)), write: mutex(key) }),
+    semaphore(key, limit) {
+      checkedCount(limit, "limit", ALL_PERMITS - 1);
+      mutexTarget(prefix, key);
+      const target = (options?: { readonly permits?: number }): Target =>
+        semaphoreTarget(prefix, key, options?.permits ?? 1, limit);
+      return new BoundLockable(client, { target, extra: "permits" });
+    },
+    all: (...targets) =>
+      bound(
+        allTarget(
+          prefix,
+          targets.map((one) => targetOf(one, prefix)),
+        ),
+      ),
+    attach: async (reference) => attach(await client.acquirer(), reference),
+    holds: (key) => context.held(prefix + key).length > 0,
+    get traits() {
+      return driver.traits;
+    },
+    list: async (listed = "") => {
+      if (typeof listed !== "string") throw new TypeError("prefix must be a string");
+      await client.acquirer();
+      const views = await driver.list(prefix + listed, MOST_LISTED).catch((error: unknown) => {
+        throw wrapped(error, "could not list", []);
+      });
+      return prefix === "" ? views : views.map((view) => withoutPrefix(view, prefix));
+    },
+    releaseAll: () => client.releaseAll(),
+    closeOnSignal: () => closeOnSignal(() => client.close()),
+    on: (event, listener) => client.events.on(event, listener),
+    close: () => client.close(),
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+function targetOf(one: string | Lockable, prefix: string): Target {
+  if (typeof one === "string") return mutexTarget(prefix, one);
+  if (!(one instanceof BoundLockable))
+    throw new TypeError("all() takes keys, and what mutex(), rw(), semaphore() and all() give");
+  return one.source.target(undefined);
+}
+
+function withoutPrefix(view: ClaimView, prefix: string): ClaimView {
+  const [first, ...rest] = view.holds.map((hold) => ({ ...hold, key: hold.key.slice(prefix.length) }));
+  return first === undefined ? view : { ...view, holds: [first, ...rest] };
+}

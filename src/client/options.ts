@@ -1,0 +1,168 @@
+/** Options, checked once at the border: durations become milliseconds, names that do not exist are errors. */
+
+import type { Clock } from "../clock.ts";
+import { systemClock } from "../clock.ts";
+import type { Duration } from "../duration.ts";
+import { durationMs, shown, ttlMs } from "../duration.ts";
+import { UnsupportedError } from "../errors.ts";
+import { checkedKey, checkedLabel } from "../keys.ts";
+import type { Traits } from "../spi/driver.ts";
+import { defaultLabel } from "./label.ts";
+import { checkedCount } from "./target.ts";
+
+/** What may be said of one acquire. */
+export interface AcquireOptions {
+  /** Longest wait; then LockTimeoutError. 0: ask once, leave no place. Default: the client's, else for ever. */
+  readonly wait?: Duration;
+  /**
+   * Lease length; renewed while held. Default the client's, else 30 s; at least 100 ms. "session": until released or the
+   * session ends (our server). Ignored, with a warning once, by stores that only have sessions.
+   */
+  readonly ttl?: Duration | "session";
+  /** Stops the wait; acquire rejects with signal.reason. Does not release a lock already held. */
+  readonly signal?: AbortSignal;
+  /** Shown by tools. Default: `user@host pid program`. */
+  readonly label?: string;
+}
+
+/** What may be said of one tryAcquire: it never waits. */
+export type TryOptions = Omit<AcquireOptions, "wait">;
+
+/** What may be said of a client. */
+export interface LocksOptions {
+  /** Default of every acquire's `wait`. Default: for ever. */
+  readonly wait?: Duration;
+  /** Default of every acquire's `ttl`. Default 30 s. */
+  readonly ttl?: Duration | "session";
+  /** Default of every acquire's `label`. */
+  readonly label?: string;
+  /** Stands before every key at the store; not part of the keys this client shows. Default: none. */
+  readonly prefix?: string;
+  /** How many local requests may be served by one grant of the store, 1 to 1024. 1: strict order of arrival. Default 64. */
+  readonly handoffs?: number;
+  /** How long after the store's grant the lock may still be passed on locally. Default 10 ms. */
+  readonly handoffMs?: number;
+  /** May a request join what its own async flow holds? Default true. */
+  readonly reentrant?: boolean;
+  /** A holder is given up after this time, its signal aborted with reason "maxHold". Default: never. */
+  readonly maxHold?: Duration;
+  /** false: no timer at all while held, for short-lived functions; the lease is what `ttl` says. Default true. */
+  readonly renew?: boolean;
+  /** Time, for tests. */
+  readonly clock?: Clock;
+}
+
+/** LocksOptions with defaults, in milliseconds. */
+export interface Settings {
+  readonly waitMs: number;
+  readonly ttl: number | "session";
+  readonly label: string;
+  readonly prefix: string;
+  readonly handoffs: number;
+  readonly handoffMs: number;
+  readonly reentrant: boolean;
+  readonly maxHoldMs: number;
+  readonly renew: boolean;
+  readonly clock: Clock;
+}
+
+/** One acquire's options with defaults, in milliseconds. */
+export interface Wish {
+  /** Infinity: for ever. */
+  readonly waitMs: number;
+  readonly ttl: number | "session";
+  readonly label: string;
+  readonly signal: AbortSignal | undefined;
+}
+
+const FOR_EVER = Number.POSITIVE_INFINITY;
+const ACQUIRE = new Set(["wait", "ttl", "signal", "label"]);
+const TRY = new Set(["ttl", "signal", "label"]);
+const CLIENT = new Set([
+  "wait",
+  "ttl",
+  "label",
+  "prefix",
+  "handoffs",
+  "handoffMs",
+  "reentrant",
+  "maxHold",
+  "renew",
+  "clock",
+]);
+
+/** @throws TypeError naming the option */
+export function settingsOf(options: LocksOptions = {}): Settings {
+  onlyKnown(options, CLIENT, "createLocks");
+  const { wait, ttl, label, prefix, handoffs, handoffMs, reentrant, maxHold, renew, clock } = options;
+  return {
+    waitMs: wait === undefined ? FOR_EVER : waitOf(wait),
+    ttl: ttl === undefined ? 30_000 : ttlOf(ttl),
+    label: label === undefined ? defaultLabel() : checkedLabel(label),
+    prefix: prefix === undefined || prefix === "" ? "" : checkedKey(prefix, "prefix"),
+    handoffs: handoffs === undefined ? 64 : checkedCount(handoffs, "handoffs", 1_024),
+    handoffMs: handoffMs === undefined ? 10 : durationMs(handoffMs, "handoffMs"),
+    reentrant: flagOf(reentrant, true, "reentrant"),
+    maxHoldMs: maxHold === undefined ? FOR_EVER : Math.max(durationMs(maxHold, "maxHold"), 1),
+    renew: flagOf(renew, true, "renew"),
+    clock: clock ?? systemClock,
+  };
+}
+
+/** The client's own settings as a wish: what acquire() without options means. */
+export function plainWish({ waitMs, ttl, label }: Settings): Wish {
+  return { waitMs, ttl, label, signal: undefined };
+}
+
+/** @throws TypeError naming the option; @param extra further names that the caller reads itself */
+export function wishOf(options: AcquireOptions, settings: Settings, isTry: boolean, extra?: string): Wish {
+  onlyKnown(options, isTry ? TRY : ACQUIRE, isTry ? "tryAcquire" : "acquire", extra);
+  const { wait, ttl, label, signal } = options;
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw new TypeError(`signal must be an AbortSignal, not ${shown(signal)}`);
+  }
+  return {
+    waitMs: wait === undefined ? settings.waitMs : waitOf(wait),
+    ttl: ttl === undefined ? settings.ttl : ttlOf(ttl),
+    label: label === undefined ? settings.label : checkedLabel(label),
+    signal,
+  };
+}
+
+let warned = false;
+
+/** The lease a claim of this wish has at this store. @throws UnsupportedError for "session" where there are none */
+export function leaseAt(wish: Wish, { lease }: Traits, driver: string): number | "session" {
+  if (wish.ttl === "session" && lease.sessionMs === undefined) {
+    throw new UnsupportedError(
+      `${driver} has no sessions: ttl "session" needs a store with sessions, such as our server`,
+    );
+  }
+  if (wish.ttl === "session" || lease.claim) return wish.ttl;
+  if (!warned) process.emitWarning(`${driver} knows only session leases: ttl is ignored`, { type: "HoldfastWarning" });
+  warned = true;
+  return "session";
+}
+
+function waitOf(value: unknown): number {
+  return value === FOR_EVER ? FOR_EVER : durationMs(value, "wait");
+}
+
+function ttlOf(value: unknown): number | "session" {
+  return value === "session" ? value : ttlMs(value, "ttl");
+}
+
+function flagOf(value: unknown, otherwise: boolean, name: string): boolean {
+  if (value === undefined) return otherwise;
+  if (typeof value !== "boolean") throw new TypeError(`${name} must be true or false, not ${shown(value)}`);
+  return value;
+}
+
+function onlyKnown(options: object, known: ReadonlySet<string>, of: string, extra?: string): void {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw new TypeError(`options of ${of} must be an object, not ${shown(options)}`);
+  }
+  for (const name of Object.keys(options)) {
+    if (!known.has(name) && name !== extra) throw new TypeError(`${of} has no option ${shown(name)}`);
+  }
+}

@@ -1,0 +1,153 @@
+/**
+ * Leaving is certain (design A.15): a release is sent until it is answered, or until the store has forgotten the claim
+ * by itself: one ttl after its last claim or renew was sent.
+ *
+ * Invariant: the store's "it was not there" is only believed of the first and only release sent; a repeated one finds
+ * nothing although all was well.
+ */
+
+import type { Clock } from "../clock.ts";
+import { backoffMs } from "../core/backoff.ts";
+import type { Schedule } from "../core/schedule.ts";
+import type { Claim, ClaimId, Driver } from "../spi/driver.ts";
+import type { Timed } from "./timed.ts";
+
+const LONGEST_RETRY_MS = 2_000;
+
+/** true, false: what the store said; null: it never said, or its word is worth nothing. */
+export type Released = (wasThere: boolean | null) => void;
+
+interface Leaving {
+  readonly claim: Claim;
+  readonly ttlMs: number;
+  readonly unanswered: boolean;
+  /** The store has forgotten the claim by then. */
+  readonly giveUpAt: number;
+  readonly done: Released;
+  attempts: number;
+}
+
+export interface ReleasesOptions {
+  readonly driver: Driver;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly schedule: Schedule<Timed>;
+  /** The schedule has changed. */
+  readonly arm: () => void;
+  readonly failed: (error: unknown) => void;
+}
+
+/** One call under way, or one pause before the next. */
+class Batch implements Timed {
+  dueAt = 0;
+  heapIndex = -1;
+  rides = false;
+  readonly due: () => void;
+  constructor(due: () => void) {
+    this.due = due;
+  }
+}
+
+export class Releases {
+  readonly #options: ReleasesOptions;
+  #pending: Leaving[] = [];
+  #scheduled = false;
+  #underWay = 0;
+  #whenIdle: (() => void)[] = [];
+
+  constructor(options: ReleasesOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#underWay;
+  }
+
+  /** Release this claim, in one call with all others of this turn. */
+  add(claim: Claim, ttlMs: number, unanswered: boolean, lastSentAt: number, done: Released): void {
+    this.#underWay++;
+    this.#queue({ claim, ttlMs, unanswered, giveUpAt: lastSentAt + ttlMs, done, attempts: 0 });
+  }
+
+  /** Sends what has gathered; before a claim of the same turn, so that it does not queue behind its own predecessor. */
+  flush(): void {
+    if (this.#pending.length === 0) return;
+    const leaving = this.#pending;
+    this.#pending = [];
+    for (let from = 0; from < leaving.length; from += 500) this.#send(leaving.slice(from, from + 500));
+  }
+
+  /** Settles when nothing is left to release. */
+  idle(): Promise<void> {
+    if (this.#underWay === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#whenIdle.push(resolve));
+  }
+
+  #queue(leaving: Leaving): void {
+    this.#pending.push(leaving);
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      this.flush();
+    });
+  }
+
+  #send(leaving: readonly Leaving[]): void {
+    const { driver, clock, schedule, arm } = this.#options;
+    let settled = false;
+    const settle = (error: unknown, answers: readonly boolean[] | null): void => {
+      if (settled) return;
+      settled = true;
+      schedule.remove(batch);
+      if (answers !== null && answers.length === leaving.length) {
+        for (const [index, one] of leaving.entries()) this.#finish(one, answers[index] as boolean);
+      } else {
+        this.#options.failed(error);
+        this.#retry(leaving);
+      }
+    };
+    const batch = new Batch(() => settle(new Error("the store did not answer a release in time"), null));
+    for (const one of leaving) one.attempts++;
+    const patience = Math.min(...leaving.map(({ ttlMs }) => ttlMs)) / 6;
+    schedule.set(batch, clock.now() + patience);
+    arm();
+    const unanswered = new Set<ClaimId>();
+    for (const one of leaving) if (one.unanswered) unanswered.add(one.claim.id);
+    const claims = leaving.map(({ claim }) => claim);
+    attempt(() => (unanswered.size === 0 ? driver.release(claims) : driver.release(claims, unanswered))).then(
+      (answers) =>
+        settle(new Error(`${driver.name}: release answered for ${answers.length} of ${leaving.length}`), answers),
+      (error: unknown) => settle(error, null),
+    );
+  }
+
+  #retry(leaving: readonly Leaving[]): void {
+    const { clock, random, schedule, arm } = this.#options;
+    const now = clock.now();
+    const left = leaving.filter((one) => {
+      if (now < one.giveUpAt) return true;
+      this.#finish(one, null);
+      return false;
+    });
+    const first = left[0];
+    if (first === undefined) return;
+    const batch = new Batch(() => {
+      for (const one of left) this.#queue(one);
+    });
+    schedule.set(batch, now + backoffMs(first.attempts, random(), LONGEST_RETRY_MS));
+    arm();
+  }
+
+  #finish(leaving: Leaving, wasThere: boolean | null): void {
+    this.#underWay--;
+    leaving.done(leaving.attempts === 1 || wasThere === true ? wasThere : null);
+    if (this.#underWay > 0) return;
+    for (const resolve of this.#whenIdle.splice(0)) resolve();
+  }
+}
+
+/** A driver that throws where it should reject is treated alike. */
+export async function attempt<T>(call: () => Promise<T>): Promise<T> {
+  return call();
+}

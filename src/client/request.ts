@@ -1,0 +1,78 @@
+/** One local request while it waits: for the store, or behind others of this client. */
+
+import type { KeyLane } from "./key-lane.ts";
+import type { Wish } from "./options.ts";
+import type { Target } from "./target.ts";
+import type { Tenure } from "./tenure.ts";
+import type { Timed } from "./timed.ts";
+
+export class Request implements Timed {
+  previous: Request | null = null;
+  next: Request | null = null;
+  readonly target: Target;
+  readonly wish: Wish;
+  /** Asked once: not granted at once means busy. */
+  readonly once: boolean;
+  /** Nobody wants to know why it was busy. */
+  readonly quiet: boolean;
+  readonly startedAt: number;
+  /** Where it stands; null when it is settled. */
+  lane: KeyLane | null = null;
+  // the end of its wait
+  readonly rides = false;
+  dueAt = 0;
+  heapIndex = -1;
+  readonly #granted: (tenure: Tenure) => void;
+  readonly #refused: (error: unknown) => void;
+  #onAbort: (() => void) | null = null;
+
+  constructor(
+    target: Target,
+    wish: Wish,
+    quiet: boolean,
+    startedAt: number,
+    granted: (tenure: Tenure) => void,
+    refused: (error: unknown) => void,
+  ) {
+    this.target = target;
+    this.wish = wish;
+    this.once = wish.waitMs === 0;
+    this.quiet = quiet;
+    this.startedAt = startedAt;
+    this.#granted = granted;
+    this.#refused = refused;
+  }
+
+  /** It now stands in this lane: from now on it can time out or be aborted. */
+  standIn(lane: KeyLane): void {
+    this.lane = lane;
+    const { waitMs, signal } = this.wish;
+    if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY) lane.host.engine.set(this, this.startedAt + waitMs);
+    if (signal === undefined) return;
+    this.#onAbort = () => this.lane?.withdraw(this, signal.reason);
+    signal.addEventListener("abort", this.#onAbort, { once: true });
+  }
+
+  due(): void {
+    this.lane?.timeOut(this);
+  }
+
+  grant(tenure: Tenure): void {
+    this.stepOut();
+    this.#granted(tenure);
+  }
+
+  /** Once, when it has left its lane. */
+  refuse(error: unknown): void {
+    this.stepOut();
+    this.#refused(error);
+  }
+
+  /** It stands in no lane any more: nothing can time it out or abort it. */
+  stepOut(): void {
+    if (this.heapIndex !== -1) this.lane?.host.engine.unset(this);
+    this.lane = null;
+    if (this.#onAbort !== null) this.wish.signal?.removeEventListener("abort", this.#onAbort);
+    this.#onAbort = null;
+  }
+}

@@ -1,0 +1,79 @@
+/** One claim as the engine runs it: its machine's state, and who is told. */
+
+import { wakeAt } from "../core/claim.ts";
+import type { ClaimState, Terms } from "../core/claim-state.ts";
+import type { LostReason } from "../errors.ts";
+import type { Claim } from "../spi/driver.ts";
+import type { Released } from "./releases.ts";
+import type { Timed } from "./timed.ts";
+
+/** Who made a claim, and hears what becomes of it. Called synchronously; may start or leave claims in turn. */
+export interface ClaimOwner {
+  granted(): void;
+  /** The keys were not free (`wait: false`). */
+  refused(): void;
+  /** The place is gone; the claim is over. */
+  expired(): void;
+  /** The store failed for good; the claim is over. */
+  rejected(error: unknown): void;
+  lost(reason: LostReason): void;
+  /** A renewal failed (true), or one succeeded again (false). */
+  unsure(on: boolean): void;
+  /** The store has said that the claim must wait. */
+  waits(): void;
+}
+
+export class Tracked implements Timed {
+  readonly claim: Claim;
+  readonly terms: Terms;
+  readonly owner: ClaimOwner;
+  state: ClaimState;
+  /** When the last call for it was sent: a ttl later the store has forgotten it. */
+  lastSentAt: number;
+  /** What the last failed call said. */
+  error: unknown = null;
+  /** Told how the release went. */
+  released: Released = ignore;
+  readonly rides = true;
+  dueAt = 0;
+  heapIndex = -1;
+  readonly #due: (tracked: Tracked, now: number, withinMs: number) => void;
+
+  constructor(
+    claim: Claim,
+    terms: Terms,
+    owner: ClaimOwner,
+    state: ClaimState,
+    now: number,
+    due: (tracked: Tracked, now: number, withinMs: number) => void,
+  ) {
+    this.claim = claim;
+    this.terms = terms;
+    this.owner = owner;
+    this.state = state;
+    this.lastSentAt = now;
+    this.#due = due;
+  }
+
+  due(now: number, withinMs: number): void {
+    this.#due(this, now, Math.min(withinMs, this.terms.ttlMs / 24));
+  }
+
+  /** The number of its last call. */
+  get call(): number {
+    return this.state.at === "lost" || this.state.at === "over" ? 0 : this.state.talk.calls;
+  }
+
+  /** Whoever waits to hear of the release is told once, of the first one. */
+  takeReleased(): Released {
+    const { released } = this;
+    this.released = ignore;
+    return released;
+  }
+
+  wakeAt(): number {
+    return wakeAt(this.state, this.terms);
+  }
+}
+
+function ignore(): void {}

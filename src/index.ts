@@ -1,0 +1,35 @@
+/** The public surface of holdfast. */
+
+export { type ConnectOptions, connect, driverFor } from "./client/connect.ts";
+export type { LockEvent, LockEvents } from "./client/events.ts";
+export type { Lock } from "./client/lock.ts";
+export type { Lockable } from "./client/lockable.ts";
+export { createLocks, type Locks } from "./client/locks.ts";
+export type { AcquireOptions, LocksOptions, TryOptions } from "./client/options.ts";
+export type { Clock, Timer } from "./clock.ts";
+export type { Duration } from "./duration.ts";
+export {
+  type Blocked,
+  ClosedError,
+  DeadlockError,
+  DriverError,
+  FatalDriverError,
+  LockError,
+  type LockErrorDetails,
+  LockLostError,
+  LockTimeoutError,
+  type LostReason,
+  UnsupportedError,
+} from "./errors.ts";
+export {
+  ALL_PERMITS,
+  type Answer,
+  type Claim,
+  type ClaimId,
+  type ClaimView,
+  type Driver,
+  type Ending,
+  type Hold,
+  type Notify,
+  type Traits,
+} from "./spi/driver.ts";
