@@ -8,9 +8,6 @@ import type { Entry } from "./entry.ts";
 import { fits } from "./line.ts";
 import { LinkedList } from "./queue.ts";
 
-/** How many places ahead are looked at to say when a waiting claim should ask again. */
-const RECHECK_LOOKS = 32;
-
 /** One claim's place in one line. */
 export class Seat {
   previous: Seat | null = null;
@@ -92,17 +89,6 @@ export class SeatLine {
 
   #next(): Seat | null {
     return this.frontier === null ? this.seats.first : this.frontier.next;
-  }
-
-  /** When the first of the nearest places ahead of this claim may run out; Infinity if none does. */
-  soonestEnd(entry: Entry): number {
-    let soonest = Number.POSITIVE_INFINITY;
-    let seat = this.seats.first;
-    for (let looks = 0; seat !== null && seat.entry !== entry && looks < RECHECK_LOOKS; looks++) {
-      soonest = Math.min(soonest, seat.entry.expiresAt);
-      seat = seat.next;
-    }
-    return soonest;
   }
 
   /**
