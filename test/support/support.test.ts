@@ -1,7 +1,9 @@
-import { createServer } from "node:net";
+import { spawn } from "node:child_process";
+import type { AddressInfo } from "node:net";
+import { connect, createServer } from "node:net";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { nothingLeft, openResources } from "./leak-check.ts";
+import { watchHandles } from "./handle-watch.ts";
 import { seededRandom } from "./seeded-random.ts";
 import { until } from "./wait-for.ts";
 
@@ -40,20 +42,43 @@ test("until gives the value back, or says what it waited for", async () => {
   );
 });
 
-test("the leak check sees a timer and a server, and is content when they are gone", async () => {
-  const before = openResources();
+test("the handle watch sees a timer and a server, says where they came from, and is content when they are gone", async () => {
+  const watch = watchHandles();
   const timer = setTimeout(() => {}, 60_000);
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  await expect(nothingLeft(before, 20)).rejects.toThrow(/Timeout/);
+  await expect(watch.settled(20)).rejects.toThrow(/Timeout opened at .*support\.test\.ts.*TCPSERVERWRAP/);
   clearTimeout(timer);
-  await expect(nothingLeft(before, 20)).rejects.toThrow(/TCPServerWrap|TCPSocketWrap/);
+  await expect(watch.settled(20)).rejects.toThrow(/^left open: TCPSERVERWRAP/);
   server.close();
-  await nothingLeft(before);
+  await watch.settled();
+  watch.stop();
 });
 
-test("the leak check waits for a handle that closes soon", async () => {
-  const before = openResources();
+test("the handle watch waits for what closes soon, and leaves out what is unref'd or was there before", async () => {
+  const before = setTimeout(() => {}, 60_000);
+  const watch = watchHandles();
+  const background = setTimeout(() => {}, 60_000).unref();
   setTimeout(() => {}, 30);
-  await nothingLeft(before);
+  expect(watch.open()).toHaveLength(1);
+  await watch.settled();
+  watch.stop();
+  clearTimeout(before);
+  clearTimeout(background);
+});
+
+test("the handle watch sees both ends of a connection and a child process", async () => {
+  const watch = watchHandles();
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  await new Promise((resolve) => server.once("connection", resolve));
+  expect(watch.open().filter((it) => it.startsWith("TCPWRAP"))).toHaveLength(2);
+  const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "ignore" });
+  expect(watch.open().some((it) => it.startsWith("PROCESSWRAP"))).toBe(true);
+  child.kill("SIGKILL");
+  socket.destroy();
+  server.close();
+  await watch.settled();
+  watch.stop();
 });
