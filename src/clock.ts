@@ -8,6 +8,8 @@ export interface Timer {
   set(due: number | null): void;
   /** Does a pending call keep the process alive? False at first. */
   keepAlive(on: boolean): void;
+  /** Nothing is pending any more, nor is anything kept for a later set(). */
+  stop(): void;
 }
 
 export interface Clock {
@@ -31,17 +33,26 @@ export const systemClock: Clock = {
   timer: systemTimer,
 };
 
+/**
+ * A timer that costs nothing when it is set, unset and set again in quick succession, as an uncontended lock does: it is
+ * only re-armed for an earlier due time, and lets the process go one turn of the event loop late.
+ */
 function systemTimer(run: () => void): Timer {
   let handle: NodeJS.Timeout | null = null;
   let due: number | null = null;
   let firesAt = 0;
   let alive = false;
+  let isRef = false;
+  let settling = false;
 
   function fire(): void {
     handle = null;
     if (due === null) return;
-    // a timer may fire up to a millisecond early, and a later due time does not re-arm it
-    if (due > performance.now()) return arm(due);
+    // it may fire up to a millisecond early, and a later due time does not re-arm it
+    if (due > performance.now()) {
+      arm(due);
+      return;
+    }
     due = null;
     run();
   }
@@ -50,16 +61,21 @@ function systemTimer(run: () => void): Timer {
     const delay = Math.min(Math.max(Math.ceil(at - performance.now()), 0), LONGEST_TIMEOUT_MS);
     firesAt = performance.now() + delay;
     handle = setTimeout(fire, delay);
-    if (!alive) handle.unref();
+    if (!isRef) handle.unref();
+  }
+
+  function setRef(): void {
+    settling = false;
+    isRef = alive;
+    if (isRef) handle?.ref();
+    else handle?.unref();
   }
 
   return {
     set(at) {
       due = at;
-      if (at === null) {
-        if (handle !== null) clearTimeout(handle);
-        handle = null;
-      } else if (handle === null) {
+      if (at === null) return;
+      if (handle === null) {
         arm(at);
       } else if (at < firesAt) {
         clearTimeout(handle);
@@ -69,8 +85,17 @@ function systemTimer(run: () => void): Timer {
     keepAlive(on) {
       if (alive === on) return;
       alive = on;
-      if (on) handle?.ref();
-      else handle?.unref();
+      if (on && !isRef) {
+        setRef();
+      } else if (!on && !settling) {
+        settling = true;
+        setImmediate(setRef);
+      }
+    },
+    stop() {
+      due = null;
+      if (handle !== null) clearTimeout(handle);
+      handle = null;
     },
   };
 }

@@ -22,14 +22,13 @@ export class Acquirer {
     this.context = context;
   }
 
-  /** The lock, or null if `quiet` and it was busy. */
-  async acquire(target: Target, wish: Wish, quiet: boolean): Promise<LockHandle | null> {
+  /** The lock, or null if `quiet` and it was busy. Throws what can be said at once, rejects with the rest. */
+  acquire(target: Target, wish: Wish, quiet: boolean): Promise<LockHandle | null> {
     const { driver } = this.host.engine;
     checkSupported(target, driver.traits, driver.name);
     wish.signal?.throwIfAborted();
     if (this.context.isEmpty && (driver.traits.manyKeys || target.holds.length === 1)) {
-      const tenure = await this.host.request(target, wish, quiet);
-      return tenure === null ? null : new LockHandle([tenure], target.keys, this.context);
+      return this.host.request(target, wish, quiet, (tenure) => new LockHandle([tenure], target.keys, this.context));
     }
     return this.#inParts(target, wish, quiet);
   }
@@ -47,7 +46,7 @@ export class Acquirer {
       for (const part of parts) {
         // one deadline for all parts; what has run out still asks once
         const waitMs = wish.waitMs === 0 ? 0 : Math.max(until - clock.now(), 1);
-        const tenure = await this.host.request(part, { ...wish, waitMs }, quiet);
+        const tenure = await this.host.request(part, { ...wish, waitMs }, quiet, (granted) => granted);
         if (tenure === null) {
           await giveUp(tenures);
           return null;

@@ -151,8 +151,8 @@ export class Engine {
 
   /** Stops the timer. For the very end. */
   stop(): void {
-    this.#timer.set(null);
     this.#timer.keepAlive(false);
+    this.#timer.stop();
   }
 
   #track(tracked: Tracked, first: Step, now: number): Tracked {

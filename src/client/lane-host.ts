@@ -27,12 +27,13 @@ export class LaneHost {
     this.#events = events;
   }
 
-  /** A tenure of these keys, or null if `quiet` and they were not free. @throws (rejects) as acquire() does */
-  request(target: Target, wish: Wish, quiet: boolean): Promise<Tenure | null> {
+  /** What `give` makes of a tenure of these keys, or null if `quiet` and they were not free. Rejects as acquire() does. */
+  request<T>(target: Target, wish: Wish, quiet: boolean, give: (tenure: Tenure) => T): Promise<T | null> {
     const ttl = leaseAt(wish, this.engine.driver.traits, this.engine.driver.name);
     return new Promise((resolve, reject) => {
+      const granted = (tenure: Tenure): void => resolve(give(tenure));
       const refused = (error: unknown): void => (quiet && error === null ? resolve(null) : reject(error));
-      const request = new Request(target, wish, quiet, this.engine.clock.now(), resolve, refused);
+      const request = new Request(target, wish, quiet, this.engine.clock.now(), granted, refused);
       this.#laneFor(target, ttl).add(request);
     });
   }

@@ -48,14 +48,12 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
     this.source = source;
   }
 
-  async acquire(options?: AcquireOptions & Extra): Promise<Lock> {
-    return this.#acquire(options);
+  acquire(options?: AcquireOptions & Extra): Promise<Lock> {
+    return this.#acquire(options, false) as Promise<Lock>;
   }
 
-  async tryAcquire(options?: TryOptions & Extra): Promise<Lock | null> {
-    const target = this.source.target(options);
-    const wish = { ...this.#wish(options, true), waitMs: 0 };
-    return (await this.#shop.acquirer()).acquire(target, wish, true);
+  tryAcquire(options?: TryOptions & Extra): Promise<Lock | null> {
+    return this.#acquire(options, true);
   }
 
   async using<T>(
@@ -64,21 +62,27 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
   ): Promise<T> {
     const fn = typeof first === "function" ? (first as (lock: Lock) => T | Promise<T>) : second;
     if (typeof fn !== "function") throw new TypeError("fn must be a function");
-    const lock = await this.#acquire(typeof first === "function" ? undefined : first);
-    return runUnder(lock, fn);
+    const lock = await this.#acquire(typeof first === "function" ? undefined : first, false);
+    return runUnder(lock as LockHandle, fn);
   }
 
-  async #acquire(options: (AcquireOptions & Extra) | undefined): Promise<LockHandle> {
-    const target = this.source.target(options);
-    const wish = this.#wish(options, false);
-    const ready = this.#shop.acquirer();
-    const acquirer = ready instanceof Promise ? await ready : ready;
-    return (await acquirer.acquire(target, wish, false)) as LockHandle;
+  /** No async function: an uncontended acquire is to cost one promise. */
+  #acquire(options: (AcquireOptions & Extra) | undefined, isTry: boolean): Promise<LockHandle | null> {
+    try {
+      const target = this.source.target(options);
+      const wish = this.#wish(options, isTry);
+      const ready = this.#shop.acquirer();
+      if (ready instanceof Promise) return ready.then((acquirer) => acquirer.acquire(target, wish, isTry));
+      return ready.acquire(target, wish, isTry);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   #wish(options: AcquireOptions | undefined, isTry: boolean): Wish {
     const { settings } = this.#shop;
-    return options === undefined ? plainWish(settings) : wishOf(options, settings, isTry, this.source.extra);
+    const wish = options === undefined ? plainWish(settings) : wishOf(options, settings, isTry, this.source.extra);
+    return isTry ? { ...wish, waitMs: 0 } : wish;
   }
 }
 

@@ -68,9 +68,8 @@ export function locksOf(client: Client): Locks {
   const mutex = (key: string): BoundLockable<unknown> => bound(mutexTarget(prefix, key));
 
   return {
-    // async, so that a wrong argument rejects like everything else
-    acquire: async (key, options) => mutex(key).acquire(options),
-    tryAcquire: async (key, options) => mutex(key).tryAcquire(options),
+    acquire: (key, options) => rejecting(() => mutex(key).acquire(options)),
+    tryAcquire: (key, options) => rejecting(() => mutex(key).tryAcquire(options)),
     using: async <T>(
       key: string,
       first: AcquireOptions | ((lock: Lock) => T | Promise<T>),
@@ -111,6 +110,15 @@ export function locksOf(client: Client): Locks {
     close: () => client.close(),
     [Symbol.asyncDispose]: () => client.close(),
   };
+}
+
+/** A wrong argument rejects like everything else. */
+function rejecting<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return call();
+  } catch (error) {
+    return Promise.reject(error);
+  }
 }
 
 function targetOf(one: string | Lockable, prefix: string): Target {

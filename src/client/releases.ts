@@ -74,6 +74,7 @@ export class Releases {
     if (this.#pending.length === 0) return;
     const leaving = this.#pending;
     this.#pending = [];
+    if (leaving.length <= 500) return this.#send(leaving);
     for (let from = 0; from < leaving.length; from += 500) this.#send(leaving.slice(from, from + 500));
   }
 
@@ -96,29 +97,33 @@ export class Releases {
   #send(leaving: readonly Leaving[]): void {
     const { driver, clock, schedule, arm } = this.#options;
     let settled = false;
-    const settle = (error: unknown, answers: readonly boolean[] | null): void => {
+    const settle = (answers: readonly boolean[] | null, error: unknown): void => {
       if (settled) return;
       settled = true;
       schedule.remove(batch);
-      if (answers !== null && answers.length === leaving.length) {
+      if (answers?.length === leaving.length) {
         for (const [index, one] of leaving.entries()) this.#finish(one, answers[index] as boolean);
-      } else {
-        this.#options.failed(error);
-        this.#retry(leaving);
+        return;
       }
+      this.#options.failed(
+        error ?? new Error(`${driver.name}: release answered for ${answers?.length} of ${leaving.length}`),
+      );
+      this.#retry(leaving);
     };
-    const batch = new Batch(() => settle(new Error("the store did not answer a release in time"), null));
-    for (const one of leaving) one.attempts++;
-    const patience = Math.min(...leaving.map(({ ttlMs }) => ttlMs)) / 6;
+    const batch = new Batch(() => settle(null, new Error("the store did not answer a release in time")));
+    let patience = Number.POSITIVE_INFINITY;
+    let unanswered: Set<ClaimId> | undefined;
+    for (const one of leaving) {
+      one.attempts++;
+      patience = Math.min(patience, one.ttlMs / 6);
+      if (one.unanswered) (unanswered ??= new Set()).add(one.claim.id);
+    }
     schedule.set(batch, clock.now() + patience);
     arm();
-    const unanswered = new Set<ClaimId>();
-    for (const one of leaving) if (one.unanswered) unanswered.add(one.claim.id);
     const claims = leaving.map(({ claim }) => claim);
-    attempt(() => (unanswered.size === 0 ? driver.release(claims) : driver.release(claims, unanswered))).then(
-      (answers) =>
-        settle(new Error(`${driver.name}: release answered for ${answers.length} of ${leaving.length}`), answers),
-      (error: unknown) => settle(error, null),
+    attempt(() => driver.release(claims, unanswered)).then(
+      (answers) => settle(answers, null),
+      (error: unknown) => settle(null, error),
     );
   }
 
@@ -148,6 +153,10 @@ export class Releases {
 }
 
 /** A driver that throws where it should reject is treated alike. */
-export async function attempt<T>(call: () => Promise<T>): Promise<T> {
-  return call();
+export function attempt<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return call();
+  } catch (error) {
+    return Promise.reject(error);
+  }
 }
