@@ -1,0 +1,24 @@
+/** A driver made of another one. */
+
+import type { Driver } from "../spi/driver.ts";
+
+/** A driver that does what `driver` does, but for the members given. It has the optional verbs that `driver` has. */
+export function delegate(driver: Driver, members: Partial<Driver>): Driver {
+  const { detach, revoke } = driver;
+  return {
+    name: driver.name,
+    // final only once open() has settled, so it is not copied
+    get traits() {
+      return driver.traits;
+    },
+    open: (notify) => driver.open(notify),
+    claim: (claim) => driver.claim(claim),
+    renew: (claims) => driver.renew(claims),
+    release: (claims, unanswered) => driver.release(claims, unanswered),
+    ...(detach && { detach: (claims) => detach.call(driver, claims) }),
+    ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
+    list: (prefix, max, after) => driver.list(prefix, max, after),
+    close: () => driver.close(),
+    ...members,
+  };
+}

@@ -1,0 +1,65 @@
+/** A claim's id is all that is needed to take it up elsewhere. */
+
+import assert from "node:assert/strict";
+import type { Driver } from "../../spi/driver.ts";
+import { heldOf } from "../scene.ts";
+import type { Check, Subject } from "../subject.ts";
+
+export function detaching(check: Check, { traits, verbs }: Subject): void {
+  if (!traits.lease.claim) return;
+  const detaches = verbs.includes("detach");
+
+  /** Stores without sessions need no detaching: there a claim belongs to whoever knows its id. */
+  async function detach(driver: Driver, ...claims: Parameters<NonNullable<Driver["detach"]>>[0]): Promise<void> {
+    if (driver.detach !== undefined) assert.ok((await driver.detach(claims)).every(Boolean));
+  }
+
+  check("a detached claim outlives its client, and another one renews and releases it", async (scene) => {
+    const [one, other] = [await scene.client(), await scene.client()];
+    const [claim, next] = [scene.claim("key", { tokens: 5 }), scene.claim("key")];
+    const { token, tokens } = await one.hold(claim);
+    await detach(one.driver, claim);
+    await one.driver.close();
+    await other.queue(next);
+    const taken = heldOf(await other.ask(claim), claim);
+    assert.deepEqual([taken.token, taken.tokens], [token, tokens]);
+    assert.deepEqual(await other.release(claim), [true]);
+    assert.ok((await other.granted(next)).token > token || !traits.fencing);
+    await other.release(next);
+  });
+
+  check("a detached claim that nobody takes up ends with its lease", async (scene) => {
+    const [one, other] = [await scene.client(), await scene.client()];
+    const [claim, next] = [scene.claim("key", { ttlMs: scene.brief }), scene.claim("key")];
+    await one.hold(claim);
+    await detach(one.driver, claim);
+    await one.driver.close();
+    await other.queue(next);
+    await other.granted(next);
+    assert.equal((await other.ask(claim)).state, "none");
+    await other.release(next);
+  });
+
+  if (!detaches) return;
+
+  check("only held claims are detached", async (scene) => {
+    const client = await scene.client();
+    const [held, waiting, unknown] = [scene.claim("key"), scene.claim("key"), scene.claim("key")];
+    await client.hold(held);
+    await client.queue(waiting);
+    assert.deepEqual(await client.driver.detach?.([waiting, held, unknown]), [false, true, false]);
+    await client.release(waiting, held);
+  });
+
+  check("an ended detached claim says how it ended", async (scene) => {
+    const client = await scene.client();
+    const [released, expired] = [scene.claim("released"), scene.claim("expired", { ttlMs: scene.brief })];
+    await client.hold(released);
+    await client.hold(expired);
+    await detach(client.driver, released, expired);
+    await client.release(released);
+    assert.deepEqual(await client.ask(released), { state: "none", reason: "released" });
+    await scene.until("the end of its lease", async () => (await client.driver.list("expired", 1)).length === 0);
+    assert.deepEqual(await client.ask(expired), { state: "none", reason: "expired" });
+  });
+}

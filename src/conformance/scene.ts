@@ -1,0 +1,233 @@
+/** What one test works with: a fresh store, its clients, claims, and waits with a bound. */
+
+import assert from "node:assert/strict";
+import { setTimeout as delay } from "node:timers/promises";
+import { newId } from "../ids.ts";
+import type { Answer, Claim, ClaimId, Driver, Hold } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
+import { delegate } from "./delegate.ts";
+import type { Store, Subject } from "./subject.ts";
+
+/** The answer of a granted claim. */
+export type Held = Extract<Answer, { state: "held" }>;
+
+/** The answer of a claim in line. */
+export type Waiting = Extract<Answer, { state: "waiting" }>;
+
+/** One word of the store to a client. */
+export interface Push {
+  readonly id: ClaimId | null;
+  readonly answer: Answer | undefined;
+}
+
+/** One opened driver, with what the store said by itself, and short forms of its verbs. */
+export interface Client {
+  readonly driver: Driver;
+  readonly pushes: readonly Push[];
+  claim(claim: Claim): Promise<Answer>;
+  /** Where the claim stands, by a renewal. */
+  ask(claim: Claim): Promise<Answer>;
+  release(...claims: readonly Claim[]): Promise<readonly boolean[]>;
+  /** Places the claim; it must be granted at once. */
+  hold(claim: Claim): Promise<Held>;
+  /** Places the claim; it must have to wait. */
+  queue(claim: Claim): Promise<Waiting>;
+  /** Asks until the claim is granted. */
+  granted(claim: Claim): Promise<Held>;
+  /** Could a claim have this key now? Asks without waiting, and gives it back. */
+  isFree(key: string, terms?: Terms): Promise<boolean>;
+}
+
+/** What a claim wants besides one key for itself alone. */
+export type Terms = Partial<Omit<Claim, "id" | "holds">> & { readonly permits?: number; readonly limit?: number };
+
+export interface Scene {
+  readonly subject: Subject;
+  readonly store: Store;
+  /** Another client of the store. */
+  client(): Promise<Client>;
+  /** Another driver of the store, not opened; closed by the scene only if the test does not. */
+  driver(): Promise<Driver>;
+  /** A new claim of one key or several, exclusive unless its terms or holds say otherwise. */
+  claim(target: string | readonly Hold[], terms?: Terms): Claim;
+  /** Milliseconds, stretched for this store. */
+  ms(ms: number): number;
+  /** A lease short enough to be waited for: 300 ms, stretched. */
+  readonly brief: number;
+  pause(ms: number): Promise<void>;
+  /** Waits until a fact holds and gives it; what is waited for is named in the failure. */
+  until<T>(what: string, fact: () => T | Promise<T>, withinMs?: number): Promise<NonNullable<T>>;
+  /** Called when the test is over, latest first, before it is checked that the store is empty. */
+  afterwards(work: () => Promise<unknown>): void;
+}
+
+const BOUND_MS = 5_000;
+const POLL_MS = 4;
+const LONG_LEASE_MS = 60_000;
+
+/** Runs one test on a fresh store, closes everything, and checks that nothing is left there. */
+export async function perform(subject: Subject, body: (scene: Scene) => Promise<void>): Promise<void> {
+  const store = await subject.open();
+  const drivers: Driver[] = [];
+  const later: (() => Promise<unknown>)[] = [];
+  const scene = sceneOn(subject, store, drivers, later);
+  try {
+    await body(scene);
+    for (const work of later.reverse()) await work();
+    await nothingLeft(scene);
+  } catch (error) {
+    await cleared([...later, ...drivers.map((driver) => () => driver.close()), closing(store)], error);
+  }
+  for (const driver of drivers) await driver.close();
+  await closing(store)();
+}
+
+/** Throws the test's error, with those of clearing up after it, if any. */
+async function cleared(works: readonly (() => Promise<unknown>)[], error: unknown): Promise<never> {
+  const others: unknown[] = [];
+  for (const work of works) {
+    await work().catch((other: unknown) => others.push(other));
+  }
+  if (others.length === 0) throw error;
+  throw new AggregateError([error, ...others], `${String(error)} (and clearing up failed)`);
+}
+
+const closing = (store: Store) => async (): Promise<void> => {
+  await store.close?.();
+};
+
+/** A list may be a little stale, so it is read until it is empty, for a second; leases in tests are longer or over. */
+async function nothingLeft(scene: Scene): Promise<void> {
+  const { driver } = await scene.client();
+  const end = performance.now() + scene.ms(1_000);
+  for (;;) {
+    const late = performance.now() >= end;
+    const left = await driver.list("", 20);
+    if (left.length === 0) return;
+    if (late) assert.deepEqual(left, [], "the test left claims behind");
+    await delay(POLL_MS);
+  }
+}
+
+function sceneOn(subject: Subject, store: Store, drivers: Driver[], later: (() => Promise<unknown>)[]): Scene {
+  const ms = (count: number): number => Math.round(count * subject.timeScale);
+
+  async function driver(): Promise<Driver> {
+    const made = await store.driver();
+    let closed: Promise<void> | undefined;
+    // a driver need not bear being closed twice
+    const own = delegate(made, { close: () => (closed ??= made.close()) });
+    drivers.push(own);
+    return own;
+  }
+
+  async function until<T>(what: string, fact: () => T | Promise<T>, withinMs?: number): Promise<NonNullable<T>> {
+    const end = performance.now() + (withinMs ?? ms(BOUND_MS));
+    for (;;) {
+      const late = performance.now() >= end; // asked once more after the bound: the machine may have stood still
+      const value = await fact();
+      if (value) return value;
+      if (late) assert.fail(`waited in vain for ${what}`);
+      await delay(POLL_MS);
+    }
+  }
+
+  return {
+    subject,
+    store,
+    driver,
+    async client() {
+      const opened = await driver();
+      const pushes: Push[] = [];
+      await opened.open((id, answer) => pushes.push({ id, answer }));
+      return clientOf(subject, opened, pushes, until);
+    },
+    claim: (target, terms) => claimOf(subject, target, terms),
+    ms,
+    brief: ms(300),
+    pause: (count) => delay(count),
+    until,
+    afterwards: (work) => later.push(work),
+  };
+}
+
+function claimOf({ traits }: Subject, target: string | readonly Hold[], terms: Terms = {}): Claim {
+  const { permits = ALL_PERMITS, limit = ALL_PERMITS, ...rest } = terms;
+  const holds = typeof target === "string" ? [{ key: target, permits, limit }] : [...target].sort(byKey);
+  return {
+    id: newId(),
+    holds: holds as unknown as Claim["holds"],
+    ttlMs: traits.lease.claim ? LONG_LEASE_MS : "session",
+    tokens: 1,
+    floor: 0n,
+    wait: true,
+    label: "conformance",
+    ...rest,
+  };
+}
+
+function byKey(one: Hold, other: Hold): number {
+  return one.key < other.key ? -1 : 1;
+}
+
+function clientOf(subject: Subject, driver: Driver, pushes: readonly Push[], until: Scene["until"]): Client {
+  const claim = (wanted: Claim): Promise<Answer> => driver.claim(wanted);
+  const ask = async (wanted: Claim): Promise<Answer> => {
+    const answers = await driver.renew([wanted]);
+    assert.equal(answers.length, 1, "renew gives one answer for each claim");
+    return answers[0] as Answer;
+  };
+  return {
+    driver,
+    pushes,
+    claim,
+    ask,
+    release: (...claims) => driver.release(claims),
+    hold: async (wanted) => heldOf(await claim(wanted), wanted),
+    async queue(wanted) {
+      const answer = await claim(wanted);
+      assert.equal(answer.state, "waiting", "a claim of a busy key waits");
+      return answer as Waiting;
+    },
+    granted: (wanted) =>
+      until(`the grant of a claim of ${keysOf(wanted)}`, async () => {
+        const answer = await ask(wanted);
+        assert.notEqual(answer.state, "none", `a waiting claim of ${keysOf(wanted)} lost its place`);
+        return answer.state === "held" ? answer : null;
+      }),
+    async isFree(key, terms) {
+      const wanted = claimOf(subject, key, { ...terms, wait: false });
+      const answer = await claim(wanted);
+      if (answer.state === "none") return false;
+      heldOf(answer, wanted);
+      assert.deepEqual(await driver.release([wanted]), [true]);
+      return true;
+    },
+  };
+}
+
+/** The answer as that of a granted claim, with all that such an answer promises. */
+export function heldOf(answer: Answer, claim: Claim): Held {
+  assert.equal(answer.state, "held", `a claim of ${keysOf(claim)} is granted`);
+  const held = answer as Held;
+  assert.ok(held.tokens >= 1 && held.tokens <= claim.tokens, `1 to ${claim.tokens} tokens, not ${held.tokens}`);
+  assert.ok(held.ttlMs > 0, "a held claim has some of its lease left");
+  // clocks with fractions round
+  if (claim.ttlMs !== "session") assert.ok(held.ttlMs <= claim.ttlMs + 1, "no more is left than was asked for");
+  return held;
+}
+
+/** The keys of a claim, for messages. */
+export function keysOf(claim: Claim): string {
+  return claim.holds.map(({ key }) => JSON.stringify(key)).join(", ");
+}
+
+/** All of a key. */
+export function exclusive(key: string): Hold {
+  return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
+}
+
+/** A reader's share of a key. */
+export function shared(key: string): Hold {
+  return { key, permits: 1, limit: ALL_PERMITS };
+}

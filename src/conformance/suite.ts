@@ -1,0 +1,84 @@
+/**
+ * What every driver must do, as tests: `holdfast/conformance`. It knows no test runner: give it your `describe` and
+ * `test`. See docs/write-a-driver.md.
+ */
+
+import assert from "node:assert/strict";
+import { closing } from "./driver/closing.ts";
+import { contention } from "./driver/contention.ts";
+import { detaching } from "./driver/detach.ts";
+import { expiry } from "./driver/expiry.ts";
+import { idempotence } from "./driver/idempotence.ts";
+import { idleKeys } from "./driver/idle-keys.ts";
+import { lifecycle } from "./driver/lifecycle.ts";
+import { listing } from "./driver/listing.ts";
+import { lostReplies } from "./driver/lost-replies.ts";
+import { manyKeys } from "./driver/many-keys.ts";
+import { order } from "./driver/order.ts";
+import { permits } from "./driver/permits.ts";
+import { revoking } from "./driver/revoke.ts";
+import { tokens } from "./driver/tokens.ts";
+import { perform } from "./scene.ts";
+import type { ConformanceOptions, Store, Topic } from "./subject.ts";
+import { subjectOf } from "./subject.ts";
+
+export { type ChaosDriver, type ChaosOptions, type Commands, chaos, type Stopped, type Verb } from "./chaos.ts";
+export type { ConformanceOptions, OptionalVerb, Skip, Store } from "./subject.ts";
+
+/** The two functions of a test runner that the suite uses: those of vitest, jest, mocha and node:test fit. */
+export interface Runner {
+  readonly describe: (name: string, body: () => void) => unknown;
+  /** Where it has `skip`, skipped tests are shown with their reason. */
+  readonly test: ((name: string, body: () => Promise<void>) => unknown) & {
+    readonly skip?: (name: string, body: () => Promise<void>) => unknown;
+  };
+}
+
+const TOPICS: readonly (readonly [string, Topic])[] = [
+  ["lifecycle", lifecycle],
+  ["contention", contention],
+  ["order", order],
+  ["expiry", expiry],
+  ["idempotence", idempotence],
+  ["lost replies", lostReplies],
+  ["many keys", manyKeys],
+  ["permits", permits],
+  ["tokens", tokens],
+  ["list", listing],
+  ["close", closing],
+  ["detach", detaching],
+  ["revoke", revoking],
+  ["idle keys", idleKeys],
+];
+
+/**
+ * Registers the tests of the contract for one driver. Every test opens a fresh store and checks at its end that nothing
+ * is left in it.
+ * @throws TypeError where options make no sense
+ */
+export function conformance<S extends Store>(
+  { describe, test }: Runner,
+  name: string,
+  options: ConformanceOptions<S>,
+): void {
+  const subject = subjectOf(options);
+  const skips = options.skip ?? [];
+  const found = new Set<string>();
+  const register = (topic: Topic): void =>
+    topic((title, body) => {
+      const skip = skips.find((one) => one.test === title);
+      found.add(title);
+      if (skip === undefined) test(title, () => perform(subject, body));
+      else test.skip?.(`${title} (${skip.reason})`, async () => undefined);
+    }, subject);
+  describe(`${name} conforms`, () => {
+    for (const [title, topic] of TOPICS) describe(title, () => register(topic));
+    if (skips.length === 0) return;
+    test("every test to be skipped exists", async () => {
+      assert.deepEqual(
+        skips.map((skip) => skip.test).filter((title) => !found.has(title)),
+        [],
+      );
+    });
+  });
+}
