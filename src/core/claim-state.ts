@@ -1,7 +1,6 @@
 /** What a claim's machine is made of: its terms, states, events and effects. The machine itself stands in claim.ts. */
 
-import type { LostReason } from "../errors.ts";
-import type { Answer } from "../spi/driver.ts";
+import type { Answer, LostReason } from "../spi/driver.ts";
 import type { Talk } from "./talk.ts";
 import { leavesUnanswered } from "./talk.ts";
 
@@ -130,5 +129,5 @@ export function extended(state: Pending | Held, by: AnsweredEvent, leftMs: numbe
  */
 export function renewalDue(sentAt: number, leftMs: number, terms: Terms): number {
   const left = Math.min(leftMs, terms.ttlMs);
-  return Math.max(sentAt - (terms.ttlMs - left) + terms.ttlMs / 3, sentAt + left / 6);
+  return Math.max(sentAt - (terms.ttlMs - left) + terms.ttlMs / 3, sentAt + Math.max(left / 6, terms.ttlMs / 200));
 }

@@ -1,6 +1,6 @@
 /** A claim's machine while it is held. See claim.ts. */
 
-import type { LostReason } from "../errors.ts";
+import type { LostReason } from "../spi/driver.ts";
 import type { AnsweredEvent, ClaimEvent, Effect, Held, Step, Terms } from "./claim-state.ts";
 import { end, extended, NOTHING, RELEASE, RENEW, renewalDue } from "./claim-state.ts";
 import * as talking from "./talk.ts";

@@ -21,11 +21,10 @@ export function listTable(
 }
 
 function entriesOf(table: Table, prefix: string): Entry[] {
-  const { lines } = table.mint;
-  const keys = [...lines.keys()].filter((key) => key.startsWith(prefix)).sort();
+  const lines = [...table.mint.lines.values()].filter(({ key }) => key.startsWith(prefix));
   const found = new Set<Entry>();
-  for (const key of keys) {
-    for (const seat of lines.get(key)?.seats ?? []) found.add(seat.entry);
+  for (const { seats } of lines.sort((a, b) => (a.key < b.key ? -1 : 1))) {
+    for (const { entry } of seats) found.add(entry);
   }
   for (const entry of table.entries.values()) {
     // a parked place stands in no line, and one over several keys may not have come to this key yet

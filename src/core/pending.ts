@@ -100,7 +100,6 @@ function grant(
   now: number,
   terms: Terms,
 ): Step {
-  if (now >= deadline) return { state: over(talking.leavesUnanswered(talk)), effects: ["expire", "release"] };
   const held: Held = { at: "held", talk, deadline, dueAt, token, tokens, knownAt: talk.calls, doubtUntil: null };
   const tooShort = terms.renews && deadline - now < 0.45 * terms.ttlMs;
   if (talk.sentAt !== null) return { state: tooShort ? { ...held, talk: talking.nudged(talk) } : held, effects: GRANT };

@@ -18,6 +18,7 @@ import { Mint } from "./mint.ts";
 import { Schedule } from "./schedule.ts";
 import type { SeatLine } from "./seats.ts";
 import { Seat } from "./seats.ts";
+import type { Grant } from "./standing.ts";
 import { standingOf } from "./standing.ts";
 
 export interface TableOptions {
@@ -27,13 +28,6 @@ export interface TableOptions {
   readonly ceiling?: number;
   /** Told when a claim whose entry is marked `kept` is gone, however it ended. */
   readonly forgotten?: (entry: Entry) => void;
-}
-
-/** A waiting claim that has become held: to be announced to its owner. */
-export interface Grant {
-  readonly id: ClaimId;
-  readonly owner: unknown;
-  readonly answer: Answer;
 }
 
 export class Table {
@@ -104,7 +98,7 @@ export class Table {
   revoke(key: string, token: number, removed: boolean, now: number, micros: number): boolean {
     this.advance(now, micros);
     for (const { entry } of this.mint.lines.get(key)?.seats ?? []) {
-      if (!entry.held || entry.token !== token || entry.revoked) continue;
+      if (!entry.held || entry.token !== token || (entry.revoked && !removed)) continue;
       this.endings.note(entry.claim.id, "revoked", now + this.#ttl(entry.claim.ttlMs));
       if (removed) this.#remove(entry);
       else entry.revoked = true;
@@ -120,13 +114,13 @@ export class Table {
     this.endings.forget(now);
     const ended: Entry[] = [];
     for (let entry = this.#expiries.takeDue(now); entry !== null; entry = this.#expiries.takeDue(now)) {
-      if (entry.expiresAt > now)
+      if (entry.expiresAt > now) {
         this.#expiries.set(entry, entry.expiresAt); // it was extended meanwhile
-      else ended.push(entry);
-    }
-    for (const entry of ended) {
+        continue;
+      }
       this.endings.note(entry.claim.id, entry.revoked ? "revoked" : "expired", now + this.#ttl(entry.claim.ttlMs));
       this.#unseat(entry);
+      ended.push(entry);
     }
     for (const entry of ended) this.#admitBehind(entry);
   }
@@ -199,14 +193,10 @@ export class Table {
    */
   assertHeld(claim: Claim, owner: unknown, token: number, tokens: number, leftMs: number): boolean {
     if (this.entries.has(claim.id)) return true;
-    const entry = this.#enroll(claim, owner);
+    const entry = this.#enroll(claim, owner, 0, claim.ttlMs === "session" ? "session" : leftMs);
     entry.token = token;
     entry.tokens = tokens;
     this.mint.spent(claim, token + tokens - 1);
-    if (claim.ttlMs !== "session") {
-      entry.expiresAt = this.#now + leftMs;
-      this.#expiries.set(entry, entry.expiresAt);
-    }
     for (const hold of claim.holds) {
       const seat = new Seat(this.mint.line(hold.key), entry, hold.permits, hold.limit, entry.arrival);
       entry.seats.push(seat);
@@ -219,13 +209,12 @@ export class Table {
   }
 
   #isFree(claim: Claim): boolean {
-    if (this.#paused) return false;
-    return claim.holds.every((hold) => this.mint.lines.get(hold.key)?.welcomes(hold) ?? true);
+    return !this.#paused && claim.holds.every((hold) => this.mint.lines.get(hold.key)?.welcomes(hold) ?? true);
   }
 
-  #enroll(claim: Claim, owner: unknown, arrival = 0): Entry {
+  #enroll(claim: Claim, owner: unknown, arrival = 0, leftMs = claim.ttlMs): Entry {
     this.#arrivals = Math.max(this.#arrivals + 1, this.mint.clock, arrival);
-    const expiresAt = claim.ttlMs === "session" ? Number.POSITIVE_INFINITY : this.#now + claim.ttlMs;
+    const expiresAt = leftMs === "session" ? Number.POSITIVE_INFINITY : this.#now + leftMs;
     const entry = new Entry(claim, owner, this.#now, expiresAt, arrival || this.#arrivals);
     this.entries.set(claim.id, entry);
     if (expiresAt !== Number.POSITIVE_INFINITY) this.#expiries.set(entry, expiresAt);

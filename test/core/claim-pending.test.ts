@@ -1,0 +1,281 @@
+import { describe, expect, test } from "vitest";
+import { begin } from "../../src/core/claim.ts";
+import { heldAnswer, Machine, NONE, waitingAnswer } from "./machine.ts";
+
+describe("asking", () => {
+  test("a claim asks at once, and a delayed one when its time has come", () => {
+    expect(new Machine()).toMatchObject({ effects: ["ask"], state: { at: "asking" } });
+    const later = new Machine({}, (terms) => begin(terms, 0, 50));
+    expect(later.effects).toEqual([]);
+    expect(later.wakesAt).toBe(50);
+    expect(later.at(49).due().effects).toEqual([]);
+    expect(later.at(50).due().effects).toEqual(["ask"]);
+    expect(later.state).toMatchObject({ at: "asking", deadline: 27_050 });
+  });
+
+  test("answered held: granted, counted from the send", () => {
+    const machine = new Machine().at(2_000).answered(heldAnswer(29_000, 7n, 3));
+    expect(machine.effects).toEqual(["grant"]);
+    expect(machine.state).toMatchObject({ at: "held", deadline: 27_000, token: 7n, tokens: 3, doubtUntil: null });
+    expect(machine.believes).toBe(true);
+  });
+
+  test("answered waiting: wakes at the recheck or the renewal, whichever is sooner", () => {
+    expect(Machine.waiting({}, waitingAnswer(30_000, 4_000)).wakesAt).toBe(4_000);
+    expect(Machine.waiting({}, waitingAnswer(30_000, 20_000)).wakesAt).toBe(10_000);
+  });
+
+  test("answered none: the place is lost before it was had; another claim may be made", () => {
+    const machine = new Machine().answered(NONE);
+    expect(machine).toMatchObject({ effects: ["expire"], state: { at: "over", unanswered: false } });
+  });
+
+  test("answered none after a call that was never answered: released, so that the late one takes no place", () => {
+    const machine = new Machine().at(5_000).due();
+    expect(machine.at(machine.wakesAt).due().effects).toEqual(["ask"]);
+    expect(machine.answered(NONE)).toMatchObject({
+      effects: ["expire", "release"],
+      state: { at: "over", unanswered: true },
+    });
+  });
+
+  test("pushed none: over; the call under way may still place it, so it is released", () => {
+    expect(new Machine().pushed(NONE)).toMatchObject({
+      effects: ["expire", "release"],
+      state: { at: "over", unanswered: true },
+    });
+  });
+
+  test("failed: asked again with the same id after a back-off", () => {
+    const machine = new Machine().at(100).failed();
+    expect(machine.effects).toEqual([]);
+    expect(machine.wakesAt).toBe(120);
+    expect(machine.at(120).due().effects).toEqual(["ask"]);
+    expect(machine.at(130).failed().wakesAt).toBe(170);
+  });
+
+  test("not answered within a sixth of the lease: given up on and asked again", () => {
+    const machine = new Machine();
+    expect(machine.wakesAt).toBe(5_000);
+    expect(machine.at(4_999).due().effects).toEqual([]);
+    expect(machine.at(5_000).due().wakesAt).toBe(5_020);
+    expect(machine.at(5_020).due().effects).toEqual(["ask"]);
+  });
+
+  test("a failure of a call that was given up on is nothing new", () => {
+    const machine = new Machine().at(5_000).due();
+    const { state } = machine;
+    expect(machine.failed().state).toBe(state);
+    machine.at(5_020).due();
+    expect(machine.failed(true, 1).effects).toEqual([]);
+    expect(machine.state.at).toBe("asking");
+  });
+
+  test("failed for good: rejected, and released since the call may have reached the store", () => {
+    expect(new Machine().failed(true)).toMatchObject({
+      effects: ["reject", "release"],
+      state: { at: "over", unanswered: true },
+    });
+  });
+
+  test("pushed held while the answer is still under way: granted, the deadline stays tied to the send", () => {
+    const machine = new Machine().at(3_000).pushed(heldAnswer(28_000));
+    expect(machine.effects).toEqual(["grant"]);
+    expect(machine.state).toMatchObject({ at: "held", deadline: 27_000, dueAt: 10_000 });
+    // the answer under way is older than the grant
+    expect(machine.at(4_000).answered(waitingAnswer()).effects).toEqual([]);
+    expect(machine.state.at).toBe("held");
+  });
+
+  test("notified while the call is under way: asked again as soon as that call settles", () => {
+    const machine = new Machine().at(100).notified();
+    expect(machine.effects).toEqual([]);
+    expect(machine.at(200).answered(waitingAnswer()).effects).toEqual(["renew"]);
+    expect(new Machine().notified().at(200).answered(heldAnswer()).effects).toEqual(["grant", "renew"]);
+    const failing = new Machine().notified().at(200).failed();
+    expect(failing.wakesAt).toBe(200);
+    expect(failing.due().effects).toEqual(["ask"]);
+  });
+
+  test("the deadline ends it, whatever comes then", () => {
+    for (const last of ["due", "answered", "pushed"] as const) {
+      const machine = new Machine().at(27_000);
+      if (last === "due") machine.due();
+      else machine[last](heldAnswer());
+      expect(machine).toMatchObject({ effects: ["expire", "release"], state: { at: "over", unanswered: true } });
+    }
+  });
+
+  test("left: released", () => {
+    expect(new Machine().left()).toMatchObject({ effects: ["release"], state: { at: "over", unanswered: true } });
+  });
+
+  test("given up for staying too long: it does not stay yet", () => {
+    const machine = new Machine().on({ type: "overstayed", reason: "maxHold" });
+    expect(machine).toMatchObject({ effects: [], state: { at: "asking" } });
+  });
+});
+
+describe("asked once", () => {
+  const once = { wait: false };
+
+  test("busy is refused, and what a store may have kept all the same is released", () => {
+    expect(new Machine(once).answered(NONE).effects).toEqual(["refuse"]);
+    expect(new Machine(once).answered(waitingAnswer()).effects).toEqual(["refuse", "release"]);
+    expect(new Machine(once).pushed(NONE).effects).toEqual(["refuse", "release"]);
+  });
+
+  test("a failure, or no answer in time, ends it", () => {
+    expect(new Machine(once).failed().effects).toEqual(["reject", "release"]);
+    expect(new Machine(once).at(5_000).due().effects).toEqual(["reject", "release"]);
+  });
+
+  test("held is held", () => {
+    expect(Machine.held(once).effects).toEqual(["grant"]);
+  });
+});
+
+describe("a late answer of a call given up on", () => {
+  /** Two calls under way, the first given up on. */
+  function twice(): Machine {
+    const machine = new Machine().at(5_000).due();
+    return machine.at(machine.wakesAt).due().at(6_000);
+  }
+
+  test("held counts, from its own send", () => {
+    const machine = twice().answered(heldAnswer(), 1);
+    expect(machine.effects).toEqual(["grant"]);
+    expect(machine.state).toMatchObject({ at: "held", deadline: 27_000 });
+    // the other call is older than the grant for all we know, but "held" extends
+    expect(machine.at(7_000).answered(heldAnswer()).state).toMatchObject({ at: "held", deadline: 5_020 + 27_000 });
+  });
+
+  test("waiting and none may be outdated and count for nothing", () => {
+    expect(twice().answered(NONE, 1)).toMatchObject({ effects: [], state: { at: "asking" } });
+    expect(twice().answered(waitingAnswer(), 1)).toMatchObject({ effects: [], state: { at: "asking" } });
+  });
+
+  test("that comes while nothing is under way is as good as in time", () => {
+    const machine = new Machine().at(5_000).due().at(5_010).answered(waitingAnswer());
+    expect(machine.state).toMatchObject({ at: "waiting", talk: { failures: 0 } });
+  });
+});
+
+describe("waiting", () => {
+  test("due: renewed", () => {
+    const machine = Machine.waiting();
+    expect(machine.at(9_999).due().effects).toEqual([]);
+    expect(machine.at(10_000).due().effects).toEqual(["renew"]);
+    expect(machine.at(10_500).answered(waitingAnswer()).state).toMatchObject({ at: "waiting", deadline: 37_000 });
+  });
+
+  test("due soon: a call may ride along with others, but only one at a time", () => {
+    const machine = Machine.waiting();
+    expect(machine.at(9_000).due(999).effects).toEqual([]);
+    expect(machine.at(9_000).due(1_000).effects).toEqual(["renew"]);
+    expect(machine.at(9_001).due(10_000).effects).toEqual([]);
+  });
+
+  test("answered or pushed held: granted", () => {
+    const answered = Machine.waiting().at(10_000).due().at(10_100).answered(heldAnswer());
+    expect(answered).toMatchObject({ effects: ["grant"], state: { at: "held", deadline: 37_000 } });
+    const pushed = Machine.waiting().at(8_000).pushed(heldAnswer(22_000));
+    expect(pushed).toMatchObject({ effects: ["grant"], state: { at: "held", deadline: 27_000 } });
+  });
+
+  test("a push with little of the lease left is granted and renewed at once", () => {
+    const machine = Machine.waiting().at(14_000).pushed(heldAnswer(16_000));
+    expect(machine.effects).toEqual(["grant", "renew"]);
+    const under = Machine.waiting().at(10_000).due().at(14_000).pushed(heldAnswer(16_000));
+    expect(under.effects).toEqual(["grant"]);
+    expect(under.at(14_001).answered(heldAnswer()).effects).toEqual(["renew"]);
+    const quiet = Machine.waiting({ renews: false }).at(14_000).pushed(heldAnswer(16_000));
+    expect(quiet.effects).toEqual(["grant"]);
+  });
+
+  test("a push that promises less than we believe to have is only a nudge", () => {
+    const machine = Machine.waiting().at(8_000).pushed(heldAnswer(1_000));
+    expect(machine).toMatchObject({ effects: ["renew"], state: { at: "waiting" } });
+    expect(machine.at(8_100).answered(heldAnswer()).effects).toEqual(["grant"]);
+  });
+
+  test("pushed waiting, or notified: renewed", () => {
+    expect(Machine.waiting().at(1).pushed(waitingAnswer()).effects).toEqual(["renew"]);
+    expect(Machine.waiting().at(1).notified().effects).toEqual(["renew"]);
+  });
+
+  test("notified while a call is under way: renewed again when it settles", () => {
+    const machine = Machine.waiting().at(10_000).due().notified().notified();
+    expect(machine.effects).toEqual([]);
+    expect(machine.at(10_100).answered(waitingAnswer()).effects).toEqual(["renew"]);
+    expect(machine.at(10_200).answered(waitingAnswer()).effects).toEqual([]);
+  });
+
+  test("answered or pushed none: the place is lost and released", () => {
+    const answered = Machine.waiting().at(10_000).due().answered(NONE);
+    expect(answered).toMatchObject({ effects: ["expire", "release"], state: { at: "over", unanswered: false } });
+    expect(Machine.waiting().pushed(NONE).effects).toEqual(["expire", "release"]);
+  });
+
+  test("failed: tried again, the deadline stays; failed for good: rejected", () => {
+    const machine = Machine.waiting().at(10_000).due().at(10_100).failed();
+    expect(machine.state).toMatchObject({ at: "waiting", deadline: 27_000 });
+    expect(machine.at(10_120).due().effects).toEqual(["renew"]);
+    expect(machine.failed(true).effects).toEqual(["reject", "release"]);
+  });
+
+  test("an answer that extends nothing moves no deadline", () => {
+    const machine = Machine.waiting().at(10_000).due().at(10_100).answered(waitingAnswer(20_000));
+    expect(machine.state).toMatchObject({ at: "waiting", deadline: 10_000 + 18_000 });
+  });
+
+  test("the deadline ends it", () => {
+    const machine = Machine.waiting().at(27_000);
+    expect(machine.due()).toMatchObject({ effects: ["expire", "release"], state: { at: "over", unanswered: false } });
+    expect(Machine.waiting().at(27_000).pushed(heldAnswer()).effects).toEqual(["expire", "release"]);
+  });
+
+  test("held in an answer whose lease was over before it came: no grant", () => {
+    const machine = Machine.waiting().at(10_000).due();
+    expect(machine.at(26_999).answered(heldAnswer(10)).effects).toEqual(["grant", "renew"]);
+    const late = Machine.waiting().slept(1).at(26_998).answered(heldAnswer(), 2);
+    expect(late.state.at).toBe("held");
+    const machineLate = new Machine({ endures: true }).at(27_000).answered(heldAnswer());
+    expect(machineLate.state).toMatchObject({ at: "held", deadline: 57_000 });
+  });
+
+  test("left: released", () => {
+    expect(Machine.waiting().left().effects).toEqual(["release"]);
+  });
+});
+
+describe("where silence keeps a session", () => {
+  const session = { endures: true };
+
+  test("a passed deadline means ask, unless the store does not answer", () => {
+    const asking = Machine.waiting(session).at(27_000).due();
+    expect(asking).toMatchObject({ effects: ["renew"], state: { at: "waiting", deadline: 57_000 } });
+    const failing = Machine.waiting(session).at(10_000).due().at(10_100).failed().at(27_000).due();
+    expect(failing.effects).toEqual(["expire", "release"]);
+  });
+
+  test("a grant pushed after it counts", () => {
+    expect(Machine.waiting(session).at(27_000).pushed(heldAnswer())).toMatchObject({
+      effects: ["grant"],
+      state: { at: "held" },
+    });
+  });
+});
+
+describe("over", () => {
+  test("whatever shows that the store keeps a place is released again", () => {
+    const over = (): Machine => new Machine().left();
+    expect(over().answered(heldAnswer(), 1).effects).toEqual(["release"]);
+    expect(over().answered(waitingAnswer(), 1).effects).toEqual(["release"]);
+    expect(over().pushed(heldAnswer()).effects).toEqual(["release"]);
+    expect(over().answered(NONE, 1).effects).toEqual([]);
+    expect(over().notified().effects).toEqual([]);
+    expect(over().wakesAt).toBe(Number.POSITIVE_INFINITY);
+    expect(over().believes).toBe(false);
+  });
+});
