@@ -4,6 +4,7 @@
  */
 
 import assert from "node:assert/strict";
+import { againstTable } from "./driver/against-table.ts";
 import { closing } from "./driver/closing.ts";
 import { contention } from "./driver/contention.ts";
 import { detaching } from "./driver/detach.ts";
@@ -23,6 +24,7 @@ import type { ConformanceOptions, Store, Topic } from "./subject.ts";
 import { subjectOf } from "./subject.ts";
 
 export { type ChaosDriver, type ChaosOptions, type Commands, chaos, type Stopped, type Verb } from "./chaos.ts";
+export { oracle } from "./oracle.ts";
 export type { ConformanceOptions, OptionalVerb, Skip, Store } from "./subject.ts";
 
 /** The two functions of a test runner that the suite uses: those of vitest, jest, mocha and node:test fit. */
@@ -49,6 +51,7 @@ const TOPICS: readonly (readonly [string, Topic])[] = [
   ["detach", detaching],
   ["revoke", revoking],
   ["idle keys", idleKeys],
+  ["against the lock table", againstTable],
 ];
 
 /**

@@ -34,6 +34,17 @@ export function revoking(check: Check, { traits, verbs }: Subject): void {
     await other.release(next);
   });
 
+  check("a claim that was asked to go can still be removed at once", async (scene) => {
+    const client = await scene.client();
+    const [claim, next] = [scene.claim("key"), scene.claim("key")];
+    const { token } = await client.hold(claim);
+    await client.queue(next);
+    assert.equal(await revoke(client.driver, { key: "key", token, now: false }), true);
+    assert.equal(await revoke(client.driver, { key: "key", token, now: true }), true);
+    await client.granted(next);
+    await client.release(next);
+  });
+
   check("only the holder with this key and this token is revoked", async (scene) => {
     const client = await scene.client();
     const [claim, waiting] = [scene.claim("key"), scene.claim("key")];

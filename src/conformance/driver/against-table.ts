@@ -1,0 +1,16 @@
+/** Random commands are answered as core/table answers them. */
+
+import { oracle } from "../oracle.ts";
+import type { Check, Subject } from "../subject.ts";
+
+export function againstTable(check: Check, subject: Subject): void {
+  const { traits, random } = subject;
+  if (!traits.fifo) return;
+
+  check(`${random.seeds} random runs are answered as the lock table answers them`, async (scene) => {
+    const [one, other] = [await scene.client(), await scene.client()];
+    for (let index = 0; index < random.seeds; index++) {
+      await oracle([one.driver, other.driver], subject, { seed: random.from + index, steps: random.steps });
+    }
+  });
+}
