@@ -1,7 +1,6 @@
 /** Every error Holdfast throws, with its stable code. Match by `code`: two copies of the package may meet in a process. */
 
-/** Why a lock is no longer ours. */
-export type LostReason = "expired" | "released" | "revoked" | "maxHold" | "unknown";
+import type { LostReason } from "./spi/driver.ts";
 
 /** What an error may carry besides its message. */
 export interface LockErrorDetails {

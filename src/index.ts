@@ -18,7 +18,6 @@ export {
   type LockErrorDetails,
   LockLostError,
   LockTimeoutError,
-  type LostReason,
   UnsupportedError,
 } from "./errors.ts";
 export {
@@ -30,6 +29,7 @@ export {
   type Driver,
   type Ending,
   type Hold,
+  type LostReason,
   type Notify,
   type Traits,
 } from "./spi/driver.ts";

@@ -97,5 +97,5 @@ function partsOf(target: Target, joined: ReadonlyMap<string, Tenure>, manyKeys: 
 }
 
 async function giveUp(tenures: readonly Tenure[]): Promise<void> {
-  await Promise.all(tenures.map((tenure) => tenure.drop()));
+  await Promise.all(tenures.map(async (tenure) => tenure.drop()));
 }

@@ -8,10 +8,11 @@ import { adopt, begin, believes, step } from "../core/claim.ts";
 import type { ClaimEvent, Step, Terms } from "../core/claim-state.ts";
 import { Schedule } from "../core/schedule.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../spi/driver.ts";
-import { SleepWatch, StoreClockWatch } from "./clock-watch.ts";
+import { SleepWatch } from "./clock-watch.ts";
 import type { Events } from "./events.ts";
 import type { Released } from "./releases.ts";
 import { attempt, Releases } from "./releases.ts";
+import { StoreHealth } from "./store-health.ts";
 import type { Timed } from "./timed.ts";
 import type { ClaimOwner } from "./tracked.ts";
 import { Tracked } from "./tracked.ts";
@@ -41,9 +42,8 @@ export class Engine {
   readonly #timer: Timer;
   readonly #releases: Releases;
   readonly #sleep: SleepWatch;
-  readonly #storeClock = new StoreClockWatch();
+  readonly #health: StoreHealth;
   #renewals: Tracked[] = [];
-  #downSince: number | null = null;
   readonly #due = (tracked: Tracked, now: number, withinMs: number): void =>
     this.#apply(tracked, { type: "due", random: this.random(), withinMs }, now);
 
@@ -54,13 +54,14 @@ export class Engine {
     this.#events = events;
     this.#timer = clock.timer(() => this.#tick());
     this.#sleep = new SleepWatch(clock);
+    this.#health = new StoreHealth(events, clock);
     this.#releases = new Releases({
       driver,
       clock,
       random,
       schedule: this.#schedule,
       arm: () => this.#arm(),
-      failed: (error) => this.#failed(error),
+      failed: (error) => this.#health.failed(error),
     });
   }
 
@@ -248,27 +249,15 @@ export class Engine {
 
   #answered(tracked: Tracked, call: number, sentAt: number, answer: Answer): void {
     const now = this.clock.now();
-    if (this.#downSince !== null) this.#restored(now);
+    const stepped = this.#health.answered(answer, sentAt, now);
     this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);
-    if (answer.state !== "none" && answer.storeMs !== undefined) this.#watchStore(answer.storeMs, sentAt, now);
+    if (stepped) this.#storeStepped(now);
   }
 
   #callFailed(tracked: Tracked, call: number, error: unknown): void {
     tracked.error = error;
-    this.#failed(error);
+    this.#health.failed(error);
     this.#apply(tracked, { type: "failed", call, fatal: isFatal(error), random: this.random() }, this.clock.now());
-  }
-
-  #failed(error: unknown): void {
-    if (this.#downSince !== null) return;
-    this.#downSince = this.clock.now();
-    if (this.#events.wants("storeDown")) this.#events.emit("storeDown", { error });
-  }
-
-  #restored(now: number): void {
-    const downMs = now - (this.#downSince as number);
-    this.#downSince = null;
-    if (this.#events.wants("storeUp")) this.#events.emit("storeUp", { downMs });
   }
 
   #tick(): void {
@@ -302,10 +291,8 @@ export class Engine {
     for (const tracked of this.all()) this.#apply(tracked, { type: "slept", byMs }, now);
   }
 
-  #watchStore(storeMs: number, sentAt: number, now: number): void {
-    const byMs = this.#storeClock.stepMs(storeMs, sentAt, now);
-    if (byMs === 0) return;
-    this.#events.emit("clockStep", { byMs, whose: "store" });
+  /** A step of the store's clock may have ended leases: everything is in jeopardy until it has been asked about. */
+  #storeStepped(now: number): void {
     for (const tracked of this.all()) {
       if (tracked.state.at === "held") tracked.owner.unsure(true);
       this.#apply(tracked, { type: "notified" }, now);

@@ -4,7 +4,7 @@
  */
 
 import { channel } from "node:diagnostics_channel";
-import type { LostReason } from "../errors.ts";
+import type { LostReason } from "../spi/driver.ts";
 
 /** What every event about a lock carries. Never an id, which is a secret. */
 export interface LockEvent {

@@ -12,10 +12,10 @@
 
 import { backoffMs } from "../core/backoff.ts";
 import { Lane } from "../core/lane.ts";
-import type { LostReason } from "../errors.ts";
 import { DriverError } from "../errors.ts";
 import { newId } from "../ids.ts";
-import type { Claim } from "../spi/driver.ts";
+import type { Claim, LostReason } from "../spi/driver.ts";
+import type { Adoption } from "./adoption.ts";
 import { timeoutError } from "./blocked.ts";
 import type { LaneHost } from "./lane-host.ts";
 import type { Request } from "./request.ts";
@@ -35,6 +35,7 @@ export class KeyLane implements ClaimOwner {
   readonly #lane: Lane<Request>;
   #tracked: Tracked | null = null;
   #tenure: Tenure | null = null;
+  #adoption: Adoption | null = null;
   /** Places lost in a row. */
   #restarts = 0;
 
@@ -117,6 +118,7 @@ export class KeyLane implements ClaimOwner {
   }
 
   lost(reason: LostReason): void {
+    if (this.#adoption !== null) return this.#adoption.lost(reason);
     const tenure = this.#tenure as Tenure;
     this.#tenure = null;
     this.#tracked = null;
@@ -127,7 +129,8 @@ export class KeyLane implements ClaimOwner {
   }
 
   unsure(on: boolean): void {
-    if (this.#tenure !== null) this.host.tellUnsure(this.#tenure, on);
+    if (this.#adoption !== null && !on) this.#adoption.confirmed();
+    else if (this.#tenure !== null) this.host.tellUnsure(this.#tenure, on);
   }
 
   /** The last handle of the local holder was given back. True if it was ours until now. */
@@ -171,6 +174,7 @@ export class KeyLane implements ClaimOwner {
 
   /** All waiting requests end with this error. */
   refuseAll(error: unknown): void {
+    this.#adoption?.refused(error);
     for (const request of [...this.#lane.queue]) this.withdraw(request, error);
   }
 
@@ -184,10 +188,17 @@ export class KeyLane implements ClaimOwner {
     this.#goOn();
   }
 
-  /** A claim that was made elsewhere is held here now. */
-  takeUp(tenure: Tenure): void {
-    this.#tracked = tenure.tracked;
+  /** A claim made elsewhere is being taken up here: until it is confirmed or refused, all that is heard of it goes there. */
+  adopt(adoption: Adoption): void {
+    this.#adoption = adoption;
+    this.#tracked = adoption.tracked;
+  }
+
+  /** The adoption is over: this is the claim's one holder, or it is not ours. */
+  adopted(tenure: Tenure | null): void {
+    this.#adoption = null;
     this.#tenure = tenure;
+    if (tenure === null) this.#tracked = null;
   }
 
   overstay(tenure: Tenure): void {

@@ -2,7 +2,7 @@
 
 import type { Terms } from "../core/claim-state.ts";
 import { isExclusive } from "../core/lane.ts";
-import type { LostReason } from "../errors.ts";
+import type { LostReason } from "../spi/driver.ts";
 import type { Engine } from "./engine.ts";
 import type { Events } from "./events.ts";
 import { KeyLane } from "./key-lane.ts";

@@ -162,7 +162,7 @@ export class LockHandle implements Lock {
       const dropped = this.#tenures[0].drop();
       return typeof dropped === "boolean" ? Promise.resolve(dropped) : dropped;
     }
-    return Promise.all(this.#tenures.map((tenure) => tenure.drop())).then((held) => !held.includes(false));
+    return Promise.all(this.#tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
   }
 }
 

@@ -116,7 +116,9 @@ export class Releases {
     for (const one of leaving) {
       one.attempts++;
       patience = Math.min(patience, one.ttlMs / 6);
-      if (one.unanswered) (unanswered ??= new Set()).add(one.claim.id);
+      if (!one.unanswered) continue;
+      unanswered ??= new Set();
+      unanswered.add(one.claim.id);
     }
     schedule.set(batch, clock.now() + patience);
     arm();

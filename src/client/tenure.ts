@@ -1,7 +1,7 @@
 /** One local holder's time with a claim: from its grant, or the hand-off to it, until its last handle is given back. */
 
-import type { LostReason } from "../errors.ts";
 import { LockLostError } from "../errors.ts";
+import type { LostReason } from "../spi/driver.ts";
 import type { KeyLane } from "./key-lane.ts";
 import type { Target } from "./target.ts";
 import type { Timed } from "./timed.ts";

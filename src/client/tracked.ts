@@ -2,8 +2,7 @@
 
 import { wakeAt } from "../core/claim.ts";
 import type { ClaimState, Terms } from "../core/claim-state.ts";
-import type { LostReason } from "../errors.ts";
-import type { Claim } from "../spi/driver.ts";
+import type { Claim, LostReason } from "../spi/driver.ts";
 import type { Released } from "./releases.ts";
 import type { Timed } from "./timed.ts";
 
@@ -76,4 +75,6 @@ export class Tracked implements Timed {
   }
 }
 
-function ignore(): void {}
+function ignore(): void {
+  // nobody waits to hear of it
+}

@@ -46,6 +46,9 @@ export interface Claim {
 /** How a claim that is gone ended, where the store still knows. */
 export type Ending = "expired" | "released" | "revoked";
 
+/** Why a lock is no longer ours: how its claim ended, held for too long, or the store just does not know it. */
+export type LostReason = Ending | "maxHold" | "unknown";
+
 /**
  * What the store knows of one claim. Reply, poll result and push are all this one type.
  * ttlMs is what is left of the lease by the store's clock when it answered, sessionMs for "session"; the core counts it

@@ -1,0 +1,238 @@
+import assert from "node:assert/strict";
+import { describe, test } from "vitest";
+import { connect } from "../../src/client/connect.ts";
+import { createLocks } from "../../src/client/locks.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { MAX_DURATION_MS } from "../../src/duration.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+
+/** A memory driver that counts what reaches it. */
+function counting(): { driver: Driver; calls: () => number } {
+  const driver = memory();
+  let calls = 0;
+  const counted: Driver = {
+    ...driver,
+    claim: (claim) => {
+      calls++;
+      return driver.claim(claim);
+    },
+  };
+  return { driver: counted, calls: () => calls };
+}
+
+const refuses = async (attempt: () => unknown, naming: RegExp): Promise<void> => {
+  await assert.rejects(
+    async () => attempt(),
+    (error: Error) => {
+      assert.ok(error instanceof TypeError, `${error.name}: ${error.message}`);
+      assert.match(error.message, naming);
+      assert.ok(error.message.length < 300, "a message stays short whatever the input");
+      return true;
+    },
+  );
+};
+
+describe("a wrong key is a TypeError that names it, and nothing is sent", () => {
+  const wrong: readonly [string, unknown][] = [
+    ["empty", ""],
+    ["513 bytes", "k".repeat(513)],
+    ["1 MiB", "k".repeat(2 ** 20)],
+    ["NUL inside", "a\u0000b"],
+    ["CR LF inside", "a\r\nb"],
+    ["a terminal escape", "\u001b[2J"],
+    ["a C1 control", "a\u009bb"],
+    ["a line separator", "a\u2028b"],
+    ["a lone surrogate", "a\ud800"],
+    ["200 emoji: 800 bytes in 400 units", "😀".repeat(200)],
+    ["a number", 7],
+    ["an object", {}],
+    ["an array", ["k"]],
+    ["null", null],
+    ["undefined", undefined],
+    ["a Symbol", Symbol("k")],
+    ["a Buffer", Buffer.from("k")],
+    ["a hostile toString", { toString: () => assert.fail("must not be called") }],
+  ];
+  test.each(wrong)("%s", async (_, key) => {
+    const { driver, calls } = counting();
+    const locks = createLocks(driver);
+    await refuses(() => locks.acquire(key as string), /^key must/);
+    await refuses(() => locks.tryAcquire(key as string), /^key must/);
+    await refuses(() => locks.using(key as string, () => undefined), /^key must/);
+    await refuses(() => locks.rw(key as string).read.acquire(), /^key must/);
+    await refuses(() => locks.semaphore(key as string, 2).acquire(), /^key must/);
+    await refuses(() => locks.all("fine", key as string).acquire(), /key/);
+    assert.equal(calls(), 0);
+    await locks.close();
+  });
+});
+
+describe("keys that look odd are keys, and two different ones never share a lock", () => {
+  const odd = [
+    " ",
+    "k ",
+    "k",
+    "K",
+    "é",
+    "e\u0301",
+    ".",
+    "..",
+    "../../other",
+    "a/b",
+    "a//b",
+    "/a/",
+    "zookeeper",
+    "%2e%2e%2f",
+    "{a}{b}",
+    "{",
+    "*",
+    "?",
+    "[a-z]",
+    "__proto__",
+    "constructor",
+    "toString",
+    "'; DROP TABLE locks;--",
+    '"',
+    "`",
+    "redis.call('flushall')",
+    "<img src=x onerror=alert(1)>",
+    "\u202etxt",
+    "😀".repeat(128),
+    "k".repeat(512),
+    "team-a",
+    "team-ab",
+  ];
+  test("all of them are held at once", async () => {
+    const locks = createLocks(memory());
+    const held = await Promise.all(odd.map((key) => locks.acquire(key, { wait: 0 })));
+    assert.equal(new Set((await locks.list()).flatMap(({ holds }) => holds.map(({ key }) => key))).size, odd.length);
+    for (const lock of held) assert.equal(await lock.release(), true);
+    await locks.close();
+  });
+});
+
+describe("a wrong number or option is a TypeError that names it, and nothing is sent", () => {
+  const wrong: readonly [string, Record<string, unknown>, RegExp][] = [
+    ["ttl 0", { ttl: 0 }, /^ttl must/],
+    ["ttl -1", { ttl: -1 }, /^ttl must/],
+    ["ttl 0.5", { ttl: 0.5 }, /^ttl must/],
+    ["ttl NaN", { ttl: Number.NaN }, /^ttl must/],
+    ["ttl Infinity", { ttl: Number.POSITIVE_INFINITY }, /^ttl must/],
+    ["ttl 2^53", { ttl: 2 ** 53 }, /^ttl must/],
+    ["ttl 1e400", { ttl: "1e400s" }, /^ttl must/],
+    ["ttl as a text without unit", { ttl: "1000" }, /^ttl must/],
+    ["ttl as a bigint", { ttl: 1000n }, /^ttl must/],
+    ["ttl with an unknown unit", { ttl: "5 parsecs" }, /^ttl must/],
+    ["wait -1", { wait: -1 }, /^wait must/],
+    ["wait NaN", { wait: Number.NaN }, /^wait must/],
+    ["wait as an object", { wait: {} }, /^wait must/],
+    ["a hundred years and a millisecond", { wait: MAX_DURATION_MS + 1 }, /^wait must/],
+    ["a signal that is none", { signal: {} }, /^signal must/],
+    ["a label that is no text", { label: 7 }, /^label must/],
+    ["an option that does not exist", { timeout: 5 }, /no option "timeout"/],
+    ["__proto__ as an option of its own", JSON.parse('{"__proto__":1}'), /no option "__proto__"/],
+  ];
+  test.each(wrong)("%s", async (_, options, naming) => {
+    const { driver, calls } = counting();
+    const locks = createLocks(driver);
+    await refuses(() => locks.acquire("k", options), naming);
+    await refuses(() => locks.using("k", options, () => undefined), naming);
+    assert.equal(calls(), 0);
+    await locks.close();
+  });
+
+  test("options that are no object", async () => {
+    const locks = createLocks(memory());
+    for (const options of [7, "5s", null, []])
+      await refuses(() => locks.acquire("k", options as object), /options of acquire/);
+    await refuses(() => locks.tryAcquire("k", { wait: 5 } as object), /tryAcquire has no option "wait"/);
+    await locks.close();
+  });
+
+  test.each([0, -1, 0.5, Number.NaN, 2 ** 31, "1", 1n, undefined])("limit %s of a semaphore", async (limit) => {
+    const locks = createLocks(memory());
+    await refuses(() => locks.semaphore("k", limit as number).acquire(), /^limit must/);
+    await locks.close();
+  });
+
+  test.each([0, -1, 0.5, 5, 2 ** 31, "1"])("permits %s of a semaphore of 4", async (permits) => {
+    const locks = createLocks(memory());
+    await refuses(() => locks.semaphore("k", 4).acquire({ permits: permits as number }), /^permits must/);
+    await locks.close();
+  });
+
+  test.each<[string, object, RegExp]>([
+    ["handoffs", { handoffs: 0 }, /^handoffs must/],
+    ["handoffMs", { handoffMs: -1 }, /^handoffMs must/],
+    ["prefix", { prefix: "a\nb" }, /^prefix must/],
+    ["reentrant", { reentrant: "no" }, /^reentrant must/],
+    ["renew", { renew: 1 }, /^renew must/],
+    ["maxHold", { maxHold: "soon" }, /^maxHold must/],
+    ["an unknown one", { tsl: true }, /no option "tsl"/],
+  ])("client option %s", (_, options, naming) => {
+    assert.throws(
+      () => createLocks(memory(), options),
+      (error: Error) => error instanceof TypeError && naming.test(error.message),
+    );
+  });
+
+  test("a prefix and a key that are too long together", async () => {
+    const locks = createLocks(memory(), { prefix: "p".repeat(500) });
+    await refuses(() => locks.acquire("k".repeat(13)), /key with its prefix must/);
+    await locks.close();
+  });
+
+  test("all() of nothing, of one key in two ways, of something else", () => {
+    const locks = createLocks(memory());
+    assert.throws(() => locks.all(), TypeError);
+    assert.throws(() => locks.all("a", locks.rw("a").read), TypeError);
+    assert.throws(() => locks.all({} as string), TypeError);
+  });
+});
+
+describe("durations beyond what a timer can hold", () => {
+  test.each([2 ** 31 - 1, 2 ** 31, "1000h" as const])("ttl and wait of %s work and warn of nothing", async (long) => {
+    const warnings: Error[] = [];
+    const heard = (warning: Error): void => void warnings.push(warning);
+    process.on("warning", heard);
+    const store = memoryStore();
+    const first = createLocks(memory({ store }));
+    const second = createLocks(memory({ store }));
+    const lock = await first.acquire("k", { ttl: long });
+    const waits = second.acquire("k", { wait: long, ttl: long });
+    assert.equal(await lock.release(), true);
+    assert.equal(await (await waits).release(), true);
+    await first.close();
+    await second.close();
+    process.off("warning", heard);
+    assert.deepEqual(warnings, []);
+  });
+});
+
+describe("urls", () => {
+  test.each<[string, string, RegExp]>([
+    ["no url", "nonsense", /^url must/],
+    ["an unknown scheme", "ftp://host", /^url must begin/],
+    ["a mistyped parameter", "holdfast://host?tsl=true", /no parameter "tsl"/],
+    ["no host", "holdfast://", /host|url/],
+    ["no socket", "holdfast+unix:", /socket/],
+    ["a password", "holdfast://u:secret-canary@host", /user or password/],
+  ])("%s", async (_, url, naming) => {
+    await refuses(() => connect(url), naming);
+    await connect(url).catch((error: Error) => assert.doesNotMatch(String(error.stack), /secret-canary/));
+  });
+});
+
+describe("references", () => {
+  test("a cut, altered or foreign one is a TypeError; nothing secret is shown", async () => {
+    const locks = createLocks(memory());
+    const reference = await (await locks.acquire("k")).detach();
+    const altered = `${reference.slice(0, 12)}${reference[12] === "A" ? "B" : "A"}${reference.slice(13)}`;
+    for (const wrong of [altered, reference.slice(0, -1), "", "hf1", "hf2.x.y", 7, null, `${reference}.x`]) {
+      await refuses(() => locks.attach(wrong as string), /^reference/);
+    }
+    const lock = await locks.attach(`  ${reference}\n`);
+    assert.equal(await lock.release(), true);
+    await locks.close();
+  });
+});
