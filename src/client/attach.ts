@@ -4,7 +4,7 @@ import type { Acquirer } from "./acquire.ts";
 import { Adoption } from "./adoption.ts";
 import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
-import { readReference } from "./reference.ts";
+import { readReference } from "./read-reference.ts";
 import type { Tenure } from "./tenure.ts";
 
 /**

@@ -264,22 +264,14 @@ export class Engine {
     const sleptMs = this.#sleep.sleptLongMs();
     if (sleptMs > 0) this.#slept(sleptMs);
     const now = this.clock.now();
-    for (let item = this.#schedule.takeDue(now); item !== null; item = this.#schedule.takeDue(now)) item.due(now, 0);
+    for (const item of this.#schedule.takeAllDue(now)) item.due(now, 0);
     if (this.#renewals.length > 0) this.#ride(now);
     this.#arm();
   }
 
   /** A renewal goes out anyway: those that are nearly due go with it. */
   #ride(now: number): void {
-    const early: Timed[] = [];
-    for (
-      let item = this.#schedule.takeDue(now + RIDE_MS);
-      item !== null;
-      item = this.#schedule.takeDue(now + RIDE_MS)
-    ) {
-      early.push(item);
-    }
-    for (const item of early) {
+    for (const item of this.#schedule.takeAllDue(now + RIDE_MS)) {
       if (item.rides) item.due(now, RIDE_MS);
       else this.#schedule.set(item, item.dueAt);
     }

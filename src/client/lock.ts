@@ -131,7 +131,7 @@ export class LockHandle implements Lock {
     return reference;
   }
 
-  /** The lock's reference without detaching it: for the command line, which gives it to its child. A secret. */
+  /** See referenceOf(). */
   reference(): string {
     const { prefix } = this.#tenures[0].lane.host.settings;
     return makeReference(
@@ -164,6 +164,12 @@ export class LockHandle implements Lock {
     }
     return Promise.all(this.#tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
   }
+}
+
+/** A lock's reference without detaching it: for the command line, which gives it to its child. A secret. */
+export function referenceOf(lock: Lock): string {
+  if (!(lock instanceof LockHandle)) throw new TypeError("lock must come from acquire()");
+  return lock.reference();
 }
 
 function checkFencing(tenure: Tenure): void {

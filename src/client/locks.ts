@@ -2,7 +2,6 @@
 
 import { ALL_PERMITS } from "../core/line.ts";
 import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
-import { attach } from "./attach.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
@@ -91,7 +90,11 @@ export function locksOf(client: Client): Locks {
           targets.map((one) => targetOf(one, prefix)),
         ),
       ),
-    attach: async (reference) => attach(await client.acquirer(), reference),
+    attach: async (reference) => {
+      // few programs ever attach: they load it when they do
+      const { attach } = await import("./attach.ts");
+      return attach(await client.acquirer(), reference);
+    },
     holds: (key) => context.held(prefix + key).length > 0,
     get traits() {
       return driver.traits;

@@ -57,6 +57,13 @@ export class Schedule<T extends Scheduled> {
     return first;
   }
 
+  /** Takes out all that is due at `until`, soonest first. */
+  takeAllDue(until: number): T[] {
+    const due: T[] = [];
+    for (let item = this.takeDue(until); item !== null; item = this.takeDue(until)) due.push(item);
+    return due;
+  }
+
   #rise(item: T): void {
     const heap = this.#heap;
     let index = item.heapIndex;
