@@ -1,0 +1,196 @@
+/** The commands, their flags and their help. What a command does is loaded when it is called. */
+
+import { readFileSync } from "node:fs";
+import type { CommanderError } from "commander";
+import { Command, Option } from "commander";
+import { CommandError, EXIT_CODES } from "./failure.ts";
+import { complain, print } from "./output.ts";
+import type { RunFlags } from "./run-options.ts";
+
+/**
+ * Does what the arguments say and gives the exit code.
+ * @throws CommandError, InterruptedError
+ */
+export async function parseAndRun(argv: readonly string[]): Promise<number> {
+  // what stands behind "--" is the command's alone: no flag of it is ours
+  const at = argv[0] === "run" ? argv.indexOf("--") : -1;
+  const own = at === -1 ? argv : argv.slice(0, at);
+  const command = at === -1 ? [] : argv.slice(at + 1);
+  let exitCode: Promise<number> = Promise.resolve(0);
+  const program = programOf(command, (work) => {
+    exitCode = work;
+  });
+  if (own.length === 0) {
+    complain(program.helpInformation().trimEnd());
+    return EXIT_CODES.usage;
+  }
+  try {
+    await program.parseAsync(own, { from: "user" });
+  } catch (error) {
+    const { code, exitCode: wish, message } = error as CommanderError;
+    if (typeof code !== "string" || !code.startsWith("commander.")) throw error;
+    if (wish === 0) return 0;
+    throw new CommandError("usage", message.replace(/^error: /, ""), { cause: error });
+  }
+  return exitCode;
+}
+
+type Take = (work: Promise<number>) => void;
+
+function programOf(command: readonly string[], take: Take): Command {
+  const program = new Command("holdfast")
+    .description("Locks for programs: exclusive, fair, fenced, and gone when their holder is.")
+    .version("unknown", "--version", "print the version")
+    .helpOption("-h, --help", "print this help")
+    .exitOverride()
+    .configureOutput({ writeOut: (text) => print(text.trimEnd()), writeErr: () => undefined });
+  if (process.argv.includes("--version")) program.version(packageVersion(), "--version", "print the version");
+  addRun(program, command, take);
+  addReferences(program, take);
+  addTools(program, take);
+  program.addHelpText("after", examples("holdfast run nightly-report -- ./report.sh", "holdfast ls"));
+  program.addHelpText(
+    "after",
+    "\nWithout --url and HOLDFAST_URL all commands share one lock server of yours on this machine, started on demand.",
+  );
+  return program;
+}
+
+function addRun(program: Command, command: readonly string[], take: Take): void {
+  waiting(program.command("run"))
+    .description("run a command while holding a lock; it never works without the lock")
+    .usage("KEY... [options] -- COMMAND [ARGUMENT...]")
+    .argument("<key...>", "what to lock; several are taken together")
+    .option("--on-lost <what>", "when the lock is being lost: term (then kill), kill, or ignore", "term")
+    .option("--grace <duration>", "from TERM to KILL, at most half of the lease (default: 5s, less for short leases)")
+    .option("--max-hold <duration>", "end the command after this time")
+    .action((keys: string[], flags: RunFlags) => {
+      take(
+        Promise.all([import("./run.ts"), import("./run-options.ts")]).then(([{ run }, { runOptionsOf }]) =>
+          run(runOptionsOf(keys, flags, command)),
+        ),
+      );
+    })
+    .addHelpText(
+      "after",
+      examples(
+        "holdfast run nightly-report -- ./report.sh --full",
+        "holdfast run db media --wait 10m -- ./backup.sh",
+        "holdfast run gpu --permits 1/4 -- python train.py",
+        "holdfast run config --shared -- ./read-config.sh",
+        "holdfast run deploy --no-wait --conflict-exit-code 0 -- ./deploy.sh",
+      ),
+    )
+    .addHelpText(
+      "after",
+      "\nThe command finds HOLDFAST_KEY, HOLDFAST_TOKEN (rises with every holder) and HOLDFAST_REFERENCE (a secret).\n\n" +
+        "Exit codes: the command's own, 128+n when signal n ended it; 124 not granted in time, 123 lock lost,\n" +
+        "122 --max-hold passed, 121 would wait for its own ancestor, 69 store unreachable, 77 refused, 64 usage,\n" +
+        "126 and 127 command not executable, not found.",
+    );
+}
+
+function addReferences(program: Command, take: Take): void {
+  const commands = (): Promise<typeof import("./references.ts")> => import("./references.ts");
+  waiting(program.command("acquire"))
+    .description("acquire a lock and print a reference (a secret) by which another process can renew and release it")
+    .argument("<key...>", "what to lock; several are taken together")
+    .action((keys: string[], flags: RunFlags) =>
+      take(commands().then(({ acquireCommand }) => acquireCommand(keys, flags))),
+    )
+    .addHelpText(
+      "after",
+      examples(
+        "export HOLDFAST_REFERENCE=$(holdfast acquire deploy --ttl 10m --wait 1m)",
+        "./step-one.sh && holdfast renew && ./step-two.sh; holdfast release",
+      ),
+    );
+  type Name = "renewCommand" | "releaseCommand" | "checkCommand";
+  const add = (name: string, what: string, work: Name, ...lines: readonly string[]): void => {
+    common(program.command(name))
+      .description(what)
+      .argument("[reference]", "default: HOLDFAST_REFERENCE, else standard input, which keeps it out of process lists")
+      .action((reference: string | undefined, flags: RunFlags) =>
+        take(commands().then((all) => all[work](reference, flags))),
+      )
+      .addHelpText("after", examples(...lines))
+      .addHelpText(
+        "after",
+        "\nExit code 123 when the lock is not held by this reference (any more); the message gives the reason.",
+      );
+  };
+  add("renew", "restart the lease of a reference", "renewCommand", "holdfast renew < reference.txt");
+  add("release", "give a lock back by its reference", "releaseCommand", "holdfast release < reference.txt");
+  add(
+    "check",
+    "say whether a reference's lock is still held; changes nothing",
+    "checkCommand",
+    "holdfast check && ./step-two.sh",
+  );
+}
+
+function addTools(program: Command, take: Take): void {
+  program
+    .command("ls")
+    .description("list who holds and who waits")
+    .argument("[prefix]", "only keys that begin with it")
+    .option("--url <url>", "the store (default: HOLDFAST_URL, else your own lock server)")
+    .option("--json", "one JSON object a line")
+    .action((prefix: string | undefined, flags: RunFlags) =>
+      take(import("./ls.ts").then(({ list }) => list(prefix, flags))),
+    )
+    .addHelpText("after", examples("holdfast ls", "holdfast ls invoice: --json"));
+  program
+    .command("serve")
+    .description("run a lock server")
+    .option(
+      "--listen <address>",
+      "unix:/path or tcp://127.0.0.1:port; may be repeated",
+      (one: string, all: string[]) => [...all, one],
+      [],
+    )
+    .option("--state <path>", "folder for what survives a restart, or none (default: below your state directory)")
+    .option("--idle <duration>", "leave after so long without claims and clients (default: never)")
+    .option("--quiet", "say nothing on stderr")
+    .addOption(new Option("--on-demand").hideHelp())
+    .action((flags: Parameters<typeof import("./serve.ts").serveCommand>[0]) =>
+      take(import("./serve.ts").then(({ serveCommand }) => serveCommand(flags))),
+    )
+    .addHelpText(
+      "after",
+      examples(
+        "holdfast serve --listen unix:/run/holdfast/socket --state /var/lib/holdfast",
+        "holdfast serve --listen tcp://127.0.0.1:7420 --state none",
+      ),
+    );
+}
+
+function waiting(command: Command): Command {
+  return common(command)
+    .option("--shared", "hold together with other shared holders")
+    .option("--permits <n/m>", "take n of the m permits of the key")
+    .option("--wait <duration>", "wait at most so long: 500ms, 30s, 10m (default: for ever)")
+    .option("--no-wait", "fail at once if the lock is not free")
+    .option("--ttl <duration>", "length of the lease, renewed while held")
+    .option("--label <text>", "what others see of this holder (default: user@host pid program)")
+    .option("--conflict-exit-code <code>", "instead of 124, when the lock was not granted in time")
+    .option("-v, --verbose", "say more on stderr");
+}
+
+function common(command: Command): Command {
+  return command
+    .option("--url <url>", "the store (default: HOLDFAST_URL, else your own lock server)")
+    .option("--json", "results and causes of failure as JSON")
+    .option("-q, --quiet", "say nothing on stderr");
+}
+
+function examples(...lines: readonly string[]): string {
+  return `\nExamples:\n${lines.map((line) => `  $ ${line}`).join("\n")}`;
+}
+
+function packageVersion(): string {
+  const manifest = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
+    version: string;
+  };
+  return manifest.version;
+}

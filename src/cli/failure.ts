@@ -1,0 +1,107 @@
+/** How a command fails: a cause with a fixed exit code, and one sentence for people. */
+
+/** Exit codes by cause. They are free of overlap with sysexits and follow timeout(1), flock(1) and the shell. */
+export const EXIT_CODES = {
+  timeout: 124,
+  busy: 124,
+  lost: 123,
+  maxHold: 122,
+  deadlock: 121,
+  unreachable: 69,
+  refused: 77,
+  usage: 64,
+  notExecutable: 126,
+  notFound: 127,
+  internal: 70,
+} as const;
+
+/** Why a command could not do what was asked. */
+export type Cause = keyof typeof EXIT_CODES;
+
+/** What a program may want to know besides the cause; printed with --json. */
+export type Details = Readonly<Record<string, unknown>>;
+
+/** Ends the command with its cause's exit code and this message on stderr. */
+export class CommandError extends Error {
+  /** Why; decides the exit code. */
+  readonly why: Cause;
+  /** Instead of the cause's own exit code (--conflict-exit-code). */
+  readonly code: number;
+  /** More for --json. */
+  readonly details: Details;
+  constructor(
+    why: Cause,
+    message: string,
+    options: { readonly code?: number; readonly details?: Details; readonly cause?: unknown } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = "CommandError";
+    this.why = why;
+    this.code = options.code ?? EXIT_CODES[why];
+    this.details = options.details ?? {};
+  }
+}
+
+/** What was thrown, as a CommandError. `url` is named where the store is at fault. */
+export function commandError(error: unknown, url: string): CommandError {
+  if (error instanceof CommandError) return error;
+  const { code, message } = asError(error);
+  switch (code) {
+    case "LOCK_TIMEOUT":
+      return new CommandError("timeout", message, { cause: error });
+    case "LOCK_LOST":
+      return lostError(error as { readonly reason?: unknown }, message);
+    case "LOCK_DEADLOCK":
+      return new CommandError("deadlock", message, { cause: error });
+    case "DRIVER_FAILED":
+      return new CommandError("unreachable", `${url} ${whatHappened(error)}`, { cause: error });
+    case "DRIVER_FATAL":
+      return new CommandError("refused", message, { cause: error });
+    case "UNSUPPORTED":
+      return new CommandError("usage", message, { cause: error });
+    default:
+      break;
+  }
+  if (isNetworkCode(code)) return new CommandError("unreachable", `${url} ${whatHappened(error)}`, { cause: error });
+  if (error instanceof TypeError && code === undefined) return new CommandError("usage", message, { cause: error });
+  return new CommandError("internal", message, { cause: error });
+}
+
+function lostError(error: { readonly reason?: unknown }, message: string): CommandError {
+  const why = error.reason === "maxHold" ? "maxHold" : "lost";
+  return new CommandError(why, message, { details: { reason: error.reason }, cause: error });
+}
+
+const NETWORK: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "refused the connection",
+  ENOENT: "does not exist: no server listens there",
+  ECONNRESET: "closed the connection",
+  EPIPE: "closed the connection",
+  ENOTFOUND: "is a host nobody knows",
+  EAI_AGAIN: "is a host whose name cannot be looked up now",
+  ETIMEDOUT: "did not answer",
+  EHOSTUNREACH: "cannot be reached",
+  ENETUNREACH: "cannot be reached",
+  EACCES: "may not be used by you",
+};
+
+function isNetworkCode(code: unknown): boolean {
+  return typeof code === "string" && Object.hasOwn(NETWORK, code);
+}
+
+/** The innermost error that says something, as the end of a sentence that begins with the url. */
+function whatHappened(error: unknown): string {
+  let told = asError(error).message;
+  for (let next: unknown = error; next !== undefined && next !== null; next = (next as Error).cause) {
+    const { code, message } = asError(next);
+    if (isNetworkCode(code)) return NETWORK[code as string] as string;
+    if (message !== "") told = message;
+  }
+  return `cannot be used: ${told}`;
+}
+
+function asError(error: unknown): { readonly code: unknown; readonly message: string } {
+  if (typeof error !== "object" || error === null) return { code: undefined, message: String(error) };
+  const { code, message } = error as { readonly code?: unknown; readonly message?: unknown };
+  return { code, message: String(message ?? error) };
+}

@@ -1,0 +1,189 @@
+/**
+ * The guard of a run: a small `sh` process that reads a pipe from the wrapper. When the wrapper vanishes, however it was
+ * killed, the pipe ends, and the guard ends the child and everything below it before the lease can. It is the one place
+ * that sends signals to more than the child alone, so it also does so for a living wrapper.
+ */
+
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
+
+/**
+ * Lines the guard takes:
+ *   child PID        whom to guard; without it, whoever has our token in its environment
+ *   lease SECONDS    a switch for dead men: the same as `end GRACE`, unless another line comes before
+ *   signal NAME      pass this signal on
+ *   end SECONDS      TERM now, KILL after so many seconds to whoever is left; then the guard has ended
+ *   free             the child has ended: whatever it left behind is not ours
+ * and the end of the pipe is `end GRACE`. Arguments: group or tree (has the child a process group of its own?), GRACE,
+ * the token. In its own session, so no signal of a terminal or to the wrapper's group reaches it.
+ */
+const SCRIPT = `
+mode=$1 grace=$2 token=$3 pid= timer=
+
+# $*, every process below them and, in group mode, of their groups; not the dead whom nobody has reaped yet
+below() {
+  if [ -r /proc/self/stat ]; then
+    table=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^\\([0-9]*\\) (.*) [A-WY] \\([0-9]*\\) \\([0-9]*\\) .*/\\1 \\2 \\3/p')
+  else
+    table=$(ps -A -o pid= -o ppid= -o pgid=)
+  fi
+  found=" $* " grown=1
+  while [ -n "$grown" ]; do
+    grown=
+    while read -r one parent group; do
+      case $found in *" $one "*) continue ;; esac
+      case $found in *" $parent "*) found="$found$one " grown=1; continue ;; esac
+      [ "$mode" = group ] || continue
+      case $found in *" $group "*) found="$found$one " grown=1 ;; esac
+    done <<EOF
+$table
+EOF
+  done
+  echo "$found"
+}
+
+group_of() {
+  if { read -r stat <"/proc/$1/stat"; } 2>/dev/null; then
+    set -- \${stat##*) }
+    echo "$3"
+  else
+    echo $(ps -o pgid= -p "$1")
+  fi
+}
+
+send() { # signal, processes: each gets it once
+  name=$1; shift
+  [ "$mode" = group ] && kill -s "$name" -- "-$pid" 2>/dev/null
+  for one do
+    [ "$mode" = group ] && [ "$(group_of "$one")" = "$pid" ] && continue
+    kill -s "$name" -- "$one" 2>/dev/null
+  done
+}
+
+left() { # is any of these alive?
+  for one do
+    if [ -r /proc/self/stat ]; then
+      { read -r stat <"/proc/$one/stat"; } 2>/dev/null || continue
+      case \${stat##*) } in [ZX]*) continue ;; esac
+      return 0
+    fi
+    kill -s 0 -- "$one" 2>/dev/null && return 0
+  done
+  return 1
+}
+
+end() { # seconds until KILL
+  if [ -z "$pid" ]; then
+    # the wrapper died while it started the child, which may be on its way to its program
+    sleep 0.3
+    pid=$(grep -lsFa "HOLDFAST_TOKEN=$token" /proc/[0-9]*/environ | sed 's|[^0-9]||g' | tr '\\n' ' ')
+    mode=tree
+    [ -n "$pid" ] && [ -n "$token" ] || exit 0
+  fi
+  all=$(below $pid)
+  send TERM $all
+  ( sleep "$1"; send KILL $(below $all) ) </dev/null &
+  killer=$!
+  while left $all && kill -s 0 "$killer" 2>/dev/null; do sleep 0.05; done
+  kill -s KILL "$killer" 2>/dev/null
+  exit 0
+}
+
+while read -r word value; do
+  [ -n "$timer" ] && kill -s KILL "$timer" 2>/dev/null
+  timer=
+  case $word in
+    child) pid=$value ;;
+    lease) ( sleep "$value"; end "$grace" ) </dev/null & timer=$! ;;
+    signal) send "$value" $( [ "$mode" = group ] || below $pid ) ;;
+    end) end "$value" ;;
+    free) exit 0 ;;
+  esac
+done
+end "$grace"
+`;
+
+/** The wrapper's end of the pipe. */
+export interface Guard {
+  /** Whom to guard. */
+  child(pid: number): void;
+  /** If the wrapper stays silent for so long, the child is ended. */
+  lease(ms: number): void;
+  /** Passes a signal to the child and everything below it. */
+  signal(name: NodeJS.Signals): void;
+  /** TERM now, KILL after `ms`; settles when nothing of it is left. */
+  end(ms: number): Promise<void>;
+  /** The child has ended by itself; settles when the guard is gone. */
+  free(): Promise<void>;
+}
+
+/** What a guard must know of the run. */
+export interface GuardOptions {
+  /** Has the child a process group of its own? */
+  readonly ownGroup: boolean;
+  readonly graceMs: number;
+  /** Finds the child should the wrapper die while it starts it. */
+  readonly token: string;
+  /** The guard died although nobody told it to. */
+  readonly onDeath: () => void;
+}
+
+/**
+ * Starts a guard.
+ * @throws Error (ENOENT) if there is no sh
+ */
+export async function startGuard(options: GuardOptions): Promise<Guard> {
+  const { ownGroup, graceMs, token, onDeath } = options;
+  const sh = spawn("sh", ["-c", SCRIPT, "holdfast-guard", ownGroup ? "group" : "tree", seconds(graceMs), token], {
+    stdio: ["pipe", "ignore", "ignore"],
+    detached: true,
+    cwd: "/",
+    env: { PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" },
+  });
+  let leaving = false;
+  const gone = new Promise<void>((resolve) => sh.once("exit", () => resolve()));
+  await started(sh);
+  sh.once("exit", () => {
+    if (!leaving) onDeath();
+  });
+  const { stdin } = sh;
+  // a guard that died is noticed by its exit
+  stdin?.on("error", () => undefined);
+  const tell = (line: string): void => {
+    stdin?.write(`${line}\n`);
+  };
+  return {
+    child: (pid) => tell(`child ${pid}`),
+    lease: (ms) => tell(`lease ${seconds(ms)}`),
+    signal: (name) => tell(`signal ${name.slice(3)}`),
+    end(ms) {
+      leaving = true;
+      tell(`end ${seconds(ms)}`);
+      return gone;
+    },
+    free() {
+      leaving = true;
+      killGroup(sh);
+      return gone;
+    },
+  };
+}
+
+function started(child: ChildProcess): Promise<void> {
+  if (child.pid !== undefined) return Promise.resolve();
+  return new Promise((_, reject) => child.once("error", reject));
+}
+
+/** The guard and its sleeping timers, which are a group of their own. */
+function killGroup({ pid, exitCode, signalCode }: ChildProcess): void {
+  if (pid === undefined || exitCode !== null || signalCode !== null) return;
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
+function seconds(ms: number): string {
+  return (Math.max(ms, 0) / 1_000).toFixed(3);
+}

@@ -1,0 +1,113 @@
+/** The flags of `holdfast run`, checked. */
+
+import { durationMs, ttlMs } from "../duration.ts";
+import { CommandError } from "./failure.ts";
+import type { OnLost } from "./supervise.ts";
+import type { Wanted } from "./wanted.ts";
+import { wantedOf } from "./wanted.ts";
+
+/** What the command line says, as the parser gives it. */
+export interface RunFlags {
+  readonly shared?: boolean;
+  readonly permits?: string;
+  /** `--no-wait` gives false. */
+  readonly wait?: string | boolean;
+  readonly ttl?: string;
+  readonly onLost?: string;
+  readonly grace?: string;
+  readonly conflictExitCode?: string;
+  readonly maxHold?: string;
+  readonly url?: string;
+  readonly label?: string;
+  readonly quiet?: boolean;
+  readonly verbose?: boolean;
+  readonly json?: boolean;
+}
+
+/** What a run shall do. */
+export interface RunOptions {
+  readonly wanted: Wanted;
+  readonly command: readonly [string, ...string[]];
+  readonly waitMs: number | undefined;
+  readonly ttl: number | "session" | undefined;
+  readonly onLost: OnLost;
+  readonly graceMs: number | undefined;
+  readonly conflictExitCode: number | undefined;
+  readonly maxHold: number | undefined;
+  readonly url: string | undefined;
+  readonly label: string | undefined;
+  readonly quiet: boolean;
+  readonly verbose: boolean;
+  readonly json: boolean;
+}
+
+/**
+ * Checks keys, flags and command.
+ * @throws CommandError usage, TypeError naming the flag
+ */
+export function runOptionsOf(keys: readonly string[], flags: RunFlags, command: readonly string[]): RunOptions {
+  const wanted = wantedOf(keys, flags.shared === true, flags.permits);
+  const [program, ...args] = command;
+  if (program === undefined) {
+    const [key, ...rest] = keys;
+    const meant = rest.length > 0 ? rest.join(" ") : "COMMAND";
+    throw new CommandError("usage", `which command? It stands after "--": holdfast run ${key} -- ${meant}`);
+  }
+  const ttl = flags.ttl === undefined ? undefined : leaseOf(flags.ttl);
+  const graceMs = flags.grace === undefined ? undefined : durationOf(flags.grace, "--grace");
+  if (graceMs !== undefined && graceMs > (typeof ttl === "number" ? ttl : 30_000) / 2 && ttl !== "session") {
+    throw new CommandError(
+      "usage",
+      "--grace must be at most half of the lease (--ttl, else 30 s): KILL must come before it can end",
+    );
+  }
+  return {
+    wanted,
+    command: [program, ...args],
+    waitMs: waitOf(flags.wait),
+    ttl,
+    onLost: onLostOf(flags.onLost ?? "term"),
+    graceMs,
+    conflictExitCode: flags.conflictExitCode === undefined ? undefined : exitCodeOf(flags.conflictExitCode),
+    maxHold: flags.maxHold === undefined ? undefined : durationOf(flags.maxHold, "--max-hold"),
+    url: flags.url,
+    label: flags.label,
+    quiet: flags.quiet === true,
+    verbose: flags.verbose === true,
+    json: flags.json === true,
+  };
+}
+
+/** `--ttl`: a lease's length, or the word session. */
+export function leaseOf(text: string): number | "session" {
+  return text === "session" ? text : ttlMs(numberless(text), "--ttl");
+}
+
+/** `--wait 30s`, `--wait 0`; `--no-wait` is false; not given: for ever. */
+export function waitOf(wait: string | boolean | undefined): number | undefined {
+  if (wait === false) return 0;
+  return typeof wait === "string" ? durationOf(wait, "--wait") : undefined;
+}
+
+/** A duration with its unit, or 0. */
+export function durationOf(text: string, flag: string): number {
+  return durationMs(numberless(text), flag);
+}
+
+/** A number without a unit could be seconds or milliseconds: only 0 is the same in both. */
+function numberless(text: string): string | number {
+  return text === "0" ? 0 : text;
+}
+
+function onLostOf(text: string): OnLost {
+  if (text === "term" || text === "kill" || text === "ignore") return text;
+  throw new CommandError("usage", `--on-lost takes term, kill or ignore, not ${JSON.stringify(text)}`);
+}
+
+function exitCodeOf(text: string): number {
+  const code = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(code >= 0 && code <= 255)) {
+    throw new CommandError("usage", `--conflict-exit-code takes a number from 0 to 255, not ${JSON.stringify(text)}`);
+  }
+  return code;
+}

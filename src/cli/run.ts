@@ -1,0 +1,198 @@
+/** `holdfast run KEY... -- CMD`: a command under a lock, which it never works without. */
+
+import type { Lock } from "../client/lock.ts";
+import { referenceOf } from "../client/lock.ts";
+import type { Child, Ended } from "./child.ts";
+import { exitCodeOf, hasTerminal, startChild } from "./child.ts";
+import { childEnvironment } from "./environment.ts";
+import { CommandError } from "./failure.ts";
+import type { Guard } from "./guard.ts";
+import { startGuard } from "./guard.ts";
+import type { Held } from "./held.ts";
+import { joinedHold, ownHold } from "./held.ts";
+import type { Joined } from "./nested.ts";
+import { sortOut } from "./nested.ts";
+import { quotedList } from "./output.ts";
+import { checkProgram } from "./program.ts";
+import type { RunOptions } from "./run-options.ts";
+import type { Signals } from "./signals.ts";
+import { catchSignals, InterruptedError } from "./signals.ts";
+import type { Store } from "./store.ts";
+import { openStore, tetherOf } from "./store.ts";
+import type { Supervision } from "./supervise.ts";
+import { lostError, supervise } from "./supervise.ts";
+import type { Voice } from "./voice.ts";
+import { voiceOf } from "./voice.ts";
+import { acquireInWords } from "./waiting.ts";
+import { labelFor } from "./wanted.ts";
+
+/** A store that does not answer must not keep us: what we held ends with our connection or its lease. */
+const LEAVE_MS = 2_000;
+
+/**
+ * Runs the command and gives our exit code: its own, or 128+n if signal n ended it.
+ * @throws CommandError for everything else; InterruptedError if a signal ended us before it ran
+ */
+export async function run(options: RunOptions): Promise<number> {
+  const [program] = options.command;
+  checkProgram(program);
+  const signals = catchSignals();
+  const label = options.label ?? labelFor(program);
+  const { maxHold } = options;
+  const settings = { label, handoffs: 1, ...(maxHold !== undefined && { maxHold }) };
+  const store = await signals.orInterrupted(openStore(options.url, settings));
+  try {
+    const held = await hold(store, { ...options, label }, signals);
+    return await runHeld(store, held, options, signals);
+  } finally {
+    await atMost(store.locks.close(), LEAVE_MS);
+  }
+}
+
+/** Takes what no outer run holds for us. */
+async function hold(store: Store, options: RunOptions & { readonly label: string }, signals: Signals): Promise<Held> {
+  const { locks, driver } = store;
+  const { joined, rest } = await signals.orInterrupted(sortOut(locks, options.wanted, process.env));
+  const [key, ...keys] = rest;
+  const [first, ...others] = joined;
+  const own = key === undefined ? null : await acquireOwn();
+  if (first === undefined) return own as Held;
+  voiceOf(options).detail(
+    `joined ${quotedList(joined.map((one: Joined) => one.key))}, held by the run around this one`,
+  );
+  return joinedHold(own, [first, ...others]);
+
+  async function acquireOwn(): Promise<Held> {
+    const { lease, fencing } = driver.traits;
+    const ttl = options.ttl ?? (lease.silenceKeeps === true ? "session" : 30_000);
+    const wanted = { keys: [key as string, ...keys] as const, mode: options.wanted.mode };
+    const lock = await acquireInWords(store, wanted, { ...options, ttl, signal: signals.ending });
+    const leaseMs = ttl !== "session" ? ttl : lease.silenceKeeps === true ? null : (lease.sessionMs ?? null);
+    return ownHold(lock, { reference: referenceOf(lock), token: fencing ? tokenOf(lock) : null, leaseMs });
+  }
+}
+
+function tokenOf(lock: Lock): bigint {
+  return lock.token;
+}
+
+async function runHeld(store: Store, held: Held, options: RunOptions, signals: Signals): Promise<number> {
+  const voice = voiceOf(options);
+  let work: Work;
+  try {
+    if (signals.ending.aborted) throw signals.ending.reason;
+    work = await begin(store, held, options, signals, voice);
+  } catch (error) {
+    await atMost(held.release(), LEAVE_MS);
+    throw error;
+  }
+  const { child, guard, supervision } = work;
+  const ended = await child.ended;
+  await Promise.all([supervision.stop(), supervision.failure === null ? guard.free() : undefined]);
+  // an answer that does not come is no loss: our own clock says that we held it until now
+  const kept = (await atMost(held.release(), LEAVE_MS)) ?? !held.lost.aborted;
+  if (supervision.failure !== null) throw supervision.failure;
+  if (!kept && options.onLost !== "ignore") throw lostBefore(held, ended);
+  return interruptedOr(ended, child);
+}
+
+interface Work {
+  readonly child: Child;
+  readonly guard: Pick<Guard, "free">;
+  readonly supervision: Supervision;
+}
+
+/** Starts guard, child and watch, in this order: the child is guarded before it does anything. */
+async function begin(store: Store, held: Held, options: RunOptions, signals: Signals, voice: Voice): Promise<Work> {
+  const terminal = hasTerminal();
+  const graceMs = options.graceMs ?? defaultGrace(held.leaseMs);
+  const tether = await tetherOf(store.driver);
+  const guard = options.onLost === "ignore" ? null : await guardFor(held, options, !terminal, graceMs, tether !== null);
+  const env = childEnvironment(process.env, held);
+  const child = await startChild(options.command, { env, ownGroup: !terminal, tether }).catch(
+    async (error: unknown) => {
+      await guard?.free();
+      throw error;
+    },
+  );
+  guard?.child(child.pid);
+  signals.passTo({ terminal, send: (name) => (guard === null ? child.signal(name) : guard.signal(name)) });
+  voice.detail(`holding ${quotedList(held.keys)}: started ${child.pid}`);
+  const supervision = supervise({ held, child, guard, onLost: options.onLost, graceMs, voice });
+  return { child, guard: guard ?? { free: async () => undefined }, supervision };
+}
+
+/** One that takes the place of a guard that was killed. Null where there is no sh and the tether alone must do. */
+async function guardFor(
+  held: Held,
+  { onLost }: RunOptions,
+  ownGroup: boolean,
+  graceMs: number,
+  tethered: boolean,
+): Promise<Guard | null> {
+  let guarded: number | null = null;
+  let current: Guard;
+  const start = async (): Promise<Guard> =>
+    startGuard({
+      ownGroup,
+      graceMs: onLost === "kill" ? 0 : graceMs,
+      token: String(held.token ?? ""),
+      onDeath: () => {
+        start().then(
+          (next) => {
+            current = next;
+            if (guarded !== null) next.child(guarded);
+          },
+          // no process can be started: the watch of the wrapper itself is left
+          () => undefined,
+        );
+      },
+    });
+  try {
+    current = await start();
+  } catch (cause) {
+    if (tethered) return null;
+    throw new CommandError("internal", "sh, which guards the command, could not be started; nothing was run", {
+      cause,
+    });
+  }
+  return {
+    child(pid) {
+      guarded = pid;
+      current.child(pid);
+    },
+    lease: (ms) => current.lease(ms),
+    signal: (name) => current.signal(name),
+    end: (ms) => current.end(ms),
+    free: () => current.free(),
+  };
+}
+
+/** Half of the lease is the most that A guard can be sure of; a quarter leaves room for a late renewal. */
+function defaultGrace(leaseMs: number | null): number {
+  return leaseMs === null ? 5_000 : Math.min(5_000, leaseMs / 4);
+}
+
+function lostBefore(held: Held, { code, signal }: Ended): CommandError {
+  const reason = (held.lost.reason as { readonly reason?: string } | undefined)?.reason ?? "unknown";
+  const how = signal === null ? `had exited with ${code}` : `was ended by ${signal}`;
+  const { details } = lostError(held, "unknown");
+  return new CommandError("lost", `lost ${quotedList(held.keys)} (${reason}) before the command ended; it ${how}`, {
+    details: { ...details, reason, command: { code, signal } },
+  });
+}
+
+/** A shell that ran us in a loop stops on Ctrl-C only if the signal ended us, too. */
+function interruptedOr(ended: Ended, { ownGroup }: Child): number {
+  if (!ownGroup && ended.signal === "SIGINT") throw new InterruptedError("SIGINT");
+  return exitCodeOf(ended);
+}
+
+/** The result, or undefined when it takes too long. */
+function atMost<T>(work: Promise<T>, ms: number): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,42 @@
+/** Who is in the way, in words: from the store's list of a key. */
+
+import { shownDuration } from "../duration.ts";
+import type { ClaimView } from "../spi/driver.ts";
+import { visible } from "./output.ts";
+
+/** Who holds a key and how many stand before us. */
+export interface Standing {
+  /** The front holder's label; undefined: nobody holds it. */
+  readonly holder?: string;
+  /** How long the front holder's claim has stood. */
+  readonly heldForMs?: number;
+  /** How long ago its lease was last renewed, where the lease has a length. */
+  readonly renewedAgoMs?: number;
+  /** Claims before ours, holders included. */
+  readonly ahead: number;
+}
+
+/** What the claims of a line say to somebody who waits with this label (null: who does not wait, or not any more). */
+export function standingOf(views: readonly ClaimView[], key: string, label: string | null): Standing {
+  const line = views.filter(({ holds }) => holds.some((hold) => hold.key === key));
+  const mine = label === null ? -1 : line.findIndex((view) => view.label === label && view.answer.state === "waiting");
+  const front = line.find(({ answer }) => answer.state === "held");
+  const ahead = mine === -1 ? line.length : mine;
+  if (front === undefined) return { ahead };
+  const { answer, ttlMs } = front;
+  const renewed =
+    answer.state === "held" && ttlMs !== "session" ? { renewedAgoMs: Math.max(ttlMs - answer.ttlMs, 0) } : {};
+  return { holder: front.label, heldForMs: front.ageMs, ahead, ...renewed };
+}
+
+/** `held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you` */
+export function standingInWords({ holder, heldForMs, renewedAgoMs, ahead }: Standing): string {
+  const parts: string[] = [];
+  if (holder !== undefined) {
+    const since = heldForMs === undefined ? "" : ` for ${shownDuration(heldForMs)}`;
+    parts.push(`held by ${visible(holder)}${since}`);
+    if (renewedAgoMs !== undefined) parts.push(`lease renewed ${shownDuration(renewedAgoMs)} ago`);
+  }
+  if (ahead > 0) parts.push(`${ahead} ahead of you`);
+  return parts.length === 0 ? "nobody holds it any more" : parts.join(", ");
+}

@@ -1,0 +1,103 @@
+/** Acquiring with words: who is in the way, said after a second and when the wait has ended. */
+
+import type { Lock } from "../client/lock.ts";
+import { shownDuration } from "../duration.ts";
+import type { LockTimeoutError } from "../errors.ts";
+import { CommandError, commandError } from "./failure.ts";
+import { quotedList } from "./output.ts";
+import type { Standing } from "./standing.ts";
+import { standingInWords, standingOf } from "./standing.ts";
+import type { Store } from "./store.ts";
+import { voiceOf } from "./voice.ts";
+import type { Wanted } from "./wanted.ts";
+import { acquire } from "./wanted.ts";
+
+/** After so long a person wonders. */
+const SILENT_MS = 1_000;
+
+/** How to wait. */
+export interface WaitOptions {
+  /** Longest wait in milliseconds; 0: ask once; undefined: for ever. */
+  readonly waitMs?: number | undefined;
+  readonly ttl: number | "session";
+  readonly label: string;
+  readonly conflictExitCode?: number | undefined;
+  readonly signal?: AbortSignal;
+  readonly quiet?: boolean;
+  readonly verbose?: boolean;
+  readonly json?: boolean;
+}
+
+/**
+ * The lock.
+ * @throws CommandError timeout or busy (124), unreachable, refused, deadlock, usage; the signal's reason on abort
+ */
+export async function acquireInWords(store: Store, wanted: Wanted, options: WaitOptions): Promise<Lock> {
+  const { waitMs, ttl, label, signal } = options;
+  const voice = voiceOf(options);
+  const notice = setTimeout(() => {
+    standing(store, wanted, label).then(
+      (found) => voice.tell(`waiting for ${quotedList(wanted.keys)}: ${standingInWords(found)}`),
+      () => voice.tell(`waiting for ${quotedList(wanted.keys)}; ${store.name} does not answer`),
+    );
+  }, SILENT_MS);
+  let lock: Lock | null;
+  try {
+    lock = await acquire(store.locks, wanted, {
+      ttl,
+      label,
+      ...(waitMs !== undefined && { wait: waitMs }),
+      ...(signal !== undefined && { signal }),
+    });
+  } catch (error) {
+    if (signal?.aborted === true) throw signal.reason;
+    const { code } = error as { readonly code?: unknown };
+    if (code !== "LOCK_TIMEOUT") throw commandError(error, store.name);
+    throw await timeoutError(store, wanted, options, (error as LockTimeoutError).blocked);
+  } finally {
+    clearTimeout(notice);
+  }
+  if (lock === null) throw await busyError(store, wanted, options);
+  return lock;
+}
+
+async function standing({ locks }: Store, { keys }: Wanted, label: string | null): Promise<Standing> {
+  // with several keys we stand in the line of the first that is not ours yet
+  let found: Standing = { ahead: 0 };
+  for (const key of [...keys].sort()) {
+    found = standingOf(await locks.list(key), key, label);
+    if (found.holder !== undefined && found.holder !== label) return found;
+  }
+  return found;
+}
+
+async function timeoutError(
+  store: Store,
+  wanted: Wanted,
+  options: WaitOptions,
+  blocked: LockTimeoutError["blocked"],
+): Promise<CommandError> {
+  // our place is gone by now, so how many were ahead only the error knows
+  const now = await standing(store, wanted, null).catch(() => null);
+  const found: Standing = { ahead: 0, ...now, ...blocked };
+  const message = `waited ${shownDuration(options.waitMs ?? 0)} for ${quotedList(wanted.keys)}: ${standingInWords(found)}; nothing was run`;
+  return conflict("timeout", message, wanted, found, options);
+}
+
+async function busyError(store: Store, wanted: Wanted, options: WaitOptions): Promise<CommandError> {
+  const found = await standing(store, wanted, null).catch(() => ({ ahead: 0 }));
+  const { holder } = found as Standing;
+  const who = holder === undefined ? "" : `: ${standingInWords({ ...found, ahead: 0 })}`;
+  return conflict("busy", `${quotedList(wanted.keys)} is busy${who}; nothing was run`, wanted, found, options);
+}
+
+function conflict(
+  why: "timeout" | "busy",
+  message: string,
+  { keys }: Wanted,
+  found: Standing,
+  { conflictExitCode }: WaitOptions,
+): CommandError {
+  const details = { keys, ...found };
+  return new CommandError(why, message, { details, ...(conflictExitCode !== undefined && { code: conflictExitCode }) });
+}

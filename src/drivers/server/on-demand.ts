@@ -1,0 +1,136 @@
+/**
+ * The user's own server, started when nobody listens on its socket and started again when it died. Who of several
+ * starters wins is the kernel's decision (server/election.ts); everybody else's server leaves at once and waits for it.
+ */
+
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
+import { closeSync, constants, existsSync, fstatSync, ftruncateSync, openSync } from "node:fs";
+import type { Socket } from "node:net";
+import { connect } from "node:net";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { preparedSocketPath, userDirectory } from "../../user-directory.ts";
+
+/** What the server's output is cut to when it is started. */
+const MOST_LOG_BYTES = 262_144;
+/** The descriptor on which a server that is being started says how that went. */
+const READY_DESCRIPTOR = 3;
+const POLL_MS = 10;
+/** Somebody else's server was about to listen, or one to leave: after so long another start is tried. */
+const TRY_AGAIN_MS = 250;
+
+/**
+ * A connection to this user's server, which is started if nobody listens.
+ * @throws FatalDriverError if the directory is refused; Error if the server cannot be started or does not answer in time
+ */
+export async function dialOnDemand(timeoutMs: number): Promise<Socket> {
+  const directory = userDirectory();
+  const path = preparedSocketPath(directory);
+  const end = performance.now() + timeoutMs;
+  let startAt = performance.now();
+  for (;;) {
+    const answer = await tryConnect(path);
+    if (typeof answer === "object") return answer;
+    const now = performance.now();
+    if (now >= end)
+      throw new Error(
+        `the lock server in ${directory} did not answer within ${timeoutMs} ms; see ${logPath(directory)}`,
+      );
+    if (answer === "nobody" && now >= startAt) {
+      await start(directory, end - now);
+      startAt = performance.now() + TRY_AGAIN_MS;
+    } else {
+      await delay(POLL_MS);
+    }
+  }
+}
+
+/** Only a refusal and a missing file mean that nobody listens: a full backlog (EAGAIN) is a living server. */
+function tryConnect(path: string): Promise<Socket | "nobody" | "busy"> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(path);
+    const failed = (error: NodeJS.ErrnoException): void => {
+      if (error.code === "ECONNREFUSED" || error.code === "ENOENT") resolve("nobody");
+      else if (error.code === "EAGAIN") resolve("busy");
+      else reject(error);
+    };
+    socket.once("error", failed);
+    socket.once("connect", () => {
+      socket.off("error", failed);
+      resolve(socket);
+    });
+  });
+}
+
+let starting: Promise<void> | null = null;
+
+/** One start at a time in this process. Settles when a server is ready, or another one was faster. */
+function start(directory: string, timeoutMs: number): Promise<void> {
+  starting ??= startServer(directory, timeoutMs).finally(() => {
+    starting = null;
+  });
+  return starting;
+}
+
+async function startServer(directory: string, timeoutMs: number): Promise<void> {
+  const log = openLog(directory);
+  let child: ChildProcess;
+  try {
+    // by way of a shell that ends at once, so that it is nobody's child: not ours, nor of who kills all below us
+    child = spawn("sh", ["-c", '"$@" &', "sh", process.execPath, serverProgram(), "serve", "--on-demand"], {
+      cwd: "/",
+      detached: true,
+      stdio: ["ignore", log, log, "pipe"],
+      env: { PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", HOLDFAST_DIR: directory },
+    });
+  } finally {
+    closeSync(log);
+  }
+  const said = await Promise.race([saidBy(child), delay(timeoutMs, "nothing", { ref: false })]);
+  if (said === "ready" || said === "taken") return;
+  throw new Error(
+    `the lock server could not be started: it said ${said === "" ? "nothing" : said}; see ${logPath(directory)}`,
+  );
+}
+
+/** All that the server wrote on its ready descriptor, which it closes as soon as that is decided. */
+function saidBy(child: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    let said = "";
+    const stream = child.stdio[READY_DESCRIPTOR] as Readable | null | undefined;
+    stream?.setEncoding("utf8").on("data", (text: string) => {
+      said += text;
+    });
+    stream?.once("error", reject);
+    stream?.once("close", () => resolve(said.trim()));
+  });
+}
+
+function logPath(directory: string): string {
+  return join(directory, "server.log");
+}
+
+function openLog(directory: string): number {
+  const { O_WRONLY, O_CREAT, O_APPEND, O_NOFOLLOW } = constants;
+  const log = openSync(logPath(directory), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0o600);
+  if (fstatSync(log).size > MOST_LOG_BYTES) ftruncateSync(log);
+  return log;
+}
+
+/** The program that holds the server: beside this file in the package. A bundle of the library has none. */
+function serverProgram(): string {
+  const own = new URL("../../cli/main.js", import.meta.url);
+  const program = fileURLToPath(
+    import.meta.url.endsWith(".ts") ? new URL("../../../dist/cli/main.js", import.meta.url) : own,
+  );
+  if (!existsSync(program)) {
+    throw new Error(
+      "no lock server is running, and the program to start one is not here: run `holdfast serve`, or give a url",
+    );
+  }
+  return program;
+}

@@ -1,0 +1,127 @@
+/**
+ * One process at a time, elected by the kernel: an exclusive lock on a file that ends with its process, however it dies.
+ * Nothing here reads process ids or ages of files, so nothing of a dead winner has to be cleaned up.
+ *
+ * On Linux the lock is flock(2)'s, taken by flock(1) on a descriptor of ours: the lock belongs to the open file, so it
+ * stays when flock(1) has ended. On macOS open(2) takes it. Without flock(1) a socket in Linux's abstract namespace
+ * serves, under a name that only who may read the file can know.
+ */
+
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { closeSync, constants, fstatSync, openSync, readFileSync, statSync, writeSync } from "node:fs";
+import type { Server } from "node:net";
+import { createServer } from "node:net";
+
+/** What the winner holds until it lets go or dies. */
+export interface Election {
+  /** Lets the next one win. The file stays. */
+  close(): void;
+}
+
+/** Every server of a machine must find the same flock(1), whatever its PATH. */
+const FLOCK_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+const TRIES = 10;
+/** open(2) of macOS: take an exclusive lock, and fail rather than wait. */
+const DARWIN_EXLOCK = 0x20 | 0x4;
+
+/**
+ * Takes the lock on the file at `path` (made with mode 0600 if missing), or gives null because a living process has it.
+ * @throws Error of the system if the file cannot be opened (ELOOP for a link) or locked
+ */
+export async function elect(path: string): Promise<Election | null> {
+  for (let tries = 0; tries < TRIES; tries++) {
+    const descriptor = openLockFile(path);
+    if (descriptor === null) return null;
+    const held = await takeLock(path, descriptor);
+    // who removed the file since we opened it may have let another lock a new one
+    if (held !== null && isStill(path, descriptor)) {
+      return { close: () => letGo(held, descriptor) };
+    }
+    letGo(held, descriptor);
+    if (held === null) return null;
+  }
+  throw new Error(`the lock file ${path} is being replaced again and again`);
+}
+
+/** Null: locked by another (where opening is locking). */
+function openLockFile(path: string): number | null {
+  const locking = process.platform === "darwin" ? DARWIN_EXLOCK : 0;
+  try {
+    return openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | locking, 0o600);
+  } catch (error) {
+    if (locking !== 0 && (error as NodeJS.ErrnoException).code === "EAGAIN") return null;
+    throw error;
+  }
+}
+
+/** What to close besides the descriptor; null: locked by another. */
+async function takeLock(path: string, descriptor: number): Promise<Server | "descriptor" | null> {
+  if (process.platform === "darwin") return "descriptor";
+  const code = await runFlock(descriptor);
+  if (code === "missing") return listenUnderSecretName(path, descriptor);
+  return code === 0 ? "descriptor" : null;
+}
+
+function letGo(held: Server | "descriptor" | null, descriptor: number): void {
+  if (held !== null && held !== "descriptor") held.close();
+  closeSync(descriptor);
+}
+
+function isStill(path: string, descriptor: number): boolean {
+  const named = statSync(path, { throwIfNoEntry: false });
+  const ours = fstatSync(descriptor);
+  return named !== undefined && named.ino === ours.ino && named.dev === ours.dev;
+}
+
+/** Locks our descriptor, which it is given as its own 3. */
+function runFlock(descriptor: number): Promise<0 | 1 | "missing"> {
+  return new Promise((resolve, reject) => {
+    const child = spawn("flock", ["-n", "3"], {
+      stdio: ["ignore", "ignore", "pipe", descriptor],
+      env: { PATH: FLOCK_PATH },
+    });
+    let said = "";
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      said += text;
+    });
+    child.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") resolve("missing");
+      else reject(error);
+    });
+    child.once("close", (code, signal) => {
+      if (code === 0 || code === 1) resolve(code);
+      else reject(new Error(`flock(1) ended with ${signal ?? code}: ${said.trim()}`));
+    });
+  });
+}
+
+/** The name is 128 random bits kept in the file, so nobody else can take it before us. */
+function listenUnderSecretName(path: string, descriptor: number): Promise<Server | null> {
+  if (process.platform !== "linux") throw new Error("one server at a time needs flock(1): install it (util-linux)");
+  const name = secretName(path, descriptor);
+  return new Promise((resolve, reject) => {
+    const server = createServer((socket) => socket.destroy());
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "EADDRINUSE") resolve(null);
+      else reject(error);
+    });
+    server.listen(`\0holdfast-${name}`, () => {
+      server.unref();
+      resolve(server);
+    });
+  });
+}
+
+function secretName(path: string, descriptor: number): string {
+  // appended in one write, so of two who find the file empty the first one's name counts for both
+  const append = openSync(path, constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW);
+  try {
+    if (fstatSync(descriptor).size === 0) writeSync(append, `${randomBytes(16).toString("hex")}\n`);
+  } finally {
+    closeSync(append);
+  }
+  const name = readFileSync(path, "latin1").slice(0, 32);
+  if (!/^[0-9a-f]{32}$/.test(name)) throw new Error(`the lock file ${path} is damaged: remove it`);
+  return name;
+}
