@@ -1,0 +1,267 @@
+/**
+ * Our own server as a store: calls become frames, pushed frames become notify(). The driver remembers what it was told
+ * last of each claim, so that it can tell a server that has started anew (design A.5).
+ */
+
+import { readFileSync } from "node:fs";
+import { type Clock, systemClock } from "../../clock.ts";
+import { newId } from "../../ids.ts";
+import * as frames from "../../protocol/frames.ts";
+import { encodeHello, PROTOCOL, ProtocolError, type ServerHello, VERSION } from "../../protocol/hello.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
+import { Connection } from "./connection.ts";
+import { chunksOf, Known, reclaimable } from "./known.ts";
+import { register } from "./tether.ts";
+import { type Address, type Dial, netDial } from "./wire.ts";
+
+/** How to reach a lock server: by `path`, by `host` and `port`, or by a `dial` of the caller's. */
+export interface ServerOptions {
+  /** A Unix socket. */
+  readonly path?: string;
+  /** Default 127.0.0.1. */
+  readonly host?: string;
+  /** Default 7420. */
+  readonly port?: number;
+  /** How long the server may take to be reached for the first time, in milliseconds. Default 5 s. */
+  readonly connectTimeoutMs?: number;
+  /** For claims that bring no label of their own. */
+  readonly label?: string;
+  /** Called, and awaited, before each attempt to connect; it may start the server. */
+  readonly prepare?: () => Promise<void>;
+  /** Time; for tests. Default: the machine's. */
+  readonly clock?: Clock;
+  /** From 0 to 1; for tests. Default Math.random. */
+  readonly random?: () => number;
+  /** Makes connections; for tests. Default: Node's sockets. */
+  readonly dial?: Dial;
+}
+
+/** What a server of this version says of itself, until it has. */
+const TRAITS: Traits = {
+  lease: { claim: true, sessionMs: 30_000 },
+  manyKeys: true,
+  permits: "any",
+  fencing: true,
+  fifo: true,
+  survives: "restart",
+};
+
+/** Ids in one frame. */
+const IDS_A_FRAME = 2_000;
+
+/**
+ * A driver for Holdfast's own lock server. One connection carries all claims; what one turn of the event loop asks for
+ * goes out as one line. It reconnects by itself as long as it has claims or calls.
+ */
+export function server(options: ServerOptions): Driver {
+  const address = addressOf(options);
+  const driver = new ServerDriver(options, options.dial ?? netDial(address));
+  if (options.dial === undefined) register(driver, { session: driver.session, address });
+  return driver;
+}
+
+class ServerDriver implements Driver {
+  readonly name = "server";
+  readonly session: string = newId();
+  traits: Traits = TRAITS;
+  readonly #clock: Clock;
+  readonly #connection: Connection;
+  readonly #label: string;
+  readonly #known = new Map<ClaimId, Known>();
+  /** Live claims that end with the session. */
+  #sessionClaims = 0;
+  #notify: Notify = () => undefined;
+  #isOpen = false;
+
+  constructor({ label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, prepare }: ServerOptions, dial: Dial) {
+    this.#clock = clock;
+    this.#label = label;
+    this.#connection = new Connection(
+      { dial, prepare, clock, random, connectTimeoutMs },
+      {
+        hello: () => this.#hello(),
+        up: (hello, previous) => this.#up(hello, previous),
+        pushed: (frame) => this.#pushed(frame),
+        isNeeded: () => this.#known.size > 0,
+        mustSpeak: () => this.#sessionClaims > 0,
+      },
+    );
+  }
+
+  async open(notify: Notify): Promise<void> {
+    this.#notify = notify;
+    await this.#connection.open();
+    this.#isOpen = true;
+  }
+
+  claim(claim: Claim): Promise<Answer> {
+    const n = this.#connection.next();
+    const sentAt = this.#clock.now();
+    const known = this.#know(claim);
+    const answered = this.#connection.call(n, frames.encodeClaim(n, claim, this.#label), (raw) =>
+      this.#learn(known, sentAt, frames.decodeAnswer(raw)),
+    );
+    return answered;
+  }
+
+  async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+    const start = this.#connection.hello?.start;
+    const familiar = (id: ClaimId): boolean => start !== undefined && this.#known.get(id)?.start === start;
+    const sentAt = this.#clock.now();
+    const parts = chunksOf(claims, IDS_A_FRAME, ({ id }) => !familiar(id)).map((part) => {
+      const n = this.#connection.next();
+      const known = part.map((claim) => this.#know(claim));
+      return this.#connection.call(n, frames.encodeRenew(n, part, familiar, this.#label), (raw) =>
+        frames
+          .decodeList(raw, part.length, frames.decodeAnswer)
+          .map((answer, at) => this.#learn(known[at] as Known, sentAt, answer)),
+      );
+    });
+    return (await Promise.all(parts)).flat();
+  }
+
+  async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
+    for (const { id } of claims) this.#forget(id);
+    return this.#flags(claims, (n, part) => frames.encodeRelease(n, part, unanswered));
+  }
+
+  async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
+    const done = await this.#flags(claims, frames.encodeDetach);
+    for (const [at, { id }] of claims.entries()) if (done[at] === true) this.#forget(id);
+    return done;
+  }
+
+  async revoke(
+    targets: readonly { readonly key: string; readonly token: bigint; readonly now: boolean }[],
+  ): Promise<readonly boolean[]> {
+    const n = this.#connection.next();
+    return this.#connection.call(n, frames.encodeRevoke(n, targets), (raw) =>
+      frames.decodeList(raw, targets.length, frames.decodeFlag),
+    );
+  }
+
+  async list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
+    const n = this.#connection.next();
+    const { views, more } = await this.#connection.call(n, frames.encodeList(n, prefix, max, after), frames.decodePage);
+    const last = views.at(-1);
+    if (!more || last === undefined || views.length >= max) return views;
+    return [...views, ...(await this.list(prefix, max - views.length, last.tag))];
+  }
+
+  async close(): Promise<void> {
+    this.#notify = () => undefined;
+    this.#isOpen = false;
+    this.#known.clear();
+    this.#connection.close();
+  }
+
+  async #flags(claims: readonly Claim[], encode: (n: number, part: readonly Claim[]) => string): Promise<boolean[]> {
+    const parts = chunksOf(claims, IDS_A_FRAME).map((part) => {
+      const n = this.#connection.next();
+      return this.#connection.call(n, encode(n, part), (raw) => frames.decodeList(raw, part.length, frames.decodeFlag));
+    });
+    return (await Promise.all(parts)).flat();
+  }
+
+  #know(claim: Claim): Known {
+    let known = this.#known.get(claim.id);
+    if (known !== undefined) return known;
+    known = new Known(claim);
+    this.#known.set(claim.id, known);
+    if (claim.ttlMs === "session") this.#sessionClaims++;
+    return known;
+  }
+
+  #forget(id: ClaimId): void {
+    const known = this.#known.get(id);
+    if (known === undefined) return;
+    known.gone = true;
+    this.#known.delete(id);
+    if (known.claim.ttlMs === "session") this.#sessionClaims--;
+    this.#connection.watch();
+  }
+
+  /** What the server said of a claim, in answer to a call sent then. */
+  #learn(known: Known, sentAt: number, answer: frames.WireAnswer): Answer {
+    if (known.gone) return answer;
+    if (answer.state === "none") this.#forget(known.claim.id);
+    else known.learn(answer, sentAt, this.#connection.hello as ServerHello);
+    return answer;
+  }
+
+  #pushed([verb, id, raw]: readonly unknown[]): void {
+    if (typeof id !== "string" || (verb !== "push" && verb !== "nudge")) return;
+    const known = this.#known.get(id);
+    if (known === undefined) return;
+    if (verb === "nudge") return this.#notify(id);
+    const answer = frames.decodeAnswer(raw);
+    if (answer.state === "none") this.#forget(id);
+    else known.push(answer);
+    this.#notify(id, answer);
+  }
+
+  #up(hello: ServerHello, previous: string | null): void {
+    if (!this.#isOpen) this.traits = hello.traits;
+    if (previous === null) return;
+    if (previous === hello.start) return this.#notify(null);
+    const now = this.#clock.now();
+    for (const known of [...this.#known.values()]) {
+      // what its own lease has ended is nobody's to ask for; the core has lost it, too
+      if (known.answer !== null && !known.stands(now, hello)) this.#forget(known.claim.id);
+    }
+    this.#reclaim(hello, now);
+  }
+
+  /** A new start of the server: it must hear what we had before anything else. */
+  #reclaim(hello: ServerHello, now: number): void {
+    const parts = reclaimable(this.#known.values(), now);
+    const replies = parts.map((part, at) => {
+      const n = this.#connection.next();
+      const isLast = at === parts.length - 1;
+      return this.#connection.call(n, frames.encodeReclaim(n, part, this.#label, isLast), (raw) => {
+        const answers = frames.decodeList(raw, part.length, frames.decodeAnswer);
+        for (const [index, { claim }] of part.entries()) {
+          const known = this.#known.get(claim.id);
+          if (known === undefined) continue;
+          if ((answers[index] as Answer).state === "none") this.#forget(claim.id);
+          else known.start = hello.start;
+        }
+      });
+    });
+    const ask = (): void => this.#notify(null);
+    // if it failed the core asks all the same, and is told
+    Promise.all(replies).then(ask, ask);
+  }
+
+  #hello(): string {
+    const { session } = this;
+    const pid = process.pid;
+    return encodeHello({ protocol: PROTOCOL, version: VERSION, label: this.#label, session, tether: false, pid, pidStart: ownStart() });
+  }
+}
+
+let start: string | null | undefined;
+
+/** When this process was started, as /proc says it; null where there is none. */
+function ownStart(): string | null {
+  if (start !== undefined) return start;
+  try {
+    const stat = readFileSync("/proc/self/stat", "latin1");
+    start = stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? null;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    start = null;
+  }
+  return start;
+}
+
+function addressOf({ path, host, port, dial }: ServerOptions): Address {
+  if (path !== undefined) {
+    if (host !== undefined || port !== undefined) throw new TypeError("server: give path, or host and port, not both");
+    return { path };
+  }
+  if (host === undefined && port === undefined && dial === undefined) {
+    throw new TypeError("server: give path, or host and port");
+  }
+  return { host: host ?? "127.0.0.1", port: port ?? 7420 };
+}

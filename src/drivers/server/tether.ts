@@ -1,0 +1,58 @@
+/**
+ * A second connection that keeps a session alive: a child process inherits it, so that what its parent holds outlives
+ * the parent as long as the child does (design A.31). For `holdfast run`; only on Unix sockets.
+ */
+
+import { connect, type Socket } from "node:net";
+import { LineReader } from "../../protocol/lines.ts";
+import { decodeWelcome, encodeHello, HELLO_BYTES, PROTOCOL, VERSION } from "../../protocol/hello.ts";
+import type { Driver } from "../../spi/driver.ts";
+import type { Address } from "./wire.ts";
+
+interface Reach {
+  readonly session: string;
+  readonly address: Address;
+}
+
+const reaches = new WeakMap<Driver, Reach>();
+
+/** Notes how a driver's server is reached, and under which session. */
+export function register(driver: Driver, reach: Reach): void {
+  reaches.set(driver, reach);
+}
+
+/**
+ * A connected socket, to be given to a child as a stdio entry; nothing has to be read from it or written to it. null
+ * where a driver's server is not on a Unix socket of this machine. The driver must be open.
+ * @throws Error if the server refuses it or cannot be reached
+ */
+export async function openTether(driver: Driver): Promise<Socket | null> {
+  const reach = reaches.get(driver);
+  if (reach === undefined || !("path" in reach.address)) return null;
+  const socket = connect({ path: reach.address.path });
+  const { session } = reach;
+  socket.write(encodeHello({ protocol: PROTOCOL, version: VERSION, label: "", session, tether: true, pid: null, pidStart: null }));
+  try {
+    decodeWelcome(await firstLine(socket));
+    return socket;
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  }
+}
+
+/** The first line; the socket is paused behind it. */
+function firstLine(socket: Socket): Promise<string> {
+  const reader = new LineReader(HELLO_BYTES);
+  return new Promise((resolve, reject) => {
+    socket.on("error", reject);
+    socket.on("close", () => reject(new Error("the lock server ended the connection")));
+    socket.on("data", (chunk: Buffer) => {
+      const [line] = reader.push(chunk);
+      if (line === undefined) return;
+      socket.pause();
+      socket.removeAllListeners("data");
+      resolve(line);
+    });
+  });
+}

@@ -1,0 +1,76 @@
+/** Connections of the machine, as the driver's connection needs them; a simulator supplies its own. */
+
+import { connect } from "node:net";
+import { LineReader } from "../../protocol/lines.ts";
+
+/** Where a lock server listens. */
+export type Address = { readonly path: string } | { readonly host: string; readonly port: number };
+
+/** One stream of lines to a server. */
+export interface Wire {
+  write(text: string): void;
+  /** Ends it; closed() is not called for this. */
+  close(): void;
+  /** Does it keep the process alive? False at first. */
+  keepAlive(on: boolean): void;
+}
+
+/** What a wire tells. After closed() it tells nothing more. */
+export interface WireEvents {
+  /** All the lines that one read has completed. */
+  lines(lines: readonly string[]): void;
+  /** It has ended, or was never there. */
+  closed(error: Error | null): void;
+}
+
+/** Begins to connect; what is written before the connection stands is sent then. Never calls the events at once. */
+export type Dial = (events: WireEvents) => Wire;
+
+/** The longest line a server may send: replies to a whole line of calls, or a page of claims with many keys. */
+const MOST_BYTES = 67_108_864;
+
+/** Dials a Unix socket or TCP. */
+export function netDial(address: Address): Dial {
+  return (events) => {
+    const reader = new LineReader(MOST_BYTES);
+    let over = false;
+    let failure: Error | null = null;
+    const socket = connect("path" in address ? { path: address.path } : { ...address, noDelay: true });
+    socket.unref();
+
+    function end(): void {
+      if (over) return;
+      over = true;
+      socket.destroy();
+      events.closed(failure);
+    }
+    socket.on("data", (chunk: Buffer) => {
+      if (over) return;
+      try {
+        const lines = reader.push(chunk);
+        if (lines.length > 0) events.lines(lines);
+      } catch (error) {
+        failure = error as Error;
+        end();
+      }
+    });
+    socket.on("error", (error) => {
+      failure = error;
+    });
+    socket.on("end", end);
+    socket.on("close", end);
+    return {
+      write(text) {
+        if (socket.writable) socket.write(text);
+      },
+      close() {
+        over = true;
+        socket.destroySoon();
+      },
+      keepAlive(on) {
+        if (on) socket.ref();
+        else socket.unref();
+      },
+    };
+  };
+}

@@ -1,0 +1,171 @@
+/** The first line each way: who is calling, and what the server is. docs/reference/protocol.md is the specification. */
+
+import type { Traits } from "../spi/driver.ts";
+
+/** The version of the protocol this code speaks. */
+export const PROTOCOL = 1;
+
+/** The version of this code, for people; a test compares it with package.json. */
+export const VERSION = "0.1.0";
+
+/** Bounds a client must keep to; the server's own stand in its hello. */
+export interface Limits {
+  /** Longest line to the server, in bytes, its line feed included. */
+  readonly lineBytes: number;
+  /** Most holds of one claim. */
+  readonly holds: number;
+  /** Longest run of tokens of one claim. */
+  readonly tokens: number;
+  /** Most claims one `list` gives. */
+  readonly page: number;
+}
+
+/** What this server allows. A claim with that many of the longest keys still fits into a line. */
+export const LIMITS: Limits = { lineBytes: 262_144, holds: 128, tokens: 1_024, page: 1_000 };
+
+/** The longest first line, in bytes: nobody has said yet who they are. */
+export const HELLO_BYTES = 4_096;
+
+/** What a client says first. */
+export interface ClientHello {
+  readonly protocol: number;
+  /** The client's own version, for people. */
+  readonly version: string;
+  /** Given to claims that bring no label. */
+  readonly label: string;
+  /** Names the client over reconnects: 26 characters as of newId(), a secret. */
+  readonly session: string;
+  /** This connection only keeps the session alive: nothing on it is read. */
+  readonly tether: boolean;
+  /** The client's process and its start time (field 22 of /proc/PID/stat), so that a server can see that it is gone. */
+  readonly pid: number | null;
+  readonly pidStart: string | null;
+}
+
+/** What a server says first. */
+export interface ServerHello {
+  readonly protocol: number;
+  readonly version: string;
+  /** Names this run of the server: the first element of every later line, both ways. */
+  readonly start: string;
+  /** How long a session lasts in silence, and what "session" claims are told as their lease. */
+  readonly sessionMs: number;
+  /** Silence ends nothing: the end of the stream is the death of the client (a Unix socket). */
+  readonly silenceKeeps: boolean;
+  readonly traits: Traits;
+  /** How long the server will still grant nothing new, so that clients can reclaim; 0: it is open. */
+  readonly reclaimMs: number;
+  readonly limits: Limits;
+}
+
+/** Something that is not the protocol; the connection ends after it. The message never repeats what was received. */
+export class ProtocolError extends Error {
+  readonly code: string;
+  constructor(code: string, message: string) {
+    super(message);
+    this.name = "ProtocolError";
+    this.code = code;
+  }
+}
+
+export function encodeHello(hello: ClientHello): string {
+  const { protocol, version, label, session, tether, pid, pidStart } = hello;
+  if (tether) return `${JSON.stringify({ hello: { protocol, tether, session } })}\n`;
+  return `${JSON.stringify({ hello: { protocol, version, label, session, pid, pidStart } })}\n`;
+}
+
+/** @throws ProtocolError if the line is not a hello this code understands */
+export function decodeHello(line: string): ClientHello {
+  const hello = record(record(parsed(line))?.["hello"]);
+  if (hello === null) throw new ProtocolError("PROTOCOL", "the first line must be a hello");
+  if (hello["protocol"] !== PROTOCOL) {
+    throw new ProtocolError("VERSION", `this server speaks version ${PROTOCOL} of the protocol`);
+  }
+  const { version, label, session, tether, pid, pidStart } = hello;
+  if (typeof session !== "string") throw new ProtocolError("PROTOCOL", "hello: session must be a string");
+  return {
+    protocol: PROTOCOL,
+    version: text(version ?? "", "version"),
+    label: text(label ?? "", "label"),
+    session,
+    tether: tether === true,
+    pid: Number.isSafeInteger(pid) && (pid as number) > 0 ? (pid as number) : null,
+    pidStart: typeof pidStart === "string" && /^\d{1,20}$/.test(pidStart) ? pidStart : null,
+  };
+}
+
+export function encodeWelcome(hello: ServerHello): string {
+  return `${JSON.stringify({ hello })}\n`;
+}
+
+/** @throws ProtocolError with the server's own code and message if it refused, else if the line is not a hello */
+export function decodeWelcome(line: string): ServerHello {
+  const whole = record(parsed(line));
+  const refusal = record(whole?.["error"]);
+  if (refusal !== null) throw refused(refusal);
+  const hello = record(whole?.["hello"]);
+  const limits = record(hello?.["limits"]);
+  const traits = record(hello?.["traits"]);
+  if (hello === null || limits === null || record(traits?.["lease"]) === null || hello["protocol"] !== PROTOCOL) {
+    throw new ProtocolError("PROTOCOL", "what answered is not a Holdfast server of this version");
+  }
+  return {
+    protocol: PROTOCOL,
+    version: text(hello["version"], "version"),
+    start: text(hello["start"], "start"),
+    sessionMs: whole0(hello["sessionMs"], "sessionMs"),
+    silenceKeeps: hello["silenceKeeps"] === true,
+    traits: traits as unknown as Traits,
+    reclaimMs: whole0(hello["reclaimMs"] ?? 0, "reclaimMs"),
+    limits: {
+      lineBytes: whole0(limits["lineBytes"], "lineBytes"),
+      holds: whole0(limits["holds"], "holds"),
+      tokens: whole0(limits["tokens"], "tokens"),
+      page: whole0(limits["page"], "page"),
+    },
+  };
+}
+
+/** The one line with which a server ends a connection. */
+export function encodeRefusal(error: { readonly code: string; readonly message: string }): string {
+  return `${JSON.stringify({ error: { code: error.code, message: error.message } })}\n`;
+}
+
+/** The error of a refusal line, or null if the line is something else. */
+export function decodeRefusal(line: string): ProtocolError | null {
+  if (!line.startsWith('{"error"')) return null;
+  const refusal = record(record(parsed(line))?.["error"]);
+  return refusal === null ? null : refused(refusal);
+}
+
+/** JSON, or a ProtocolError. */
+export function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    // the parser's message would repeat what was received
+    throw new ProtocolError("PROTOCOL", "a line is not JSON");
+  }
+}
+
+function refused(refusal: Readonly<Record<string, unknown>>): ProtocolError {
+  return new ProtocolError(text(refusal["code"], "code"), text(refusal["message"], "message"));
+}
+
+function record(value: unknown): Readonly<Record<string, unknown>> | null {
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+    ? (value as Readonly<Record<string, unknown>>)
+    : null;
+}
+
+function text(value: unknown, name: string): string {
+  if (typeof value !== "string" || value.length > 1_024) throw new ProtocolError("PROTOCOL", `${name} must be a short string`);
+  return value;
+}
+
+function whole0(value: unknown, name: string): number {
+  if (!Number.isSafeInteger(value) || (value as number) < 0) {
+    throw new ProtocolError("PROTOCOL", `${name} must be a whole number`);
+  }
+  return value as number;
+}

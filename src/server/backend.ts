@@ -1,0 +1,98 @@
+/** What stands behind the sessions of a server: the keeper (our own table) or the relay (any driver). */
+
+import type { Answer, Claim, ClaimId, ClaimView, Traits } from "../spi/driver.ts";
+import type { Reclaimed } from "../protocol/frames.ts";
+import type { Session } from "./session.ts";
+
+/** A result at once where it can be had: the hot path makes no promise. */
+export type Soon<T> = T | Promise<T>;
+
+/** One call is refused; the connection goes on. `code` is in the table of docs/reference/protocol.md. */
+export class Refusal extends Error {
+  readonly code: string;
+  constructor(code: string, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "Refusal";
+    this.code = code;
+  }
+}
+
+/** A claim to renew: by its id, or whole if its client has no answer for it from this start of the server. */
+export interface Renewal {
+  readonly id: ClaimId;
+  readonly claim: Claim | null;
+}
+
+/** An id to release; with the ttl of its claim if a `claim` call of it was never answered. */
+export interface Leave {
+  readonly id: ClaimId;
+  readonly unanswered: number | "session" | undefined;
+}
+
+/** What an operator asks to go. */
+export interface Revocation {
+  readonly key: string;
+  readonly token: bigint;
+  readonly now: boolean;
+}
+
+/** A page of a listing. */
+export interface Page {
+  readonly views: readonly ClaimView[];
+  /** There is more behind it. */
+  readonly more: boolean;
+}
+
+/** A page ends when about this much text is in it. */
+const PAGE_CHARS = 1_000_000;
+
+/** A page of at most `max` of these, cut short where it would become too long. */
+export function cutPage(views: readonly ClaimView[], max: number): Page {
+  let chars = 0;
+  let fit = 0;
+  for (const view of views) {
+    chars += view.label.length + 100;
+    for (const { key } of view.holds) chars += key.length + 20;
+    if (fit === max || (fit > 0 && chars > PAGE_CHARS)) return { views: views.slice(0, fit), more: true };
+    fit++;
+  }
+  return { views, more: false };
+}
+
+/** Which claims of a session end. */
+export type Which = "all" | "waiting" | "session";
+
+export interface Backend {
+  /** `changed` is called when something has changed outside a call, so that somebody calls settle(). */
+  attend(changed: () => void): void;
+  /** What a client of this transport may rely on. local: a Unix socket. */
+  traits(local: boolean): Traits;
+  /** Milliseconds until new grants are made again; 0: they are. */
+  reclaimMs(): number;
+  /** @throws Refusal */
+  claim(session: Session, claim: Claim): Soon<Answer>;
+  renew(session: Session, items: readonly Renewal[]): Soon<readonly Answer[]>;
+  release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]>;
+  detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]>;
+  revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]>;
+  list(prefix: string, max: number, after: string | undefined): Soon<Page>;
+  /** last: the session has told everything it had. */
+  reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]>;
+  /** Where a waiting claim stands among all that have come; 0 if that is not known. */
+  arrivalOf(id: ClaimId): number;
+
+  /** Ends claims of a session. */
+  end(session: Session, which: Which): void;
+  /** The session cannot be reached: grants pass over its waiting places until it is back. */
+  park(session: Session): void;
+  unpark(session: Session): void;
+  /** Does it still have claims? */
+  owns(session: Session): boolean;
+
+  /** When advance() has work, on the clock's scale, or null. */
+  nextDue(): number | null;
+  /** Lets time pass. */
+  advance(now: number): void;
+  /** After a batch of calls: passes on what they brought about. */
+  settle(): void;
+}

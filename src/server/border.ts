@@ -1,0 +1,143 @@
+/** What comes in is checked here, once, and is a claim of the SPI behind it. */
+
+import { MAX_DURATION_MS, MIN_TTL_MS } from "../duration.ts";
+import { isId } from "../ids.ts";
+import { checkedKey, checkedLabel } from "../keys.ts";
+import { decodeHold, isCount, isDecimal, type Reclaimed } from "../protocol/frames.ts";
+import { LIMITS, ProtocolError } from "../protocol/hello.ts";
+import { ALL_PERMITS, type Claim, type ClaimId, type Hold } from "../spi/driver.ts";
+import type { Leave, Renewal, Revocation } from "./backend.ts";
+
+const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
+const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
+
+/** A claim whose id stands at `at`, followed by holds, ttl and options. @throws ProtocolError */
+export function claimFrom(raw: readonly unknown[], at: number, label: string): Claim {
+  const options = optionsFrom(raw[at + 3]);
+  const { tokens, floor, wait } = options;
+  if (tokens !== undefined && !(isCount(tokens) && tokens >= 1 && tokens <= LIMITS.tokens)) {
+    throw malformed(`tokens must be from 1 to ${LIMITS.tokens}`);
+  }
+  if (floor !== undefined && !isDecimal(floor)) throw malformed("floor must be a decimal string");
+  if (wait !== undefined && typeof wait !== "boolean") throw malformed("wait must be a boolean");
+  return {
+    id: idFrom(raw[at]),
+    holds: holdsFrom(raw[at + 1]),
+    ttlMs: ttlFrom(raw[at + 2]),
+    tokens: (tokens as number | undefined) ?? 1,
+    floor: floor === undefined ? 0n : BigInt(floor),
+    wait: wait !== false,
+    label: options["label"] === undefined ? label : labelFrom(options["label"]),
+  };
+}
+
+export function idFrom(raw: unknown): ClaimId {
+  if (!isId(raw)) throw malformed("an id must be 26 characters of a-z and 2-7");
+  return raw;
+}
+
+/** A label as people may see it in a terminal: no control characters, not too long. */
+export function labelFrom(raw: unknown): string {
+  if (typeof raw !== "string") throw malformed("label must be a string");
+  return PLAIN_LABEL.test(raw) ? raw : checkedLabel(raw);
+}
+
+/** The number by which the reply is known. */
+export function numberFrom(raw: unknown): number {
+  if (!isCount(raw)) throw malformed("a call's number must be a whole number");
+  return raw;
+}
+
+export function renewalsFrom(raw: unknown, label: string): Renewal[] {
+  return arrayFrom(raw, "claims").map((item) => {
+    if (!Array.isArray(item)) return { id: idFrom(item), claim: null };
+    const claim = claimFrom(item, 0, label);
+    return { id: claim.id, claim };
+  });
+}
+
+export function leavesFrom(raw: unknown): Leave[] {
+  return arrayFrom(raw, "ids").map((item) => {
+    if (!Array.isArray(item)) return { id: idFrom(item), unanswered: undefined };
+    return { id: idFrom(item[0]), unanswered: ttlFrom(item[1]) };
+  });
+}
+
+export function idsFrom(raw: unknown): ClaimId[] {
+  return arrayFrom(raw, "ids").map(idFrom);
+}
+
+export function revocationsFrom(raw: unknown): Revocation[] {
+  return arrayFrom(raw, "targets").map((item) => {
+    const [key, token, now] = arrayFrom(item, "a target");
+    if (!isDecimal(token)) throw malformed("a token must be a decimal string");
+    return { key: keyFrom(key), token: BigInt(token), now: now === true };
+  });
+}
+
+export function reclaimedFrom(raw: unknown, label: string): Reclaimed[] {
+  return arrayFrom(raw, "claims").map((item) => {
+    const [terms, was] = arrayFrom(item, "a claim");
+    const claim = claimFrom(arrayFrom(terms, "a claim's terms"), 0, label);
+    const [state, a, b, c] = arrayFrom(was, "a claim's state");
+    if (state === "held" && isDecimal(a) && isCount(b) && b >= 1 && b <= LIMITS.tokens && isCount(c)) {
+      return { claim, was: { state, token: BigInt(a), tokens: b, leftMs: c } };
+    }
+    if (state === "waiting" && isCount(a)) return { claim, was: { state, arrival: a } };
+    throw malformed('a claim\'s state must be ["held", token, tokens, leftMs] or ["waiting", arrival]');
+  });
+}
+
+export function pageFrom(prefix: unknown, max: unknown, after: unknown): [string, number, string | undefined] {
+  if (typeof prefix !== "string") throw malformed("prefix must be a string");
+  if (!isCount(max)) throw malformed("max must be a whole number");
+  if (after !== undefined && typeof after !== "string") throw malformed("after must be a tag");
+  return [prefix, Math.min(max, LIMITS.page), after];
+}
+
+function holdsFrom(raw: unknown): readonly [Hold, ...Hold[]] {
+  const items = arrayFrom(raw, "holds");
+  if (items.length === 0 || items.length > LIMITS.holds) throw malformed(`a claim has 1 to ${LIMITS.holds} holds`);
+  const holds = items.map(decodeHold);
+  let before = "";
+  for (const { key, permits, limit } of holds) {
+    keyFrom(key);
+    if (key <= before) throw malformed("holds must be sorted by key, no key twice");
+    if (!(permits >= 1 && permits <= limit && limit <= ALL_PERMITS)) {
+      throw malformed("permits must be from 1 to limit, limit at most 2^30");
+    }
+    before = key;
+  }
+  return holds as unknown as readonly [Hold, ...Hold[]];
+}
+
+function keyFrom(raw: unknown): string {
+  try {
+    return checkedKey(raw);
+  } catch (error) {
+    throw error instanceof TypeError ? malformed(error.message) : error;
+  }
+}
+
+function ttlFrom(raw: unknown): number | "session" {
+  if (raw === "session") return raw;
+  if (!isCount(raw) || raw < MIN_TTL_MS || raw > MAX_DURATION_MS) {
+    throw malformed(`ttl must be "session" or milliseconds from ${MIN_TTL_MS} to ${MAX_DURATION_MS}`);
+  }
+  return raw;
+}
+
+function optionsFrom(raw: unknown): Readonly<Record<string, unknown>> {
+  if (raw === undefined || raw === null) return NO_OPTIONS;
+  if (typeof raw !== "object" || Array.isArray(raw)) throw malformed("options must be an object");
+  return raw as Readonly<Record<string, unknown>>;
+}
+
+function arrayFrom(raw: unknown, what: string): readonly unknown[] {
+  if (!Array.isArray(raw)) throw malformed(`${what} must be an array`);
+  return raw;
+}
+
+function malformed(message: string): ProtocolError {
+  return new ProtocolError("PROTOCOL", message);
+}

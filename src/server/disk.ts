@@ -1,0 +1,75 @@
+/** What the keeper needs of a disk, so that a simulator can give it one. The real one is in state.ts. */
+
+import type { Claim } from "../spi/driver.ts";
+
+/** The layout of what is saved. A server refuses what is newer, and what is older. */
+export const LAYOUT = 1;
+
+/** A claim as it is saved. */
+export interface SavedClaim {
+  readonly claim: Claim;
+  /** First token of its run; 0: it waits. */
+  readonly token: number;
+  readonly tokens: number;
+  /** What its lease had left; its whole ttl where that is not known. "session" claims have none of their own. */
+  readonly leftMs: number;
+  readonly arrival: number;
+  readonly detached: boolean;
+  readonly revoked: boolean;
+  /** The session it belongs to; null: none. */
+  readonly session: string | null;
+}
+
+/** A session as it is saved. */
+export interface SavedSession {
+  readonly id: string;
+  readonly local: boolean;
+  readonly label: string;
+  readonly pid: number | null;
+  readonly pidStart: string | null;
+}
+
+/** The state file. */
+export interface SavedState {
+  /** New tokens of the next start lie at or above this. */
+  readonly bound: number;
+  /** The longest short lease that may be held, milliseconds. */
+  readonly longestMs: number;
+  /** Clients of other machines, or over TCP, may hold. */
+  readonly remote: boolean;
+  /** Only after a clean shutdown: the whole table. */
+  readonly clean: { readonly claims: readonly SavedClaim[]; readonly sessions: readonly SavedSession[] } | null;
+}
+
+/** A line of the journal: a claim that must come back, or the id of one that must not any more. */
+export type JournalRecord = { readonly put: SavedClaim } | { readonly drop: string };
+
+/** What was found at the start. */
+export interface Found {
+  /** null: there was no state file. */
+  readonly state: SavedState | null;
+  /** Nothing was ever saved here, so nothing can be held. */
+  readonly fresh: boolean;
+  readonly journal: readonly JournalRecord[];
+  /** The machine has not been started anew since it was written. */
+  readonly sameBoot: boolean;
+  /** Clients that may hold something; null: the file says nothing that can be relied on. */
+  readonly sessions: readonly SavedSession[] | null;
+}
+
+export interface Disk {
+  load(): Promise<Found>;
+  /** Replaces the state; settles when it would survive a loss of power. */
+  save(state: SavedState): Promise<void>;
+  /** Appends to the journal; settles when it would survive a loss of power. One call at a time. */
+  append(records: readonly JournalRecord[]): Promise<void>;
+  /** Replaces the journal durably. */
+  rewrite(records: readonly JournalRecord[]): Promise<void>;
+  /** Adds a client to the plain file of those who may hold something. Synchronous and not durable. */
+  note(session: SavedSession): void;
+  /** Takes one out of it, likewise. */
+  unnote(id: string): void;
+  /** Replaces that file. */
+  renote(sessions: readonly SavedSession[]): void;
+  close(): Promise<void>;
+}

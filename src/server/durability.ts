@@ -1,0 +1,118 @@
+/** What must stand on disk before the lock table may do something, or say so (design A.5). */
+
+import type { Clock } from "../clock.ts";
+import type { Entry } from "../core/entry.ts";
+import type { Table } from "../core/table.ts";
+import type { Claim, ClaimId } from "../spi/driver.ts";
+import type { Log } from "./hub.ts";
+import { AHEAD_MICROS, type Ledger } from "./ledger.ts";
+import { savedOf } from "./saved.ts";
+
+/** Leases up to this are "short": a restart waits for them. Longer ones stand in the journal. */
+export const SHORT_MS = 60_000;
+const RETRY_MS = 1_000;
+
+export function isLong(ttlMs: number | "session"): boolean {
+  return ttlMs !== "session" && ttlMs > SHORT_MS;
+}
+
+export class Durability {
+  readonly ledger: Ledger;
+  readonly #table: Table;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  /** Journal entries under way. */
+  readonly #writing = new Map<ClaimId, Promise<void>>();
+  #raising = false;
+  /** When to try again to raise the bound for those who wait for it; Infinity: nobody waits. */
+  #retryAt = Number.POSITIVE_INFINITY;
+
+  /** Called when grants may have become possible outside a call. */
+  changed: () => void = () => undefined;
+
+  constructor(ledger: Ledger, table: Table, clock: Clock, log: Log) {
+    this.ledger = ledger;
+    this.#table = table;
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  get retryAt(): number {
+    return this.#retryAt;
+  }
+
+  /** What must be written before the claim may be placed; null: nothing. */
+  before(claim: Claim, micros: number): Promise<void> | null {
+    const { ledger } = this;
+    const top = Math.max(this.#table.mint.nextFor(claim), micros) + claim.tokens;
+    const lease = shortLease(claim);
+    if (top > ledger.bound || lease > ledger.longestMs) return this.#reserve(top + AHEAD_MICROS, lease);
+    if (top > ledger.bound - AHEAD_MICROS / 2) this.#raise(top + AHEAD_MICROS);
+    return null;
+  }
+
+  /** What must be written before these reclaimed claims may be taken back; null: nothing. */
+  beforeReclaim(claims: readonly { readonly claim: Claim }[]): Promise<void> | null {
+    const longest = claims.reduce((most, { claim }) => Math.max(most, shortLease(claim)), 0);
+    return longest > this.ledger.longestMs ? this.#reserve(0, longest) : null;
+  }
+
+  /** What must be written before the client may be told that it holds; null: nothing. */
+  behind(entry: Entry): Promise<void> | null {
+    if (!entry.held || !(entry.detached || isLong(entry.claim.ttlMs))) return null;
+    const { id } = entry.claim;
+    return this.#writing.get(id) ?? (this.ledger.has(id) ? null : this.write(entry));
+  }
+
+  /** Writes an entry into the journal as it stands now. */
+  write(entry: Entry): Promise<void> {
+    const { id } = entry.claim;
+    entry.kept = true;
+    const written = this.ledger.put(savedOf(entry, this.#clock.now())).finally(() => {
+      if (this.#writing.get(id) === written) this.#writing.delete(id);
+    });
+    this.#writing.set(id, written);
+    return written;
+  }
+
+  /** A claim of the journal has gone. It must not come back, but nobody waits for that here. */
+  forget(entry: Entry): void {
+    this.ledger.drop(entry.claim.id).catch((error: unknown) => this.#log("the journal could not be written", error));
+  }
+
+  advance(now: number): void {
+    if (now >= this.#retryAt) this.#retryAt = Number.POSITIVE_INFINITY;
+  }
+
+  /** Sees to those who have been admitted but wait for the bound of tokens. */
+  settle(): void {
+    if (this.#raising || this.#retryAt !== Number.POSITIVE_INFINITY) return;
+    const wanting = this.#table.wanting;
+    if (wanting > 0) this.#raise(wanting + AHEAD_MICROS);
+  }
+
+  async #reserve(bound: number, longestMs: number): Promise<void> {
+    await this.ledger.reserve(bound, longestMs);
+    this.#table.raise(this.ledger.bound);
+  }
+
+  /** Raises the bound ahead of need. */
+  #raise(bound: number): void {
+    if (this.#raising) return;
+    this.#raising = true;
+    this.#reserve(bound, 0)
+      .catch((error: unknown) => {
+        this.#log("the bound of tokens could not be raised", error);
+        this.#retryAt = this.#clock.now() + RETRY_MS;
+      })
+      .finally(() => {
+        this.#raising = false;
+        this.changed();
+      });
+  }
+}
+
+/** The lease that a restart would have to wait for. */
+function shortLease({ ttlMs }: Claim): number {
+  return ttlMs === "session" || ttlMs > SHORT_MS ? 0 : ttlMs;
+}

@@ -1,0 +1,94 @@
+/** Files that only we may have written: opened without following links, refused when somebody else could reach them. */
+
+import { type BigIntStats, constants } from "node:fs";
+import { type FileHandle, lstat, mkdir, open, rename, unlink } from "node:fs/promises";
+import { dirname } from "node:path";
+
+/** What stands on the disk cannot be used as it is; the message says what to do. */
+export class StateError extends Error {
+  constructor(message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "StateError";
+  }
+}
+
+/**
+ * Makes the folder, for us alone, or checks the one that is there. Says whether it was made.
+ * @throws StateError if it is a link, not a folder, another user's, or open to others
+ */
+export async function privateFolder(path: string): Promise<boolean> {
+  const made = await mkdir(path, { recursive: true, mode: 0o700 });
+  const stats = await lstat(path, { bigint: true });
+  if (stats.isSymbolicLink()) throw new StateError(`${path} is a link: name the folder itself`);
+  if (!stats.isDirectory()) throw new StateError(`${path} is not a folder: name a folder for the server's state`);
+  checkOwner(path, stats, "700");
+  if (made !== undefined) await syncFolder(dirname(path));
+  return made !== undefined;
+}
+
+/** Opens a file of ours; null if there is none. @throws StateError if somebody else could have written it */
+export async function openOurs(path: string, flags: number): Promise<FileHandle | null> {
+  let file: FileHandle;
+  try {
+    file = await open(path, flags | constants.O_NOFOLLOW, 0o600);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") return null;
+    if (code === "ELOOP") throw new StateError(`${path} is a link: put the file itself there`, error);
+    throw new StateError(`${path} cannot be opened (${code}): make it readable and writable for this user`, error);
+  }
+  try {
+    const stats = await file.stat({ bigint: true });
+    if (!stats.isFile()) throw new StateError(`${path} is not a file: move it away`);
+    if (stats.nlink > 1n) throw new StateError(`${path} has a second name (a hard link): remove that one`);
+    checkOwner(path, stats, "600");
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** The text of a file of ours, or null. */
+export async function readOurs(path: string): Promise<string | null> {
+  const file = await openOurs(path, constants.O_RDONLY);
+  if (file === null) return null;
+  try {
+    return await file.readFile("utf8");
+  } finally {
+    await file.close();
+  }
+}
+
+/** Replaces a file so that, whatever happens, the old or the new one stands there; settles when it would survive a loss of power. */
+export async function replace(path: string, text: string): Promise<void> {
+  const temporary = `${path}.new`;
+  await unlink(temporary).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "ENOENT") throw error;
+  });
+  const file = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(temporary, path);
+  await syncFolder(dirname(path));
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+function checkOwner(path: string, stats: BigIntStats, mode: string): void {
+  const user = process.getuid?.();
+  if (user === undefined) return;
+  if (stats.uid !== BigInt(user)) throw new StateError(`${path} belongs to another user: remove it or run as its owner`);
+  if ((stats.mode & 0o077n) !== 0n) throw new StateError(`${path} is open to others: chmod ${mode} it if you trust what is in it`);
+}

@@ -1,0 +1,312 @@
+/**
+ * The default store of a server: the lock table, and what of it outlives a restart (design A.5).
+ *
+ *   reclaiming   after an unclean start: nothing new is granted. Clients come back and tell what they had. It ends when
+ *                the longest short lease has passed, or when every client that may hold has come back or is gone.
+ *   open
+ *   draining     nothing is granted any more; the table is about to be saved
+ *
+ * Invariants
+ * - Before an answer says "held": its tokens lie below the bound on disk, its ttl is within the longest short lease on
+ *   disk, or, if it is long or detached, it stands in the journal.
+ * - A token at or above the bound read at the start is nobody's from before: such a claim is not taken back.
+ */
+
+import type { Clock } from "../clock.ts";
+import type { Entry } from "../core/entry.ts";
+import { listTable } from "../core/listing.ts";
+import { Table } from "../core/table.ts";
+import { tagOf } from "../ids.ts";
+import type { Reclaimed } from "../protocol/frames.ts";
+import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
+import {
+  type Backend,
+  cutPage,
+  type Leave,
+  type Page,
+  Refusal,
+  type Renewal,
+  type Revocation,
+  type Soon,
+  type Which,
+} from "./backend.ts";
+import { Durability, isLong, SHORT_MS } from "./durability.ts";
+import type { Log } from "./hub.ts";
+import type { Ledger } from "./ledger.ts";
+import { type Admission, Reclaiming, takeBack } from "./reclaiming.ts";
+import type { Session } from "./session.ts";
+
+const ignore = (): void => undefined;
+
+export interface KeeperOptions {
+  readonly clock: Clock;
+  readonly sessionMs: number;
+  /** null: nothing is saved. */
+  readonly ledger: Ledger | null;
+  /** Tokens from before this start lie below it; new ones do not. Infinity: that is not known. */
+  readonly boundAtStart: number;
+  /** How long to reclaim at most; 0: open at once. */
+  readonly reclaimMs: number;
+  /** Ids of the sessions that may hold something from before; null: there may be others. */
+  readonly awaited: ReadonlySet<string> | null;
+  readonly log: Log;
+  /** Called before a session first gets an answer about a claim of its own: it may hold from now on. @throws Refusal */
+  readonly note: (session: Session) => void;
+}
+
+export class Keeper implements Backend {
+  readonly table: Table;
+  readonly #clock: Clock;
+  readonly #sessionMs: number;
+  readonly #durability: Durability | null;
+  readonly #boundAtStart: number;
+  readonly #note: (session: Session) => void;
+  /** null: open. */
+  #reclaiming: Reclaiming | null;
+  #draining = false;
+  readonly #isLive = (id: ClaimId): boolean => this.table.entries.has(id);
+
+  constructor(options: KeeperOptions) {
+    const { clock, sessionMs, ledger, boundAtStart, reclaimMs, awaited, log, note } = options;
+    this.#clock = clock;
+    this.#sessionMs = sessionMs;
+    this.#boundAtStart = boundAtStart;
+    this.#note = note;
+    const ceiling = ledger?.bound ?? Number.POSITIVE_INFINITY;
+    this.table = new Table({ sessionMs, ceiling, forgotten: (entry) => this.#durability?.forget(entry) });
+    this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock, log);
+    this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
+    this.#reclaiming = reclaimMs > 0 ? new Reclaiming(clock.now() + reclaimMs, awaited) : null;
+    // until start(): what comes back from disk is not to be admitted again
+    this.table.pause();
+  }
+
+  /** What comes back from disk has been put back: grants are made again, or reclaiming begins. */
+  start(): void {
+    if (this.#reclaiming === null) this.table.resume();
+    else this.#openIfOver();
+  }
+
+  attend(changed: () => void): void {
+    if (this.#durability !== null) this.#durability.changed = changed;
+  }
+
+  get reclaiming(): boolean {
+    return this.#reclaiming !== null;
+  }
+
+  traits(local: boolean): Traits {
+    const lease = { claim: true, sessionMs: this.#sessionMs, ...(local && { silenceKeeps: true }) };
+    return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, survives: "restart" };
+  }
+
+  reclaimMs(): number {
+    return this.#reclaiming === null ? 0 : Math.max(this.#reclaiming.openAt - this.#clock.now(), 1);
+  }
+
+  arrivalOf(id: ClaimId): number {
+    return this.table.entries.get(id)?.arrival ?? 0;
+  }
+
+  claim(session: Session, claim: Claim): Soon<Answer> {
+    const micros = this.#micros();
+    this.#checkPossible(claim, micros);
+    if (!session.noted) this.#note(session);
+    const write = this.#durability?.before(claim, micros) ?? null;
+    return write === null ? this.#place(session, claim, micros) : write.then(() => this.#place(session, claim, this.#micros()));
+  }
+
+  renew(session: Session, items: readonly Renewal[]): Soon<readonly Answer[]> {
+    const now = this.#clock.now();
+    const micros = this.#micros();
+    if (!session.noted) this.#note(session);
+    const { entries, endings } = this.table;
+    if (this.reclaiming && items.some(({ id }) => !entries.has(id) && endings.reasonOf(id) === undefined)) {
+      throw new Refusal("RECLAIMING", "the server was restarted and does not know yet what was held");
+    }
+    let writes: Promise<void>[] | null = null;
+    const answers = items.map(({ id }) => {
+      const answer = this.table.renew(id, session, now, micros);
+      const entry = entries.get(id);
+      if (entry === undefined) return answer;
+      if (entry.owner === session) session.own(id, this.#isLive);
+      const write = this.#durability?.behind(entry) ?? null;
+      if (write !== null) (writes ??= []).push(write);
+      return answer;
+    });
+    return writes === null ? answers : Promise.all<void>(writes).then(() => answers);
+  }
+
+  release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
+    const now = this.#clock.now();
+    const micros = this.#micros();
+    let wasKept = false;
+    const there = items.map(({ id, unanswered }) => {
+      session.claims.delete(id);
+      const entry = this.table.entries.get(id);
+      if (entry === undefined && this.reclaiming && this.table.endings.reasonOf(id) === undefined) {
+        // it may have been held before the restart; nobody may take it back now
+        this.table.endings.bury(id, "released", now + SHORT_MS);
+        return true;
+      }
+      if (entry?.kept) wasKept = true;
+      return this.table.release(id, now, micros, unanswered);
+    });
+    // a claim that would come back after a crash has not been released
+    return wasKept && this.#durability !== null ? this.#durability.ledger.settled().then(() => there) : there;
+  }
+
+  detach(_session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
+    const writes: Promise<void>[] = [];
+    const there = ids.map((id) => {
+      const done = this.table.detach(id, this.#clock.now(), this.#micros());
+      const entry = this.table.entries.get(id);
+      if (done && entry !== undefined && this.#durability !== null) writes.push(this.#durability.write(entry));
+      return done;
+    });
+    return writes.length === 0 ? there : Promise.all(writes).then(() => there);
+  }
+
+  revoke(_session: Session, targets: readonly Revocation[]): readonly boolean[] {
+    return targets.map(({ key, token, now: atOnce }) =>
+      this.table.revoke(key, Number(token), atOnce, this.#clock.now(), this.#micros()),
+    );
+  }
+
+  list(prefix: string, max: number, after: string | undefined): Page {
+    this.advance(this.#clock.now());
+    const query = { prefix, max: max + 1, ...(after !== undefined && { after }) };
+    return cutPage(listTable(this.table, tagOf, query, this.#clock.now()), max);
+  }
+
+  reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {
+    if (!session.noted) this.#note(session);
+    const write = this.#durability?.beforeReclaim(items) ?? null;
+    if (write !== null) return write.then(() => this.#takeBack(session, items, last));
+    return this.#takeBack(session, items, last);
+  }
+
+  end(session: Session, which: Which): void {
+    const now = this.#clock.now();
+    for (const entry of this.#entriesOf(session)) {
+      const { id, ttlMs } = entry.claim;
+      if (which === "waiting" ? entry.held : which === "session" && ttlMs !== "session") continue;
+      session.claims.delete(id);
+      this.table.endings.note(id, "expired", now + SHORT_MS);
+      this.table.release(id, now, this.#micros());
+    }
+    if (which === "all") this.#told(session);
+  }
+
+  park(session: Session): void {
+    for (const { claim } of this.#entriesOf(session)) this.table.park(claim.id);
+  }
+
+  unpark(session: Session): void {
+    for (const { claim } of this.#entriesOf(session)) this.table.unpark(claim.id);
+  }
+
+  owns(session: Session): boolean {
+    return this.#entriesOf(session).length > 0;
+  }
+
+  nextDue(): number | null {
+    const due = Math.min(
+      this.table.nextDue() ?? Number.POSITIVE_INFINITY,
+      this.#reclaiming?.openAt ?? Number.POSITIVE_INFINITY,
+      this.#durability?.retryAt ?? Number.POSITIVE_INFINITY,
+    );
+    return due === Number.POSITIVE_INFINITY ? null : due;
+  }
+
+  advance(now: number): void {
+    this.table.advance(now, this.#micros());
+    this.#openIfOver();
+    this.#durability?.advance(now);
+  }
+
+  settle(): void {
+    for (const { id, owner, answer } of this.table.takeGrants()) {
+      const link = (owner as Session | null)?.link;
+      const entry = this.table.entries.get(id);
+      const write = entry === undefined ? null : (this.#durability?.behind(entry) ?? null);
+      if (write === null) link?.push(id, answer);
+      // its client asks again, and is answered when the journal says so
+      else void write.then(ignore, ignore).then(() => link?.nudge(id));
+    }
+    this.#durability?.settle();
+  }
+
+  /** Nothing is granted any more, and nothing new is taken. */
+  drain(): void {
+    this.#draining = true;
+    this.table.pause();
+  }
+
+  #place(session: Session, claim: Claim, micros: number): Soon<Answer> {
+    // after a write it may be too late
+    if (session.ended) return { state: "none" };
+    if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
+    const answer = this.table.claim(claim, session, this.#clock.now(), micros);
+    if (answer.state === "none") return answer;
+    session.own(claim.id, this.#isLive);
+    if (session.awayAt !== null) this.table.park(claim.id);
+    if (answer.state === "waiting") return answer;
+    const write = this.#durability?.behind(this.table.entries.get(claim.id) as Entry) ?? null;
+    if (write === null) return answer;
+    return write.then(
+      () => answer,
+      (error: unknown) => {
+        this.table.release(claim.id, this.#clock.now(), this.#micros());
+        throw error;
+      },
+    );
+  }
+
+  #takeBack(session: Session, items: readonly Reclaimed[], last: boolean): Answer[] {
+    const now = this.#clock.now();
+    const micros = this.#micros();
+    this.table.advance(now, micros);
+    const { reclaiming } = this;
+    const rule: Admission = { reclaiming, boundAtStart: this.#boundAtStart, now, micros };
+    const answers = takeBack(this.table, session, items, rule);
+    if (last) this.#told(session);
+    return answers;
+  }
+
+  #told(session: Session): void {
+    this.#reclaiming?.done(session.id);
+    this.#openIfOver();
+  }
+
+  #openIfOver(): void {
+    if (this.#reclaiming === null || !this.#reclaiming.isOver(this.#clock.now())) return;
+    this.#reclaiming = null;
+    if (!this.#draining) this.table.resume();
+  }
+
+  /** @throws Refusal */
+  #checkPossible(claim: Claim, micros: number): void {
+    if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
+    if (claim.floor !== 0n && !this.table.mint.reaches(claim.floor, micros)) {
+      throw new Refusal("FLOOR", "the token floor is more than a day ahead of the server's clock");
+    }
+    if (this.#durability === null && isLong(claim.ttlMs)) {
+      throw new Refusal("UNSUPPORTED", `a server without a state grants no lease over ${SHORT_MS} ms`);
+    }
+  }
+
+  #entriesOf(session: Session): Entry[] {
+    const entries: Entry[] = [];
+    for (const id of session.claims) {
+      const entry = this.table.entries.get(id);
+      if (entry?.owner === session) entries.push(entry);
+    }
+    return entries;
+  }
+
+  /** The wall clock in microseconds. */
+  #micros(): number {
+    return Math.floor(this.#clock.wall() * 1_000);
+  }
+}

@@ -1,0 +1,156 @@
+/**
+ * What the keeper has promised durably (design A.5): a bound that new tokens stay below, the longest short lease that
+ * may be held, and the claims that come back from disk.
+ *
+ * Invariants
+ * - `bound` and `longestMs` are what stands on the disk, never more. A promise that is being written is not made yet.
+ * - One write at a time: what is asked for meanwhile goes into the next one, in one write for all who ask.
+ * - After a failed write nothing is known of what stands on the disk but that it is no less than before.
+ */
+
+import type { ClaimId } from "../spi/driver.ts";
+import { Refusal } from "./backend.ts";
+import type { Disk, JournalRecord, SavedClaim, SavedState } from "./disk.ts";
+
+/** How far the bound of tokens is kept ahead of their clock, in microseconds. */
+export const AHEAD_MICROS = 30_000_000;
+/** How long a disk that failed is left alone. */
+const RETRY_MS = 1_000;
+const ignore = (): void => undefined;
+/** The journal is written anew when it has grown by this many records beyond twice what it has to say. */
+const SLACK = 1_000;
+
+export interface LedgerOptions {
+  readonly disk: Disk;
+  readonly now: () => number;
+  readonly state: SavedState;
+  readonly journal: Iterable<SavedClaim>;
+}
+
+export class Ledger {
+  bound: number;
+  longestMs: number;
+  readonly #disk: Disk;
+  readonly #now: () => number;
+  readonly #remote: boolean;
+  #wantedBound: number;
+  #wantedLongest: number;
+  #saving: Promise<void> | null = null;
+  /** What the journal says when all that was asked for is written. */
+  readonly #kept = new Map<ClaimId, SavedClaim>();
+  #records: number;
+  #queue: JournalRecord[] = [];
+  /** Settles, without a failure, when the write under way has ended. */
+  #last: Promise<void> = Promise.resolve();
+  #next: Promise<void> | null = null;
+  #failure: { readonly error: Refusal; readonly until: number } | null = null;
+
+  constructor({ disk, now, state, journal }: LedgerOptions) {
+    this.#disk = disk;
+    this.#now = now;
+    this.#remote = state.remote;
+    this.bound = this.#wantedBound = state.bound;
+    this.longestMs = this.#wantedLongest = state.longestMs;
+    for (const saved of journal) this.#kept.set(saved.claim.id, saved);
+    this.#records = this.#kept.size;
+  }
+
+  /** Settles when tokens below `bound` and short leases of `longestMs` are promised. @throws Refusal if the disk fails */
+  async reserve(bound: number, longestMs: number): Promise<void> {
+    this.#wantedBound = Math.max(this.#wantedBound, bound);
+    this.#wantedLongest = Math.max(this.#wantedLongest, longestMs);
+    while (this.bound < bound || this.longestMs < longestMs) {
+      this.#check();
+      this.#saving ??= this.#save();
+      await this.#saving;
+    }
+  }
+
+  /** Settles when the claim would come back after a crash. @throws Refusal if the disk fails */
+  put(saved: SavedClaim): Promise<void> {
+    this.#kept.set(saved.claim.id, saved);
+    return this.#append({ put: saved });
+  }
+
+  /** Settles when the claim would not come back any more. */
+  drop(id: ClaimId): Promise<void> {
+    if (!this.#kept.delete(id)) return Promise.resolve();
+    return this.#append({ drop: id });
+  }
+
+  has(id: ClaimId): boolean {
+    return this.#kept.has(id);
+  }
+
+  /** Writes the last state of this start. */
+  async finish(state: Pick<SavedState, "bound" | "clean">): Promise<void> {
+    await this.settled();
+    await this.#disk.save({ bound: state.bound, longestMs: this.longestMs, remote: this.#remote, clean: state.clean });
+  }
+
+  /** Settles when nothing is being written. */
+  async settled(): Promise<void> {
+    await Promise.allSettled([this.#saving, this.#last, this.#next]);
+  }
+
+  async #save(): Promise<void> {
+    const bound = this.#wantedBound;
+    const longestMs = this.#wantedLongest;
+    try {
+      await this.#disk.save({ bound, longestMs, remote: this.#remote, clean: null });
+      this.bound = Math.max(this.bound, bound);
+      this.longestMs = Math.max(this.longestMs, longestMs);
+      this.#failure = null;
+    } catch (error) {
+      throw this.#failed(error);
+    } finally {
+      this.#saving = null;
+    }
+  }
+
+  #append(record: JournalRecord): Promise<void> {
+    this.#queue.push(record);
+    this.#next ??= this.#writeNext();
+    return this.#next;
+  }
+
+  /** One write for all who have come by the time the one under way has ended, and at least until the end of this turn. */
+  async #writeNext(): Promise<void> {
+    await this.#last;
+    this.#next = null;
+    const records = this.#queue;
+    this.#queue = [];
+    const written = this.#write(records);
+    this.#last = written.then(ignore, ignore);
+    await written;
+  }
+
+  async #write(records: readonly JournalRecord[]): Promise<void> {
+    try {
+      this.#records += records.length;
+      if (this.#records > 2 * this.#kept.size + SLACK) {
+        const kept = [...this.#kept.values()];
+        await this.#disk.rewrite(kept.map((put) => ({ put })));
+        this.#records = kept.length;
+      } else {
+        await this.#disk.append(records);
+      }
+    } catch (error) {
+      // what was to be put is refused; what was to be dropped is, by the next write, which writes all anew
+      for (const record of records) if ("put" in record) this.#kept.delete(record.put.claim.id);
+      this.#records = Number.POSITIVE_INFINITY;
+      throw this.#failed(error);
+    }
+  }
+
+  #check(): void {
+    if (this.#failure !== null && this.#now() < this.#failure.until) throw this.#failure.error;
+  }
+
+  #failed(error: unknown): Refusal {
+    const code = (error as NodeJS.ErrnoException | null)?.code ?? "an error";
+    const refusal = new Refusal("DISK", `the server cannot write its state (${code}); it grants nothing that needs it`, error);
+    this.#failure = { error: refusal, until: this.#now() + RETRY_MS };
+    return refusal;
+  }
+}

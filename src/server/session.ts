@@ -1,0 +1,210 @@
+/**
+ * One client, over its connections. Claims belong to the session that placed them last.
+ *
+ *   here   it has a connection (its link)
+ *   away   it has none. On a Unix socket that is the death of the client, unless a tether of it is still connected (or
+ *          the server itself went away): what it held is released at once. Elsewhere a cut and a death look alike: holds
+ *          last as long as their leases, waiting places are passed over and dropped after a grace.
+ *   ended  nothing of it is left
+ *
+ * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, here or away.
+ */
+
+import type { Clock } from "../clock.ts";
+import { Schedule } from "../core/schedule.ts";
+import type { ClientHello } from "../protocol/hello.ts";
+import type { ClaimId } from "../spi/driver.ts";
+import type { Backend } from "./backend.ts";
+import type { Link } from "./link.ts";
+
+/** How long waiting places outlive their connection. */
+export const GRACE_MS = 5_000;
+/** How long a client whose process still lives may take to come back after a restart of the server. */
+export const RETURN_MS = 60_000;
+/** How often the processes of clients that have not come back are looked for. */
+const LOOK_MS = 1_000;
+
+/** What the system says of a process. stopped: by a signal, as with Ctrl-Z; unknown: it cannot be told. */
+export type ProcessState = "running" | "stopped" | "gone" | "unknown";
+export type ProcessProbe = (pid: number, pidStart: string) => ProcessState;
+
+export class Session {
+  readonly id: string;
+  /** On a Unix socket of this machine. */
+  readonly local: boolean;
+  readonly label: string;
+  readonly pid: number | null;
+  readonly pidStart: string | null;
+  link: Link | null = null;
+  readonly tethers: Set<Link> = new Set();
+  /** Ids it has placed or renewed; may name some that have ended meanwhile. */
+  readonly claims: Set<ClaimId> = new Set();
+  sweepAt = 64;
+  heardAt: number;
+  awayAt: number | null = null;
+  /** It was here before the server started: its absence is our doing. */
+  restored = false;
+  /** Places it had while away were dropped. */
+  dropped = false;
+  ended = false;
+  /** It stands in the file of those who may hold something. */
+  noted = false;
+  // for the schedule
+  dueAt = 0;
+  heapIndex = -1;
+
+  constructor(hello: Pick<ClientHello, "session" | "label" | "pid" | "pidStart">, local: boolean, now: number) {
+    this.id = hello.session;
+    this.local = local;
+    this.label = hello.label;
+    this.pid = hello.pid;
+    this.pidStart = hello.pidStart;
+    this.heardAt = now;
+  }
+
+  /** Notes an id as its own; ids whose claims have ended are swept out now and then. */
+  own(id: ClaimId, isLive: (id: ClaimId) => boolean): void {
+    this.claims.add(id);
+    if (this.claims.size < this.sweepAt) return;
+    for (const known of this.claims) if (!isLive(known)) this.claims.delete(known);
+    this.sweepAt = Math.max(64, this.claims.size * 2);
+  }
+}
+
+export class Sessions {
+  readonly all: Map<string, Session> = new Map();
+  readonly #due = new Schedule<Session>();
+  readonly #backend: Backend;
+  readonly #clock: Clock;
+  readonly #probe: ProcessProbe;
+  readonly sessionMs: number;
+  /** Called when a session that was noted has nothing any more. */
+  forgotten: (session: Session) => void = () => undefined;
+
+  constructor(backend: Backend, clock: Clock, probe: ProcessProbe, sessionMs: number) {
+    this.#backend = backend;
+    this.#clock = clock;
+    this.#probe = probe;
+    this.sessionMs = sessionMs;
+  }
+
+  /** A client has said hello; gives the link it replaces, if any. */
+  join(hello: ClientHello, link: Link, local: boolean): { readonly session: Session; readonly replaced: Link | null } {
+    const now = this.#clock.now();
+    let session = this.all.get(hello.session);
+    if (session === undefined) {
+      session = new Session(this.#believed(hello), local, now);
+      this.all.set(session.id, session);
+    }
+    const replaced = session.link;
+    session.link = link;
+    session.heardAt = now;
+    session.restored = false;
+    if (session.awayAt !== null) this.#back(session);
+    if (!local) this.#due.set(session, now + this.sessionMs);
+    return { session, replaced };
+  }
+
+  /** A second connection that keeps a session alive. Null if there is no such session. */
+  tether(id: string, link: Link): Session | null {
+    const session = this.all.get(id) ?? null;
+    session?.tethers.add(link);
+    return session;
+  }
+
+  /** A connection of the session has ended. */
+  left(session: Session, link: Link): void {
+    session.tethers.delete(link);
+    if (session.link === link) session.link = null;
+    if (session.link !== null || session.ended) return;
+    if (session.local) {
+      // a tether keeps what is held, but nobody is left to be told of a grant
+      if (session.tethers.size > 0) this.#backend.end(session, "waiting");
+      else this.#end(session);
+      return;
+    }
+    if (session.awayAt !== null) return;
+    this.#away(session, this.#clock.now());
+  }
+
+  /** A session from before this start of the server, whose client has not come back yet. */
+  restore(session: Session): void {
+    session.restored = true;
+    this.all.set(session.id, session);
+    this.#away(session, this.#clock.now());
+  }
+
+  nextDue(): number | null {
+    return this.#due.next();
+  }
+
+  advance(now: number): void {
+    for (let session = this.#due.takeDue(now); session !== null; session = this.#due.takeDue(now)) {
+      const next = session.restored && session.local ? this.#look(session, now) : this.#dueAgain(session, now);
+      if (next !== null) this.#due.set(session, next);
+    }
+  }
+
+  #away(session: Session, now: number): void {
+    session.awayAt = now;
+    session.dropped = false;
+    this.#backend.park(session);
+    this.#due.set(session, session.restored && session.local ? now : now + GRACE_MS);
+  }
+
+  #back(session: Session): void {
+    session.awayAt = null;
+    this.#due.remove(session);
+    this.#backend.unpark(session);
+  }
+
+  /** What silence and absence end; when to look again, or null: never. */
+  #dueAgain(session: Session, now: number): number | null {
+    const silentAt = session.heardAt + this.sessionMs;
+    if (now >= silentAt) this.#backend.end(session, "session");
+    if (session.awayAt === null) return now >= silentAt ? now + this.sessionMs : silentAt;
+    const dropAt = session.awayAt + (session.restored ? RETURN_MS : GRACE_MS);
+    if (now >= dropAt && !session.dropped) {
+      session.dropped = true;
+      this.#backend.end(session, "waiting");
+    }
+    if (now < dropAt) return Math.min(dropAt, Math.max(silentAt, now + 1));
+    if (now < silentAt) return silentAt;
+    // its holds have leases of their own; it is remembered as long as there are any
+    if (this.#backend.owns(session)) return now + this.sessionMs;
+    this.#forget(session);
+    return null;
+  }
+
+  /** Has the process of a local client that was here before our start gone meanwhile? */
+  #look(session: Session, now: number): number | null {
+    const awayAt = session.awayAt as number;
+    const state = session.pid === null || session.pidStart === null ? "unknown" : this.#probe(session.pid, session.pidStart);
+    const late = now >= awayAt + RETURN_MS;
+    if (state === "gone" || (late && state !== "stopped")) {
+      this.#end(session);
+      return null;
+    }
+    return now + LOOK_MS;
+  }
+
+  #end(session: Session): void {
+    this.#backend.end(session, "all");
+    this.#forget(session);
+  }
+
+  #forget(session: Session): void {
+    session.ended = true;
+    this.#due.remove(session);
+    this.all.delete(session.id);
+    if (session.noted) this.forgotten(session);
+  }
+
+  /** A process id is worth something only if we see the same process by it (it may live in another container). */
+  #believed(hello: ClientHello): ClientHello {
+    const { pid, pidStart } = hello;
+    if (pid === null || pidStart === null) return { ...hello, pid: null, pidStart: null };
+    const state = this.#probe(pid, pidStart);
+    return state === "running" || state === "stopped" ? hello : { ...hello, pid: null, pidStart: null };
+  }
+}

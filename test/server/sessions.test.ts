@@ -1,0 +1,129 @@
+import { connect } from "node:net";
+import { expect, test } from "vitest";
+import { openTether } from "../../src/drivers/server/tether.ts";
+import type { Claim } from "../../src/spi/driver.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { until } from "../support/wait-for.ts";
+import { claimOf, cleanUp, client, held, running } from "./support.ts";
+
+leakCheck();
+cleanUp();
+
+const TCP = "tcp://127.0.0.1:0";
+
+test.each(["unix", "tcp"])("over %s a claim is held, renewed, listed and released", async (kind) => {
+  const it = await running(kind === "tcp" ? { listen: TCP } : {});
+  const { driver } = await client(it.addresses[0] as string);
+  const claim = claimOf("k", { label: "somebody" });
+  const answer = held(await driver.claim(claim));
+  expect(answer.ttlMs).toBeGreaterThan(29_000);
+  expect(await driver.renew([claim])).toEqual([expect.objectContaining({ state: "held", token: answer.token })]);
+  expect(await driver.list("", 10)).toEqual([expect.objectContaining({ label: "somebody", holds: claim.holds })]);
+  expect(await driver.release([claim])).toEqual([true]);
+  expect(await driver.release([claim])).toEqual([false]);
+  expect(it.stats().claims).toBe(0);
+});
+
+test("a waiting claim is told of its grant without asking, in order of arrival", async () => {
+  const it = await running();
+  const first = await client(it.addresses[0] as string);
+  const second = await client(it.addresses[0] as string);
+  const a = claimOf("k");
+  const b = claimOf("k");
+  const c = claimOf("k");
+  const before = held(await first.driver.claim(a));
+  expect(await second.driver.claim(b)).toMatchObject({ state: "waiting" });
+  expect(await first.driver.claim(c)).toMatchObject({ state: "waiting" });
+  await first.driver.release([a]);
+  const next = await second.pushes.granted(b);
+  expect(next.token).toBeGreaterThan(before.token);
+  expect(await first.driver.renew([c])).toMatchObject([{ state: "waiting" }]);
+});
+
+test("wait: false leaves no trace when busy", async () => {
+  const it = await running();
+  const { driver } = await client(it.addresses[0] as string);
+  const holder = claimOf("k");
+  await driver.claim(holder);
+  expect(await driver.claim(claimOf("k", { wait: false }))).toEqual({ state: "none" });
+  expect(await driver.list("", 10)).toHaveLength(1);
+});
+
+test("on a Unix socket the end of the stream ends what the client held, and the next is granted at once", async () => {
+  const it = await running();
+  const dying = await client(it.addresses[0] as string);
+  const next = await client(it.addresses[0] as string);
+  const a = claimOf("k", { ttlMs: "session" });
+  const b = claimOf("k");
+  await dying.driver.claim(a);
+  await next.driver.claim(b);
+  await dying.driver.close();
+  await next.pushes.granted(b, 1_000);
+});
+
+test("on a Unix socket a tether keeps what its session held until it ends, too", async () => {
+  const it = await running();
+  const dying = await client(it.addresses[0] as string);
+  const next = await client(it.addresses[0] as string);
+  const a = claimOf("k", { ttlMs: "session" });
+  const b = claimOf("k");
+  await dying.driver.claim(a);
+  await next.driver.claim(b);
+  const tether = await openTether(dying.driver);
+  tether?.write("whatever the child says\nis dropped\n");
+  await dying.driver.close();
+  await until(async () => (await next.driver.renew([b]))[0]?.state === "waiting", { within: 1_000, what: "an answer" });
+  expect(next.pushes.all).toEqual([]);
+  tether?.destroy();
+  await next.pushes.granted(b, 1_000);
+});
+
+test("a detached claim stays when its session ends", async () => {
+  const it = await running();
+  const dying = await client(it.addresses[0] as string);
+  const next = await client(it.addresses[0] as string);
+  const a = claimOf("k");
+  const { token } = held(await dying.driver.claim(a));
+  expect(await dying.driver.detach?.([a])).toEqual([true]);
+  await dying.driver.close();
+  await until(() => it.stats().sessions === 1, { within: 1_000, what: "the end of the session" });
+  expect(await next.driver.renew([a])).toMatchObject([{ state: "held", token }]);
+  expect(await next.driver.release([a])).toEqual([true]);
+});
+
+test("over TCP a cut keeps holds, and places are passed over until the client is back", async () => {
+  const it = await running({ listen: TCP });
+  const holder = await client(it.addresses[0] as string);
+  const other = await client(it.addresses[0] as string);
+  const a = claimOf("k");
+  await holder.driver.claim(a);
+  await holder.driver.close();
+  expect(await other.driver.claim(claimOf("k", { wait: false }))).toEqual({ state: "none" });
+});
+
+test("a process with an idle driver is not kept alive, one with a claim is", async () => {
+  const it = await running();
+  const before = process.getActiveResourcesInfo().length;
+  const { driver } = await client(it.addresses[0] as string);
+  const live = (): number => process.getActiveResourcesInfo().filter((kind) => kind.includes("Pipe")).length;
+  const idle = live();
+  const a: Claim = claimOf("k");
+  await driver.claim(a);
+  expect(live()).toBe(idle + 1);
+  await driver.release([a]);
+  await until(() => live() === idle, { within: 500, what: "the socket to be let go" });
+  expect(before).toBeGreaterThan(0);
+});
+
+test("a line that looks like HTTP gets one HTTP 400", async () => {
+  const it = await running({ listen: TCP });
+  const port = Number((it.addresses[0] as string).split(":").at(-1));
+  const socket = connect({ host: "127.0.0.1", port });
+  let got = "";
+  socket.setEncoding("utf8").on("data", (text: string) => {
+    got += text;
+  });
+  socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await until(() => socket.destroyed, { within: 1_000, what: "the end of the connection" });
+  expect(got).toMatch(/^HTTP\/1\.1 400 /);
+});
