@@ -7,12 +7,12 @@ import { ANCESTORS, REFERENCE, referencesIn } from "./nested.ts";
 export function childEnvironment(env: NodeJS.ProcessEnv, held: Held): NodeJS.ProcessEnv {
   const child: NodeJS.ProcessEnv = {};
   for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) child[name] = value;
-  const url = env["HOLDFAST_URL"];
-  if (url !== undefined) child["HOLDFAST_URL"] = url.replace(/\/\/[^/@]*@/, "//");
+  const url = env.HOLDFAST_URL;
+  if (url !== undefined) child.HOLDFAST_URL = url.replace(/\/\/[^/@]*@/, "//");
   // a key has no line feed, so one a line is unambiguous
-  child["HOLDFAST_KEY"] = held.keys.join("\n");
-  if (held.token === null) delete child["HOLDFAST_TOKEN"];
-  else child["HOLDFAST_TOKEN"] = String(held.token);
+  child.HOLDFAST_KEY = held.keys.join("\n");
+  if (held.token === null) delete child.HOLDFAST_TOKEN;
+  else child.HOLDFAST_TOKEN = String(held.token);
   const outer = referencesIn(env).filter((reference) => reference !== held.reference);
   child[REFERENCE] = held.reference;
   if (outer.length === 0) delete child[ANCESTORS];

@@ -9,7 +9,7 @@ import { quoted } from "./output.ts";
  * Checks that the command can be started.
  * @throws CommandError notFound (127) or notExecutable (126), as a shell would end
  */
-export function checkProgram(command: string, path: string | undefined = process.env["PATH"]): void {
+export function checkProgram(command: string, path: string | undefined = process.env.PATH): void {
   const tries = command.includes("/")
     ? [command]
     : (path ?? "/usr/bin:/bin").split(delimiter).map((folder) => join(folder || ".", command));

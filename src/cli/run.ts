@@ -106,7 +106,7 @@ interface Work {
 async function begin(store: Store, held: Held, options: RunOptions, signals: Signals, voice: Voice): Promise<Work> {
   const terminal = hasTerminal();
   const graceMs = options.graceMs ?? defaultGrace(held.leaseMs);
-  const tether = await tetherOf(store.driver);
+  const tether = await tetherOf(store);
   const guard = options.onLost === "ignore" ? null : await guardFor(held, options, !terminal, graceMs, tether !== null);
   const env = childEnvironment(process.env, held);
   const child = await startChild(options.command, { env, ownGroup: !terminal, tether }).catch(

@@ -6,8 +6,11 @@ import type { Locks } from "../client/locks.ts";
 import { locksOf } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
 import { settingsOf } from "../client/options.ts";
+import { openTether } from "../drivers/server/tether.ts";
 import type { Driver } from "../spi/driver.ts";
-import { commandError } from "./failure.ts";
+import type { Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { CommandError, commandError } from "./failure.ts";
 
 /** An open store. */
 export interface Store {
@@ -19,7 +22,7 @@ export interface Store {
 
 /** Which store: --url, else HOLDFAST_URL, else undefined for the user's own server. */
 export function chosenUrl(url: string | undefined): string | undefined {
-  const chosen = url ?? process.env["HOLDFAST_URL"];
+  const chosen = url ?? process.env.HOLDFAST_URL;
   return chosen === "" ? undefined : chosen;
 }
 
@@ -42,5 +45,31 @@ export async function openStore(url: string | undefined, options: LocksOptions =
     return { locks: locksOf(client), driver, name };
   } catch (error) {
     throw commandError(error, name);
+  }
+}
+
+const TETHER_TRIES = 5;
+const TETHER_MS = 500;
+
+/**
+ * A connection that keeps our session as long as somebody has it open: the child inherits it. Null where the store has no
+ * such thing.
+ * @throws CommandError unreachable
+ */
+export async function tetherOf({ driver, name }: Store): Promise<Socket | null> {
+  for (let tries = 1; ; tries++) {
+    const late = new AbortController();
+    try {
+      // a server that dies just now never answers; the next one knows our session as soon as we are back there
+      const silence = delay(TETHER_MS, null, { signal: late.signal }).then(() => {
+        throw new Error(`did not answer within ${TETHER_MS} ms`);
+      });
+      return await Promise.race([openTether(driver), silence]);
+    } catch (error) {
+      if (tries === TETHER_TRIES) throw new CommandError("unreachable", `${name}: ${(error as Error).message}; nothing was run`, { cause: error });
+      await delay(TETHER_MS / TETHER_TRIES);
+    } finally {
+      late.abort();
+    }
   }
 }

@@ -104,6 +104,7 @@ export class Connection {
     return new Promise((resolve, reject) => {
       this.#opening = { resolve, reject };
       this.#dial();
+      this.watch();
     });
   }
 

@@ -12,7 +12,9 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type { Driver } from "../../spi/driver.ts";
 import { preparedSocketPath, userDirectory } from "../../user-directory.ts";
+import { server } from "./driver.ts";
 
 /** What the server's output is cut to when it is started. */
 const MOST_LOG_BYTES = 262_144;
@@ -22,24 +24,34 @@ const POLL_MS = 10;
 /** Somebody else's server was about to listen, or one to leave: after so long another start is tried. */
 const TRY_AGAIN_MS = 250;
 
+/** How to reach the server on demand. */
+export interface OnDemandOptions {
+  /** How long it may take to be reached for the first time, its start included, in milliseconds. */
+  readonly connectTimeoutMs: number;
+}
+
 /**
- * A connection to this user's server, which is started if nobody listens.
- * @throws FatalDriverError if the directory is refused; Error if the server cannot be started or does not answer in time
+ * This user's own lock server as a store. Whenever it must be reached and nobody listens, it is started.
+ * @throws FatalDriverError if the user's directory is refused; TypeError if its path is too long
  */
-export async function dialOnDemand(timeoutMs: number): Promise<Socket> {
+export function onDemand({ connectTimeoutMs }: OnDemandOptions): Driver {
+  const path = preparedSocketPath(userDirectory());
+  return server({ path, connectTimeoutMs, prepare: () => somebodyListens(connectTimeoutMs) });
+}
+
+/** Settles when a server listens, started by us if need be. */
+async function somebodyListens(timeoutMs: number): Promise<void> {
+  // looked at anew each time: what was ours may have been replaced
   const directory = userDirectory();
   const path = preparedSocketPath(directory);
   const end = performance.now() + timeoutMs;
   let startAt = performance.now();
   for (;;) {
-    const answer = await tryConnect(path);
-    if (typeof answer === "object") return answer;
+    const found = await probe(path);
+    if (found === "somebody") return;
     const now = performance.now();
-    if (now >= end)
-      throw new Error(
-        `the lock server in ${directory} did not answer within ${timeoutMs} ms; see ${logPath(directory)}`,
-      );
-    if (answer === "nobody" && now >= startAt) {
+    if (now >= end) throw new Error(`no lock server came up in ${directory} within ${timeoutMs} ms; see ${logPath(directory)}`);
+    if (found === "nobody" && now >= startAt) {
       await start(directory, end - now);
       startAt = performance.now() + TRY_AGAIN_MS;
     } else {
@@ -49,18 +61,17 @@ export async function dialOnDemand(timeoutMs: number): Promise<Socket> {
 }
 
 /** Only a refusal and a missing file mean that nobody listens: a full backlog (EAGAIN) is a living server. */
-function tryConnect(path: string): Promise<Socket | "nobody" | "busy"> {
+function probe(path: string): Promise<"somebody" | "nobody" | "busy"> {
   return new Promise((resolve, reject) => {
     const socket = connect(path);
-    const failed = (error: NodeJS.ErrnoException): void => {
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve("somebody");
+    });
+    socket.once("error", (error: NodeJS.ErrnoException) => {
       if (error.code === "ECONNREFUSED" || error.code === "ENOENT") resolve("nobody");
       else if (error.code === "EAGAIN") resolve("busy");
       else reject(error);
-    };
-    socket.once("error", failed);
-    socket.once("connect", () => {
-      socket.off("error", failed);
-      resolve(socket);
     });
   });
 }

@@ -1,0 +1,130 @@
+/** Runs the built command line as real processes, each test file with a directory, and so a lock server, of its own. */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { afterAll, beforeAll } from "vitest";
+import { until } from "../support/wait-for.ts";
+
+/** What `npm run build` made of src/cli/main.ts. */
+export const PROGRAM: string = resolve("dist/cli/main.js");
+
+export type Result = {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly out: string;
+  readonly err: string;
+};
+
+export type Running = {
+  readonly process: ChildProcess;
+  readonly pid: number;
+  /** What it has printed so far. */
+  out(): string;
+  err(): string;
+  /** Settles when it has ended and its output was read. */
+  readonly ended: Promise<Result>;
+};
+
+export type Options = {
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly input?: string;
+  readonly cwd?: string;
+};
+
+export type Place = {
+  /** The HOLDFAST_DIR of everything started here, below a folder of this file's own. */
+  readonly directory: string;
+  readonly folder: string;
+  /** Starts `holdfast` with these arguments. */
+  start(args: readonly string[], options?: Options): Running;
+  /** Runs it to its end. */
+  run(args: readonly string[], options?: Options): Promise<Result>;
+  /** Starts any program in the same environment. */
+  program(command: readonly [string, ...string[]], options?: Options): Running;
+  /** The process ids of the servers that were started on demand here, also of those that have ended. */
+  serverPids(): number[];
+};
+
+/** Called once at the head of a file: a folder for all of its tests; servers that were started in it end with it. */
+export function place(): Place {
+  let folder = "";
+  const children = new Set<ChildProcess>();
+  beforeAll(() => {
+    if (!existsSync(PROGRAM)) throw new Error("dist is missing: npm run build");
+    folder = mkdtempSync("/tmp/hf-cli-");
+  });
+  afterAll(async () => {
+    for (const child of children) child.kill("SIGKILL");
+    const pids = here.serverPids().filter(isAlive);
+    for (const pid of pids) process.kill(pid, "SIGTERM");
+    for (const pid of pids) await until(() => !isAlive(pid), { within: 5_000, what: `the end of server ${pid}` });
+    rmSync(folder, { recursive: true });
+  });
+
+  function program(command: readonly [string, ...string[]], { env = {}, input, cwd }: Options = {}): Running {
+    const [name, ...args] = command;
+    const child = spawn(name, args, {
+      env: { ...bare(process.env), HOLDFAST_DIR: here.directory, ...env },
+      stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+      ...(cwd !== undefined && { cwd }),
+    });
+    children.add(child);
+    child.stdin?.end(input);
+    let [out, err] = ["", ""];
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      out += text;
+    });
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      err += text;
+    });
+    const ended = new Promise<Result>((resolve, reject) => {
+      child.once("error", reject);
+      child.once("close", (code, signal) => {
+        children.delete(child);
+        resolve({ code, signal, out, err });
+      });
+    });
+    return { process: child, pid: child.pid ?? -1, out: () => out, err: () => err, ended };
+  }
+
+  const start = (args: readonly string[], options?: Options): Running =>
+    program([process.execPath, PROGRAM, ...args], options);
+
+  const here: Place = {
+    get directory() {
+      return join(folder, "d");
+    },
+    get folder() {
+      return folder;
+    },
+    start,
+    run: (args, options) => start(args, options).ended,
+    program,
+    serverPids: () => pidsIn(join(here.directory, "server.log")),
+  };
+  return here;
+}
+
+/** The test runner's own environment must not say which store to use. */
+function bare(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("HOLDFAST_")));
+}
+
+/** Who wrote "listening" to the log of servers on demand. */
+function pidsIn(log: string): number[] {
+  if (!existsSync(log)) return [];
+  return [...readFileSync(log, "utf8").matchAll(/^\S+ (\d+) listening/gm)].map((match) => Number(match[1]));
+}
+
+/** Does this process live? One that has ended and that nobody has reaped does not. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
+    throw error;
+  }
+  const stat = existsSync(`/proc/${pid}/stat`) ? readFileSync(`/proc/${pid}/stat`, "latin1") : "";
+  return !/\) [ZX] /.test(stat);
+}
