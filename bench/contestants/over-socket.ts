@@ -1,0 +1,25 @@
+/** Our own server over its Unix socket: as it comes, and in strict order of arrival. */
+
+import type { Lock } from "../../src/client/lock.ts";
+import type { LocksOptions } from "../../src/index.ts";
+import { connect } from "../../src/index.ts";
+import type { Contestant } from "../harness/workload.ts";
+
+export function openHoldfast(socket: string): Promise<Contestant<Lock>> {
+  return open(socket, {});
+}
+
+/** Without local hand-off: every request stands in the server's line. */
+export function openStrict(socket: string): Promise<Contestant<Lock>> {
+  return open(socket, { handoffs: 1 });
+}
+
+async function open(socket: string, options: LocksOptions): Promise<Contestant<Lock>> {
+  const locks = await connect(`holdfast+unix:${encodeURI(socket)}`, options);
+  return {
+    acquire: (key) => locks.acquire(key),
+    release: (lock) => lock.release(),
+    tokenOf: (lock) => lock.token,
+    close: () => locks.close(),
+  };
+}

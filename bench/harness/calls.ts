@@ -1,0 +1,87 @@
+/** Calls between the bench and its child processes, over the channel that fork() makes. */
+
+import type { ChildProcess } from "node:child_process";
+import { fork } from "node:child_process";
+import { once } from "node:events";
+
+type Handlers = Readonly<Record<string, (argument: never) => unknown>>;
+
+interface Call {
+  readonly number: number;
+  readonly name: string;
+  readonly argument: unknown;
+}
+
+interface Reply {
+  readonly number: number;
+  readonly result?: unknown;
+  readonly error?: string;
+}
+
+/** A program of the bench in a process of its own. */
+export class Child {
+  readonly #process: ChildProcess;
+  readonly #open = new Map<number, { resolve(result: unknown): void; reject(error: Error): void }>();
+  #calls = 0;
+
+  /** @param program its compiled file */
+  constructor(program: URL, args: readonly string[], nodeOptions: readonly string[] = []) {
+    this.#process = fork(program, args, { execArgv: [...nodeOptions], stdio: ["ignore", "ignore", "inherit", "ipc"] });
+    this.#process.on("message", ({ number, result, error }: Reply) => {
+      const call = this.#open.get(number);
+      this.#open.delete(number);
+      if (error === undefined) call?.resolve(result);
+      else call?.reject(new Error(error));
+    });
+    this.#process.on("exit", (code, signal) => {
+      for (const call of this.#open.values()) {
+        call.reject(new Error(`${program.pathname} ${args.join(" ")} ended with ${code ?? signal}`));
+      }
+      this.#open.clear();
+    });
+  }
+
+  call<T>(name: string, argument?: unknown): Promise<T> {
+    const number = ++this.#calls;
+    return new Promise<T>((resolve, reject) => {
+      this.#open.set(number, { resolve: resolve as (result: unknown) => void, reject });
+      this.#process.send({ number, name, argument } satisfies Call, (error) => {
+        if (error !== null) reject(error);
+      });
+    });
+  }
+
+  /** The microseconds of CPU it has used. */
+  cpu(): Promise<number> {
+    return this.call<number>("cpu");
+  }
+
+  async end(): Promise<void> {
+    if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
+    const ended = once(this.#process, "exit");
+    this.#process.kill("SIGKILL");
+    await ended;
+  }
+}
+
+/** In a child: answers calls until the bench goes away. */
+export function answerCalls(handlers: Handlers): void {
+  const all: Handlers = { cpu: cpuMicros, ...handlers };
+  process.on("message", async ({ number, name, argument }: Call) => {
+    let reply: Reply;
+    try {
+      const handler = all[name];
+      if (handler === undefined) throw new Error(`no call ${name}`);
+      reply = { number, result: await handler(argument as never) };
+    } catch (error) {
+      reply = { number, error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
+    }
+    process.send?.(reply);
+  });
+  process.on("disconnect", () => process.exit());
+}
+
+function cpuMicros(): number {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+}

@@ -1,0 +1,102 @@
+/** The findings as a table: on the terminal and, for a whole run, in docs/results. */
+
+import type { BenchCase, Check, Findings } from "./case.ts";
+import type { Circumstances } from "./machine.ts";
+import { ROUNDS } from "./rounds.ts";
+import type { Spread } from "./stats.ts";
+
+export interface CaseReport extends Pick<BenchCase, "name" | "title" | "about">, Findings {
+  /** Why it could not be run to its end. */
+  readonly error?: string;
+}
+
+export interface Report extends Circumstances {
+  readonly cases: readonly CaseReport[];
+}
+
+/** Gates that do not hold, cases that could not be run. */
+export function faultsOf({ cases }: Report): string[] {
+  return cases.flatMap(({ name, checks, error }) => [
+    ...(error === undefined ? [] : [`${name}: ${error}`]),
+    ...checks.filter(({ kind, met }) => kind === "gate" && !met).map((one) => `${name}: ${asText(one)}`),
+  ]);
+}
+
+export function asMarkdown(report: Report): string {
+  const { commit, changed, date, node, machine, otherLoad, cases } = report;
+  return `${[
+    "# Bench",
+    "",
+    "<!-- Written by `npm run bench`. Do not edit: run it again. -->",
+    "",
+    "Rates are of one machine: read the ratios. Each figure is the median of " +
+      `${ROUNDS} rounds (least to most) after warm-up, contestants taking turns within a round, each in processes of its ` +
+      "own; a ratio is taken within each round. Gates make the command fail. A pair is one acquire and one release.",
+    "",
+    `- commit ${commit}${changed ? ", with changes not committed" : ""}`,
+    `- ${date}`,
+    `- Node ${node}`,
+    `- ${machine}`,
+    `- cores kept busy by others just before a measurement: ${round(otherLoad.median)}, at most ${round(otherLoad.most)}`,
+    "",
+    "## Goals and gates",
+    "",
+    "| case | | what | measured | wanted | |",
+    "|---|---|---|---|---|---|",
+    ...cases.flatMap(({ title, checks }) =>
+      checks.map(
+        (one) =>
+          `| ${title} | ${one.kind} | ${one.what} | ${shown(one.measured)} | ${one.sense} ${one.bound} | ${verdict(one)} |`,
+      ),
+    ),
+    ...cases.flatMap(section),
+  ].join("\n")}\n`;
+}
+
+function section({ title, about, rows, error }: CaseReport): string[] {
+  const columns = [...new Set(rows.flatMap(({ figures }) => Object.keys(figures)))];
+  const table =
+    rows.length === 0
+      ? []
+      : [
+          "",
+          `| | ${columns.join(" | ")} |`,
+          `|---|${columns.map(() => "---|").join("")}`,
+          ...rows.map(({ contestant, figures }) => {
+            const cells = columns.map((column) => (figures[column] === undefined ? "-" : shown(figures[column])));
+            return `| ${contestant} | ${cells.join(" | ")} |`;
+          }),
+        ];
+  return ["", `## ${title}`, "", about, ...(error === undefined ? [] : ["", `Could not be run: ${error}`]), ...table];
+}
+
+/** For the terminal. */
+export function asLines({ title, rows, checks, error }: CaseReport): string[] {
+  return [
+    title,
+    ...rows.map(({ contestant, figures }) => {
+      const cells = Object.entries(figures).map(([name, spread]) => `${name} ${shown(spread)}`);
+      return `  ${contestant.padEnd(22)} ${cells.join("; ")}`;
+    }),
+    ...checks.map((one) => `  ${verdict(one).padEnd(7)} ${asText(one)}`),
+    ...(error === undefined ? [] : [`  FAILED  ${error}`]),
+  ];
+}
+
+function asText({ kind, what, measured, sense, bound }: Check): string {
+  return `${kind}: ${what} ${shown(measured)}, wanted ${sense} ${bound}`;
+}
+
+function verdict({ kind, met }: Check): string {
+  if (met) return "met";
+  return kind === "gate" ? "FAILED" : "missed";
+}
+
+function shown({ median, min, max, rounds }: Spread): string {
+  return rounds.length === 1 ? round(median) : `${round(median)} (${round(min)}..${round(max)})`;
+}
+
+function round(figure: number): string {
+  const digits = Math.abs(figure) >= 100 ? 0 : Math.abs(figure) >= 10 ? 1 : 2;
+  return figure.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: 0 });
+}

@@ -1,0 +1,28 @@
+/** The rivals' packages: installed below bench/ when they are first needed, and loaded from there. */
+
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join, resolve } from "node:path";
+
+const FOLDER = resolve("bench");
+
+/** Installs what bench/package-lock.json says, unless that is done already. @throws if npm fails */
+export function installRivals(): void {
+  const lock = readFileSync(join(FOLDER, "package-lock.json"), "utf8");
+  const done = join(FOLDER, "node_modules/.installed-lock.json");
+  if (existsSync(done) && readFileSync(done, "utf8") === lock) return;
+  console.log("installing the rivals below bench/");
+  // without scripts: one of them downloads a file into the user's home
+  const { status } = spawnSync("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], {
+    cwd: FOLDER,
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  if (status !== 0) throw new Error("the rivals could not be installed (npm ci in bench/)");
+  writeFileSync(done, lock);
+}
+
+/** A rival's module. It must have been installed. */
+export function rival<T>(name: string): T {
+  return createRequire(join(FOLDER, "package.json"))(name) as T;
+}

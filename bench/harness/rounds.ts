@@ -1,0 +1,115 @@
+/** Rounds in which every contestant is measured once, each in processes of its own, one at a time. */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { contestants } from "../contestants/contestants.ts";
+import { Child } from "./calls.ts";
+import type { Row } from "./case.ts";
+import type { Measured } from "./client.child.ts";
+import { quiet } from "./machine.ts";
+import type { Spread } from "./stats.ts";
+import { spreadOf, variation } from "./stats.ts";
+import type { Workload } from "./workload.ts";
+
+/** Not counted: code is compiled, heaps grow. */
+const WARM_UP = 2;
+/** Counted. At least five. */
+export const ROUNDS: number = 7;
+
+/** What one contestant did in one round. */
+export interface Round extends Measured {
+  /** Of its server, microseconds; 0 if it has none. */
+  readonly serverCpu: number;
+}
+
+/** A contestant's processes. */
+export interface Runner {
+  readonly name: string;
+  readonly client: Child;
+  readonly server: Child | null;
+}
+
+/** Starts the processes of a contestant, gives them to `use`, and ends them. */
+export async function withRunner<T>(
+  name: string,
+  use: (runner: Runner) => Promise<T>,
+  nodeOptions: readonly string[] = [],
+): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+  const socket = join(folder, "s");
+  const program = contestants(name).server;
+  const server =
+    program === undefined ? null : new Child(new URL(`../servers/${program}.child.js`, import.meta.url), []);
+  const client = new Child(clientProgram, [name, socket], nodeOptions);
+  try {
+    await server?.call("listen", socket);
+    return await use({ name, client, server });
+  } finally {
+    await client.end();
+    await server?.end();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+export const clientProgram: URL = new URL("./client.child.js", import.meta.url);
+
+/** All of them measured round by round; the first place goes round too. */
+export async function interleave(names: readonly string[], workload: Workload): Promise<Map<string, Round[]>> {
+  const rounds = new Map<string, Round[]>(names.map((name) => [name, []]));
+  const collect = async (left: readonly string[], runners: readonly Runner[]): Promise<void> => {
+    const [name, ...rest] = left;
+    if (name !== undefined) return withRunner(name, (runner) => collect(rest, [...runners, runner]));
+    for (let round = -WARM_UP; round < ROUNDS; round++) {
+      for (let turn = 0; turn < runners.length; turn++) {
+        const runner = runners[(turn + round + WARM_UP) % runners.length] as Runner;
+        const measured = await once(runner, workload);
+        if (round >= 0) rounds.get(runner.name)?.push(measured);
+      }
+    }
+  };
+  await collect(names, []);
+  return rounds;
+}
+
+async function once({ client, server }: Runner, workload: Workload): Promise<Round> {
+  await quiet();
+  const before = (await server?.cpu()) ?? 0;
+  const measured = await client.call<Measured>("perform", workload);
+  const after = (await server?.cpu()) ?? 0;
+  return { ...measured, serverCpu: after - before };
+}
+
+/** Pairs of acquire and release per second, round by round. */
+export function rates(rounds: readonly Round[]): readonly number[] {
+  return rounds.map(({ pairs, ms }) => (pairs / ms) * 1_000);
+}
+
+/** Microseconds of CPU a pair, client and server together, round by round. */
+export function cpus(rounds: readonly Round[]): readonly number[] {
+  return rounds.map(({ pairs, cpu, serverCpu }) => (cpu + serverCpu) / pairs);
+}
+
+/** How unevenly the callers were served, round by round. */
+export function unevenness(rounds: readonly Round[]): readonly number[] {
+  return rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller));
+}
+
+/** Callers that got nothing, round by round. */
+export function starved(rounds: readonly Round[]): readonly number[] {
+  return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
+}
+
+/** The usual columns. */
+export function rowOf(contestant: string, rounds: readonly Round[]): Row {
+  const figures: Record<string, Spread> = { "pairs/s": spreadOf(rates(rounds)) };
+  if (rounds.every(({ p50 }) => Number.isFinite(p50))) {
+    figures["p50 us"] = spreadOf(rounds.map(({ p50 }) => p50));
+    figures["p99 us"] = spreadOf(rounds.map(({ p99 }) => p99));
+  }
+  figures["client CPU us/pair"] = spreadOf(rounds.map(({ cpu, pairs }) => cpu / pairs));
+  if (rounds.some(({ serverCpu }) => serverCpu > 0)) {
+    figures["server CPU us/pair"] = spreadOf(rounds.map(({ serverCpu, pairs }) => serverCpu / pairs));
+  }
+  return { contestant, figures };
+}

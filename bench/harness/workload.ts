@@ -1,0 +1,62 @@
+/** What callers do to a lock for a while, and what came of it. */
+
+/** A lock as the bench uses it. `release` gives undefined where it is done at once. */
+export interface Contestant<Held = unknown> {
+  acquire(key: string): Promise<Held>;
+  release(held: Held): Promise<unknown> | undefined;
+  /** The fencing token, where there is one. */
+  tokenOf?(held: Held): bigint;
+  close(): Promise<void>;
+}
+
+export interface Workload {
+  readonly callers: number;
+  /** Callers go round these in turn, so that with more keys than callers none meets another. */
+  readonly keys: number;
+  readonly ms: number;
+  /** Take the time of every pair; off where a pair takes little more than reading the clock. */
+  readonly latencies: boolean;
+}
+
+export interface Outcome {
+  /** Pairs of acquire and release. */
+  readonly pairs: number;
+  readonly ms: number;
+  /** Of this process, microseconds. */
+  readonly cpu: number;
+  readonly grantsPerCaller: readonly number[];
+  /** Microseconds a pair took. */
+  readonly latencies: readonly number[];
+}
+
+/** Pairs between two looks at the clock. */
+const STRIDE = 64;
+
+export async function perform(contestant: Contestant, { callers, keys, ms, latencies }: Workload): Promise<Outcome> {
+  const names = Array.from({ length: keys }, (_, index) => `bench:${index}`);
+  const grants = new Array<number>(callers).fill(0);
+  const took: number[] = [];
+  let pairs = 0;
+  let over = false;
+  const cpuBefore = process.cpuUsage();
+  const start = performance.now();
+
+  async function caller(index: number): Promise<void> {
+    for (let turn = index; !over; turn += callers) {
+      const name = names[turn % keys] as string;
+      const before = latencies ? performance.now() : 0;
+      const held = await contestant.acquire(name);
+      grants[index] = (grants[index] as number) + 1;
+      const done = contestant.release(held);
+      if (done !== undefined) await done;
+      const now = latencies ? performance.now() : 0;
+      if (latencies) took.push((now - before) * 1_000);
+      if (++pairs % STRIDE === 0 && performance.now() - start >= ms) over = true;
+    }
+  }
+
+  await Promise.all(Array.from({ length: callers }, (_, index) => caller(index)));
+  const elapsed = performance.now() - start;
+  const { user, system } = process.cpuUsage(cpuBefore);
+  return { pairs, ms: elapsed, cpu: user + system, grantsPerCaller: grants, latencies: took };
+}

@@ -1,0 +1,38 @@
+/** The socket side that both floors share: replies of one read go out in one line. */
+
+import { createServer } from "node:net";
+import { answerCalls } from "../harness/calls.ts";
+import { takeLines } from "../harness/lines.ts";
+
+export type Handle = (
+  kind: "claim" | "release",
+  number: number,
+  key: string,
+  id: number,
+  reply: (number: number) => void,
+) => void;
+
+type Frame = ["claim" | "release", number, string, number];
+
+export function serveFloor(handle: Handle): void {
+  const server = createServer((socket) => {
+    let replies: string[] = [];
+    const flush = (): void => {
+      socket.write(`[${replies.join()}]\n`);
+      replies = [];
+    };
+    const reply = (number: number): void => {
+      if (replies.push(`[${number},"ok"]`) === 1) process.nextTick(flush);
+    };
+    socket.on(
+      "data",
+      takeLines((line) => {
+        for (const [kind, number, key, id] of JSON.parse(line) as Frame[]) handle(kind, number, key, id, reply);
+      }),
+    );
+    socket.on("error", () => socket.destroy());
+  });
+  answerCalls({
+    listen: (path: string) => new Promise<void>((resolve) => server.listen(path, resolve)),
+  });
+}
