@@ -88,6 +88,7 @@ export class Client {
     for (const tracked of engine.all()) engine.leave(tracked);
     await bounded(engine, engine.idle());
     engine.stop();
+    this.context.close();
     await this.driver.close();
   }
 }

@@ -42,6 +42,12 @@ export class Context {
     }
   }
 
+  /** The client is closed. A storage once entered makes every await of the process dearer until it is disabled (Node 20, 22). */
+  close(): void {
+    this.#storage?.disable();
+    this.#storage = null;
+  }
+
   /** Nothing is held in this flow, as far as one cheap look can tell. */
   get isEmpty(): boolean {
     return this.#storage === null || this.#storage.getStore() === undefined;
