@@ -6,8 +6,10 @@
 import assert from "node:assert/strict";
 import { Table } from "../core/table.ts";
 import { newId, tagOf } from "../ids.ts";
-import { ALL_PERMITS, type Answer, type Claim, type Driver, type Hold } from "../spi/driver.ts";
-import { type Random, randomOf } from "./random.ts";
+import type { Answer, Claim, Driver, Hold } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
+import type { Random } from "./random.ts";
+import { randomOf } from "./random.ts";
 import type { Subject } from "./subject.ts";
 
 const KEYS = ["a", "b", "c"] as const;
@@ -93,7 +95,7 @@ function newClaim(run: Run): Known {
   const { traits } = subject;
   const keys = traits.manyKeys && random.chance(0.35) ? KEYS.filter(() => random.chance(0.6)) : [];
   const holds = (keys.length === 0 ? [random.pick(KEYS)] : keys).map((key) => holdOf(random, traits.permits, key));
-  const highest = holds.reduce((most, { key }) => (free.get(key) ?? 0n) > most ? (free.get(key) ?? 0n) : most, 0n);
+  const highest = holds.reduce((most, { key }) => ((free.get(key) ?? 0n) > most ? (free.get(key) ?? 0n) : most), 0n);
   const claim: Claim = {
     id: newId(),
     holds: holds as unknown as Claim["holds"],
@@ -134,7 +136,10 @@ async function release(run: Run, gone: readonly Known[], unanswered: boolean): P
   const expected = own.map(({ claim }) => run.table.release(claim.id, ...time(), unanswered ? claim.ttlMs : undefined));
   const ids = new Set(own.map(({ claim }) => claim.id));
   const answers = await (unanswered
-    ? driver.release(own.map(({ claim }) => claim), ids)
+    ? driver.release(
+        own.map(({ claim }) => claim),
+        ids,
+      )
     : driver.release(own.map(({ claim }) => claim)));
   run.done.push(`release ${own.map((known) => nameOf(run, known)).join(" ")}${unanswered ? " unanswered" : ""}`);
   for (const [index, known] of own.entries()) {
@@ -217,7 +222,11 @@ async function sameLists(run: Run): Promise<void> {
   for (const key of KEYS) {
     const line = [...(run.table.mint.lines.get(key)?.seats ?? [])].map(({ entry }) => tagOf(entry.claim.id));
     const listed = (await run.random.pick(run.drivers).list(key, 1_000)).map(({ tag }) => tag);
-    assert.deepEqual(listed.filter((tag) => line.includes(tag)), line, `the line of "${key}" is listed from its front`);
+    assert.deepEqual(
+      listed.filter((tag) => line.includes(tag)),
+      line,
+      `the line of "${key}" is listed from its front`,
+    );
   }
 }
 

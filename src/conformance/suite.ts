@@ -4,6 +4,17 @@
  */
 
 import assert from "node:assert/strict";
+import { clientClosing } from "./client/closing.ts";
+import { exclusion } from "./client/exclusion.ts";
+import { handoffs } from "./client/handoffs.ts";
+import { leases } from "./client/leases.ts";
+import { reentrancy } from "./client/reentrancy.ts";
+import { severalKeys } from "./client/several-keys.ts";
+import { sharing } from "./client/sharing.ts";
+import { storms } from "./client/storms.ts";
+import { clientTools } from "./client/tools.ts";
+import { travel } from "./client/travel.ts";
+import { waiting } from "./client/waiting.ts";
 import { againstTable } from "./driver/against-table.ts";
 import { closing } from "./driver/closing.ts";
 import { contention } from "./driver/contention.ts";
@@ -52,6 +63,17 @@ const TOPICS: readonly (readonly [string, Topic])[] = [
   ["revoke", revoking],
   ["idle keys", idleKeys],
   ["against the lock table", againstTable],
+  ["client: exclusion", exclusion],
+  ["client: waiting", waiting],
+  ["client: leases", leases],
+  ["client: reentrancy", reentrancy],
+  ["client: hand-off", handoffs],
+  ["client: sharing", sharing],
+  ["client: several keys", severalKeys],
+  ["client: travel", travel],
+  ["client: close", clientClosing],
+  ["client: tools", clientTools],
+  ["client: storms", storms],
 ];
 
 /**
