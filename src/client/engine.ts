@@ -208,7 +208,8 @@ export class Engine {
       case "release": {
         const { claim, terms, lastSentAt } = tracked;
         const unanswered = state.at === "over" && state.unanswered;
-        this.#releases.add(claim, terms.ttlMs, unanswered, lastSentAt, tracked.takeReleased());
+        if (tracked.leaving !== null) tracked.leaving.attempts++;
+        tracked.leaving = this.#releases.add(claim, terms.ttlMs, unanswered, lastSentAt, tracked.takeReleased());
       }
     }
   }

@@ -17,13 +17,15 @@ const LONGEST_RETRY_MS = 2_000;
 /** true, false: what the store said; null: it never said, or its word is worth nothing. */
 export type Released = (wasThere: boolean | null) => void;
 
-interface Leaving {
+/** A claim on its way out. */
+export interface Leaving {
   readonly claim: Claim;
   readonly ttlMs: number;
   readonly unanswered: boolean;
   /** The store has forgotten the claim by then. */
   readonly giveUpAt: number;
   readonly done: Released;
+  /** How often a release of this claim was sent; another Leaving for the same claim counts too. */
   attempts: number;
 }
 
@@ -64,9 +66,11 @@ export class Releases {
   }
 
   /** Release this claim, in one call with all others of this turn. */
-  add(claim: Claim, ttlMs: number, unanswered: boolean, lastSentAt: number, done: Released): void {
+  add(claim: Claim, ttlMs: number, unanswered: boolean, lastSentAt: number, done: Released): Leaving {
     this.#underWay++;
-    this.#queue({ claim, ttlMs, unanswered, giveUpAt: lastSentAt + ttlMs, done, attempts: 0 });
+    const leaving = { claim, ttlMs, unanswered, giveUpAt: lastSentAt + ttlMs, done, attempts: 0 };
+    this.#queue(leaving);
+    return leaving;
   }
 
   /** Sends what has gathered; before a claim of the same turn, so that it does not queue behind its own predecessor. */

@@ -3,7 +3,7 @@
 import { wakeAt } from "../core/claim.ts";
 import type { ClaimState, Terms } from "../core/claim-state.ts";
 import type { Claim, LostReason } from "../spi/driver.ts";
-import type { Released } from "./releases.ts";
+import type { Leaving, Released } from "./releases.ts";
 import type { Timed } from "./timed.ts";
 
 /** Who made a claim, and hears what becomes of it. Called synchronously; may start or leave claims in turn. */
@@ -33,6 +33,8 @@ export class Tracked implements Timed {
   error: unknown = null;
   /** Told how the release went. */
   released: Released = ignore;
+  /** Its release. A late answer that shows a place brings another, which may arrive first. */
+  leaving: Leaving | null = null;
   readonly rides = true;
   dueAt = 0;
   heapIndex = -1;
