@@ -4,8 +4,10 @@ import { inheritance, patientDrivers, pureCore, sizes } from "./check/code-rules
 import { ALLOW_MISSING_ENTRIES, missingEntries } from "./check/entries.ts";
 import { circles, entryGraph } from "./check/import-graph.ts";
 import { importTable } from "./check/import-table.ts";
+import { deadLinks } from "./check/links.ts";
 import { deadCode, exportMap, published, size, typesResolve } from "./check/package-rules.ts";
 import { tool } from "./check/process.ts";
+import { snippetFaults } from "./check/snippets.ts";
 import { readSources } from "./check/sources.ts";
 import { everyTestHasOnePart } from "./check/test-parts.ts";
 
@@ -13,13 +15,11 @@ type Check = { readonly name: string; readonly faults: () => string[] | Promise<
 
 const sources = readSources("src");
 
-/** They write dist, which the package checks read, so they are over before those start. */
-const BUILDS: readonly Check[] = [
-  { name: "types: src to dist", faults: () => tool("npm", "run", "--silent", "build") },
-  { name: "types: whole tree", faults: () => tool("tsc") },
-];
+/** It writes dist, which examples, snippets and the package checks read, so it is over before those start. */
+const BUILD: Check = { name: "types: src to dist", faults: () => tool("npm", "run", "--silent", "build") };
 
 const CHECKS: readonly Check[] = [
+  { name: "types: whole tree", faults: () => tool("tsc") },
   { name: "format and lint", faults: () => tool("biome", "check", "--error-on-warnings") },
   { name: "promises", faults: () => tool("oxlint", "--type-aware") },
   { name: "dead code", faults: deadCode },
@@ -31,6 +31,8 @@ const CHECKS: readonly Check[] = [
   { name: "file and function size", faults: () => sizes(sources) },
   { name: "drivers do not wait", faults: () => patientDrivers(sources) },
   { name: "tests have a part", faults: everyTestHasOnePart },
+  { name: "snippets compile", faults: () => snippetFaults() },
+  { name: "links", faults: () => deadLinks() },
   { name: "export map", faults: exportMap },
   { name: "packed files", faults: published },
   { name: "types resolve", faults: typesResolve },
@@ -57,7 +59,7 @@ async function performAll(checks: readonly Check[]): Promise<void> {
   await Promise.all([worker(), worker()]);
 }
 
-await performAll(BUILDS);
+await perform(BUILD);
 await performAll(CHECKS);
 for (const { name, source } of missingEntries()) {
   console.log(`${ALLOW_MISSING_ENTRIES ? "warn  " : "FAILED"} "${name}" has no source yet: ${source}`);
