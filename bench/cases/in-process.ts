@@ -23,13 +23,13 @@ export const inProcessCrowd: BenchCase = {
 };
 
 async function against(names: readonly string[], callers: number): Promise<Findings> {
-  const rounds = await interleave(names, { callers, keys: 1, ms: 600, latencies: false });
-  const ours = rounds.get(OURS) ?? [];
-  const rival = rounds.get(RIVAL) ?? [];
+  const rounds = await interleave(names, () => ({ callers, keys: 1, ms: 600, latencies: false }));
+  const ours = rounds(OURS);
+  const rival = rounds(RIVAL);
   const checks: Check[] = [
     check("goal", `rate of ${RIVAL}`, ratioOf(rates(ours), rates(rival)), "at least", 1),
     check("goal", `CPU a pair of ${RIVAL}`, ratioOf(cpus(ours), cpus(rival)), "at most", 1),
   ];
   if (callers > 1) checks.push(check("gate", "callers that got nothing", spreadOf(starved(ours)), "exactly", 0));
-  return { rows: names.map((name) => rowOf(name, rounds.get(name) ?? [])), checks };
+  return { rows: names.map((name) => rowOf(name, rounds(name))), checks };
 }

@@ -67,18 +67,18 @@ export class Child {
 /** In a child: answers calls until the bench goes away. */
 export function answerCalls(handlers: Handlers): void {
   const all: Handlers = { cpu: cpuMicros, ...handlers };
-  process.on("message", async ({ number, name, argument }: Call) => {
-    let reply: Reply;
-    try {
-      const handler = all[name];
-      if (handler === undefined) throw new Error(`no call ${name}`);
-      reply = { number, result: await handler(argument as never) };
-    } catch (error) {
-      reply = { number, error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
-    }
-    process.send?.(reply);
-  });
+  process.on("message", (call: Call) => void reply(all, call).then((told) => process.send?.(told)));
   process.on("disconnect", () => process.exit());
+}
+
+async function reply(handlers: Handlers, { number, name, argument }: Call): Promise<Reply> {
+  try {
+    const handler = handlers[name];
+    if (handler === undefined) throw new Error(`no call ${name}`);
+    return { number, result: await handler(argument as never) };
+  } catch (error) {
+    return { number, error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
+  }
 }
 
 function cpuMicros(): number {

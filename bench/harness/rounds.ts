@@ -23,11 +23,16 @@ export interface Round extends Measured {
   readonly serverCpu: number;
 }
 
+/** The rounds of a contestant by its name. @throws if it did not take part */
+export type Rounds = (name: string) => readonly Round[];
+
 /** A contestant's processes. */
 export interface Runner {
   readonly name: string;
   readonly client: Child;
   readonly server: Child | null;
+  /** Its server's socket. */
+  readonly socket: string;
 }
 
 /** Starts the processes of a contestant, gives them to `use`, and ends them. */
@@ -44,7 +49,7 @@ export async function withRunner<T>(
   const client = new Child(clientProgram, [name, socket], nodeOptions);
   try {
     await server?.call("listen", socket);
-    return await use({ name, client, server });
+    return await use({ name, client, server, socket });
   } finally {
     await client.end();
     await server?.end();
@@ -54,22 +59,33 @@ export async function withRunner<T>(
 
 export const clientProgram: URL = new URL("./client.child.js", import.meta.url);
 
-/** All of them measured round by round; the first place goes round too. */
-export async function interleave(names: readonly string[], workload: Workload): Promise<Map<string, Round[]>> {
+/** All of them measured round by round, in the order given; the first place goes round too. */
+export async function interleave(names: readonly string[], workloadOf: (name: string) => Workload): Promise<Rounds> {
   const rounds = new Map<string, Round[]>(names.map((name) => [name, []]));
-  const collect = async (left: readonly string[], runners: readonly Runner[]): Promise<void> => {
-    const [name, ...rest] = left;
-    if (name !== undefined) return withRunner(name, (runner) => collect(rest, [...runners, runner]));
+  const measure = async (runners: readonly Runner[]): Promise<void> => {
     for (let round = -WARM_UP; round < ROUNDS; round++) {
       for (let turn = 0; turn < runners.length; turn++) {
         const runner = runners[(turn + round + WARM_UP) % runners.length] as Runner;
-        const measured = await once(runner, workload);
+        const measured = await once(runner, workloadOf(runner.name));
         if (round >= 0) rounds.get(runner.name)?.push(measured);
       }
     }
   };
-  await collect(names, []);
-  return rounds;
+  await withRunners(names, measure);
+  return (name) => {
+    const found = rounds.get(name);
+    if (found === undefined) throw new Error(`"${name}" was not measured`);
+    return found;
+  };
+}
+
+async function withRunners(
+  names: readonly string[],
+  use: (runners: readonly Runner[]) => Promise<void>,
+): Promise<void> {
+  const [name, ...rest] = names;
+  if (name === undefined) return use([]);
+  await withRunner(name, (runner) => withRunners(rest, (others) => use([runner, ...others])));
 }
 
 async function once({ client, server }: Runner, workload: Workload): Promise<Round> {
@@ -83,6 +99,11 @@ async function once({ client, server }: Runner, workload: Workload): Promise<Rou
 /** Pairs of acquire and release per second, round by round. */
 export function rates(rounds: readonly Round[]): readonly number[] {
   return rounds.map(({ pairs, ms }) => (pairs / ms) * 1_000);
+}
+
+/** Microseconds that half of the pairs took at most, round by round. */
+export function halfTook(rounds: readonly Round[]): readonly number[] {
+  return rounds.map(({ p50 }) => p50);
 }
 
 /** Microseconds of CPU a pair, client and server together, round by round. */
@@ -104,7 +125,7 @@ export function starved(rounds: readonly Round[]): readonly number[] {
 export function rowOf(contestant: string, rounds: readonly Round[]): Row {
   const figures: Record<string, Spread> = { "pairs/s": spreadOf(rates(rounds)) };
   if (rounds.every(({ p50 }) => Number.isFinite(p50))) {
-    figures["p50 us"] = spreadOf(rounds.map(({ p50 }) => p50));
+    figures["p50 us"] = spreadOf(halfTook(rounds));
     figures["p99 us"] = spreadOf(rounds.map(({ p99 }) => p99));
   }
   figures["client CPU us/pair"] = spreadOf(rounds.map(({ cpu, pairs }) => cpu / pairs));
