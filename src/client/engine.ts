@@ -107,7 +107,7 @@ export class Engine {
   forget(tracked: Tracked): void {
     this.#tracked.delete(tracked.claim.id);
     this.#schedule.remove(tracked);
-    tracked.state = { at: "over", unanswered: false };
+    tracked.forget();
     this.#arm();
   }
 
@@ -163,6 +163,7 @@ export class Engine {
   }
 
   #apply(tracked: Tracked, event: ClaimEvent, now: number): void {
+    if (tracked.forgotten) return; // a late answer must not release what somebody else holds by now
     this.#perform(tracked, step(tracked.state, event, now, tracked.terms), now);
   }
 

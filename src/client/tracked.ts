@@ -33,6 +33,7 @@ export class Tracked implements Timed {
   error: unknown = null;
   /** Told how the release went. */
   released: Released = ignore;
+  #forgotten = false;
   /** Its release. A late answer that shows a place brings another, which may arrive first. */
   leaving: Leaving | null = null;
   readonly rides = true;
@@ -63,6 +64,16 @@ export class Tracked implements Timed {
   /** The number of its last call. */
   get call(): number {
     return this.state.at === "lost" || this.state.at === "over" ? 0 : this.state.talk.calls;
+  }
+
+  /** It has gone to somebody else: whatever is still heard of it does not concern us. */
+  forget(): void {
+    this.#forgotten = true;
+    this.state = { at: "over", unanswered: false };
+  }
+
+  get forgotten(): boolean {
+    return this.#forgotten;
   }
 
   /** Whoever waits to hear of the release is told once, of the first one. */

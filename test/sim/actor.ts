@@ -1,0 +1,302 @@
+/** Somebody who uses locks: asks in every way there is, holds for a while, lets go. */
+
+import type { Lock } from "../../src/client/lock.ts";
+import type { Lockable } from "../../src/client/lockable.ts";
+import type { AcquireOptions } from "../../src/client/options.ts";
+import { exclusive, permitsOf, shared } from "../../src/core/holds.ts";
+import { ClosedError, DriverError, LockLostError, LockTimeoutError } from "../../src/errors.ts";
+import type { Hold } from "../../src/spi/driver.ts";
+import type { SeededRandom } from "../support/seeded-random.ts";
+import type { Plan } from "./plan.ts";
+import type { Site } from "./site.ts";
+import type { Holding, Watch } from "./watch.ts";
+
+/** How late a wait may end: one look at who stood in the way, and a timer's rounding. */
+const LOOK_MS = 500;
+const ROUNDING_MS = 0.01;
+
+/** What the simulation shares with its actors. */
+export interface Stage {
+  readonly plan: Plan;
+  readonly watch: Watch;
+  /** There is no more trouble: finish what you are at. */
+  readonly isQuiet: boolean;
+  /** Somebody who can take up a lock. */
+  anySite(): Site | null;
+  /** Keys and tokens an operator has revoked. */
+  readonly revoked: ReadonlySet<string>;
+  /** May a call go unanswered for ever? */
+  readonly mayHang: boolean;
+}
+
+interface Wanted {
+  readonly lockable: Lockable;
+  readonly holds: readonly Hold[];
+}
+
+export class Actor {
+  readonly name: string;
+  readonly #site: Site;
+  readonly #stage: Stage;
+  readonly #random: SeededRandom;
+  #asked = 0;
+
+  constructor(name: string, site: Site, stage: Stage) {
+    this.name = name;
+    this.#site = site;
+    this.#stage = stage;
+    this.#random = stage.watch.world.random.fork();
+  }
+
+  /** Uses locks until there is no more trouble. */
+  live(): Promise<void> {
+    return this.#busy(async () => {
+      while (!this.#stage.isQuiet && this.#site.isAlive) {
+        await this.#pass(this.#random.chance(0.3) ? 0 : this.#random.next() * this.#stage.plan.ttlMs * 0.2);
+        await this.#once();
+      }
+    });
+  }
+
+  /** Takes up a detached lock and works with it. */
+  takeUp(reference: string, holds: readonly Hold[]): Promise<void> {
+    return this.#busy(() => this.#takeUp(reference, holds));
+  }
+
+  async #busy(work: () => Promise<void>): Promise<void> {
+    this.#site.busy++;
+    try {
+      await work();
+    } catch (error) {
+      this.#stage.watch.world.fail(`${this.name}: ${error instanceof Error ? error.stack : String(error)}`);
+    }
+    this.#site.busy--;
+  }
+
+  #pass(ms: number): Promise<void> {
+    return this.#site.machine.sleep(ms);
+  }
+
+  async #once(): Promise<void> {
+    const random = this.#random;
+    const { keys } = this.#stage.plan;
+    const key = random.pick(keys);
+    const choice = random.int(20);
+    if (choice < 2) return this.#use(await this.#try(this.#mutex(key)));
+    if (choice < 6) return this.#use(await this.#ask(this.#reader(key)));
+    if (choice < 8) return this.#use(await this.#ask(this.#permits(key, 1 + random.int(2))));
+    if (choice < 11) return this.#use(await this.#ask(this.#several()));
+    if (choice < 13) return this.#nested();
+    if (choice < 14) return this.#travel(await this.#ask(this.#mutex(key)));
+    return this.#use(await this.#ask(this.#mutex(key)));
+  }
+
+  // --- what is asked for
+
+  #mutex(key: string): Wanted {
+    return { lockable: this.#site.locks.mutex(key), holds: exclusive(key) };
+  }
+
+  #reader(key: string): Wanted {
+    return { lockable: this.#site.locks.rw(key).read, holds: shared(key) };
+  }
+
+  #permits(key: string, permits: number): Wanted {
+    // a semaphore beside mutexes on the same key: they exclude each other
+    const lockable = this.#site.locks.semaphore(key, 3);
+    return {
+      lockable: {
+        acquire: (options) => lockable.acquire({ ...options, permits }),
+        tryAcquire: (options) => lockable.tryAcquire({ ...options, permits }),
+      } as Lockable,
+      holds: permitsOf(key, permits, 3),
+    };
+  }
+
+  #several(): Wanted {
+    const random = this.#random;
+    const parts = this.#stage.plan.keys
+      .filter(() => random.chance(0.8))
+      .map((key) => (random.chance(0.3) ? this.#reader(key) : this.#mutex(key)));
+    const some = parts.length > 0 ? parts : [this.#mutex(this.#stage.plan.keys[0] as string)];
+    return {
+      lockable: this.#site.locks.all(...some.map(({ lockable }) => lockable)),
+      holds: some.flatMap(({ holds }) => holds),
+    };
+  }
+
+  // --- asking
+
+  async #try({ lockable, holds }: Wanted): Promise<Holding | null> {
+    const began = this.#begin("tries", holds, "");
+    try {
+      const lock = await lockable.tryAcquire();
+      this.#onTime(began, this.#stage.plan.ttlMs / 6);
+      return lock === null ? null : this.#holding(lock, holds, began);
+    } catch (error) {
+      if (!(error instanceof DriverError || error instanceof ClosedError)) throw error;
+      return null;
+    }
+  }
+
+  async #ask({ lockable, holds }: Wanted): Promise<Holding | null> {
+    const random = this.#random;
+    const { ttlMs } = this.#stage.plan;
+    const waitMs = random.chance(0.4) ? null : random.pick([0, 20, ttlMs * 0.3, ttlMs, ttlMs * 2]);
+    const abort = random.chance(0.15) ? new AbortController() : null;
+    if (abort !== null) void this.#pass(random.next() * ttlMs * 0.5).then(() => abort.abort(GAVE_UP));
+    const options: AcquireOptions = {
+      ...(waitMs !== null && { wait: waitMs }),
+      ...(abort !== null && { signal: abort.signal }),
+    };
+    const began = this.#begin("asks for", holds, `${waitMs === null ? "" : ` within ${waitMs} ms`}`);
+    try {
+      const lock = await lockable.acquire(options);
+      if (waitMs !== null) this.#onTime(began, Math.max(waitMs, ttlMs / 6));
+      return this.#holding(lock, holds, began);
+    } catch (error) {
+      this.#refused(error, began, waitMs);
+      return null;
+    }
+  }
+
+  #refused(error: unknown, began: Began, waitMs: number | null): void {
+    const { machine } = this.#site;
+    const { world } = machine;
+    const waited = machine.now - began.at;
+    machine.note(`${this.name}: ${error instanceof Error ? error.message : String(error)} (${waited.toFixed(1)} ms)`);
+    if (error === GAVE_UP || error instanceof ClosedError) return;
+    if (!(error instanceof LockTimeoutError || error instanceof DriverError)) throw error;
+    if (waitMs === null) return world.fail(`${this.name}: a wait without end ended: ${error.message}`);
+    if (error instanceof LockTimeoutError && waited < waitMs - ROUNDING_MS) {
+      world.fail(`${this.name}: a wait of ${waitMs} ms ended after ${waited.toFixed(3)} ms`);
+    }
+    this.#onTime(began, Math.max(waitMs, this.#stage.plan.ttlMs / 6));
+  }
+
+  #begin(verb: string, holds: readonly Hold[], how: string): Began {
+    const { machine } = this.#site;
+    const shown = holds.map(({ key, permits, limit }) => (permits === limit ? key : `${key}:${permits}`)).join(" ");
+    machine.note(`${this.name} ${verb} ${shown}${how}`);
+    return { at: machine.now, lateMs: machine.lateMs, before: this.#stage.watch.highestSeen(holds), shown };
+  }
+
+  /** Whatever came of it: the time a machine did not run is not the client's fault. */
+  #onTime({ at, lateMs, shown }: Began, boundMs: number): void {
+    const { machine } = this.#site;
+    const waited = machine.now - at - (machine.lateMs - lateMs) * machine.rate;
+    // keys that are taken one by one are given back before the user hears of it
+    const most = boundMs + LOOK_MS + ROUNDING_MS + this.#stage.plan.ttlMs;
+    if (waited > most) {
+      machine.world.fail(`${this.name}: ${shown} was settled after ${waited.toFixed(0)} ms, not ${boundMs} ms`);
+    }
+  }
+
+  #holding(lock: Lock, holds: readonly Hold[], { before, shown }: Began): Holding | null {
+    const { machine } = this.#site;
+    const holding = this.#holdingOf(lock, holds);
+    const tokens = holds.map(({ key }) => lock.tokenOf(key));
+    machine.note(`${this.name} holds ${shown}, token ${tokens.join(" ")}, ${lock.remainingMs.toFixed(1)} ms left`);
+    this.#stage.watch.granted(holding, before);
+    return holding;
+  }
+
+  #holdingOf(lock: Lock, holds: readonly Hold[]): Holding {
+    const { machine } = this.#site;
+    const leaseUntil = machine.now + lock.remainingMs;
+    const name = `${this.name}.${++this.#asked}`;
+    return { name, machine, client: this.#site, lock, holds, leaseUntil, stopping: false };
+  }
+
+  // --- holding
+
+  async #use(holding: Holding | null): Promise<void> {
+    if (holding === null) return;
+    await this.#work(holding);
+    await this.#release(holding);
+  }
+
+  async #work({ lock }: Holding): Promise<void> {
+    const random = this.#random;
+    const { ttlMs } = this.#stage.plan;
+    const workMs = random.pick([0, 0, 1, 5, ttlMs * 0.1, ttlMs * 0.3, ttlMs * 1.3]) * random.next();
+    if (workMs === 0) return;
+    if (random.chance(0.5)) return this.#pass(workMs); // looks at nothing while it works
+    await Promise.race([this.#pass(workMs), aborted(lock.signal)]);
+    if (lock.signal.aborted) await this.#pass(random.next() * ttlMs * 0.1); // it takes a while to stop
+  }
+
+  async #release(holding: Holding): Promise<void> {
+    const { machine } = this.#site;
+    const { lock, name, holds } = holding;
+    const believed = isHeld(lock);
+    this.#stage.watch.ended(holding);
+    machine.note(`${this.name} releases ${lock.keys.join(" ")}${believed ? "" : ", lost"}`);
+    const was = await lock.release();
+    if (!believed && was) machine.world.fail(`${name}: release() said true of a lost lock`);
+    const revoked = holds.some(({ key }) => this.#stage.revoked.has(`${key} ${lock.tokenOf(key)}`));
+    if (believed && !was && !revoked) machine.world.fail(`${name}: release() said false although nothing was lost`);
+  }
+
+  async #nested(): Promise<void> {
+    const { keys } = this.#stage.plan;
+    const [first, second] = [keys[0], keys.at(-1)] as [string, string];
+    const outer = await this.#ask(this.#random.chance(0.2) ? this.#reader(first) : this.#mutex(first));
+    if (outer === null) return;
+    if (first !== second) await this.#use(await this.#ask(this.#mutex(second)));
+    await this.#use(outer);
+  }
+
+  /** Detaches the lock, and somebody takes it up again. */
+  async #travel(holding: Holding | null): Promise<void> {
+    if (holding === null) return;
+    if (this.#stage.mayHang) return this.#use(holding);
+    let reference: string;
+    try {
+      reference = await holding.lock.detach();
+    } catch (error) {
+      if (!(error instanceof LockLostError || error instanceof DriverError)) throw error;
+      return this.#use(holding);
+    }
+    this.#stage.watch.ended(holding);
+    this.#site.machine.note(`${this.name} detached ${holding.lock.keys.join(" ")}`);
+    await this.#pass(this.#random.next() * this.#stage.plan.ttlMs * 0.7);
+    const site = this.#stage.anySite();
+    if (site === null) return;
+    // on its own: it may be killed without our being so
+    void new Actor(`${this.name}>${site.machine.name}`, site, this.#stage).takeUp(reference, holding.holds);
+  }
+
+  async #takeUp(reference: string, holds: readonly Hold[]): Promise<void> {
+    try {
+      const holding = this.#holdingOf(await this.#site.locks.attach(reference), holds);
+      this.#site.machine.note(`${this.name} took up ${holding.lock.keys.join(" ")}`);
+      this.#stage.watch.resumed(holding);
+      await this.#use(holding);
+    } catch (error) {
+      const expected = error instanceof LockLostError || error instanceof DriverError || error instanceof ClosedError;
+      if (!expected) throw error;
+      this.#site.machine.note(`${this.name}: ${error.message}`);
+    }
+  }
+}
+
+interface Began {
+  readonly at: number;
+  readonly lateMs: number;
+  readonly before: ReadonlyMap<string, bigint>;
+  readonly shown: string;
+}
+
+const GAVE_UP = new Error("the user gave up");
+
+function isHeld(lock: Lock): boolean {
+  return lock.remainingMs > 0;
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

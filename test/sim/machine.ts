@@ -1,0 +1,146 @@
+/**
+ * A machine of the simulated world: it has clocks of its own and can be stopped, sent to sleep and killed.
+ *
+ *   running  things happen on it
+ *   paused   its clocks run on while it executes nothing (SIGSTOP, a long garbage collection); then all of it at once
+ *   asleep   the same, but its monotonic clock stands still as well (a suspended laptop)
+ *   dead     what was to happen on it never does
+ */
+
+import type { Clock, Timer } from "../../src/clock.ts";
+import type { Happening, World } from "./world.ts";
+
+/** No timer is armed for less: so rounding cannot keep the world at one time. */
+const RESOLUTION_MS = 1e-6;
+
+/** 2024, in milliseconds. */
+const EPOCH_MS = 1_704_067_200_000;
+
+export class Machine {
+  readonly name: string;
+  readonly world: World;
+  readonly clock: Clock;
+  /** How fast its clocks run. */
+  readonly rate: number;
+  /** Timers that are set. */
+  armed = 0;
+  state: "running" | "paused" | "asleep" | "dead" = "running";
+  /** True time spent not running. */
+  stoppedMs = 0;
+  #stoppedAt = 0;
+  #sleptMs = 0;
+  #wallStepMs = 0;
+  readonly #startAt: number;
+  #backlog: { readonly isTimer: boolean; readonly run: () => void }[] = [];
+
+  /** @param drift its clocks' rates lie within 1 plus or minus this */
+  constructor(world: World, name: string, drift: number) {
+    this.world = world;
+    this.name = name;
+    this.rate = 1 + (world.random.next() * 2 - 1) * drift;
+    this.#startAt = world.random.int(1_000_000);
+    this.clock = {
+      now: () => this.now,
+      wall: () => EPOCH_MS + this.#wallStepMs + this.world.now * this.rate,
+      uptime: () => this.#startAt + this.world.now * this.rate,
+      timer: (run) => this.#timer(run),
+    };
+  }
+
+  /** Its monotonic clock. */
+  get now(): number {
+    const asleep = this.state === "asleep" ? this.world.now - this.#stoppedAt : 0;
+    return this.#startAt + (this.world.now - this.#sleptMs - asleep) * this.rate;
+  }
+
+  note(what: string): void {
+    this.world.note(this.name, what);
+  }
+
+  /** Does it on this machine, now or when it runs again. */
+  execute(run: () => void, isTimer = false): void {
+    if (this.state === "dead") return;
+    if (this.state === "running") run();
+    else this.#backlog.push({ isTimer, run });
+  }
+
+  /** By its own clock. */
+  async sleep(ms: number): Promise<void> {
+    const timer = this.clock;
+    return new Promise((resolve) => timer.timer(resolve).set(this.now + ms));
+  }
+
+  stepWall(ms: number): void {
+    this.note(`wall clock stepped by ${ms} ms`);
+    this.#wallStepMs += ms;
+  }
+
+  pause(ms: number, asleep = false): void {
+    if (this.state !== "running") return;
+    this.note(asleep ? `asleep for ${ms} ms` : `paused for ${ms} ms`);
+    this.#stoppedAt = this.world.now;
+    this.state = asleep ? "asleep" : "paused";
+    this.world.after(ms, () => this.#resume());
+  }
+
+  kill(): void {
+    this.note("killed");
+    this.state = "dead";
+    this.#backlog = [];
+  }
+
+  /** How long it has not run so far. */
+  get lateMs(): number {
+    return this.stoppedMs + (this.state === "running" ? 0 : this.world.now - this.#stoppedAt);
+  }
+
+  #resume(): void {
+    if (this.state === "dead" || this.state === "running") return;
+    this.stoppedMs += this.world.now - this.#stoppedAt;
+    if (this.state === "asleep") this.#sleptMs += this.world.now - this.#stoppedAt;
+    this.state = "running";
+    this.note("runs again");
+    const backlog = this.#backlog;
+    this.#backlog = [];
+    // either all timers come first, as in Node, or all messages, whichever phase the loop was in
+    const timersFirst = this.world.random.chance(0.5);
+    backlog.sort((a, b) => Number(b.isTimer === timersFirst) - Number(a.isTimer === timersFirst));
+    for (const { isTimer, run } of backlog) this.world.after(0, () => this.execute(run, isTimer));
+  }
+
+  #timer(run: () => void): Timer {
+    let pending: Happening | null = null;
+    let due = 0;
+    const clear = (): void => {
+      if (pending === null) return;
+      this.world.callOff(pending);
+      pending = null;
+      this.armed--;
+    };
+    const arm = (): void => {
+      this.armed++;
+      const wait = Math.max((due - this.now) / this.rate, RESOLUTION_MS);
+      const mine: Happening = this.world.after(wait, () => this.execute(() => fire(mine), true));
+      pending = mine;
+    };
+    const fire = (mine: Happening): void => {
+      if (pending !== mine) return; // set anew while it waited for the machine to run again
+      pending = null;
+      this.armed--;
+      // early by rounding, or because the clock stood still meanwhile
+      if (this.now < due) arm();
+      else run();
+    };
+    return {
+      set: (at) => {
+        if (at !== null && pending !== null && at === due) return;
+        clear();
+        if (at === null) return;
+        due = at;
+        arm();
+      },
+      keepAlive: () => {},
+      stop: clear,
+    };
+  }
+}

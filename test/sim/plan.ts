@@ -1,0 +1,61 @@
+/** What one seed plays: how many clients on how few keys, in which weather, with which mishaps. */
+
+import type { SeededRandom } from "../support/seeded-random.ts";
+import type { Weather } from "./network.ts";
+import { FAIR } from "./network.ts";
+
+export interface Plan {
+  readonly clients: number;
+  /** Requests each client has under way at once. */
+  readonly actors: number;
+  readonly keys: readonly string[];
+  readonly ttlMs: number;
+  /** How long there is trouble; afterwards everything must come to rest. */
+  readonly troubleMs: number;
+  readonly handoffs: number;
+  readonly handoffMs: number;
+  readonly maxHoldMs: number | null;
+  readonly weather: Weather;
+  /** Clock rates lie within 1 plus or minus this. Two of them differ by at most 1 %. */
+  readonly drift: number;
+  /** Mishaps in the time of trouble. */
+  readonly mishaps: number;
+  readonly kinds: readonly Mishap[];
+}
+
+export type Mishap = "pause" | "sleep" | "kill" | "cut" | "storePause" | "wall" | "revoke" | "redeploy";
+
+const WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = [
+  () => FAIR,
+  (random) => ({ ...FAIR, usualMs: 1 + random.int(40) }),
+  (random, ttlMs) => ({ ...FAIR, slow: 0.1, slowMs: ttlMs * 0.7, repeated: 0.05 * random.int(3) }),
+  (random, ttlMs) => ({ ...FAIR, lost: 0.02 * random.int(8), slow: 0.1, slowMs: ttlMs * 0.3, repeated: 0.1 }),
+  (_, ttlMs) => ({ ...FAIR, lost: 0.3, slow: 0.2, slowMs: ttlMs * 0.7, repeated: 0.1 }),
+];
+
+const KINDS: readonly (readonly Mishap[])[] = [
+  ["pause"],
+  ["kill", "redeploy"],
+  ["cut", "storePause"],
+  ["sleep", "wall"],
+  ["pause", "sleep", "kill", "cut", "storePause", "wall", "revoke", "redeploy"],
+  ["pause", "revoke"],
+];
+
+export function planOf(random: SeededRandom): Plan {
+  const ttlMs = random.pick([600, 1_000, 3_000]);
+  return {
+    clients: 2 + random.int(3),
+    actors: 1 + random.int(4),
+    keys: random.pick([["a"], ["a", "b"], ["a", "b", "c"]]),
+    ttlMs,
+    troubleMs: ttlMs * (3 + random.int(4)),
+    handoffs: random.pick([1, 1, 3, 64]),
+    handoffMs: random.pick([10, 100, 10_000]),
+    maxHoldMs: random.chance(0.2) ? ttlMs * 0.5 : null,
+    weather: random.pick(WEATHERS)(random, ttlMs),
+    drift: random.pick([0, 0.005]),
+    mishaps: random.int(7),
+    kinds: random.pick(KINDS),
+  };
+}

@@ -1,0 +1,191 @@
+/**
+ * What may never happen, checked while it could. It sees everything from outside: what stores answer, what clients
+ * believe, and true time.
+ */
+
+import { admittedCount } from "../../src/core/line.ts";
+import { LockLostError } from "../../src/errors.ts";
+import type { Lock } from "../../src/index.ts";
+import type { Answer, Claim, ClaimId, Hold } from "../../src/spi/driver.ts";
+import type { Machine } from "./machine.ts";
+import type { World } from "./world.ts";
+
+/** A lock as somebody in the simulated world has it. */
+export interface Holding {
+  readonly name: string;
+  readonly machine: Machine;
+  /** Its client: one that is being closed gives everything back at once. */
+  readonly client: { readonly closing: boolean };
+  readonly lock: Lock;
+  readonly holds: readonly Hold[];
+  /** Until here its lease stood when it was last looked at, by its machine's clock. */
+  leaseUntil: number;
+  /** Told to stop while its lease stands, and still at it. */
+  stopping: boolean;
+}
+
+interface KeyHistory {
+  /** Held now, or about to be found lost. */
+  readonly holdings: Set<Holding>;
+  readonly seen: Set<bigint>;
+  highest: bigint;
+  highestExclusive: bigint;
+}
+
+export class Watch {
+  readonly world: World;
+  readonly #keys = new Map<string, KeyHistory>();
+  readonly #names = new Map<ClaimId, string>();
+  readonly #leaving = new Set<ClaimId>();
+  readonly #released = new Set<ClaimId>();
+  readonly #nudges = new Map<ClaimId, { readonly machine: Machine; readonly at: number; readonly lateMs: number }>();
+  /** Longest answer time a client grants a call, plus its scheduling: a nudge is answered by a call within it. */
+  nudgeBoundMs = Number.POSITIVE_INFINITY;
+  grants = 0;
+
+  constructor(world: World) {
+    this.world = world;
+  }
+
+  /** Claims are numbered as they come up: their ids are not of the seed. */
+  name(id: ClaimId): string {
+    let name = this.#names.get(id);
+    if (name === undefined) {
+      name = `#${this.#names.size + 1}`;
+      this.#names.set(id, name);
+    }
+    return name;
+  }
+
+  // --- calls
+
+  /** A call about these claims leaves a client. */
+  called(machine: Machine, ids: readonly ClaimId[]): void {
+    for (const id of ids) {
+      const nudge = this.#nudges.get(id);
+      if (nudge === undefined) continue;
+      this.#nudges.delete(id);
+      const waited = machine.now - nudge.at - (machine.lateMs - nudge.lateMs) * machine.rate;
+      if (waited > this.nudgeBoundMs) {
+        this.world.fail(`${machine.name} asked about ${this.name(id)} only ${waited.toFixed(0)} ms after a nudge`);
+      }
+    }
+  }
+
+  nudged(machine: Machine, id: ClaimId): void {
+    if (!this.#leaving.has(id) && !this.#nudges.has(id))
+      this.#nudges.set(id, { machine, at: machine.now, lateMs: machine.lateMs });
+  }
+
+  /** A release of these claims leaves a client. */
+  leaving(machine: Machine, ids: readonly ClaimId[]): void {
+    this.called(machine, ids);
+    for (const id of ids) this.#leaving.add(id);
+  }
+
+  /** A release of this claim was answered. */
+  releaseAnswered(id: ClaimId): void {
+    this.#released.add(id);
+  }
+
+  /** The store answered a `claim` call. */
+  stood({ id }: Claim, answer: Answer): void {
+    if (answer.state !== "none" && this.#released.has(id)) {
+      this.world.fail(`${this.name(id)} was given a place after its release had been answered`);
+    }
+  }
+
+  // --- holders
+
+  /** What is known of a key before a request for it is made. */
+  highestSeen(holds: readonly Hold[]): ReadonlyMap<string, bigint> {
+    return new Map(holds.map(({ key }) => [key, this.#of(key).highest]));
+  }
+
+  /** A request was granted. `before`: highestSeen() when it was made. */
+  granted(holding: Holding, before: ReadonlyMap<string, bigint>): void {
+    this.grants++;
+    // several keys taken one by one: some may be lost again by the time the last is granted
+    if (holding.lock.remainingMs === 0) return this.resumed(holding);
+    for (const { key, permits, limit } of holding.holds) {
+      const token = holding.lock.tokenOf(key);
+      const known = this.#of(key);
+      const exclusive = permits === limit;
+      const least = exclusive ? known.highest : known.highestExclusive;
+      const wasSeen = before.get(key) ?? 0n;
+      if (known.seen.has(token)) this.world.fail(`${holding.name}: token ${token} of ${key} was granted twice`);
+      if (token <= least) this.world.fail(`${holding.name}: token ${token} of ${key} is not above ${least}`);
+      if (token <= wasSeen) {
+        this.world.fail(
+          `${holding.name}: token ${token} of ${key} is not above ${wasSeen}, seen before it was asked for`,
+        );
+      }
+      known.seen.add(token);
+      if (token > known.highest) known.highest = token;
+      if (exclusive && token > known.highestExclusive) known.highestExclusive = token;
+    }
+    this.resumed(holding);
+  }
+
+  /** It is held (again: after attach), with tokens that are known. */
+  resumed(holding: Holding): void {
+    for (const { key } of holding.holds) this.#of(key).holdings.add(holding);
+  }
+
+  /** Its holder has stopped working with it. */
+  ended(holding: Holding): void {
+    for (const { key } of holding.holds) this.#of(key).holdings.delete(holding);
+  }
+
+  /** Never more admitted than the limit allows, by the holders' own clocks. */
+  check(): void {
+    for (const [key, { holdings }] of this.#keys) {
+      if (holdings.size < 2) continue;
+      const here = [...holdings].filter((holding) => this.#isHere(holding));
+      if (here.length < 2) continue;
+      const places = here
+        .map((holding) => ({ id: holding.name, token: holding.lock.tokenOf(key), ...holdOf(holding, key) }))
+        .sort((a, b) => (a.token < b.token ? -1 : 1));
+      if (admittedCount(places) < places.length) {
+        this.world.fail(`${key} is held by ${places.map(({ id, token }) => `${id} (token ${token})`).join(" and ")}`);
+      }
+    }
+  }
+
+  /** Looks at a holder before something happens on its machine: until when could it be working? */
+  look(holding: Holding): void {
+    const left = holding.lock.remainingMs;
+    if (left > 0) holding.leaseUntil = holding.machine.now + left;
+  }
+
+  #isHere(holding: Holding): boolean {
+    const { machine, lock, client } = holding;
+    if (machine.state === "dead" || machine.state === "asleep") return false;
+    if (holding.stopping) return !client.closing && machine.now < holding.leaseUntil;
+    try {
+      lock.throwIfLost();
+      holding.leaseUntil = machine.now + lock.remainingMs;
+      return true;
+    } catch (error) {
+      if (!(error instanceof LockLostError)) throw error;
+      // told to go although its lease stands: until its body has ended nobody may enter
+      holding.stopping = error.reason === "maxHold" || error.reason === "revoked";
+      return holding.stopping && !client.closing && machine.now < holding.leaseUntil;
+    }
+  }
+
+  #of(key: string): KeyHistory {
+    let known = this.#keys.get(key);
+    if (known === undefined) {
+      known = { holdings: new Set(), seen: new Set(), highest: 0n, highestExclusive: 0n };
+      this.#keys.set(key, known);
+    }
+    return known;
+  }
+}
+
+function holdOf({ holds }: Holding, key: string): { readonly permits: number; readonly limit: number } {
+  const hold = holds.find((one) => one.key === key);
+  if (hold === undefined) throw new Error(`no hold on ${key}`);
+  return hold;
+}
