@@ -1,0 +1,302 @@
+import { expect, test } from "vitest";
+import { leakCheck } from "../support/leak-check.ts";
+import { claimOf, cleanUp, held } from "./support.ts";
+import { type Player, turns, World } from "./world.ts";
+
+leakCheck();
+cleanUp();
+
+const grants = (player: Player, id: string): number =>
+  player.pushes.filter((push) => push.id === id && push.answer?.state === "held").length;
+
+/** What the server itself says, without changing anything. */
+const stands = async (player: Player, claim: Parameters<Player["driver"]["renew"]>[0][0]) =>
+  (await player.driver.renew([claim]))[0];
+
+test("a fresh start is open at once", async () => {
+  const world = new World();
+  await world.start();
+  expect(world.kept?.keeper.reclaimMs()).toBe(0);
+  const { driver } = await world.client();
+  held(await driver.claim(claimOf("k")));
+});
+
+test("after a crash holds are taken back by their clients, and nobody is granted before", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const silent = await world.client();
+  const a = claimOf("a");
+  const b = claimOf("b");
+  const before = held(await one.driver.claim(a));
+  await silent.driver.claim(b);
+  silent.unreachable = true;
+  await world.clock.pass(1_000);
+  world.crash();
+  await world.start();
+  await world.clock.pass(2_000);
+  const other = await world.client();
+  expect(await other.driver.claim(claimOf("a", { wait: false }))).toEqual({ state: "none" });
+  const wantsB = claimOf("b");
+  expect(await other.driver.claim(wantsB)).toMatchObject({ state: "waiting" });
+  expect(one.pushes).toContainEqual({ id: null, answer: undefined });
+  expect(await stands(one, a)).toMatchObject({ state: "held", token: before.token });
+  await world.clock.pass(26_000);
+  expect(grants(other, wantsB.id)).toBe(0);
+  await world.clock.pass(2_500);
+  expect(grants(other, wantsB.id)).toBe(1);
+  expect(await stands(one, a)).toMatchObject({ state: "held", token: before.token });
+});
+
+test("on a Unix socket it opens as soon as every client has come back or its process is gone", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const dead = await world.client();
+  const a = claimOf("a");
+  const b = claimOf("b");
+  await one.driver.claim(a);
+  await dead.driver.claim(b);
+  dead.unreachable = true;
+  dead.process = "gone";
+  world.crash();
+  await world.start();
+  await world.clock.pass(1_500);
+  expect(world.kept?.keeper.reclaiming).toBe(false);
+  expect(await stands(one, a)).toMatchObject({ state: "held" });
+  held(await one.driver.claim(claimOf("b", { wait: false })));
+});
+
+test("a client over TCP cannot be seen to be gone: it is waited for", async () => {
+  const world = new World({ remote: true });
+  await world.start();
+  const one = await world.client(false);
+  await one.driver.claim(claimOf("a"));
+  one.unreachable = true;
+  one.process = "gone";
+  world.crash();
+  await world.start();
+  await world.clock.pass(29_000);
+  expect(world.kept?.keeper.reclaiming).toBe(true);
+  await world.clock.pass(1_100);
+  expect(world.kept?.keeper.reclaiming).toBe(false);
+});
+
+test("after the machine itself was started anew nobody of it is waited for, but those of other machines are", async () => {
+  for (const remote of [false, true]) {
+    const world = new World({ remote });
+    await world.start();
+    const one = await world.client(!remote);
+    await one.driver.claim(claimOf("a"));
+    one.unreachable = true;
+    world.crash();
+    if (world.disk !== null) world.disk.sameBoot = false;
+    await world.start();
+    expect(world.kept?.keeper.reclaiming).toBe(remote);
+  }
+});
+
+test("tokens rise over a crash, although the wall clock was set back", async () => {
+  const world = new World();
+  await world.start();
+  const { driver } = await world.client();
+  const a = claimOf("a");
+  const before = held(await driver.claim(a));
+  await driver.release([a]);
+  world.crash();
+  world.clock.wallAhead -= 3_600_000;
+  await world.start();
+  await world.clock.pass(31_000);
+  const after = held(await driver.claim(claimOf("a")));
+  expect(after.token).toBeGreaterThan(before.token);
+});
+
+test("a line keeps its order over a crash, although its clients come back in another", async () => {
+  const world = new World();
+  await world.start();
+  const players = [await world.client(), await world.client(), await world.client(), await world.client()] as const;
+  const claims = players.map(() => claimOf("k"));
+  for (const [at, { driver }] of players.entries()) await driver.claim(claims[at] as (typeof claims)[0]);
+  for (const player of players) player.unreachable = true;
+  world.crash();
+  await world.start();
+  for (const at of [3, 1, 2, 0]) {
+    (players[at] as Player).unreachable = false;
+    await world.clock.pass(2_500);
+  }
+  expect(world.kept?.keeper.reclaiming).toBe(false);
+  for (const [at, player] of players.entries()) {
+    const claim = claims[at] as (typeof claims)[0];
+    expect(await stands(player, claim)).toMatchObject({ state: "held" });
+    if (at < 3) expect(await stands(players[at + 1] as Player, claims[at + 1] as typeof claim)).toMatchObject({ state: "waiting" });
+    await player.driver.release([claim]);
+  }
+});
+
+test("of two conflicting assertions the higher token stays, whoever comes first", async () => {
+  for (const order of [0, 1]) {
+    const world = new World();
+    await world.start();
+    const lower = await world.client();
+    const higher = await world.client();
+    const a = claimOf("k");
+    const b = claimOf("k");
+    await lower.driver.claim(a);
+    // the lower one is cut off and its hold taken away; it does not know
+    lower.unreachable = true;
+    lower.cut();
+    await turns();
+    held(await higher.driver.claim(b));
+    higher.unreachable = true;
+    world.crash();
+    await world.start();
+    const [first, second] = order === 0 ? [lower, higher] : [higher, lower];
+    first.unreachable = false;
+    await world.clock.pass(2_500);
+    second.unreachable = false;
+    await world.clock.pass(2_500);
+    expect(await stands(higher, b)).toMatchObject({ state: "held" });
+    expect(await stands(lower, a)).toMatchObject({ state: "none" });
+  }
+});
+
+test("a hold whose own lease has run out is not asked back", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const a = claimOf("k", { ttlMs: 5_000 });
+  await one.driver.claim(a);
+  one.unreachable = true;
+  world.crash();
+  await world.start();
+  await world.clock.pass(6_000);
+  one.unreachable = false;
+  await world.clock.pass(2_500);
+  expect(world.kept?.keeper.reclaiming).toBe(false);
+  expect(await stands(one, a)).toMatchObject({ state: "none" });
+});
+
+test("a session claim on a Unix socket is asked back after a minute's stop of its process, if the server waits so long", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const a = claimOf("k", { ttlMs: "session" });
+  await one.driver.claim(a);
+  one.unreachable = true;
+  one.process = "stopped";
+  world.crash();
+  await world.start();
+  await world.clock.pass(28_000);
+  one.unreachable = false;
+  await world.clock.pass(2_500);
+  expect(await stands(one, a)).toMatchObject({ state: "held" });
+});
+
+test("while reclaiming: a renewal of what was not told yet is an error, its release is remembered", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const keeper = await world.client();
+  const a = claimOf("a");
+  await one.driver.claim(a);
+  await keeper.driver.claim(claimOf("b"));
+  one.unreachable = true;
+  keeper.unreachable = true;
+  world.crash();
+  await world.start();
+  const other = await world.client();
+  await expect(other.driver.renew([a])).rejects.toThrow(/restarted/);
+  expect(await other.driver.release([a])).toEqual([true]);
+  one.unreachable = false;
+  await world.clock.pass(2_500);
+  expect(await stands(one, a)).toMatchObject({ state: "none" });
+});
+
+test("a reclaim after the window is answered none", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const a = claimOf("a", { ttlMs: "session" });
+  await one.driver.claim(a);
+  one.unreachable = true;
+  world.crash();
+  await world.start();
+  await world.clock.pass(31_000);
+  one.unreachable = false;
+  await world.clock.pass(2_500);
+  expect(await stands(one, a)).toMatchObject({ state: "none" });
+});
+
+test("a longer short lease is written before it is granted, and a restart waits for it", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const writes = world.disk?.writes.length ?? 0;
+  await one.driver.claim(claimOf("usual"));
+  expect(world.disk?.writes.length).toBe(writes);
+  held(await one.driver.claim(claimOf("a", { ttlMs: 50_000 })));
+  expect(world.disk?.writes.length).toBe(writes + 1);
+  one.unreachable = true;
+  world.crash();
+  await world.start();
+  expect(world.kept?.keeper.reclaimMs()).toBe(50_000);
+});
+
+test("a grant that would pass the bound of tokens waits for the write", async () => {
+  const world = new World();
+  await world.start();
+  const { driver } = await world.client();
+  const { disk } = world;
+  if (disk === null) throw new Error("there is a disk");
+  await world.clock.pass(60_000);
+  let open = (): void => undefined;
+  disk.gate = new Promise((resolve) => {
+    open = resolve;
+  });
+  let answered = false;
+  const claim = driver.claim(claimOf("k")).then((answer) => {
+    answered = true;
+    return answer;
+  });
+  await turns(40);
+  expect(answered).toBe(false);
+  open();
+  const { token } = held(await claim);
+  expect(token).toBeLessThan(BigInt(JSON.parse((disk.state as string).slice(17)).bound));
+});
+
+test("a waiting claim whose token would pass the bound is granted once it is written", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const a = claimOf("k");
+  const b = claimOf("k", { ttlMs: 50_000 });
+  await one.driver.claim(a);
+  await one.driver.claim(b);
+  await world.clock.pass(29_000);
+  await one.driver.renew([a, b]);
+  await world.clock.pass(29_000);
+  const floor = BigInt(Math.floor(world.clock.wall() * 1_000) + 3_600_000_000);
+  const c = claimOf("k", { floor });
+  await one.driver.claim(c);
+  await one.driver.release([a]);
+  await one.driver.release([b]);
+  await turns(40);
+  expect(grants(one, b.id)).toBe(1);
+  expect(grants(one, c.id)).toBe(1);
+});
+
+test("without a state every start waits a minute, and grants no longer lease", async () => {
+  const world = new World({ state: "none" });
+  await world.start();
+  const one = await world.client();
+  const a = claimOf("k");
+  expect(await one.driver.claim(a)).toMatchObject({ state: "waiting" });
+  await expect(one.driver.claim(claimOf("other", { ttlMs: 61_000 }))).rejects.toThrow(/without a state/);
+  for (let passed = 0; passed < 60; passed += 10) {
+    await one.driver.renew([a]);
+    expect(grants(one, a.id)).toBe(0);
+    await world.clock.pass(10_100);
+  }
+  expect(grants(one, a.id)).toBe(1);
+});

@@ -1,0 +1,263 @@
+// A server, its disk and its clients without sockets or real time: crashes and waits of a minute take no time.
+
+import type { Clock, Timer } from "../../src/clock.ts";
+import { server as serverDriver } from "../../src/drivers/server/driver.ts";
+import type { Dial, WireEvents } from "../../src/drivers/server/wire.ts";
+import type { Disk, Found, JournalRecord, SavedSession, SavedState } from "../../src/server/disk.ts";
+import { Hub } from "../../src/server/hub.ts";
+import { journalLine, journalRecords, stateOf, stateText } from "../../src/server/journal.ts";
+import type { Link } from "../../src/server/link.ts";
+import { type Opened as Kept, openKeeper } from "../../src/server/opening.ts";
+import type { ProcessState } from "../../src/server/session.ts";
+import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
+import { later } from "./support.ts";
+
+/** A clock that moves when told to. */
+export class FakeClock implements Clock {
+  #now = 1_000;
+  wallAhead = 1_800_000_000_000;
+  readonly #timers = new Set<{ due: number | null; run: () => void }>();
+
+  now(): number {
+    return this.#now;
+  }
+  wall(): number {
+    return this.wallAhead + this.#now;
+  }
+  uptime(): number {
+    return this.#now;
+  }
+  timer(run: () => void): Timer {
+    const timer = { due: null as number | null, run };
+    this.#timers.add(timer);
+    return {
+      set(due) {
+        timer.due = due;
+      },
+      keepAlive: () => undefined,
+    };
+  }
+
+  /** Lets time pass, from one due timer to the next, and all that follows from each. */
+  async pass(ms: number): Promise<void> {
+    const end = this.#now + ms;
+    await turns();
+    for (;;) {
+      let next: { due: number | null; run: () => void } | null = null;
+      for (const timer of this.#timers) {
+        if (timer.due !== null && timer.due <= end && (next === null || timer.due < (next.due as number))) next = timer;
+      }
+      if (next === null) break;
+      this.#now = Math.max(this.#now, next.due as number);
+      next.due = null;
+      next.run();
+      await turns();
+    }
+    this.#now = end;
+  }
+}
+
+/** Enough turns of the event loop for calls and answers to pass between clients, server and disk. */
+export async function turns(count = 12): Promise<void> {
+  for (let turn = 0; turn < count; turn++) {
+    await new Promise<void>((resolve) => {
+      setImmediate(resolve);
+    });
+  }
+}
+
+/** A disk that keeps texts, as the real one does. */
+export class FakeDisk implements Disk {
+  state: string | null = null;
+  journal = "";
+  sessions: SavedSession[] | null = null;
+  fresh = true;
+  sameBoot = true;
+  /** Every write fails. */
+  full = false;
+  /** Writes settle only when this does. */
+  gate: Promise<void> = Promise.resolve();
+  readonly writes: string[] = [];
+
+  async load(): Promise<Found> {
+    return {
+      state: this.state === null ? null : stateOf(this.state, "state"),
+      fresh: this.fresh,
+      journal: journalRecords(this.journal, "journal"),
+      sessions: this.sessions,
+      sameBoot: this.sameBoot,
+    };
+  }
+  async save(state: SavedState): Promise<void> {
+    await this.#write("save");
+    this.fresh = false;
+    this.state = stateText(state);
+  }
+  async append(records: readonly JournalRecord[]): Promise<void> {
+    await this.#write("append");
+    this.journal += records.map(journalLine).join("");
+  }
+  async rewrite(records: readonly JournalRecord[]): Promise<void> {
+    await this.#write("rewrite");
+    this.journal = records.map(journalLine).join("");
+  }
+  note(session: SavedSession): void {
+    this.sessions = [...(this.sessions ?? []).filter(({ id }) => id !== session.id), session];
+  }
+  unnote(gone: string): void {
+    this.sessions = (this.sessions ?? []).filter(({ id }) => id !== gone);
+  }
+  renote(sessions: readonly SavedSession[]): void {
+    this.sessions = [...sessions];
+  }
+  async close(): Promise<void> {
+    // nothing is open
+  }
+
+  async #write(what: string): Promise<void> {
+    this.writes.push(what);
+    await this.gate;
+    if (this.full) throw Object.assign(new Error("no space"), { code: "ENOSPC" });
+  }
+}
+
+export interface Player {
+  readonly driver: Driver;
+  readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+  /** What the server says of its process, if it asks. */
+  process: ProcessState;
+  /** Ends its connection as its death would. */
+  cut(): void;
+  /** While true it cannot connect. */
+  unreachable: boolean;
+}
+
+interface Pipe {
+  readonly link: Link;
+  readonly events: WireEvents;
+  readonly player: { pipes: Set<Pipe> };
+  open: boolean;
+}
+
+export class World {
+  readonly clock: FakeClock = new FakeClock();
+  readonly disk: FakeDisk | null;
+  readonly logged: string[] = [];
+  readonly remote: boolean;
+  kept: Kept | null = null;
+  hub: Hub | null = null;
+  starts = 0;
+  readonly #pipes = new Set<Pipe>();
+  readonly #states = new Map<string, () => ProcessState>();
+
+  constructor(options: { readonly state?: "none"; readonly remote?: boolean } = {}) {
+    this.disk = options.state === "none" ? null : new FakeDisk();
+    this.remote = options.remote ?? false;
+  }
+
+  async start(): Promise<void> {
+    const { clock, disk, remote } = this;
+    const log = (message: string, error?: unknown): void => {
+      this.logged.push(`${message} ${error}`);
+    };
+    // every process here has our pid; which one is meant stands in its start time
+    const probe = (_pid: number, pidStart: string): ProcessState => this.#states.get(pidStart)?.() ?? "running";
+    this.kept = await openKeeper({ clock, disk, sessionMs: 30_000, remote, probe, log });
+    const { keeper: backend, sessions } = this.kept;
+    this.hub = new Hub({ backend, sessions, clock, start: `start${++this.starts}`, version: "0", log });
+  }
+
+  /** The server's process is gone from one moment to the next. */
+  crash(): void {
+    this.hub = null;
+    this.kept = null;
+    this.#endAll();
+  }
+
+  /** A clean shutdown. */
+  async stop(): Promise<void> {
+    this.hub?.drain();
+    this.kept?.keeper.drain();
+    await this.kept?.save();
+    this.crash();
+  }
+
+  async client(local = true): Promise<Player> {
+    const pipes = new Set<Pipe>();
+    const player: Omit<Player, "driver"> & { driver?: Driver; pipes: Set<Pipe> } = {
+      pushes: [],
+      process: "running",
+      unreachable: false,
+      pipes,
+      cut: () => {
+        for (const pipe of pipes) this.#end(pipe);
+      },
+    };
+    const dial = this.#dial(player, local);
+    const driver = serverDriver({ dial, clock: this.clock, random: () => 0.5 });
+    player.driver = driver;
+    const opened = driver.open((id, answer) => player.pushes.push({ id, answer }));
+    await turns();
+    await opened;
+    later(() => driver.close());
+    return player as unknown as Player;
+  }
+
+  #dial(player: { pipes: Set<Pipe>; readonly unreachable: boolean; readonly process: ProcessState }, local: boolean): Dial {
+    return (events) => {
+      const hub = this.hub;
+      if (hub === null || player.unreachable) {
+        setImmediate(() => events.closed(new Error("nobody listens")));
+        return { write: () => undefined, close: () => undefined, keepAlive: () => undefined };
+      }
+      const stream = {
+        write: (text: string) => {
+          setImmediate(() => {
+            if (pipe.open) events.lines(text.trimEnd().split("\n"));
+          });
+        },
+        close: () => {
+          setImmediate(() => this.#end(pipe));
+        },
+      };
+      const pipe: Pipe = { link: hub.accept(stream, local), events, player, open: true };
+      this.#pipes.add(pipe);
+      player.pipes.add(pipe);
+      return {
+        write: (text) => {
+          // the hello tells which process it is; here each player is one
+          const hello = /"session":"([a-z2-7]+)","pid":(\d+|null),"pidStart":("\d+"|null)/.exec(text);
+          const known = hello === null ? text : text.replace(hello[3] as string, `"${startOf(hello[1] as string)}"`);
+          if (hello !== null) this.#states.set(startOf(hello[1] as string), () => player.process);
+          setImmediate(() => {
+            if (pipe.open && this.hub === hub) pipe.link.lines(known.trimEnd().split("\n"));
+          });
+        },
+        close: () => {
+          pipe.open = false;
+          this.#pipes.delete(pipe);
+          if (this.hub === hub) setImmediate(() => pipe.link.ended());
+        },
+        keepAlive: () => undefined,
+      };
+    };
+  }
+
+  #end(pipe: Pipe): void {
+    if (!pipe.open) return;
+    pipe.open = false;
+    this.#pipes.delete(pipe);
+    pipe.player.pipes.delete(pipe);
+    if (this.hub !== null) pipe.link.ended();
+    setImmediate(() => pipe.events.closed(new Error("cut")));
+  }
+
+  #endAll(): void {
+    for (const pipe of [...this.#pipes]) this.#end(pipe);
+  }
+}
+
+/** A start time that stands for a session. */
+function startOf(session: string): string {
+  return String([...session].reduce((sum, char) => (sum * 31 + char.charCodeAt(0)) % 1_000_000_007, 7));
+}
