@@ -43,6 +43,7 @@ export const PARTS: readonly Part[] = [
     seconds: 40,
     longSeconds: 1200,
   },
+  { name: "examples", tests: ["test/examples/"], seconds: 15, longSeconds: 15 },
   { name: "server", tests: ["test/server/"], seconds: 40, longSeconds: 1200 },
   { name: "cli", tests: ["test/cli/"], oneAtATime: true, seconds: 40, longSeconds: 300 },
   {

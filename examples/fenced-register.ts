@@ -1,0 +1,40 @@
+// A lease is not a proof. Here a holder outlives its lease without noticing, and the resource it writes to refuses it,
+// because the token of its lock is older than one the resource has seen.
+
+import { setTimeout as delay } from "node:timers/promises";
+import { connect } from "holdfast";
+
+/** What every resource worth a lock should do: remember the highest token, and refuse lower ones. */
+class Register {
+  value = "";
+  #token = 0n;
+
+  write(value: string, token: bigint): void {
+    if (token < this.#token) throw new Error("refused: a later holder has written already");
+    this.#token = token;
+    this.value = value;
+  }
+}
+
+const register = new Register();
+// renew: false stands for all that keeps a process from renewing: a long computation, a full disk, a sleeping laptop
+const slow = await connect(undefined, { ttl: "200ms", renew: false });
+const next = await connect();
+
+const lost = await slow.acquire("register");
+register.write("first", lost.token);
+
+const lock = await next.acquire("register"); // waits for the end of the lease
+register.write("second", lock.token);
+console.log(`the second token is higher: ${lock.token > lost.token}`);
+
+await delay(1); // whatever the first holder was doing, it goes on now
+try {
+  register.write("late", lost.token);
+} catch (error) {
+  console.log(`the late write was ${(error as Error).message}`);
+}
+console.log(`the register says: ${register.value}`);
+console.log(`the first holder still held it: ${await lost.release()}, the second: ${await lock.release()}`);
+await slow.close();
+await next.close();
