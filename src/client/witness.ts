@@ -5,7 +5,8 @@
 
 import type { Hold } from "../spi/driver.ts";
 
-const MOST_KEYS = 10_000;
+/** Remembered are the last so many keys at least, and twice as many at most. */
+const KEYS = 10_000;
 
 export interface Witness {
   /** No token below this is acceptable for these keys. */
@@ -16,26 +17,29 @@ export interface Witness {
 /** @param needed false where the store dies with this process, and so cannot forget what this process has seen */
 export function makeWitness(needed: boolean): Witness {
   if (!needed) return { floor: () => 0n, saw: () => undefined };
-  // a Map remembers the order of insertion: the first key is the one not seen for longest
-  const seen = new Map<string, bigint>();
+  // Two generations instead of one map in order of use: moving a key to a Map's end leaves a hole at its front, and
+  // looking for the oldest key then walks over all of them. A key may stand in both; young then has its
+  // highest token.
+  let young = new Map<string, bigint>();
+  let old = young;
+  const last = (key: string): bigint => young.get(key) ?? old.get(key) ?? 0n;
   return {
     floor(holds) {
-      let floor = 0n;
+      let highest = 0n;
       for (const { key } of holds) {
-        const token = seen.get(key);
-        if (token !== undefined && token >= floor) floor = token + 1n;
+        const token = last(key);
+        if (token > highest) highest = token;
       }
-      return floor;
+      return highest === 0n ? 0n : highest + 1n;
     },
     saw(holds, token) {
       for (const { key } of holds) {
-        const known = seen.get(key) ?? 0n;
-        seen.delete(key);
-        seen.set(key, token > known ? token : known);
-      }
-      for (const key of seen.keys()) {
-        if (seen.size <= MOST_KEYS) break;
-        seen.delete(key);
+        if (young.size >= KEYS && !young.has(key)) {
+          old = young;
+          young = new Map();
+        }
+        const known = last(key);
+        young.set(key, token > known ? token : known);
       }
     },
   };
