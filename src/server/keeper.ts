@@ -156,12 +156,21 @@ export class Keeper implements Backend {
     return wasKept && this.#durability !== null ? this.#durability.ledger.settled().then(() => there) : there;
   }
 
-  detach(_session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
+  detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
     const writes: Promise<void>[] = [];
     const there = ids.map((id) => {
       const done = this.table.detach(id, this.#clock.now(), this.#micros());
       const entry = this.table.entries.get(id);
-      if (done && entry !== undefined && this.#durability !== null) writes.push(this.#durability.write(entry));
+      if (done && entry !== undefined && this.#durability !== null) {
+        writes.push(
+          this.#durability.write(entry).catch((error: unknown) => {
+            // it stays what it was: a claim of its session
+            entry.detached = false;
+            entry.owner = session;
+            throw error;
+          }),
+        );
+      }
       return done;
     });
     return writes.length === 0 ? there : Promise.all(writes).then(() => there);

@@ -178,14 +178,18 @@ export class Sessions {
 
   /** Has the process of a local client that was here before our start gone meanwhile? */
   #look(session: Session, now: number): number | null {
-    const awayAt = session.awayAt as number;
     const state = session.pid === null || session.pidStart === null ? "unknown" : this.#probe(session.pid, session.pidStart);
-    const late = now >= awayAt + RETURN_MS;
-    if (state === "gone" || (late && state !== "stopped")) {
+    if (state === "gone") {
       this.#end(session);
       return null;
     }
-    return now + LOOK_MS;
+    if (now < (session.awayAt as number) + RETURN_MS || state === "stopped") return now + LOOK_MS;
+    // it is too busy to come back, or has let go of its client: what it holds by a lease of its own it may still believe in
+    this.#backend.end(session, "waiting");
+    this.#backend.end(session, "session");
+    if (this.#backend.owns(session)) return now + LOOK_MS;
+    this.#forget(session);
+    return null;
   }
 
   #end(session: Session): void {
