@@ -37,7 +37,8 @@ export function begin(terms: Terms, now: number, delayMs = 0): Step {
  * is in doubt until then; the effect "restored" tells of the answer.
  */
 export function adopt(terms: Terms, now: number, token: bigint, tokens: number): Step {
-  const talk = talking.sent(talking.postponed(now), now, false);
+  // for all we know a `claim` call of the other client is still on its way
+  const talk = { ...talking.sent(talking.postponed(now), now, false), unanswered: true };
   const doubtUntil = now + terms.ttlMs;
   return {
     state: { at: "held", talk, deadline: now, dueAt: now, token, tokens, knownAt: 0, doubtUntil },

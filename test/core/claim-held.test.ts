@@ -209,6 +209,10 @@ describe("taken up from another client", () => {
     expect(machine.state).toMatchObject({ deadline: 27_000 });
   });
 
+  test("when it goes, a late claim call of the client that made it must not place it again", () => {
+    expect(Machine.adopted().answered(heldAnswer()).left().state).toMatchObject({ at: "over", unanswered: true });
+  });
+
   test("is lost when the store does not know it, knows another token, or does not answer for a ttl", () => {
     expect(Machine.adopted().answered({ state: "none", reason: "released" }).state).toMatchObject({
       at: "lost",

@@ -75,6 +75,7 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
   /** One call: `work` is done at the store, each time the request arrives. */
   function call<T>(what: string, repeats: boolean, work: () => T): Promise<T> {
     const { arrivals, replyMs, failsMs } = network.fate(machine, repeats);
+    machine.note(`sends ${what}`);
     return new Promise((resolve, reject) => {
       const lost = arrivals.length === 0 || replyMs === null;
       if (lost && failsMs !== null) {
@@ -93,6 +94,9 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
       }
     });
   }
+
+  const names = (claims: readonly Claim[], marked?: ReadonlySet<ClaimId>): string =>
+    claims.map(({ id }) => `${watch.name(id)}${marked?.has(id) ? " (unanswered)" : ""}`).join(" ");
 
   const push: Push = (id, answer) => {
     const mere = random.chance(manners.nudges);
@@ -126,7 +130,7 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
 
     claim(claim) {
       watch.called(machine, [claim.id]);
-      return call("claim", true, () => {
+      return call(`claim ${watch.name(claim.id)}`, true, () => {
         const answer = table.claim(claim, push, now(), store.micros());
         watch.stood(claim, answer);
         store.machine.note(`claim ${watch.name(claim.id)} ${shownHolds(claim)}: ${shownAnswer(answer)}`);
@@ -139,7 +143,7 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
         machine,
         claims.map(({ id }) => id),
       );
-      return call("renew", true, () =>
+      return call(`renew ${names(claims)}`, true, () =>
         claims.map((claim) => {
           const answer = store.renew(claim, push);
           store.machine.note(`renew ${watch.name(claim.id)}: ${shownAnswer(answer)}`);
@@ -149,12 +153,9 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
     },
 
     async release(claims, unanswered) {
-      watch.leaving(
-        machine,
-        claims.map(({ id }) => id),
-      );
+      watch.leaving(claims.map(({ id }) => id));
       // a library that sends a release again unseen would make its "was not there" worthless: the contract forbids it
-      const there = await call("release", false, () =>
+      const there = await call(`release ${names(claims, unanswered)}`, false, () =>
         claims.map(({ id, ttlMs }) => {
           const was = table.release(id, now(), store.micros(), unanswered?.has(id) ? ttlMs : undefined);
           store.machine.note(`release ${watch.name(id)}: ${was}`);

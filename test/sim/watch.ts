@@ -77,10 +77,12 @@ export class Watch {
       this.#nudges.set(id, { machine, at: machine.now, lateMs: machine.lateMs });
   }
 
-  /** A release of these claims leaves a client. */
-  leaving(machine: Machine, ids: readonly ClaimId[]): void {
-    this.called(machine, ids);
-    for (const id of ids) this.#leaving.add(id);
+  /** A release of these claims leaves a client: it has not asked, and need not. */
+  leaving(ids: readonly ClaimId[]): void {
+    for (const id of ids) {
+      this.#nudges.delete(id);
+      this.#leaving.add(id);
+    }
   }
 
   /** A release of this claim was answered. */
