@@ -17,7 +17,10 @@ export class StateError extends Error {
  * @throws StateError if it is a link, not a folder, another user's, or open to others
  */
 export async function privateFolder(path: string): Promise<boolean> {
-  const made = await mkdir(path, { recursive: true, mode: 0o700 });
+  const made = await mkdir(path, { recursive: true, mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "EEXIST") return undefined;
+    throw cannot("be made", path, error);
+  });
   const stats = await lstat(path, { bigint: true });
   if (stats.isSymbolicLink()) throw new StateError(`${path} is a link: name the folder itself`);
   if (!stats.isDirectory()) throw new StateError(`${path} is not a folder: name a folder for the server's state`);
@@ -35,7 +38,7 @@ export async function openOurs(path: string, flags: number): Promise<FileHandle 
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT") return null;
     if (code === "ELOOP") throw new StateError(`${path} is a link: put the file itself there`, error);
-    throw new StateError(`${path} cannot be opened (${code}): make it readable and writable for this user`, error);
+    throw cannot("be opened", path, error as NodeJS.ErrnoException);
   }
   try {
     const stats = await file.stat({ bigint: true });
@@ -62,7 +65,14 @@ export async function readOurs(path: string): Promise<string | null> {
 
 /** Replaces a file so that, whatever happens, the old or the new one stands there; settles when it would survive a loss of power. */
 export async function replace(path: string, text: string): Promise<void> {
-  const temporary = `${path}.new`;
+  try {
+    await replaceIn(`${path}.new`, path, text);
+  } catch (error) {
+    throw Object.assign(cannot("be written", path, error as NodeJS.ErrnoException), { code: (error as NodeJS.ErrnoException).code });
+  }
+}
+
+async function replaceIn(temporary: string, path: string, text: string): Promise<void> {
   await unlink(temporary).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ENOENT") throw error;
   });
@@ -90,5 +100,11 @@ function checkOwner(path: string, stats: BigIntStats, mode: string): void {
   const user = process.getuid?.();
   if (user === undefined) return;
   if (stats.uid !== BigInt(user)) throw new StateError(`${path} belongs to another user: remove it or run as its owner`);
-  if ((stats.mode & 0o077n) !== 0n) throw new StateError(`${path} is open to others: chmod ${mode} it if you trust what is in it`);
+  if ((stats.mode & 0o077n) === 0n) return;
+  const found = (stats.mode & 0o777n).toString(8);
+  throw new StateError(`${path} is open to others (mode ${found}): chmod ${mode} it if you trust what is in it`);
+}
+
+function cannot(what: string, path: string, error: NodeJS.ErrnoException): StateError {
+  return new StateError(`${path} cannot ${what} (${error.code}): see that this user may, and that the disk has room`, error);
 }

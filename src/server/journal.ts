@@ -20,7 +20,7 @@ export function journalRecords(text: string, path: string): JournalRecord[] {
   // what follows the last line feed was being written
   lines.pop();
   return lines.map((line) => {
-    const record = checked(line, path) as { put: PlainClaim } | { drop: string };
+    const record = checked(line, path, JOURNAL_ADVICE) as { put: PlainClaim } | { drop: string };
     return "put" in record ? { put: rich(record.put) } : record;
   });
 }
@@ -35,7 +35,7 @@ export function stateText(state: SavedState): string {
 
 /** @throws StateError if it is damaged, or of another layout */
 export function stateOf(text: string, path: string): SavedState {
-  const { layout, clean, ...state } = checked(text.trimEnd(), path) as {
+  const { layout, clean, ...state } = checked(text.trimEnd(), path, STATE_ADVICE) as {
     layout: number;
     clean: { claims: PlainClaim[]; sessions: SavedSession[] } | null;
   } & Omit<SavedState, "clean">;
@@ -61,11 +61,11 @@ function checksum(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 
-function checked(line: string, path: string): unknown {
+const STATE_ADVICE = "move it away; the next start then asks the clients what they hold, for a minute, before it grants anything";
+const JOURNAL_ADVICE = "move it away once no lock that is detached, or has a lease over a minute, is held any more";
+
+function checked(line: string, path: string, advice: string): unknown {
   const text = line.slice(17);
-  if (line[16] !== " " || checksum(text) !== line.slice(0, 16)) {
-    const advice = "move it away; the next start then asks the clients for a minute what they hold, before it grants anything";
-    throw new StateError(`${path} is damaged: ${advice}`);
-  }
+  if (line[16] !== " " || checksum(text) !== line.slice(0, 16)) throw new StateError(`${path} is damaged: ${advice}`);
   return JSON.parse(text);
 }

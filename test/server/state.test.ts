@@ -1,0 +1,157 @@
+import { chmodSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { leakCheck } from "../support/leak-check.ts";
+import { claimOf, cleanUp, client, folder, held, running } from "./support.ts";
+
+leakCheck();
+cleanUp();
+
+/** A folder in which a server has been and has been shut down. */
+async function used(): Promise<string> {
+  const dir = folder();
+  const it = await running({ in: dir });
+  const { driver } = await client(it.addresses[0] as string);
+  await driver.claim(claimOf("k", { ttlMs: 86_400_000 }));
+  await driver.claim(claimOf("other"));
+  await it.close();
+  await driver.close();
+  return dir;
+}
+
+test("the folder and what is in it are for us alone", async () => {
+  const dir = await used();
+  expect(statSync(join(dir, "state")).mode & 0o777).toBe(0o700);
+  for (const name of ["state", "journal", "sessions"]) expect(statSync(join(dir, "state", name)).mode & 0o777).toBe(0o600);
+});
+
+test("a second server on one state is refused", async () => {
+  const dir = folder();
+  await running({ in: dir });
+  await expect(running({ in: dir, listen: `unix:${join(dir, "socket2")}` })).rejects.toThrow(/used by another server/);
+});
+
+test("a second server on one socket is refused, and the first goes on", async () => {
+  const dir = folder();
+  const it = await running({ in: dir });
+  await expect(running({ in: dir, state: join(dir, "state2") })).rejects.toThrow(/another server listens/);
+  const { driver } = await client(it.addresses[0] as string);
+  held(await driver.claim(claimOf("k")));
+});
+
+test("after a clean shutdown the table stands there, and the next start opens at once", async () => {
+  const dir = await used();
+  const it = await running({ in: dir });
+  expect(it.reclaimMs).toBe(0);
+  expect(it.stats().claims).toBe(2);
+});
+
+test.each(["state", "journal"])("a damaged %s is refused, saying what to do", async (name) => {
+  const dir = await used();
+  const path = join(dir, "state", name);
+  const text = readFileSync(path, "utf8");
+  writeFileSync(path, text.replace(/"ttlMs":\d/, '"ttlMs":9'));
+  await expect(running({ in: dir })).rejects.toThrow(/damaged: move it away/);
+  renameSync(path, `${path}.away`);
+  const it = await running({ in: dir });
+  expect(it.reclaimMs > 0).toBe(name === "state");
+});
+
+test("a journal that was cut while it was written loses only what was being written", async () => {
+  const dir = await used();
+  rmSync(join(dir, "state", "state"));
+  const path = join(dir, "state", "journal");
+  const text = readFileSync(path, "utf8");
+  expect(text.split("\n")).toHaveLength(2);
+  writeFileSync(path, text + text.slice(0, 30));
+  const it = await running({ in: dir });
+  expect(it.stats().claims).toBe(1);
+});
+
+test("a state of a newer layout is refused", async () => {
+  const dir = await used();
+  const { stateText } = await import("../../src/server/journal.ts");
+  const text = stateText({ bound: 1, longestMs: 30_000, remote: false, clean: null });
+  const { createHash } = await import("node:crypto");
+  const newer = text.slice(17).trimEnd().replace('"layout":1', '"layout":2');
+  const sum = createHash("sha256").update(newer).digest("hex").slice(0, 16);
+  writeFileSync(join(dir, "state", "state"), `${sum} ${newer}\n`);
+  await expect(running({ in: dir })).rejects.toThrow(/layout 2/);
+});
+
+test("a missing file in an existing folder is an unclean start; the whole folder missing is a fresh one", async () => {
+  const dir = await used();
+  rmSync(join(dir, "state", "state"));
+  const it = await running({ in: dir });
+  expect(it.reclaimMs).toBeGreaterThan(59_000);
+  await it.close();
+  rmSync(join(dir, "state"), { recursive: true });
+  expect((await running({ in: dir })).reclaimMs).toBe(0);
+});
+
+test("a linked state is refused: the folder, a file, and a second name", async () => {
+  const dir = await used();
+  const state = join(dir, "state");
+  symlinkSync(state, join(dir, "link"));
+  await expect(running({ in: dir, state: join(dir, "link") })).rejects.toThrow(/is a link/);
+  renameSync(join(state, "state"), join(dir, "elsewhere"));
+  symlinkSync(join(dir, "elsewhere"), join(state, "state"));
+  await expect(running({ in: dir })).rejects.toThrow(/is a link/);
+  rmSync(join(state, "state"));
+  linkSync(join(dir, "elsewhere"), join(state, "state"));
+  await expect(running({ in: dir })).rejects.toThrow(/second name/);
+});
+
+test("a state that is open to others is refused: the folder, and a file", async () => {
+  const dir = await used();
+  chmodSync(join(dir, "state"), 0o750);
+  await expect(running({ in: dir })).rejects.toThrow(/open to others \(mode 750\): chmod 700/);
+  chmodSync(join(dir, "state"), 0o700);
+  chmodSync(join(dir, "state", "journal"), 0o644);
+  await expect(running({ in: dir })).rejects.toThrow(/open to others \(mode 644\): chmod 600/);
+});
+
+test("a folder in the place of a file is refused, and a file in the place of the folder", async () => {
+  const dir = await used();
+  rmSync(join(dir, "state", "state"));
+  mkdirSync(join(dir, "state", "state"), { mode: 0o700 });
+  await expect(running({ in: dir })).rejects.toThrow(/is not a file: move it away|EISDIR/);
+  rmSync(join(dir, "state"), { recursive: true });
+  writeFileSync(join(dir, "state"), "");
+  await expect(running({ in: dir })).rejects.toThrow(/not a folder/);
+});
+
+test("a state that cannot be written stops the start", async () => {
+  const dir = await used();
+  // root ignores modes, but nobody can write a file where a folder stands
+  mkdirSync(join(dir, "state", "state.new"));
+  await expect(running({ in: dir })).rejects.toThrow(/cannot be written/);
+});
+
+test("a torn list of sessions is not relied on", async () => {
+  const dir = await used();
+  writeFileSync(join(dir, "state", "state"), (await import("../../src/server/journal.ts")).stateText({
+    bound: 1,
+    longestMs: 30_000,
+    remote: false,
+    clean: null,
+  }));
+  const sessions = join(dir, "state", "sessions");
+  writeFileSync(sessions, `${readFileSync(sessions, "utf8")}{"id":"abc`);
+  const it = await running({ in: dir });
+  expect(it.reclaimMs).toBeGreaterThan(29_000);
+});
+
+test.each([
+  ["state missing", { listen: "unix:/tmp/x" }],
+  ["no address", { listen: [], state: "none" }],
+  ["a relative socket", { listen: "unix:x", state: "none" }],
+  ["a socket path that is too long", { listen: `unix:/${"x".repeat(103)}`, state: "none" }],
+  ["an address that is not of this machine", { listen: "tcp://0.0.0.0:0", state: "none" }],
+  ["a name that may be anywhere", { listen: "tcp://example.com:7420", state: "none" }],
+  ["a port that is none", { listen: "tcp://127.0.0.1:65536", state: "none" }],
+  ["something else", { listen: "http://127.0.0.1", state: "none" }],
+])("serve() refuses with a TypeError: %s", async (_, options) => {
+  const { serve } = await import("../../src/server/serve.ts");
+  await expect(serve(options)).rejects.toThrow(TypeError);
+});
