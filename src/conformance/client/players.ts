@@ -19,7 +19,8 @@ export interface Player {
 /** Another client of the store. Closed when the test is over; without chaos options its line does what the test orders. */
 export async function player(scene: Scene, options: LocksOptions = {}, disturbed: ChaosOptions = {}): Promise<Player> {
   const line = chaos(await scene.driver(), disturbed);
-  const locks = createLocks(line, options);
+  // where a driver is wrong a test fails; it does not hang
+  const locks = createLocks(line, { wait: scene.ms(5_000), ...options });
   scene.afterwards(() => {
     line.heal();
     return locks.close();

@@ -17,7 +17,7 @@ export function sharing(check: Check, { traits }: Subject): void {
     return;
   }
 
-  check("readers share, across clients and within one; a writer has it alone", async (scene) => {
+  check("rw: readers share, across clients and within one; a writer has it alone", async (scene) => {
     const [one, other] = [await player(scene), await player(scene)];
     const readers = [
       await one.locks.rw("key").read.acquire(),
@@ -45,7 +45,7 @@ export function sharing(check: Check, { traits }: Subject): void {
     return;
   }
 
-  check("a semaphore lets in as many as it has permits, across clients", async (scene) => {
+  check("semaphore: as many are inside as it has permits, across clients", async (scene) => {
     const players = [await player(scene), await player(scene), await player(scene)];
     let used = 0;
     let most = 0;

@@ -112,6 +112,7 @@ type Stop = (one: Player) => Stopped;
 
 const STEPS: readonly (readonly [string, Stop])[] = [
   ["before the claim reaches the store", ({ line }) => line.stopNext("claim", "before")],
+  ["before the claim reaches the store, which gets it after the release and unheard,", outrunByRelease],
   [
     "when the store has answered the claim, but its answer is on the way",
     ({ line }) => line.stopNext("claim", "after"),
@@ -122,6 +123,14 @@ const STEPS: readonly (readonly [string, Stop])[] = [
 function loseAnswer({ line }: Player): Stopped {
   line.loseNextReply("claim");
   return line.stopNext("claim", "after");
+}
+
+function outrunByRelease({ line }: Player): Stopped {
+  const { reached, pass } = line.stopNext("claim", "before");
+  line.loseNextReply("claim"); // a client that heard of the grant would give it back
+  const release = line.stopNext("release", "after");
+  release.pass();
+  return { reached, pass: () => void release.reached.then(pass) };
 }
 
 /** An acquire is stopped on its way and aborted there; whatever was under way arrives afterwards. */
@@ -142,7 +151,7 @@ async function abortAt(scene: Scene, stop: Stop, busy: boolean): Promise<void> {
 }
 
 function missing(check: Check, { traits }: Subject): void {
-  check("a grant between asking and waiting is not missed", async (scene) => {
+  check("a grant that comes while its request is still asking is not missed", async (scene) => {
     const [one, other] = [await player(scene), await player(scene)];
     for (let round = 0; round < 5; round++) {
       const holder = await holding(other.locks, "key");

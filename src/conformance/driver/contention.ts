@@ -113,7 +113,7 @@ async function oneHeld(
 
 async function counting(scene: Scene, { traits }: Subject): Promise<void> {
   const clients = [await scene.client(), await scene.client(), await scene.client()];
-  const rounds = 20;
+  const rounds = 12;
   let value = 0;
   let lastToken = 0n;
   await Promise.all(

@@ -75,7 +75,7 @@ export function expiry(check: Check, { traits }: Subject): void {
         await one.hold(holder);
         await other.queue(waiter);
         const again = (client: Client, claim: Claim) => (verb === "claim" ? client.claim(claim) : client.ask(claim));
-        const restarted = await kept(2.5 * scene.brief, async () => {
+        const restarted = await kept(1.6 * scene.brief, async () => {
           const [held, waiting] = [await again(one, holder), await again(other, waiter)];
           return held.state === "held" && waiting.state === "waiting" ? null : `${held.state} and ${waiting.state}`;
         });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { tagOf } from "../../ids.ts";
 import type { Claim, ClaimView } from "../../spi/driver.ts";
 import type { Scene } from "../scene.ts";
-import { exclusive, keysOf } from "../scene.ts";
+import { exclusive } from "../scene.ts";
 import type { Check, Subject } from "../subject.ts";
 
 export function listing(check: Check, { traits }: Subject): void {

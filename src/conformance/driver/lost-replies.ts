@@ -8,7 +8,7 @@ import type { Client, Scene } from "../scene.ts";
 import { heldOf } from "../scene.ts";
 import type { Check, Subject } from "../subject.ts";
 
-const STORM: ChaosOptions = { loseCall: 0.1, loseReply: 0.15, repeatCall: 0.2, delayCall: 0.3, longestMs: 4 };
+const STORM: ChaosOptions = { loseCall: 0.1, loseReply: 0.15, repeatCall: 0.5, delayCall: 0.3, longestMs: 4 };
 
 export function lostReplies(check: Check, { traits, random }: Subject): void {
   check("a claim whose reply was lost is found by asking again, and is one claim", async (scene) => {

@@ -68,7 +68,7 @@ export function tokens(check: Check, subject: Subject): void {
     for (const ahead of [1n, 500n]) {
       const claim = scene.claim("key", { floor: last + ahead });
       const held = await one.hold(claim);
-      assert.ok(held.token >= claim.floor);
+      assert.ok(held.token >= claim.floor, "a token is not below its floor");
       await one.release(claim);
       const next = scene.claim("key");
       const { token: above } = await other.hold(next);

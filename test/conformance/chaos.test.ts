@@ -1,0 +1,139 @@
+import assert from "node:assert/strict";
+import { test } from "vitest";
+import type { ChaosDriver, ChaosOptions } from "../../src/conformance/chaos.ts";
+import { chaos } from "../../src/conformance/chaos.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { newId } from "../../src/ids.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { until } from "../support/wait-for.ts";
+
+leakCheck();
+
+type Push = readonly [id: ClaimId | null, answer: Answer | undefined];
+
+function claimOf(key = "key", terms: Partial<Claim> = {}): Claim {
+  return {
+    id: newId(),
+    holds: [{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }],
+    ttlMs: 60_000,
+    tokens: 1,
+    floor: 0n,
+    wait: true,
+    label: "",
+    ...terms,
+  };
+}
+
+async function disturbed(options?: ChaosOptions): Promise<{ line: ChaosDriver; direct: Driver; pushes: Push[] }> {
+  const store = memoryStore();
+  const line = chaos(memory({ store }), options);
+  const direct = memory({ store });
+  const pushes: Push[] = [];
+  await line.open((id, answer) => pushes.push([id, answer]));
+  await direct.open(() => undefined);
+  return { line, direct, pushes };
+}
+
+test("without orders it is the driver itself", async () => {
+  const { line, pushes } = await disturbed();
+  const [one, other] = [claimOf(), claimOf()];
+  assert.equal((await line.claim(one)).state, "held");
+  assert.equal((await line.claim(other)).state, "waiting");
+  assert.deepEqual(await line.release([one]), [true]);
+  await until(() => pushes.length === 1, { within: 1000, what: "the push" });
+  assert.deepEqual(pushes[0]?.[0], other.id);
+  assert.equal((await line.list("", 10)).length, 1);
+  assert.deepEqual([line.calls("claim"), line.calls("release"), line.calls("list")], [2, 1, 1]);
+  assert.equal(line.traits.fifo, true);
+  await line.close();
+});
+
+test("a lost call does not reach the store, a lost reply does", async () => {
+  const { line, direct } = await disturbed();
+  const claim = claimOf();
+  line.loseNextCall("claim", 2);
+  await assert.rejects(line.claim(claim), /call of claim was lost/);
+  await assert.rejects(line.claim(claim), /call of claim was lost/);
+  assert.equal((await direct.list("", 10)).length, 0);
+  line.loseNextReply("claim");
+  await assert.rejects(line.claim(claim), /reply of claim was lost/);
+  assert.equal((await direct.list("", 10)).length, 1);
+  assert.equal((await line.claim(claim)).state, "held");
+  await line.close();
+});
+
+test("a cut fails what is under way and what comes after it, drops pushes, and is followed by notify(null)", async () => {
+  const { line, direct, pushes } = await disturbed();
+  const [holder, waiter] = [claimOf(), claimOf()];
+  await direct.claim(holder);
+  await line.claim(waiter);
+  const stopped = line.stopNext("renew");
+  const underWay = line.renew([waiter]);
+  await stopped.reached;
+  line.cut();
+  await assert.rejects(underWay, /cut/);
+  await assert.rejects(line.list("", 1), /not connected/);
+  await direct.release([holder]);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(pushes, []);
+  line.heal();
+  assert.deepEqual(pushes, [[null, undefined]]);
+  stopped.pass();
+  assert.equal((await line.renew([waiter]))[0]?.state, "held");
+  await line.close();
+});
+
+test("a push that is late when the connection breaks never comes", async () => {
+  const { line, direct, pushes } = await disturbed({ delayPush: 1, longestMs: 30 });
+  const [holder, waiter] = [claimOf(), claimOf()];
+  await direct.claim(holder);
+  await line.claim(waiter);
+  await direct.release([holder]);
+  await new Promise((resolve) => setImmediate(resolve));
+  line.cut();
+  line.heal();
+  await new Promise((resolve) => setTimeout(resolve, 40));
+  assert.deepEqual(pushes, [[null, undefined]]);
+  await line.close();
+});
+
+test("a repeated release answers as its first call, a repeated claim as its last", async () => {
+  const { line, direct } = await disturbed({ repeatCall: 1 });
+  const claim = claimOf();
+  assert.equal((await line.claim(claim)).state, "held");
+  assert.deepEqual(await line.release([claim]), [true]);
+  assert.deepEqual(await line.release([claim]), [false]);
+  const [holder, tried] = [claimOf(), claimOf("key", { wait: false })];
+  await direct.claim(holder);
+  assert.equal((await line.claim(tried)).state, "none");
+  assert.equal((await direct.list("", 10)).length, 1);
+  await line.close();
+});
+
+test("a stopped answer has reached the store", async () => {
+  const { line, direct } = await disturbed();
+  const stopped = line.stopNext("claim", "after");
+  const claim = line.claim(claimOf());
+  await stopped.reached;
+  assert.equal((await direct.list("", 10)).length, 1);
+  stopped.pass();
+  assert.equal((await claim).state, "held");
+  await line.close();
+});
+
+test("the same seed disturbs the same calls", async () => {
+  const run = async (seed: number): Promise<string> => {
+    const { line } = await disturbed({ seed, loseCall: 0.3, loseReply: 0.3 });
+    let fates = "";
+    for (let call = 0; call < 40; call++) {
+      const answer = await line.list("", 1).catch((error: Error) => error.message);
+      fates += typeof answer === "string" ? answer.charAt(9) : ".";
+    }
+    await line.close();
+    return fates;
+  };
+  assert.equal(await run(1), await run(1));
+  assert.notEqual(await run(1), await run(2));
+});

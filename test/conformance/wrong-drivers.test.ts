@@ -1,0 +1,30 @@
+// The test of the test: the suite passes the memory driver (test/drivers/memory.test.ts) and fails each of these.
+
+import assert from "node:assert/strict";
+import { describe, test } from "vitest";
+import { memoryStore } from "../../src/drivers/memory.ts";
+import type { Recorded } from "./recorded-suite.ts";
+import { failureOf, recordedSuite } from "./recorded-suite.ts";
+import type { Wrong } from "./wrong-drivers.ts";
+import { WRONG_DRIVERS } from "./wrong-drivers.ts";
+
+function suiteOf({ make }: Wrong): readonly Recorded[] {
+  return recordedSuite({
+    open: async () => {
+      const store = memoryStore();
+      return { driver: () => make(store) };
+    },
+    verbs: ["detach", "revoke"],
+    keys: 500,
+    random: { seeds: 1 },
+    timeScale: 0.4,
+  });
+}
+
+describe.concurrent.each(WRONG_DRIVERS)("a driver that $fault", (wrong) => {
+  test.each(Object.entries(wrong.caughtBy))("fails: %s", async (beginning, said) => {
+    const named = suiteOf(wrong).filter(({ name }) => name.startsWith(beginning));
+    assert.equal(named.length, 1, `one test of the suite begins with "${beginning}"`);
+    assert.match((await failureOf(named[0] as Recorded)) ?? "the suite did not notice", said);
+  });
+});
