@@ -199,7 +199,7 @@ export class Engine {
       case "expire":
         return owner.expired();
       case "reject":
-        return owner.rejected(tracked.error);
+        return owner.rejected(tracked.failure);
       case "lose":
         return owner.lost(state.at === "lost" ? state.reason : "unknown");
       case "jeopardy":

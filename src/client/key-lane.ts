@@ -63,11 +63,10 @@ export class KeyLane implements ClaimOwner {
   }
 
   timeOut(request: Request): void {
-    const error = this.#tracked?.error;
     if (this.#tracked !== null && isFailing(this.#tracked)) {
       return this.withdraw(
         request,
-        wrapped(error, `could not ask for ${named(request.target.keys)}`, request.target.keys),
+        wrapped(this.#tracked.failure, `could not ask for ${named(request.target.keys)}`, request.target.keys),
       );
     }
     this.#timeOut(request, this.host.engine.clock.now() - request.startedAt);
@@ -108,7 +107,8 @@ export class KeyLane implements ClaimOwner {
   rejected(error: unknown): void {
     this.#tracked = null;
     const { queue } = this.#lane;
-    while (queue.first !== null) {
+    // what is not fatal ends only who asked once; he may have left the claim to another who goes on waiting
+    while (queue.first !== null && (queue.first.once || isFatal(error))) {
       const head = queue.first;
       queue.remove(head);
       head.refuse(wrapped(error, `could not ask for ${named(head.target.keys)}`, head.target.keys));

@@ -78,7 +78,7 @@ export class LaneHost {
     const { keys } = tenure.target;
     const { token, tracked } = tenure;
     const remainingMs = tenure.lane.remainingMs(tracked);
-    if (on) this.#events.emit("jeopardy", { keys, token, remainingMs, error: tracked.error });
+    if (on) this.#events.emit("jeopardy", { keys, token, remainingMs, error: tracked.failure });
     else this.#events.emit("restored", { keys, token, remainingMs });
   }
 

@@ -61,6 +61,11 @@ export class Tracked implements Timed {
     this.#due(this, now, Math.min(withinMs, this.terms.ttlMs / 24));
   }
 
+  /** Why the store could not be asked. */
+  get failure(): unknown {
+    return this.error ?? new Error("the store did not answer in time");
+  }
+
   /** The number of its last call. */
   get call(): number {
     return this.state.at === "lost" || this.state.at === "over" ? 0 : this.state.talk.calls;

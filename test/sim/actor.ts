@@ -203,7 +203,7 @@ export class Actor {
 
   #holdingOf(lock: Lock, holds: readonly Hold[]): Holding {
     const { machine } = this.#site;
-    const leaseUntil = machine.now + lock.remainingMs;
+    const leaseUntil = machine.clock.uptime() + lock.remainingMs;
     const name = `${this.name}.${++this.#asked}`;
     return { name, machine, client: this.#site, lock, holds, leaseUntil, stopping: false };
   }
@@ -259,6 +259,7 @@ export class Actor {
       return this.#use(holding);
     }
     this.#stage.watch.ended(holding);
+    this.#stage.watch.detached(reference);
     this.#site.machine.note(`${this.name} detached ${holding.lock.keys.join(" ")}`);
     await this.#pass(this.#random.next() * this.#stage.plan.ttlMs * 0.7);
     const site = this.#stage.anySite();

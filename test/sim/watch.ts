@@ -18,7 +18,7 @@ export interface Holding {
   readonly client: { readonly closing: boolean };
   readonly lock: Lock;
   readonly holds: readonly Hold[];
-  /** Until here its lease stood when it was last looked at, by its machine's clock. */
+  /** Until here its lease stood when it was last looked at, by the clock of its machine that also counts sleep. */
   leaseUntil: number;
   /** Told to stop while its lease stands, and still at it. */
   stopping: boolean;
@@ -75,6 +75,13 @@ export class Watch {
   nudged(machine: Machine, id: ClaimId): void {
     if (!this.#leaving.has(id) && !this.#nudges.has(id))
       this.#nudges.set(id, { machine, at: machine.now, lateMs: machine.lateMs });
+  }
+
+  /** These claims have left their client with its consent: nobody need ask about them. */
+  detached(reference: string): void {
+    const body = Buffer.from(reference.split(".")[1] ?? "", "base64url").toString();
+    const { c: claims } = JSON.parse(body) as { readonly c: readonly (readonly [ClaimId])[] };
+    this.leaving(claims.map(([id]) => id));
   }
 
   /** A release of these claims leaves a client: it has not asked, and need not. */
@@ -157,22 +164,22 @@ export class Watch {
   /** Looks at a holder before something happens on its machine: until when could it be working? */
   look(holding: Holding): void {
     const left = holding.lock.remainingMs;
-    if (left > 0) holding.leaseUntil = holding.machine.now + left;
+    if (left > 0) holding.leaseUntil = holding.machine.clock.uptime() + left;
   }
 
   #isHere(holding: Holding): boolean {
     const { machine, lock, client } = holding;
     if (machine.state === "dead" || machine.state === "asleep") return false;
-    if (holding.stopping) return !client.closing && machine.now < holding.leaseUntil;
+    if (holding.stopping) return !client.closing && machine.clock.uptime() < holding.leaseUntil;
     try {
       lock.throwIfLost();
-      holding.leaseUntil = machine.now + lock.remainingMs;
+      holding.leaseUntil = machine.clock.uptime() + lock.remainingMs;
       return true;
     } catch (error) {
       if (!(error instanceof LockLostError)) throw error;
       // told to go although its lease stands: until its body has ended nobody may enter
       holding.stopping = error.reason === "maxHold" || error.reason === "revoked";
-      return holding.stopping && !client.closing && machine.now < holding.leaseUntil;
+      return holding.stopping && !client.closing && machine.clock.uptime() < holding.leaseUntil;
     }
   }
 
