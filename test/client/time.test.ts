@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import { describe, test } from "vitest";
+import type { Locks } from "../../src/client/locks.ts";
+import { createLocks } from "../../src/client/locks.ts";
+import type { LocksOptions } from "../../src/client/options.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { LockLostError } from "../../src/errors.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import type { FakeClock } from "../support/fake-clock.ts";
+import { fakeClock } from "../support/fake-clock.ts";
+
+interface Stage {
+  readonly clock: FakeClock;
+  readonly locks: Locks;
+  /** Calls of the driver, by verb. */
+  readonly calls: Record<"claim" | "renew" | "release", number>;
+  /** While true every call of the store fails. */
+  cut: boolean;
+}
+
+/** A client and its store on one fake clock. */
+function stage(options: LocksOptions = {}): Stage {
+  const clock = fakeClock();
+  const driver = memory({ store: memoryStore(clock) });
+  const calls = { claim: 0, renew: 0, release: 0 };
+  const made = { clock, calls, cut: false };
+  const reach = <T>(verb: keyof typeof calls, call: () => Promise<T>): Promise<T> => {
+    calls[verb]++;
+    return made.cut ? Promise.reject(new Error("cut off")) : call();
+  };
+  const watched: Driver = {
+    ...driver,
+    claim: (claim) => reach("claim", () => driver.claim(claim)),
+    renew: (claims) => reach("renew", () => driver.renew(claims)),
+    release: (claims, unanswered) => reach("release", () => driver.release(claims, unanswered)),
+  };
+  return Object.assign(made, { locks: createLocks(watched, { ...options, clock }) });
+}
+
+describe("the lease by the client's clock", () => {
+  test("is renewed at a third of the ttl and ends at nine tenths", async () => {
+    const scene = stage({ ttl: "30s" });
+    const lock = await scene.locks.acquire("k");
+    assert.equal(lock.remainingMs, 27_000);
+    await scene.clock.pass(9_999);
+    assert.equal(scene.calls.renew, 0);
+    await scene.clock.pass(1);
+    assert.equal(scene.calls.renew, 1);
+    assert.equal(lock.remainingMs, 27_000);
+    scene.cut = true;
+    await scene.clock.pass(26_999);
+    lock.throwIfLost();
+    assert.equal(lock.signal.aborted, false);
+    await scene.clock.pass(1);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST", reason: "expired" });
+    assert.equal(lock.signal.aborted, true);
+    assert.ok(lock.signal.reason instanceof LockLostError);
+    scene.cut = false;
+    assert.equal(await lock.release(), false);
+  });
+
+  test("throwIfLost() and release() read the clock although no timer has fired", async () => {
+    const scene = stage({ ttl: "10s", renew: false });
+    const lock = await scene.locks.acquire("k");
+    // what a stalled event loop does: time passes, nothing runs
+    const stalled = fakeClock();
+    assert.equal(stalled.pending, 0);
+    await scene.clock.pass(9_000);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    assert.equal(lock.remainingMs, 0);
+    assert.equal(await lock.release(), false);
+  });
+
+  test("renew: false sets no timer while held", async () => {
+    const scene = stage({ ttl: "10s", renew: false });
+    const lock = await scene.locks.acquire("k");
+    await scene.clock.pass(5_000);
+    assert.equal(scene.calls.renew, 0);
+    assert.equal(scene.clock.pending, 0);
+    assert.equal(await lock.release(), true);
+  });
+});
+
+describe("a machine that slept", () => {
+  test("longer than the lease: nothing is believed until the store has spoken", async () => {
+    const scene = stage({ ttl: "10s" });
+    const events: number[] = [];
+    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await scene.locks.acquire("k");
+    scene.clock.sleep(60_000);
+    // before any timer or answer had its turn
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    assert.equal(lock.signal.aborted, false);
+    await scene.clock.pass(0);
+    // the store's clock slept too here, and says that all is well
+    lock.throwIfLost();
+    assert.equal(lock.signal.aborted, false);
+    assert.deepEqual(events, [60_000]);
+    assert.equal(await lock.release(), true);
+  });
+
+  test("and cannot reach the store: the lock is lost", async () => {
+    const scene = stage({ ttl: "10s" });
+    const lock = await scene.locks.acquire("k");
+    scene.cut = true;
+    scene.clock.sleep(60_000);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    await scene.clock.pass(10_000);
+    assert.equal(lock.signal.aborted, true);
+  });
+
+  test("only briefly: the lock stands, and is asked about", async () => {
+    const scene = stage({ ttl: "10s" });
+    const lock = await scene.locks.acquire("k");
+    scene.clock.sleep(1_000);
+    lock.throwIfLost();
+    await scene.clock.pass(0);
+    assert.equal(scene.calls.renew, 1);
+  });
+
+  test("a wall clock that was set costs a round trip and nothing else", async () => {
+    const scene = stage({ ttl: "10s" });
+    const lock = await scene.locks.acquire("k");
+    scene.clock.setWall(3_600_000);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    await scene.clock.pass(0);
+    lock.throwIfLost();
+    scene.clock.setWall(-7_200_000);
+    lock.throwIfLost();
+    assert.equal(lock.signal.aborted, false);
+    assert.equal(await lock.release(), true);
+  });
+});
+
+describe("waits", () => {
+  test("end exactly when their time has passed, not before", async () => {
+    const scene = stage();
+    const lock = await scene.locks.acquire("k");
+    let failed: unknown = null;
+    scene.locks
+      .mutex("k")
+      .acquire({ wait: "5s" })
+      .catch((error: unknown) => {
+        failed = error;
+      });
+    await scene.clock.pass(4_999);
+    assert.equal(failed, null);
+    await scene.clock.pass(1);
+    assert.equal((failed as { code: string } | null)?.code, "LOCK_TIMEOUT");
+    assert.equal(await lock.release(), true);
+    assert.deepEqual(await scene.locks.list(), []);
+  });
+
+  test("while the store is down end with DriverError, whose cause is what its client said", async () => {
+    const scene = stage();
+    await (await scene.locks.acquire("warm")).release();
+    const heard: string[] = [];
+    scene.locks.on("storeDown", () => heard.push("down"));
+    scene.locks.on("storeUp", () => heard.push("up"));
+    scene.cut = true;
+    let failed: Error | null = null;
+    scene.locks.acquire("k", { wait: "5s" }).catch((error: Error) => {
+      failed = error;
+    });
+    await assert.rejects(scene.locks.tryAcquire("k2"), { code: "DRIVER_FAILED" });
+    await scene.clock.pass(5_000);
+    assert.equal((failed as unknown as { code: string }).code, "DRIVER_FAILED");
+    assert.match(String(((failed as unknown as Error).cause as Error).message), /cut off/);
+    scene.cut = false;
+    await scene.clock.pass(60_000);
+    assert.equal((await scene.locks.acquire("k3")).keys[0], "k3");
+    assert.deepEqual(heard, ["down", "up"]);
+  });
+});
