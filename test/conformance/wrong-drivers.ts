@@ -200,7 +200,7 @@ export const WRONG_DRIVERS: readonly Wrong[] = [
   {
     fault: "looks instead of renewing",
     caughtBy: {
-      "a lease that is restarted by renew does not end": /held and held/,
+      "a lease that is restarted by renew does not end": /waiting/,
       "a held lock is renewed": /fulfilled/,
     },
     make(store) {

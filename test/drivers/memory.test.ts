@@ -11,6 +11,7 @@ conformance({ describe, test: watched(test) }, "memory", {
     return { driver: () => memory({ store }) };
   },
   verbs: ["detach", "revoke"],
+  timeScale: 0.5,
   keys: long ? 1_000_000 : 50_000,
   random: long ? { seeds: 500, steps: 200 } : { seeds: 10 },
 });

@@ -12,7 +12,7 @@ export function leases(check: Check, subject: Subject): void {
   if (!subject.traits.lease.claim) return;
 
   check("a held lock is renewed, and so is a waiting one", async (scene) => {
-    const ttl = scene.ms(400);
+    const ttl = scene.lease(400);
     const [one, other] = [await player(scene, { ttl }), await player(scene, { ttl })];
     const lock = await one.locks.acquire("key");
     const waits = other.locks.acquire("key");
@@ -54,7 +54,7 @@ export function leases(check: Check, subject: Subject): void {
   if (!subject.verbs.includes("revoke")) return;
 
   check("a revoked lock is lost with that reason, and its place is kept until its holder lets go", async (scene) => {
-    const [one, other] = [await player(scene, { ttl: scene.ms(900) }), await player(scene)];
+    const [one, other] = [await player(scene, { ttl: scene.lease(900) }), await player(scene)];
     const { driver } = await scene.client();
     const lock = await one.locks.acquire("key");
     const waits = other.locks.acquire("key");
@@ -90,7 +90,7 @@ function losses(check: Check, { traits }: Subject): void {
   });
 
   check("using() rejects with LockLostError if the lock was lost, although the body succeeded", async (scene) => {
-    const one = await player(scene, { ttl: scene.ms(150) });
+    const one = await player(scene, { ttl: scene.lease(150) });
     const lost = one.locks.using("key", async (lock) => {
       await cutOff(scene, one, lock);
       return "done";
@@ -100,7 +100,7 @@ function losses(check: Check, { traits }: Subject): void {
   });
 
   check("the body's own error wins over the loss", async (scene) => {
-    const one = await player(scene, { ttl: scene.ms(150) });
+    const one = await player(scene, { ttl: scene.lease(150) });
     const failed = one.locks.using("key", async (lock) => {
       await cutOff(scene, one, lock);
       throw new RangeError("body");
@@ -110,7 +110,7 @@ function losses(check: Check, { traits }: Subject): void {
   });
 
   check("a lost lock that is disposed of throws, unless it was released before", async (scene) => {
-    const one = await player(scene, { ttl: scene.ms(150) });
+    const one = await player(scene, { ttl: scene.lease(150) });
     const [lock, released] = [await one.locks.acquire("key"), await one.locks.acquire("other")];
     await released.release();
     await cutOff(scene, one, lock);
@@ -119,7 +119,7 @@ function losses(check: Check, { traits }: Subject): void {
   });
 
   check("a short outage puts a lock in jeopardy and restores it, with the same token", async (scene) => {
-    const one = await player(scene, { ttl: scene.ms(1_200) });
+    const one = await player(scene, { ttl: scene.lease(1_200) });
     const told: string[] = [];
     for (const event of ["jeopardy", "restored", "lost", "storeDown", "storeUp"] as const) {
       one.locks.on(event, () => told.push(event));
@@ -138,7 +138,7 @@ function losses(check: Check, { traits }: Subject): void {
   });
 
   check("a release that could not be answered in time is repeated until the store has forgotten", async (scene) => {
-    const [one, other] = [await player(scene, { ttl: scene.ms(900) }), await player(scene)];
+    const [one, other] = [await player(scene, { ttl: scene.lease(900) }), await player(scene)];
     const lock = await one.locks.acquire("key");
     one.line.loseNextReply("release");
     assert.equal(

@@ -44,7 +44,7 @@ export function storms(check: Check, subject: Subject): void {
 async function storm(scene: Scene, seed: number, fencing: boolean, steps: number): Promise<void> {
   const stage: Stage = { scene, random: randomOf(seed), inside: new Map(), last: new Map() };
   // leases long against the storm: who holds keeps what it holds, so that an overlap is a fault
-  const options = { ttl: scene.ms(1_200), wait: scene.ms(5_000) };
+  const options = { ttl: scene.lease(1_200), wait: scene.ms(5_000) };
   const players = [
     await player(scene, options, { ...STORM, seed: seed * 3 }),
     await player(scene, options, { ...STORM, seed: seed * 3 + 1 }),

@@ -27,7 +27,7 @@ export function travel(check: Check, { traits }: Subject): void {
   });
 
   check("an attached lock is renewed; nobody renews it before", async (scene) => {
-    const ttl = scene.ms(400);
+    const ttl = scene.lease(400);
     const [one, other] = [await player(scene, { ttl }), await player(scene)];
     const reference = await (await one.locks.acquire("key")).detach();
     const taken = await other.locks.attach(reference);

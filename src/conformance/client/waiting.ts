@@ -187,7 +187,7 @@ function missing(check: Check, { traits }: Subject): void {
   if (!traits.lease.claim) return;
 
   check("a waiter whose pushes are lost is granted all the same, within its lease", async (scene) => {
-    const ttl = scene.ms(900);
+    const ttl = scene.lease(900);
     const [one, other] = [await player(scene, { ttl }), await player(scene)];
     const holder = await other.locks.acquire("key", { ttl });
     one.line.loseNextPush(1_000);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
-import type { Client, Scene } from "../scene.ts";
+import type { Client } from "../scene.ts";
 import { heldOf } from "../scene.ts";
 import type { Check, Subject } from "../subject.ts";
 
@@ -65,25 +65,22 @@ export function expiry(check: Check, { traits }: Subject): void {
   });
 
   for (const verb of ["claim", "renew"] as const) {
-    check(`a lease that is restarted by ${verb} does not end`, (scene) =>
-      unlessStalled(scene, async (kept) => {
-        const [one, other] = [await scene.client(), await scene.client()];
-        const [holder, waiter] = [
-          scene.claim("key", { ttlMs: scene.brief }),
-          scene.claim("key", { ttlMs: scene.brief }),
-        ];
-        await one.hold(holder);
-        await other.queue(waiter);
-        const again = (client: Client, claim: Claim) => (verb === "claim" ? client.claim(claim) : client.ask(claim));
-        const restarted = await kept(1.6 * scene.brief, async () => {
-          const [held, waiting] = [await again(one, holder), await again(other, waiter)];
-          return held.state === "held" && waiting.state === "waiting" ? null : `${held.state} and ${waiting.state}`;
-        });
-        await other.release(waiter);
-        await one.release(holder);
-        return restarted;
-      }),
-    );
+    check(`a lease that is restarted by ${verb} does not end`, async (scene) => {
+      const [one, other] = [await scene.client(), await scene.client()];
+      const [holder, waiter] = [scene.claim("key", { ttlMs: scene.brief }), scene.claim("key", { ttlMs: scene.brief })];
+      await one.hold(holder);
+      await other.queue(waiter);
+      const again = (client: Client, claim: Claim) => (verb === "claim" ? client.claim(claim) : client.ask(claim));
+      const end = performance.now() + 1.6 * scene.brief;
+      await scene.until("a lease and a half to pass", async () => {
+        assert.equal((await again(one, holder)).state, "held");
+        assert.equal((await again(other, waiter)).state, "waiting");
+        await scene.pause(scene.brief / 10);
+        return performance.now() >= end;
+      });
+      await other.release(waiter);
+      await one.release(holder);
+    });
   }
 
   check("a waiting claim that nobody renews loses its place, and the next moves up", async (scene) => {
@@ -102,12 +99,13 @@ export function expiry(check: Check, { traits }: Subject): void {
 
   check("an answer tells what is left of the lease by then", async (scene) => {
     const client = await scene.client();
-    const claim = scene.claim("key", { ttlMs: scene.ms(4_000) });
+    const claim = scene.claim("key", { ttlMs: scene.lease(4_000) });
     const sentAt = performance.now();
     const first = await client.hold(claim);
     const held = heldOf(await client.ask(claim), claim);
     const passed = performance.now() - sentAt;
-    for (const { ttlMs } of [first, held]) assert.ok(ttlMs >= scene.ms(4_000) * 0.74 - passed, `${ttlMs} ms are left`);
+    for (const { ttlMs } of [first, held])
+      assert.ok(ttlMs >= scene.lease(4_000) * 0.74 - passed, `${ttlMs} ms are left`);
     await client.release(claim);
   });
 
@@ -135,26 +133,4 @@ async function atHour<T>(hours: number, work: () => Promise<T>): Promise<T> {
   } finally {
     Date.now = real;
   }
-}
-
-/** Repeats `look` for some time; gives what it found wrong, or "stalled" if we were too slow for that to mean anything. */
-type Keep = (forMs: number, look: () => Promise<string | null>) => Promise<string | null>;
-
-/** A lease of scene.brief is kept by what `body` does; tried again if the machine stood still for longer than that. */
-async function unlessStalled(scene: Scene, body: (kept: Keep) => Promise<string | null>): Promise<void> {
-  const kept: Keep = async (forMs, look) => {
-    const start = performance.now();
-    for (let last = start; last - start < forMs; ) {
-      const wrong = await look();
-      const now = performance.now();
-      if (now - last > scene.brief * 0.8) return "stalled";
-      if (wrong !== null) return wrong;
-      last = now;
-      await scene.pause(scene.brief / 10);
-    }
-    return null;
-  };
-  let found = await body(kept);
-  for (let tries = 0; found === "stalled" && tries < 5; tries++) found = await body(kept);
-  assert.equal(found, null);
 }
