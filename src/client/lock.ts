@@ -3,6 +3,7 @@
 import type { LockLostError } from "../errors.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { Context } from "./context.ts";
+import { inTime } from "./in-time.ts";
 import { makeReference } from "./reference.ts";
 import type { Tenure } from "./tenure.ts";
 import { lostError, named } from "./tenure.ts";
@@ -119,7 +120,7 @@ export class LockHandle implements Lock {
     const claims = this.#tenures.map(({ tracked }) => tracked.claim);
     let there: readonly boolean[];
     try {
-      there = await engine.detach(claims);
+      there = await inTime(engine, this.remainingMs, () => engine.detach(claims));
     } catch (error) {
       throw wrapped(error, `could not detach ${named(this.keys)}`, this.keys);
     }

@@ -5,6 +5,7 @@ import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
+import { inTime } from "./in-time.ts";
 import type { Lock } from "./lock.ts";
 import type { Lockable } from "./lockable.ts";
 import { BoundLockable } from "./lockable.ts";
@@ -50,6 +51,9 @@ export interface Locks extends AsyncDisposable {
 }
 
 const MOST_LISTED = 1_000;
+
+/** How long list() waits for the store. */
+const LIST_MS = 10_000;
 
 /**
  * Locks on the store of this driver, which is opened at the first request.
@@ -101,8 +105,9 @@ export function locksOf(client: Client): Locks {
     },
     list: async (listed = "") => {
       if (typeof listed !== "string") throw new TypeError("prefix must be a string");
-      await client.acquirer();
-      const views = await driver.list(prefix + listed, MOST_LISTED).catch((error: unknown) => {
+      const { engine } = (await client.acquirer()).host;
+      const call = (): Promise<readonly ClaimView[]> => driver.list(prefix + listed, MOST_LISTED);
+      const views = await inTime(engine, LIST_MS, call).catch((error: unknown) => {
         throw wrapped(error, "could not list", []);
       });
       return prefix === "" ? views : views.map((view) => withoutPrefix(view, prefix));

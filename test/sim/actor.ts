@@ -25,8 +25,6 @@ export interface Stage {
   anySite(): Site | null;
   /** Keys and tokens an operator has revoked. */
   readonly revoked: ReadonlySet<string>;
-  /** May a call go unanswered for ever? */
-  readonly mayHang: boolean;
 }
 
 interface Wanted {
@@ -250,7 +248,6 @@ export class Actor {
   /** Detaches the lock, and somebody takes it up again. */
   async #travel(holding: Holding | null): Promise<void> {
     if (holding === null) return;
-    if (this.#stage.mayHang) return this.#use(holding);
     let reference: string;
     try {
       reference = await holding.lock.detach();

@@ -20,7 +20,6 @@ export class RpcWorld implements Stage {
   readonly plan: Plan;
   readonly watch: Watch;
   readonly revoked: Set<string> = new Set();
-  readonly mayHang: boolean;
   isQuiet = false;
   readonly #random: SeededRandom;
   readonly #network: Network;
@@ -37,7 +36,6 @@ export class RpcWorld implements Stage {
     // a call under way is given up on after a sixth of the ttl; then another is sent at once
     this.watch.nudgeBoundMs = this.plan.ttlMs / 6 + 1;
     this.#network = new Network(world, this.plan.weather);
-    this.mayHang = this.plan.weather.lost > 0 || this.plan.kinds.includes("cut");
     const manners = {
       timer: random.chance(0.5),
       looks: random.chance(0.5),
