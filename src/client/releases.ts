@@ -154,6 +154,7 @@ export class Releases {
     this.#underWay--;
     leaving.done(leaving.attempts === 1 || wasThere === true ? wasThere : null);
     if (this.#underWay > 0) return;
+    this.#options.arm(); // nothing keeps the process any more
     for (const resolve of this.#whenIdle.splice(0)) resolve();
   }
 }
