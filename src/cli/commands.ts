@@ -40,11 +40,11 @@ type Take = (work: Promise<number>) => void;
 function programOf(command: readonly string[], take: Take): Command {
   const program = new Command("holdfast")
     .description("Locks for programs: exclusive, fair, fenced, and gone when their holder is.")
-    .version("unknown", "--version", "print the version")
+    // the manifest is read only when it is asked for
+    .version(process.argv.includes("--version") ? packageVersion() : "", "--version", "print the version")
     .helpOption("-h, --help", "print this help")
     .exitOverride()
     .configureOutput({ writeOut: (text) => print(text.trimEnd()), writeErr: () => undefined });
-  if (process.argv.includes("--version")) program.version(packageVersion(), "--version", "print the version");
   addRun(program, command, take);
   addReferences(program, take);
   addTools(program, take);

@@ -81,7 +81,7 @@ export async function heldView(locks: Locks, { claim, run }: Referenced, key: st
 }
 
 function ownAncestor(key: string, { label, ageMs }: ClaimView): CommandError {
-  const message = `${quoted(key)} is held for ${shownDuration(ageMs)} by ${visible(label)}, which this run is a part of: it would wait for itself for ever; nothing was run`;
+  const message = `${quoted(key)} is held for ${shownDuration(ageMs)} by ${visible(label)}, which this run is a part of: it would wait for itself for ever`;
   return new CommandError("deadlock", message, { details: { ancestor: label } });
 }
 
@@ -89,7 +89,7 @@ function read(reference: string): readonly Referenced[] {
   try {
     return readReference(reference);
   } catch (cause) {
-    throw new CommandError("usage", `${REFERENCE} or ${ANCESTORS} in the environment is damaged; nothing was run`, {
+    throw new CommandError("usage", `${REFERENCE} or ${ANCESTORS} in the environment is damaged`, {
       cause,
     });
   }

@@ -28,6 +28,7 @@ import { labelFor } from "./wanted.ts";
 
 /** A store that does not answer must not keep us: what we held ends with our connection or its lease. */
 const LEAVE_MS = 2_000;
+const NOTHING_RUN = "; nothing was run";
 
 /**
  * Runs the command and gives our exit code: its own, or 128+n if signal n ended it.
@@ -40,13 +41,20 @@ export async function run(options: RunOptions): Promise<number> {
   const label = options.label ?? labelFor(program);
   const { maxHold } = options;
   const settings = { label, handoffs: 1, ...(maxHold !== undefined && { maxHold }) };
-  const store = await signals.orInterrupted(openStore(options.url, settings));
+  const store = await signals.orInterrupted(openStore(options.url, settings)).catch(nothingRun);
   try {
-    const held = await hold(store, { ...options, label }, signals);
+    const held = await hold(store, { ...options, label }, signals).catch(nothingRun);
     return await runHeld(store, held, options, signals);
   } finally {
     await atMost(store.locks.close(), LEAVE_MS);
   }
+}
+
+/** What people ask first of all when a run failed. */
+function nothingRun(error: unknown): never {
+  if (!(error instanceof CommandError) || error.message.endsWith(NOTHING_RUN)) throw error;
+  const { why, code, message, details, cause } = error;
+  throw new CommandError(why, `${message}${NOTHING_RUN}`, { code, details, cause });
 }
 
 /** Takes what no outer run holds for us. */

@@ -80,7 +80,7 @@ async function timeoutError(
   // our place is gone by now, so how many were ahead only the error knows
   const now = await standing(store, wanted, null).catch(() => null);
   const found: Standing = { ahead: 0, ...now, ...blocked };
-  const message = `waited ${shownDuration(options.waitMs ?? 0)} for ${quotedList(wanted.keys)}: ${standingInWords(found)}; nothing was run`;
+  const message = `waited ${shownDuration(options.waitMs ?? 0)} for ${quotedList(wanted.keys)}: ${standingInWords(found)}`;
   return conflict("timeout", message, wanted, found, options);
 }
 
@@ -88,7 +88,7 @@ async function busyError(store: Store, wanted: Wanted, options: WaitOptions): Pr
   const found = await standing(store, wanted, null).catch(() => ({ ahead: 0 }));
   const { holder } = found as Standing;
   const who = holder === undefined ? "" : `: ${standingInWords({ ...found, ahead: 0 })}`;
-  return conflict("busy", `${quotedList(wanted.keys)} is busy${who}; nothing was run`, wanted, found, options);
+  return conflict("busy", `${quotedList(wanted.keys)} is busy${who}`, wanted, found, options);
 }
 
 function conflict(

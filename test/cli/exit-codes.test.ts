@@ -1,0 +1,163 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { isAlive, place } from "./command.ts";
+
+const here = place();
+
+/** Holds a key until it is told to stop. */
+async function holder(key: string, ...flags: string[]) {
+  const run = here.start(["run", key, ...flags, "--", "sh", "-c", "echo held; read line || sleep 60"]);
+  await until(() => run.out().includes("held"), { within: 5_000, what: `the holder of ${key}` });
+  return run;
+}
+
+describe("exit codes of run", () => {
+  test.each([0, 1, 7, 255])("the command's own code %i is ours", async (code) => {
+    expect((await here.run(["run", "own", "--", "sh", "-c", `exit ${code}`])).code).toBe(code);
+  });
+
+  test.each([
+    ["TERM", 143],
+    ["KILL", 137],
+    ["INT", 130],
+  ])("128+n when SIG%s ended the command", async (signal, code) => {
+    expect((await here.run(["run", "signalled", "--", "sh", "-c", `kill -${signal} $$`])).code).toBe(code);
+  });
+
+  test("124 when the lock was not granted in time, with who holds it; --conflict-exit-code changes it", async () => {
+    const first = await holder("slow");
+    const late = await here.run(["run", "slow", "--wait", "300ms", "--", "true"]);
+    expect(late.code).toBe(124);
+    expect(late.err).toMatch(
+      /^holdfast: waited 300 ms for "slow": held by \S+@\S+ pid \d+ \(sh\) for \d+ m?s, 1 ahead of you; nothing was run\n$/,
+    );
+    expect((await here.run(["run", "slow", "--wait", "10ms", "--conflict-exit-code", "0", "--", "true"])).code).toBe(0);
+    first.process.kill("SIGTERM");
+    await first.ended;
+  });
+
+  test("124 at once with --no-wait when the lock is busy, and the code of --conflict-exit-code", async () => {
+    const first = await holder("busy");
+    const second = await here.run(["run", "busy", "--no-wait", "--", "true"]);
+    expect(second.code).toBe(124);
+    expect(second.err).toMatch(/^holdfast: "busy" is busy: held by \S+@\S+ pid \d+ \(sh\) for .*; nothing was run\n$/);
+    expect((await here.run(["run", "busy", "--no-wait", "--conflict-exit-code", "9", "--", "true"])).code).toBe(9);
+    first.process.kill("SIGTERM");
+    await first.ended;
+  });
+
+  test("123 when the lock was lost while the command worked", async () => {
+    const script = 'echo "$HOLDFAST_REFERENCE"; sleep 60';
+    const run = here.start(["run", "lost", "--ttl", "2s", "--grace", "200ms", "--", "sh", "-c", script]);
+    await until(() => run.out().includes("\n"), { within: 5_000, what: "the reference" });
+    await here.run(["release"], { input: run.out(), env: { HOLDFAST_REFERENCE: "-" } });
+    const { code, err } = await run.ended;
+    expect(code).toBe(123);
+    expect(err).toMatch(/^holdfast: lost "lost" \(\w+\): sent TERM to \d+; KILL in 200 ms\n/);
+  });
+
+  test("122 when --max-hold has passed", async () => {
+    const { code, err } = await here.run(["run", "long", "--max-hold", "300ms", "--grace", "100ms", "--", "sleep", "60"]);
+    expect(code).toBe(122);
+    expect(err).toMatch(/--max-hold/);
+  });
+
+  test("121 when it would wait for its own ancestor, whom it names", async () => {
+    const nested = `${process.execPath} dist/cli/main.js run nest -- true`;
+    const { code, err } = await here.run(["run", "nest", "--shared", "--", "sh", "-c", nested]);
+    expect(code).toBe(121);
+    expect(err).toMatch(/^holdfast: "nest" is held for .* by \S+@\S+ pid \d+ \(sh\), which this run is a part of.*; nothing was run\n$/);
+  });
+
+  test("69 when the store cannot be reached, and nothing was run", async () => {
+    const { code, err, out } = await here.run(["run", "k", "--url", "holdfast://127.0.0.1:1", "--", "echo", "ran"]);
+    expect({ code, out }).toEqual({ code: 69, out: "" });
+    expect(err).toBe("holdfast: holdfast://127.0.0.1:1 refused the connection; nothing was run\n");
+  });
+
+  test("77 when the user's directory is refused", async () => {
+    const { code, err } = await here.run(["run", "k", "--", "true"], { env: { HOLDFAST_DIR: "/tmp" } });
+    expect(code).toBe(77);
+    expect(err).toMatch(/^holdfast: the directory \/tmp .*refusing to use it/);
+  });
+
+  test.each([
+    [["run"], /which key\?|missing required argument/],
+    [["run", "k"], /which command\? .* holdfast run k -- COMMAND/],
+    [["run", "k", "ls", "-l"], /unknown option '-l'/],
+    [["run", "k", "ls"], /holdfast run k -- ls/],
+    [["run", "k", "--wiat", "5s", "--", "true"], /unknown option '--wiat'\n\(Did you mean --wait\?\)/],
+    [["run", "k", "--wait", "5", "--", "true"], /--wait must be .* not "5"/],
+    [["run", "k", "--ttl", "5ms", "--", "true"], /--ttl must be at least 100 ms/],
+    [["run", "k", "--ttl", "10s", "--grace", "6s", "--", "true"], /--grace must be at most half of the lease/],
+    [["run", "k", "--permits", "3/2", "--", "true"], /--permits takes/],
+    [["run", "k", "--permits", "1/2", "--shared", "--", "true"], /exclude each other/],
+    [["run", "a", "b", "--permits", "2/3", "--", "true"], /one permit each/],
+    [["run", "k", "--on-lost", "cry", "--", "true"], /--on-lost takes term, kill or ignore/],
+    [["run", "k", "--conflict-exit-code", "256", "--", "true"], /from 0 to 255/],
+    [["run", "k\nl", "--", "true"], /key must not contain control characters/],
+    [["run", "", "--", "true"], /key must not be empty/],
+    [["run", "k", "--url", "http://x", "--", "true"], /url must begin with one of/],
+    [["rnu"], /unknown command 'rnu'\n\(Did you mean run\?\)/],
+  ])("64 for wrong usage: %j", async (args, message) => {
+    const { code, err, out } = await here.run(args);
+    expect({ code, out }).toEqual({ code: 64, out: "" });
+    expect(err).toMatch(/^holdfast: /);
+    expect(err).toMatch(message);
+  });
+
+  test("126 for what cannot be executed and 127 for what is not there, before anybody waits", async () => {
+    const file = join(here.folder, "plain");
+    writeFileSync(file, "text", { mode: 0o644 });
+    const first = await holder("taken");
+    const results = await Promise.all([
+      here.run(["run", "taken", "--", file]),
+      here.run(["run", "taken", "--", here.folder]),
+      here.run(["run", "taken", "--", "no-such-program"]),
+      here.run(["run", "taken", "--", ""]),
+      here.run(["run", "taken", "--", "./no/such"]),
+    ]);
+    expect(results.map(({ code }) => code)).toEqual([126, 126, 127, 127, 127]);
+    expect(results[2]?.err).toBe('holdfast: "no-such-program" was not found; nothing was run\n');
+    first.process.kill("SIGTERM");
+    await first.ended;
+  });
+
+  test("a script whose interpreter is missing gives 127", async () => {
+    const file = join(here.folder, "script");
+    writeFileSync(file, "#!/no/such/interpreter\n", { mode: 0o755 });
+    expect((await here.run(["run", "interpreted", "--", file])).code).toBe(127);
+    // and the lock is free again
+    expect((await here.run(["run", "interpreted", "--no-wait", "--", "true"])).code).toBe(0);
+  });
+
+  test("with --json the cause stands on stderr as one line of JSON", async () => {
+    const first = await holder("json");
+    const { err } = await here.run(["run", "json", "--json", "--wait", "100ms", "--", "true"]);
+    expect(err.endsWith("}\n") && err.trim().includes("\n")).toBe(false);
+    const told = JSON.parse(err) as Record<string, unknown>;
+    expect(told).toMatchObject({ error: "timeout", code: 124, keys: ["json"], ahead: 1 });
+    expect(told["holder"]).toMatch(/pid \d+ \(sh\)$/);
+    first.process.kill("SIGTERM");
+    await first.ended;
+  });
+
+  test("with --quiet nothing is said, and the code is the same", async () => {
+    const { code, err } = await here.run(["run", "k", "--quiet", "--", "no-such-program"]);
+    expect({ code, err }).toEqual({ code: 127, err: "" });
+  });
+
+  test("a signal ends the wait with 128+n, and no place is left", async () => {
+    const first = await holder("waited");
+    const second = here.start(["run", "waited", "--", "true"]);
+    await until(async () => (await here.run(["ls", "waited"])).out.includes("waiting"), { within: 5_000, what: "the second's place" });
+    second.process.kill("SIGTERM");
+    expect((await second.ended).signal).toBe("SIGTERM");
+    expect((await here.run(["ls", "waited"])).out).not.toContain("waiting");
+    expect(isAlive(first.pid)).toBe(true);
+    first.process.kill("SIGTERM");
+    await first.ended;
+  });
+});
