@@ -1,5 +1,6 @@
 // `npm run check`: everything that can be judged without running the library. One line per check, then what is wrong.
 
+import { undocumented } from "./check/api-page.ts";
 import { inheritance, patientDrivers, pureCore, sizes } from "./check/code-rules.ts";
 import { ALLOW_MISSING_ENTRIES, missingEntries } from "./check/entries.ts";
 import { circles, entryGraph } from "./check/import-graph.ts";
@@ -33,6 +34,7 @@ const CHECKS: readonly Check[] = [
   { name: "tests have a part", faults: everyTestHasOnePart },
   { name: "snippets compile", faults: () => snippetFaults() },
   { name: "links", faults: () => deadLinks() },
+  { name: "reference is complete", faults: undocumented },
   { name: "export map", faults: exportMap },
   { name: "packed files", faults: published },
   { name: "types resolve", faults: typesResolve },
