@@ -13,7 +13,13 @@ const SMALL: readonly string[] = [
   "src/clock.ts",
   "src/user-directory.ts",
 ];
-const DRIVER: readonly string[] = ["src/spi/", "src/core/line.ts", "src/core/backoff.ts", ...SMALL];
+const DRIVER: readonly string[] = [
+  "src/spi/",
+  "src/core/line.ts",
+  "src/core/backoff.ts",
+  "src/core/slot-map.ts",
+  ...SMALL,
+];
 
 /**
  * What our own command line needs besides what the package exports: references and sessions are no public matter, and it

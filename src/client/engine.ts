@@ -7,6 +7,7 @@ import type { Clock, Timer } from "../clock.ts";
 import { adopt, begin, believes, step } from "../core/claim.ts";
 import type { ClaimEvent, Step, Terms } from "../core/claim-state.ts";
 import { Schedule } from "../core/schedule.ts";
+import { SlotMap } from "../core/slot-map.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../spi/driver.ts";
 import { SleepWatch } from "./clock-watch.ts";
 import type { Events } from "./events.ts";
@@ -37,7 +38,7 @@ export class Engine {
   readonly clock: Clock;
   readonly random: () => number;
   readonly #events: Events;
-  readonly #tracked = new Map<ClaimId, Tracked>();
+  readonly #tracked = new SlotMap<ClaimId, Tracked>();
   readonly #schedule = new Schedule<Timed>();
   readonly #timer: Timer;
   readonly #releases: Releases;
@@ -130,7 +131,7 @@ export class Engine {
 
   /** Every live claim; a copy. */
   all(): Tracked[] {
-    return [...this.#tracked.values()];
+    return this.#tracked.values();
   }
 
   /** The store speaks first. */

@@ -2,6 +2,7 @@
 
 import type { Terms } from "../core/claim-state.ts";
 import { isExclusive } from "../core/lane.ts";
+import { SlotMap } from "../core/slot-map.ts";
 import type { LostReason } from "../spi/driver.ts";
 import type { Engine } from "./engine.ts";
 import type { Events } from "./events.ts";
@@ -17,7 +18,7 @@ export class LaneHost {
   readonly engine: Engine;
   readonly settings: Settings;
   readonly witness: Witness;
-  readonly lanes: Map<string, KeyLane> = new Map();
+  readonly lanes: SlotMap<string, KeyLane> = new SlotMap();
   readonly #events: Events;
 
   constructor(engine: Engine, settings: Settings, witness: Witness, events: Events) {

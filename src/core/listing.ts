@@ -21,7 +21,7 @@ export function listTable(
 }
 
 function entriesOf(table: Table, prefix: string): Entry[] {
-  const lines = [...table.mint.lines.values()].filter(({ key }) => key.startsWith(prefix));
+  const lines = table.mint.lines.values().filter(({ key }) => key.startsWith(prefix));
   const found = new Set<Entry>();
   for (const { seats } of lines.sort((a, b) => (a.key < b.key ? -1 : 1))) {
     for (const { entry } of seats) found.add(entry);

@@ -10,13 +10,14 @@
 import type { Claim } from "../spi/driver.ts";
 import { Schedule } from "./schedule.ts";
 import { SeatLine } from "./seats.ts";
+import { SlotMap } from "./slot-map.ts";
 
 /** A floor further ahead of the clock than this is refused: it would end the key's tokens for ever. */
 const DAY_MICROS = 86_400_000_000;
 
 /** The lines of a table by key, and the tokens granted in them. */
 export class Mint {
-  readonly lines: Map<string, SeatLine> = new Map();
+  readonly lines: SlotMap<string, SeatLine> = new SlotMap();
   /** Lines that became empty before the clock had passed their last token, due at that token. Each stands here once. */
   readonly #lingering = new Schedule<SeatLine>();
   #clock = 0;

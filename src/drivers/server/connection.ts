@@ -15,9 +15,11 @@
 
 import type { Clock, Timer } from "../../clock.ts";
 import { backoffMs } from "../../core/backoff.ts";
+import { SlotMap } from "../../core/slot-map.ts";
 import { ClosedError, FatalDriverError } from "../../errors.ts";
 import { decodeLine, encodePing } from "../../protocol/frames.ts";
-import { decodeRefusal, decodeWelcome, ProtocolError, type ServerHello } from "../../protocol/hello.ts";
+import type { ServerHello } from "../../protocol/hello.ts";
+import { decodeRefusal, decodeWelcome, ProtocolError } from "../../protocol/hello.ts";
 import type { Dial, Wire } from "./wire.ts";
 
 /** How long calls wait for a connection that was lost. */
@@ -71,7 +73,7 @@ export class Connection {
   #retryAt = 0;
   /** Calls held back fail then. */
   #holdUntil = 0;
-  readonly #calls = new Map<number, Call>();
+  readonly #calls = new SlotMap<number, Call>();
   #n = 0;
   #out: string[] = [];
   #flushing = false;
@@ -242,7 +244,9 @@ export class Connection {
     const isFinal = cause instanceof ProtocolError && FATAL.has(cause.code);
     const error = isFinal
       ? new FatalDriverError(cause.message, { cause })
-      : new Error(wasUp ? "the connection to the lock server was lost" : "the lock server cannot be reached", { cause });
+      : new Error(wasUp ? "the connection to the lock server was lost" : "the lock server cannot be reached", {
+          cause,
+        });
     this.#lastError = error;
     this.#attempt++;
     this.#failures++;
@@ -264,7 +268,7 @@ export class Connection {
   /** Fails all calls. */
   #drop(error: Error): void {
     this.#out = [];
-    const calls = [...this.#calls.values()];
+    const calls = this.#calls.values();
     this.#calls.clear();
     for (const call of calls) call.fail(error);
     this.#opening?.reject(error);
@@ -353,7 +357,9 @@ export class Connection {
   #nextDue(): number | null {
     switch (this.#is) {
       case "dialing":
-        return this.#calls.size > 0 && this.#failures > 0 ? Math.min(this.#dialUntil, this.#holdUntil) : this.#dialUntil;
+        return this.#calls.size > 0 && this.#failures > 0
+          ? Math.min(this.#dialUntil, this.#holdUntil)
+          : this.#dialUntil;
       case "resting":
         return this.#calls.size > 0 ? Math.min(this.#retryAt, this.#holdUntil) : this.#retryAt;
       case "up": {

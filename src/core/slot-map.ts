@@ -1,0 +1,64 @@
+/**
+ * A Map for what comes and goes all the time, such as claims; its calls mean what a Map's mean.
+ *
+ * When V8 compacts a Map it links the old table, with all that stood in it, to the new one. As soon as one such table has
+ * grown old, every later one and all that it held survives until the next full collection: a busy client spent half of
+ * its time copying claims long released. So the Map in here maps to numbers only: the places of the values in an array.
+ */
+
+/** Places kept for the next values when the map is empty. */
+const MOST_KEPT = 1_000;
+
+export class SlotMap<K, V> {
+  readonly #places = new Map<K, number>();
+  readonly #values: (V | undefined)[] = [];
+  readonly #free: number[] = [];
+
+  get size(): number {
+    return this.#places.size;
+  }
+
+  has(key: K): boolean {
+    return this.#places.has(key);
+  }
+
+  get(key: K): V | undefined {
+    const place = this.#places.get(key);
+    return place === undefined ? undefined : this.#values[place];
+  }
+
+  set(key: K, value: V): void {
+    let place = this.#places.get(key);
+    if (place === undefined) {
+      place = this.#free.pop() ?? this.#values.length;
+      this.#places.set(key, place);
+    }
+    this.#values[place] = value;
+  }
+
+  delete(key: K): boolean {
+    const place = this.#places.get(key);
+    if (place === undefined) return false;
+    this.#places.delete(key);
+    this.#values[place] = undefined;
+    this.#free.push(place);
+    if (this.#places.size === 0 && this.#values.length > MOST_KEPT) this.clear();
+    return true;
+  }
+
+  clear(): void {
+    this.#places.clear();
+    this.#values.length = 0;
+    this.#free.length = 0;
+  }
+
+  /** The keys in the order in which they were set first. */
+  keys(): IterableIterator<K> {
+    return this.#places.keys();
+  }
+
+  /** The values in the order of keys(); a copy. */
+  values(): V[] {
+    return Array.from(this.#places.values(), (place) => this.#values[place] as V);
+  }
+}

@@ -1,0 +1,51 @@
+import { array, assert, constantFrom, integer, property, record } from "fast-check";
+import { expect, test } from "vitest";
+import { SlotMap } from "../../src/core/slot-map.ts";
+
+const command = record({
+  verb: constantFrom("set", "set", "get", "has", "delete", "clear"),
+  key: integer({ min: 0, max: 5 }),
+  value: integer(),
+});
+
+test("a SlotMap answers as a Map does, whatever comes and goes", () => {
+  assert(
+    property(array(command, { maxLength: 60 }), (commands) => {
+      const slots = new SlotMap<number, number>();
+      const map = new Map<number, number>();
+      for (const { verb, key, value } of commands) {
+        if (verb === "set") {
+          slots.set(key, value);
+          map.set(key, value);
+        } else if (verb === "clear") {
+          slots.clear();
+          map.clear();
+        } else {
+          expect(slots[verb](key)).toBe(map[verb](key));
+        }
+        expect(slots.size).toBe(map.size);
+        expect([...slots.keys()]).toEqual([...map.keys()]);
+        expect(slots.values()).toEqual([...map.values()]);
+      }
+    }),
+  );
+});
+
+test("values() is a copy: what is set or deleted meanwhile does not show in it", () => {
+  const slots = new SlotMap<string, number>();
+  slots.set("a", 1);
+  const values = slots.values();
+  slots.delete("a");
+  slots.set("b", 2);
+  expect(values).toEqual([1]);
+});
+
+test("a map emptied after a crowd takes values again, each at its own place", () => {
+  const slots = new SlotMap<number, number>();
+  for (const round of [1, 2]) {
+    for (let key = 0; key < 3_000; key++) slots.set(key, key * round);
+    expect(slots.values()).toEqual(Array.from({ length: 3_000 }, (_, key) => key * round));
+    for (let key = 0; key < 3_000; key++) slots.delete(key);
+    expect(slots.size).toBe(0);
+  }
+});
