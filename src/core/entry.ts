@@ -24,8 +24,13 @@ export class Entry {
   detached = false;
   /** The table's owner wants to be told when it is gone. */
   kept = false;
+  /** It comes back from disk; the mark is its keeper's. */
+  journaled = false;
   /** Its waiting seat is out of the line until its owner is back. */
   parked = false;
+  // for a list of its owner's claims, which is its owner's
+  previous: Entry | null = null;
+  next: Entry | null = null;
   // for the schedule of expiries
   dueAt = 0;
   heapIndex = -1;

@@ -67,6 +67,7 @@ export class Durability {
   /** Writes an entry into the journal as it stands now. */
   write(entry: Entry): Promise<void> {
     const { id } = entry.claim;
+    entry.journaled = true;
     entry.kept = true;
     const written = this.ledger.put(savedOf(entry, this.#clock.now())).finally(() => {
       if (this.#writing.get(id) === written) this.#writing.delete(id);

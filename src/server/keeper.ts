@@ -34,7 +34,7 @@ import { Durability, isLong, SHORT_MS } from "./durability.ts";
 import type { Log } from "./hub.ts";
 import type { Ledger } from "./ledger.ts";
 import { type Admission, Reclaiming, takeBack } from "./reclaiming.ts";
-import type { Session } from "./session.ts";
+import { disown, own, type Session } from "./session.ts";
 
 const ignore = (): void => undefined;
 
@@ -64,7 +64,6 @@ export class Keeper implements Backend {
   /** null: open. */
   #reclaiming: Reclaiming | null;
   #draining = false;
-  readonly #isLive = (id: ClaimId): boolean => this.table.entries.has(id);
 
   constructor(options: KeeperOptions) {
     const { clock, sessionMs, ledger, boundAtStart, reclaimMs, awaited, log, note } = options;
@@ -73,7 +72,7 @@ export class Keeper implements Backend {
     this.#boundAtStart = boundAtStart;
     this.#note = note;
     const ceiling = ledger?.bound ?? Number.POSITIVE_INFINITY;
-    this.table = new Table({ sessionMs, ceiling, forgotten: (entry) => this.#durability?.forget(entry) });
+    this.table = new Table({ sessionMs, ceiling, forgotten: (entry) => this.#forgotten(entry) });
     this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock, log);
     this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
     this.#reclaiming = reclaimMs > 0 ? new Reclaiming(clock.now() + reclaimMs, awaited) : null;
@@ -126,10 +125,10 @@ export class Keeper implements Backend {
     }
     let writes: Promise<void>[] | null = null;
     const answers = items.map(({ id }) => {
-      const answer = this.table.renew(id, session, now, micros);
       const entry = entries.get(id);
+      if (entry !== undefined && entry.owner !== session) own(entry, session);
+      const answer = this.table.renew(id, session, now, micros);
       if (entry === undefined) return answer;
-      if (entry.owner === session) session.own(id, this.#isLive);
       const write = this.#durability?.behind(entry) ?? null;
       if (write !== null) (writes ??= []).push(write);
       return answer;
@@ -140,33 +139,34 @@ export class Keeper implements Backend {
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
     const now = this.#clock.now();
     const micros = this.#micros();
-    let wasKept = false;
+    let isJournaled = false;
     const there = items.map(({ id, unanswered }) => {
-      session.claims.delete(id);
       const entry = this.table.entries.get(id);
       if (entry === undefined && this.reclaiming && this.table.endings.reasonOf(id) === undefined) {
         // it may have been held before the restart; nobody may take it back now
         this.table.endings.bury(id, "released", now + SHORT_MS);
         return true;
       }
-      if (entry?.kept) wasKept = true;
+      if (entry?.journaled) isJournaled = true;
       return this.table.release(id, now, micros, unanswered);
     });
     // a claim that would come back after a crash has not been released
-    return wasKept && this.#durability !== null ? this.#durability.ledger.settled().then(() => there) : there;
+    return isJournaled && this.#durability !== null ? this.#durability.ledger.settled().then(() => there) : there;
   }
 
   detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
     const writes: Promise<void>[] = [];
     const there = ids.map((id) => {
-      const done = this.table.detach(id, this.#clock.now(), this.#micros());
       const entry = this.table.entries.get(id);
+      if (entry !== undefined) disown(entry);
+      const done = this.table.detach(id, this.#clock.now(), this.#micros());
+      if (entry !== undefined && !done) own(entry, session);
       if (done && entry !== undefined && this.#durability !== null) {
         writes.push(
           this.#durability.write(entry).catch((error: unknown) => {
             // it stays what it was: a claim of its session
             entry.detached = false;
-            entry.owner = session;
+            own(entry, session);
             throw error;
           }),
         );
@@ -197,10 +197,9 @@ export class Keeper implements Backend {
 
   end(session: Session, which: Which): void {
     const now = this.#clock.now();
-    for (const entry of this.#entriesOf(session)) {
+    for (const entry of [...session.entries]) {
       const { id, ttlMs } = entry.claim;
       if (which === "waiting" ? entry.held : which === "session" && ttlMs !== "session") continue;
-      session.claims.delete(id);
       this.table.endings.note(id, "expired", now + SHORT_MS);
       this.table.release(id, now, this.#micros());
     }
@@ -208,15 +207,15 @@ export class Keeper implements Backend {
   }
 
   park(session: Session): void {
-    for (const { claim } of this.#entriesOf(session)) this.table.park(claim.id);
+    for (const { claim } of session.entries) this.table.park(claim.id);
   }
 
   unpark(session: Session): void {
-    for (const { claim } of this.#entriesOf(session)) this.table.unpark(claim.id);
+    for (const { claim } of session.entries) this.table.unpark(claim.id);
   }
 
   owns(session: Session): boolean {
-    return this.#entriesOf(session).length > 0;
+    return session.entries.size > 0;
   }
 
   nextDue(): number | null {
@@ -256,12 +255,15 @@ export class Keeper implements Backend {
     // after a write it may be too late
     if (session.ended) return { state: "none" };
     if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
+    const known = this.table.entries.get(claim.id);
+    if (known !== undefined) own(known, session);
     const answer = this.table.claim(claim, session, this.#clock.now(), micros);
     if (answer.state === "none") return answer;
-    session.own(claim.id, this.#isLive);
+    const entry = this.table.entries.get(claim.id) as Entry;
+    if (known === undefined) own(entry, session);
     if (session.awayAt !== null) this.table.park(claim.id);
     if (answer.state === "waiting") return answer;
-    const write = this.#durability?.behind(this.table.entries.get(claim.id) as Entry) ?? null;
+    const write = this.#durability?.behind(entry) ?? null;
     if (write === null) return answer;
     return write.then(
       () => answer,
@@ -305,13 +307,9 @@ export class Keeper implements Backend {
     }
   }
 
-  #entriesOf(session: Session): Entry[] {
-    const entries: Entry[] = [];
-    for (const id of session.claims) {
-      const entry = this.table.entries.get(id);
-      if (entry?.owner === session) entries.push(entry);
-    }
-    return entries;
+  #forgotten(entry: Entry): void {
+    disown(entry);
+    if (entry.journaled) this.#durability?.forget(entry);
   }
 
   /** The wall clock in microseconds. */

@@ -9,7 +9,7 @@ import type { Log } from "./hub.ts";
 import { Keeper } from "./keeper.ts";
 import { AHEAD_MICROS, Ledger } from "./ledger.ts";
 import { nextToken, putBack, savedOf, savedSession } from "./saved.ts";
-import { type ProcessProbe, Session, Sessions } from "./session.ts";
+import { own, type ProcessProbe, Session, Sessions } from "./session.ts";
 
 /** The longest short lease that needs no write of its own: the default ttl. */
 const USUAL_MS = 30_000;
@@ -140,9 +140,11 @@ function restore(keeper: Keeper, sessions: Sessions, plan: Plan, ledger: Ledger,
     const stranger = { local: false, label: "", pid: null, pidStart: null };
     const owner = id === null ? null : (known.get(id) ?? sessionOf({ id, ...stranger }));
     putBack(keeper.table, saved, owner, now, Math.floor(clock.wall() * 1_000));
-    owner?.claims.add(saved.claim.id);
     const entry = keeper.table.entries.get(saved.claim.id);
-    if (entry !== undefined) entry.kept = ledger.has(saved.claim.id);
+    if (entry === undefined) continue;
+    if (owner !== null) own(entry, owner);
+    entry.journaled = ledger.has(saved.claim.id);
+    entry.kept = true;
   }
   for (const session of known.values()) sessions.restore(session);
 }

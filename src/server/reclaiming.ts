@@ -5,7 +5,7 @@ import type { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, ClaimId } from "../spi/driver.ts";
 import { isLong } from "./durability.ts";
-import type { Session } from "./session.ts";
+import { own, type Session } from "./session.ts";
 
 export class Reclaiming {
   /** When it ends at the latest, on the clock's scale. */
@@ -63,8 +63,7 @@ function standing(table: Table, session: Session, id: ClaimId, now: number): Ans
   const entry = table.entries.get(id);
   if (entry === undefined) return table.endings.none(id);
   if (entry.revoked) return { state: "none", reason: "revoked" };
-  if (!entry.detached) entry.owner = session;
-  session.claims.add(id);
+  own(entry, session);
   table.unpark(id);
   return standingOf(entry, now, table.sessionMs);
 }

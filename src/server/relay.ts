@@ -49,6 +49,7 @@ class Relay implements Backend {
   readonly #sessionMs: number;
   readonly #log: Log;
   readonly #known = new Map<ClaimId, Known>();
+  readonly #ids = new Map<Session, Set<ClaimId>>();
   #sweepAt = 1_000;
   #changed: () => void = () => undefined;
 
@@ -125,7 +126,6 @@ class Relay implements Backend {
     const unanswered = new Set<ClaimId>();
     const left: Known[] = [];
     const found = items.map((item) => {
-      session.claims.delete(item.id);
       const known = this.#known.get(item.id);
       if (known === undefined) return false;
       if (item.unanswered !== undefined) unanswered.add(item.id);
@@ -134,7 +134,7 @@ class Relay implements Backend {
     });
     if (left.length === 0) return found;
     const there = await this.#asked(this.#driver.release(left.map(({ claim }) => claim), unanswered));
-    for (const { claim } of left) this.#known.delete(claim.id);
+    for (const known of left) this.#forget(known);
     let next = 0;
     return found.map((isKnown) => isKnown && (there[next++] as boolean));
   }
@@ -147,8 +147,7 @@ class Relay implements Backend {
     let next = 0;
     return known.map((it) => {
       if (it === undefined || !done[next++]) return false;
-      it.session?.claims.delete(it.claim.id);
-      it.session = null;
+      this.#disown(it);
       return true;
     });
   }
@@ -172,10 +171,7 @@ class Relay implements Backend {
       return which === "all" || (which === "waiting" ? !held : claim.ttlMs === "session");
     });
     if (ending.length === 0) return;
-    for (const { claim } of ending) {
-      session.claims.delete(claim.id);
-      this.#known.delete(claim.id);
-    }
+    for (const known of ending) this.#forget(known);
     // if this fails their leases end them
     this.#driver.release(ending.map(({ claim }) => claim)).catch((error: unknown) => {
       this.#log("the claims of a client that has gone could not be released; their leases will end them", error);
@@ -223,15 +219,17 @@ class Relay implements Backend {
 
   #own(session: Session, known: Known): void {
     if (known.session === null && known.held) return;
+    if (known.session !== session) this.#disown(known);
     known.session = session;
+    let ids = this.#ids.get(session);
+    if (ids === undefined) this.#ids.set(session, (ids = new Set()));
+    ids.add(known.claim.id);
     known.until = Math.max(known.until, this.#clock.now() + this.#ttl(known.claim));
-    session.own(known.claim.id, (id) => this.#known.has(id));
   }
 
   #note(known: Known, answer: Answer): void {
     if (answer.state === "none") {
-      this.#known.delete(known.claim.id);
-      known.session?.claims.delete(known.claim.id);
+      this.#forget(known);
       return;
     }
     known.held = answer.state === "held";
@@ -242,19 +240,26 @@ class Relay implements Backend {
   #sweep(): void {
     if (this.#known.size < this.#sweepAt) return;
     const now = this.#clock.now();
-    for (const [id, { until, claim }] of this.#known) {
-      if (claim.ttlMs !== "session" && now > until + this.#ttl(claim)) this.#known.delete(id);
+    for (const known of this.#known.values()) {
+      if (known.claim.ttlMs !== "session" && now > known.until + this.#ttl(known.claim)) this.#forget(known);
     }
     this.#sweepAt = Math.max(1_000, this.#known.size * 2);
   }
 
   #claimsOf(session: Session): Known[] {
-    const claims: Known[] = [];
-    for (const id of session.claims) {
-      const known = this.#known.get(id);
-      if (known?.session === session) claims.push(known);
-    }
-    return claims;
+    return [...(this.#ids.get(session) ?? [])].map((id) => this.#known.get(id) as Known);
+  }
+
+  #forget(known: Known): void {
+    this.#known.delete(known.claim.id);
+    this.#disown(known);
+  }
+
+  #disown(known: Known): void {
+    const ids = known.session === null ? undefined : this.#ids.get(known.session);
+    ids?.delete(known.claim.id);
+    if (ids?.size === 0) this.#ids.delete(known.session as Session);
+    known.session = null;
   }
 
   #ttl({ ttlMs }: Claim): number {

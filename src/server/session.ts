@@ -11,9 +11,10 @@
  */
 
 import type { Clock } from "../clock.ts";
+import type { Entry } from "../core/entry.ts";
+import { LinkedList } from "../core/queue.ts";
 import { Schedule } from "../core/schedule.ts";
 import type { ClientHello } from "../protocol/hello.ts";
-import type { ClaimId } from "../spi/driver.ts";
 import type { Backend } from "./backend.ts";
 import type { Link } from "./link.ts";
 
@@ -37,9 +38,8 @@ export class Session {
   readonly pidStart: string | null;
   link: Link | null = null;
   readonly tethers: Set<Link> = new Set();
-  /** Ids it has placed or renewed; may name some that have ended meanwhile. */
-  readonly claims: Set<ClaimId> = new Set();
-  sweepAt = 64;
+  /** Its claims in the keeper's table. */
+  readonly entries: LinkedList<Entry> = new LinkedList();
   heardAt: number;
   awayAt: number | null = null;
   /** It was here before the server started: its absence is our doing. */
@@ -61,14 +61,21 @@ export class Session {
     this.pidStart = hello.pidStart;
     this.heardAt = now;
   }
+}
 
-  /** Notes an id as its own; ids whose claims have ended are swept out now and then. */
-  own(id: ClaimId, isLive: (id: ClaimId) => boolean): void {
-    this.claims.add(id);
-    if (this.claims.size < this.sweepAt) return;
-    for (const known of this.claims) if (!isLive(known)) this.claims.delete(known);
-    this.sweepAt = Math.max(64, this.claims.size * 2);
-  }
+/** Makes a claim of the table the session's; a detached one is nobody's. */
+export function own(entry: Entry, session: Session): void {
+  if (entry.detached) return;
+  disown(entry);
+  entry.owner = session;
+  entry.kept = true;
+  session.entries.push(entry);
+}
+
+/** Takes a claim out of its session's list. */
+export function disown(entry: Entry): void {
+  const list = (entry.owner as Session | null)?.entries;
+  if (list !== undefined && (entry.previous !== null || list.first === entry)) list.remove(entry);
 }
 
 export class Sessions {
