@@ -1,4 +1,4 @@
-// Every example, and the code of the README, runs as a user would run it, against a lock server of its own.
+// Every example, and the code of README.md, runs as a user would run it, against a lock server of its own.
 
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, resolve } from "node:path";
@@ -63,6 +63,13 @@ test("the first code block of README.md runs as it stands", async () => {
   const program = resolve("build/readme-example.mjs");
   writeFileSync(program, block?.code ?? "throw new Error('README.md has no ts block')");
   expect(await run(program)).toMatchObject({ code: 0, err: "" });
+});
+
+test("README.md gives its two commands, each as a line of its own in a block of its own", () => {
+  const blocks = parsePage({ path: "README.md", text: readFileSync("README.md", "utf8") }).blocks;
+  const commands = blocks.filter(({ language }) => language === "sh").map(({ code }) => code);
+  expect(commands).toContain("npm ci && npx holdfast run nightly-report -- echo hello");
+  expect(commands).toContain("npm ci && npm test");
 });
 
 function run(program: string): Promise<Result> {
