@@ -42,14 +42,15 @@ export function snippetFaults(pages: readonly Page[] = readPages()): string[] {
 }
 
 function snippetOf(page: string, block: Block): Snippet {
-  const { statements } = ts.createSourceFile("block.ts", block.code, ts.ScriptTarget.ES2022);
+  const file = ts.createSourceFile("block.ts", block.code, ts.ScriptTarget.ES2022);
+  const { statements } = file;
   const imports = statements.filter(ts.isImportDeclaration);
   let { code } = block;
   for (const { pos, end } of imports) {
     code = code.slice(0, pos) + code.slice(pos, end).replace(/[^\n]/g, " ") + code.slice(end);
   }
   const exports = statements.some((statement) => !ts.isImportDeclaration(statement) && isExport(statement));
-  const above = imports.map((one) => block.code.slice(one.pos, one.end).replace(/\s+/g, " ")).join(";");
+  const above = imports.map((one) => block.code.slice(one.getStart(file), one.end).replace(/\s+/g, " ")).join(";");
   const head = `${block.given.code}\n${above}\n`;
   // what exports cannot stand inside a function
   if (exports) return { page, block, text: head + code, linesBefore: linesOf(head) };
