@@ -64,12 +64,13 @@ export interface Scene {
   afterwards(work: () => Promise<unknown>): void;
 }
 
+const BRIEF_MS = 300;
 const BOUND_MS = 5_000;
 const POLL_MS = 4;
 const LONG_LEASE_MS = 60_000;
 
-/** Longest time without a turn of the event loop, as a part of a brief lease, that a failure may not be blamed on. */
-const STALL = 0.3;
+/** A failure is blamed on this process if it stood still for so long a part of a brief lease. */
+const STALL = 0.5;
 const MOST_ATTEMPTS = 3;
 
 /**
@@ -82,7 +83,7 @@ export async function perform(subject: Subject, body: (scene: Scene) => Promise<
     try {
       return await performOnce(subject, body);
     } catch (error) {
-      if (attempt === MOST_ATTEMPTS || stalls.longestMs() < STALL * 300 * subject.timeScale) throw error;
+      if (attempt === MOST_ATTEMPTS || stalls.longestMs() < STALL * leaseOf(subject, BRIEF_MS)) throw error;
     } finally {
       stalls.stop();
     }
@@ -149,7 +150,7 @@ async function nothingLeft(scene: Scene): Promise<void> {
 
 function sceneOn(subject: Subject, store: Store, drivers: Driver[], later: (() => Promise<unknown>)[]): Scene {
   const ms = (count: number): number => Math.round(count * subject.timeScale);
-  const lease = (count: number): number => Math.max(ms(count), MIN_TTL_MS + 20);
+  const lease = (count: number): number => leaseOf(subject, count);
 
   async function driver(): Promise<Driver> {
     const made = await store.driver();
@@ -184,11 +185,15 @@ function sceneOn(subject: Subject, store: Store, drivers: Driver[], later: (() =
     claim: (target, terms) => claimOf(subject, target, terms),
     ms,
     lease,
-    brief: lease(300),
+    brief: lease(BRIEF_MS),
     pause: (count) => delay(count),
     until,
     afterwards: (work) => later.push(work),
   };
+}
+
+function leaseOf({ timeScale }: Subject, ms: number): number {
+  return Math.max(Math.round(ms * timeScale), MIN_TTL_MS + 20);
 }
 
 function claimOf({ traits }: Subject, target: string | readonly Hold[], terms: Terms = {}): Claim {

@@ -89,15 +89,21 @@ export function conformance<S extends Store>(
   const subject = subjectOf(options);
   const skips = options.skip ?? [];
   const found = new Set<string>();
-  const register = (topic: Topic): void =>
-    topic((title, body) => {
-      const skip = skips.find((one) => one.test === title);
-      found.add(title);
-      if (skip === undefined) test(title, () => perform(subject, body));
-      else test.skip?.(`${title} (${skip.reason})`, async () => undefined);
+  const register = (title: string, topic: Topic): void => {
+    const tests: (() => void)[] = [];
+    topic((name, body) => {
+      const skip = skips.find((one) => one.test === name);
+      found.add(name);
+      if (skip === undefined) tests.push(() => test(name, () => perform(subject, body)));
+      else tests.push(() => test.skip?.(`${name} (${skip.reason})`, async () => undefined));
     }, subject);
+    if (tests.length === 0) return; // runners do not like empty groups
+    describe(title, () => {
+      for (const add of tests) add();
+    });
+  };
   describe(`${name} conforms`, () => {
-    for (const [title, topic] of TOPICS) describe(title, () => register(topic));
+    for (const [title, topic] of TOPICS) register(title, topic);
     if (skips.length === 0) return;
     test("every test to be skipped exists", async () => {
       assert.deepEqual(

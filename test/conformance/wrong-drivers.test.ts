@@ -17,7 +17,7 @@ function suiteOf({ make }: Wrong): readonly Recorded[] {
     verbs: ["detach", "revoke"],
     keys: 500,
     random: { seeds: 1 },
-    timeScale: 0.4,
+    timeScale: 0.2,
   });
 }
 

@@ -153,7 +153,7 @@ export const WRONG_DRIVERS: readonly Wrong[] = [
     fault: "gives a run of tokens, but sets only one aside",
     caughtBy: {
       "token runs do not overlap": /a run begins behind the one before/,
-      "the token of several keys lies above": /lies above those of b/,
+      "the token of several keys lies above": /lies above those of/,
     },
     make(store) {
       const right = seen(store, () => ({ tokens: 1 }));

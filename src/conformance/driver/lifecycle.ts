@@ -9,6 +9,7 @@ import type { Check, Subject } from "../subject.ts";
 /** Pairs that careless stores take for one key. */
 const ALIKE: readonly (readonly [string, string])[] = [
   ["case", "CASE"],
+  ["__proto__", "constructor"],
   ["end", "end "],
   [" start", "start"],
   ["caf\u00e9", "cafe\u0301"],

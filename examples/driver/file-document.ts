@@ -1,0 +1,33 @@
+// A document in a JSON file of this process, for the driver beside it. Locks in it survive a restart of the process.
+
+import { readFile, rename, writeFile } from "node:fs/promises";
+import type { DocumentStore, LockDocument } from "./document-driver.ts";
+
+/** One file, changed by one process at a time: changes run one after another, and each replaces the file whole. */
+export function fileDocument(path: string): DocumentStore {
+  let last: Promise<unknown> = Promise.resolve();
+  return {
+    change(work) {
+      const changed = last.then(async () => {
+        const document = await read(path);
+        // it does not step while the process lives, as Date.now() may
+        const result = work(document, Math.floor(performance.timeOrigin + performance.now()));
+        await writeFile(`${path}.new`, JSON.stringify({ lines: [...document.lines], buried: [...document.buried] }));
+        await rename(`${path}.new`, path);
+        return result;
+      });
+      last = changed.catch(() => undefined); // who asked for this change is told; the next one starts afresh
+      return changed;
+    },
+  };
+}
+
+async function read(path: string): Promise<LockDocument> {
+  try {
+    const { lines, buried } = JSON.parse(await readFile(path, "utf8")) as Record<"lines" | "buried", never>;
+    return { lines: new Map(lines), buried: new Map(buried) };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    return { lines: new Map(), buried: new Map() };
+  }
+}

@@ -1,0 +1,23 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+// as the author of a driver elsewhere has it: the package, not its sources
+import { conformance } from "holdfast/conformance";
+import { describe, test } from "vitest";
+import { documentDriver } from "../../examples/driver/document-driver.ts";
+import { fileDocument } from "../../examples/driver/file-document.ts";
+
+conformance({ describe, test }, "document", {
+  async open() {
+    const folder = await mkdtemp(join(tmpdir(), "holdfast-document-"));
+    const store = fileDocument(join(folder, "locks.json"));
+    return {
+      driver: () => documentDriver(store),
+      close: () => rm(folder, { recursive: true }),
+    };
+  },
+  traits: { manyKeys: false },
+  keys: 100,
+  random: { seeds: 2 },
+  timeScale: 0.5,
+});
