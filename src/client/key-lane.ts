@@ -246,11 +246,15 @@ export class KeyLane implements ClaimOwner {
   /** Releases the claim and, if somebody here waits, queues again at the store's end, in one turn. */
   #giveBack(tracked: Tracked, held: boolean): boolean | Promise<boolean> {
     this.#tracked = null;
-    const endures = tracked.terms.endures;
+    const { clock } = this.host.engine;
+    const { endures } = tracked.terms;
+    const until = tracked.state.at === "held" ? tracked.state.deadline : 0;
     const answer = new Promise<boolean>((resolve) => {
-      // our own clock settles it; of the store only a plain "it was not there" is news. A session that outlives
-      // silence is the other way round: there a passed deadline means ask
-      this.host.engine.leave(tracked, (wasThere) => resolve(held ? wasThere !== false : endures && wasThere === true));
+      // our own clock settles it; of the store only a plain "it was not there", said while the lease stands, is news. A
+      // session that outlives silence is the other way round: there a passed deadline means ask
+      this.host.engine.leave(tracked, (wasThere) => {
+        resolve(held ? wasThere !== false || clock.now() >= until : endures && wasThere === true);
+      });
     });
     this.#goOn();
     return held || endures ? answer : false;

@@ -37,6 +37,8 @@ export interface SavedState {
   readonly longestMs: number;
   /** Clients of other machines, or over TCP, may hold. */
   readonly remote: boolean;
+  /** Clients that the plain file of sessions does not name may hold something from before: a reclaim was not finished. */
+  readonly strangers: boolean;
   /** Only after a clean shutdown: the whole table. */
   readonly clean: { readonly claims: readonly SavedClaim[]; readonly sessions: readonly SavedSession[] } | null;
 }

@@ -27,8 +27,9 @@ export function journalRecords(text: string, path: string): JournalRecord[] {
 
 /** The whole text of a state file. */
 export function stateText(state: SavedState): string {
-  const { bound, longestMs, remote, clean } = state;
-  const whole = { bound, longestMs, remote, clean: clean && { claims: clean.claims.map(plain), sessions: clean.sessions } };
+  const { bound, longestMs, remote, strangers, clean } = state;
+  const table = clean && { claims: clean.claims.map(plain), sessions: clean.sessions };
+  const whole = { bound, longestMs, remote, strangers, clean: table };
   const text = JSON.stringify({ layout: LAYOUT, ...whole });
   return `${checksum(text)} ${text}\n`;
 }

@@ -293,6 +293,7 @@ export class Keeper implements Backend {
   #openIfOver(): void {
     if (this.#reclaiming === null || !this.#reclaiming.isOver(this.#clock.now())) return;
     this.#reclaiming = null;
+    this.#durability?.ledger.reclaimed();
     if (!this.#draining) this.table.resume();
   }
 

@@ -33,6 +33,7 @@ export class Ledger {
   readonly #disk: Disk;
   readonly #now: () => number;
   readonly #remote: boolean;
+  #strangers: boolean;
   #wantedBound: number;
   #wantedLongest: number;
   #saving: Promise<void> | null = null;
@@ -49,6 +50,7 @@ export class Ledger {
     this.#disk = disk;
     this.#now = now;
     this.#remote = state.remote;
+    this.#strangers = state.strangers;
     this.bound = this.#wantedBound = state.bound;
     this.longestMs = this.#wantedLongest = state.longestMs;
     for (const saved of journal) this.#kept.set(saved.claim.id, saved);
@@ -64,6 +66,11 @@ export class Ledger {
       this.#saving ??= this.#save();
       await this.#saving;
     }
+  }
+
+  /** All who may hold something from before have had their time to say so. Not worth a write of its own. */
+  reclaimed(): void {
+    this.#strangers = false;
   }
 
   /** Settles when the claim would come back after a crash. @throws Refusal if the disk fails */
@@ -85,7 +92,8 @@ export class Ledger {
   /** Writes the last state of this start. */
   async finish(state: Pick<SavedState, "bound" | "clean">): Promise<void> {
     await this.settled();
-    await this.#disk.save({ bound: state.bound, longestMs: this.longestMs, remote: this.#remote, clean: state.clean });
+    const { longestMs } = this;
+    await this.#disk.save({ ...state, longestMs, remote: this.#remote, strangers: this.#strangers });
   }
 
   /** Settles when nothing is being written. */
@@ -97,7 +105,7 @@ export class Ledger {
     const bound = this.#wantedBound;
     const longestMs = this.#wantedLongest;
     try {
-      await this.#disk.save({ bound, longestMs, remote: this.#remote, clean: null });
+      await this.#disk.save({ bound, longestMs, remote: this.#remote, strangers: this.#strangers, clean: null });
       this.bound = Math.max(this.bound, bound);
       this.longestMs = Math.max(this.longestMs, longestMs);
       this.#failure = null;

@@ -88,24 +88,26 @@ function planOf(found: Found, micros: number, { remote }: OpeningOptions): Plan 
       awaited: null,
       claims,
       sessions: clean?.sessions ?? [],
-      state: { bound, longestMs, remote, clean: null },
+      state: { bound, longestMs, remote, strangers: false, clean: null },
     };
   }
   const longestMs = state?.longestMs ?? SHORT_MS;
+  const awaited = awaitedOf(found);
   return {
     // without a state file nothing is known of the tokens that were granted
     boundAtStart: state?.bound ?? Number.POSITIVE_INFINITY,
     reclaimMs: longestMs,
-    awaited: awaitedOf(found),
+    awaited,
     claims: fromJournal(found),
     sessions: found.sessions ?? [],
-    state: { bound, longestMs, remote: remote || (state?.remote ?? true), clean: null },
+    // a crash before they have had their time must not make the next start forget them
+    state: { bound, longestMs, remote: remote || (state?.remote ?? true), strangers: awaited === null, clean: null },
   };
 }
 
 /** Which sessions may still hold; null: that cannot be known. */
 function awaitedOf({ state, sessions, sameBoot }: Found): ReadonlySet<string> | null {
-  if (state === null || sessions === null) return null;
+  if (state === null || sessions === null || state.strangers) return null;
   if (sameBoot) return new Set(sessions.map(({ id }) => id));
   // the list was not durable, but no process of this machine has outlived it
   return state.remote ? null : new Set();

@@ -71,7 +71,7 @@ test("a journal that was cut while it was written loses only what was being writ
 test("a state of a newer layout is refused", async () => {
   const dir = await used();
   const { stateText } = await import("../../src/server/journal.ts");
-  const text = stateText({ bound: 1, longestMs: 30_000, remote: false, clean: null });
+  const text = stateText({ bound: 1, longestMs: 30_000, remote: false, strangers: false, clean: null });
   const { createHash } = await import("node:crypto");
   const newer = text.slice(17).trimEnd().replace('"layout":1', '"layout":2');
   const sum = createHash("sha256").update(newer).digest("hex").slice(0, 16);
@@ -134,6 +134,7 @@ test("a torn list of sessions is not relied on", async () => {
     bound: 1,
     longestMs: 30_000,
     remote: false,
+    strangers: false,
     clean: null,
   }));
   const sessions = join(dir, "state", "sessions");

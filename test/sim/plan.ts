@@ -5,11 +5,15 @@ import type { Weather } from "./network.ts";
 import { FAIR } from "./network.ts";
 
 export interface Plan {
+  /** table: core/table behind calls that may be lost or repeated. unix, tcp: the real server, over streams. */
+  readonly store: "table" | "unix" | "tcp";
   readonly clients: number;
   /** Requests each client has under way at once. */
   readonly actors: number;
   readonly keys: readonly string[];
   readonly ttlMs: number;
+  /** The length of a session, where the store has sessions. */
+  readonly sessionMs: number;
   /** How long there is trouble; afterwards everything must come to rest. */
   readonly troubleMs: number;
   readonly handoffs: number;
@@ -23,7 +27,19 @@ export interface Plan {
   readonly kinds: readonly Mishap[];
 }
 
-export type Mishap = "pause" | "sleep" | "kill" | "cut" | "storePause" | "wall" | "revoke" | "redeploy";
+export type Mishap =
+  | "pause"
+  | "sleep"
+  | "kill"
+  | "cut"
+  | "reset"
+  | "storePause"
+  | "wall"
+  | "revoke"
+  | "redeploy"
+  | "crash"
+  | "power"
+  | "restart";
 
 const WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = [
   () => FAIR,
@@ -33,29 +49,54 @@ const WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = 
   (_, ttlMs) => ({ ...FAIR, lost: 0.3, slow: 0.2, slowMs: ttlMs * 0.7, repeated: 0.1 }),
 ];
 
-const KINDS: readonly (readonly Mishap[])[] = [
-  ["pause"],
-  ["kill", "redeploy"],
-  ["cut", "storePause"],
-  ["sleep", "wall"],
-  ["pause", "sleep", "kill", "cut", "storePause", "wall", "revoke", "redeploy"],
-  ["pause", "revoke"],
+/** Streams lose nothing. */
+const STREAM_WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = [
+  () => ({ ...FAIR, usualMs: 0.5 }),
+  (random) => ({ ...FAIR, usualMs: 1 + random.int(20) }),
+  () => ({ ...FAIR, slow: 0.05, slowMs: 150 }),
 ];
 
+const KINDS: Readonly<Record<Plan["store"], readonly (readonly Mishap[])[]>> = {
+  table: [
+    ["pause"],
+    ["kill", "redeploy"],
+    ["cut", "storePause"],
+    ["sleep", "wall"],
+    ["pause", "sleep", "kill", "cut", "storePause", "wall", "revoke", "redeploy"],
+    ["pause", "revoke"],
+  ],
+  unix: [
+    ["crash"],
+    ["restart"],
+    ["crash", "restart", "kill", "pause", "storePause"],
+    ["kill", "pause", "redeploy", "revoke"],
+  ],
+  tcp: [
+    ["crash", "cut"],
+    ["restart", "cut", "reset"],
+    ["power", "cut", "pause"],
+    ["crash", "power", "restart", "kill", "pause", "sleep", "storePause", "wall", "redeploy", "revoke", "cut", "reset"],
+    ["reset", "cut", "pause"],
+  ],
+};
+
 export function planOf(random: SeededRandom): Plan {
-  const ttlMs = random.pick([600, 1_000, 3_000]);
+  const store = random.pick(["table", "table", "unix", "tcp"] as const);
+  const ttlMs = random.pick(store === "table" ? [600, 1_000, 3_000] : [1_000, 3_000, 10_000, 40_000]);
   return {
+    store,
     clients: 2 + random.int(3),
     actors: 1 + random.int(4),
     keys: random.pick([["a"], ["a", "b"], ["a", "b", "c"]]),
     ttlMs,
+    sessionMs: random.pick([3_000, 30_000]),
     troubleMs: ttlMs * (3 + random.int(4)),
     handoffs: random.pick([1, 1, 3, 64]),
     handoffMs: random.pick([10, 100, 10_000]),
     maxHoldMs: random.chance(0.2) ? ttlMs * 0.5 : null,
-    weather: random.pick(WEATHERS)(random, ttlMs),
+    weather: random.pick(store === "table" ? WEATHERS : STREAM_WEATHERS)(random, ttlMs),
     drift: random.pick([0, 0.005]),
     mishaps: random.int(7),
-    kinds: random.pick(KINDS),
+    kinds: random.pick(KINDS[store]),
   };
 }

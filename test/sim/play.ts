@@ -2,7 +2,7 @@
 
 // loaded on demand by the client, which would take real time while virtual time goes on
 import "../../src/client/attach.ts";
-import { RpcWorld } from "./rpc-world.ts";
+import { Scene } from "./scene.ts";
 import { World } from "./world.ts";
 
 export interface Result {
@@ -20,7 +20,7 @@ export async function play(seed: number, trace = false): Promise<Result> {
   process.on("unhandledRejection", onRejection);
   let grants = 0;
   try {
-    const scene = new RpcWorld(world);
+    const scene = new Scene(world);
     await scene.run();
     grants = scene.watch.grants;
   } catch (error) {

@@ -18,6 +18,8 @@ export interface Holding {
   readonly client: { readonly closing: boolean };
   readonly lock: Lock;
   readonly holds: readonly Hold[];
+  /** A session's lock where silence ends nothing. */
+  readonly endures: boolean;
   /** Until here its lease stood when it was last looked at, by the clock of its machine that also counts sleep. */
   leaseUntil: number;
   /** Told to stop while its lease stands, and still at it. */
