@@ -28,6 +28,8 @@ import { labelFor } from "./wanted.ts";
 
 /** A store that does not answer must not keep us: what we held ends with our connection or its lease. */
 const LEAVE_MS = 2_000;
+/** What is lost anyway is given back if that is quickly done. */
+const LEAVE_LOST_MS = 200;
 const NOTHING_RUN = "; nothing was run";
 
 /**
@@ -46,7 +48,8 @@ export async function run(options: RunOptions): Promise<number> {
     const held = await hold(store, { ...options, label }, signals).catch(nothingRun);
     return await runHeld(store, held, options, signals);
   } finally {
-    await atMost(store.locks.close(), LEAVE_MS);
+    // what was held has been given back by now, or could not be
+    await atMost(store.locks.close(), LEAVE_LOST_MS);
   }
 }
 
@@ -98,7 +101,8 @@ async function runHeld(store: Store, held: Held, options: RunOptions, signals: S
   const ended = await child.ended;
   await Promise.all([supervision.stop(), supervision.failure === null ? guard.free() : undefined]);
   // an answer that does not come is no loss: our own clock says that we held it until now
-  const kept = (await atMost(held.release(), LEAVE_MS)) ?? !held.lost.aborted;
+  const isLost = held.lost.aborted;
+  const kept = (await atMost(held.release(), isLost ? LEAVE_LOST_MS : LEAVE_MS)) ?? !isLost;
   if (supervision.failure !== null) throw supervision.failure;
   if (!kept && options.onLost !== "ignore") throw lostBefore(held, ended);
   return interruptedOr(ended, child);

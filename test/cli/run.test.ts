@@ -1,0 +1,188 @@
+import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { PROGRAM, place } from "./command.ts";
+
+const here = place();
+
+/** Holds a key until its file appears. */
+async function holder(key: string, ...flags: string[]) {
+  const stop = join(here.folder, `stop-${key.replace(/\W/g, "_")}-${Math.random()}`);
+  const script = `echo held; while [ ! -e "${stop}" ]; do sleep 0.02; done`;
+  const run = here.start(["run", key, ...flags, "--", "sh", "-c", script]);
+  await until(() => run.out().includes("held"), { within: 5_000, what: `the holder of ${key}` });
+  return {
+    ...run,
+    async stop() {
+      writeFileSync(stop, "");
+      return run.ended;
+    },
+  };
+}
+
+describe("what the command finds", () => {
+  test("HOLDFAST_KEY, HOLDFAST_TOKEN and HOLDFAST_REFERENCE are exported, and the token rises", async () => {
+    const script = 'printf "%s\\n" "$HOLDFAST_KEY" "$HOLDFAST_TOKEN" "$HOLDFAST_REFERENCE"';
+    const [first, second] = [
+      (await here.run(["run", "exported", "--", "sh", "-c", script])).out.split("\n"),
+      (await here.run(["run", "exported", "--", "sh", "-c", script])).out.split("\n"),
+    ];
+    expect(first[0]).toBe("exported");
+    expect(first[2]).toMatch(/^hf1\./);
+    expect(BigInt(second[1] ?? "") > BigInt(first[1] ?? "")).toBe(true);
+  });
+
+  test("several keys stand in HOLDFAST_KEY one a line, each once and in order", async () => {
+    const { out } = await here.run(["run", "b", "a key", "b", "--", "sh", "-c", 'echo "$HOLDFAST_KEY"']);
+    expect(out).toBe("a key\nb\n");
+  });
+
+  test("credentials are taken from its environment, and the password from HOLDFAST_URL", async () => {
+    const env = { HOLDFAST_CREDENTIAL: "s3cret", HOLDFAST_CREDENTIAL_FILE: "/s3cret", OTHER: "kept" };
+    const { out } = await here.run(["run", "secrets", "--", "env"], { env });
+    expect(out).not.toContain("s3cret");
+    expect(out).toContain("OTHER=kept");
+  });
+
+  test("its input, output, arguments and working directory are as without us", async () => {
+    const script = 'cat; printf "<%s>" "$@"; pwd; echo error >&2';
+    const args = ["run", "plain", "--", "sh", "-c", script, "sh", "--wait", "a b", "", "--", "*"];
+    const { out, err } = await here.run(args, { input: "in\n", cwd: here.folder });
+    expect(out).toBe(`in\n<--wait><a b><><--><*>${here.folder}\n`);
+    expect(err).toBe("error\n");
+  });
+
+  test("out=$(holdfast run ...) returns at once although it started the server, which keeps no descriptor of its starter", async () => {
+    const fresh = join(here.folder, "fresh");
+    const script = `exec 7>"${here.folder}/seven"; out=$(${process.execPath} ${PROGRAM} run k -- echo hi 2>&1); echo "<$out>"`;
+    const started = performance.now();
+    const { out } = await here.program(["bash", "-c", script], { env: { HOLDFAST_DIR: fresh } }).ended;
+    expect(out).toBe("<hi>\n");
+    expect(performance.now() - started).toBeLessThan(5_000);
+    const pid = Number(/ (\d+) listening/.exec(readFileSync(join(fresh, "server.log"), "utf8"))?.[1]);
+    try {
+      const open = readdirSync(`/proc/${pid}/fd`).map((name) => linkOf(`/proc/${pid}/fd/${name}`));
+      const ours = /^(pipe|socket|anon_inode):|^\/dev\/null$/;
+      const files = open.filter((target) => target !== "" && !ours.test(target)).map((target) => target.replace(`${fresh}/`, ""));
+      // its log, its locks and its state, and nothing else
+      expect([...new Set(files)].every((file) => /^(server\.log|election|socket\.lock|state(\/.*)?)$/.test(file))).toBe(true);
+      expect(readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.split(" ")[3]).not.toBe(
+        readFileSync("/proc/self/stat", "latin1").split(") ")[1]?.split(" ")[3],
+      );
+      expect(readlinkSync(`/proc/${pid}/cwd`)).toBe("/");
+      const names = readFileSync(`/proc/${pid}/environ`, "latin1").match(/^[^=]+|(?<=\0)[^=]+/g);
+      // the shell on the way adds PWD
+      expect(names?.filter((name) => name !== "PWD").sort()).toEqual(["HOLDFAST_DIR", "PATH"]);
+    } finally {
+      process.kill(pid, "SIGTERM");
+    }
+  });
+
+  test("a run with an empty environment excludes one with a full one", async () => {
+    // the directory of a user without HOLDFAST_DIR is that of the password database; here the one variable stands for it
+    const first = await holder("empty");
+    const args = ["env", "-i", `HOLDFAST_DIR=${here.directory}`, process.execPath, PROGRAM] as const;
+    const { code } = await here.program([...args, "run", "empty", "--no-wait", "--", "/bin/true"]).ended;
+    expect(code).toBe(124);
+    await first.stop();
+  });
+});
+
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    // closed since it was listed
+    return "";
+  }
+}
+
+describe("who may run at once", () => {
+  test("two runs of one key take turns in order of arrival", async () => {
+    const log = join(here.folder, "turns");
+    const first = await holder("turns");
+    const second = here.start(["run", "turns", "--", "sh", "-c", `echo second >> ${log}`]);
+    await until(async () => (await here.run(["ls", "turns"])).out.match(/waiting/g)?.length === 1, { within: 5_000, what: "the second" });
+    const third = here.start(["run", "turns", "--", "sh", "-c", `echo third >> ${log}`]);
+    await until(async () => (await here.run(["ls", "turns"])).out.match(/waiting/g)?.length === 2, { within: 5_000, what: "the third" });
+    expect(existsSync(log)).toBe(false);
+    await first.stop();
+    await Promise.all([second.ended, third.ended]);
+    expect(readFileSync(log, "utf8")).toBe("second\nthird\n");
+  });
+
+  test("--shared runs meet, an exclusive one waits for them", async () => {
+    const readers = [await holder("shared", "--shared"), await holder("shared", "--shared")];
+    expect((await here.run(["run", "shared", "--no-wait", "--", "true"])).code).toBe(124);
+    for (const reader of readers) await reader.stop();
+    expect((await here.run(["run", "shared", "--no-wait", "--", "true"])).code).toBe(0);
+  });
+
+  test("--permits 1/2 lets two run and makes the third wait", async () => {
+    const holders = [await holder("gpu", "--permits", "1/2"), await holder("gpu", "--permits", "1/2")];
+    expect((await here.run(["run", "gpu", "--permits", "1/2", "--no-wait", "--", "true"])).code).toBe(124);
+    await holders[0]?.stop();
+    expect((await here.run(["run", "gpu", "--permits", "1/2", "--no-wait", "--", "true"])).code).toBe(0);
+    expect((await here.run(["run", "gpu", "--permits", "2/2", "--no-wait", "--", "true"])).code).toBe(124);
+    await holders[1]?.stop();
+  });
+
+  test("several keys are taken together, whatever their order", async () => {
+    const first = await holder("m2");
+    const both = here.start(["run", "m2", "m1", "--", "echo", "both"]);
+    await until(async () => (await here.run(["ls", "m2"])).out.includes("waiting"), { within: 5_000, what: "who wants both" });
+    expect(both.out()).toBe("");
+    await first.stop();
+    expect((await both.ended).out).toBe("both\n");
+    // one of them is busy: nothing of the other is kept
+    const second = await holder("m2");
+    expect((await here.run(["run", "m1", "m2", "--no-wait", "--", "true"])).code).toBe(124);
+    expect((await here.run(["run", "m1", "--no-wait", "--", "true"])).code).toBe(0);
+    await second.stop();
+  });
+});
+
+describe("what is said while waiting", () => {
+  test("after a second it says that it waits and behind whom, and no sooner", async () => {
+    const first = await holder("notice", "--label", "ana@web-1 pid 4121 (node)");
+    const second = here.start(["run", "notice", "--", "echo", "done"]);
+    const started = performance.now();
+    await until(() => second.err() !== "", { within: 10_000, what: "the notice" });
+    expect(performance.now() - started).toBeGreaterThan(900);
+    expect(second.err()).toMatch(/^holdfast: waiting for "notice": held by ana@web-1 pid 4121 \(node\) for \d+ m?s, 1 ahead of you\n$/);
+    await first.stop();
+    const { code, out, err } = await second.ended;
+    expect({ code, out }).toEqual({ code: 0, out: "done\n" });
+    expect(err.split("\n").length).toBe(2);
+  });
+
+  test("a label with control and bidi characters cannot forge a line or turn one around", async () => {
+    const first = await holder("forged", "--label", "eve\u202e\u001b[2Jroot\u2066");
+    const { err } = await here.run(["run", "forged", "--wait", "100ms", "--", "true"]);
+    expect(err).toContain("eve\\u{202e} [2Jroot\\u{2066}");
+    const { out } = await here.run(["ls", "forged"]);
+    expect(out).toContain("eve\\u{202e} [2Jroot\\u{2066}");
+    const json = (await here.run(["ls", "forged", "--json"])).out;
+    expect(json).toContain("eve\\u202e [2Jroot\\u2066");
+    expect(JSON.parse(json)).toMatchObject({ label: "eve\u202e [2Jroot\u2066" });
+    await first.stop();
+  });
+
+  test("a key with bidi characters is shown escaped", async () => {
+    const first = await holder("k\u202ey");
+    const { err } = await here.run(["run", "k\u202ey", "--no-wait", "--", "true"]);
+    expect(err).toContain('"k\\u{202e}y" is busy');
+    await first.stop();
+  });
+
+  test("the default label names user, host, wrapper and program, never its arguments", async () => {
+    const first = here.start(["run", "labelled", "--", "sh", "-c", "echo held; : s3cret; sleep 60"]);
+    await until(() => first.out().includes("held"), { within: 5_000, what: "the holder" });
+    const { out } = await here.run(["ls", "labelled", "--json"]);
+    expect(JSON.parse(out).label).toMatch(new RegExp(`^\\S+@\\S+ pid ${first.pid} \\(sh\\)$`));
+    expect(out).not.toContain("s3cret");
+    first.process.kill("SIGTERM");
+    expect((await first.ended).code).toBe(143);
+  });
+});
