@@ -18,7 +18,7 @@ export interface LockDocument {
   readonly buried: Map<string, number>;
 }
 
-export interface Place {
+interface Place {
   readonly claim: Omit<Claim, "holds" | "floor"> & { readonly hold: Hold; readonly floor: number };
   readonly since: number;
   endsAt: number;

@@ -13,10 +13,10 @@ import type { Store, Subject } from "./subject.ts";
 export type Held = Extract<Answer, { state: "held" }>;
 
 /** The answer of a claim in line. */
-export type Waiting = Extract<Answer, { state: "waiting" }>;
+type Waiting = Extract<Answer, { state: "waiting" }>;
 
 /** One word of the store to a client. */
-export interface Push {
+interface Push {
   readonly id: ClaimId | null;
   readonly answer: Answer | undefined;
 }
@@ -263,7 +263,7 @@ export function heldOf(answer: Answer, claim: Claim): Held {
 }
 
 /** The keys of a claim, for messages. */
-export function keysOf(claim: Claim): string {
+function keysOf(claim: Claim): string {
   return claim.holds.map(({ key }) => JSON.stringify(key)).join(", ");
 }
 

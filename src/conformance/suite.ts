@@ -9,6 +9,7 @@ import { exclusion } from "./client/exclusion.ts";
 import { handoffs } from "./client/handoffs.ts";
 import { leases } from "./client/leases.ts";
 import { reentrancy } from "./client/reentrancy.ts";
+import { sessions } from "./client/sessions.ts";
 import { severalKeys } from "./client/several-keys.ts";
 import { sharing } from "./client/sharing.ts";
 import { storms } from "./client/storms.ts";
@@ -61,6 +62,7 @@ const TOPICS: readonly (readonly [string, Topic])[] = [
   ["close", closing],
   ["detach", detaching],
   ["revoke", revoking],
+  ["client: sessions", sessions],
   ["idle keys", idleKeys],
   ["against the lock table", againstTable],
   ["client: exclusion", exclusion],

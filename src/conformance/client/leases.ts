@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
+import type { Clock } from "../../clock.ts";
+import { systemClock } from "../../clock.ts";
 import type { LockLostError } from "../../errors.ts";
 import type { Scene } from "../scene.ts";
 import type { Check, Subject } from "../subject.ts";
@@ -26,6 +28,24 @@ export function leases(check: Check, subject: Subject): void {
     assert.equal(lock.token, token);
     assert.equal(await lock.release(), true);
     await (await waits).release();
+  });
+
+  check("clients whose wall clocks are hours off exclude each other all the same", async (scene) => {
+    const off = (hours: number): Clock => ({ ...systemClock, wall: () => Date.now() + hours * 3_600_000 });
+    const ttl = scene.lease(400);
+    const [slow, fast] = [await player(scene, { ttl, clock: off(-5) }), await player(scene, { ttl, clock: off(5) })];
+    const lock = await slow.locks.acquire("key");
+    const waits = fast.locks.acquire("key");
+    const end = performance.now() + 1.2 * ttl;
+    await scene.until("more than a lease to pass", () => {
+      lock.throwIfLost();
+      return performance.now() >= end;
+    });
+    assert.equal(await stateOf(waits), "pending");
+    assert.equal(await lock.release(), true);
+    const next = await waits;
+    if (subject.traits.fencing) assert.ok(next.token > lock.token);
+    assert.equal(await next.release(), true);
   });
 
   losses(check, subject);

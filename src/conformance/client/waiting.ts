@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
+import type { LockTimeoutError } from "../../errors.ts";
 import type { Stopped } from "../chaos.ts";
 import { randomOf } from "../random.ts";
 import type { Scene } from "../scene.ts";
@@ -26,6 +27,22 @@ export function waiting(check: Check, subject: Subject): void {
       await empty(scene);
     },
   );
+
+  check("a wait that runs out says how many were ahead: at the store and in its own client", async (scene) => {
+    const [one, other] = [await player(scene), await player(scene)];
+    const lock = await holding(one.locks, "key");
+    const [second, third] = [one.locks.acquire("key"), other.locks.acquire("key")];
+    await placed(scene, 2);
+    await assert.rejects(other.locks.acquire("key", { wait: 50 }), (error: LockTimeoutError) => {
+      coded("LOCK_TIMEOUT")(error);
+      assert.equal(error.blocked.holder, "the holder");
+      assert.equal(error.blocked.ahead, 2, "the holder at the store, and the request before it here");
+      return true;
+    });
+    await lock.release();
+    await Promise.all([second, third].map(async (wait) => (await wait).release()));
+    await empty(scene);
+  });
 
   check("tryAcquire and wait: 0 ask once and leave no place", async (scene) => {
     const [one, other] = [await player(scene), await player(scene)];
@@ -85,6 +102,21 @@ function aborting(check: Check): void {
     });
   }
 
+  check("an abort while the waiting claim is being renewed leaves nothing", async (scene) => {
+    const [one, other] = [await player(scene, { ttl: scene.lease(400) }), await player(scene)];
+    const holder = await holding(other.locks, "key");
+    const stopped = one.line.stopNext("renew", "after");
+    const abort = new AbortController();
+    const waits = one.locks.acquire("key", { signal: abort.signal });
+    await stopped.reached;
+    abort.abort(new RangeError("enough"));
+    await assert.rejects(waits, RangeError);
+    stopped.pass();
+    await placed(scene, 1);
+    await holder.release();
+    await empty(scene);
+  });
+
   check("aborts at random moments leave nothing, and whoever was granted holds", async (scene) => {
     const random = randomOf(11);
     const players = [await player(scene), await player(scene, {}, { delayCall: 0.5, longestMs: 3, seed: 5 })];
@@ -118,7 +150,13 @@ const STEPS: readonly (readonly [string, Stop])[] = [
     ({ line }) => line.stopNext("claim", "after"),
   ],
   ["when the claim's answer was lost", loseAnswer],
+  ["when its release gets lost on the way", loseRelease],
 ];
+
+function loseRelease({ line }: Player): Stopped {
+  line.loseNextCall("release", 2);
+  return line.stopNext("claim", "after");
+}
 
 function loseAnswer({ line }: Player): Stopped {
   line.loseNextReply("claim");
