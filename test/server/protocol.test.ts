@@ -1,0 +1,128 @@
+// Plays the vectors of docs/reference/protocol.md against the server, byte for byte.
+
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
+import { decodeRefusal, decodeWelcome, VERSION } from "../../src/protocol/hello.ts";
+import { Hub } from "../../src/server/hub.ts";
+import type { Link } from "../../src/server/link.ts";
+import { openKeeper } from "../../src/server/opening.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { FakeClock, FakeDisk, turns } from "./world.ts";
+
+leakCheck();
+
+const START = "k3vq7m2a";
+
+interface Vector {
+  readonly name: string;
+  readonly steps: readonly string[];
+}
+
+const vectors: Vector[] = [...readFileSync("docs/reference/protocol.md", "utf8").matchAll(/```vector (.*)\n([^`]*)```/g)].map(
+  ([, name, text]) => ({ name: name as string, steps: (text as string).trimEnd().split("\n") }),
+);
+
+class Stage {
+  readonly clock = new FakeClock();
+  readonly disk = new FakeDisk();
+  hub!: Hub;
+  readonly #connections = new Map<string, { link: Link; got: string[]; closed: boolean }>();
+
+  async start(): Promise<void> {
+    const log = (message: string, error?: unknown): void => {
+      throw new Error(`${message}: ${error}`);
+    };
+    const { clock, disk } = this;
+    const opened = await openKeeper({ clock, disk, sessionMs: 30_000, remote: false, probe: () => "running", log });
+    const { keeper: backend, sessions } = opened;
+    this.hub = new Hub({ backend, sessions, clock, start: START, version: "0.1.0", log });
+  }
+
+  at(name: string): { link: Link; got: string[]; closed: boolean } {
+    let connection = this.#connections.get(name);
+    if (connection === undefined) {
+      const made = { got: [] as string[], closed: false };
+      const link = this.hub.accept(
+        {
+          write: (text) => {
+            expect(text.endsWith("\n")).toBe(true);
+            made.got.push(...text.slice(0, -1).split("\n"));
+          },
+          close: () => {
+            made.closed = true;
+          },
+        },
+        true,
+      );
+      connection = Object.assign(made, { link });
+      this.#connections.set(name, connection);
+    }
+    return connection;
+  }
+
+  /** Every line that came was expected. */
+  rest(): string[] {
+    return [...this.#connections.values()].flatMap(({ got }) => got);
+  }
+}
+
+async function play(step: string, stage: Stage): Promise<void> {
+  const [, who, what, rest] = /^(?:([A-Z])([>:<]) |-- )(.*)$/.exec(step) ?? [];
+  if (who === undefined) return direct(rest as string, stage);
+  const connection = stage.at(who);
+  if (what === ">") connection.link.lines([rest as string]);
+  else if (what === "<") await receive(rest as string, connection);
+  else if (rest === "end") connection.link.ended();
+  else if (rest === "closed") expect(connection.closed).toBe(true);
+  else throw new Error(`no such step: ${step}`);
+}
+
+async function direct(what: string, stage: Stage): Promise<void> {
+  const pause = /^(\d+) s pass(?:es)?$/.exec(what);
+  if (pause !== null) return stage.clock.pass(Number(pause[1]) * 1_000);
+  const crash = /^the server has crashed; "(.*)" may hold something$/.exec(what);
+  if (crash === null) throw new Error(`no such step: ${what}`);
+  stage.disk.note({ id: crash[1] as string, local: true, label: "", pid: null, pidStart: null });
+  await stage.start();
+}
+
+async function receive(line: string, { got }: { got: string[] }): Promise<void> {
+  // what needs a write comes a few turns later
+  if (got.length === 0) await turns(40);
+  const first = got.shift();
+  if (line === "hello") expect(decodeWelcome(first as string)).toMatchObject({ protocol: 1, start: START });
+  else expect(first).toBe(line);
+}
+
+test.each(vectors)("$name", async ({ steps }) => {
+  const stage = new Stage();
+  await stage.start();
+  for (const step of steps) await play(step, stage);
+  await turns();
+  expect(stage.rest()).toEqual([]);
+});
+
+test("what the vectors show the client's side understands", () => {
+  const lines = vectors.flatMap(({ steps }) => steps.filter((step) => /^[A-Z]< /.test(step)).map((step) => step.slice(3)));
+  const seen = new Set<string>();
+  for (const line of lines.filter((it) => it !== "hello")) {
+    if (line.startsWith('{"hello"')) seen.add(decodeWelcome(line).start);
+    else if (line.startsWith("{")) seen.add(decodeRefusal(line)?.code as string);
+    else {
+      for (const frame of decodeLine(line, START).slice(1) as unknown[][]) {
+        const [verb, , result] = frame;
+        seen.add(verb as string);
+        if (verb === "push") decodeAnswer(result);
+        else if (verb === "ok" && Array.isArray(result) && typeof result[0] === "string") decodeAnswer(result);
+        else if (verb === "ok" && Array.isArray(result) && typeof result[1] === "boolean") decodePage(result);
+      }
+    }
+  }
+  expect([...seen].sort()).toEqual([START, "PROTOCOL", "VERSION", "error", "ok", "push"].sort());
+});
+
+test("there are vectors, and the page names the version", () => {
+  expect(vectors.length).toBeGreaterThan(12);
+  expect(JSON.parse(readFileSync("package.json", "utf8")).version).toBe(VERSION);
+});
