@@ -43,7 +43,7 @@ export class Machine {
       now: () => this.now,
       wall: () => EPOCH_MS + this.#wallStepMs + this.world.now * this.rate,
       uptime: () => this.#startAt + this.world.now * this.rate,
-      timer: (run) => this.#timer(run),
+      timer: (run) => this.#timer(run, 1),
     };
   }
 
@@ -64,10 +64,9 @@ export class Machine {
     else this.#backlog.push({ isTimer, run });
   }
 
-  /** By its own clock. */
-  async sleep(ms: number): Promise<void> {
-    const timer = this.clock;
-    return new Promise((resolve) => timer.timer(resolve).set(this.now + ms));
+  /** By its own clock. Not one of the timers that are counted. */
+  sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.#timer(resolve, 0).set(this.now + ms));
   }
 
   stepWall(ms: number): void {
@@ -108,17 +107,17 @@ export class Machine {
     for (const { isTimer, run } of backlog) this.world.after(0, () => this.execute(run, isTimer));
   }
 
-  #timer(run: () => void): Timer {
+  #timer(run: () => void, counts: 0 | 1): Timer {
     let pending: Happening | null = null;
     let due = 0;
     const clear = (): void => {
       if (pending === null) return;
       this.world.callOff(pending);
       pending = null;
-      this.armed--;
+      this.armed -= counts;
     };
     const arm = (): void => {
-      this.armed++;
+      this.armed += counts;
       const wait = Math.max((due - this.now) / this.rate, RESOLUTION_MS);
       const mine: Happening = this.world.after(wait, () => this.execute(() => fire(mine), true));
       pending = mine;
@@ -126,7 +125,7 @@ export class Machine {
     const fire = (mine: Happening): void => {
       if (pending !== mine) return; // set anew while it waited for the machine to run again
       pending = null;
-      this.armed--;
+      this.armed -= counts;
       // early by rounding, or because the clock stood still meanwhile
       if (this.now < due) arm();
       else run();

@@ -9,6 +9,7 @@ import { revokeOne, tableLeftOvers } from "./table-view.ts";
 
 /** How long a server that has ended stays away at most. */
 const DOWN_MS = 2_000;
+const PROBES_MS = 60_000;
 /** As long as a client that has not come back, or a lease of before, can keep anything. */
 const SETTLE_MS = 130_000;
 
@@ -46,7 +47,9 @@ export function serverBack({ world, plan, watch, network, random }: Means): Back
       return true;
     },
     died(machine) {
-      if (local) host.clientDied(machine);
+      // over a network its kernel says so, or, if that has died as well, the probes of TCP find out
+      if (local || random.chance(0.5)) host.clientDied(machine);
+      else world.after(PROBES_MS, () => host.clientDied(machine));
     },
     reset: (machine) => host.reset(machine),
     revoke() {

@@ -18,8 +18,11 @@ export class Site {
   /** It is being closed, or was. */
   closing = false;
 
+  readonly #timersCount: boolean;
+
   constructor(machine: Machine, driver: Driver, plan: Plan) {
     this.machine = machine;
+    this.#timersCount = plan.store === "table";
     const options: LocksOptions = {
       clock: machine.clock,
       ttl: plan.ttlMs,
@@ -44,7 +47,8 @@ export class Site {
     const left: string[] = [];
     if (host.engine.size > 0) left.push(`${host.engine.size} claims or releases`);
     if (host.lanes.size > 0) left.push(`${host.lanes.size} lanes`);
-    if (this.machine.armed > 0) left.push(`${this.machine.armed} timers`);
+    // a connection's timer may be set for a ping that turns out not to be needed
+    if (this.#timersCount && this.machine.armed > 0) left.push(`${this.machine.armed} timers`);
     return left.join(", ");
   }
 }
