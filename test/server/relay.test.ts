@@ -1,0 +1,92 @@
+import { expect, test } from "vitest";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { Table } from "../../src/core/table.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { until } from "../support/wait-for.ts";
+import { claimOf, cleanUp, client, held, running } from "./support.ts";
+import { FakeClock } from "./world.ts";
+
+leakCheck();
+cleanUp();
+
+test("a driver behind a server: claims, pushes, lists and releases go through", async () => {
+  const store = memoryStore();
+  const it = await running({ driver: memory({ store }) });
+  const one = await client(it.addresses[0] as string);
+  const other = await client(it.addresses[0] as string);
+  const [a, b] = [claimOf("k", { label: "first" }), claimOf("k")];
+  const before = held(await one.driver.claim(a));
+  expect(await other.driver.claim(b)).toMatchObject({ state: "waiting" });
+  expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
+  expect(await one.driver.list("", 1)).toMatchObject([{ label: "first" }]);
+  expect(await one.driver.release([a])).toEqual([true]);
+  const next = await other.pushes.granted(b);
+  expect(next.token).toBeGreaterThan(before.token);
+  expect(await other.driver.revoke?.([{ key: "k", token: next.token, now: false }])).toEqual([true]);
+  expect(await other.driver.renew([b])).toEqual([{ state: "none", reason: "revoked" }]);
+});
+
+test("what the driver says of itself the client says, too, but for the driver's sessions", async () => {
+  const driver = memory();
+  const it = await running({ driver });
+  const { driver: through } = await client(it.addresses[0] as string);
+  expect(through.traits).toEqual(driver.traits);
+});
+
+test("on a Unix socket the end of a client ends what it held; a detached claim stays", async () => {
+  const it = await running({ driver: memory() });
+  const one = await client(it.addresses[0] as string);
+  const other = await client(it.addresses[0] as string);
+  const [a, b, kept] = [claimOf("a"), claimOf("a"), claimOf("kept")];
+  await one.driver.claim(a);
+  const before = held(await one.driver.claim(kept));
+  expect(await one.driver.detach?.([kept])).toEqual([true]);
+  await other.driver.claim(b);
+  await one.driver.close();
+  await other.pushes.granted(b);
+  expect(await other.driver.renew([kept])).toMatchObject([{ state: "held", token: before.token }]);
+});
+
+test("an id that another client uses is refused", async () => {
+  const it = await running({ driver: memory() });
+  const one = await client(it.addresses[0] as string);
+  const other = await client(it.addresses[0] as string);
+  const a = claimOf("a");
+  await one.driver.claim(a);
+  await expect(other.driver.claim(a)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await one.driver.release([a])).toEqual([true]);
+});
+
+test("after a restart of the relay its clients' claims are known again, since the store kept them", async () => {
+  const store = memoryStore();
+  const first = await running({ driver: memory({ store }) });
+  const one = await client(first.addresses[0] as string);
+  const a = claimOf("a");
+  const before = held(await one.driver.claim(a));
+  await first.close();
+  await running({ driver: memory({ store }), in: first.dir });
+  await until(() => one.pushes.all.some(({ id }) => id === null), { within: 3_000, what: "the reconnect" });
+  expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
+  expect(await one.driver.release([a])).toEqual([true]);
+});
+
+test("what the store throws fails the call and is logged, not told", async () => {
+  const driver: Driver = { ...memory(), claim: () => Promise.reject(new Error("password=hunter2")) };
+  const it = await running({ driver });
+  const { driver: through } = await client(it.addresses[0] as string);
+  await expect(through.claim(claimOf("k"))).rejects.toThrow("the server could not ask its store (memory)");
+  expect(it.logged.join()).toContain("hunter2");
+});
+
+test("what the store has forgotten the relay forgets, too", async () => {
+  const clock = new FakeClock();
+  const store = { table: new Table(), clock };
+  const it = await running({ driver: memory({ store }), clock });
+  const { driver } = await client(it.addresses[0] as string);
+  for (let turn = 0; turn < 3; turn++) {
+    await Promise.all(Array.from({ length: 600 }, (_, at) => driver.claim(claimOf(`k${turn}-${at}`, { ttlMs: 1_000 }))));
+    await clock.pass(10_000);
+  }
+  expect(it.stats().claims).toBeLessThan(1_300);
+});
