@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll } from "vitest";
+import { connect } from "../../src/index.ts";
 import { until } from "../support/wait-for.ts";
 
 /** What `npm run build` made of src/cli/main.ts. */
@@ -42,6 +43,8 @@ export type Place = {
   run(args: readonly string[], options?: Options): Promise<Result>;
   /** Starts any program in the same environment. */
   program(command: readonly [string, ...string[]], options?: Options): Running;
+  /** Settles when so many wait for the key at the server on demand. */
+  waiting(key: string, count?: number): Promise<unknown>;
   /** The process ids of the servers that were started on demand here, also of those that have ended. */
   serverPids(): number[];
 };
@@ -101,6 +104,12 @@ export function place(): Place {
     start,
     run: (args, options) => start(args, options).ended,
     program,
+    async waiting(key, count = 1) {
+      const locks = await connect(`holdfast+unix:${join(here.directory, "socket")}`);
+      const some = async (): Promise<boolean> =>
+        (await locks.list(key)).filter(({ answer }) => answer.state === "waiting").length === count;
+      await until(some, { within: 8_000, what: `${count} to wait for ${key}` }).finally(() => locks.close());
+    },
     serverPids: () => pidsIn(join(here.directory, "server.log")),
   };
   return here;

@@ -152,7 +152,7 @@ describe("exit codes of run", () => {
   test("a signal ends the wait with 128+n, and no place is left", async () => {
     const first = await holder("waited");
     const second = here.start(["run", "waited", "--", "true"]);
-    await until(async () => (await here.run(["ls", "waited"])).out.includes("waiting"), { within: 5_000, what: "the second's place" });
+    await here.waiting("waited");
     second.process.kill("SIGTERM");
     expect((await second.ended).signal).toBe("SIGTERM");
     expect((await here.run(["ls", "waited"])).out).not.toContain("waiting");

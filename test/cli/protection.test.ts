@@ -48,11 +48,11 @@ async function tcpServer(): Promise<Running & { readonly url: string }> {
   return { ...server, url: `holdfast://${/tcp:\/\/(\S+)/.exec(server.out())?.[1]}` };
 }
 
-describe("when the wrapper is killed with -9", () => {
+describe.concurrent("when the wrapper is killed with -9", () => {
   test("the child gets TERM, and only when it has ended the next one runs", async () => {
     const first = await working("k1", []);
     const second = here.start(["run", "k1", "--", "sh", "-c", `${isRunning(first.child)} && echo overlap || echo alone`]);
-    await until(async () => (await here.run(["ls", "k1"])).out.includes("waiting"), { within: 5_000, what: "the second" });
+    await here.waiting("k1");
     first.process.kill("SIGKILL");
     await gone(first.child);
     expect((await second.ended).out).toBe("alone\n");
@@ -119,7 +119,7 @@ function guardOfOrNull(wrapper: number): number | null {
   }
 }
 
-describe("when the lock is being lost", () => {
+describe.concurrent("when the lock is being lost", () => {
   test("TERM goes out so early that KILL comes before the lease can end, and the exit code is 123", async () => {
     const server = await tcpServer();
     const { script, heardTerm } = stubborn();
@@ -176,19 +176,6 @@ describe("when the lock is being lost", () => {
     writeFileSync(stop, "");
     const { code, out } = await first.ended;
     expect({ code, ended: out.endsWith("end\n") }).toEqual({ code: 0, ended: true });
-  });
-
-  test("the server on demand killed with -9 is started again, and the lock is kept", async () => {
-    const stop = join(here.folder, "stop-l6");
-    const first = await working("l6", [], `while [ ! -e ${stop} ]; do sleep 0.02; done; echo end`);
-    const server = here.serverPids().findLast(isAlive);
-    process.kill(server ?? 0, "SIGKILL");
-    const second = here.start(["run", "l6", "--", "echo", "second"]);
-    await until(() => here.serverPids().some((pid) => pid !== server && isAlive(pid)), { within: 8_000, what: "another server" });
-    expect(second.out()).toBe("");
-    writeFileSync(stop, "");
-    expect((await first.ended).code).toBe(0);
-    expect((await second.ended).out).toBe("second\n");
   });
 });
 

@@ -103,9 +103,9 @@ describe("who may run at once", () => {
     const log = join(here.folder, "turns");
     const first = await holder("turns");
     const second = here.start(["run", "turns", "--", "sh", "-c", `echo second >> ${log}`]);
-    await until(async () => (await here.run(["ls", "turns"])).out.match(/waiting/g)?.length === 1, { within: 5_000, what: "the second" });
+    await here.waiting("turns", 1);
     const third = here.start(["run", "turns", "--", "sh", "-c", `echo third >> ${log}`]);
-    await until(async () => (await here.run(["ls", "turns"])).out.match(/waiting/g)?.length === 2, { within: 5_000, what: "the third" });
+    await here.waiting("turns", 2);
     expect(existsSync(log)).toBe(false);
     await first.stop();
     await Promise.all([second.ended, third.ended]);
@@ -131,7 +131,7 @@ describe("who may run at once", () => {
   test("several keys are taken together, whatever their order", async () => {
     const first = await holder("m2");
     const both = here.start(["run", "m2", "m1", "--", "echo", "both"]);
-    await until(async () => (await here.run(["ls", "m2"])).out.includes("waiting"), { within: 5_000, what: "who wants both" });
+    await here.waiting("m2");
     expect(both.out()).toBe("");
     await first.stop();
     expect((await both.ended).out).toBe("both\n");

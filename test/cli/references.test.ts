@@ -1,0 +1,143 @@
+import { describe, expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { place } from "./command.ts";
+
+const here = place();
+
+async function acquired(key: string, ...flags: string[]): Promise<string> {
+  const { code, out } = await here.run(["acquire", key, ...flags]);
+  expect(code).toBe(0);
+  expect(out).toMatch(/^hf1\.[\w-]+\.[\w-]+\n$/);
+  return out.trim();
+}
+
+describe("a lock carried between processes", () => {
+  test("acquire, check, renew and release are separate processes with one lock", async () => {
+    const reference = await acquired("carried");
+    expect((await here.run(["run", "carried", "--no-wait", "--", "true"])).code).toBe(124);
+    const check = await here.run(["check", reference]);
+    expect(check).toMatchObject({ code: 0, out: "" });
+    expect(check.err).toMatch(/^holdfast: "carried" is held for \d+ s, token \d+\n$/);
+    expect((await here.run(["renew", reference])).err).toBe('holdfast: renewed "carried": held for another 30 s\n');
+    expect((await here.run(["check", reference])).code).toBe(0);
+    expect((await here.run(["release", reference])).err).toBe('holdfast: released "carried"\n');
+    expect((await here.run(["run", "carried", "--no-wait", "--", "true"])).code).toBe(0);
+  });
+
+  test("the reference may come as an argument, in HOLDFAST_REFERENCE or on standard input", async () => {
+    const reference = await acquired("given");
+    const results = await Promise.all([
+      here.run(["check", reference]),
+      here.run(["check"], { env: { HOLDFAST_REFERENCE: reference } }),
+      here.run(["check"], { input: `${reference}\n` }),
+      here.run(["check", "-"], { input: reference, env: { HOLDFAST_REFERENCE: "hf1.wrong" } }),
+    ]);
+    expect(results.map(({ code }) => code)).toEqual([0, 0, 0, 0]);
+    expect((await here.run(["check"], { input: "" })).code).toBe(64);
+    await here.run(["release", reference]);
+  });
+
+  test("with --json every command prints one object", async () => {
+    const { out } = await here.run(["acquire", "as json", "--ttl", "5s", "--json"]);
+    const told = JSON.parse(out) as { reference: string; token: string };
+    expect(told).toMatchObject({ keys: ["as json"], ttlMs: 5_000 });
+    const say = async (name: string) => JSON.parse((await here.run([name, told.reference, "--json"])).out);
+    expect(await say("check")).toMatchObject({ held: true, keys: ["as json"], token: told.token });
+    expect(await say("renew")).toMatchObject({ renewed: true, keys: ["as json"], ttlMs: 5_000 });
+    expect(await say("release")).toMatchObject({ released: true, keys: ["as json"] });
+    const { code, out: nothing, err } = await here.run(["release", told.reference, "--json"]);
+    expect({ code, nothing }).toEqual({ code: 123, nothing: "" });
+    expect(JSON.parse(err)).toMatchObject({ error: "lost", code: 123, reason: "released", keys: ["as json"] });
+  });
+
+  test("renewing restarts the lease", async () => {
+    const reference = await acquired("renewed", "--ttl", "2s");
+    const started = performance.now();
+    while (performance.now() - started < 3_000) expect((await here.run(["renew", reference])).code).toBe(0);
+    expect((await here.run(["check", reference])).code).toBe(0);
+    await here.run(["release", reference]);
+  });
+});
+
+describe("a refusal has its reason and exit code 123, and changes nothing", () => {
+  test("a repeated release: released", async () => {
+    const reference = await acquired("twice");
+    expect((await here.run(["release", reference])).code).toBe(0);
+    for (const name of ["release", "renew", "check"]) {
+      const { code, err } = await here.run([name, reference]);
+      expect(code).toBe(123);
+      expect(err).toBe('holdfast: "twice" is not held by this reference: it was released already; nothing was changed\n');
+    }
+  });
+
+  test("a stale reference: expired, and the next holder keeps the lock", async () => {
+    const reference = await acquired("stale", "--ttl", "1s");
+    const next = here.start(["run", "stale", "--", "sh", "-c", "echo held; sleep 60"]);
+    await until(() => next.out().includes("held"), { within: 8_000, what: "the next holder" });
+    // the store remembers for one lease how it ended, afterwards it does not know the reference
+    const { code, err } = await here.run(["release", reference]);
+    expect(code).toBe(123);
+    expect(err).toMatch(/is not held by this reference: (its lease has ended|the store does not know it.*); nothing was changed\n$/);
+    expect((await here.run(["run", "stale", "--no-wait", "--", "true"])).code).toBe(124);
+    next.process.kill("SIGTERM");
+    await next.ended;
+  });
+
+  test("an altered, cut or invented reference: malformed", async () => {
+    const reference = await acquired("altered");
+    const [version, body = "", sum] = reference.split(".");
+    const flipped = body.startsWith("e") ? `f${body.slice(1)}` : `e${body.slice(1)}`;
+    for (const wrong of [`${version}.${flipped}.${sum}`, reference.slice(0, -3), "nonsense", `hf9.${body}.${sum}`]) {
+      const { code, err } = await here.run(["release", wrong]);
+      expect(code).toBe(123);
+      expect(err).toMatch(/^holdfast: reference (is damaged|must begin with).*; nothing was changed\n$/);
+      expect(err).not.toContain(body.slice(0, 20));
+    }
+    expect((await here.run(["check", reference])).code).toBe(0);
+    await here.run(["release", reference]);
+  });
+
+  test("a reference of another store: unknown", async () => {
+    const elsewhere = { HOLDFAST_DIR: `${here.directory}2` };
+    const reference = await acquired("foreign");
+    const { code, err } = await here.run(["release", reference], { env: elsewhere });
+    expect(code).toBe(123);
+    expect(err).toMatch(/the store does not know it/);
+    expect((await here.run(["check", reference])).code).toBe(0);
+    const { readFileSync } = await import("node:fs");
+    const pid = Number(/ (\d+) listening/.exec(readFileSync(`${here.directory}2/server.log`, "utf8"))?.[1]);
+    process.kill(pid, "SIGTERM");
+  });
+});
+
+describe("the reference of a run", () => {
+  test("check says within a run that it holds, and that it lasts until its session ends", async () => {
+    const { out } = await here.run(["run", "own", "--", process.execPath, "dist/cli/main.js", "check", "--json"]);
+    expect(JSON.parse(out)).toMatchObject({ held: true, keys: ["own"], remainingMs: null });
+  });
+
+  test("renewing it from within changes nothing about it", async () => {
+    const script = `${process.execPath} dist/cli/main.js renew && ${process.execPath} dist/cli/main.js check && echo fine`;
+    expect(await here.run(["run", "own", "--", "sh", "-c", script])).toMatchObject({ code: 0, out: "fine\n" });
+    expect(await here.run(["run", "own", "--ttl", "5s", "--", "sh", "-c", script])).toMatchObject({ code: 0, out: "fine\n" });
+  });
+});
+
+test("acquire waits, gives up and says who holds, as run does", async () => {
+  const reference = await acquired("contended");
+  const late = await here.run(["acquire", "contended", "--wait", "100ms"]);
+  expect(late.code).toBe(124);
+  expect(late.err).toMatch(/^holdfast: waited 100 ms for "contended": held by \S+@\S+ pid \d+ \(holdfast acquire\) for/);
+  expect((await here.run(["acquire", "contended", "--no-wait", "--conflict-exit-code", "3"])).code).toBe(3);
+  expect((await here.run(["acquire", "contended", "--ttl", "session"])).code).toBe(64);
+  await here.run(["release", reference]);
+});
+
+test("several keys and permits are carried in one reference", async () => {
+  const both = await acquired("x", "y");
+  expect((await here.run(["run", "y", "--no-wait", "--", "true"])).code).toBe(124);
+  expect((await here.run(["release", both])).code).toBe(0);
+  const permit = await acquired("z", "--permits", "1/2");
+  expect((await here.run(["run", "z", "--permits", "1/2", "--no-wait", "--", "true"])).code).toBe(0);
+  expect((await here.run(["release", permit])).code).toBe(0);
+});

@@ -1,0 +1,137 @@
+/** What differs when a terminal controls the run: script(1) makes one. */
+
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { isAlive, PROGRAM, place } from "./command.ts";
+
+const here = place();
+const holdfast = `${process.execPath} ${PROGRAM}`;
+const hasScript = existsSync("/usr/bin/script") && process.platform === "linux";
+
+/** A command in a terminal of its own; `type` presses keys. */
+function terminal(command: string) {
+  const env = { PATH: process.env["PATH"], HOLDFAST_DIR: here.directory, TERM: "dumb", PS1: "$ ", HISTFILE: "" };
+  const child = spawn("script", ["-qefc", command, "/dev/null"], { env, stdio: ["pipe", "pipe", "inherit"] });
+  let shown = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    shown += text;
+  });
+  const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
+  return {
+    shown: () => shown,
+    type: (keys: string) => child.stdin.write(keys),
+    ended,
+    sees: (text: string | RegExp) =>
+      until(() => shown.match(text), { within: 8_000, what: `${text} on the terminal` }).catch((error: Error) => {
+        throw new Error(`${error.message}; it shows: ${shown}`);
+      }),
+    end() {
+      child.stdin.end();
+      child.kill("SIGHUP");
+      return ended;
+    },
+  };
+}
+
+describe.runIf(hasScript)("in a terminal", () => {
+  test("Ctrl-C reaches the child once, nothing outlives the run, and whoever started it sees the signal", async () => {
+    const script = `trap 'n=$((n+1))' INT; n=0; echo "pid $$"; while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo "heard $n"; trap - INT; kill -INT $$`;
+    const screen = terminal(`${holdfast} run c -- sh -c '${script.replaceAll("'", `'\\''`)}'`);
+    await screen.sees(/pid \d+/);
+    screen.type("\u0003");
+    await screen.sees(/heard 1/);
+    expect(await screen.ended).toBe(130);
+    expect(isAlive(Number(/pid (\d+)/.exec(screen.shown())?.[1]))).toBe(false);
+    expect((await here.run(["run", "c", "--no-wait", "--", "true"])).code).toBe(0);
+  });
+
+  test("Ctrl-C ends a plain command and frees the lock", async () => {
+    const screen = terminal(`${holdfast} run plain -- sh -c 'echo "pid $$"; sleep 63; echo after'`);
+    await screen.sees(/pid \d+/);
+    screen.type("\u0003");
+    expect(await screen.ended).toBe(130);
+    expect(screen.shown()).not.toContain("after");
+    expect((await here.run(["run", "plain", "--no-wait", "--", "true"])).code).toBe(0);
+  });
+
+  test("Ctrl-C ends a wait and leaves no place", async () => {
+    const first = here.start(["run", "wait", "--", "sh", "-c", "echo held; sleep 60"]);
+    await until(() => first.out().includes("held"), { within: 8_000, what: "the holder" });
+    const screen = terminal(`${holdfast} run wait -- echo never`);
+    await here.waiting("wait");
+    screen.type("\u0003");
+    expect(await screen.ended).toBe(130);
+    expect(screen.shown()).not.toContain("never");
+    await here.waiting("wait", 0);
+    first.process.kill("SIGTERM");
+    await first.ended;
+  });
+
+  test("the child can use the terminal: it stays in the wrapper's process group", async () => {
+    const screen = terminal(`${holdfast} run tty -- sh -c 'read answer </dev/tty; echo "answer: $answer" >/dev/tty'`);
+    await here.run(["ls"]);
+    screen.type("forty-two\n");
+    await screen.sees("answer: forty-two");
+    expect(await screen.ended).toBe(0);
+  });
+
+  test("Ctrl-Z and fg lose nothing", async () => {
+    const file = join(here.folder, "go");
+    const screen = terminal("bash --norc --noprofile -i");
+    screen.type(`${holdfast} run z -- sh -c 'echo "pid $$"; while [ ! -e ${file} ]; do sleep 0.02; done; echo "fini""shed"'\n`);
+    await screen.sees(/pid \d+/);
+    const child = Number(/pid (\d+)/.exec(screen.shown())?.[1]);
+    screen.type("\u001a");
+    await screen.sees(/Stopped/);
+    const state = (): string => /^State:\s+(\w)/m.exec(readFileSync(`/proc/${child}/status`, "latin1"))?.[1] ?? "";
+    await until(() => state() === "T", { within: 5_000, what: "the child to be stopped" });
+    expect((await here.run(["run", "z", "--wait", "700ms", "--quiet", "--", "true"])).code).toBe(124);
+    screen.type("fg\n");
+    await until(() => state() !== "T", { within: 5_000, what: "the child to go on" });
+    writeFileSync(file, "");
+    await screen.sees("finished");
+    screen.type("echo code=$?\nexit\n");
+    await screen.sees("code=0");
+    await screen.ended;
+  });
+
+  test("a wrapper killed with -9: the child is ended, the rest of its pipeline is not", async () => {
+    const screen = terminal(`sh -c 'sh -c "echo left \\$\\$; exec sleep 64" | ${holdfast} run pipe -- sh -c "cat; echo wrapper \\$PPID child \\$\\$; sleep 65"'`);
+    // the left side's line comes through cat only at its end, so it is found by its own output on the terminal
+    await until(async () => (await here.run(["ls", "pipe"])).out.includes("held"), { within: 8_000, what: "the run" });
+    const wrapper = Number(/pid (\d+)/.exec((await here.run(["ls", "pipe"])).out)?.[1]);
+    const [child = 0] = childrenOf(wrapper).filter((pid) => !commandOf(pid).includes("holdfast-guard"));
+    const [left = 0] = childrenOf(parentOf(wrapper)).filter((pid) => commandOf(pid).includes("sleep"));
+    expect(isAlive(left) && isAlive(child)).toBe(true);
+    process.kill(wrapper, "SIGKILL");
+    await until(() => !isAlive(child), { within: 5_000, what: "the end of the child" });
+    expect(isAlive(left)).toBe(true);
+    process.kill(left, "SIGKILL");
+    await screen.end();
+  });
+
+  test("TERM to the wrapper is passed on to the child and what is below it", async () => {
+    const screen = terminal(`${holdfast} run term -- sh -c 'echo "wrapper $PPID child $$"; sleep 66; echo after'`);
+    await screen.sees(/wrapper \d+/);
+    const [, wrapper, child] = (/wrapper (\d+) child (\d+)/.exec(screen.shown()) ?? []).map(Number);
+    const [below = 0] = childrenOf(child ?? 0);
+    process.kill(wrapper ?? 0, "SIGTERM");
+    expect(await screen.ended).toBe(143);
+    await until(() => !isAlive(below), { within: 5_000, what: "the end of what is below" });
+  });
+});
+
+function childrenOf(pid: number): number[] {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").trim().split(" ").filter(Boolean).map(Number);
+}
+
+function commandOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, "latin1");
+}
+
+function parentOf(pid: number): number {
+  return Number(/^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1]);
+}
