@@ -28,7 +28,7 @@ interface Place {
 
 const DAY_MICROS = 86_400_000_000;
 /** This store cannot speak first, so whoever waits asks again. */
-const RECHECK_MS = 20;
+const RECHECK_MS = 10;
 
 const TRAITS: Traits = {
   lease: { claim: true },

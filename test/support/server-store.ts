@@ -39,8 +39,8 @@ export const SERVER_OPTIONS: Pick<
   "verbs" | "keys" | "random" | "restart" | "timeScale"
 > = {
   verbs: ["detach", "revoke"],
-  keys: long ? 100_000 : 10_000,
-  random: long ? { seeds: 200, steps: 200 } : { seeds: 5 },
+  keys: long ? 100_000 : 5_000,
+  random: long ? { seeds: 200, steps: 200 } : { seeds: 3 },
   restart: (store) => store.restart(),
   timeScale: 0.5,
 };
