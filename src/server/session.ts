@@ -124,6 +124,8 @@ export class Sessions {
     session.tethers.delete(link);
     if (session.link === link) session.link = null;
     if (session.link !== null || session.ended) return;
+    // the end of a tether is not the end of a client that is still on its way back: its process is looked at
+    if (session.restored) return;
     if (session.local) {
       // a tether keeps what is held, but nobody is left to be told of a grant
       if (session.tethers.size > 0) this.#backend.end(session, "waiting");
@@ -186,6 +188,8 @@ export class Sessions {
   /** Has the process of a local client that was here before our start gone meanwhile? */
   #look(session: Session, now: number): number | null {
     const state = session.pid === null || session.pidStart === null ? "unknown" : this.#probe(session.pid, session.pidStart);
+    // a child that still works under its lock speaks for it by the tether
+    if (session.tethers.size > 0) return now + LOOK_MS;
     if (state === "gone") {
       this.#end(session);
       return null;

@@ -83,6 +83,7 @@ export class Connection {
   #pingedAt: number | null = null;
   #alive = false;
   #opening: { resolve(): void; reject(error: Error): void } | null = null;
+  #openUntil = 0;
 
   constructor(options: ConnectionOptions, hooks: Hooks) {
     this.#options = options;
@@ -105,6 +106,7 @@ export class Connection {
   open(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#opening = { resolve, reject };
+      this.#openUntil = this.#clock.now() + this.#options.connectTimeoutMs;
       this.#dial();
       this.watch();
     });
@@ -120,6 +122,8 @@ export class Connection {
       if (this.#is === "up") this.#flushSoon();
       else if (this.#is === "idle") this.#dial();
       this.watch();
+      // from the first call under way on, a silent server must be noticed
+      if (this.#is === "up" && this.#calls.size === 1) this.#arm();
     });
   }
 
@@ -138,7 +142,9 @@ export class Connection {
     if (this.#is === "closed") return;
     this.#flush();
     const wire = this.#wire;
-    this.#drop(new ClosedError("the driver was closed"));
+    const error = new ClosedError("the driver was closed");
+    this.#drop(error);
+    this.#opening?.reject(error);
     this.#is = "closed";
     wire?.close();
     this.#timer.set(null);
@@ -253,16 +259,23 @@ export class Connection {
     if (wasUp) this.#holdUntil = now + HOLD_MS;
     // calls held back may still be sent over the next wire, those that were sent are lost
     if (wasUp || isFinal || now >= this.#holdUntil) this.#drop(error);
+    const opensAgain = this.#opensAgain(isFinal, now);
     this.#wire = null;
     this.#hello = null;
-    this.#opening?.reject(error);
-    const isNeeded = this.#opening === null && (this.#calls.size > 0 || this.#hooks.isNeeded());
-    this.#opening = null;
+    if (!opensAgain) this.#opening?.reject(error);
+    const isNeeded = opensAgain || (this.#opening === null && (this.#calls.size > 0 || this.#hooks.isNeeded()));
+    if (!opensAgain) this.#opening = null;
     this.#is = isNeeded ? "resting" : "idle";
     this.#retryAt = now + backoffMs(this.#failures, this.#options.random(), LONGEST_REST_MS);
     if (!isNeeded) this.#failures = 0;
     this.watch();
     this.#arm();
+  }
+
+  /** A server that we may start ourselves has died while we said hello to it: the next attempt starts the next one. */
+  #opensAgain(isFinal: boolean, now: number): boolean {
+    const wasReached = this.#options.prepare !== undefined && this.#wire !== null;
+    return this.#opening !== null && wasReached && !isFinal && now < this.#openUntil;
   }
 
   /** Fails all calls. */
@@ -271,7 +284,6 @@ export class Connection {
     const calls = this.#calls.values();
     this.#calls.clear();
     for (const call of calls) call.fail(error);
-    this.#opening?.reject(error);
   }
 
   /** Once all that this turn of the event loop wants to say has been said: first its promises, then the flush. */
@@ -316,7 +328,7 @@ export class Connection {
       this.watch();
     }
     if (this.#is === "resting" && now >= this.#retryAt) {
-      if (this.#hooks.isNeeded() || this.#calls.size > 0) this.#dial();
+      if (this.#opening !== null || this.#hooks.isNeeded() || this.#calls.size > 0) this.#dial();
       else this.#is = "idle";
     }
     if (this.#is === "up") this.#speak(now);

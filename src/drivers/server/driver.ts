@@ -121,8 +121,19 @@ class ServerDriver implements Driver {
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
-    for (const { id } of claims) this.#forget(id);
-    return this.#flags(claims, (n, part) => frames.encodeRelease(n, part, unanswered));
+    // held back until there is a connection: a new start of the server must hear of the claims first, or it would say
+    // that they were not there
+    const isHeldBack = this.#connection.hello === null;
+    for (const { id } of claims) {
+      const known = this.#known.get(id);
+      if (known !== undefined) known.gone = true;
+      if (!isHeldBack) this.#forget(id);
+    }
+    try {
+      return await this.#flags(claims, (n, part) => frames.encodeRelease(n, part, unanswered));
+    } finally {
+      if (isHeldBack) for (const { id } of claims) this.#forget(id);
+    }
   }
 
   async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
@@ -192,7 +203,7 @@ class ServerDriver implements Driver {
   #pushed([verb, id, raw]: readonly unknown[]): void {
     if (typeof id !== "string" || (verb !== "push" && verb !== "nudge")) return;
     const known = this.#known.get(id);
-    if (known === undefined) return;
+    if (known === undefined || known.gone) return;
     if (verb === "nudge") return this.#notify(id);
     const answer = frames.decodeAnswer(raw);
     if (answer.state === "none") this.#forget(id);

@@ -101,9 +101,10 @@ async function startServer(directory: string, timeoutMs: number): Promise<void> 
     closeSync(log);
   }
   const said = await Promise.race([saidBy(child), delay(timeoutMs, "nothing", { ref: false })]);
-  if (said === "ready" || said === "taken") return;
+  // it was killed before it could say anything: our caller looks again, and has a bound
+  if (said === "ready" || said === "taken" || said === "") return;
   throw new Error(
-    `the lock server could not be started: it said ${said === "" ? "nothing" : said}; see ${logPath(directory)}`,
+    `the lock server could not be started: it said ${said}; see ${logPath(directory)}`,
   );
 }
 
