@@ -1,0 +1,111 @@
+/**
+ * Programs that work on one file counter, and the check that they never did so together.
+ *
+ * Each is a shell: it reads the counter, waits, and replaces it by one more. Before and after it appends a line to one
+ * history, each in one write (O_APPEND), so the order of the lines is the order of the events. A second look, that needs
+ * no line of a killed one: who enters finds the process of the last one to enter in a file, and says so if it lives.
+ */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const SCRIPT = `
+cd "$1" || exit 9
+started() { # sets start; fails for a process that has ended
+  { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  set -- \${stat##*) }
+  case $1 in [ZX]) return 1 ;; esac
+  shift 19
+  start=$1
+}
+read -r now rest </proc/uptime
+if read -r other since <inside && [ -n "$other" ] && started "$other" && [ "$start" = "$since" ]; then
+  echo "overlap $$ $now $other" >>history
+fi
+started $$
+echo "$$ $start" >inside
+read -r n <counter
+echo "enter $$ $now $n" >>history
+sleep "$2"
+echo $((n + 1)) >"counter.$$" && mv "counter.$$" counter
+: >inside
+read -r now rest </proc/uptime
+echo "leave $$ $now $n" >>history
+`;
+
+export type Counting = {
+  /** The command that counts once, taking this many seconds. */
+  command(seconds: number): readonly [string, ...string[]];
+  /** Who is inside, or was when it was killed. */
+  inside(): number | null;
+  history(): History;
+};
+
+export type History = {
+  /** What must not have happened: two together, or a lost update. */
+  readonly faults: readonly string[];
+  readonly entered: number;
+  readonly left: number;
+  readonly counter: number;
+  /** The longest time between a leave and the next enter, in seconds (to 10 ms). */
+  readonly longestGap: number;
+};
+
+/** A counter at 0 in this folder. */
+export function counting(folder: string): Counting {
+  const script = join(folder, "count.sh");
+  writeFileSync(script, SCRIPT);
+  writeFileSync(join(folder, "counter"), "0\n");
+  writeFileSync(join(folder, "inside"), "");
+  writeFileSync(join(folder, "history"), "");
+  return {
+    command: (seconds) => ["sh", script, folder, String(seconds)],
+    inside: () => Number(readFileSync(join(folder, "inside"), "utf8").split(" ")[0]) || null,
+    history: () => historyOf(readFileSync(join(folder, "history"), "utf8"), counterIn(folder)),
+  };
+}
+
+function counterIn(folder: string): number {
+  return Number(readFileSync(join(folder, "counter"), "utf8"));
+}
+
+type Line = { readonly what: string; readonly pid: string; readonly at: number; readonly n: number };
+
+function historyOf(text: string, counter: number): History {
+  const lines: Line[] = text
+    .trimEnd()
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => {
+      const [what = "", pid = "", at, n] = line.split(" ");
+      return { what, pid, at: Number(at), n: Number(n) };
+    });
+  const faults: string[] = [];
+  let inside: Line | null = null;
+  let [entered, left, longestGap] = [0, 0, 0];
+  let leftAt: number | null = null;
+  // what the counter may be: one who was killed has raised it or not
+  let may = [0];
+  const fault = (line: Line, why: string): void => void faults.push(`${why}: ${line.what} ${line.pid} ${line.n} at ${line.at}`);
+  for (const line of lines) {
+    if (line.what === "enter") {
+      entered++;
+      if (!may.includes(line.n)) fault(line, `the counter should be ${may.join(" or ")}`);
+      if (leftAt !== null) longestGap = Math.max(longestGap, line.at - leftAt);
+      inside = line;
+      leftAt = null;
+      may = [line.n, line.n + 1];
+    } else if (line.what === "leave") {
+      left++;
+      if (inside?.pid !== line.pid) fault(line, "another one was inside");
+      inside = null;
+      leftAt = line.at;
+      may = [line.n + 1];
+    } else {
+      fault(line, "the last one was still alive");
+    }
+  }
+  if (!may.includes(counter)) faults.push(`the counter is ${counter}, it should be ${may.join(" or ")}`);
+  if (counter < left) faults.push(`the counter is ${counter} after ${left} updates`);
+  return { faults, entered, left, counter, longestGap };
+}

@@ -1,0 +1,79 @@
+/**
+ * The resource that locks protect, in the test's own process, so that its log is the one order of all effects. Fenced: it
+ * refuses a token lower than the highest it has seen of that key.
+ */
+
+import { createServer } from "node:net";
+import { createInterface } from "node:readline";
+import { afterEach } from "vitest";
+import type { Scene } from "./scene.ts";
+
+export type Effect = {
+  readonly what: "enter" | "leave" | "write";
+  readonly key: string;
+  readonly token: bigint;
+  readonly pid: number;
+  readonly accepted: boolean;
+  /** By the monotonic clock that all processes share. */
+  readonly at: bigint;
+};
+
+export type Register = {
+  readonly path: string;
+  readonly log: readonly Effect[];
+  /** What must not have happened: two inside one key, a token that did not rise. */
+  faults(): string[];
+};
+
+/** Opens one; it is closed when the test has ended. */
+export async function openRegister(here: Scene): Promise<Register> {
+  const path = here.path("register");
+  const log: Effect[] = [];
+  const highest = new Map<string, bigint>();
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    const lines = createInterface({ input: socket });
+    // a worker was killed
+    lines.on("error", () => undefined);
+    lines.on("line", (line) => {
+      const { what, key, token: text, pid } = JSON.parse(line) as Record<"what" | "key" | "token", string> & { pid: number };
+      const token = BigInt(text);
+      const top = highest.get(key) ?? 0n;
+      const accepted = token >= top;
+      if (accepted) highest.set(key, token);
+      log.push({ what: what as Effect["what"], key, token, pid, accepted, at: process.hrtime.bigint() });
+      socket.write(accepted ? "accepted\n" : "refused\n");
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  open.add(() => void server.close());
+  return { path, log, faults: () => faultsIn(log) };
+}
+
+const open = new Set<() => void>();
+
+/** Called once at the head of a file that opens registers, behind scene(): the workers end first. */
+export function closesRegisters(): void {
+  afterEach(() => {
+    for (const close of open) close();
+    open.clear();
+  });
+}
+
+function faultsIn(log: readonly Effect[]): string[] {
+  const faults: string[] = [];
+  const inside = new Map<string, Effect>();
+  const highest = new Map<string, bigint>();
+  for (const effect of log) {
+    const { what, key, token, pid } = effect;
+    if (what === "enter") {
+      const other = inside.get(key);
+      if (other !== undefined) faults.push(`${pid} entered ${key} with ${token} while ${other.pid} was inside with ${other.token}`);
+      if (token <= (highest.get(key) ?? 0n)) faults.push(`${pid} entered ${key} with ${token}, not above ${highest.get(key)}`);
+      highest.set(key, token);
+      inside.set(key, effect);
+    }
+    if (what === "leave" && inside.get(key)?.pid === pid) inside.delete(key);
+  }
+  return faults;
+}

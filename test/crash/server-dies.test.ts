@@ -1,0 +1,103 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { seededRandom } from "../support/seeded-random.ts";
+import { until } from "../support/wait-for.ts";
+import { counting } from "./counting.ts";
+import { signal } from "./processes.ts";
+import type { Register } from "./register.ts";
+import { closesRegisters, openRegister } from "./register.ts";
+import type { Served } from "./scene.ts";
+import { LONG, scene } from "./scene.ts";
+import type { Worker } from "./worker.ts";
+import { worker } from "./worker.ts";
+
+const here = scene();
+closesRegisters();
+const KILLS = LONG ? 40 : 4;
+const MOST_BETWEEN_MS = 1_000;
+const FOR_MS = KILLS * MOST_BETWEEN_MS + 1_500;
+const WORKERS = 5;
+const KEYS = ["a", "b"];
+
+const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
+
+test(`the server on demand killed ${KILLS} times under load: no double grant, no token repeated, everybody proceeds (HOLDFAST_SEED=${seed})`, {
+  timeout: FOR_MS + 60_000,
+}, async () => {
+  const random = seededRandom(seed);
+  const register = await openRegister(here);
+  const workers = await loaded("", register);
+  const count = counting(here.folder);
+  const end = performance.now() + FOR_MS;
+  const wrapped = async (): Promise<void> => {
+    while (performance.now() < end) {
+      const run = here.start(["run", "counter", "--", ...count.command(0.05)]);
+      expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
+    }
+  };
+  const kills = async (): Promise<bigint> => {
+    for (let n = 0; n < KILLS; n++) {
+      await delay(random.int(MOST_BETWEEN_MS));
+      const [server] = await until(() => (here.servers().length > 0 ? here.servers() : null), {
+        within: 10_000,
+        what: "a server",
+      });
+      signal(server!, "SIGKILL");
+    }
+    return process.hrtime.bigint();
+  };
+  const [lastKill] = await Promise.all([kills(), wrapped(), wrapped()]);
+  await allProceeded(workers, register, lastKill);
+  const { faults, counter } = count.history();
+  expect(faults).toEqual([]);
+  expect(new Set(here.everListened()).size).toBeGreaterThan(1);
+  console.log(
+    `figure: server on demand killed ${KILLS} times: ${register.log.length / 2} turns of ${WORKERS} clients, ${counter} runs, longest stop ${longestStop(register).toFixed(0)} ms`,
+  );
+});
+
+test(`a server on TCP killed ${KILLS} times under load and started again on its port: no double grant, no token repeated, everybody proceeds`, {
+  timeout: FOR_MS + 60_000,
+}, async () => {
+  const random = seededRandom(seed);
+  const register = await openRegister(here);
+  let server: Served = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const address = server.address;
+  const workers = await loaded(server.url, register);
+  for (let n = 0; n < KILLS; n++) {
+    await delay(random.int(MOST_BETWEEN_MS));
+    server.kill();
+    await server.ended;
+    server = await here.serve(["--listen", address]);
+  }
+  await allProceeded(workers, register, process.hrtime.bigint());
+  console.log(
+    `figure: server on TCP killed ${KILLS} times: ${register.log.length / 2} turns of ${WORKERS} clients, longest stop ${longestStop(register).toFixed(0)} ms`,
+  );
+});
+
+async function loaded(url: string, register: Register): Promise<Worker[]> {
+  const workers = await Promise.all(Array.from({ length: WORKERS }, () => worker(here, url, register.path)));
+  for (const one of workers) one.tell({ do: "load", of: "load", keys: KEYS, forMs: FOR_MS, holdMs: 20 });
+  return workers;
+}
+
+async function allProceeded(workers: readonly Worker[], register: Register, since: bigint): Promise<void> {
+  for (const one of workers) {
+    await one.told("load", "done", FOR_MS + 30_000);
+    expect(one.reports().filter(({ event }) => event === "lost")).toEqual([]);
+  }
+  const after = new Set(register.log.filter(({ at }) => at > since).map(({ pid }) => pid));
+  expect(after.size).toBe(workers.length);
+  expect(register.faults()).toEqual([]);
+}
+
+/** The longest time in which nobody entered, in milliseconds. */
+function longestStop({ log }: Register): number {
+  let longest = 0n;
+  log.forEach(({ at }, n) => {
+    const gap = at - (log[n - 1]?.at ?? at);
+    if (gap > longest) longest = gap;
+  });
+  return Number(longest) / 1e6;
+}

@@ -1,0 +1,82 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import type { Seen } from "./processes.ts";
+import { below, signal } from "./processes.ts";
+import { closesRegisters, openRegister } from "./register.ts";
+import { asSeen, LONG, scene } from "./scene.ts";
+import { worker } from "./worker.ts";
+
+const here = scene();
+closesRegisters();
+/** A session's length is 30 s: where silence ended one, a stop of 40 s would show it. */
+const STOPPED_MS = LONG ? 40_000 : 2_000;
+
+test("a holder stopped past its lease on TCP and resumed is told lost before it can write, and a fenced register refuses its token", async () => {
+  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const register = await openRegister(here);
+  const holder = await worker(here, url, register.path);
+  const next = await worker(here, url, register.path);
+  holder.acquire("r", "k", { ttl: "1s" });
+  const before = await holder.told("r", "held");
+  holder.tell({ do: "use", of: "r" });
+  await until(() => register.log.length > 10, { within: 5_000, what: "writes of the holder" });
+  holder.stop();
+  next.acquire("r", "k", { ttl: "10s" });
+  const granted = await next.told("r", "held");
+  next.tell({ do: "write", of: "r" });
+  await next.told("r", "written");
+  expect(BigInt(granted.token!)).toBeGreaterThan(BigInt(before.token!));
+
+  holder.resume();
+  const lost = await holder.told("r", "lost");
+  const stopped = await holder.told("r", "stopped");
+  expect(lost.reason).toBe("expired");
+  // it asked its lock before each write, and was never told "held" after the next one was
+  expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
+  const firstOfNext = register.log.findIndex(({ token }) => String(token) === granted.token);
+  const late = register.log.slice(firstOfNext).filter(({ pid, accepted }) => pid === holder.pid && accepted);
+  expect(late).toEqual([]);
+  // one that does not ask is refused by its token
+  holder.tell({ do: "write", of: "r" });
+  await holder.told("r", "refused");
+});
+
+test("a session holder stopped on the Unix socket keeps its lock, and goes on with it when resumed", {
+  timeout: STOPPED_MS + 30_000,
+}, async () => {
+  const holder = await worker(here);
+  const next = await worker(here);
+  holder.acquire("it", "k", { ttl: "session" });
+  await holder.told("it", "held");
+  holder.stop();
+  next.acquire("next", "k");
+  await next.told("next", "asked");
+  await delay(STOPPED_MS);
+  expect(next.reports().some(({ event }) => event === "held")).toBe(false);
+  holder.resume();
+  holder.tell({ do: "release", of: "it" });
+  expect(await holder.told("it", "released")).toMatchObject({ kept: true });
+  await next.told("next", "held");
+});
+
+test("a run that is stopped with its command (Ctrl-Z) keeps its lock, and both go on when resumed", {
+  timeout: STOPPED_MS + 30_000,
+}, async () => {
+  const run = here.start(["run", "k", "--", "sh", "-c", "echo works; read never <fifo; echo done"], { cwd: await fifo() });
+  await until(() => run.out() !== "", { within: 10_000, what: "the command" });
+  const job: Seen[] = [asSeen(run.pid), ...below(run.pid)];
+  for (const one of job) signal(one, "SIGSTOP");
+  const other = here.start(["run", "k", "--wait", `${STOPPED_MS}ms`, "--", "true"]);
+  expect((await other.ended).code).toBe(124);
+  for (const one of job) signal(one, "SIGCONT");
+  await here.program(["sh", "-c", "echo go >fifo"]).ended;
+  expect(await run.ended).toEqual({ code: 0, signal: null });
+  expect(run.err()).toBe("");
+});
+
+/** The scene's folder with a pipe of that name in it. */
+async function fifo(): Promise<string> {
+  expect((await here.program(["mkfifo", "fifo"]).ended).code).toBe(0);
+  return here.folder;
+}

@@ -1,0 +1,139 @@
+/**
+ * A process that uses the library, told by lines of JSON on its input what to do; what happens to it stands on its output
+ * with the time of the machine's monotonic clock, which all processes share. It ends with its input.
+ */
+
+import type { Socket } from "node:net";
+import { connect as dial } from "node:net";
+import { createInterface } from "node:readline";
+import type { Lock, Locks } from "../../src/index.ts";
+import { connect } from "../../src/index.ts";
+import type { Order, Report } from "./worker.ts";
+
+const url = process.argv[2] === "" ? undefined : process.argv[2];
+const registerPath = process.argv[3] ?? "";
+
+type Mine = { readonly lock: Lock; believedAt: bigint | null; timer: NodeJS.Timeout | null };
+
+const locks: Locks = await connect(url, { handoffs: 1 });
+const mine = new Map<string, Mine>();
+const register = openRegister(registerPath);
+const now = (): bigint => process.hrtime.bigint();
+
+function report(of: string, event: Report["event"], more: Partial<Report> = {}): void {
+  process.stdout.write(`${JSON.stringify({ ...more, of, event, at: String(now()) })}\n`);
+}
+
+async function obey(order: Order): Promise<void> {
+  const { of } = order;
+  try {
+    if (order.do === "acquire") await acquire(order);
+    else if (order.do === "load") await load(order);
+    else if (order.do === "write") {
+      const written = await register.write(of, tokenOf(of));
+      report(of, written ? "written" : "refused");
+    } else if (order.do === "release") {
+      const { lock, timer } = mine.get(of) as Mine;
+      if (timer !== null) clearInterval(timer);
+      report(of, "released", { kept: await lock.release() });
+    } else {
+      use(of);
+    }
+  } catch (error) {
+    const { code, message } = error as { readonly code?: string; readonly message: string };
+    report(of, "failed", { why: `${code ?? ""} ${message}` });
+  }
+}
+
+function use(of: string): void {
+  const one = mine.get(of) as Mine;
+  // as a careful program does: look, then write; it writes as long as it believes
+  one.timer = setInterval(() => {
+    try {
+      one.lock.throwIfLost();
+    } catch {
+      clearInterval(one.timer as NodeJS.Timeout);
+      return report(of, "stopped", believed(one));
+    }
+    one.believedAt = now();
+    void register.write(of, one.lock.token);
+  }, 5);
+}
+
+function tokenOf(of: string): bigint {
+  return (mine.get(of) as Mine).lock.token;
+}
+
+async function acquire({ of, key, ttl, wait }: Extract<Order, { do: "acquire" }>): Promise<void> {
+  report(of, "asked");
+  const lock = await locks.acquire(key, { ...(ttl !== undefined && { ttl }), ...(wait !== undefined && { wait }) });
+  const one: Mine = { lock, believedAt: null, timer: null };
+  mine.set(of, one);
+  report(of, "held", { token: String(lock.token) });
+  lock.signal.addEventListener("abort", () => {
+    const { reason } = lock.signal.reason as { readonly reason: string };
+    report(of, "lost", { reason, ...believed(one) });
+  });
+}
+
+function believed({ believedAt }: Mine): Partial<Report> {
+  return believedAt === null ? {} : { believedAt: String(believedAt) };
+}
+
+/** Takes each key in turn, enters the register under its token, and leaves it, until told to stop. */
+async function load({ of, keys, ttl, forMs, holdMs }: Extract<Order, { do: "load" }>): Promise<void> {
+  const end = performance.now() + forMs;
+  let turns = 0;
+  while (performance.now() < end) {
+    const key = keys[turns % keys.length] as string;
+    const lock = await locks.acquire(key, ttl === undefined ? {} : { ttl });
+    const { token } = lock;
+    await register.enter(key, token);
+    await pause(Math.random() * holdMs);
+    await register.leave(key, token);
+    const lost = lock.signal.aborted;
+    const kept = await lock.release();
+    if (!kept) {
+      const reason = (lock.signal.reason as { readonly reason?: string } | undefined)?.reason ?? "none";
+      report(of, "lost", { token: String(token), reason: `${lost ? "before" : "at"} release: ${reason}` });
+    }
+    turns++;
+  }
+  report(of, "done", { turns });
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+type Register = {
+  write(key: string, token: bigint): Promise<boolean>;
+  enter(key: string, token: bigint): Promise<boolean>;
+  leave(key: string, token: bigint): Promise<boolean>;
+};
+
+/** The protected resource is a process of its own; it answers in the order it is asked. */
+function openRegister(path: string): Register {
+  let socket: Socket | null = null;
+  const answers: ((accepted: boolean) => void)[] = [];
+  const ask = (what: string, key: string, token: bigint): Promise<boolean> => {
+    socket ??= open();
+    socket.write(`${JSON.stringify({ what, key, token: String(token), pid: process.pid })}\n`);
+    return new Promise((resolve) => answers.push(resolve));
+  };
+  function open(): Socket {
+    const opened = dial({ path });
+    createInterface({ input: opened }).on("line", (line) => answers.shift()?.(line === "accepted"));
+    return opened;
+  }
+  return {
+    write: (key, token) => ask("write", key, token),
+    enter: (key, token) => ask("enter", key, token),
+    leave: (key, token) => ask("leave", key, token),
+  };
+}
+
+report("", "ready");
+createInterface({ input: process.stdin })
+  .on("line", (line) => void obey(JSON.parse(line) as Order))
+  .on("close", () => process.exit(0));
