@@ -21,7 +21,7 @@ export async function parseAndRun(argv: readonly string[]): Promise<number> {
     exitCode = work;
   });
   if (own.length === 0) {
-    complain(program.helpInformation().trimEnd());
+    program.outputHelp({ error: true });
     return EXIT_CODES.usage;
   }
   try {
@@ -44,7 +44,7 @@ function programOf(command: readonly string[], take: Take): Command {
     .version(process.argv.includes("--version") ? packageVersion() : "", "--version", "print the version")
     .helpOption("-h, --help", "print this help")
     .exitOverride()
-    .configureOutput({ writeOut: (text) => print(text.trimEnd()), writeErr: () => undefined });
+    .configureOutput({ writeOut: (text) => print(text.trimEnd()), writeErr: (text) => complain(text.trimEnd()), outputError: () => undefined });
   addRun(program, command, take);
   addReferences(program, take);
   addTools(program, take);
@@ -151,7 +151,8 @@ function addTools(program: Command, take: Take): void {
     )
     .option("--state <path>", "folder for what survives a restart, or none (default: below your state directory)")
     .option("--idle <duration>", "leave after so long without claims and clients (default: never)")
-    .option("--quiet", "say nothing on stderr")
+    .option("--json", "say where it listens as JSON")
+    .option("-q, --quiet", "say nothing on stderr")
     .addOption(new Option("--on-demand").hideHelp())
     .action((flags: Parameters<typeof import("./serve.ts").serveCommand>[0]) =>
       take(import("./serve.ts").then(({ serveCommand }) => serveCommand(flags))),

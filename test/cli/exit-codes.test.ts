@@ -13,7 +13,7 @@ async function holder(key: string, ...flags: string[]) {
   return run;
 }
 
-describe("exit codes of run", () => {
+describe.concurrent("exit codes of run", () => {
   test.each([0, 1, 7, 255])("the command's own code %i is ours", async (code) => {
     expect((await here.run(["run", "own", "--", "sh", "-c", `exit ${code}`])).code).toBe(code);
   });

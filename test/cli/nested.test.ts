@@ -9,57 +9,57 @@ const holdfast = `${process.execPath} ${PROGRAM}`;
 const under = (flags: readonly string[], script: string, env = {}) =>
   here.run(["run", ...flags, "--", "sh", "-c", script], { env });
 
-test("a nested run of the same key joins it, with the same token, and so does one within that", async () => {
-  const inner = `${holdfast} run k -- sh -c 'echo "$HOLDFAST_TOKEN"'`;
-  const { code, out, err } = await under(["k"], `echo "$HOLDFAST_TOKEN"; ${holdfast} run k -- sh -c '${inner.replaceAll("'", `'\\''`)}'; ${inner}`);
+test.concurrent("a nested run of the same key joins it, with the same token, and so does one within that", async () => {
+  const inner = `${holdfast} run k0 -- sh -c 'echo "$HOLDFAST_TOKEN"'`;
+  const { code, out, err } = await under(["k0"], `echo "$HOLDFAST_TOKEN"; ${holdfast} run k0 -- sh -c '${inner.replaceAll("'", `'\\''`)}'; ${inner}`);
   const [first, ...others] = out.trim().split("\n");
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(others).toEqual([first, first]);
 });
 
-test("a nested run of another key claims that one, and a run of the first key within it still joins", async () => {
-  const script = `${holdfast} run other -- ${holdfast} run k -- sh -c 'echo "$HOLDFAST_KEY" in "$0"' two`;
-  const { code, out } = await under(["k"], script);
-  expect({ code, out }).toEqual({ code: 0, out: "k in two\n" });
+test.concurrent("a nested run of another key claims that one, and a run of the first key within it still joins", async () => {
+  const script = `${holdfast} run other -- ${holdfast} run k1 -- sh -c 'echo "$HOLDFAST_KEY" in "$0"' two`;
+  const { code, out } = await under(["k1"], script);
+  expect({ code, out }).toEqual({ code: 0, out: "k1 in two\n" });
 });
 
-test("a nested run of several keys joins what is held and claims the rest", async () => {
-  const { code, out } = await under(["a"], `${holdfast} run a b -- sh -c 'echo "$HOLDFAST_KEY"; ${holdfast} ls | wc -l'`);
+test.concurrent("a nested run of several keys joins what is held and claims the rest", async () => {
+  const { code, out } = await under(["both-a"], `${holdfast} run both-a both-b -- sh -c 'echo "$HOLDFAST_KEY"; ${holdfast} ls both | wc -l'`);
   // two holders and the heading
-  expect({ code, out: out.replaceAll(" ", "") }).toEqual({ code: 0, out: "a\nb\n3\n" });
+  expect({ code, out: out.replaceAll(" ", "") }).toEqual({ code: 0, out: "both-a\nboth-b\n3\n" });
 });
 
-test("shared inside exclusive and shared inside shared join, exclusive inside shared exits 121", async () => {
-  const nested = (flags: string) => `${holdfast} run k ${flags} -- echo joined`;
-  expect(await under(["k"], nested("--shared"))).toMatchObject({ code: 0, out: "joined\n" });
-  expect(await under(["k", "--shared"], nested("--shared"))).toMatchObject({ code: 0, out: "joined\n" });
-  expect(await under(["k", "--shared"], nested(""))).toMatchObject({ code: 121, out: "" });
+test.concurrent("shared inside exclusive and shared inside shared join, exclusive inside shared exits 121", async () => {
+  const nested = (flags: string) => `${holdfast} run k3 ${flags} -- echo joined`;
+  expect(await under(["k3"], nested("--shared"))).toMatchObject({ code: 0, out: "joined\n" });
+  expect(await under(["k3", "--shared"], nested("--shared"))).toMatchObject({ code: 0, out: "joined\n" });
+  expect(await under(["k3", "--shared"], nested(""))).toMatchObject({ code: 121, out: "" });
 });
 
-test("permits never join: one that fits beside its ancestor is granted, one that could only wait for it exits 121", async () => {
-  const nested = (permits: string) => `${holdfast} run s --permits ${permits} --wait 3s -- echo granted`;
-  expect(await under(["s", "--permits", "1/2"], nested("1/2"))).toMatchObject({ code: 0, out: "granted\n" });
-  expect(await under(["s", "--permits", "1/2"], nested("2/2"))).toMatchObject({ code: 121, out: "" });
+test.concurrent("permits never join: one that fits beside its ancestor is granted, one that could only wait for it exits 121", async () => {
+  const nested = (permits: string) => `${holdfast} run s4 --permits ${permits} --wait 3s -- echo granted`;
+  expect(await under(["s4", "--permits", "1/2"], nested("1/2"))).toMatchObject({ code: 0, out: "granted\n" });
+  expect(await under(["s4", "--permits", "1/2"], nested("2/2"))).toMatchObject({ code: 121, out: "" });
 });
 
-test("a reference of a run that has ended is no ancestor: the key is waited for like anybody's", async () => {
-  const old = (await under(["k"], 'echo "$HOLDFAST_REFERENCE"')).out.trim();
-  const busy = here.start(["run", "k", "--", "sh", "-c", "echo held; sleep 60"]);
+test.concurrent("a reference of a run that has ended is no ancestor: the key is waited for like anybody's", async () => {
+  const old = (await under(["k5"], 'echo "$HOLDFAST_REFERENCE"')).out.trim();
+  const busy = here.start(["run", "k5", "--", "sh", "-c", "echo held; sleep 60"]);
   while (!busy.out().includes("held")) await new Promise((resolve) => setTimeout(resolve, 5));
-  const { code } = await here.run(["run", "k", "--no-wait", "--", "true"], { env: { HOLDFAST_REFERENCE: old } });
+  const { code } = await here.run(["run", "k5", "--no-wait", "--", "true"], { env: { HOLDFAST_REFERENCE: old } });
   expect(code).toBe(124);
   busy.process.kill("SIGTERM");
   await busy.ended;
-  expect((await here.run(["run", "k", "--no-wait", "--", "true"], { env: { HOLDFAST_REFERENCE: old } })).code).toBe(0);
+  expect((await here.run(["run", "k5", "--no-wait", "--", "true"], { env: { HOLDFAST_REFERENCE: old } })).code).toBe(0);
 });
 
-test("a damaged reference in the environment is an error, not a wait for ever", async () => {
-  const { code, err } = await here.run(["run", "k", "--", "true"], { env: { HOLDFAST_REFERENCE: "hf1.x.y" } });
+test.concurrent("a damaged reference in the environment is an error, not a wait for ever", async () => {
+  const { code, err } = await here.run(["run", "k6", "--", "true"], { env: { HOLDFAST_REFERENCE: "hf1.x.y" } });
   expect(code).toBe(64);
   expect(err).toMatch(/HOLDFAST_REFERENCE.* is damaged; nothing was run/);
 });
 
-test("what joined is told when the run around it has ended", async () => {
+test.concurrent("what joined is told when the run around it has ended", async () => {
   const log = join(here.folder, "outlives");
   const { code } = await under(["out"], `${holdfast} run out --grace 100ms -- sleep 60 2>${log} & sleep 0.7`);
   expect(code).toBe(0);

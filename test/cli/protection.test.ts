@@ -61,7 +61,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
   test("a child that ignores TERM is killed after the grace, and nothing below it is left", async () => {
     const { script, heardTerm } = stubborn();
     const first = await working("k2", ["--grace", "400ms"], `sleep 61 & echo "below $!"; ${script}`);
-    const below = Number(/below (\d+)/.exec(first.out())?.[1]);
+    const below = Number((await until(() => /below (\d+)/.exec(first.out()), { within: 5_000, what: "the one below" }))[1]);
     first.process.kill("SIGKILL");
     await until(heardTerm, { within: 5_000, what: "TERM" });
     expect(isAlive(first.child)).toBe(true);

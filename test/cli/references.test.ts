@@ -11,7 +11,7 @@ async function acquired(key: string, ...flags: string[]): Promise<string> {
   return out.trim();
 }
 
-describe("a lock carried between processes", () => {
+describe.concurrent("a lock carried between processes", () => {
   test("acquire, check, renew and release are separate processes with one lock", async () => {
     const reference = await acquired("carried");
     expect((await here.run(["run", "carried", "--no-wait", "--", "true"])).code).toBe(124);
@@ -59,7 +59,7 @@ describe("a lock carried between processes", () => {
   });
 });
 
-describe("a refusal has its reason and exit code 123, and changes nothing", () => {
+describe.concurrent("a refusal has its reason and exit code 123, and changes nothing", () => {
   test("a repeated release: released", async () => {
     const reference = await acquired("twice");
     expect((await here.run(["release", reference])).code).toBe(0);
@@ -110,7 +110,7 @@ describe("a refusal has its reason and exit code 123, and changes nothing", () =
   });
 });
 
-describe("the reference of a run", () => {
+describe.concurrent("the reference of a run", () => {
   test("check says within a run that it holds, and that it lasts until its session ends", async () => {
     const { out } = await here.run(["run", "own", "--", process.execPath, "dist/cli/main.js", "check", "--json"]);
     expect(JSON.parse(out)).toMatchObject({ held: true, keys: ["own"], remainingMs: null });
@@ -123,7 +123,7 @@ describe("the reference of a run", () => {
   });
 });
 
-test("acquire waits, gives up and says who holds, as run does", async () => {
+test.concurrent("acquire waits, gives up and says who holds, as run does", async () => {
   const reference = await acquired("contended");
   const late = await here.run(["acquire", "contended", "--wait", "100ms"]);
   expect(late.code).toBe(124);
@@ -133,7 +133,7 @@ test("acquire waits, gives up and says who holds, as run does", async () => {
   await here.run(["release", reference]);
 });
 
-test("several keys and permits are carried in one reference", async () => {
+test.concurrent("several keys and permits are carried in one reference", async () => {
   const both = await acquired("x", "y");
   expect((await here.run(["run", "y", "--no-wait", "--", "true"])).code).toBe(124);
   expect((await here.run(["release", both])).code).toBe(0);

@@ -21,7 +21,7 @@ async function holder(key: string, ...flags: string[]) {
   };
 }
 
-describe("what the command finds", () => {
+describe.concurrent("what the command finds", () => {
   test("HOLDFAST_KEY, HOLDFAST_TOKEN and HOLDFAST_REFERENCE are exported, and the token rises", async () => {
     const script = 'printf "%s\\n" "$HOLDFAST_KEY" "$HOLDFAST_TOKEN" "$HOLDFAST_REFERENCE"';
     const [first, second] = [
@@ -98,7 +98,7 @@ function linkOf(path: string): string {
   }
 }
 
-describe("who may run at once", () => {
+describe.concurrent("who may run at once", () => {
   test("two runs of one key take turns in order of arrival", async () => {
     const log = join(here.folder, "turns");
     const first = await holder("turns");
@@ -143,7 +143,7 @@ describe("who may run at once", () => {
   });
 });
 
-describe("what is said while waiting", () => {
+describe.concurrent("what is said while waiting", () => {
   test("after a second it says that it waits and behind whom, and no sooner", async () => {
     const first = await holder("notice", "--label", "ana@web-1 pid 4121 (node)");
     const second = here.start(["run", "notice", "--", "echo", "done"]);

@@ -1,0 +1,69 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { place } from "./command.ts";
+
+const here = place();
+const COMMANDS = ["run", "acquire", "renew", "release", "check", "ls", "serve"];
+
+test.concurrent.each(COMMANDS)("%s --help explains the command with examples", async (name) => {
+  const { code, out, err } = await here.run([name, "--help"]);
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  expect(out).toMatch(/^Usage: holdfast /);
+  expect(out).toMatch(/\nExamples:\n {2}\$ /);
+  expect(out).not.toContain("on-demand");
+});
+
+test.concurrent("--help lists every command, and no command at all is wrong usage", async () => {
+  const { out } = await here.run(["--help"]);
+  for (const name of COMMANDS) expect(out).toMatch(new RegExp(`^ {2}${name} `, "m"));
+  const { code, err } = await here.run([]);
+  expect(code).toBe(64);
+  expect(err).toBe(out);
+});
+
+test.concurrent("--version prints the package's version", async () => {
+  const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
+  expect(await here.run(["--version"])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
+});
+
+test.concurrent.each([
+  ["relase", "release"],
+  ["aquire", "acquire"],
+  ["lss", "ls"],
+])("the mistyped command %s is answered with %s", async (typed, meant) => {
+  const { code, err } = await here.run([typed]);
+  expect(code).toBe(64);
+  expect(err).toContain(`(Did you mean ${meant}?)`);
+});
+
+test.concurrent("nothing that is printed has colours, with and without NO_COLOR", async () => {
+  const all = await Promise.all([
+    here.run(["--help"], { env: { FORCE_COLOR: "1" } }),
+    here.run(["ls"], { env: { NO_COLOR: "1" } }),
+    here.run(["nonsense"], { env: { FORCE_COLOR: "1", CLICOLOR_FORCE: "1" } }),
+  ]);
+  for (const { out, err } of all) expect(out + err).not.toContain("\u001b");
+});
+
+test.concurrent("ls lists holders and waiters of a prefix", async () => {
+  const first = here.start(["run", "invoice:1", "--", "sh", "-c", "echo held; sleep 60"]);
+  while (!first.out().includes("held")) await new Promise((resolve) => setTimeout(resolve, 5));
+  const second = here.start(["run", "invoice:1", "--shared", "--", "true"]);
+  await here.waiting("invoice:1");
+  const { out } = await here.run(["ls", "invoice:"]);
+  expect(out.split("\n")).toEqual([
+    expect.stringMatching(/^KEY +STATE +MODE +SINCE +LEASE +TOKEN +HOLDER$/),
+    expect.stringMatching(/^invoice:1 +held +exclusive +\d+ m?s +session +\d+ +\S+@\S+ pid \d+ \(sh\)$/),
+    expect.stringMatching(/^invoice:1 +waiting +shared +\d+ m?s +session +\S+@\S+ pid \d+ \(true\)$/),
+    "",
+  ]);
+  const lines = (await here.run(["ls", "--json"])).out.trim().split("\n").map((line) => JSON.parse(line) as object);
+  expect(lines).toMatchObject([
+    { keys: ["invoice:1"], state: "held", mode: "exclusive", ttlMs: "session", token: expect.stringMatching(/^\d+$/) },
+    { keys: ["invoice:1"], state: "waiting", mode: "shared", token: null },
+  ]);
+  expect(JSON.stringify(lines)).not.toContain("hf1.");
+  expect((await here.run(["ls", "other"])).out).toBe("");
+  first.process.kill("SIGTERM");
+  await Promise.all([first.ended, second.ended]);
+});

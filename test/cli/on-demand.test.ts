@@ -1,0 +1,154 @@
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { spawn } from "node:child_process";
+import { expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { isAlive, PROGRAM, place } from "./command.ts";
+
+const here = place();
+
+test("the first command starts the server and the next ones share it; its files are its owner's alone", async () => {
+  expect((await here.run(["run", "k", "--", "true"])).code).toBe(0);
+  expect((await here.run(["run", "k", "--", "true"])).code).toBe(0);
+  expect(here.serverPids()).toHaveLength(1);
+  expect(statSync(here.directory).mode & 0o777).toBe(0o700);
+  for (const name of ["socket", "election", "server.log", "state"]) {
+    expect(statSync(join(here.directory, name)).mode & 0o077).toBe(0);
+  }
+});
+
+test("twenty starters at once on a stale socket make one server, and all of them are served", async () => {
+  const [old = 0] = here.serverPids().filter(isAlive);
+  process.kill(old, "SIGKILL");
+  await until(() => !isAlive(old), { within: 5_000, what: "the end of the old server" });
+  expect(existsSync(join(here.directory, "socket"))).toBe(true);
+  const before = here.serverPids().length;
+  const counter = join(here.folder, "counter");
+  writeFileSync(counter, "0");
+  const script = `n=$(cat ${counter}); sleep 0.01; echo $((n+1)) > ${counter}`;
+  const all = await Promise.all(Array.from({ length: 20 }, () => here.run(["run", "many", "--quiet", "--", "sh", "-c", script])));
+  expect(all.map(({ code }) => code)).toEqual(Array(20).fill(0));
+  expect(readFileSync(counter, "utf8").trim()).toBe("20");
+  expect(here.serverPids()).toHaveLength(before + 1);
+}, 30_000);
+
+test("a stopped server is a living one: nobody starts another", async () => {
+  const [pid = 0] = here.serverPids().filter(isAlive);
+  const before = here.serverPids().length;
+  process.kill(pid, "SIGSTOP");
+  const run = here.start(["run", "k", "--", "echo", "ran"]);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  expect(run.out()).toBe("");
+  process.kill(pid, "SIGCONT");
+  expect((await run.ended).code).toBe(0);
+  expect(here.serverPids()).toHaveLength(before);
+});
+
+test("the server killed with -9 is started again by whoever needs it, and a holder keeps its lock", async () => {
+  const stop = join(here.folder, "stop");
+  const first = here.start(["run", "kept", "--", "sh", "-c", `echo held; while [ ! -e ${stop} ]; do sleep 0.02; done; echo end`]);
+  await until(() => first.out().includes("held"), { within: 5_000, what: "the holder" });
+  const [old = 0] = here.serverPids().filter(isAlive);
+  process.kill(old, "SIGKILL");
+  const second = here.start(["run", "kept", "--", "echo", "second"]);
+  await until(() => here.serverPids().some((pid) => pid !== old && isAlive(pid)), { within: 8_000, what: "another server" });
+  await here.waiting("kept");
+  expect(second.out()).toBe("");
+  writeFileSync(stop, "");
+  expect((await first.ended).code).toBe(0);
+  expect((await second.ended).out).toBe("second\n");
+});
+
+test("a server whose socket was removed leaves, and the next one serves its clients", async () => {
+  const stop = join(here.folder, "stop-removed");
+  const first = here.start(["run", "removed", "--", "sh", "-c", `echo held; while [ ! -e ${stop} ]; do sleep 0.02; done`]);
+  await until(() => first.out().includes("held"), { within: 5_000, what: "the holder" });
+  const [old = 0] = here.serverPids().filter(isAlive);
+  unlinkSync(join(here.directory, "socket"));
+  await until(() => !isAlive(old), { within: 8_000, what: "the end of the server that nobody can reach" });
+  expect((await here.run(["run", "removed", "--wait", "300ms", "--", "true"])).code).toBe(124);
+  writeFileSync(stop, "");
+  expect((await first.ended).code).toBe(0);
+}, 20_000);
+
+test("a server that finds another on its path stops granting and leaves", async () => {
+  const [old = 0] = here.serverPids().filter(isAlive);
+  const other = join(here.folder, "other");
+  const usurper = here.start(["serve", "--listen", `unix:${other}`, "--state", "none"]);
+  await until(() => existsSync(other), { within: 5_000, what: "the other server" });
+  unlinkSync(join(here.directory, "socket"));
+  symlinkSync(other, join(here.directory, "socket"));
+  await until(() => !isAlive(old), { within: 8_000, what: "the end of the first server" });
+  expect(readFileSync(join(here.directory, "server.log"), "utf8")).toMatch(/stopping: another server answers on/);
+  usurper.process.kill("SIGTERM");
+  await usurper.ended;
+  rmSync(join(here.directory, "socket"), { force: true });
+});
+
+test("it leaves after an idle time, but not while a claim or a client is there", async () => {
+  const directory = join(here.folder, "idle");
+  const child = spawn(process.execPath, [PROGRAM, "serve", "--on-demand", "--idle", "400ms"], {
+    env: { PATH: process.env["PATH"], HOLDFAST_DIR: directory },
+    stdio: ["ignore", "ignore", "pipe", "pipe"],
+  });
+  let log = "";
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    log += text;
+  });
+  const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
+  await until(() => log.includes("listening"), { within: 5_000, what: "the server" });
+  const env = { HOLDFAST_DIR: directory };
+  // a detached claim needs no client, and the server all the same
+  const { code } = await here.run(["acquire", "kept", "--ttl", "1500ms"], { env });
+  const acquiredAt = performance.now();
+  expect(code).toBe(0);
+  expect(await ended).toBe(0);
+  expect(performance.now() - acquiredAt).toBeGreaterThan(1_400);
+  expect(log).toMatch(/stopping: nobody has needed it/);
+});
+
+test.each([
+  ["a link", "is a symbolic link", (path: string) => symlinkSync(here.folder, path)],
+  ["open to others", "is open to others", (path: string) => chmodSync(mkdirAt(path), 0o755)],
+  ["a file", "is not a directory", (path: string) => writeFileSync(path, "")],
+])("a directory that is %s is refused by client and server, and nothing is run", async (name, said, make) => {
+  const path = join(here.folder, name);
+  make(path);
+  const env = { HOLDFAST_DIR: path };
+  const { code, err, out } = await here.run(["run", "k", "--", "echo", "ran"], { env });
+  expect({ code, out }).toEqual({ code: 77, out: "" });
+  expect(err).toContain(said);
+  expect((await here.run(["serve"], { env })).code).toBe(77);
+});
+
+function mkdirAt(path: string): string {
+  mkdirSync(path);
+  return path;
+}
+
+test("too long a directory is an error that names HOLDFAST_DIR", async () => {
+  const env = { HOLDFAST_DIR: join(here.folder, "x".repeat(100)) };
+  const { code, err } = await here.run(["run", "k", "--", "true"], { env });
+  expect(code).toBe(64);
+  expect(err).toMatch(/at most 103 work: set HOLDFAST_DIR to a shorter directory/);
+});
+
+test("a server that cannot start says why to the one who needs it", async () => {
+  const directory = join(here.folder, "broken");
+  mkdirSync(directory, { mode: 0o700 });
+  writeFileSync(join(directory, "state"), "not a folder");
+  const { code, err } = await here.run(["run", "k", "--", "true"], { env: { HOLDFAST_DIR: directory } });
+  expect(code).toBe(69);
+  expect(err).toMatch(/^holdfast: your lock server cannot be used: the lock server could not be started: .*state/);
+});
+
+test("the log of the server does not grow for ever", async () => {
+  const directory = join(here.folder, "logged");
+  mkdirSync(directory, { mode: 0o700 });
+  const log = join(directory, "server.log");
+  writeFileSync(log, "x".repeat(300_000), { mode: 0o600 });
+  const env = { HOLDFAST_DIR: directory };
+  expect((await here.run(["run", "k", "--", "true"], { env })).code).toBe(0);
+  expect(statSync(log).size).toBeLessThan(2_000);
+  process.kill(Number(/ (\d+) listening/.exec(readFileSync(log, "utf8"))?.[1]), "SIGTERM");
+});

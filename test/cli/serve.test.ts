@@ -1,0 +1,78 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { isAlive, place } from "./command.ts";
+
+const here = place();
+
+async function serving(...args: string[]) {
+  const server = here.start(["serve", ...args]);
+  await until(() => server.out().includes("\n"), { within: 8_000, what: "the server" });
+  return server;
+}
+
+test("serve listens on every --listen, says where, and stops cleanly on SIGTERM", async () => {
+  const socket = join(here.folder, "s");
+  const server = await serving("--listen", `unix:${socket}`, "--listen", "tcp://127.0.0.1:0", "--state", join(here.folder, "s1"));
+  await until(() => server.out().split("\n").length === 3, { within: 5_000, what: "two addresses" });
+  const [first, second] = server.out().split("\n");
+  expect(first).toBe(`listening on unix:${socket}`);
+  expect(second).toMatch(/^listening on tcp:\/\/127\.0\.0\.1:\d+$/);
+  const urls = [`holdfast+unix:${socket}`, `holdfast://${second?.replace(/.*\/\//, "")}`];
+  for (const url of urls) expect((await here.run(["run", "k", "--url", url, "--", "true"])).code).toBe(0);
+  expect((await here.run(["run", "k", "--", "true"], { env: { HOLDFAST_URL: urls[0] } })).code).toBe(0);
+  server.process.kill("SIGTERM");
+  expect((await server.ended).code).toBe(0);
+  expect(existsSync(socket)).toBe(false);
+  // no server of the user was needed for all that
+  expect(here.serverPids()).toEqual([]);
+});
+
+test("serve --json says where it listens as one object", async () => {
+  const server = await serving("--listen", "tcp://127.0.0.1:0", "--state", "none", "--json", "--quiet");
+  expect(JSON.parse(server.out())).toMatchObject({ listening: [expect.stringMatching(/^tcp:/)], reclaimMs: expect.any(Number) });
+  server.process.kill("SIGINT");
+  expect((await server.ended).code).toBe(0);
+});
+
+test("without --listen it serves the user's own socket, and a second one is told that it does", async () => {
+  const server = await serving();
+  expect(server.out()).toBe(`listening on unix:${join(here.directory, "socket")}\n`);
+  expect((await here.run(["run", "k", "--", "true"])).code).toBe(0);
+  const { code, err } = await here.run(["serve"]);
+  expect(code).toBe(69);
+  expect(err).toMatch(/your lock server is running already/);
+  server.process.kill("SIGTERM");
+  expect((await server.ended).code).toBe(0);
+  expect(here.serverPids()).toEqual([]);
+});
+
+test("a second server on one state or one address is refused", async () => {
+  const state = join(here.folder, "s2");
+  const server = await serving("--listen", "tcp://127.0.0.1:0", "--state", state);
+  const address = server.out().trim().replace("listening on ", "");
+  const onState = await here.run(["serve", "--listen", "tcp://127.0.0.1:0", "--state", state]);
+  expect(onState.code).toBe(69);
+  const onAddress = await here.run(["serve", "--listen", address, "--state", join(here.folder, "s3")]);
+  expect(onAddress.code).toBe(69);
+  expect(onAddress.err).toMatch(/another server listens on/);
+  expect(isAlive(server.pid)).toBe(true);
+  server.process.kill("SIGTERM");
+  await server.ended;
+});
+
+test("addresses that mean nothing are wrong usage", async () => {
+  for (const listen of ["7420", "tcp://0.0.0.0:7420", "unix:relative", "http://x"]) {
+    const { code, err } = await here.run(["serve", "--listen", listen, "--state", "none"]);
+    expect(code).toBe(64);
+    expect(err).toMatch(/^holdfast: listen/);
+  }
+});
+
+test("--idle lets a server leave that nobody needs", async () => {
+  const server = await serving("--listen", "tcp://127.0.0.1:0", "--state", "none", "--idle", "200ms");
+  const { code, err } = await server.ended;
+  expect(code).toBe(0);
+  expect(err).toMatch(/stopping: nobody has needed it/);
+});
