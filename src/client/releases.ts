@@ -1,6 +1,7 @@
 /**
  * Leaving is certain (design A.15): a release is sent until it is answered, or until the store has forgotten the claim
- * by itself: one ttl after its last claim or renew was sent.
+ * by itself: one ttl after its last claim or renew was sent. A session's claim is never forgotten while the session
+ * lives; whoever waits to hear of its release is told after that time that nothing is known, and it is sent on.
  *
  * Invariant: the store's "it was not there" is only believed of the first and only release sent; a repeated one finds
  * nothing although all was well.
@@ -24,7 +25,7 @@ export interface Leaving {
   readonly unanswered: boolean;
   /** The store has forgotten the claim by then. */
   readonly giveUpAt: number;
-  readonly done: Released;
+  done: Released;
   /** How often a release of this claim was sent; another Leaving for the same claim counts too. */
   attempts: number;
 }
@@ -138,8 +139,13 @@ export class Releases {
     const now = clock.now();
     const left = leaving.filter((one) => {
       if (now < one.giveUpAt) return true;
-      this.#finish(one, null);
-      return false;
+      if (one.claim.ttlMs !== "session") {
+        this.#finish(one, null);
+        return false;
+      }
+      one.done(null);
+      one.done = () => undefined;
+      return true;
     });
     const first = left[0];
     if (first === undefined) return;

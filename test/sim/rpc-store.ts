@@ -155,14 +155,16 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
     async release(claims, unanswered) {
       watch.leaving(claims.map(({ id }) => id));
       // a library that sends a release again unseen would make its "was not there" worthless: the contract forbids it
+      let doneAt = 0;
       const there = await call(`release ${names(claims, unanswered)}`, false, () =>
         claims.map(({ id, ttlMs }) => {
           const was = table.release(id, now(), store.micros(), unanswered?.has(id) ? ttlMs : undefined);
           store.machine.note(`release ${watch.name(id)}: ${was}`);
+          doneAt = world.now;
           return was;
         }),
       );
-      for (const { id } of claims) watch.releaseAnswered(id);
+      for (const { id } of claims) watch.releaseAnswered(id, doneAt);
       return there;
     },
 

@@ -54,6 +54,7 @@ export class ServerHost {
 
   /** It is gone from one moment to the next, and starts again after a while. */
   crash(downMs: number, powerLost: boolean): void {
+    if (this.machine.state === "dead") return; // it is down already
     this.machine.note(powerLost ? "loses power" : "crashes");
     this.#end(powerLost);
     this.#disk.crash(powerLost);
