@@ -16,6 +16,7 @@ import { lostError, named } from "./tenure.ts";
 export class Acquirer {
   readonly host: LaneHost;
   readonly context: Context;
+  readonly #handle = (tenure: Tenure): LockHandle => new LockHandle([tenure], tenure.target.keys, this.context);
 
   constructor(host: LaneHost, context: Context) {
     this.host = host;
@@ -28,7 +29,7 @@ export class Acquirer {
     checkSupported(target, driver.traits, driver.name);
     wish.signal?.throwIfAborted();
     if (this.context.isEmpty && (driver.traits.manyKeys || target.holds.length === 1)) {
-      return this.host.request(target, wish, quiet, (tenure) => new LockHandle([tenure], target.keys, this.context));
+      return this.host.request(target, wish, quiet, this.#handle);
     }
     return this.#inParts(target, wish, quiet);
   }

@@ -32,10 +32,9 @@ export class LaneHost {
   request<T>(target: Target, wish: Wish, quiet: boolean, give: (tenure: Tenure) => T): Promise<T | null> {
     const ttl = leaseAt(wish, this.engine.driver.traits, this.engine.driver.name);
     return new Promise((resolve, reject) => {
-      const granted = (tenure: Tenure): void => resolve(give(tenure));
-      const refused = (error: unknown): void => (quiet && error === null ? resolve(null) : reject(error));
-      const request = new Request(target, wish, quiet, this.engine.clock.now(), granted, refused);
-      this.#laneFor(target, ttl).add(request);
+      const startedAt = this.engine.clock.now();
+      const settle = resolve as (given: unknown) => void;
+      this.#laneFor(target, ttl).add(new Request(target, wish, quiet, startedAt, give, settle, reject));
     });
   }
 

@@ -3,7 +3,7 @@
 import type { Acquirer } from "./acquire.ts";
 import type { Lock, LockHandle } from "./lock.ts";
 import type { AcquireOptions, Settings, TryOptions, Wish } from "./options.ts";
-import { plainWish, wishOf } from "./options.ts";
+import { wishOf } from "./options.ts";
 import type { Target } from "./target.ts";
 
 /** Something that can be locked: a fixed set of holds with three verbs. */
@@ -81,7 +81,7 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
 
   #wish(options: AcquireOptions | undefined, isTry: boolean): Wish {
     const { settings } = this.#shop;
-    const wish = options === undefined ? plainWish(settings) : wishOf(options, settings, isTry, this.source.extra);
+    const wish = options === undefined ? settings : wishOf(options, settings, isTry, this.source.extra);
     return isTry ? { ...wish, waitMs: 0 } : wish;
   }
 }

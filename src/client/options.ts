@@ -52,11 +52,8 @@ export interface LocksOptions {
   readonly clock?: Clock;
 }
 
-/** LocksOptions with defaults, in milliseconds. */
-export interface Settings {
-  readonly waitMs: number;
-  readonly ttl: number | "session";
-  readonly label: string;
+/** LocksOptions with defaults, in milliseconds; as a wish it is what acquire() without options means. */
+export interface Settings extends Wish {
   readonly prefix: string;
   readonly handoffs: number;
   readonly handoffMs: number;
@@ -99,6 +96,7 @@ export function settingsOf(options: LocksOptions = {}): Settings {
     waitMs: wait === undefined ? FOR_EVER : waitOf(wait),
     ttl: ttl === undefined ? 30_000 : ttlOf(ttl),
     label: label === undefined ? defaultLabel() : checkedLabel(label),
+    signal: undefined,
     prefix: prefix === undefined || prefix === "" ? "" : checkedKey(prefix, "prefix"),
     handoffs: handoffs === undefined ? 64 : checkedCount(handoffs, "handoffs", 1_024),
     handoffMs: handoffMs === undefined ? 10 : durationMs(handoffMs, "handoffMs"),
@@ -107,11 +105,6 @@ export function settingsOf(options: LocksOptions = {}): Settings {
     renew: flagOf(renew, true, "renew"),
     clock: clock ?? systemClock,
   };
-}
-
-/** The client's own settings as a wish: what acquire() without options means. */
-export function plainWish({ waitMs, ttl, label }: Settings): Wish {
-  return { waitMs, ttl, label, signal: undefined };
 }
 
 /** @throws TypeError naming the option; @param extra further names that the caller reads itself */

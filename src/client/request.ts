@@ -22,25 +22,29 @@ export class Request implements Timed {
   readonly rides = false;
   dueAt = 0;
   heapIndex = -1;
-  readonly #granted: (tenure: Tenure) => void;
-  readonly #refused: (error: unknown) => void;
+  readonly #give: (tenure: Tenure) => unknown;
+  readonly #resolve: (given: unknown) => void;
+  readonly #reject: (error: unknown) => void;
   #onAbort: (() => void) | null = null;
 
+  /** Settles with what `give` makes of a tenure, with null if `quiet` and the keys were not free, or with an error. */
   constructor(
     target: Target,
     wish: Wish,
     quiet: boolean,
     startedAt: number,
-    granted: (tenure: Tenure) => void,
-    refused: (error: unknown) => void,
+    give: (tenure: Tenure) => unknown,
+    resolve: (given: unknown) => void,
+    reject: (error: unknown) => void,
   ) {
     this.target = target;
     this.wish = wish;
     this.once = wish.waitMs === 0;
     this.quiet = quiet;
     this.startedAt = startedAt;
-    this.#granted = granted;
-    this.#refused = refused;
+    this.#give = give;
+    this.#resolve = resolve;
+    this.#reject = reject;
   }
 
   /** It now stands in this lane: from now on it can time out or be aborted. */
@@ -59,13 +63,14 @@ export class Request implements Timed {
 
   grant(tenure: Tenure): void {
     this.stepOut();
-    this.#granted(tenure);
+    this.#resolve(this.#give(tenure));
   }
 
   /** Once, when it has left its lane. */
   refuse(error: unknown): void {
     this.stepOut();
-    this.#refused(error);
+    if (this.quiet && error === null) this.#resolve(null);
+    else this.#reject(error);
   }
 
   /** It stands in no lane any more: nothing can time it out or abort it. */

@@ -42,9 +42,10 @@ export function allTarget(prefix: string, targets: readonly Target[]): Target {
 
 /** @throws UnsupportedError if the store cannot keep such claims; before anything is sent */
 export function checkSupported({ holds, keys }: Target, traits: Traits, driver: string): void {
+  if (traits.permits === "any") return;
   for (const { permits, limit } of holds) {
     const exclusively = permits === ALL_PERMITS && limit === ALL_PERMITS;
-    if (exclusively || traits.permits === "any") continue;
+    if (exclusively) continue;
     if (traits.permits === "shared" && permits === 1 && limit === ALL_PERMITS) continue;
     const what = limit === ALL_PERMITS ? "shared locks" : "semaphores";
     throw new UnsupportedError(`${driver} has no ${what}`, { keys });
