@@ -50,7 +50,7 @@ const TABLE: readonly Row[] = [
   { files: ["src/drivers/"], may: DRIVER },
   { files: ["src/protocol/"], may: ["src/spi/", "src/errors.ts"] },
   // The one place that knows the built-in drivers, and only loads them on demand.
-  { files: ["src/client/connect.ts"], may: ["src/core/", "src/spi/", ...SMALL], mayLoad: ["src/drivers/"] },
+  { files: ["src/client/drivers.ts"], may: ["src/core/", "src/spi/", ...SMALL], mayLoad: ["src/drivers/"] },
   { files: ["src/client/"], may: ["src/core/", "src/spi/", ...SMALL] },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/core/", ...SMALL] },
   { files: ["src/conformance/"], may: ["src/spi/", "src/core/", "src/client/", "src/drivers/memory.ts", ...SMALL] },

@@ -1,7 +1,7 @@
 /** The store a command works on, opened, with the words by which messages name it. */
 
 import { Client } from "../client/client.ts";
-import { driverFor } from "../client/connect.ts";
+import { driverFor } from "../client/drivers.ts";
 import type { Locks } from "../client/locks.ts";
 import { locksOf } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
@@ -18,12 +18,6 @@ export interface Store {
   readonly driver: Driver;
   /** How messages name it. */
   readonly name: string;
-}
-
-/** Which store: --url, else HOLDFAST_URL, else undefined for the user's own server. */
-export function chosenUrl(url: string | undefined): string | undefined {
-  const chosen = url ?? process.env.HOLDFAST_URL;
-  return chosen === "" ? undefined : chosen;
 }
 
 /** A url without user and password, as messages show it. */

@@ -1,7 +1,6 @@
-/** connect(url): a url's scheme names a driver, which is imported when it is asked for. */
+/** connect(url): locks on the store that a url names. */
 
-import { durationMs, shown } from "../duration.ts";
-import type { Driver } from "../spi/driver.ts";
+import type { Duration } from "../duration.ts";
 import { Client } from "./client.ts";
 import type { Locks } from "./locks.ts";
 import { locksOf } from "./locks.ts";
@@ -11,46 +10,8 @@ import { settingsOf } from "./options.ts";
 /** What may be said of a client made by connect(). */
 export interface ConnectOptions extends LocksOptions {
   /** How long the store may take to be reached for the first time; then connect() rejects. Default 5 s. */
-  readonly connectTimeout?: number | `${number}${"ms" | "s" | "m" | "h"}`;
+  readonly connectTimeout?: Duration;
 }
-
-interface DialOptions {
-  readonly connectTimeoutMs: number;
-}
-
-interface Scheme {
-  /** Query parameters it knows. */
-  readonly parameters: readonly string[];
-  driver(url: string, options: DialOptions): Promise<Driver>;
-}
-
-/** The built-in drivers. */
-const SCHEMES: Readonly<Record<string, Scheme>> = {
-  "memory:": {
-    parameters: [],
-    driver: async () => (await import("../drivers/memory.ts")).memory(),
-  },
-  "holdfast:": {
-    parameters: [],
-    async driver(url, { connectTimeoutMs }) {
-      const { hostname, port } = new URL(url);
-      if (hostname === "")
-        throw new TypeError(`url must name a host: holdfast://host:7420, not ${shown(redacted(url))}`);
-      const host = hostname.replace(/^\[|\]$/g, "");
-      const { server } = await import("../drivers/server/driver.ts");
-      return server({ host, port: port === "" ? 7420 : Number(port), connectTimeoutMs });
-    },
-  },
-  "holdfast+unix:": {
-    parameters: [],
-    async driver(url, { connectTimeoutMs }) {
-      const path = decodeURIComponent(new URL(url).pathname);
-      if (path === "" || path === "/") throw new TypeError("url must name a socket: holdfast+unix:/path/to/socket");
-      const { server } = await import("../drivers/server/driver.ts");
-      return server({ path, connectTimeoutMs });
-    },
-  },
-};
 
 /**
  * Locks on the store of a url: `holdfast://host:7420`, `holdfast+unix:/path`, `memory:`. Default: HOLDFAST_URL, else the
@@ -61,39 +22,9 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
 export async function connect(url?: string, options: ConnectOptions = {}): Promise<Locks> {
   const { connectTimeout, ...rest } = options;
   const settings = settingsOf(rest);
+  const { driverFor } = await import("./drivers.ts");
   const driver = await driverFor(url, { connectTimeout: connectTimeout ?? 5_000 });
   const client = new Client(driver, settings, Math.random);
   await client.open();
   return locksOf(client);
-}
-
-/** The driver of a url, not opened yet. @throws TypeError as connect() */
-export async function driverFor(
-  url: string | undefined = process.env.HOLDFAST_URL,
-  options: Pick<ConnectOptions, "connectTimeout"> = {},
-): Promise<Driver> {
-  const connectTimeoutMs = durationMs(options.connectTimeout ?? 5_000, "connectTimeout");
-  if (url === undefined || url === "") {
-    const { onDemand } = await import("../drivers/server/on-demand.ts");
-    return onDemand({ connectTimeoutMs });
-  }
-  if (typeof url !== "string" || !URL.canParse(url)) throw new TypeError(`url must be a url, not ${shown(url)}`);
-  const { protocol, searchParams, username, password } = new URL(url);
-  const scheme = SCHEMES[protocol];
-  if (scheme === undefined) {
-    throw new TypeError(`url must begin with one of ${Object.keys(SCHEMES).join(" ")}, not ${shown(protocol)}`);
-  }
-  if (username !== "" || password !== "") throw new TypeError("url must not carry a user or password for this store");
-  // a mistyped parameter must not silently mean something else
-  for (const name of searchParams.keys()) {
-    if (!scheme.parameters.includes(name)) throw new TypeError(`url has no parameter ${shown(name)} for ${protocol}`);
-  }
-  return scheme.driver(url, { connectTimeoutMs });
-}
-
-/** A url without its password, for messages. */
-function redacted(url: string): string {
-  const parsed = new URL(url);
-  if (parsed.password !== "") parsed.password = "redacted";
-  return parsed.href;
 }
