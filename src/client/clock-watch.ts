@@ -22,8 +22,8 @@ export class SleepWatch {
   }
 
   /** By how much the wall clock has run ahead of ours since the last look; 0 if within tolerance. Cheap. */
-  sleptMs(): number {
-    const ahead = this.#clock.wall() - this.#clock.now();
+  sleptMs(now: number = this.#clock.now()): number {
+    const ahead = this.#clock.wall() - now;
     const byMs = ahead - this.#wallAhead;
     if (byMs > -TOLERANCE_MS && byMs < TOLERANCE_MS) return 0;
     this.#wallAhead = ahead;

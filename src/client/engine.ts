@@ -72,9 +72,8 @@ export class Engine {
   }
 
   /** Makes a claim, now or after a delay. What has been left in this turn is released first. */
-  start(claim: Claim, terms: Terms, owner: ClaimOwner, delayMs = 0): Tracked {
+  start(claim: Claim, terms: Terms, owner: ClaimOwner, now: number, delayMs = 0): Tracked {
     this.#releases.flush();
-    const now = this.clock.now();
     const first = begin(terms, now, delayMs);
     return this.#track(new Tracked(claim, terms, owner, first.state, now, this.#due), first, now);
   }
@@ -87,9 +86,9 @@ export class Engine {
   }
 
   /** We want it no more, held or waiting. `released` is told what the store said; it is called once, perhaps late. */
-  leave(tracked: Tracked, released?: Released): void {
+  leave(tracked: Tracked, released?: Released, now: number = this.clock.now()): void {
     if (released !== undefined) tracked.released = released;
-    this.#apply(tracked, { type: "left" }, this.clock.now());
+    this.#apply(tracked, { type: "left" }, now);
   }
 
   /** The holder is given up although the lease stands. */
@@ -112,11 +111,11 @@ export class Engine {
     this.#arm();
   }
 
-  /** Do we hold it, by every clock we have? Reads them now: a timer may be late. */
-  believes(tracked: Tracked): boolean {
-    const sleptMs = this.#sleep.sleptMs();
+  /** Do we hold it, by every clock we have? Reads them now (`now` was read just before): a timer may be late. */
+  believes(tracked: Tracked, now: number = this.clock.now()): boolean {
+    const sleptMs = this.#sleep.sleptMs(now);
     if (sleptMs > 0) this.#slept(sleptMs);
-    return believes(tracked.state, this.clock.now());
+    return believes(tracked.state, now);
   }
 
   /** What is due together with the claims: ends of waits, and the like. */
@@ -194,7 +193,7 @@ export class Engine {
         if (this.#renewals.push(tracked) === 1) queueMicrotask(() => this.#renew());
         return;
       case "grant":
-        return owner.granted();
+        return owner.granted(now);
       case "refuse":
         return owner.refused();
       case "expire":

@@ -51,7 +51,7 @@ export class KeyLane implements ClaimOwner {
     const busy = this.#tracked !== null;
     this.#lane.queue.push(request);
     request.standIn(this);
-    if (!busy) return this.#start();
+    if (!busy) return this.#start(request.startedAt);
     if (request.once) return this.#timeOut(request, 0);
     this.host.tellWaiting(request);
   }
@@ -72,12 +72,12 @@ export class KeyLane implements ClaimOwner {
     this.#timeOut(request, this.host.engine.clock.now() - request.startedAt);
   }
 
-  granted(): void {
+  granted(now: number): void {
     const tracked = this.#tracked as Tracked;
     if (tracked.state.at !== "held") return;
     this.#restarts = 0;
-    this.#lane.granted(tracked.state.token, tracked.state.tokens, this.host.engine.clock.now());
-    this.#serve(tracked, this.#lane.firstToken());
+    this.#lane.granted(tracked.state.token, tracked.state.tokens, now);
+    this.#serve(tracked, this.#lane.firstToken(), now);
   }
 
   waits(): void {
@@ -142,7 +142,8 @@ export class KeyLane implements ClaimOwner {
       engine.leave(tenure.tracked);
       return false;
     }
-    const held = engine.believes(tenure.tracked);
+    const now = engine.clock.now();
+    const held = engine.believes(tenure.tracked, now);
     if (tenure !== this.#tenure) return this.handBack(tenure); // reading the clocks told us that it is lost
     this.#tenure = null;
     const { tracked } = tenure;
@@ -152,14 +153,13 @@ export class KeyLane implements ClaimOwner {
       this.host.tellLost(tenure, "expired");
       tenure.lose("expired");
     }
-    const now = engine.clock.now();
     const token = held ? this.#lane.handOff(now, isFresh(tracked, now)) : null;
     if (token !== null) {
-      this.#serve(tracked, token);
+      this.#serve(tracked, token, now);
       this.host.tellHandOff(this.#tenure as Tenure | null);
       return true;
     }
-    return this.#giveBack(tracked, held);
+    return this.#giveBack(tracked, held, now);
   }
 
   /** The local holder is given up, though it has not let go: close() and releaseAll() do so. */
@@ -169,7 +169,7 @@ export class KeyLane implements ClaimOwner {
     this.#tenure = null;
     this.host.engine.unset(tenure);
     tenure.lose("released");
-    void this.#giveBack(tenure.tracked, true);
+    void this.#giveBack(tenure.tracked, true, this.host.engine.clock.now());
   }
 
   /** All waiting requests end with this error. */
@@ -213,7 +213,7 @@ export class KeyLane implements ClaimOwner {
     return tracked.state.at === "held" ? Math.max(tracked.state.deadline - this.host.engine.clock.now(), 0) : 0;
   }
 
-  #start(): void {
+  #start(now: number): void {
     const head = this.#lane.queue.first as Request;
     const { host } = this;
     const claim: Claim = {
@@ -227,14 +227,13 @@ export class KeyLane implements ClaimOwner {
     };
     const { random } = host.engine;
     const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, random(), LONGEST_RESTART_MS);
-    this.#tracked = host.engine.start(claim, host.termsOf(this.#ttl, claim.wait), this, delayMs);
+    this.#tracked = host.engine.start(claim, host.termsOf(this.#ttl, claim.wait), this, now, delayMs);
   }
 
-  #serve(tracked: Tracked, token: bigint): void {
+  #serve(tracked: Tracked, token: bigint, now: number): void {
     const request = this.#lane.queue.first as Request;
     this.#lane.queue.remove(request);
     const { host } = this;
-    const now = host.engine.clock.now();
     const tenure = new Tenure(this, tracked, request.target, token, now);
     this.#tenure = tenure;
     host.witness.saw(this.target.holds, token);
@@ -244,7 +243,7 @@ export class KeyLane implements ClaimOwner {
   }
 
   /** Releases the claim and, if somebody here waits, queues again at the store's end, in one turn. */
-  #giveBack(tracked: Tracked, held: boolean): boolean | Promise<boolean> {
+  #giveBack(tracked: Tracked, held: boolean, now: number): boolean | Promise<boolean> {
     this.#tracked = null;
     const { clock } = this.host.engine;
     const { endures } = tracked.terms;
@@ -252,16 +251,16 @@ export class KeyLane implements ClaimOwner {
     const answer = new Promise<boolean>((resolve) => {
       // our own clock settles it; of the store only a plain "it was not there", said while the lease stands, is news. A
       // session that outlives silence is the other way round: there a passed deadline means ask
-      this.host.engine.leave(tracked, (wasThere) => {
+      const released = (wasThere: boolean | null): void =>
         resolve(held ? wasThere !== false || clock.now() >= until : endures && wasThere === true);
-      });
+      this.host.engine.leave(tracked, released, now);
     });
-    this.#goOn();
+    this.#goOn(now);
     return held || endures ? answer : false;
   }
 
-  #goOn(): void {
-    if (this.#lane.queue.size > 0) this.#start();
+  #goOn(now?: number): void {
+    if (this.#lane.queue.size > 0) this.#start(now ?? this.host.engine.clock.now());
     else if (this.#name !== null) this.host.lanes.delete(this.#name);
   }
 

@@ -8,7 +8,7 @@ import type { Timed } from "./timed.ts";
 
 /** Who made a claim, and hears what becomes of it. Called synchronously; may start or leave claims in turn. */
 export interface ClaimOwner {
-  granted(): void;
+  granted(now: number): void;
   /** The keys were not free (`wait: false`). */
   refused(): void;
   /** The place is gone; the claim is over. */
