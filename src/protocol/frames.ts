@@ -3,8 +3,9 @@
  * the hot path of client and server. docs/reference/protocol.md is the specification.
  */
 
-import { ALL_PERMITS, type Answer, type Claim, type ClaimId, type ClaimView, type Ending, type Hold } from "../spi/driver.ts";
-import { parsed, ProtocolError } from "./hello.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Ending, Hold } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
+import { LIMITS, ProtocolError, parsed } from "./hello.ts";
 
 /** A waiting answer with where the claim stands among all the server has seen: shown again when reclaiming. */
 export type WireAnswer = Answer & { readonly arrival?: number };
@@ -46,7 +47,8 @@ function holdText({ key, permits, limit }: Hold): string {
 
 function optionText(claim: Claim, label: string): string {
   let text = "";
-  if (claim.tokens !== 1) text = `"tokens":${claim.tokens}`;
+  // a store may give fewer than were asked for
+  if (claim.tokens !== 1) text = `"tokens":${Math.min(claim.tokens, LIMITS.tokens)}`;
   if (claim.floor !== 0n) text += `${text === "" ? "" : ","}"floor":"${claim.floor}"`;
   if (!claim.wait) text += `${text === "" ? "" : ","}"wait":false`;
   if (claim.label !== label) text += `${text === "" ? "" : ","}"label":${JSON.stringify(claim.label)}`;
@@ -54,7 +56,12 @@ function optionText(claim: Claim, label: string): string {
 }
 
 /** Claims the server has answered by their ids; the others whole, so that a relay knows what they are. */
-export function encodeRenew(n: number, claims: readonly Claim[], familiar: (id: ClaimId) => boolean, label: string): string {
+export function encodeRenew(
+  n: number,
+  claims: readonly Claim[],
+  familiar: (id: ClaimId) => boolean,
+  label: string,
+): string {
   const items = claims.map((claim) => (familiar(claim.id) ? `"${claim.id}"` : `[${terms(claim, label)}]`));
   return `["renew",${n},[${items.join()}]]`;
 }
@@ -89,7 +96,9 @@ export function encodeList(n: number, prefix: string, max: number, after?: strin
 export function encodeReclaim(n: number, items: readonly Reclaimed[], label: string, last: boolean): string {
   const texts = items.map(({ claim, was }) => {
     const state =
-      was.state === "held" ? `["held","${was.token}",${was.tokens},${Math.floor(was.leftMs)}]` : `["waiting",${was.arrival}]`;
+      was.state === "held"
+        ? `["held","${was.token}",${was.tokens},${Math.floor(was.leftMs)}]`
+        : `["waiting",${was.arrival}]`;
     return `[[${terms(claim, label)}],${state}]`;
   });
   return `["reclaim",${n},[${texts.join()}],${last}]`;

@@ -21,7 +21,7 @@ export interface Limits {
 }
 
 /** What this server allows. A claim with that many of the longest keys still fits into a line. */
-export const LIMITS: Limits = { lineBytes: 262_144, holds: 128, tokens: 1_024, page: 1_000 };
+export const LIMITS: Limits = { lineBytes: 262_144, holds: MAX_HOLDS, tokens: 1_024, page: 1_000 };
 
 /** The longest first line, in bytes: nobody has said yet who they are. */
 export const HELLO_BYTES = 4_096;
@@ -76,9 +76,9 @@ export function encodeHello(hello: ClientHello): string {
 
 /** @throws ProtocolError if the line is not a hello this code understands */
 export function decodeHello(line: string): ClientHello {
-  const hello = record(record(parsed(line))?.["hello"]);
+  const hello = record(record(parsed(line))?.hello);
   if (hello === null) throw new ProtocolError("PROTOCOL", "the first line must be a hello");
-  if (hello["protocol"] !== PROTOCOL) {
+  if (hello.protocol !== PROTOCOL) {
     throw new ProtocolError("VERSION", `this server speaks version ${PROTOCOL} of the protocol`);
   }
   const { version, label, session, tether, pid, pidStart } = hello;
@@ -101,27 +101,27 @@ export function encodeWelcome(hello: ServerHello): string {
 /** @throws ProtocolError with the server's own code and message if it refused, else if the line is not a hello */
 export function decodeWelcome(line: string): ServerHello {
   const whole = record(parsed(line));
-  const refusal = record(whole?.["error"]);
+  const refusal = record(whole?.error);
   if (refusal !== null) throw refused(refusal);
-  const hello = record(whole?.["hello"]);
-  const limits = record(hello?.["limits"]);
-  const traits = record(hello?.["traits"]);
-  if (hello === null || limits === null || record(traits?.["lease"]) === null || hello["protocol"] !== PROTOCOL) {
+  const hello = record(whole?.hello);
+  const limits = record(hello?.limits);
+  const traits = record(hello?.traits);
+  if (hello === null || limits === null || record(traits?.lease) === null || hello.protocol !== PROTOCOL) {
     throw new ProtocolError("PROTOCOL", "what answered is not a Holdfast server of this version");
   }
   return {
     protocol: PROTOCOL,
-    version: text(hello["version"], "version"),
-    start: text(hello["start"], "start"),
-    sessionMs: whole0(hello["sessionMs"], "sessionMs"),
-    silenceKeeps: hello["silenceKeeps"] === true,
+    version: text(hello.version, "version"),
+    start: text(hello.start, "start"),
+    sessionMs: whole0(hello.sessionMs, "sessionMs"),
+    silenceKeeps: hello.silenceKeeps === true,
     traits: traits as unknown as Traits,
-    reclaimMs: whole0(hello["reclaimMs"] ?? 0, "reclaimMs"),
+    reclaimMs: whole0(hello.reclaimMs ?? 0, "reclaimMs"),
     limits: {
-      lineBytes: whole0(limits["lineBytes"], "lineBytes"),
-      holds: whole0(limits["holds"], "holds"),
-      tokens: whole0(limits["tokens"], "tokens"),
-      page: whole0(limits["page"], "page"),
+      lineBytes: whole0(limits.lineBytes, "lineBytes"),
+      holds: whole0(limits.holds, "holds"),
+      tokens: whole0(limits.tokens, "tokens"),
+      page: whole0(limits.page, "page"),
     },
   };
 }
@@ -134,7 +134,7 @@ export function encodeRefusal(error: { readonly code: string; readonly message: 
 /** The error of a refusal line, or null if the line is something else. */
 export function decodeRefusal(line: string): ProtocolError | null {
   if (!line.startsWith('{"error"')) return null;
-  const refusal = record(record(parsed(line))?.["error"]);
+  const refusal = record(record(parsed(line))?.error);
   return refusal === null ? null : refused(refusal);
 }
 
@@ -149,7 +149,7 @@ export function parsed(line: string): unknown {
 }
 
 function refused(refusal: Readonly<Record<string, unknown>>): ProtocolError {
-  return new ProtocolError(text(refusal["code"], "code"), text(refusal["message"], "message"));
+  return new ProtocolError(text(refusal.code, "code"), text(refusal.message, "message"));
 }
 
 function record(value: unknown): Readonly<Record<string, unknown>> | null {
@@ -159,7 +159,8 @@ function record(value: unknown): Readonly<Record<string, unknown>> | null {
 }
 
 function text(value: unknown, name: string): string {
-  if (typeof value !== "string" || value.length > 1_024) throw new ProtocolError("PROTOCOL", `${name} must be a short string`);
+  if (typeof value !== "string" || value.length > 1_024)
+    throw new ProtocolError("PROTOCOL", `${name} must be a short string`);
   return value;
 }
 

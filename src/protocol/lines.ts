@@ -61,3 +61,29 @@ export class LineReader {
 function tooLong(mostBytes: number): ProtocolError {
   return new ProtocolError("PROTOCOL", `a line is longer than ${mostBytes} bytes`);
 }
+
+/** Frames as lines of at most that many bytes each, as far as every frame fits into a line. */
+export function encodeLines(start: string, frames: readonly string[], mostBytes: number): string[] {
+  const head = `["${start}"`;
+  const room = mostBytes - head.length - "]\n".length;
+  const lines: string[] = [];
+  let text = "";
+  let bytes = 0;
+  for (const frame of frames) {
+    const size = sizeOf(frame) + 1;
+    if (bytes + size > room && text !== "") {
+      lines.push(`${head}${text}]\n`);
+      text = "";
+      bytes = 0;
+    }
+    text += `,${frame}`;
+    bytes += size;
+  }
+  lines.push(`${head}${text}]\n`);
+  return lines;
+}
+
+/** Bytes of UTF-8, or more: a code unit has at most three. */
+function sizeOf(frame: string): number {
+  return frame.length < 1_024 ? frame.length * 3 : Buffer.byteLength(frame);
+}

@@ -1,7 +1,7 @@
 /** What stands behind the sessions of a server: the keeper (our own table) or the relay (any driver). */
 
-import type { Answer, Claim, ClaimId, ClaimView, Traits } from "../spi/driver.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Traits } from "../spi/driver.ts";
 import type { Session } from "./session.ts";
 
 /** A result at once where it can be had: the hot path makes no promise. */
@@ -89,8 +89,8 @@ export interface Backend {
   /** Does it still have claims? */
   owns(session: Session): boolean;
 
-  /** When advance() has work, on the clock's scale, or null. */
-  nextDue(): number | null;
+  /** When advance() has work, on the clock's scale; Infinity: it has none. */
+  nextDue(): number;
   /** Lets time pass. */
   advance(now: number): void;
   /** After a batch of calls: passes on what they brought about. */

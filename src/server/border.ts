@@ -3,9 +3,11 @@
 import { MAX_DURATION_MS, MIN_TTL_MS } from "../duration.ts";
 import { isId } from "../ids.ts";
 import { checkedKey, checkedLabel } from "../keys.ts";
-import { decodeHold, isCount, isDecimal, type Reclaimed } from "../protocol/frames.ts";
+import type { Reclaimed } from "../protocol/frames.ts";
+import { decodeHold, isCount, isDecimal } from "../protocol/frames.ts";
 import { LIMITS, ProtocolError } from "../protocol/hello.ts";
-import { ALL_PERMITS, type Claim, type ClaimId, type Hold } from "../spi/driver.ts";
+import type { Claim, ClaimId, Hold } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
 import type { Leave, Renewal, Revocation } from "./backend.ts";
 
 const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
@@ -27,7 +29,7 @@ export function claimFrom(raw: readonly unknown[], at: number, label: string): C
     tokens: (tokens as number | undefined) ?? 1,
     floor: floor === undefined ? 0n : BigInt(floor),
     wait: wait !== false,
-    label: options["label"] === undefined ? label : labelFrom(options["label"]),
+    label: options.label === undefined ? label : labelFrom(options.label),
   };
 }
 

@@ -5,7 +5,8 @@ import type { Entry } from "../core/entry.ts";
 import type { Table } from "../core/table.ts";
 import type { Claim, ClaimId } from "../spi/driver.ts";
 import type { Log } from "./hub.ts";
-import { AHEAD_MICROS, type Ledger } from "./ledger.ts";
+import type { Ledger } from "./ledger.ts";
+import { AHEAD_MICROS } from "./ledger.ts";
 import { savedOf } from "./saved.ts";
 
 /** Leases up to this are "short": a restart waits for them. Longer ones stand in the journal. */

@@ -1,7 +1,9 @@
 /** Files that only we may have written: opened without following links, refused when somebody else could reach them. */
 
-import { type BigIntStats, constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, rename, unlink } from "node:fs/promises";
+import type { BigIntStats } from "node:fs";
+import { constants } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
+import { lstat, mkdir, open, rename, unlink } from "node:fs/promises";
 import { dirname } from "node:path";
 
 /** What stands on the disk cannot be used as it is; the message says what to do. */
@@ -68,7 +70,9 @@ export async function replace(path: string, text: string): Promise<void> {
   try {
     await replaceIn(`${path}.new`, path, text);
   } catch (error) {
-    throw Object.assign(cannot("be written", path, error as NodeJS.ErrnoException), { code: (error as NodeJS.ErrnoException).code });
+    throw Object.assign(cannot("be written", path, error as NodeJS.ErrnoException), {
+      code: (error as NodeJS.ErrnoException).code,
+    });
   }
 }
 
@@ -76,7 +80,11 @@ async function replaceIn(temporary: string, path: string, text: string): Promise
   await unlink(temporary).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ENOENT") throw error;
   });
-  const file = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, 0o600);
+  const file = await open(
+    temporary,
+    constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
+    0o600,
+  );
   try {
     await file.writeFile(text);
     await file.sync();
@@ -99,12 +107,16 @@ async function syncFolder(path: string): Promise<void> {
 function checkOwner(path: string, stats: BigIntStats, mode: string): void {
   const user = process.getuid?.();
   if (user === undefined) return;
-  if (stats.uid !== BigInt(user)) throw new StateError(`${path} belongs to another user: remove it or run as its owner`);
+  if (stats.uid !== BigInt(user))
+    throw new StateError(`${path} belongs to another user: remove it or run as its owner`);
   if ((stats.mode & 0o077n) === 0n) return;
   const found = (stats.mode & 0o777n).toString(8);
   throw new StateError(`${path} is open to others (mode ${found}): chmod ${mode} it if you trust what is in it`);
 }
 
 function cannot(what: string, path: string, error: NodeJS.ErrnoException): StateError {
-  return new StateError(`${path} cannot ${what} (${error.code}): see that this user may, and that the disk has room`, error);
+  return new StateError(
+    `${path} cannot ${what} (${error.code}): see that this user may, and that the disk has room`,
+    error,
+  );
 }

@@ -5,9 +5,11 @@
 
 import type { Clock, Timer } from "../clock.ts";
 import { Schedule } from "../core/schedule.ts";
-import { type ClientHello, encodeWelcome, LIMITS, PROTOCOL, ProtocolError } from "../protocol/hello.ts";
+import type { ClientHello } from "../protocol/hello.ts";
+import { encodeWelcome, LIMITS, PROTOCOL, ProtocolError } from "../protocol/hello.ts";
 import type { Backend } from "./backend.ts";
-import { Link, type Stream } from "./link.ts";
+import type { Stream } from "./link.ts";
+import { Link } from "./link.ts";
 import type { Session, Sessions } from "./session.ts";
 
 /** How long a connection may take to say hello. */
@@ -134,7 +136,7 @@ export class Hub {
   #arm(): void {
     if (this.#draining) return;
     const next = Math.min(
-      this.#backend.nextDue() ?? Number.POSITIVE_INFINITY,
+      this.#backend.nextDue(),
       this.#sessions.nextDue() ?? Number.POSITIVE_INFINITY,
       this.#strangers.next() ?? Number.POSITIVE_INFINITY,
     );

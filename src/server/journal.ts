@@ -2,7 +2,8 @@
 
 import { createHash } from "node:crypto";
 import type { Claim } from "../spi/driver.ts";
-import { type JournalRecord, LAYOUT, type SavedClaim, type SavedSession, type SavedState } from "./disk.ts";
+import type { JournalRecord, SavedClaim, SavedSession, SavedState } from "./disk.ts";
+import { LAYOUT } from "./disk.ts";
 import { StateError } from "./files.ts";
 
 /** A line of the journal: checksum, blank, record. */
@@ -62,7 +63,8 @@ function checksum(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 
-const STATE_ADVICE = "move it away; the next start then asks the clients what they hold, for a minute, before it grants anything";
+const STATE_ADVICE =
+  "move it away; the next start then asks the clients what they hold, for a minute, before it grants anything";
 const JOURNAL_ADVICE = "move it away once no lock that is detached, or has a lease over a minute, is held any more";
 
 function checked(line: string, path: string, advice: string): unknown {

@@ -19,22 +19,15 @@ import { Table } from "../core/table.ts";
 import { tagOf } from "../ids.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
-import {
-  type Backend,
-  cutPage,
-  type Leave,
-  type Page,
-  Refusal,
-  type Renewal,
-  type Revocation,
-  type Soon,
-  type Which,
-} from "./backend.ts";
-import { Durability, isLong, SHORT_MS } from "./durability.ts";
+import type { Backend, Leave, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
+import { cutPage, Refusal } from "./backend.ts";
+import { Durability, SHORT_MS } from "./durability.ts";
 import type { Log } from "./hub.ts";
 import type { Ledger } from "./ledger.ts";
-import { type Admission, Reclaiming, takeBack } from "./reclaiming.ts";
-import { disown, own, type Session } from "./session.ts";
+import { Reclaiming, takeBack } from "./reclaiming.ts";
+import type { Session } from "./session.ts";
+import { disown, own } from "./session.ts";
+import { checkTerms, traitsOf } from "./terms.ts";
 
 const ignore = (): void => undefined;
 
@@ -95,12 +88,15 @@ export class Keeper implements Backend {
   }
 
   traits(local: boolean): Traits {
-    const lease = { claim: true, sessionMs: this.#sessionMs, ...(local && { silenceKeeps: true }) };
-    return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, survives: "restart" };
+    return traitsOf(this.#sessionMs, local);
   }
 
   reclaimMs(): number {
     return this.#reclaiming === null ? 0 : Math.max(this.#reclaiming.openAt - this.#clock.now(), 1);
+  }
+
+  owns(session: Session): boolean {
+    return session.entries.size > 0;
   }
 
   arrivalOf(id: ClaimId): number {
@@ -109,10 +105,13 @@ export class Keeper implements Backend {
 
   claim(session: Session, claim: Claim): Soon<Answer> {
     const micros = this.#micros();
-    this.#checkPossible(claim, micros);
+    if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
+    checkTerms(claim, this.table, micros, this.#durability !== null);
     if (!session.noted) this.#note(session);
     const write = this.#durability?.before(claim, micros) ?? null;
-    return write === null ? this.#place(session, claim, micros) : write.then(() => this.#place(session, claim, this.#micros()));
+    return write === null
+      ? this.#place(session, claim, micros)
+      : write.then(() => this.#place(session, claim, this.#micros()));
   }
 
   renew(session: Session, items: readonly Renewal[]): Soon<readonly Answer[]> {
@@ -123,20 +122,20 @@ export class Keeper implements Backend {
     if (this.reclaiming && items.some(({ id }) => !entries.has(id) && endings.reasonOf(id) === undefined)) {
       throw new Refusal("RECLAIMING", "the server was restarted and does not know yet what was held");
     }
-    let writes: Promise<void>[] | null = null;
+    const writes: Promise<void>[] = [];
     const answers = items.map(({ id }) => {
       const entry = entries.get(id);
       if (entry !== undefined && entry.owner !== session) own(entry, session);
       const answer = this.table.renew(id, session, now, micros);
       if (entry === undefined) return answer;
       const write = this.#durability?.behind(entry) ?? null;
-      if (write !== null) (writes ??= []).push(write);
+      if (write !== null) writes.push(write);
       return answer;
     });
-    return writes === null ? answers : Promise.all<void>(writes).then(() => answers);
+    return writes.length === 0 ? answers : Promise.all(writes).then(() => answers);
   }
 
-  release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
+  release(_session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
     const now = this.#clock.now();
     const micros = this.#micros();
     let isJournaled = false;
@@ -190,9 +189,8 @@ export class Keeper implements Backend {
 
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {
     if (!session.noted) this.#note(session);
-    const write = this.#durability?.beforeReclaim(items) ?? null;
-    if (write !== null) return write.then(() => this.#takeBack(session, items, last));
-    return this.#takeBack(session, items, last);
+    const takeBack = (): Answer[] => this.#takeBack(session, items, last);
+    return this.#durability?.beforeReclaim(items)?.then(takeBack) ?? takeBack();
   }
 
   end(session: Session, which: Which): void {
@@ -214,17 +212,12 @@ export class Keeper implements Backend {
     for (const { claim } of session.entries) this.table.unpark(claim.id);
   }
 
-  owns(session: Session): boolean {
-    return session.entries.size > 0;
-  }
-
-  nextDue(): number | null {
-    const due = Math.min(
+  nextDue(): number {
+    return Math.min(
       this.table.nextDue() ?? Number.POSITIVE_INFINITY,
       this.#reclaiming?.openAt ?? Number.POSITIVE_INFINITY,
       this.#durability?.retryAt ?? Number.POSITIVE_INFINITY,
     );
-    return due === Number.POSITIVE_INFINITY ? null : due;
   }
 
   advance(now: number): void {
@@ -275,11 +268,9 @@ export class Keeper implements Backend {
   }
 
   #takeBack(session: Session, items: readonly Reclaimed[], last: boolean): Answer[] {
-    const now = this.#clock.now();
-    const micros = this.#micros();
+    const [now, micros] = [this.#clock.now(), this.#micros()];
     this.table.advance(now, micros);
-    const { reclaiming } = this;
-    const rule: Admission = { reclaiming, boundAtStart: this.#boundAtStart, now, micros };
+    const rule = { reclaiming: this.reclaiming, boundAtStart: this.#boundAtStart, now, micros };
     const answers = takeBack(this.table, session, items, rule);
     if (last) this.#told(session);
     return answers;
@@ -295,17 +286,6 @@ export class Keeper implements Backend {
     this.#reclaiming = null;
     this.#durability?.ledger.reclaimed();
     if (!this.#draining) this.table.resume();
-  }
-
-  /** @throws Refusal */
-  #checkPossible(claim: Claim, micros: number): void {
-    if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
-    if (claim.floor !== 0n && !this.table.mint.reaches(claim.floor, micros)) {
-      throw new Refusal("FLOOR", "the token floor is more than a day ahead of the server's clock");
-    }
-    if (this.#durability === null && isLong(claim.ttlMs)) {
-      throw new Refusal("UNSUPPORTED", `a server without a state grants no lease over ${SHORT_MS} ms`);
-    }
   }
 
   #forgotten(entry: Entry): void {

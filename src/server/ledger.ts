@@ -157,7 +157,11 @@ export class Ledger {
 
   #failed(error: unknown): Refusal {
     const code = (error as NodeJS.ErrnoException | null)?.code ?? "an error";
-    const refusal = new Refusal("DISK", `the server cannot write its state (${code}); it grants nothing that needs it`, error);
+    const refusal = new Refusal(
+      "DISK",
+      `the server cannot write its state (${code}); it grants nothing that needs it`,
+      error,
+    );
     this.#failure = { error: refusal, until: this.#now() + RETRY_MS };
     return refusal;
   }

@@ -1,10 +1,12 @@
 /** One connection, on any stream: lines in, lines out. The first line says who it is; a malformed one ends it. */
 
-import * as frames from "../protocol/frames.ts";
-import { type ClientHello, decodeHello, encodeRefusal, ProtocolError } from "../protocol/hello.ts";
 import { isId } from "../ids.ts";
+import * as frames from "../protocol/frames.ts";
+import type { ClientHello } from "../protocol/hello.ts";
+import { decodeHello, encodeRefusal, ProtocolError } from "../protocol/hello.ts";
 import type { Answer, ClaimId } from "../spi/driver.ts";
-import { type Backend, type Page, Refusal, type Soon } from "./backend.ts";
+import type { Backend, Page, Soon } from "./backend.ts";
+import { Refusal } from "./backend.ts";
 import * as border from "./border.ts";
 import type { Hub } from "./hub.ts";
 import type { Session } from "./session.ts";
@@ -144,7 +146,8 @@ export class Link {
       return;
     }
     const hello: ClientHello = decodeHello(line);
-    if (!isId(hello.session)) throw new ProtocolError("PROTOCOL", "hello: session must be 26 characters of a-z and 2-7");
+    if (!isId(hello.session))
+      throw new ProtocolError("PROTOCOL", "hello: session must be 26 characters of a-z and 2-7");
     if (hello.tether) {
       this.#session = this.#hub.tether(hello, this);
       this.#is = "tether";
@@ -162,11 +165,19 @@ export class Link {
     switch (verb) {
       case "claim": {
         const claim = border.claimFrom(frame, 2, session.label);
-        return this.#answer(n, () => backend.claim(session, claim), (answer) => this.#answerText(claim.id, answer));
+        return this.#answer(
+          n,
+          () => backend.claim(session, claim),
+          (answer) => this.#answerText(claim.id, answer),
+        );
       }
       case "renew": {
         const items = border.renewalsFrom(frame[2], session.label);
-        return this.#answer(n, () => backend.renew(session, items), (answers) => this.#answersText(items, answers));
+        return this.#answer(
+          n,
+          () => backend.renew(session, items),
+          (answers) => this.#answersText(items, answers),
+        );
       }
       case "release": {
         const items = border.leavesFrom(frame[2]);
@@ -188,7 +199,11 @@ export class Link {
         const items = border.reclaimedFrom(frame[2], session.label);
         const ids = items.map(({ claim }) => claim);
         const last = frame[3] !== false;
-        return this.#answer(n, () => backend.reclaim(session, items, last), (answers) => this.#answersText(ids, answers));
+        return this.#answer(
+          n,
+          () => backend.reclaim(session, items, last),
+          (answers) => this.#answersText(ids, answers),
+        );
       }
       case "ping":
         return this.#send(frames.encodeOk(n, "[]"));

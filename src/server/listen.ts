@@ -1,10 +1,11 @@
 /** Listening addresses, and sockets as the streams of links. */
 
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
-import { type AddressInfo, connect, createServer, isIP, type Server as NetServer, type Socket } from "node:net";
-import { LineReader } from "../protocol/lines.ts";
-import { HELLO_BYTES, LIMITS } from "../protocol/hello.ts";
+import type { AddressInfo, Server as NetServer, Socket } from "node:net";
+import { connect, createServer, isIP } from "node:net";
 import { shown } from "../duration.ts";
+import { HELLO_BYTES, LIMITS } from "../protocol/hello.ts";
+import { LineReader } from "../protocol/lines.ts";
 import type { Hub } from "./hub.ts";
 import type { Link } from "./link.ts";
 
@@ -24,13 +25,16 @@ export function addressOf(text: unknown): Address {
     const path = text.slice("unix:".length);
     if (!path.startsWith("/")) throw new TypeError(`listen must name a whole path, as unix:/path, not ${shown(text)}`);
     if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
-      throw new TypeError(`listen: a socket's path has at most ${MAX_PATH_BYTES} bytes (HOLDFAST_DIR names a shorter folder)`);
+      throw new TypeError(
+        `listen: a socket's path has at most ${MAX_PATH_BYTES} bytes (HOLDFAST_DIR names a shorter folder)`,
+      );
     }
     return { path };
   }
   const tcp = /^tcp:\/\/(\[[0-9a-f:]+\]|[^/:[\]]+):(\d{1,5})$/i.exec(text);
   const port = Number(tcp?.[2]);
-  if (tcp === null || port > 65_535) throw new TypeError(`listen must be unix:/path or tcp://host:port, not ${shown(text)}`);
+  if (tcp === null || port > 65_535)
+    throw new TypeError(`listen must be unix:/path or tcp://host:port, not ${shown(text)}`);
   const host = (tcp[1] as string).replace(/^\[|\]$/g, "");
   if (!isLoopback(host)) throw new TypeError(`listen: ${host} is not on this machine; only loopback is open yet`);
   return { host: host.toLowerCase() === "localhost" ? "127.0.0.1" : host, port };
@@ -65,7 +69,9 @@ export async function listen(address: Address, hub: Hub): Promise<Listener> {
   });
   const port = local ? 0 : (server.address() as AddressInfo).port;
   return {
-    address: local ? `unix:${address.path}` : `tcp://${address.host.includes(":") ? `[${address.host}]` : address.host}:${port}`,
+    address: local
+      ? `unix:${address.path}`
+      : `tcp://${address.host.includes(":") ? `[${address.host}]` : address.host}:${port}`,
     stop: () => server.close(),
     async close() {
       if (server.listening) server.close();

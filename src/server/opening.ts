@@ -9,7 +9,8 @@ import type { Log } from "./hub.ts";
 import { Keeper } from "./keeper.ts";
 import { AHEAD_MICROS, Ledger } from "./ledger.ts";
 import { nextToken, putBack, savedOf, savedSession } from "./saved.ts";
-import { own, type ProcessProbe, Session, Sessions } from "./session.ts";
+import type { ProcessProbe } from "./session.ts";
+import { own, Session, Sessions } from "./session.ts";
 
 /** The longest short lease that needs no write of its own: the default ttl. */
 const USUAL_MS = 30_000;

@@ -5,7 +5,8 @@ import type { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, ClaimId } from "../spi/driver.ts";
 import { isLong } from "./durability.ts";
-import { own, type Session } from "./session.ts";
+import type { Session } from "./session.ts";
+import { own } from "./session.ts";
 
 export class Reclaiming {
   /** When it ends at the latest, on the clock's scale. */

@@ -4,11 +4,14 @@
  */
 
 import type { Clock } from "../clock.ts";
-import { FatalDriverError, type Answer, type Claim, type ClaimId, type Driver, type Traits } from "../spi/driver.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
-import { type Backend, cutPage, type Leave, type Page, Refusal, type Renewal, type Revocation, type Which } from "./backend.ts";
+import type { Answer, Claim, ClaimId, Driver, Traits } from "../spi/driver.ts";
+import { FatalDriverError } from "../spi/driver.ts";
+import type { Backend, Leave, Page, Renewal, Revocation, Which } from "./backend.ts";
+import { cutPage, Refusal } from "./backend.ts";
 import type { Log } from "./hub.ts";
-import { type ProcessProbe, type Session, Sessions } from "./session.ts";
+import type { ProcessProbe, Session } from "./session.ts";
+import { Sessions } from "./session.ts";
 
 export interface RelayOptions {
   readonly driver: Driver;
@@ -88,7 +91,8 @@ class Relay implements Backend {
   traits(local: boolean): Traits {
     const { lease, ...traits } = this.#driver.traits;
     // a session of the store's belongs to this process; that of our client is ours to end
-    const ours = lease.sessionMs === undefined ? {} : { sessionMs: this.#sessionMs, ...(local && { silenceKeeps: true }) };
+    const ours =
+      lease.sessionMs === undefined ? {} : { sessionMs: this.#sessionMs, ...(local && { silenceKeeps: true }) };
     return { ...traits, lease: { claim: lease.claim, ...ours } };
   }
 
@@ -122,7 +126,7 @@ class Relay implements Backend {
     return found.map((known) => (known === undefined ? { state: "none" } : (answers[next++] as Answer)));
   }
 
-  async release(session: Session, items: readonly Leave[]): Promise<readonly boolean[]> {
+  async release(_session: Session, items: readonly Leave[]): Promise<readonly boolean[]> {
     const unanswered = new Set<ClaimId>();
     const left: Known[] = [];
     const found = items.map((item) => {
@@ -133,7 +137,12 @@ class Relay implements Backend {
       return true;
     });
     if (left.length === 0) return found;
-    const there = await this.#asked(this.#driver.release(left.map(({ claim }) => claim), unanswered));
+    const there = await this.#asked(
+      this.#driver.release(
+        left.map(({ claim }) => claim),
+        unanswered,
+      ),
+    );
     for (const known of left) this.#forget(known);
     let next = 0;
     return found.map((isKnown) => isKnown && (there[next++] as boolean));
@@ -143,7 +152,10 @@ class Relay implements Backend {
     const known = ids.map((id) => this.#known.get(id));
     const there = known.filter((it) => it !== undefined);
     // where claims are no session's of the store, only our own session must let go
-    const done = this.#driver.detach === undefined ? there.map(({ held }) => held) : await this.#asked(this.#driver.detach(there.map(({ claim }) => claim)));
+    const done =
+      this.#driver.detach === undefined
+        ? there.map(({ held }) => held)
+        : await this.#asked(this.#driver.detach(there.map(({ claim }) => claim)));
     let next = 0;
     return known.map((it) => {
       if (it === undefined || !done[next++]) return false;
@@ -163,7 +175,10 @@ class Relay implements Backend {
 
   /** After a restart of the relay: the store knows the claims, the relay learns them again. */
   reclaim(session: Session, items: readonly Reclaimed[]): Promise<readonly Answer[]> {
-    return this.renew(session, items.map(({ claim }) => ({ id: claim.id, claim })));
+    return this.renew(
+      session,
+      items.map(({ claim }) => ({ id: claim.id, claim })),
+    );
   }
 
   end(session: Session, which: Which): void {
@@ -190,8 +205,8 @@ class Relay implements Backend {
     return this.#claimsOf(session).length > 0;
   }
 
-  nextDue(): null {
-    return null;
+  nextDue(): number {
+    return Number.POSITIVE_INFINITY;
   }
 
   advance(): void {
@@ -221,9 +236,9 @@ class Relay implements Backend {
     if (known.session === null && known.held) return;
     if (known.session !== session) this.#disown(known);
     known.session = session;
-    let ids = this.#ids.get(session);
-    if (ids === undefined) this.#ids.set(session, (ids = new Set()));
+    const ids = this.#ids.get(session) ?? new Set();
     ids.add(known.claim.id);
+    this.#ids.set(session, ids);
     known.until = Math.max(known.until, this.#clock.now() + this.#ttl(known.claim));
   }
 

@@ -1,13 +1,15 @@
 /** The lock server, to be embedded or run by `holdfast serve`. */
 
-import { type Clock, systemClock } from "../clock.ts";
+import type { Clock } from "../clock.ts";
+import { systemClock } from "../clock.ts";
 import { newId } from "../ids.ts";
 import { VERSION } from "../protocol/hello.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { Backend } from "./backend.ts";
 import { elect } from "./election.ts";
 import { Hub } from "./hub.ts";
-import { addressOf, listen, type Listener } from "./listen.ts";
+import type { Listener } from "./listen.ts";
+import { addressOf, listen } from "./listen.ts";
 import { openKeeper } from "./opening.ts";
 import { processState } from "./processes.ts";
 import { openRelay } from "./relay.ts";
@@ -109,7 +111,12 @@ export async function serve(options: ServeOptions): Promise<Server> {
   };
 }
 
-async function openStore(options: ServeOptions, clock: Clock, log: NonNullable<ServeOptions["log"]>, remote: boolean): Promise<Store> {
+async function openStore(
+  options: ServeOptions,
+  clock: Clock,
+  log: NonNullable<ServeOptions["log"]>,
+  remote: boolean,
+): Promise<Store> {
   const { driver, state } = options;
   if (driver !== undefined) {
     if (state !== undefined) throw new TypeError("state belongs to the server's own table: a driver keeps its own");

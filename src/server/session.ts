@@ -187,7 +187,8 @@ export class Sessions {
 
   /** Has the process of a local client that was here before our start gone meanwhile? */
   #look(session: Session, now: number): number | null {
-    const state = session.pid === null || session.pidStart === null ? "unknown" : this.#probe(session.pid, session.pidStart);
+    const state =
+      session.pid === null || session.pidStart === null ? "unknown" : this.#probe(session.pid, session.pidStart);
     // a child that still works under its lock speaks for it by the tether
     if (session.tethers.size > 0) return now + LOOK_MS;
     if (state === "gone") {

@@ -128,13 +128,16 @@ class StateFolder implements Disk {
     const unreliable = { sameBoot: false, sessions: null };
     if (text === null || boot === null || !text.endsWith("\n")) return unreliable;
     try {
-      const [head, ...lines] = text.trimEnd().split("\n").map((line) => JSON.parse(line) as Record<string, unknown>);
+      const [head, ...lines] = text
+        .trimEnd()
+        .split("\n")
+        .map((line) => JSON.parse(line) as Record<string, unknown>);
       const sessions = new Map<string, SavedSession>();
       for (const line of lines) {
-        if (typeof line["gone"] === "string") sessions.delete(line["gone"]);
-        else sessions.set(String(line["id"]), line as unknown as SavedSession);
+        if (typeof line.gone === "string") sessions.delete(line.gone);
+        else sessions.set(String(line.id), line as unknown as SavedSession);
       }
-      return { sameBoot: head?.["boot"] === boot, sessions: [...sessions.values()] };
+      return { sameBoot: head?.boot === boot, sessions: [...sessions.values()] };
     } catch (error) {
       // a torn line, as after a full disk: somebody may be missing
       if (error instanceof SyntaxError) return unreliable;

@@ -20,7 +20,10 @@ test("close() tells the clients, saves the table and lets go of everything; the 
   const next = await running({ in: it.dir });
   expect(next.reclaimMs).toBe(0);
   await until(() => one.pushes.all.some(({ id }) => id === null), { within: 3_000, what: "the first client's return" });
-  await until(() => other.pushes.all.some(({ id }) => id === null), { within: 3_000, what: "the second client's return" });
+  await until(() => other.pushes.all.some(({ id }) => id === null), {
+    within: 3_000,
+    what: "the second client's return",
+  });
   expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
   expect(await other.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
   await one.driver.release([a]);

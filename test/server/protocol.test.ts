@@ -19,9 +19,9 @@ interface Vector {
   readonly steps: readonly string[];
 }
 
-const vectors: Vector[] = [...readFileSync("docs/reference/protocol.md", "utf8").matchAll(/```vector (.*)\n([^`]*)```/g)].map(
-  ([, name, text]) => ({ name: name as string, steps: (text as string).trimEnd().split("\n") }),
-);
+const vectors: Vector[] = [
+  ...readFileSync("docs/reference/protocol.md", "utf8").matchAll(/```vector (.*)\n([^`]*)```/g),
+].map(([, name, text]) => ({ name: name as string, steps: (text as string).trimEnd().split("\n") }));
 
 class Stage {
   readonly clock = new FakeClock();
@@ -104,7 +104,9 @@ test.each(vectors)("$name", async ({ steps }) => {
 });
 
 test("what the vectors show the client's side understands", () => {
-  const lines = vectors.flatMap(({ steps }) => steps.filter((step) => /^[A-Z]< /.test(step)).map((step) => step.slice(3)));
+  const lines = vectors.flatMap(({ steps }) =>
+    steps.filter((step) => /^[A-Z]< /.test(step)).map((step) => step.slice(3)),
+  );
   const seen = new Set<string>();
   for (const line of lines.filter((it) => it !== "hello")) {
     if (line.startsWith('{"hello"')) seen.add(decodeWelcome(line).start);

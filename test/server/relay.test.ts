@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import { Table } from "../../src/core/table.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
@@ -85,7 +85,9 @@ test("what the store has forgotten the relay forgets, too", async () => {
   const it = await running({ driver: memory({ store }), clock });
   const { driver } = await client(it.addresses[0] as string);
   for (let turn = 0; turn < 3; turn++) {
-    await Promise.all(Array.from({ length: 600 }, (_, at) => driver.claim(claimOf(`k${turn}-${at}`, { ttlMs: 1_000 }))));
+    await Promise.all(
+      Array.from({ length: 600 }, (_, at) => driver.claim(claimOf(`k${turn}-${at}`, { ttlMs: 1_000 }))),
+    );
     await clock.pass(10_000);
   }
   expect(it.stats().claims).toBeLessThan(1_300);

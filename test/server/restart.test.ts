@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { leakCheck } from "../support/leak-check.ts";
 import { claimOf, cleanUp, held } from "./support.ts";
-import { type Player, turns, World } from "./world.ts";
+import type { Player } from "./world.ts";
+import { turns, World } from "./world.ts";
 
 leakCheck();
 cleanUp();
@@ -128,7 +129,10 @@ test("a line keeps its order over a crash, although its clients come back in ano
   for (const [at, player] of players.entries()) {
     const claim = claims[at] as (typeof claims)[0];
     expect(await stands(player, claim)).toMatchObject({ state: "held" });
-    if (at < 3) expect(await stands(players[at + 1] as Player, claims[at + 1] as typeof claim)).toMatchObject({ state: "waiting" });
+    if (at < 3)
+      expect(await stands(players[at + 1] as Player, claims[at + 1] as typeof claim)).toMatchObject({
+        state: "waiting",
+      });
     await player.driver.release([claim]);
   }
 });

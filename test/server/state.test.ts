@@ -1,4 +1,14 @@
-import { chmodSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { leakCheck } from "../support/leak-check.ts";
@@ -22,7 +32,8 @@ async function used(): Promise<string> {
 test("the folder and what is in it are for us alone", async () => {
   const dir = await used();
   expect(statSync(join(dir, "state")).mode & 0o777).toBe(0o700);
-  for (const name of ["state", "journal", "sessions"]) expect(statSync(join(dir, "state", name)).mode & 0o777).toBe(0o600);
+  for (const name of ["state", "journal", "sessions"])
+    expect(statSync(join(dir, "state", name)).mode & 0o777).toBe(0o600);
 });
 
 test("a second server on one state is refused", async () => {
@@ -130,13 +141,16 @@ test("a state that cannot be written stops the start", async () => {
 
 test("a torn list of sessions is not relied on", async () => {
   const dir = await used();
-  writeFileSync(join(dir, "state", "state"), (await import("../../src/server/journal.ts")).stateText({
-    bound: 1,
-    longestMs: 30_000,
-    remote: false,
-    strangers: false,
-    clean: null,
-  }));
+  writeFileSync(
+    join(dir, "state", "state"),
+    (await import("../../src/server/journal.ts")).stateText({
+      bound: 1,
+      longestMs: 30_000,
+      remote: false,
+      strangers: false,
+      clean: null,
+    }),
+  );
   const sessions = join(dir, "state", "sessions");
   writeFileSync(sessions, `${readFileSync(sessions, "utf8")}{"id":"abc`);
   const it = await running({ in: dir });

@@ -4,10 +4,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { server as serverDriver, type ServerOptions } from "../../src/drivers/server/driver.ts";
+import type { ServerOptions } from "../../src/drivers/server/driver.ts";
+import { server as serverDriver } from "../../src/drivers/server/driver.ts";
 import { newId } from "../../src/ids.ts";
-import { serve, type ServeOptions, type Server } from "../../src/server/serve.ts";
-import { ALL_PERMITS, type Answer, type Claim, type ClaimId, type Driver, type Hold } from "../../src/spi/driver.ts";
+import type { ServeOptions, Server } from "../../src/server/serve.ts";
+import { serve } from "../../src/server/serve.ts";
+import type { Answer, Claim, ClaimId, Driver, Hold } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { until } from "../support/wait-for.ts";
 
 const undo: (() => void | Promise<void>)[] = [];
@@ -40,7 +43,12 @@ export async function running(
   const log = (message: string, error?: unknown): void => {
     logged.push(error === undefined ? message : `${message}: ${error}`);
   };
-  const whole = { listen: `unix:${path}`, log, ...(rest.driver === undefined && { state: join(dir, "state") }), ...rest };
+  const whole = {
+    listen: `unix:${path}`,
+    log,
+    ...(rest.driver === undefined && { state: join(dir, "state") }),
+    ...rest,
+  };
   const it = await serve(whole);
   later(() => it.close());
   return Object.assign(it, { logged, path, dir });

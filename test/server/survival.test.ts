@@ -4,7 +4,8 @@ import { expect, test } from "vitest";
 import type { Claim } from "../../src/spi/driver.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { claimOf, cleanUp, held } from "./support.ts";
-import { type FakeDisk, type Player, turns, World } from "./world.ts";
+import type { FakeDisk, Player } from "./world.ts";
+import { turns, World } from "./world.ts";
 
 leakCheck();
 cleanUp();

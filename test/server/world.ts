@@ -7,7 +7,8 @@ import type { Disk, Found, JournalRecord, SavedSession, SavedState } from "../..
 import { Hub } from "../../src/server/hub.ts";
 import { journalLine, journalRecords, stateOf, stateText } from "../../src/server/journal.ts";
 import type { Link } from "../../src/server/link.ts";
-import { type Opened as Kept, openKeeper } from "../../src/server/opening.ts";
+import type { Opened as Kept } from "../../src/server/opening.ts";
+import { openKeeper } from "../../src/server/opening.ts";
 import type { ProcessState } from "../../src/server/session.ts";
 import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
 import { later } from "./support.ts";
@@ -35,6 +36,9 @@ export class FakeClock implements Clock {
         timer.due = due;
       },
       keepAlive: () => undefined,
+      stop: () => {
+        timer.due = null;
+      },
     };
   }
 
@@ -203,7 +207,10 @@ export class World {
     return player as unknown as Player;
   }
 
-  #dial(player: { pipes: Set<Pipe>; readonly unreachable: boolean; readonly process: ProcessState }, local: boolean): Dial {
+  #dial(
+    player: { pipes: Set<Pipe>; readonly unreachable: boolean; readonly process: ProcessState },
+    local: boolean,
+  ): Dial {
     return (events) => {
       const hub = this.hub;
       if (hub === null || player.unreachable) {

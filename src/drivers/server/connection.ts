@@ -15,46 +15,20 @@
 
 import type { Clock, Timer } from "../../clock.ts";
 import { backoffMs } from "../../core/backoff.ts";
-import { SlotMap } from "../../core/slot-map.ts";
 import { ClosedError, FatalDriverError } from "../../errors.ts";
 import { decodeLine, encodePing } from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/hello.ts";
 import { decodeRefusal, decodeWelcome, ProtocolError } from "../../protocol/hello.ts";
-import type { Dial, Wire } from "./wire.ts";
+import { encodeLines } from "../../protocol/lines.ts";
+import { Calls, isFatal } from "./calls.ts";
+import { Dialer } from "./dialer.ts";
+import type { ConnectionOptions, Hooks } from "./hooks.ts";
+import { Pulse } from "./pulse.ts";
 
 /** How long calls wait for a connection that was lost. */
 const HOLD_MS = 1_000;
 const LONGEST_REST_MS = 2_000;
-/** Refusals that asking again does not change. */
-const FATAL: ReadonlySet<string> = new Set(["FATAL", "FLOOR", "LIMIT", "UNSUPPORTED", "VERSION"]);
-
-/** What the connection needs of its driver. */
-export interface Hooks {
-  /** Our first line. */
-  hello(): string;
-  /** Both sides have said hello. What is sent from here goes before all calls that were held back. */
-  up(hello: ServerHello, previousStart: string | null): void;
-  /** A frame that answers no call. */
-  pushed(frame: readonly unknown[]): void;
-  /** Does anybody need the connection, beside the calls under way? */
-  isNeeded(): boolean;
-  /** Must the server hear from us although there is nothing to say? */
-  mustSpeak(): boolean;
-}
-
-export interface ConnectionOptions {
-  readonly dial: Dial;
-  /** Called, and awaited, before each dial; it may start the server. */
-  readonly prepare: (() => Promise<void>) | undefined;
-  readonly clock: Clock;
-  readonly random: () => number;
-  readonly connectTimeoutMs: number;
-}
-
-interface Call {
-  readonly settle: (raw: unknown) => void;
-  readonly fail: (error: Error) => void;
-}
+const UNREACHABLE = "the lock server cannot be reached";
 
 export class Connection {
   readonly #options: ConnectionOptions;
@@ -62,25 +36,20 @@ export class Connection {
   readonly #clock: Clock;
   readonly #timer: Timer;
   #is: "idle" | "dialing" | "up" | "resting" | "closed" = "idle";
-  #wire: Wire | null = null;
   #hello: ServerHello | null = null;
   /** The start of the last server we met. */
   #start: string | null = null;
-  #attempt = 0;
   #failures = 0;
   #lastError: Error | null = null;
   #dialUntil = 0;
   #retryAt = 0;
   /** Calls held back fail then. */
   #holdUntil = 0;
-  readonly #calls = new SlotMap<number, Call>();
-  #n = 0;
+  readonly #dialer: Dialer;
+  readonly #calls = new Calls();
+  readonly #pulse = new Pulse();
   #out: string[] = [];
   #flushing = false;
-  #heardAt = 0;
-  #spokeAt = 0;
-  /** When a ping was sent that has not been answered; null: none. */
-  #pingedAt: number | null = null;
   #alive = false;
   #opening: { resolve(): void; reject(error: Error): void } | null = null;
   #openUntil = 0;
@@ -89,17 +58,13 @@ export class Connection {
     this.#options = options;
     this.#hooks = hooks;
     this.#clock = options.clock;
+    this.#dialer = new Dialer(options.dial, options.prepare);
     this.#timer = options.clock.timer(() => this.#tick());
   }
 
   /** The server's hello; null while not connected. */
   get hello(): ServerHello | null {
     return this.#hello;
-  }
-
-  /** The number for the next call. */
-  next(): number {
-    return ++this.#n;
   }
 
   /** Settles when the server has said hello for the first time. @throws Error if it cannot be reached, or refuses */
@@ -112,18 +77,15 @@ export class Connection {
     });
   }
 
-  /** Sends a frame with the number n; settles with the result of its reply. */
-  call<T>(n: number, frame: string, read: (raw: unknown) => T): Promise<T> {
+  /** Sends a frame; settles with the result of its reply. */
+  call<T>(encode: (n: number) => string, read: (raw: unknown) => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const refusal = this.#refusal();
       if (refusal !== null) return reject(refusal);
-      this.#calls.set(n, { settle: (raw) => resolve(read(raw)), fail: reject });
-      this.#out.push(frame);
+      this.#out.push(encode(this.#calls.add(read, resolve, reject)));
       if (this.#is === "up") this.#flushSoon();
       else if (this.#is === "idle") this.#dial();
       this.watch();
-      // from the first call under way on, a silent server must be noticed
-      if (this.#is === "up" && this.#calls.size === 1) this.#arm();
     });
   }
 
@@ -132,7 +94,7 @@ export class Connection {
     const alive = this.#is !== "closed" && (this.#opening !== null || this.#calls.size > 0 || this.#hooks.isNeeded());
     if (alive === this.#alive) return;
     this.#alive = alive;
-    this.#wire?.keepAlive(alive);
+    this.#dialer.wire?.keepAlive(alive);
     this.#timer.keepAlive(alive);
     if (alive && this.#is === "idle") this.#dial();
     this.#arm();
@@ -141,14 +103,13 @@ export class Connection {
   close(): void {
     if (this.#is === "closed") return;
     this.#flush();
-    const wire = this.#wire;
     const error = new ClosedError("the driver was closed");
-    this.#drop(error);
+    this.#failAll(error);
     this.#opening?.reject(error);
     this.#is = "closed";
-    wire?.close();
-    this.#timer.set(null);
+    this.#dialer.end()?.close();
     this.watch();
+    this.#timer.stop();
   }
 
   /** Why a call cannot be sent; null: it can, now or soon. */
@@ -156,40 +117,27 @@ export class Connection {
     if (this.#is === "closed") return new ClosedError("the driver was closed");
     const isDown = this.#is === "resting" || (this.#is === "dialing" && this.#failures > 0);
     if (!isDown || this.#clock.now() < this.#holdUntil) return null;
-    return new Error("the lock server cannot be reached", { cause: this.#lastError });
+    return new Error(UNREACHABLE, { cause: this.#lastError });
   }
 
   #dial(): void {
-    const { prepare, connectTimeoutMs } = this.#options;
     const now = this.#clock.now();
-    const attempt = ++this.#attempt;
     if (this.#is === "idle") this.#holdUntil = now + HOLD_MS;
     this.#is = "dialing";
-    this.#dialUntil = now + connectTimeoutMs;
+    this.#dialUntil = now + this.#options.connectTimeoutMs;
     this.#arm();
-    if (prepare === undefined) return this.#connect(attempt);
-    prepare().then(
-      () => this.#connect(attempt),
-      (error: Error) => this.#lost(attempt, error),
-    );
-  }
-
-  #connect(attempt: number): void {
-    if (attempt !== this.#attempt || this.#is !== "dialing") return;
-    const wire = this.#options.dial({
-      lines: (lines) => {
-        if (attempt === this.#attempt) this.#lines(lines);
+    this.#dialer.begin({
+      connected: (wire) => {
+        if (this.#alive) wire.keepAlive(true);
+        wire.write(this.#hooks.hello());
       },
-      closed: (error) => this.#lost(attempt, error),
+      lines: (lines) => this.#lines(lines),
+      closed: (error) => this.#lost(error),
     });
-    this.#wire = wire;
-    if (this.#alive) wire.keepAlive(true);
-    wire.write(this.#hooks.hello());
   }
 
   #lines(lines: readonly string[]): void {
-    this.#heardAt = this.#clock.now();
-    this.#pingedAt = null;
+    this.#pulse.heard();
     try {
       for (const line of lines) {
         if (this.#is === "dialing") this.#welcome(decodeWelcome(line));
@@ -197,16 +145,13 @@ export class Connection {
       }
     } catch (error) {
       if (this.#is === "up" && !(error instanceof ProtocolError)) throw error;
-      const wire = this.#wire;
-      this.#lost(this.#attempt, error as Error);
-      wire?.close();
+      this.#lost(error as Error);
     }
     this.watch();
   }
 
   #welcome(hello: ServerHello): void {
-    const previous = this.#start;
-    const heldBack = this.#out;
+    const [previous, heldBack] = [this.#start, this.#out];
     this.#is = "up";
     this.#hello = hello;
     this.#start = hello.start;
@@ -214,6 +159,8 @@ export class Connection {
     this.#out = [];
     this.#opening?.resolve();
     this.#opening = null;
+    // what of an earlier wire was heard or not says nothing of this one
+    this.#pulse.heard();
     this.#hooks.up(hello, previous);
     for (const frame of heldBack) this.#out.push(frame);
     this.#flush();
@@ -228,39 +175,25 @@ export class Connection {
       const frame = frames[at] as readonly unknown[];
       if (!Array.isArray(frame)) throw new ProtocolError("PROTOCOL", "a frame must be an array");
       const verb = frame[0];
-      if (verb === "ok" || verb === "error") this.#reply(verb, frame);
+      if (verb === "ok" || verb === "error") this.#calls.reply(verb, frame);
       else this.#hooks.pushed(frame);
     }
   }
 
-  #reply(verb: "ok" | "error", frame: readonly unknown[]): void {
-    const call = this.#calls.get(frame[1] as number);
-    if (call === undefined) return;
-    if (verb === "ok") call.settle(frame[2]);
-    // one whose reply is malformed is still among the calls, and fails with the connection
-    this.#calls.delete(frame[1] as number);
-    if (verb === "error") call.fail(errorOf(String(frame[2]), String(frame[3])));
-  }
-
-  /** The wire of that attempt has ended, or never stood. */
-  #lost(attempt: number, cause: Error | null): void {
-    if (attempt !== this.#attempt || this.#is === "closed" || this.#is === "idle" || this.#is === "resting") return;
+  /** The wire has ended, or never stood, or is worth nothing. */
+  #lost(cause: Error | null): void {
     const now = this.#clock.now();
     const wasUp = this.#is === "up";
-    const isFinal = cause instanceof ProtocolError && FATAL.has(cause.code);
-    const error = isFinal
-      ? new FatalDriverError(cause.message, { cause })
-      : new Error(wasUp ? "the connection to the lock server was lost" : "the lock server cannot be reached", {
-          cause,
-        });
+    const isFinal = cause instanceof ProtocolError && isFatal(cause.code);
+    const what = wasUp ? "the connection to the lock server was lost" : UNREACHABLE;
+    const error = isFinal ? new FatalDriverError(cause.message, { cause }) : new Error(what, { cause });
+    const opensAgain = this.#opensAgain(isFinal, now);
+    this.#dialer.end()?.close();
     this.#lastError = error;
-    this.#attempt++;
     this.#failures++;
     if (wasUp) this.#holdUntil = now + HOLD_MS;
     // calls held back may still be sent over the next wire, those that were sent are lost
-    if (wasUp || isFinal || now >= this.#holdUntil) this.#drop(error);
-    const opensAgain = this.#opensAgain(isFinal, now);
-    this.#wire = null;
+    if (wasUp || isFinal || now >= this.#holdUntil) this.#failAll(error);
     this.#hello = null;
     if (!opensAgain) this.#opening?.reject(error);
     const isNeeded = opensAgain || (this.#opening === null && (this.#calls.size > 0 || this.#hooks.isNeeded()));
@@ -274,16 +207,13 @@ export class Connection {
 
   /** A server that we may start ourselves has died while we said hello to it: the next attempt starts the next one. */
   #opensAgain(isFinal: boolean, now: number): boolean {
-    const wasReached = this.#options.prepare !== undefined && this.#wire !== null;
+    const wasReached = this.#dialer.prepares && this.#dialer.wire !== null;
     return this.#opening !== null && wasReached && !isFinal && now < this.#openUntil;
   }
 
-  /** Fails all calls. */
-  #drop(error: Error): void {
+  #failAll(error: Error): void {
     this.#out = [];
-    const calls = this.#calls.values();
-    this.#calls.clear();
-    for (const call of calls) call.fail(error);
+    this.#calls.failAll(error);
   }
 
   /** Once all that this turn of the event loop wants to say has been said: first its promises, then the flush. */
@@ -298,33 +228,20 @@ export class Connection {
     if (this.#is !== "up" || this.#out.length === 0) return;
     const frames = this.#out;
     this.#out = [];
-    this.#spokeAt = this.#clock.now();
-    const head = `["${this.#start}"`;
-    const room = (this.#hello as ServerHello).limits.lineBytes - head.length - 2;
-    let text = "";
-    let bytes = 0;
-    for (const frame of frames) {
-      const size = sizeOf(frame) + 1;
-      if (bytes + size > room && text !== "") {
-        this.#wire?.write(`${head}${text}]\n`);
-        text = "";
-        bytes = 0;
-      }
-      text += `,${frame}`;
-      bytes += size;
-    }
-    this.#wire?.write(`${head}${text}]\n`);
+    this.#pulse.spoke(this.#clock.now());
+    const { start, limits } = this.#hello as ServerHello;
+    for (const line of encodeLines(start, frames, limits.lineBytes)) this.#dialer.wire?.write(line);
+    // a server that stays silent now must be noticed
+    this.#arm();
   }
 
   #tick(): void {
     const now = this.#clock.now();
     if (this.#is === "dialing" && now >= this.#dialUntil) {
-      const wire = this.#wire;
-      this.#lost(this.#attempt, new Error(`no answer within ${this.#options.connectTimeoutMs} ms`));
-      wire?.close();
+      this.#lost(new Error(`no answer within ${this.#options.connectTimeoutMs} ms`));
     }
-    if (this.#is !== "up" && this.#calls.size > 0 && now >= this.#holdUntil && this.#failures > 0) {
-      this.#drop(new Error("the lock server cannot be reached", { cause: this.#lastError }));
+    if (this.#is !== "up" && this.#isHolding && now >= this.#holdUntil) {
+      this.#failAll(new Error(UNREACHABLE, { cause: this.#lastError }));
       this.watch();
     }
     if (this.#is === "resting" && now >= this.#retryAt) {
@@ -337,17 +254,13 @@ export class Connection {
 
   /** Over a network: says something now and then where the server must hear from us, and finds out whether it hears. */
   #speak(now: number): void {
-    const quiet = this.#quietMs();
-    if (quiet === null) return;
-    if (this.#pingedAt !== null && now >= this.#pingedAt + quiet) {
-      const wire = this.#wire;
-      this.#lost(this.#attempt, new Error(`the lock server has been silent for ${Math.round(now - this.#heardAt)} ms`));
-      wire?.close();
-      return;
+    const quietMs = this.#quietMs();
+    if (quietMs === null || now < this.#pulse.dueAt(quietMs, this.#hooks.mustSpeak())) return;
+    if (this.#pulse.isDead(now, quietMs)) {
+      return this.#lost(new Error(`the lock server has not answered for ${Math.round(quietMs)} ms`));
     }
-    if (now < this.#speaksAt(quiet)) return;
-    this.#pingedAt ??= now;
-    this.#out.push(encodePing(this.next()));
+    this.#pulse.pinged(now);
+    this.#out.push(encodePing(this.#calls.next()));
     this.#flush();
   }
 
@@ -358,39 +271,30 @@ export class Connection {
     return this.#hooks.mustSpeak() || this.#calls.size > 0 ? hello.sessionMs / 3 : null;
   }
 
-  #speaksAt(quiet: number): number {
-    return Math.min(this.#spokeAt, this.#heardAt) + quiet;
+  #arm(): void {
+    const due = this.#nextDue();
+    // to ring for nothing costs less than to be set and cleared for every call
+    if (due !== null || this.#is !== "up") this.#timer.set(due);
   }
 
-  #arm(): void {
-    this.#timer.set(this.#nextDue());
+  /** Do calls wait for a connection, behind an attempt that failed? */
+  get #isHolding(): boolean {
+    return this.#calls.size > 0 && this.#failures > 0;
   }
 
   #nextDue(): number | null {
     switch (this.#is) {
       case "dialing":
-        return this.#calls.size > 0 && this.#failures > 0
-          ? Math.min(this.#dialUntil, this.#holdUntil)
-          : this.#dialUntil;
+        return this.#isHolding ? Math.min(this.#dialUntil, this.#holdUntil) : this.#dialUntil;
       case "resting":
-        return this.#calls.size > 0 ? Math.min(this.#retryAt, this.#holdUntil) : this.#retryAt;
+        return this.#isHolding ? Math.min(this.#retryAt, this.#holdUntil) : this.#retryAt;
       case "up": {
-        const quiet = this.#quietMs();
-        if (quiet === null) return null;
-        return this.#pingedAt === null ? this.#speaksAt(quiet) : this.#pingedAt + quiet;
+        const quietMs = this.#quietMs();
+        const due = quietMs === null ? Number.POSITIVE_INFINITY : this.#pulse.dueAt(quietMs, this.#hooks.mustSpeak());
+        return due === Number.POSITIVE_INFINITY ? null : due;
       }
       default:
         return null;
     }
   }
-}
-
-/** Bytes of UTF-8; a code unit has at most three. */
-function sizeOf(frame: string): number {
-  return frame.length < 1_024 ? frame.length * 3 : Buffer.byteLength(frame);
-}
-
-function errorOf(code: string, message: string): Error {
-  if (FATAL.has(code)) return new FatalDriverError(message);
-  return Object.assign(new Error(message), { code });
 }

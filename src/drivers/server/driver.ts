@@ -4,15 +4,19 @@
  */
 
 import { readFileSync } from "node:fs";
-import { type Clock, systemClock } from "../../clock.ts";
+import type { Clock } from "../../clock.ts";
+import { systemClock } from "../../clock.ts";
+import { SlotMap } from "../../core/slot-map.ts";
 import { newId } from "../../ids.ts";
 import * as frames from "../../protocol/frames.ts";
-import { encodeHello, PROTOCOL, ProtocolError, type ServerHello, VERSION } from "../../protocol/hello.ts";
+import type { ServerHello } from "../../protocol/hello.ts";
+import { encodeHello, PROTOCOL, VERSION } from "../../protocol/hello.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
 import { Connection } from "./connection.ts";
 import { chunksOf, Known, reclaimable } from "./known.ts";
 import { register } from "./tether.ts";
-import { type Address, type Dial, netDial } from "./wire.ts";
+import type { Address, Dial } from "./wire.ts";
+import { netDial } from "./wire.ts";
 
 /** How to reach a lock server: by `path`, by `host` and `port`, or by a `dial` of the caller's. */
 export interface ServerOptions {
@@ -67,13 +71,16 @@ class ServerDriver implements Driver {
   readonly #clock: Clock;
   readonly #connection: Connection;
   readonly #label: string;
-  readonly #known = new Map<ClaimId, Known>();
+  readonly #known = new SlotMap<ClaimId, Known>();
   /** Live claims that end with the session. */
   #sessionClaims = 0;
   #notify: Notify = () => undefined;
   #isOpen = false;
 
-  constructor({ label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, prepare }: ServerOptions, dial: Dial) {
+  constructor(
+    { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, prepare }: ServerOptions,
+    dial: Dial,
+  ) {
     this.#clock = clock;
     this.#label = label;
     this.#connection = new Connection(
@@ -95,26 +102,30 @@ class ServerDriver implements Driver {
   }
 
   claim(claim: Claim): Promise<Answer> {
-    const n = this.#connection.next();
     const sentAt = this.#clock.now();
     const known = this.#know(claim);
-    const answered = this.#connection.call(n, frames.encodeClaim(n, claim, this.#label), (raw) =>
-      this.#learn(known, sentAt, frames.decodeAnswer(raw)),
+    return this.#connection.call(
+      (n) => frames.encodeClaim(n, claim, this.#label),
+      (raw) => this.#learn(known, sentAt, frames.decodeAnswer(raw)),
     );
-    return answered;
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
     const start = this.#connection.hello?.start;
-    const familiar = (id: ClaimId): boolean => start !== undefined && this.#known.get(id)?.start === start;
+    // while there is no connection: what is known will be reclaimed before this is sent
+    const familiar = (id: ClaimId): boolean => {
+      const answered = this.#known.get(id)?.start ?? null;
+      return answered !== null && (start === undefined || answered === start);
+    };
     const sentAt = this.#clock.now();
     const parts = chunksOf(claims, IDS_A_FRAME, ({ id }) => !familiar(id)).map((part) => {
-      const n = this.#connection.next();
       const known = part.map((claim) => this.#know(claim));
-      return this.#connection.call(n, frames.encodeRenew(n, part, familiar, this.#label), (raw) =>
-        frames
-          .decodeList(raw, part.length, frames.decodeAnswer)
-          .map((answer, at) => this.#learn(known[at] as Known, sentAt, answer)),
+      return this.#connection.call(
+        (n) => frames.encodeRenew(n, part, familiar, this.#label),
+        (raw) => {
+          const answers = frames.decodeList(raw, part.length, frames.decodeAnswer);
+          return answers.map((answer, at) => this.#learn(known[at] as Known, sentAt, answer));
+        },
       );
     });
     return (await Promise.all(parts)).flat();
@@ -145,15 +156,15 @@ class ServerDriver implements Driver {
   async revoke(
     targets: readonly { readonly key: string; readonly token: bigint; readonly now: boolean }[],
   ): Promise<readonly boolean[]> {
-    const n = this.#connection.next();
-    return this.#connection.call(n, frames.encodeRevoke(n, targets), (raw) =>
-      frames.decodeList(raw, targets.length, frames.decodeFlag),
+    return this.#connection.call(
+      (n) => frames.encodeRevoke(n, targets),
+      (raw) => frames.decodeList(raw, targets.length, frames.decodeFlag),
     );
   }
 
   async list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
-    const n = this.#connection.next();
-    const { views, more } = await this.#connection.call(n, frames.encodeList(n, prefix, max, after), frames.decodePage);
+    const encode = (n: number): string => frames.encodeList(n, prefix, max, after);
+    const { views, more } = await this.#connection.call(encode, frames.decodePage);
     const last = views.at(-1);
     if (!more || last === undefined || views.length >= max) return views;
     return [...views, ...(await this.list(prefix, max - views.length, last.tag))];
@@ -167,10 +178,12 @@ class ServerDriver implements Driver {
   }
 
   async #flags(claims: readonly Claim[], encode: (n: number, part: readonly Claim[]) => string): Promise<boolean[]> {
-    const parts = chunksOf(claims, IDS_A_FRAME).map((part) => {
-      const n = this.#connection.next();
-      return this.#connection.call(n, encode(n, part), (raw) => frames.decodeList(raw, part.length, frames.decodeFlag));
-    });
+    const parts = chunksOf(claims, IDS_A_FRAME).map((part) =>
+      this.#connection.call(
+        (n) => encode(n, part),
+        (raw) => frames.decodeList(raw, part.length, frames.decodeFlag),
+      ),
+    );
     return (await Promise.all(parts)).flat();
   }
 
@@ -216,7 +229,7 @@ class ServerDriver implements Driver {
     if (previous === null) return;
     if (previous === hello.start) return this.#notify(null);
     const now = this.#clock.now();
-    for (const known of [...this.#known.values()]) {
+    for (const known of this.#known.values()) {
       // what its own lease has ended is nobody's to ask for; the core has lost it, too
       if (known.answer !== null && !known.stands(now, hello)) this.#forget(known.claim.id);
     }
@@ -227,9 +240,8 @@ class ServerDriver implements Driver {
   #reclaim(hello: ServerHello, now: number): void {
     const parts = reclaimable(this.#known.values(), now);
     const replies = parts.map((part, at) => {
-      const n = this.#connection.next();
-      const isLast = at === parts.length - 1;
-      return this.#connection.call(n, frames.encodeReclaim(n, part, this.#label, isLast), (raw) => {
+      const encode = (n: number): string => frames.encodeReclaim(n, part, this.#label, at === parts.length - 1);
+      return this.#connection.call(encode, (raw) => {
         const answers = frames.decodeList(raw, part.length, frames.decodeAnswer);
         for (const [index, { claim }] of part.entries()) {
           const known = this.#known.get(claim.id);
@@ -247,7 +259,15 @@ class ServerDriver implements Driver {
   #hello(): string {
     const { session } = this;
     const pid = process.pid;
-    return encodeHello({ protocol: PROTOCOL, version: VERSION, label: this.#label, session, tether: false, pid, pidStart: ownStart() });
+    return encodeHello({
+      protocol: PROTOCOL,
+      version: VERSION,
+      label: this.#label,
+      session,
+      tether: false,
+      pid,
+      pidStart: ownStart(),
+    });
   }
 }
 

@@ -77,7 +77,11 @@ export function reclaimable(all: Iterable<Known>, now: number): Reclaimed[][] {
 }
 
 /** Parts of at most that many, in order; what is big stands alone. */
-export function chunksOf<T>(items: readonly T[], most: number, isBig: (item: T) => boolean = () => false): (readonly T[])[] {
+export function chunksOf<T>(
+  items: readonly T[],
+  most: number,
+  isBig: (item: T) => boolean = () => false,
+): (readonly T[])[] {
   if (items.length <= 1 || (items.length <= most && !items.some(isBig))) return [items];
   const parts: T[][] = [];
   let room = 0;

@@ -3,9 +3,10 @@
  * the parent as long as the child does (design A.31). For `holdfast run`; only on Unix sockets.
  */
 
-import { connect, type Socket } from "node:net";
-import { LineReader } from "../../protocol/lines.ts";
+import type { Socket } from "node:net";
+import { connect } from "node:net";
 import { decodeWelcome, encodeHello, HELLO_BYTES, PROTOCOL, VERSION } from "../../protocol/hello.ts";
+import { LineReader } from "../../protocol/lines.ts";
 import type { Driver } from "../../spi/driver.ts";
 import type { Address } from "./wire.ts";
 
@@ -31,7 +32,9 @@ export async function openTether(driver: Driver): Promise<Socket | null> {
   if (reach === undefined || !("path" in reach.address)) return null;
   const socket = connect({ path: reach.address.path });
   const { session } = reach;
-  socket.write(encodeHello({ protocol: PROTOCOL, version: VERSION, label: "", session, tether: true, pid: null, pidStart: null }));
+  socket.write(
+    encodeHello({ protocol: PROTOCOL, version: VERSION, label: "", session, tether: true, pid: null, pidStart: null }),
+  );
   try {
     decodeWelcome(await firstLine(socket));
     return socket;

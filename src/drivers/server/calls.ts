@@ -1,0 +1,58 @@
+/** The calls of one connection that have no reply yet. */
+
+import { SlotMap } from "../../core/slot-map.ts";
+import { FatalDriverError } from "../../errors.ts";
+
+/** Refusals that asking again does not change. */
+const FATAL: ReadonlySet<string> = new Set(["FATAL", "FLOOR", "LIMIT", "UNSUPPORTED", "VERSION"]);
+
+interface Call {
+  readonly settle: (raw: unknown) => void;
+  readonly fail: (error: Error) => void;
+}
+
+export class Calls {
+  readonly #open = new SlotMap<number, Call>();
+  #last = 0;
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** A number that no call had before, for one whose reply is of no interest. */
+  next(): number {
+    return ++this.#last;
+  }
+
+  /** Gives the number of a call whose reply `read` understands. */
+  add<T>(read: (raw: unknown) => T, resolve: (result: T) => void, reject: (error: Error) => void): number {
+    const n = this.next();
+    this.#open.set(n, { settle: (raw) => resolve(read(raw)), fail: reject });
+    return n;
+  }
+
+  /** A reply has come. @throws ProtocolError if it is malformed; its call then fails with its connection */
+  reply(verb: "ok" | "error", frame: readonly unknown[]): void {
+    const n = frame[1] as number;
+    const call = this.#open.get(n);
+    if (call === undefined) return;
+    if (verb === "ok") call.settle(frame[2]);
+    this.#open.delete(n);
+    if (verb === "error") call.fail(errorOf(String(frame[2]), String(frame[3])));
+  }
+
+  failAll(error: Error): void {
+    const calls = this.#open.values();
+    this.#open.clear();
+    for (const call of calls) call.fail(error);
+  }
+}
+
+/** Is asking again useless after this refusal? */
+export function isFatal(code: string): boolean {
+  return FATAL.has(code);
+}
+
+function errorOf(code: string, message: string): Error {
+  return isFatal(code) ? new FatalDriverError(message) : Object.assign(new Error(message), { code });
+}

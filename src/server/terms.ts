@@ -1,0 +1,22 @@
+/** What the server's own table can do, and what it refuses. */
+
+import type { Table } from "../core/table.ts";
+import type { Claim, Traits } from "../spi/driver.ts";
+import { Refusal } from "./backend.ts";
+import { isLong, SHORT_MS } from "./durability.ts";
+
+/** local: what holds on a Unix socket. */
+export function traitsOf(sessionMs: number, local: boolean): Traits {
+  const lease = { claim: true, sessionMs, ...(local && { silenceKeeps: true }) };
+  return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, survives: "restart" };
+}
+
+/** @throws Refusal if the table can never grant this claim as it is */
+export function checkTerms(claim: Claim, table: Table, micros: number, isDurable: boolean): void {
+  if (claim.floor !== 0n && !table.mint.reaches(claim.floor, micros)) {
+    throw new Refusal("FLOOR", "the token floor is more than a day ahead of the server's clock");
+  }
+  if (!isDurable && isLong(claim.ttlMs)) {
+    throw new Refusal("UNSUPPORTED", `a server without a state grants no lease over ${SHORT_MS} ms`);
+  }
+}
