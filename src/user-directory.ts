@@ -19,7 +19,7 @@ export const MAX_SOCKET_PATH_BYTES = 103;
  * @throws TypeError if HOLDFAST_DIR is not an absolute path
  */
 export function userDirectory(env: NodeJS.ProcessEnv = process.env): string {
-  const told = env["HOLDFAST_DIR"];
+  const told = env.HOLDFAST_DIR;
   if (told !== undefined && told !== "") {
     if (!isAbsolute(told)) throw new TypeError(`HOLDFAST_DIR must be an absolute path, not ${JSON.stringify(told)}`);
     return told;

@@ -14,6 +14,7 @@ const IMPURE: readonly string[] = [...TIMERS, "queueMicrotask", "Date", "perform
 /** These own a connection or several drivers, so they must wait and retry themselves. */
 const MAY_WAIT: readonly RegExp[] = [
   /^src\/drivers\/[^/]+\/connection\.ts$/,
+  /^src\/drivers\/server\/on-demand\.ts$/,
   /^src\/drivers\/[^/]+\/client\//,
   /^src\/drivers\/quorum\.ts$/,
 ];

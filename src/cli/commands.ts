@@ -44,7 +44,11 @@ function programOf(command: readonly string[], take: Take): Command {
     .version(process.argv.includes("--version") ? packageVersion() : "", "--version", "print the version")
     .helpOption("-h, --help", "print this help")
     .exitOverride()
-    .configureOutput({ writeOut: (text) => print(text.trimEnd()), writeErr: (text) => complain(text.trimEnd()), outputError: () => undefined });
+    .configureOutput({
+      writeOut: (text) => print(text.trimEnd()),
+      writeErr: (text) => complain(text.trimEnd()),
+      outputError: () => undefined,
+    });
   addRun(program, command, take);
   addReferences(program, take);
   addTools(program, take);

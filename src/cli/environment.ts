@@ -3,11 +3,14 @@
 import type { Held } from "./held.ts";
 import { ANCESTORS, REFERENCE, referencesIn } from "./nested.ts";
 
-/** Ours, with what is held, without what would let the child act in our name. */
-export function childEnvironment(env: NodeJS.ProcessEnv, held: Held): NodeJS.ProcessEnv {
+/**
+ * Ours, with what is held and the store that it is held at (`url`: what --url said), without what would let the child act
+ * in our name.
+ */
+export function childEnvironment(env: NodeJS.ProcessEnv, held: Held, store: string | undefined): NodeJS.ProcessEnv {
   const child: NodeJS.ProcessEnv = {};
   for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) child[name] = value;
-  const url = env.HOLDFAST_URL;
+  const url = store ?? env.HOLDFAST_URL;
   if (url !== undefined) child.HOLDFAST_URL = url.replace(/\/\/[^/@]*@/, "//");
   // a key has no line feed, so one a line is unambiguous
   child.HOLDFAST_KEY = held.keys.join("\n");

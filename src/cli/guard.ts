@@ -12,7 +12,7 @@ import { spawn } from "node:child_process";
  *   child PID        whom to guard; without it, whoever has our token in its environment
  *   lease SECONDS    a switch for dead men: the same as `end GRACE`, unless another line comes before
  *   signal NAME      pass this signal on
- *   end SECONDS      TERM now, KILL after so many seconds to whoever is left; then the guard has ended
+ *   end SECONDS      TERM now, KILL after so many seconds to whoever is left (0.000: KILL now); then the guard has ended
  *   free             the child has ended: whatever it left behind is not ours
  * and the end of the pipe is `end GRACE`. Arguments: group or tree (has the child a process group of its own?), GRACE,
  * the token. In its own session, so no signal of a terminal or to the wrapper's group reaches it.
@@ -81,7 +81,7 @@ end() { # seconds until KILL
     [ -n "$pid" ] && [ -n "$token" ] || exit 0
   fi
   all=$(below $pid)
-  send TERM $all
+  [ "$1" = 0.000 ] || send TERM $all
   ( sleep "$1"; send KILL $(below $all) ) </dev/null &
   killer=$!
   while left $all && kill -s 0 "$killer" 2>/dev/null; do sleep 0.05; done

@@ -1,6 +1,6 @@
 /** The flags of `holdfast run`, checked. */
 
-import { durationMs, ttlMs } from "../duration.ts";
+import { durationMs, shownDuration, ttlMs } from "../duration.ts";
 import { CommandError } from "./failure.ts";
 import type { OnLost } from "./supervise.ts";
 import type { Wanted } from "./wanted.ts";
@@ -55,12 +55,7 @@ export function runOptionsOf(keys: readonly string[], flags: RunFlags, command: 
   }
   const ttl = flags.ttl === undefined ? undefined : leaseOf(flags.ttl);
   const graceMs = flags.grace === undefined ? undefined : durationOf(flags.grace, "--grace");
-  if (graceMs !== undefined && graceMs > (typeof ttl === "number" ? ttl : 30_000) / 2 && ttl !== "session") {
-    throw new CommandError(
-      "usage",
-      "--grace must be at most half of the lease (--ttl, else 30 s): KILL must come before it can end",
-    );
-  }
+  if (graceMs !== undefined && typeof ttl === "number") checkGrace(graceMs, ttl);
   return {
     wanted,
     command: [program, ...args],
@@ -76,6 +71,15 @@ export function runOptionsOf(keys: readonly string[], flags: RunFlags, command: 
     verbose: flags.verbose === true,
     json: flags.json === true,
   };
+}
+
+/** @throws CommandError usage */
+export function checkGrace(graceMs: number, leaseMs: number): void {
+  if (graceMs <= leaseMs / 2) return;
+  throw new CommandError(
+    "usage",
+    `--grace must be at most half of the lease of ${shownDuration(leaseMs)}: KILL must come before it can end`,
+  );
 }
 
 /** `--ttl`: a lease's length, or the word session. */

@@ -1,6 +1,5 @@
 /** `holdfast run KEY... -- CMD`: a command under a lock, which it never works without. */
 
-import type { Lock } from "../client/lock.ts";
 import { referenceOf } from "../client/lock.ts";
 import type { Child, Ended } from "./child.ts";
 import { exitCodeOf, hasTerminal, startChild } from "./child.ts";
@@ -15,6 +14,7 @@ import { sortOut } from "./nested.ts";
 import { quotedList } from "./output.ts";
 import { checkProgram } from "./program.ts";
 import type { RunOptions } from "./run-options.ts";
+import { checkGrace } from "./run-options.ts";
 import type { Signals } from "./signals.ts";
 import { catchSignals, InterruptedError } from "./signals.ts";
 import type { Store } from "./store.ts";
@@ -30,6 +30,9 @@ import { labelFor } from "./wanted.ts";
 const LEAVE_MS = 2_000;
 /** What is lost anyway is given back if that is quickly done. */
 const LEAVE_LOST_MS = 200;
+const DEFAULT_LEASE_MS = 30_000;
+/** A guard that dies again and again cannot be had here. */
+const MOST_GUARDS = 5;
 const NOTHING_RUN = "; nothing was run";
 
 /**
@@ -44,12 +47,12 @@ export async function run(options: RunOptions): Promise<number> {
   const { maxHold } = options;
   const settings = { label, handoffs: 1, ...(maxHold !== undefined && { maxHold }) };
   const store = await signals.orInterrupted(openStore(options.url, settings)).catch(nothingRun);
+  let held: Held | undefined;
   try {
-    const held = await hold(store, { ...options, label }, signals).catch(nothingRun);
+    held = await hold(store, { ...options, label }, signals).catch(nothingRun);
     return await runHeld(store, held, options, signals);
   } finally {
-    // what was held has been given back by now, or could not be
-    await atMost(store.locks.close(), LEAVE_LOST_MS);
+    await atMost(store.locks.close(), held?.lost.aborted === true ? LEAVE_LOST_MS : LEAVE_MS);
   }
 }
 
@@ -75,16 +78,14 @@ async function hold(store: Store, options: RunOptions & { readonly label: string
 
   async function acquireOwn(): Promise<Held> {
     const { lease, fencing } = driver.traits;
-    const ttl = options.ttl ?? (lease.silenceKeeps === true ? "session" : 30_000);
+    const bySession = lease.silenceKeeps === true || !lease.claim;
+    const ttl = options.ttl ?? (bySession ? "session" : DEFAULT_LEASE_MS);
+    const leaseMs = ttl !== "session" ? ttl : lease.silenceKeeps === true ? null : (lease.sessionMs ?? null);
+    if (options.graceMs !== undefined && leaseMs !== null) checkGrace(options.graceMs, leaseMs);
     const wanted = { keys: [key as string, ...keys] as const, mode: options.wanted.mode };
     const lock = await acquireInWords(store, wanted, { ...options, ttl, signal: signals.ending });
-    const leaseMs = ttl !== "session" ? ttl : lease.silenceKeeps === true ? null : (lease.sessionMs ?? null);
-    return ownHold(lock, { reference: referenceOf(lock), token: fencing ? tokenOf(lock) : null, leaseMs });
+    return ownHold(lock, { reference: referenceOf(lock), token: fencing ? lock.token : null, leaseMs });
   }
-}
-
-function tokenOf(lock: Lock): bigint {
-  return lock.token;
 }
 
 async function runHeld(store: Store, held: Held, options: RunOptions, signals: Signals): Promise<number> {
@@ -120,7 +121,7 @@ async function begin(store: Store, held: Held, options: RunOptions, signals: Sig
   const graceMs = options.graceMs ?? defaultGrace(held.leaseMs);
   const tether = await tetherOf(store);
   const guard = options.onLost === "ignore" ? null : await guardFor(held, options, !terminal, graceMs, tether !== null);
-  const env = childEnvironment(process.env, held);
+  const env = childEnvironment(process.env, held, options.url);
   const child = await startChild(options.command, { env, ownGroup: !terminal, tether }).catch(
     async (error: unknown) => {
       await guard?.free();
@@ -143,6 +144,7 @@ async function guardFor(
   tethered: boolean,
 ): Promise<Guard | null> {
   let guarded: number | null = null;
+  let guards = 1;
   let current: Guard;
   const start = async (): Promise<Guard> =>
     startGuard({
@@ -150,6 +152,7 @@ async function guardFor(
       graceMs: onLost === "kill" ? 0 : graceMs,
       token: String(held.token ?? ""),
       onDeath: () => {
+        if (++guards > MOST_GUARDS) return;
         start().then(
           (next) => {
             current = next;
@@ -180,7 +183,7 @@ async function guardFor(
   };
 }
 
-/** Half of the lease is the most that A guard can be sure of; a quarter leaves room for a late renewal. */
+/** Half of the lease is the most that can be kept; a quarter leaves room for a late renewal. */
 function defaultGrace(leaseMs: number | null): number {
   return leaseMs === null ? 5_000 : Math.min(5_000, leaseMs / 4);
 }

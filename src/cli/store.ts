@@ -1,5 +1,7 @@
 /** The store a command works on, opened, with the words by which messages name it. */
 
+import type { Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "../client/client.ts";
 import { driverFor } from "../client/drivers.ts";
 import type { Locks } from "../client/locks.ts";
@@ -8,8 +10,6 @@ import type { LocksOptions } from "../client/options.ts";
 import { settingsOf } from "../client/options.ts";
 import { openTether } from "../drivers/server/tether.ts";
 import type { Driver } from "../spi/driver.ts";
-import type { Socket } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
 import { CommandError, commandError } from "./failure.ts";
 
 /** An open store. */
@@ -60,7 +60,10 @@ export async function tetherOf({ driver, name }: Store): Promise<Socket | null> 
       });
       return await Promise.race([openTether(driver), silence]);
     } catch (error) {
-      if (tries === TETHER_TRIES) throw new CommandError("unreachable", `${name}: ${(error as Error).message}; nothing was run`, { cause: error });
+      if (tries === TETHER_TRIES)
+        throw new CommandError("unreachable", `${name}: ${(error as Error).message}; nothing was run`, {
+          cause: error,
+        });
       await delay(TETHER_MS / TETHER_TRIES);
     } finally {
       late.abort();

@@ -27,13 +27,14 @@ const DARWIN_EXLOCK = 0x20 | 0x4;
 
 /**
  * Takes the lock on the file at `path` (made with mode 0600 if missing), or gives null because a living process has it.
+ * `flock` names flock(1).
  * @throws Error of the system if the file cannot be opened (ELOOP for a link) or locked
  */
-export async function elect(path: string): Promise<Election | null> {
+export async function elect(path: string, flock = "flock"): Promise<Election | null> {
   for (let tries = 0; tries < TRIES; tries++) {
     const descriptor = openLockFile(path);
     if (descriptor === null) return null;
-    const held = await takeLock(path, descriptor);
+    const held = await takeLock(path, descriptor, flock);
     // who removed the file since we opened it may have let another lock a new one
     if (held !== null && isStill(path, descriptor)) {
       return { close: () => letGo(held, descriptor) };
@@ -56,9 +57,9 @@ function openLockFile(path: string): number | null {
 }
 
 /** What to close besides the descriptor; null: locked by another. */
-async function takeLock(path: string, descriptor: number): Promise<Server | "descriptor" | null> {
+async function takeLock(path: string, descriptor: number, flock: string): Promise<Server | "descriptor" | null> {
   if (process.platform === "darwin") return "descriptor";
-  const code = await runFlock(descriptor);
+  const code = await runFlock(descriptor, flock);
   if (code === "missing") return listenUnderSecretName(path, descriptor);
   return code === 0 ? "descriptor" : null;
 }
@@ -75,9 +76,9 @@ function isStill(path: string, descriptor: number): boolean {
 }
 
 /** Locks our descriptor, which it is given as its own 3. */
-function runFlock(descriptor: number): Promise<0 | 1 | "missing"> {
+function runFlock(descriptor: number, flock: string): Promise<0 | 1 | "missing"> {
   return new Promise((resolve, reject) => {
-    const child = spawn("flock", ["-n", "3"], {
+    const child = spawn(flock, ["-n", "3"], {
       stdio: ["ignore", "ignore", "pipe", descriptor],
       env: { PATH: FLOCK_PATH },
     });

@@ -1,6 +1,7 @@
 /** Runs the built command line as real processes, each test file with a directory, and so a lock server, of its own. */
 
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll } from "vitest";
@@ -108,7 +109,7 @@ export function place(): Place {
       const locks = await connect(`holdfast+unix:${join(here.directory, "socket")}`);
       const some = async (): Promise<boolean> =>
         (await locks.list(key)).filter(({ answer }) => answer.state === "waiting").length === count;
-      await until(some, { within: 8_000, what: `${count} to wait for ${key}` }).finally(() => locks.close());
+      await until(some, { within: 8_000, what: `${count} to wait for ${key}` }).finally(async () => locks.close());
     },
     serverPids: () => pidsIn(join(here.directory, "server.log")),
   };

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { elect } from "../../src/server/election.ts";
@@ -11,20 +11,14 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** A process that takes part in the election and, if it wins, lives on until its input ends. */
-function candidate(path: string, hasFlock = true): { said(): string; kill(): void; ended: Promise<void> } {
-  const election = resolve("dist/server/election.js");
+/** A process that takes part in the election and, if it wins, lives on until it is killed. */
+function candidate(path: string, flock: string): { said(): string; kill(): void; ended: Promise<void> } {
   const program = `
-    import { registerHooks } from "node:module";
-    const { elect } = await import(${JSON.stringify(election)});
-    const won = await elect(${JSON.stringify(path)});
+    const { elect } = await import(${JSON.stringify(resolve("dist/server/election.js"))});
+    const won = await elect(${JSON.stringify(path)}, ${JSON.stringify(flock)});
     console.log(won === null ? "lost" : "won");
     if (won !== null) process.stdin.resume();`;
-  const plain = program.replace(/^.*registerHooks.*$/m, "");
-  const child = spawn(process.execPath, ["--input-type=module", "-e", plain], {
-    stdio: ["pipe", "pipe", "inherit"],
-    ...(hasFlock ? {} : { env: { HOLDFAST_TEST: "1" } }),
-  });
+  const child = spawn(process.execPath, ["--input-type=module", "-e", program], { stdio: ["pipe", "pipe", "inherit"] });
   let said = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
     said += text;
@@ -33,15 +27,18 @@ function candidate(path: string, hasFlock = true): { said(): string; kill(): voi
   return { said: () => said.trim(), kill: () => child.kill("SIGKILL"), ended };
 }
 
-test("of ten processes that begin together one wins, and the next as soon as it was killed", async () => {
+test.each([
+  ["with flock(1)", "flock"],
+  ["without flock(1)", "no-such-flock"],
+])("%s: of eight processes that begin together one wins, and the next as soon as it was killed", async (_, flock) => {
   const path = join(folder, "lock");
-  const all = Array.from({ length: 10 }, () => candidate(path));
-  await until(() => all.every(({ said }) => said() !== ""), { within: 10_000, what: "ten answers" });
-  expect(all.map(({ said }) => said()).sort()).toEqual([...Array(9).fill("lost"), "won"]);
+  const all = Array.from({ length: 8 }, () => candidate(path, flock));
+  await until(() => all.every(({ said }) => said() !== ""), { within: 10_000, what: "eight answers" });
+  expect(all.map(({ said }) => said()).sort()).toEqual([...Array(7).fill("lost"), "won"]);
   const winner = all.find(({ said }) => said() === "won");
   winner?.kill();
   await Promise.all(all.map(({ ended }) => ended));
-  const next = candidate(path);
+  const next = candidate(path, flock);
   await until(() => next.said() === "won", { within: 5_000, what: "the next winner" });
   next.kill();
   await next.ended;
@@ -76,11 +73,18 @@ test("a link in the place of the lock file is refused", async () => {
   await expect(elect(join(folder, "lock"))).rejects.toThrow(/ELOOP/);
 });
 
+test("without flock(1) the lock is a name of 128 random bits, and a damaged file is an error", async () => {
+  const path = join(folder, "lock");
+  (await elect(path, "no-such-flock"))?.close();
+  expect(readFileSync(path, "utf8")).toMatch(/^[0-9a-f]{32}\n$/);
+  writeFileSync(path, "damaged");
+  await expect(elect(path, "no-such-flock")).rejects.toThrow(/is damaged: remove it/);
+});
+
 test("the lock file is made for its owner alone", async () => {
   const path = join(folder, "lock");
   const won = await elect(path);
-  const { statSync } = await import("node:fs");
   expect(statSync(path).mode & 0o777).toBe(0o600);
-  expect(existsSync(path) && readFileSync(path, "utf8")).toBe("");
+  expect(readFileSync(path, "utf8")).toBe("");
   won?.close();
 });

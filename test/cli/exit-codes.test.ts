@@ -59,7 +59,17 @@ describe.concurrent("exit codes of run", () => {
   });
 
   test("122 when --max-hold has passed", async () => {
-    const { code, err } = await here.run(["run", "long", "--max-hold", "300ms", "--grace", "100ms", "--", "sleep", "60"]);
+    const { code, err } = await here.run([
+      "run",
+      "long",
+      "--max-hold",
+      "300ms",
+      "--grace",
+      "100ms",
+      "--",
+      "sleep",
+      "60",
+    ]);
     expect(code).toBe(122);
     expect(err).toMatch(/--max-hold/);
   });
@@ -68,7 +78,9 @@ describe.concurrent("exit codes of run", () => {
     const nested = `${process.execPath} dist/cli/main.js run nest -- true`;
     const { code, err } = await here.run(["run", "nest", "--shared", "--", "sh", "-c", nested]);
     expect(code).toBe(121);
-    expect(err).toMatch(/^holdfast: "nest" is held for .* by \S+@\S+ pid \d+ \(sh\), which this run is a part of.*; nothing was run\n$/);
+    expect(err).toMatch(
+      /^holdfast: "nest" is held for .* by \S+@\S+ pid \d+ \(sh\), which this run is a part of.*; nothing was run\n$/,
+    );
   });
 
   test("69 when the store cannot be reached, and nothing was run", async () => {
@@ -139,7 +151,7 @@ describe.concurrent("exit codes of run", () => {
     expect(err.endsWith("}\n") && err.trim().includes("\n")).toBe(false);
     const told = JSON.parse(err) as Record<string, unknown>;
     expect(told).toMatchObject({ error: "timeout", code: 124, keys: ["json"], ahead: 1 });
-    expect(told["holder"]).toMatch(/pid \d+ \(sh\)$/);
+    expect(told.holder).toMatch(/pid \d+ \(sh\)$/);
     first.process.kill("SIGTERM");
     await first.ended;
   });

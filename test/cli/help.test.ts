@@ -57,7 +57,10 @@ test.concurrent("ls lists holders and waiters of a prefix", async () => {
     expect.stringMatching(/^invoice:1 +waiting +shared +\d+ m?s +session +\S+@\S+ pid \d+ \(true\)$/),
     "",
   ]);
-  const lines = (await here.run(["ls", "--json"])).out.trim().split("\n").map((line) => JSON.parse(line) as object);
+  const lines = (await here.run(["ls", "--json"])).out
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as object);
   expect(lines).toMatchObject([
     { keys: ["invoice:1"], state: "held", mode: "exclusive", ttlMs: "session", token: expect.stringMatching(/^\d+$/) },
     { keys: ["invoice:1"], state: "waiting", mode: "shared", token: null },

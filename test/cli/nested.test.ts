@@ -1,5 +1,7 @@
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
 import { PROGRAM, place } from "./command.ts";
 
 const here = place();
@@ -11,7 +13,10 @@ const under = (flags: readonly string[], script: string, env = {}) =>
 
 test.concurrent("a nested run of the same key joins it, with the same token, and so does one within that", async () => {
   const inner = `${holdfast} run k0 -- sh -c 'echo "$HOLDFAST_TOKEN"'`;
-  const { code, out, err } = await under(["k0"], `echo "$HOLDFAST_TOKEN"; ${holdfast} run k0 -- sh -c '${inner.replaceAll("'", `'\\''`)}'; ${inner}`);
+  const { code, out, err } = await under(
+    ["k0"],
+    `echo "$HOLDFAST_TOKEN"; ${holdfast} run k0 -- sh -c '${inner.replaceAll("'", `'\\''`)}'; ${inner}`,
+  );
   const [first, ...others] = out.trim().split("\n");
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(others).toEqual([first, first]);
@@ -24,7 +29,10 @@ test.concurrent("a nested run of another key claims that one, and a run of the f
 });
 
 test.concurrent("a nested run of several keys joins what is held and claims the rest", async () => {
-  const { code, out } = await under(["both-a"], `${holdfast} run both-a both-b -- sh -c 'echo "$HOLDFAST_KEY"; ${holdfast} ls both | wc -l'`);
+  const { code, out } = await under(
+    ["both-a"],
+    `${holdfast} run both-a both-b -- sh -c 'echo "$HOLDFAST_KEY"; ${holdfast} ls both | wc -l'`,
+  );
   // two holders and the heading
   expect({ code, out: out.replaceAll(" ", "") }).toEqual({ code: 0, out: "both-a\nboth-b\n3\n" });
 });
@@ -34,6 +42,17 @@ test.concurrent("shared inside exclusive and shared inside shared join, exclusiv
   expect(await under(["k3"], nested("--shared"))).toMatchObject({ code: 0, out: "joined\n" });
   expect(await under(["k3", "--shared"], nested("--shared"))).toMatchObject({ code: 0, out: "joined\n" });
   expect(await under(["k3", "--shared"], nested(""))).toMatchObject({ code: 121, out: "" });
+});
+
+test.concurrent("the command works on the store of --url without naming it again", async () => {
+  const address = `unix:${join(here.folder, "s")}`;
+  const server = here.start(["serve", "--listen", address, "--state", join(here.folder, "state"), "--quiet"]);
+  await until(() => server.out().includes("listening"), { within: 8_000, what: "the server" });
+  const { code, out } = await under(["elsewhere", "--url", `holdfast+${address}`], `${holdfast} check --json`);
+  expect(code).toBe(0);
+  expect(JSON.parse(out)).toMatchObject({ held: true, keys: ["elsewhere"] });
+  server.process.kill("SIGTERM");
+  await server.ended;
 });
 
 test.concurrent("permits never join: one that fits beside its ancestor is granted, one that could only wait for it exits 121", async () => {
@@ -63,7 +82,8 @@ test.concurrent("what joined is told when the run around it has ended", async ()
   const log = join(here.folder, "outlives");
   const { code } = await under(["out"], `${holdfast} run out --grace 100ms -- sleep 60 2>${log} & sleep 0.7`);
   expect(code).toBe(0);
-  const { readFileSync } = await import("node:fs");
-  const { until } = await import("../support/wait-for.ts");
-  await until(() => /lost "out" \(released\): sent TERM/.test(readFileSync(log, "utf8")), { within: 8_000, what: "the loss" });
+  await until(() => /lost "out" \(released\): sent TERM/.test(readFileSync(log, "utf8")), {
+    within: 8_000,
+    what: "the loss",
+  });
 });

@@ -1,6 +1,16 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { spawn } from "node:child_process";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
 import { isAlive, PROGRAM, place } from "./command.ts";
@@ -26,7 +36,9 @@ test("twenty starters at once on a stale socket make one server, and all of them
   const counter = join(here.folder, "counter");
   writeFileSync(counter, "0");
   const script = `n=$(cat ${counter}); sleep 0.01; echo $((n+1)) > ${counter}`;
-  const all = await Promise.all(Array.from({ length: 20 }, () => here.run(["run", "many", "--quiet", "--", "sh", "-c", script])));
+  const all = await Promise.all(
+    Array.from({ length: 20 }, () => here.run(["run", "many", "--quiet", "--", "sh", "-c", script])),
+  );
   expect(all.map(({ code }) => code)).toEqual(Array(20).fill(0));
   expect(readFileSync(counter, "utf8").trim()).toBe("20");
   expect(here.serverPids()).toHaveLength(before + 1);
@@ -46,12 +58,22 @@ test("a stopped server is a living one: nobody starts another", async () => {
 
 test("the server killed with -9 is started again by whoever needs it, and a holder keeps its lock", async () => {
   const stop = join(here.folder, "stop");
-  const first = here.start(["run", "kept", "--", "sh", "-c", `echo held; while [ ! -e ${stop} ]; do sleep 0.02; done; echo end`]);
+  const first = here.start([
+    "run",
+    "kept",
+    "--",
+    "sh",
+    "-c",
+    `echo held; while [ ! -e ${stop} ]; do sleep 0.02; done; echo end`,
+  ]);
   await until(() => first.out().includes("held"), { within: 5_000, what: "the holder" });
   const [old = 0] = here.serverPids().filter(isAlive);
   process.kill(old, "SIGKILL");
   const second = here.start(["run", "kept", "--", "echo", "second"]);
-  await until(() => here.serverPids().some((pid) => pid !== old && isAlive(pid)), { within: 8_000, what: "another server" });
+  await until(() => here.serverPids().some((pid) => pid !== old && isAlive(pid)), {
+    within: 8_000,
+    what: "another server",
+  });
   await here.waiting("kept");
   expect(second.out()).toBe("");
   writeFileSync(stop, "");
@@ -61,7 +83,14 @@ test("the server killed with -9 is started again by whoever needs it, and a hold
 
 test("a server whose socket was removed leaves, and the next one serves its clients", async () => {
   const stop = join(here.folder, "stop-removed");
-  const first = here.start(["run", "removed", "--", "sh", "-c", `echo held; while [ ! -e ${stop} ]; do sleep 0.02; done`]);
+  const first = here.start([
+    "run",
+    "removed",
+    "--",
+    "sh",
+    "-c",
+    `echo held; while [ ! -e ${stop} ]; do sleep 0.02; done`,
+  ]);
   await until(() => first.out().includes("held"), { within: 5_000, what: "the holder" });
   const [old = 0] = here.serverPids().filter(isAlive);
   unlinkSync(join(here.directory, "socket"));
@@ -88,7 +117,7 @@ test("a server that finds another on its path stops granting and leaves", async 
 test("it leaves after an idle time, but not while a claim or a client is there", async () => {
   const directory = join(here.folder, "idle");
   const child = spawn(process.execPath, [PROGRAM, "serve", "--on-demand", "--idle", "400ms"], {
-    env: { PATH: process.env["PATH"], HOLDFAST_DIR: directory },
+    env: { PATH: process.env.PATH, HOLDFAST_DIR: directory },
     stdio: ["ignore", "ignore", "pipe", "pipe"],
   });
   let log = "";

@@ -1,8 +1,9 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
-import { isAlive, place, type Running } from "./command.ts";
+import type { Running } from "./command.ts";
+import { isAlive, place } from "./command.ts";
 
 const here = place();
 let files = 0;
@@ -51,7 +52,14 @@ async function tcpServer(): Promise<Running & { readonly url: string }> {
 describe.concurrent("when the wrapper is killed with -9", () => {
   test("the child gets TERM, and only when it has ended the next one runs", async () => {
     const first = await working("k1", []);
-    const second = here.start(["run", "k1", "--", "sh", "-c", `${isRunning(first.child)} && echo overlap || echo alone`]);
+    const second = here.start([
+      "run",
+      "k1",
+      "--",
+      "sh",
+      "-c",
+      `${isRunning(first.child)} && echo overlap || echo alone`,
+    ]);
     await here.waiting("k1");
     first.process.kill("SIGKILL");
     await gone(first.child);
@@ -61,7 +69,9 @@ describe.concurrent("when the wrapper is killed with -9", () => {
   test("a child that ignores TERM is killed after the grace, and nothing below it is left", async () => {
     const { script, heardTerm } = stubborn();
     const first = await working("k2", ["--grace", "400ms"], `sleep 61 & echo "below $!"; ${script}`);
-    const below = Number((await until(() => /below (\d+)/.exec(first.out()), { within: 5_000, what: "the one below" }))[1]);
+    const below = Number(
+      (await until(() => /below (\d+)/.exec(first.out()), { within: 5_000, what: "the one below" }))[1],
+    );
     first.process.kill("SIGKILL");
     await until(heardTerm, { within: 5_000, what: "TERM" });
     expect(isAlive(first.child)).toBe(true);
@@ -91,7 +101,16 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     const flags = ["--url", server.url, "--ttl", "3s", "--grace", "300ms"];
     const first = await working("k4", flags, script);
     const killedAt = performance.now();
-    const second = here.start(["run", "k4", "--url", server.url, "--", "sh", "-c", `${isRunning(first.child)} && echo overlap || echo alone`]);
+    const second = here.start([
+      "run",
+      "k4",
+      "--url",
+      server.url,
+      "--",
+      "sh",
+      "-c",
+      `${isRunning(first.child)} && echo overlap || echo alone`,
+    ]);
     first.process.kill("SIGKILL");
     await gone(first.child, 2_000);
     expect((await second.ended).out).toBe("alone\n");
@@ -101,11 +120,27 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     await server.ended;
   });
 
+  test("a wrapper killed before its guard knew the child: the guard finds it by its token", async () => {
+    const script = `
+      const { spawn } = await import("node:child_process");
+      const { startGuard } = await import(${JSON.stringify(resolve("dist/cli/guard.js"))});
+      await startGuard({ ownGroup: true, graceMs: 300, token: "4711", onDeath() {} });
+      const env = { ...process.env, HOLDFAST_TOKEN: "4711" };
+      const child = spawn("sleep", ["67"], { env, detached: true, stdio: "ignore" });
+      process.stdout.write("pid " + child.pid + "\\n", () => process.kill(process.pid, "SIGKILL"));`;
+    const wrapper = here.program([process.execPath, "--input-type=module", "-e", script]);
+    expect((await wrapper.ended).signal).toBe("SIGKILL");
+    await gone(Number(/pid (\d+)/.exec(wrapper.out())?.[1]));
+  });
+
   test("a guard that was killed is replaced", async () => {
     const first = await working("k5", []);
     const guard = guardOf(first.pid);
     process.kill(guard, "SIGKILL");
-    await until(() => guardOfOrNull(first.pid) !== null && guardOf(first.pid) !== guard, { within: 5_000, what: "another guard" });
+    await until(() => guardOfOrNull(first.pid) !== null && guardOf(first.pid) !== guard, {
+      within: 5_000,
+      what: "another guard",
+    });
     first.process.kill("SIGKILL");
     await gone(first.child);
   });
@@ -153,6 +188,15 @@ describe.concurrent("when the lock is being lost", () => {
     expect((await second.ended).code).toBe(137);
   });
 
+  test("a grace over half of the lease is wrong usage, also where the lease is the default of 30 s", async () => {
+    const server = await tcpServer();
+    const { code, err } = await here.run(["run", "g", "--url", server.url, "--grace", "16s", "--", "true"]);
+    expect(code).toBe(64);
+    expect(err).toMatch(/--grace must be at most half of the lease of 30 s/);
+    server.process.kill("SIGTERM");
+    await server.ended;
+  });
+
   test("a stopped wrapper on TCP: the guard ends the child before the lease can", async () => {
     const server = await tcpServer();
     const { script } = stubborn();
@@ -180,15 +224,18 @@ describe.concurrent("when the lock is being lost", () => {
 });
 
 describe("signals without a terminal", () => {
-  test.each(["SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const)("%s is passed on, once, to the child's group", async (name) => {
-    const short = name.slice(3);
-    // a shell and the one below it: "heard" is printed once by each
-    const inner = `trap 'echo heard; exit 0' ${short}; echo ready; while :; do sleep 0.02; done`;
-    const run = await working(`signal-${name}`, [], `trap 'echo heard; exit 7' ${short}; sh -c "${inner}"; sleep 60`);
-    await until(() => run.out().includes("ready"), { within: 5_000, what: "the traps" });
-    run.process.kill(name);
-    const { code, out } = await run.ended;
-    expect(code).toBe(7);
-    expect(out.match(/heard/g)?.length).toBe(2);
-  });
+  test.each(["SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const)(
+    "%s is passed on, once, to the child's group",
+    async (name) => {
+      const short = name.slice(3);
+      // a shell and the one below it: "heard" is printed once by each
+      const inner = `trap 'echo heard; exit 0' ${short}; echo ready; while :; do sleep 0.02; done`;
+      const run = await working(`signal-${name}`, [], `trap 'echo heard; exit 7' ${short}; sh -c "${inner}"; sleep 60`);
+      await until(() => run.out().includes("ready"), { within: 5_000, what: "the traps" });
+      run.process.kill(name);
+      const { code, out } = await run.ended;
+      expect(code).toBe(7);
+      expect(out.match(/heard/g)?.length).toBe(2);
+    },
+  );
 });

@@ -66,7 +66,9 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
     for (const name of ["release", "renew", "check"]) {
       const { code, err } = await here.run([name, reference]);
       expect(code).toBe(123);
-      expect(err).toBe('holdfast: "twice" is not held by this reference: it was released already; nothing was changed\n');
+      expect(err).toBe(
+        'holdfast: "twice" is not held by this reference: it was released already; nothing was changed\n',
+      );
     }
   });
 
@@ -77,7 +79,9 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
     // the store remembers for one lease how it ended, afterwards it does not know the reference
     const { code, err } = await here.run(["release", reference]);
     expect(code).toBe(123);
-    expect(err).toMatch(/is not held by this reference: (its lease has ended|the store does not know it.*); nothing was changed\n$/);
+    expect(err).toMatch(
+      /is not held by this reference: (its lease has ended|the store does not know it.*); nothing was changed\n$/,
+    );
     expect((await here.run(["run", "stale", "--no-wait", "--", "true"])).code).toBe(124);
     next.process.kill("SIGTERM");
     await next.ended;
@@ -119,7 +123,10 @@ describe.concurrent("the reference of a run", () => {
   test("renewing it from within changes nothing about it", async () => {
     const script = `${process.execPath} dist/cli/main.js renew && ${process.execPath} dist/cli/main.js check && echo fine`;
     expect(await here.run(["run", "own", "--", "sh", "-c", script])).toMatchObject({ code: 0, out: "fine\n" });
-    expect(await here.run(["run", "own", "--ttl", "5s", "--", "sh", "-c", script])).toMatchObject({ code: 0, out: "fine\n" });
+    expect(await here.run(["run", "own", "--ttl", "5s", "--", "sh", "-c", script])).toMatchObject({
+      code: 0,
+      out: "fine\n",
+    });
   });
 });
 
@@ -127,7 +134,9 @@ test.concurrent("acquire waits, gives up and says who holds, as run does", async
   const reference = await acquired("contended");
   const late = await here.run(["acquire", "contended", "--wait", "100ms"]);
   expect(late.code).toBe(124);
-  expect(late.err).toMatch(/^holdfast: waited 100 ms for "contended": held by \S+@\S+ pid \d+ \(holdfast acquire\) for/);
+  expect(late.err).toMatch(
+    /^holdfast: waited 100 ms for "contended": held by \S+@\S+ pid \d+ \(holdfast acquire\) for/,
+  );
   expect((await here.run(["acquire", "contended", "--no-wait", "--conflict-exit-code", "3"])).code).toBe(3);
   expect((await here.run(["acquire", "contended", "--ttl", "session"])).code).toBe(64);
   await here.run(["release", reference]);

@@ -64,9 +64,13 @@ describe.concurrent("what the command finds", () => {
     try {
       const open = readdirSync(`/proc/${pid}/fd`).map((name) => linkOf(`/proc/${pid}/fd/${name}`));
       const ours = /^(pipe|socket|anon_inode):|^\/dev\/null$/;
-      const files = open.filter((target) => target !== "" && !ours.test(target)).map((target) => target.replace(`${fresh}/`, ""));
+      const files = open
+        .filter((target) => target !== "" && !ours.test(target))
+        .map((target) => target.replace(`${fresh}/`, ""));
       // its log, its locks and its state, and nothing else
-      expect([...new Set(files)].every((file) => /^(server\.log|election|socket\.lock|state(\/.*)?)$/.test(file))).toBe(true);
+      expect([...new Set(files)].every((file) => /^(server\.log|election|socket\.lock|state(\/.*)?)$/.test(file))).toBe(
+        true,
+      );
       expect(readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.split(" ")[3]).not.toBe(
         readFileSync("/proc/self/stat", "latin1").split(") ")[1]?.split(" ")[3],
       );
@@ -150,7 +154,9 @@ describe.concurrent("what is said while waiting", () => {
     const started = performance.now();
     await until(() => second.err() !== "", { within: 10_000, what: "the notice" });
     expect(performance.now() - started).toBeGreaterThan(900);
-    expect(second.err()).toMatch(/^holdfast: waiting for "notice": held by ana@web-1 pid 4121 \(node\) for \d+ m?s, 1 ahead of you\n$/);
+    expect(second.err()).toMatch(
+      /^holdfast: waiting for "notice": held by ana@web-1 pid 4121 \(node\) for \d+ m?s, 1 ahead of you\n$/,
+    );
     await first.stop();
     const { code, out, err } = await second.ended;
     expect({ code, out }).toEqual({ code: 0, out: "done\n" });

@@ -14,7 +14,14 @@ async function serving(...args: string[]) {
 
 test("serve listens on every --listen, says where, and stops cleanly on SIGTERM", async () => {
   const socket = join(here.folder, "s");
-  const server = await serving("--listen", `unix:${socket}`, "--listen", "tcp://127.0.0.1:0", "--state", join(here.folder, "s1"));
+  const server = await serving(
+    "--listen",
+    `unix:${socket}`,
+    "--listen",
+    "tcp://127.0.0.1:0",
+    "--state",
+    join(here.folder, "s1"),
+  );
   await until(() => server.out().split("\n").length === 3, { within: 5_000, what: "two addresses" });
   const [first, second] = server.out().split("\n");
   expect(first).toBe(`listening on unix:${socket}`);
@@ -31,7 +38,10 @@ test("serve listens on every --listen, says where, and stops cleanly on SIGTERM"
 
 test("serve --json says where it listens as one object", async () => {
   const server = await serving("--listen", "tcp://127.0.0.1:0", "--state", "none", "--json", "--quiet");
-  expect(JSON.parse(server.out())).toMatchObject({ listening: [expect.stringMatching(/^tcp:/)], reclaimMs: expect.any(Number) });
+  expect(JSON.parse(server.out())).toMatchObject({
+    listening: [expect.stringMatching(/^tcp:/)],
+    reclaimMs: expect.any(Number),
+  });
   server.process.kill("SIGINT");
   expect((await server.ended).code).toBe(0);
 });

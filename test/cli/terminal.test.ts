@@ -13,7 +13,7 @@ const hasScript = existsSync("/usr/bin/script") && process.platform === "linux";
 
 /** A command in a terminal of its own; `type` presses keys. */
 function terminal(command: string) {
-  const env = { PATH: process.env["PATH"], HOLDFAST_DIR: here.directory, TERM: "dumb", PS1: "$ ", HISTFILE: "" };
+  const env = { PATH: process.env.PATH, HOLDFAST_DIR: here.directory, TERM: "dumb", PS1: "$ ", HISTFILE: "" };
   const child = spawn("script", ["-qefc", command, "/dev/null"], { env, stdio: ["pipe", "pipe", "inherit"] });
   let shown = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
@@ -81,7 +81,9 @@ describe.runIf(hasScript)("in a terminal", () => {
   test("Ctrl-Z and fg lose nothing", async () => {
     const file = join(here.folder, "go");
     const screen = terminal("bash --norc --noprofile -i");
-    screen.type(`${holdfast} run z -- sh -c 'echo "pid $$"; while [ ! -e ${file} ]; do sleep 0.02; done; echo "fini""shed"'\n`);
+    screen.type(
+      `${holdfast} run z -- sh -c 'echo "pid $$"; while [ ! -e ${file} ]; do sleep 0.02; done; echo "fini""shed"'\n`,
+    );
     await screen.sees(/pid \d+/);
     const child = Number(/pid (\d+)/.exec(screen.shown())?.[1]);
     screen.type("\u001a");
@@ -99,7 +101,9 @@ describe.runIf(hasScript)("in a terminal", () => {
   });
 
   test("a wrapper killed with -9: the child is ended, the rest of its pipeline is not", async () => {
-    const screen = terminal(`sh -c 'sh -c "echo left \\$\\$; exec sleep 64" | ${holdfast} run pipe -- sh -c "cat; echo wrapper \\$PPID child \\$\\$; sleep 65"'`);
+    const screen = terminal(
+      `sh -c 'sh -c "echo left \\$\\$; exec sleep 64" | ${holdfast} run pipe -- sh -c "cat; echo wrapper \\$PPID child \\$\\$; sleep 65"'`,
+    );
     // the left side's line comes through cat only at its end, so it is found by its own output on the terminal
     await until(async () => (await here.run(["ls", "pipe"])).out.includes("held"), { within: 8_000, what: "the run" });
     const wrapper = Number(/pid (\d+)/.exec((await here.run(["ls", "pipe"])).out)?.[1]);

@@ -6,7 +6,6 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { closeSync, constants, existsSync, fstatSync, ftruncateSync, openSync } from "node:fs";
-import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
@@ -50,7 +49,8 @@ async function somebodyListens(timeoutMs: number): Promise<void> {
     const found = await probe(path);
     if (found === "somebody") return;
     const now = performance.now();
-    if (now >= end) throw new Error(`no lock server came up in ${directory} within ${timeoutMs} ms; see ${logPath(directory)}`);
+    if (now >= end)
+      throw new Error(`no lock server came up in ${directory} within ${timeoutMs} ms; see ${logPath(directory)}`);
     if (found === "nobody" && now >= startAt) {
       await start(directory, end - now);
       startAt = performance.now() + TRY_AGAIN_MS;
@@ -103,9 +103,7 @@ async function startServer(directory: string, timeoutMs: number): Promise<void> 
   const said = await Promise.race([saidBy(child), delay(timeoutMs, "nothing", { ref: false })]);
   // it was killed before it could say anything: our caller looks again, and has a bound
   if (said === "ready" || said === "taken" || said === "") return;
-  throw new Error(
-    `the lock server could not be started: it said ${said}; see ${logPath(directory)}`,
-  );
+  throw new Error(`the lock server could not be started: it said ${said}; see ${logPath(directory)}`);
 }
 
 /** All that the server wrote on its ready descriptor, which it closes as soon as that is decided. */
