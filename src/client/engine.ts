@@ -115,6 +115,9 @@ export class Engine {
   believes(tracked: Tracked, now: number = this.clock.now()): boolean {
     const sleptMs = this.#sleep.sleptMs(now);
     if (sleptMs > 0) this.#slept(sleptMs);
+    if (believes(tracked.state, now)) return true;
+    // its holder learns now what the timer would have said later
+    this.#due(tracked, now, 0);
     return believes(tracked.state, now);
   }
 

@@ -80,7 +80,8 @@ export class LockHandle implements Lock {
       const abort = new AbortController();
       this.#abort = abort;
       for (const tenure of this.#tenures) {
-        if (tenure.lostReason !== null) abort.abort(tenure.lostError());
+        // read now: the timer that would tell of a loss may be late
+        if (!tenure.isHeld && tenure.lostReason !== null) abort.abort(tenure.lostError());
         else tenure.whenLost((error) => abort.abort(error));
       }
     }

@@ -30,7 +30,7 @@ export interface Locks extends AsyncDisposable {
   rw(key: string): { readonly read: Lockable; readonly write: Lockable };
   /** At most `limit` permits of the key out at once; each acquire takes `permits`, default 1. Never re-entrant. */
   semaphore(key: string, limit: number): Lockable<{ readonly permits?: number }>;
-  /** Several at once, taken in key order, so that such requests never deadlock each other. */
+  /** Several at once, at most 128 keys, taken in key order, so that such requests never deadlock each other. */
   all(...targets: readonly (string | Lockable)[]): Lockable;
   /** Takes up a detached lock. @throws TypeError for a damaged reference; LockLostError with the reason; DriverError */
   attach(reference: string): Promise<Lock>;

@@ -2,7 +2,7 @@
 
 import type { Holds } from "../core/holds.ts";
 import { exclusive, permitsOf, shared, together } from "../core/holds.ts";
-import { ALL_PERMITS } from "../core/line.ts";
+import { ALL_PERMITS, MAX_HOLDS } from "../core/line.ts";
 import { shown } from "../duration.ts";
 import { UnsupportedError } from "../errors.ts";
 import { checkedKey } from "../keys.ts";
@@ -32,11 +32,12 @@ export function semaphoreTarget(prefix: string, key: unknown, permits: unknown, 
   };
 }
 
-/** @throws TypeError if there is none, or one key is wanted in two ways */
+/** @throws TypeError if there is none, too many, or one key is wanted in two ways */
 export function allTarget(prefix: string, targets: readonly Target[]): Target {
   if (targets.length === 0) throw new TypeError("all() needs at least one key");
   const holds = together(targets.map((target) => target.holds));
   if (holds === null) throw new TypeError("all() must not name one key in two ways");
+  if (holds.length > MAX_HOLDS) throw new TypeError(`all() takes at most ${MAX_HOLDS} keys, not ${holds.length}`);
   return { holds, keys: holds.map(({ key }) => key.slice(prefix.length)) };
 }
 

@@ -6,6 +6,9 @@
 /** All the permits a key has. A mutex and a writer take them all, a reader takes one. 2^30, so sums stay exact. */
 export const ALL_PERMITS: number = 2 ** 30;
 
+/** How many keys one claim may hold at most: what every store can take in one call. */
+export const MAX_HOLDS: number = 128;
+
 /** A claim's place in the line of one key. */
 export interface Place {
   readonly id: string;

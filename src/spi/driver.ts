@@ -3,7 +3,7 @@
  * and no retry about claims; the core waits, renews and asks again. `holdfast/conformance` tells what is missing.
  */
 
-export { ALL_PERMITS } from "../core/line.ts";
+export { ALL_PERMITS, MAX_HOLDS } from "../core/line.ts";
 export { FatalDriverError } from "../errors.ts";
 
 /** Names one claim for ever. Made by the core (130 random bits in base32, 26 characters): safe in keys, paths and SQL. A secret. */
@@ -26,7 +26,7 @@ export interface Hold {
  */
 export interface Claim {
   readonly id: ClaimId;
-  /** One hold per key, sorted by key (by UTF-16 code units), at least one, no key twice. */
+  /** One hold per key, sorted by key (by UTF-16 code units), at least one and at most MAX_HOLDS, no key twice. */
   readonly holds: readonly [Hold, ...Hold[]];
   /**
    * How long the store keeps the claim, waiting or held, after it was last claimed or renewed; "session": as long as

@@ -187,6 +187,8 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     assert.throws(() => locks.all(), TypeError);
     assert.throws(() => locks.all("a", locks.rw("a").read), TypeError);
     assert.throws(() => locks.all({} as string), TypeError);
+    const many = Array.from({ length: 129 }, (_, index) => `k${index}`);
+    assert.throws(() => locks.all(...many), /at most 128 keys/);
   });
 });
 
