@@ -18,6 +18,7 @@ import { Mint } from "./mint.ts";
 import { Schedule } from "./schedule.ts";
 import type { SeatLine } from "./seats.ts";
 import { Seat } from "./seats.ts";
+import { SlotMap } from "./slot-map.ts";
 import type { Grant } from "./standing.ts";
 import { standingOf } from "./standing.ts";
 
@@ -32,7 +33,7 @@ export interface TableOptions {
 
 export class Table {
   readonly sessionMs: number;
-  readonly entries: Map<ClaimId, Entry> = new Map();
+  readonly entries: SlotMap<ClaimId, Entry> = new SlotMap();
   readonly endings: Endings = new Endings();
   readonly mint: Mint;
   readonly #expiries = new Schedule<Entry>();
@@ -184,7 +185,7 @@ export class Table {
 
   resume(): void {
     this.#paused = false;
-    for (const line of [...this.mint.lines.values()]) this.#admit(line);
+    for (const line of this.mint.lines.values()) this.#admit(line);
   }
 
   /**
