@@ -192,7 +192,7 @@ export function encodeView(view: ClaimView): string {
 }
 
 /** @throws ProtocolError */
-export function decodeView(raw: unknown): ClaimView {
+function decodeView(raw: unknown): ClaimView {
   if (!Array.isArray(raw)) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
   const [tag, holds, ttlMs, more, answer, ageMs] = raw as unknown[];
   const { tokens, floor, wait, label } = (more ?? {}) as Readonly<Record<string, unknown>>;

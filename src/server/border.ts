@@ -33,7 +33,7 @@ export function claimFrom(raw: readonly unknown[], at: number, label: string): C
   };
 }
 
-export function idFrom(raw: unknown): ClaimId {
+function idFrom(raw: unknown): ClaimId {
   if (!isId(raw)) throw malformed("an id must be 26 characters of a-z and 2-7");
   return raw;
 }

@@ -19,9 +19,9 @@ import type { Backend } from "./backend.ts";
 import type { Link } from "./link.ts";
 
 /** How long waiting places outlive their connection. */
-export const GRACE_MS = 5_000;
+const GRACE_MS = 5_000;
 /** How long a client whose process still lives may take to come back after a restart of the server. */
-export const RETURN_MS = 60_000;
+const RETURN_MS = 60_000;
 /** How often the processes of clients that have not come back are looked for. */
 const LOOK_MS = 1_000;
 

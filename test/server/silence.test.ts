@@ -144,3 +144,50 @@ test("a session that has gone leaves nothing behind", async () => {
   expect(world.disk?.sessions).toEqual([]);
   expect(world.kept?.keeper.nextDue()).toBe(Number.POSITIVE_INFINITY);
 });
+
+test("over TCP a client finds out that its connection is a black hole, and dials again", async () => {
+  const world = await network();
+  const one = await world.client(false);
+  const a = claimOf("k", { ttlMs: 90_000 });
+  await one.driver.claim(a);
+  one.blackHole = true;
+  const lost = expect(one.driver.renew([a])).rejects.toThrow(/was lost/);
+  await world.clock.pass(20_500);
+  await lost;
+  one.blackHole = false;
+  await world.clock.pass(5_500);
+  expect(await stands(one, a)).toMatchObject({ state: "held" });
+  expect(one.pushes).toContainEqual({ id: null, answer: undefined });
+});
+
+test("on a Unix socket a client never gives up a connection because the server is silent", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const a = claimOf("k", { ttlMs: "session" });
+  await one.driver.claim(a);
+  one.blackHole = true;
+  let settled = false;
+  const asked = one.driver.renew([a]).finally(() => {
+    settled = true;
+  });
+  await world.clock.pass(600_000);
+  expect(settled).toBe(false);
+  one.blackHole = false;
+  expect(await stands(one, a)).toMatchObject({ state: "held" });
+  await one.driver.close();
+  await expect(asked).rejects.toThrow(/closed/);
+});
+
+test("a client that only waits for pushes pings no more than it must, and an idle one not at all", async () => {
+  const world = await network();
+  const one = await world.client(false);
+  const sent = one.sent;
+  await world.clock.pass(300_000);
+  expect(one.sent).toBe(sent);
+  const a = claimOf("k", { ttlMs: "session" });
+  await one.driver.claim(a);
+  await world.clock.pass(100_000);
+  expect(one.sent - sent).toBeGreaterThanOrEqual(10);
+  expect(one.sent - sent).toBeLessThanOrEqual(12);
+});

@@ -55,7 +55,7 @@ export async function running(
 }
 
 /** What a client was told by itself. */
-export interface Pushes {
+interface Pushes {
   /** Ids with their answers; null: something may have been missed. */
   readonly all: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
   /** The answer that was pushed for this claim. */
@@ -83,7 +83,7 @@ export async function client(address: string, more: ServerOptions = {}): Promise
   return { driver, pushes: { all, granted } };
 }
 
-export function target(address: string): ServerOptions {
+function target(address: string): ServerOptions {
   if (address.startsWith("unix:")) return { path: address.slice(5) };
   const [, host, port] = /^tcp:\/\/(.*):(\d+)$/.exec(address) as unknown as [string, string, string];
   return { host, port: Number(port) };

@@ -134,6 +134,10 @@ export interface Player {
   cut(): void;
   /** While true it cannot connect. */
   unreachable: boolean;
+  /** While true what is sent either way is lost, and nobody is told. */
+  blackHole: boolean;
+  /** Lines it has sent. */
+  sent: number;
 }
 
 interface Pipe {
@@ -192,6 +196,8 @@ export class World {
       pushes: [],
       process: "running",
       unreachable: false,
+      blackHole: false,
+      sent: 0,
       pipes,
       cut: () => {
         for (const pipe of pipes) this.#end(pipe);
@@ -208,7 +214,13 @@ export class World {
   }
 
   #dial(
-    player: { pipes: Set<Pipe>; readonly unreachable: boolean; readonly process: ProcessState },
+    player: {
+      pipes: Set<Pipe>;
+      readonly unreachable: boolean;
+      readonly blackHole: boolean;
+      sent: number;
+      readonly process: ProcessState;
+    },
     local: boolean,
   ): Dial {
     return (events) => {
@@ -220,7 +232,7 @@ export class World {
       const stream = {
         write: (text: string) => {
           setImmediate(() => {
-            if (pipe.open) events.lines(text.trimEnd().split("\n"));
+            if (pipe.open && !player.blackHole) events.lines(text.trimEnd().split("\n"));
           });
         },
         close: () => {
@@ -232,12 +244,13 @@ export class World {
       player.pipes.add(pipe);
       return {
         write: (text) => {
+          player.sent++;
           // the hello tells which process it is; here each player is one
           const hello = /"session":"([a-z2-7]+)","pid":(\d+|null),"pidStart":("\d+"|null)/.exec(text);
           const known = hello === null ? text : text.replace(hello[3] as string, `"${startOf(hello[1] as string)}"`);
           if (hello !== null) this.#states.set(startOf(hello[1] as string), () => player.process);
           setImmediate(() => {
-            if (pipe.open && this.hub === hub) pipe.link.lines(known.trimEnd().split("\n"));
+            if (pipe.open && this.hub === hub && !player.blackHole) pipe.link.lines(known.trimEnd().split("\n"));
           });
         },
         close: () => {
