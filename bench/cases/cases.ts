@@ -5,6 +5,7 @@ import { exclusion } from "./exclusion.ts";
 import { inProcessAlone, inProcessCrowd } from "./in-process.ts";
 import { memoryUse } from "./memory-use.ts";
 import { socketAlone, socketCrowd, socketWide } from "./over-socket.ts";
+import { loading, running } from "./startup.ts";
 
 export const CASES: readonly BenchCase[] = [
   exclusion,
@@ -14,4 +15,6 @@ export const CASES: readonly BenchCase[] = [
   inProcessAlone,
   inProcessCrowd,
   memoryUse,
+  loading,
+  running,
 ];

@@ -1,0 +1,125 @@
+/** What a program pays once: loading the library, its size, and `holdfast run` on a server that is there already. */
+
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { preparedSocketPath } from "../../src/user-directory.ts";
+import { Child } from "../harness/calls.ts";
+import type { BenchCase, Row } from "../harness/case.ts";
+import { check } from "../harness/case.ts";
+import { quiet } from "../harness/machine.ts";
+import { spreadOf } from "../harness/stats.ts";
+
+const WARM_UP = 2;
+const ROUNDS = 15;
+const CLI = "dist/cli/main.js";
+const ENTRY = "dist/index.js";
+
+export const loading: BenchCase = {
+  name: "import",
+  title: "Loading the library's entry",
+  about: `Each figure from ${ROUNDS} fresh processes: how long \`import\` of the built entry took, by the clock and by CPU.`,
+  async run() {
+    build();
+    const [clock, cpu] = await inFreshProcesses();
+    const bytes = entryBytes();
+    const rows: Row[] = [
+      {
+        contestant: "holdfast",
+        figures: { ms: spreadOf(clock), "CPU ms": spreadOf(cpu), "bytes gzipped": spreadOf([bytes]) },
+      },
+    ];
+    return {
+      rows,
+      checks: [
+        check("goal", "ms to import the entry", spreadOf(clock), "at most", 15),
+        check("goal", "bytes of the entry, gzipped", spreadOf([bytes]), "at most", 15 * 1_024),
+      ],
+    };
+  },
+};
+
+export const running: BenchCase = {
+  name: "run",
+  title: "`holdfast run KEY -- true` on a warm server",
+  about: `Against the start of a Node that does nothing, in turns, ${ROUNDS} of each; the server is running already.`,
+  async run() {
+    build();
+    const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+    const directory = join(folder, "d");
+    const server = new Child(new URL("../servers/holdfast.child.js", import.meta.url), []);
+    try {
+      await server.call("listen", preparedSocketPath(directory));
+      const env = { ...process.env, HOLDFAST_DIR: directory };
+      const nothing: number[] = [];
+      const ours: number[] = [];
+      for (let round = -WARM_UP; round < ROUNDS; round++) {
+        await quiet();
+        const took = [milliseconds(["-e", "0"], env), milliseconds([CLI, "run", "bench", "--", "true"], env)] as const;
+        if (round < 0) continue;
+        nothing.push(took[0]);
+        ours.push(took[1]);
+      }
+      const added = spreadOf(ours.map((took, round) => took - (nothing[round] as number)));
+      return {
+        rows: [
+          { contestant: "node -e 0", figures: { ms: spreadOf(nothing) } },
+          { contestant: "holdfast run", figures: { ms: spreadOf(ours), "ms added": added } },
+        ],
+        checks: [check("goal", "ms added to Node's own start", added, "at most", 40)],
+      };
+    } finally {
+      await server.end();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  },
+};
+
+/** dist is what users load; it may be older than the sources. */
+function build(): void {
+  output("npm", ["run", "--silent", "build"]);
+}
+
+/** Milliseconds by the clock and of CPU, process by process. */
+async function inFreshProcesses(): Promise<readonly [number[], number[]]> {
+  const program = `
+    const cpu = process.cpuUsage(), start = performance.now();
+    await import(${JSON.stringify(pathToFileURL(resolve(ENTRY)).href)});
+    const ms = performance.now() - start, { user, system } = process.cpuUsage(cpu);
+    console.log(JSON.stringify([ms, (user + system) / 1_000]));`;
+  const clock: number[] = [];
+  const cpu: number[] = [];
+  for (let round = -WARM_UP; round < ROUNDS; round++) {
+    await quiet();
+    const [ms, cpuMs] = JSON.parse(output(process.execPath, ["--input-type=module", "-e", program])) as [
+      number,
+      number,
+    ];
+    if (round < 0) continue;
+    clock.push(ms);
+    cpu.push(cpuMs);
+  }
+  return [clock, cpu];
+}
+
+/** As size-limit packs it; `npm run check` enforces the same bound. */
+function entryBytes(): number {
+  const { stdout } = spawnSync("npx", ["size-limit", "--json"], { encoding: "utf8" });
+  const [entry] = JSON.parse(stdout) as { readonly size: number }[];
+  if (entry === undefined) throw new Error("size-limit said nothing");
+  return entry.size;
+}
+
+function milliseconds(args: readonly string[], env: NodeJS.ProcessEnv): number {
+  const start = performance.now();
+  output(process.execPath, args, env);
+  return performance.now() - start;
+}
+
+function output(command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): string {
+  const { status, stdout, stderr } = spawnSync(command, args, { encoding: "utf8", env });
+  if (status !== 0) throw new Error(`${command} ${args[0]} ended with ${status}: ${stderr.trim()}`);
+  return stdout;
+}
