@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
+import type { Lockable } from "../../client/lockable.ts";
+import type { Locks } from "../../client/locks.ts";
 import type { ChaosOptions } from "../chaos.ts";
 import type { Random } from "../random.ts";
 import { randomOf } from "../random.ts";
@@ -23,26 +25,38 @@ const STORM: ChaosOptions = {
   longestMs: 8,
 };
 
+/** A key as its holders see it. */
+interface Room {
+  writers: number;
+  readers: number;
+  /** The highest token of a writer, and of anybody. */
+  lastWriter: bigint;
+  last: bigint;
+}
+
 interface Stage {
   readonly scene: Scene;
   readonly random: Random;
-  readonly inside: Map<string, Lock>;
-  readonly last: Map<string, bigint>;
+  readonly rooms: Map<string, Room>;
+  readonly traits: Subject["traits"];
 }
 
-export function storms(check: Check, subject: Subject): void {
-  const { random, traits } = subject;
+/** How a key is locked in a storm. */
+type Mode = "write" | "read" | "permit";
 
+const LIMIT = 2;
+
+export function storms(check: Check, { random, traits }: Subject): void {
   for (let index = 0; index < random.seeds; index++) {
     const seed = random.from + index;
     check(`seed ${seed}: nobody overlaps, tokens rise, and nothing is left`, (scene) =>
-      storm(scene, seed, traits.fencing, random.steps),
+      storm({ scene, random: randomOf(seed), rooms: new Map(), traits }, seed, random.steps),
     );
   }
 }
 
-async function storm(scene: Scene, seed: number, fencing: boolean, steps: number): Promise<void> {
-  const stage: Stage = { scene, random: randomOf(seed), inside: new Map(), last: new Map() };
+async function storm(stage: Stage, seed: number, steps: number): Promise<void> {
+  const { scene } = stage;
   // leases long against the storm: who holds keeps what it holds, so that an overlap is a fault
   const options = { ttl: scene.lease(1_200), wait: scene.ms(5_000) };
   const players = [
@@ -51,22 +65,21 @@ async function storm(scene: Scene, seed: number, fencing: boolean, steps: number
     await player(scene, { ...options, handoffs: 1 }, { ...STORM, seed: seed * 3 + 2 }),
   ];
   const each = Math.ceil(steps / 12);
-  await Promise.all(players.flatMap((one) => [flow(stage, one, each, fencing), flow(stage, one, each, fencing)]));
+  await Promise.all(players.flatMap((one) => [flow(stage, one, each), flow(stage, one, each)]));
   for (const { line } of players) line.heal();
   await empty(scene);
   await Promise.all(players.map(({ locks }) => locks.close()));
 }
 
-async function flow(stage: Stage, { locks }: Player, rounds: number, fencing: boolean): Promise<void> {
+async function flow(stage: Stage, { locks }: Player, rounds: number): Promise<void> {
   const { random, scene } = stage;
   for (let round = 0; round < rounds; round++) {
-    const keys = random.chance(0.3) ? ["a", "b"] : [random.pick(["a", "b"])];
+    const [mode, lockable] = wanted(stage, locks);
     const abort = new AbortController();
-    const impatient = random.chance(0.2);
-    if (impatient) void scene.pause(random.next() * 15).then(() => abort.abort(new RangeError("enough")));
+    if (random.chance(0.2)) void scene.pause(random.next() * 15).then(() => abort.abort(new RangeError("enough")));
     try {
-      const lock = await locks.all(...keys).acquire({ signal: abort.signal });
-      await hold(stage, lock, fencing);
+      const lock = await lockable.acquire({ signal: abort.signal });
+      await hold(stage, lock, mode);
       await lock.release();
     } catch (error) {
       const { code } = error as { code?: unknown };
@@ -77,17 +90,34 @@ async function flow(stage: Stage, { locks }: Player, rounds: number, fencing: bo
   }
 }
 
-async function hold({ scene, inside, last }: Stage, lock: Lock, fencing: boolean): Promise<void> {
+function wanted({ random, traits }: Stage, locks: Locks): [Mode, Lockable] {
+  const roll = random.next();
+  if (roll < 0.2 && traits.permits !== "one") return ["read", locks.rw(random.pick(["a", "b"])).read];
+  if (roll < 0.4 && traits.permits === "any") return ["permit", locks.semaphore("c", LIMIT)];
+  return ["write", roll < 0.6 ? locks.all("a", "b") : locks.mutex(random.pick(["a", "b"]))];
+}
+
+async function hold({ scene, rooms, traits }: Stage, lock: Lock, mode: Mode): Promise<void> {
   lock.throwIfLost();
   for (const key of lock.keys) {
-    assert.ok(!inside.has(key), `two hold "${key}"`);
-    inside.set(key, lock);
-    if (!fencing) continue;
+    const room = rooms.get(key) ?? { writers: 0, readers: 0, lastWriter: 0n, last: 0n };
+    rooms.set(key, room);
+    const most = mode === "write" ? 0 : mode === "permit" ? LIMIT - 1 : Number.POSITIVE_INFINITY;
+    assert.ok(room.writers === 0 && room.readers <= most, `too many hold "${key}"`);
+    if (mode === "write") room.writers++;
+    else room.readers++;
+    if (!traits.fencing) continue;
     const token = lock.tokenOf(key);
-    assert.ok(token > (last.get(key) ?? 0n), `the tokens of "${key}" rise`);
-    last.set(key, token);
+    // those who share a key may be told of their grants in another order than they were granted
+    assert.ok(token > (mode === "write" ? room.last : room.lastWriter), `the tokens of "${key}" rise`);
+    if (mode === "write") room.lastWriter = token;
+    if (token > room.last) room.last = token;
   }
   await scene.pause(1);
   lock.throwIfLost();
-  for (const key of lock.keys) inside.delete(key);
+  for (const key of lock.keys) {
+    const room = rooms.get(key) as Room;
+    if (mode === "write") room.writers--;
+    else room.readers--;
+  }
 }
