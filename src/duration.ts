@@ -18,11 +18,10 @@ const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h:
  */
 export function durationMs(value: unknown, name: string): number {
   const ms = typeof value === "string" ? parse(value) : value;
-  if (typeof ms !== "number" || !Number.isFinite(ms)) {
-    throw new TypeError(`${name} must be milliseconds or a string such as "30s", "5m" or "1h", not ${shown(value)}`);
-  }
-  if (!Number.isInteger(ms) || ms < 0 || ms > MAX_DURATION_MS) {
-    throw new TypeError(`${name} must be a whole number of milliseconds from 0 to ${MAX_DURATION_MS}, not ${shown(value)}`);
+  if (typeof ms !== "number" || !Number.isInteger(ms) || ms < 0 || ms > MAX_DURATION_MS) {
+    throw new TypeError(
+      `${name} must be milliseconds, whole and at most a hundred years, or a string such as "30s", "5m" or "1h", not ${shown(value)}`,
+    );
   }
   return ms;
 }

@@ -1,6 +1,6 @@
 /** `holdfast run KEY... -- CMD`: a command under a lock, which it never works without. */
 
-import { referenceOf } from "../client/lock.ts";
+import { referenceOf } from "../client/detach.ts";
 import type { Child, Ended } from "./child.ts";
 import { exitCodeOf, hasTerminal, startChild } from "./child.ts";
 import { childEnvironment } from "./environment.ts";

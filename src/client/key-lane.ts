@@ -147,12 +147,7 @@ export class KeyLane implements ClaimOwner {
     if (tenure !== this.#tenure) return this.handBack(tenure); // reading the clocks told us that it is lost
     this.#tenure = null;
     const { tracked } = tenure;
-    if (held || tracked.terms.endures) {
-      this.host.tellReleased(tenure);
-    } else {
-      this.host.tellLost(tenure, "expired");
-      tenure.lose("expired");
-    }
+    this.host.tellReleased(tenure);
     const token = held ? this.#lane.handOff(now, isFresh(tracked, now)) : null;
     if (token !== null) {
       this.#serve(tracked, token, now);
@@ -243,20 +238,19 @@ export class KeyLane implements ClaimOwner {
   }
 
   /** Releases the claim and, if somebody here waits, queues again at the store's end, in one turn. */
-  #giveBack(tracked: Tracked, held: boolean, now: number): boolean | Promise<boolean> {
+  #giveBack(tracked: Tracked, held: boolean, now: number): Promise<boolean> {
     this.#tracked = null;
     const { clock } = this.host.engine;
-    const { endures } = tracked.terms;
     const until = tracked.state.at === "held" ? tracked.state.deadline : 0;
     const answer = new Promise<boolean>((resolve) => {
-      // our own clock settles it; of the store only a plain "it was not there", said while the lease stands, is news. A
-      // session that outlives silence is the other way round: there a passed deadline means ask
+      // our own clock settles it; of the store only a plain "it was not there", said while the lease stands, is news.
+      // Where we are in doubt it is the other way round: only the store's "it was there" counts
       const released = (wasThere: boolean | null): void =>
-        resolve(held ? wasThere !== false || clock.now() >= until : endures && wasThere === true);
+        resolve(held ? wasThere !== false || clock.now() >= until : wasThere === true);
       this.host.engine.leave(tracked, released, now);
     });
     this.#goOn(now);
-    return held || endures ? answer : false;
+    return answer;
   }
 
   #goOn(now?: number): void {

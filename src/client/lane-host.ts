@@ -70,7 +70,6 @@ export class LaneHost {
   }
 
   tellLost(tenure: Tenure, reason: LostReason): void {
-    if (!this.#events.wants("lost")) return;
     this.#events.emit("lost", { keys: tenure.target.keys, token: tenure.token, reason });
   }
 

@@ -3,11 +3,8 @@
 import type { LockLostError } from "../errors.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { Context } from "./context.ts";
-import { inTime } from "./in-time.ts";
-import { makeReference } from "./reference.ts";
 import type { Tenure } from "./tenure.ts";
 import { lostError, named } from "./tenure.ts";
-import { wrapped } from "./wrap-error.ts";
 
 /** A lock that is held, or was. */
 export interface Lock extends AsyncDisposable {
@@ -48,20 +45,21 @@ export interface Lock extends AsyncDisposable {
 
 export class LockHandle implements Lock {
   readonly keys: readonly string[];
-  readonly #tenures: readonly [Tenure, ...Tenure[]];
+  /** What it consists of. */
+  readonly tenures: readonly [Tenure, ...Tenure[]];
   readonly #context: Context;
   #released: Promise<boolean> | null = null;
   #abort: AbortController | null = null;
 
   constructor(tenures: readonly [Tenure, ...Tenure[]], keys: readonly string[], context: Context) {
-    this.#tenures = tenures;
+    this.tenures = tenures;
     this.keys = keys;
     this.#context = context;
   }
 
   get token(): bigint {
     let highest = 0n;
-    for (const tenure of this.#tenures) {
+    for (const tenure of this.tenures) {
       checkFencing(tenure);
       if (tenure.token > highest) highest = tenure.token;
     }
@@ -69,7 +67,7 @@ export class LockHandle implements Lock {
   }
 
   tokenOf(key: string): bigint {
-    const tenure = this.keys.includes(key) ? this.#tenures.find(({ target }) => target.keys.includes(key)) : undefined;
+    const tenure = this.keys.includes(key) ? this.tenures.find(({ target }) => target.keys.includes(key)) : undefined;
     if (tenure === undefined) throw new TypeError(`key must be one of ${named(this.keys)}`);
     checkFencing(tenure);
     return tenure.token;
@@ -79,7 +77,7 @@ export class LockHandle implements Lock {
     if (this.#abort === null) {
       const abort = new AbortController();
       this.#abort = abort;
-      for (const tenure of this.#tenures) {
+      for (const tenure of this.tenures) {
         // read now: the timer that would tell of a loss may be late
         if (!tenure.isHeld && tenure.lostReason !== null) abort.abort(tenure.lostError());
         else tenure.whenLost((error) => abort.abort(error));
@@ -96,52 +94,31 @@ export class LockHandle implements Lock {
   /** The loss that throwIfLost() would throw. */
   lossNow(): LockLostError | null {
     if (this.#released !== null) return lostError("released", this.keys);
-    for (const tenure of this.#tenures) if (!tenure.isHeld) return tenure.lostError();
+    for (const tenure of this.tenures) if (!tenure.isHeld) return tenure.lostError();
     return null;
   }
 
   run<T>(fn: () => T): T {
     if (typeof fn !== "function") throw new TypeError("fn must be a function");
     this.throwIfLost();
-    return this.#context.run(this.#tenures, fn);
+    return this.#context.run(this.tenures, fn);
   }
 
   get remainingMs(): number {
     if (this.#released !== null) return 0;
-    return Math.min(...this.#tenures.map((tenure) => tenure.remainingMs));
+    return Math.min(...this.tenures.map((tenure) => tenure.remainingMs));
   }
 
   async detach(): Promise<string> {
-    this.throwIfLost();
-    const { engine } = this.#tenures[0].lane.host;
-    for (const { tracked, handles, contexts } of this.#tenures) {
-      const why = whyNotDetach(tracked.claim.ttlMs, handles, contexts);
-      if (why !== null) throw new UnsupportedError(`cannot detach ${named(this.keys)}: ${why}`, { keys: this.keys });
-    }
-    const claims = this.#tenures.map(({ tracked }) => tracked.claim);
-    let there: readonly boolean[];
-    try {
-      there = await inTime(engine, this.remainingMs, () => engine.detach(claims));
-    } catch (error) {
-      throw wrapped(error, `could not detach ${named(this.keys)}`, this.keys);
-    }
-    if (there.includes(false)) throw lostError("unknown", this.keys);
-    this.throwIfLost();
-    const reference = this.reference();
-    this.#released = Promise.resolve(false);
-    for (const tenure of this.#tenures) tenure.lane.letGo(tenure);
-    return reference;
+    // few programs ever detach: they load it when they do
+    const { detach } = await import("./detach.ts");
+    return detach(this);
   }
 
-  /** See referenceOf(). */
-  reference(): string {
-    const { prefix } = this.#tenures[0].lane.host.settings;
-    return makeReference(
-      this.#tenures.map(({ tracked, token }) => {
-        const run = tracked.state.at === "held" ? tracked.state.token : token;
-        return { claim: tracked.claim, run, token, prefix };
-      }),
-    );
+  /** It has gone to somebody else: nothing is to be released here. */
+  letGo(): void {
+    this.#released = Promise.resolve(false);
+    for (const tenure of this.tenures) tenure.lane.letGo(tenure);
   }
 
   release(): Promise<boolean> {
@@ -156,22 +133,16 @@ export class LockHandle implements Lock {
 
   /** Why release() answered false. */
   lossAtRelease(): LockLostError {
-    return this.#tenures.find(({ lostReason }) => lostReason !== null)?.lostError() ?? lostError("unknown", this.keys);
+    return this.tenures.find(({ lostReason }) => lostReason !== null)?.lostError() ?? lostError("unknown", this.keys);
   }
 
   #release(): Promise<boolean> {
-    if (this.#tenures.length === 1) {
-      const dropped = this.#tenures[0].drop();
+    if (this.tenures.length === 1) {
+      const dropped = this.tenures[0].drop();
       return typeof dropped === "boolean" ? Promise.resolve(dropped) : dropped;
     }
-    return Promise.all(this.#tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
+    return Promise.all(this.tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
   }
-}
-
-/** A lock's reference without detaching it: for the command line, which gives it to its child. A secret. */
-export function referenceOf(lock: Lock): string {
-  if (!(lock instanceof LockHandle)) throw new TypeError("lock must come from acquire()");
-  return lock.reference();
 }
 
 function checkFencing(tenure: Tenure): void {
@@ -179,10 +150,4 @@ function checkFencing(tenure: Tenure): void {
   if (!driver.traits.fencing) {
     throw new UnsupportedError(`${driver.name} has no fencing tokens`, { keys: tenure.target.keys });
   }
-}
-
-function whyNotDetach(ttl: number | "session", handles: number, contexts: number): string | null {
-  if (ttl === "session") return 'a "session" lease ends with its session';
-  if (contexts > 0) return "it is held by using() or run()";
-  return handles > 1 ? "another request has joined it" : null;
 }

@@ -73,25 +73,12 @@ export interface Wish {
 }
 
 const FOR_EVER = Number.POSITIVE_INFINITY;
-const ACQUIRE = new Set(["wait", "ttl", "signal", "label"]);
-const TRY = new Set(["ttl", "signal", "label"]);
-const CLIENT = new Set([
-  "wait",
-  "ttl",
-  "label",
-  "prefix",
-  "handoffs",
-  "handoffMs",
-  "reentrant",
-  "maxHold",
-  "renew",
-  "clock",
-]);
 
 /** @throws TypeError naming the option */
 export function settingsOf(options: LocksOptions = {}): Settings {
-  onlyKnown(options, CLIENT, "createLocks");
-  const { wait, ttl, label, prefix, handoffs, handoffMs, reentrant, maxHold, renew, clock } = options;
+  checkObject(options, "createLocks");
+  const { wait, ttl, label, prefix, handoffs, handoffMs, reentrant, maxHold, renew, clock, ...unknown } = options;
+  refuseUnknown(unknown, "createLocks");
   return {
     waitMs: wait === undefined ? FOR_EVER : waitOf(wait),
     ttl: ttl === undefined ? 30_000 : ttlOf(ttl),
@@ -109,8 +96,10 @@ export function settingsOf(options: LocksOptions = {}): Settings {
 
 /** @throws TypeError naming the option; @param extra further names that the caller reads itself */
 export function wishOf(options: AcquireOptions, settings: Settings, isTry: boolean, extra?: string): Wish {
-  onlyKnown(options, isTry ? TRY : ACQUIRE, isTry ? "tryAcquire" : "acquire", extra);
-  const { wait, ttl, label, signal } = options;
+  const verb = isTry ? "tryAcquire" : "acquire";
+  checkObject(options, verb);
+  const { wait, ttl, label, signal, ...unknown } = options;
+  refuseUnknown(isTry && "wait" in options ? { wait } : unknown, verb, extra);
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw new TypeError(`signal must be an AbortSignal, not ${shown(signal)}`);
   }
@@ -151,11 +140,14 @@ function flagOf(value: unknown, otherwise: boolean, name: string): boolean {
   return value;
 }
 
-function onlyKnown(options: object, known: ReadonlySet<string>, of: string, extra?: string): void {
+function checkObject(options: unknown, verb: string): void {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw new TypeError(`options of ${of} must be an object, not ${shown(options)}`);
+    throw new TypeError(`options of ${verb} must be an object, not ${shown(options)}`);
   }
-  for (const name of Object.keys(options)) {
-    if (!known.has(name) && name !== extra) throw new TypeError(`${of} has no option ${shown(name)}`);
+}
+
+function refuseUnknown(unknown: object, verb: string, extra?: string): void {
+  for (const name of Object.keys(unknown)) {
+    if (name !== extra) throw new TypeError(`${verb} has no option ${shown(name)}`);
   }
 }

@@ -1,6 +1,7 @@
 /** The first line each way: who is calling, and what the server is. docs/reference/protocol.md is the specification. */
 
 import type { Traits } from "../spi/driver.ts";
+import { MAX_HOLDS } from "../spi/driver.ts";
 
 /** The version of the protocol this code speaks. */
 export const PROTOCOL = 1;
