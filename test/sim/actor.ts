@@ -195,7 +195,6 @@ export class Actor {
       before: this.#stage.watch.highestSeen(holds),
       shown,
       leaseMs: lease === "session" ? plan.sessionMs : lease,
-      endures: lease === "session" && plan.store === "unix",
       isFirst: client.opened === null,
     };
   }
@@ -214,20 +213,20 @@ export class Actor {
     }
   }
 
-  #holding(lock: Lock, holds: readonly Hold[], { before, shown, endures }: Began): Holding | null {
+  #holding(lock: Lock, holds: readonly Hold[], { before, shown }: Began): Holding | null {
     const { machine } = this.#site;
-    const holding = this.#holdingOf(lock, holds, endures);
+    const holding = this.#holdingOf(lock, holds);
     const tokens = holds.map(({ key }) => lock.tokenOf(key));
     machine.note(`${this.name} holds ${shown}, token ${tokens.join(" ")}, ${lock.remainingMs.toFixed(1)} ms left`);
     this.#stage.watch.granted(holding, before);
     return holding;
   }
 
-  #holdingOf(lock: Lock, holds: readonly Hold[], endures = false): Holding {
+  #holdingOf(lock: Lock, holds: readonly Hold[]): Holding {
     const { machine } = this.#site;
     const leaseUntil = machine.clock.uptime() + lock.remainingMs;
     const name = `${this.name}.${++this.#asked}`;
-    return { name, machine, client: this.#site, lock, holds, endures, leaseUntil, stopping: false };
+    return { name, machine, client: this.#site, lock, holds, leaseUntil, stopping: false };
   }
 
   // --- holding
@@ -253,10 +252,11 @@ export class Actor {
     const { lock, name, holds } = holding;
     const believed = isHeld(lock);
     this.#stage.watch.ended(holding);
+    const isOvertaken = this.#stage.watch.isOvertaken(holding);
     machine.note(`${this.name} releases ${lock.keys.join(" ")}${believed ? "" : ", lost"}`);
     const was = await lock.release();
-    // where silence keeps it, it may have been ours although we could not tell
-    if (!believed && was && !holding.endures) machine.world.fail(`${name}: release() said true of a lost lock`);
+    // in doubt it may have been ours all the time, but not if somebody else has had it meanwhile
+    if (was && isOvertaken) machine.world.fail(`${name}: release() said true of a lock that somebody else has had`);
     const revoked = holds.some(({ key }) => this.#stage.revoked.has(`${key} ${lock.tokenOf(key)}`));
     if (believed && !was && !revoked) machine.world.fail(`${name}: release() said false although nothing was lost`);
   }
@@ -312,8 +312,6 @@ interface Began {
   readonly before: ReadonlyMap<string, bigint>;
   readonly shown: string;
   readonly leaseMs: number;
-  /** A session's lock where silence ends nothing. */
-  readonly endures: boolean;
   /** Its client has not met the store yet. */
   readonly isFirst: boolean;
 }

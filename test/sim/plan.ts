@@ -19,6 +19,8 @@ export interface Plan {
   readonly handoffs: number;
   readonly handoffMs: number;
   readonly maxHoldMs: number | null;
+  /** false: holders let their leases run out. */
+  readonly renew: boolean;
   readonly weather: Weather;
   /** Clock rates lie within 1 plus or minus this. Two of them differ by at most 1 %. */
   readonly drift: number;
@@ -94,6 +96,7 @@ export function planOf(random: SeededRandom): Plan {
     handoffs: random.pick([1, 1, 3, 64]),
     handoffMs: random.pick([10, 100, 10_000]),
     maxHoldMs: random.chance(0.2) ? ttlMs * 0.5 : null,
+    renew: random.chance(0.85),
     weather: random.pick(store === "table" ? WEATHERS : STREAM_WEATHERS)(random, ttlMs),
     drift: random.pick([0, 0.005]),
     mishaps: random.int(7),

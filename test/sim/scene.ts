@@ -54,7 +54,9 @@ export class Scene implements Stage {
     const isDone = (): boolean => this.#alive().every((site) => site.busy === 0);
     await world.run(world.now + Math.max(REST_LEASES * plan.ttlMs, REST_MS), isDone);
     if (world.failure === null && !isDone()) world.fail("somebody waits in vain, although all trouble is over");
-    await world.run(world.now + 2 * plan.ttlMs, () => this.#alive().every((site) => site.leftOvers() === ""));
+    await world.run(world.now + Math.max(2 * plan.ttlMs, REST_MS), () =>
+      this.#alive().every((site) => site.leftOvers() === ""),
+    );
     for (const site of this.#alive()) {
       if (site.leftOvers() !== "") world.fail(`${site.machine.name} has left over: ${site.leftOvers()}`);
     }
@@ -115,7 +117,8 @@ export class Scene implements Stage {
       case "reset":
         return this.#back.reset(machine);
       case "wall":
-        return machine.stepWall(random.pick([-1, 1]) * ms);
+        // a step back that hides a sleep is noticed by the next renewal only
+        return machine.stepWall(kinds.includes("sleep") ? ms : random.pick([-1, 1]) * ms);
       case "revoke":
         for (const revoked of this.#back.revoke()) this.revoked.add(revoked);
     }

@@ -82,6 +82,7 @@ export class ServerHost {
     machine.execute(() => {
       this.#pipes.push(pipe);
       pipe.accepted(machine, hub.accept(pipe.stream, this.#options.local));
+      if (pipe.client.state === "dead") pipe.endServer(); // it died while it connected
     });
   }
 

@@ -29,6 +29,7 @@ export class Site {
       label: machine.name,
       handoffs: plan.handoffs,
       handoffMs: plan.handoffMs,
+      renew: plan.renew,
       ...(plan.maxHoldMs !== null && { maxHold: plan.maxHoldMs }),
     };
     const random = machine.world.random.fork();

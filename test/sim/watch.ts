@@ -18,8 +18,6 @@ export interface Holding {
   readonly client: { readonly closing: boolean };
   readonly lock: Lock;
   readonly holds: readonly Hold[];
-  /** A session's lock where silence ends nothing. */
-  readonly endures: boolean;
   /** Until here its lease stood when it was last looked at, by the clock of its machine that also counts sleep. */
   leaseUntil: number;
   /** Told to stop while its lease stands, and still at it. */
@@ -148,6 +146,14 @@ export class Watch {
   /** Its holder has stopped working with it. */
   ended(holding: Holding): void {
     for (const { key } of holding.holds) this.#of(key).holdings.delete(holding);
+  }
+
+  /** Has somebody been granted a key after this holder that cannot be shared with it? */
+  isOvertaken({ holds, lock }: Holding): boolean {
+    return holds.some(({ key, permits, limit }) => {
+      const known = this.#of(key);
+      return lock.tokenOf(key) < (permits === limit ? known.highest : known.highestExclusive);
+    });
   }
 
   /** Never more admitted than the limit allows, by the holders' own clocks. */

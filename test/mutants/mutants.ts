@@ -1,0 +1,270 @@
+/**
+ * Faults put into the code on purpose, each a change of text that must match exactly once. The simulator or the tests of
+ * core must notice every one of them: else they would not notice the same fault made by accident.
+ */
+
+export interface Mutant {
+  /** The fault, as a reader of the design would say it. */
+  readonly name: string;
+  readonly file: string;
+  readonly find: string;
+  readonly replace: string;
+  /** Tests to try if the simulator does not notice; default: those of core. */
+  readonly tests?: string;
+}
+
+export const MUTANTS: readonly Mutant[] = [
+  // --- time and belief
+  {
+    name: "the deadline counted from the answer",
+    file: "src/client/engine.ts",
+    find: 'this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);',
+    replace: 'this.#apply(tracked, { type: "answered", call, sentAt: now, answer }, now);',
+  },
+  {
+    name: "a look that extends belief",
+    file: "src/core/claim-state.ts",
+    find: "by.sentAt + 0.9 * Math.min(leftMs, terms.ttlMs)",
+    replace: "by.sentAt + 0.9 * terms.ttlMs",
+  },
+  {
+    name: "a lease believed to its last moment",
+    file: "src/core/claim-state.ts",
+    find: "by.sentAt + 0.9 * Math.min(leftMs, terms.ttlMs)",
+    replace: "by.sentAt + 1.05 * Math.min(leftMs, terms.ttlMs)",
+  },
+  {
+    name: "a push that lengthens the lease",
+    file: "src/core/pending.ts",
+    find: "return grant(state.talk, answer, state.deadline, dueAt, false, now, terms);",
+    replace: "return grant(state.talk, answer, now + 0.9 * terms.ttlMs, dueAt, false, now, terms);",
+  },
+  {
+    name: "a sleep of the machine that goes unnoticed",
+    file: "src/core/held.ts",
+    find: "const deadline = state.deadline - byMs;",
+    replace: "const deadline = state.deadline;",
+  },
+  {
+    name: "an answer from before a sleep that takes the doubt away",
+    file: "src/core/held.ts",
+    find: 'event.call <= state.talk.sleptAfter && answer.state !== "none"',
+    replace: 'event.call < 0 && answer.state !== "none"',
+  },
+  {
+    name: "a place believed in beyond its deadline",
+    file: "src/core/pending.ts",
+    find: "if (now >= state.deadline) {",
+    replace: "if (now >= state.deadline + terms.ttlMs) {",
+  },
+  {
+    name: '"none" taken for a hiccup',
+    file: "src/core/held.ts",
+    find: "if (!isLast) return { state, effects: NOTHING };",
+    replace: 'if (!isLast || answer.state === "none") return { state, effects: NOTHING };',
+  },
+  // --- asking and leaving
+  {
+    name: "a nudge dropped while a call is under way",
+    file: "src/core/talk.ts",
+    find: "return { ...talk, again: true };",
+    replace: "return talk;",
+  },
+  {
+    name: "no tombstone after an unanswered claim",
+    file: "src/core/table.ts",
+    find: "if (unanswered !== undefined) this.endings.bury(",
+    replace: 'if (unanswered !== undefined && unanswered === "session") this.endings.bury(',
+  },
+  {
+    name: "an unanswered claim that the client forgets",
+    file: "src/core/talk.ts",
+    find: "const unanswered = talk.unanswered || talk.asks;",
+    replace: "const unanswered = false;",
+  },
+  {
+    name: 'a repeated release\'s "was not there" believed',
+    file: "src/client/releases.ts",
+    find: "leaving.done(leaving.attempts === 1 || wasThere === true ? wasThere : null);",
+    replace: "leaving.done(wasThere);",
+  },
+  {
+    name: "a release beside another that is not counted",
+    file: "src/client/engine.ts",
+    find: "if (tracked.leaving !== null) tracked.leaving.attempts++;",
+    replace: "",
+  },
+  {
+    name: "a release that is sent once and never again",
+    file: "src/client/releases.ts",
+    find: "if (now < one.giveUpAt) return true;",
+    replace: "if (now < 0) return true;",
+  },
+  {
+    name: "release before the body has ended",
+    file: "src/core/held.ts",
+    find: 'return { state: { at: "lost", reason, forgetAt: now + terms.ttlMs, unanswered }, effects: ["lose"] };',
+    replace:
+      'return { state: { at: "lost", reason, forgetAt: now + terms.ttlMs, unanswered }, effects: ["lose", "release"] };',
+  },
+  {
+    name: "a late answer that releases what was detached",
+    file: "src/client/engine.ts",
+    find: "if (tracked.forgotten) return;",
+    replace: "",
+  },
+  {
+    name: "an aborted request that leaves its claim behind",
+    file: "src/client/key-lane.ts",
+    find: "if (tracked !== null) this.host.engine.leave(tracked);",
+    replace: 'if (tracked !== null && tracked.state.at === "asking") this.host.engine.leave(tracked);',
+  },
+  {
+    name: "a wait that ends early",
+    file: "src/client/request.ts",
+    find: "this.startedAt + waitMs",
+    replace: "this.startedAt + waitMs * 0.99",
+  },
+  {
+    name: "a wait that is never ended",
+    file: "src/client/request.ts",
+    find: "if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)",
+    replace: "if (waitMs > 100 && waitMs < Number.POSITIVE_INFINITY)",
+  },
+  // --- lines and tokens
+  {
+    name: "token runs handed on beside shared holds",
+    file: "src/client/lane-host.ts",
+    find: "if (this.settings.handoffs === 1 || !isExclusive(target.holds)) return",
+    replace: "if (this.settings.handoffs === 1) return",
+  },
+  {
+    name: "a run handed on after it is spent",
+    file: "src/core/lane.ts",
+    find: "this.#left <= 0 || ",
+    replace: "",
+  },
+  {
+    name: "local holders with the same token",
+    file: "src/core/lane.ts",
+    find: "return this.#nextToken++;",
+    replace: "return this.#nextToken;",
+  },
+  {
+    name: "`last` forgotten early",
+    file: "src/core/mint.ts",
+    find: "if (line.last < this.#clock) {",
+    replace: "if (line.last < Number.POSITIVE_INFINITY) {",
+  },
+  {
+    name: "a run of which only the first token is remembered",
+    file: "src/core/mint.ts",
+    find: "this.spent(claim, token + claim.tokens - 1);",
+    replace: "this.spent(claim, token);",
+  },
+  {
+    name: "all keys of a claim placed at once",
+    file: "src/core/table.ts",
+    find: "if (this.#paused || !line.admit(seat)) return;",
+    replace: "if (this.#paused || !line.admit(seat)) continue;",
+  },
+  {
+    name: "a waiter's turn taken by one who was led on to its line",
+    file: "src/core/table.ts",
+    find: "if (this.#paused || !line.admit(seat)) return;",
+    replace: "if (this.#paused || line.admitNext() !== seat) return;",
+  },
+  {
+    name: "a claim that lost one of its lines kept",
+    file: "src/core/table.ts",
+    find: "for (let loser = line.overfull(); loser !== null; loser = line.overfull()) this.#remove(loser.entry);",
+    replace: "for (let loser = line.overfull(); loser !== null; loser = line.overfull()) line.remove(loser);",
+  },
+  {
+    name: "a reader that overtakes a waiting writer",
+    file: "src/core/seats.ts",
+    find: "return this.frontier === this.seats.last && fits(this.used, hold);",
+    replace: "return fits(this.used, hold);",
+  },
+  {
+    name: "one permit too many",
+    file: "src/core/line.ts",
+    find: "return used + place.permits <= place.limit;",
+    replace: "return used + place.permits <= place.limit + 1;",
+  },
+  {
+    name: "a revoked place that is given away at once",
+    file: "src/core/table.ts",
+    find: "if (removed) this.#remove(entry);",
+    replace: "if (removed || true) this.#remove(entry);",
+  },
+  {
+    name: "a lease that ends early at the store",
+    file: "src/core/table.ts",
+    find: "if (entry.expiresAt > now) {",
+    replace: "if (entry.expiresAt > now + 100) {",
+  },
+  // --- the server's restart
+  {
+    name: "the clean table used twice",
+    file: "src/server/opening.ts",
+    find: "  await disk.save(plan.state);\n",
+    replace: "",
+  },
+  {
+    name: "the longest lease written late",
+    file: "src/server/durability.ts",
+    find: "if (top > ledger.bound || lease > ledger.longestMs) return this.#reserve(top + AHEAD_MICROS, lease);",
+    replace:
+      "if (top > ledger.bound) return this.#reserve(top + AHEAD_MICROS, lease);\n    if (lease > ledger.longestMs) setTimeout(() => void this.#reserve(top, lease), 1_000_000);",
+  },
+  {
+    name: "a reclaimed hold behind a waiter",
+    file: "src/core/table.ts",
+    find: "seat.line.addAdmitted(seat);",
+    replace: "seat.line.add(seat);",
+  },
+  {
+    name: "tokens not above the old bound",
+    file: "src/server/keeper.ts",
+    find: "Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros())",
+    replace: "this.#micros()",
+  },
+  {
+    name: "grants while a restarted server reclaims",
+    file: "src/server/keeper.ts",
+    find: "    this.table.pause();\n  }\n\n  /** What comes back from disk has been put back",
+    replace: "  }\n\n  /** What comes back from disk has been put back",
+  },
+  {
+    name: "clients forgotten by a second crash",
+    file: "src/server/opening.ts",
+    find: "strangers: awaited === null",
+    replace: "strangers: false",
+  },
+  {
+    name: "a new start of the server taken for the old one",
+    file: "src/drivers/server/driver.ts",
+    find: "if (previous === hello.start) return this.#notify(null);",
+    replace: "if (previous !== null) return this.#notify(null);",
+  },
+  {
+    name: "waiters lined up as they come back, not as they had arrived",
+    file: "src/server/reclaiming.ts",
+    find: "table.claim({ ...claim, wait: true }, session, now, micros, was.arrival);",
+    replace: "table.claim({ ...claim, wait: true }, session, now, micros);",
+  },
+  {
+    name: "a session's claim given up although its session lives",
+    file: "src/client/releases.ts",
+    find: 'if (one.claim.ttlMs !== "session") {',
+    replace: "if (one.claim.ttlMs !== undefined) {",
+  },
+  {
+    name: "a push of an earlier start believed",
+    file: "src/protocol/frames.ts",
+    find: "if (whole[0] !== start) throw",
+    replace: "if (whole[0] === undefined) throw",
+    tests: "test/server/protocol.test.ts",
+  },
+];
