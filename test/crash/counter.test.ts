@@ -1,18 +1,19 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect } from "vitest";
 import { seededRandom } from "../support/seeded-random.ts";
 import { counting } from "./counting.ts";
 import type { Seen } from "./processes.ts";
-import { below, commandOf, living, signal } from "./processes.ts";
-import type { Running, Scene } from "./scene.ts";
-import { LONG, scene } from "./scene.ts";
+import { below, commandOf, signal } from "./processes.ts";
+import type { Running } from "./scene.ts";
+import { LONG, test } from "./scene.ts";
 
-const here = scene();
 const CONTENDERS = 8;
-const ROUNDS = LONG ? 40 : 5;
+const ROUNDS = LONG ? 40 : 4;
 const KILLING_MS = LONG ? 30_000 : 6_000;
 
-test(`${CONTENDERS} processes that increment one file counter under holdfast run lose no update`, { timeout: 120_000 }, async () => {
+test(`${CONTENDERS} processes that increment one file counter under holdfast run lose no update`, {
+  timeout: 120_000,
+}, async ({ here }) => {
   const count = counting(here.folder);
   const began = performance.now();
   await Promise.all(
@@ -27,10 +28,12 @@ test(`${CONTENDERS} processes that increment one file counter under holdfast run
   expect(faults).toEqual([]);
   expect(counter).toBe(CONTENDERS * ROUNDS);
   const seconds = (performance.now() - began) / 1_000;
-  console.log(`figure: ${CONTENDERS} contenders under run: ${(counter / seconds).toFixed(1)} turns/s, longest gap ${longestGap.toFixed(2)} s`);
+  console.log(
+    `figure: ${CONTENDERS} contenders under run: ${(counter / seconds).toFixed(1)} turns/s, longest gap ${longestGap.toFixed(2)} s`,
+  );
 });
 
-test("the same processes without a lock are seen to overlap and to lose updates", async () => {
+test("the same processes without a lock are seen to overlap and to lose updates", async ({ here }) => {
   const count = counting(here.folder);
   const all = Array.from({ length: CONTENDERS }, () => here.program(count.command(0.2)));
   for (const one of all) await one.ended;
@@ -45,7 +48,7 @@ const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
 test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is lost and no two children overlap (HOLDFAST_SEED=${seed})`, {
   timeout: KILLING_MS + 60_000,
-}, async () => {
+}, async ({ here }) => {
   const random = seededRandom(seed);
   const count = counting(here.folder);
   const runs = new Set<Running>();
@@ -92,7 +95,8 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
 
 /** kill -9 of a wrapper, or of it and one that belongs to it, in any order. */
 function killOneOf(run: Running, what: "wrapper" | "and child" | "and guard"): void {
-  const others: Seen[] = what === "wrapper" ? [] : below(run.pid).filter(({ pid }) => isGuard(pid) === (what === "and guard"));
+  const others: Seen[] =
+    what === "wrapper" ? [] : below(run.pid).filter(({ pid }) => isGuard(pid) === (what === "and guard"));
   for (const other of others) signal(other, "SIGKILL");
   run.kill();
 }

@@ -86,7 +86,8 @@ function historyOf(text: string, counter: number): History {
   let leftAt: number | null = null;
   // what the counter may be: one who was killed has raised it or not
   let may = [0];
-  const fault = (line: Line, why: string): void => void faults.push(`${why}: ${line.what} ${line.pid} ${line.n} at ${line.at}`);
+  const fault = (line: Line, why: string): void =>
+    void faults.push(`${why}: ${line.what} ${line.pid} ${line.n} at ${line.at}`);
   for (const line of lines) {
     if (line.what === "enter") {
       entered++;

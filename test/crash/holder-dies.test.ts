@@ -1,18 +1,17 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
 import { below, signal } from "./processes.ts";
-import { scene } from "./scene.ts";
+import { test } from "./scene.ts";
 import { msBetween, worker } from "./worker.ts";
 
-const here = scene();
 /** "At once", on a machine that is busy with other things. */
 const AT_ONCE_MS = 3_000;
 const LEASE_MS = 2_000;
 
 const now = (): { readonly at: string } => ({ at: String(process.hrtime.bigint()) });
 
-test("wrapper and child killed: the next grant follows at once", async () => {
+test.concurrent("wrapper and child killed: the next grant follows at once", async ({ here }) => {
   const run = here.start(["run", "k", "--", "sh", "-c", "echo works; sleep 60; true"]);
   await until(() => run.out() !== "", { within: 10_000, what: "the command" });
   const next = await worker(here);
@@ -28,7 +27,7 @@ test("wrapper and child killed: the next grant follows at once", async () => {
   console.log(`figure: wrapper and child killed, next grant after ${ms.toFixed(0)} ms`);
 });
 
-test("a library holder killed on the Unix socket: the next grant follows at once", async () => {
+test.concurrent("a library holder killed on the Unix socket: the next grant follows at once", async ({ here }) => {
   const holder = await worker(here);
   const next = await worker(here);
   holder.acquire("it", "k");
@@ -42,7 +41,9 @@ test("a library holder killed on the Unix socket: the next grant follows at once
   console.log(`figure: library holder killed on the Unix socket, next grant after ${ms.toFixed(1)} ms`);
 });
 
-test("a library holder killed on TCP: the next grant comes when the lease has ended, not before", async () => {
+test.concurrent("a library holder killed on TCP: the next grant comes when the lease has ended, not before", async ({
+  here,
+}) => {
   const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
   const holder = await worker(here, url);
   const next = await worker(here, url);
@@ -56,22 +57,31 @@ test("a library holder killed on TCP: the next grant comes when the lease has en
   const granted = await next.told("next", "held");
   expect(msBetween(asked, granted)).toBeGreaterThanOrEqual(LEASE_MS);
   expect(msBetween(killed, granted)).toBeLessThan(LEASE_MS + AT_ONCE_MS);
-  console.log(`figure: library holder killed on TCP (lease 2 s), next grant after ${msBetween(killed, granted).toFixed(0)} ms`);
+  console.log(
+    `figure: library holder killed on TCP (lease 2 s), next grant after ${msBetween(killed, granted).toFixed(0)} ms`,
+  );
 });
 
-test.each(["unix", "tcp"])("a waiter killed over %s leaves no place: the one behind it is granted at once", async (kind) => {
-  const url = kind === "unix" ? "" : (await here.serve(["--listen", "tcp://127.0.0.1:0"])).url;
-  const [holder, waiter, behind] = [await worker(here, url), await worker(here, url), await worker(here, url)];
-  for (const [one, of] of [[holder, "holder"], [waiter, "waiter"], [behind, "behind"]] as const) {
-    one.acquire(of, "k");
-    await one.told(of, of === "holder" ? "held" : "asked");
-    // asked is not yet arrived: the order of the line is not what this is about, but the killed one must be in it
-    await delay(100);
-  }
-  waiter.kill();
-  await waiter.ended;
-  holder.tell({ do: "release", of: "holder" });
-  const released = await holder.told("holder", "released");
-  const ms = msBetween(released, await behind.told("behind", "held"));
-  expect(ms).toBeLessThan(AT_ONCE_MS);
-});
+test.concurrent.for(["unix", "tcp"])(
+  "a waiter killed over %s leaves no place: the one behind it is granted at once",
+  async (kind, { here }) => {
+    const url = kind === "unix" ? "" : (await here.serve(["--listen", "tcp://127.0.0.1:0"])).url;
+    const [holder, waiter, behind] = [await worker(here, url), await worker(here, url), await worker(here, url)];
+    for (const [one, of] of [
+      [holder, "holder"],
+      [waiter, "waiter"],
+      [behind, "behind"],
+    ] as const) {
+      one.acquire(of, "k");
+      await one.told(of, of === "holder" ? "held" : "asked");
+      // asked is not yet arrived: the order of the line is not what this is about, but the killed one must be in it
+      await delay(100);
+    }
+    waiter.kill();
+    await waiter.ended;
+    holder.tell({ do: "release", of: "holder" });
+    const released = await holder.told("holder", "released");
+    const ms = msBetween(released, await behind.told("behind", "held"));
+    expect(ms).toBeLessThan(AT_ONCE_MS);
+  },
+);

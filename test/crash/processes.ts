@@ -8,7 +8,7 @@ export type Seen = { readonly pid: number; readonly start: string };
 type Stat = Seen & { readonly state: string; readonly parent: number };
 
 /** Every process that has not ended; those nobody has reaped yet have. */
-export function living(): Stat[] {
+function living(): Stat[] {
   return readdirSync("/proc").flatMap((name) => {
     const stat = /^\d+$/.test(name) ? statOf(Number(name)) : null;
     return stat === null ? [] : [stat];

@@ -5,7 +5,6 @@
 
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
-import { afterEach } from "vitest";
 import type { Scene } from "./scene.ts";
 
 export type Effect = {
@@ -36,7 +35,12 @@ export async function openRegister(here: Scene): Promise<Register> {
     // a worker was killed
     lines.on("error", () => undefined);
     lines.on("line", (line) => {
-      const { what, key, token: text, pid } = JSON.parse(line) as Record<"what" | "key" | "token", string> & { pid: number };
+      const {
+        what,
+        key,
+        token: text,
+        pid,
+      } = JSON.parse(line) as Record<"what" | "key" | "token", string> & { pid: number };
       const token = BigInt(text);
       const top = highest.get(key) ?? 0n;
       const accepted = token >= top;
@@ -46,18 +50,8 @@ export async function openRegister(here: Scene): Promise<Register> {
     });
   });
   await new Promise<void>((resolve) => server.listen(path, resolve));
-  open.add(() => void server.close());
+  here.later(() => void server.close());
   return { path, log, faults: () => faultsIn(log) };
-}
-
-const open = new Set<() => void>();
-
-/** Called once at the head of a file that opens registers, behind scene(): the workers end first. */
-export function closesRegisters(): void {
-  afterEach(() => {
-    for (const close of open) close();
-    open.clear();
-  });
 }
 
 function faultsIn(log: readonly Effect[]): string[] {
@@ -68,8 +62,10 @@ function faultsIn(log: readonly Effect[]): string[] {
     const { what, key, token, pid } = effect;
     if (what === "enter") {
       const other = inside.get(key);
-      if (other !== undefined) faults.push(`${pid} entered ${key} with ${token} while ${other.pid} was inside with ${other.token}`);
-      if (token <= (highest.get(key) ?? 0n)) faults.push(`${pid} entered ${key} with ${token}, not above ${highest.get(key)}`);
+      if (other !== undefined)
+        faults.push(`${pid} entered ${key} with ${token} while ${other.pid} was inside with ${other.token}`);
+      if (token <= (highest.get(key) ?? 0n))
+        faults.push(`${pid} entered ${key} with ${token}, not above ${highest.get(key)}`);
       highest.set(key, token);
       inside.set(key, effect);
     }

@@ -7,7 +7,7 @@ import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { afterEach, beforeEach } from "vitest";
+import { test as plain } from "vitest";
 import { until } from "../support/wait-for.ts";
 import type { Seen } from "./processes.ts";
 import { below, commandOf, isLiving, seen, signal, withInEnvironment } from "./processes.ts";
@@ -42,6 +42,8 @@ export type Options = {
 
 export type Served = Running & { readonly url: string; readonly address: string };
 
+export type Listed = { readonly state: "held" | "waiting"; readonly token: string | null; readonly label: string };
+
 export type Scene = {
   readonly folder: string;
   /** The HOLDFAST_DIR of everything started here. */
@@ -52,21 +54,41 @@ export type Scene = {
   start(args: readonly string[], options?: Options): Running;
   /** `holdfast serve` on an address ("tcp://127.0.0.1:0"; default a socket of its own), once it listens. */
   serve(args?: readonly string[], options?: Options): Promise<Served>;
+  /** What `holdfast ls` says of the store of that url. */
+  list(url?: string): Promise<readonly Listed[]>;
+  /** Settles when so many claims wait there. */
+  waiting(count: number, url?: string): Promise<void>;
   /** The living servers that were started on demand, the oldest first. */
   servers(): Seen[];
   /** All of them that ever listened. */
   everListened(): number[];
+  /** To be done when the test has ended and all of its processes have. */
+  later(step: () => void): void;
 };
+
+/** How long the end of a process waits for the end of its output. */
+const OUTPUT_MS = 200;
 
 /** How long what a killed wrapper left behind may take to end: its guard's grace, and some more. */
 const STRAYS_MS = 8_000;
 
-/** Called once at the head of a file; each test gets a scene of its own. */
-export function scene(): Scene {
-  let folder = "";
-  let all: Running[] = [];
+/** A test with a scene of its own; it fails, too, if a process of it is left that nobody asked to stay. */
+export const test = plain.extend<{ readonly here: Scene }>({
+  // biome-ignore lint/correctness/noEmptyPattern: how Vitest asks which other fixtures this one needs
+  here: async ({}, use) => {
+    const { here, close } = openScene();
+    await use(here);
+    await close();
+  },
+});
+
+function openScene(): { readonly here: Scene; close(): Promise<void> } {
+  if (!existsSync(PROGRAM)) throw new Error("dist is missing: npm run build");
+  const folder = mkdtempSync("/tmp/hf-crash-");
+  const all: Running[] = [];
   /** What was below a process when it was killed. */
-  let orphans: Seen[] = [];
+  const orphans: Seen[] = [];
+  const steps: (() => void)[] = [];
 
   function kill(running: Running): void {
     if (running.hasEnded()) return;
@@ -88,12 +110,8 @@ export function scene(): Scene {
   }
 
   const here: Scene = {
-    get folder() {
-      return folder;
-    },
-    get directory() {
-      return join(folder, "d");
-    },
+    folder,
+    directory: join(folder, "d"),
     path: (name) => join(folder, name),
     program,
     start: (args, options) => program([process.execPath, PROGRAM, ...args], options),
@@ -102,30 +120,42 @@ export function scene(): Scene {
       const state = args.includes("--state") ? [] : ["--state", join(folder, "state")];
       return served(here.start(["serve", ...listen, ...state, ...args], options));
     },
+    async list(url) {
+      const ls = here.start(["ls", "--json", ...(url === undefined ? [] : ["--url", url])]);
+      const { code } = await ls.ended;
+      if (code !== 0) throw new Error(`ls ended with ${code}: ${ls.err()}`);
+      const lines = ls.out().split("\n");
+      return lines.filter((line) => line !== "").map((line) => JSON.parse(line) as Listed);
+    },
+    async waiting(count, url) {
+      const isSo = async (): Promise<boolean> => {
+        const all = await here.list(url);
+        return all.filter(({ state }) => state === "waiting").length === count;
+      };
+      await until(isSo, { within: 10_000, what: `${count} waiting` });
+    },
     servers: () => withInEnvironment(folder).filter(({ pid }) => commandOf(pid).endsWith(" serve --on-demand")),
     everListened: () => listenedIn(join(here.directory, "server.log")),
+    later: (step) => void steps.push(step),
   };
 
-  beforeEach(() => {
-    if (!existsSync(PROGRAM)) throw new Error("dist is missing: npm run build");
-    folder = mkdtempSync("/tmp/hf-crash-");
-    all = [];
-    orphans = [];
-  });
-  afterEach(async () => {
+  const close = async (): Promise<void> => {
     for (const running of all) {
       kill(running);
       await running.ended;
     }
     const servers = here.servers();
-    const strays = [...orphans, ...withInEnvironment(folder)].filter(({ pid }) => !servers.some((it) => it.pid === pid));
+    const strays = [...orphans, ...withInEnvironment(folder)].filter(
+      ({ pid }) => !servers.some((it) => it.pid === pid),
+    );
     const left = await leftOf(strays);
     for (const one of [...left, ...servers]) signal(one, "SIGKILL");
     await until(() => ![...left, ...servers].some(isLiving), { within: 5_000, what: "the end of what was killed" });
+    for (const step of steps) step();
     rmSync(folder, { recursive: true });
     if (left.length > 0) throw new Error(`left behind: ${left.map(({ pid }) => pid).join(", ")}`);
-  });
-  return here;
+  };
+  return { here, close };
 }
 
 /** Whoever of these does not end by itself. */
@@ -151,7 +181,13 @@ function watched(child: ChildProcess, kill: (running: Running) => void): Running
     child.once("error", reject);
     child.once("exit", (code, name) => {
       over = true;
-      resolve({ code, signal: name });
+      // what it said last is still on its way; but whoever it left behind may hold its output open
+      const settle = (): void => {
+        clearTimeout(patience);
+        resolve({ code, signal: name });
+      };
+      const patience = setTimeout(settle, OUTPUT_MS);
+      child.once("close", settle);
     });
   });
   const running: Running = {
@@ -166,7 +202,8 @@ function watched(child: ChildProcess, kill: (running: Running) => void): Running
   return running;
 }
 
-async function served(running: Running): Promise<Served> {
+/** A server that was started by hand, once it listens. */
+export async function served(running: Running): Promise<Served> {
   const said = await until(() => (running.hasEnded() ? running.err() : /^listening on (.+)$/m.exec(running.out())), {
     within: 10_000,
     what: "the server to listen",

@@ -1,18 +1,16 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect } from "vitest";
 import { seededRandom } from "../support/seeded-random.ts";
 import { until } from "../support/wait-for.ts";
 import { counting } from "./counting.ts";
 import { signal } from "./processes.ts";
 import type { Register } from "./register.ts";
-import { closesRegisters, openRegister } from "./register.ts";
-import type { Served } from "./scene.ts";
-import { LONG, scene } from "./scene.ts";
+import { openRegister } from "./register.ts";
+import type { Scene, Served } from "./scene.ts";
+import { LONG, test } from "./scene.ts";
 import type { Worker } from "./worker.ts";
 import { worker } from "./worker.ts";
 
-const here = scene();
-closesRegisters();
 const KILLS = LONG ? 40 : 4;
 const MOST_BETWEEN_MS = 1_000;
 const FOR_MS = KILLS * MOST_BETWEEN_MS + 1_500;
@@ -21,12 +19,12 @@ const KEYS = ["a", "b"];
 
 const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
-test(`the server on demand killed ${KILLS} times under load: no double grant, no token repeated, everybody proceeds (HOLDFAST_SEED=${seed})`, {
+test.concurrent(`the server on demand killed ${KILLS} times under load: no double grant, no token repeated, everybody proceeds (HOLDFAST_SEED=${seed})`, {
   timeout: FOR_MS + 60_000,
-}, async () => {
+}, async ({ here }) => {
   const random = seededRandom(seed);
   const register = await openRegister(here);
-  const workers = await loaded("", register);
+  const workers = await loaded(here, "", register);
   const count = counting(here.folder);
   const end = performance.now() + FOR_MS;
   const wrapped = async (): Promise<void> => {
@@ -56,14 +54,14 @@ test(`the server on demand killed ${KILLS} times under load: no double grant, no
   );
 });
 
-test(`a server on TCP killed ${KILLS} times under load and started again on its port: no double grant, no token repeated, everybody proceeds`, {
+test.concurrent(`a server on TCP killed ${KILLS} times under load and started again on its port: no double grant, no token repeated, everybody proceeds`, {
   timeout: FOR_MS + 60_000,
-}, async () => {
+}, async ({ here }) => {
   const random = seededRandom(seed);
   const register = await openRegister(here);
   let server: Served = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
   const address = server.address;
-  const workers = await loaded(server.url, register);
+  const workers = await loaded(here, server.url, register);
   for (let n = 0; n < KILLS; n++) {
     await delay(random.int(MOST_BETWEEN_MS));
     server.kill();
@@ -76,7 +74,7 @@ test(`a server on TCP killed ${KILLS} times under load and started again on its 
   );
 });
 
-async function loaded(url: string, register: Register): Promise<Worker[]> {
+async function loaded(here: Scene, url: string, register: Register): Promise<Worker[]> {
   const workers = await Promise.all(Array.from({ length: WORKERS }, () => worker(here, url, register.path)));
   for (const one of workers) one.tell({ do: "load", of: "load", keys: KEYS, forMs: FOR_MS, holdMs: 20 });
   return workers;

@@ -1,18 +1,19 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
+import { GATED, gate } from "./children.ts";
 import type { Seen } from "./processes.ts";
 import { below, signal } from "./processes.ts";
-import { closesRegisters, openRegister } from "./register.ts";
-import { asSeen, LONG, scene } from "./scene.ts";
+import { openRegister } from "./register.ts";
+import { asSeen, LONG, test } from "./scene.ts";
 import { worker } from "./worker.ts";
 
-const here = scene();
-closesRegisters();
 /** A session's length is 30 s: where silence ended one, a stop of 40 s would show it. */
 const STOPPED_MS = LONG ? 40_000 : 2_000;
 
-test("a holder stopped past its lease on TCP and resumed is told lost before it can write, and a fenced register refuses its token", async () => {
+test.concurrent("a holder stopped past its lease on TCP and resumed is told lost before it can write, and a fenced register refuses its token", async ({
+  here,
+}) => {
   const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
   const register = await openRegister(here);
   const holder = await worker(here, url, register.path);
@@ -42,9 +43,9 @@ test("a holder stopped past its lease on TCP and resumed is told lost before it 
   await holder.told("r", "refused");
 });
 
-test("a session holder stopped on the Unix socket keeps its lock, and goes on with it when resumed", {
+test.concurrent("a session holder stopped on the Unix socket keeps its lock, and goes on with it when resumed", {
   timeout: STOPPED_MS + 30_000,
-}, async () => {
+}, async ({ here }) => {
   const holder = await worker(here);
   const next = await worker(here);
   holder.acquire("it", "k", { ttl: "session" });
@@ -60,23 +61,18 @@ test("a session holder stopped on the Unix socket keeps its lock, and goes on wi
   await next.told("next", "held");
 });
 
-test("a run that is stopped with its command (Ctrl-Z) keeps its lock, and both go on when resumed", {
+test.concurrent("a run that is stopped with its command (Ctrl-Z) keeps its lock, and both go on when resumed", {
   timeout: STOPPED_MS + 30_000,
-}, async () => {
-  const run = here.start(["run", "k", "--", "sh", "-c", "echo works; read never <fifo; echo done"], { cwd: await fifo() });
+}, async ({ here }) => {
+  const open = await gate(here);
+  const run = here.start(["run", "k", "--", ...GATED]);
   await until(() => run.out() !== "", { within: 10_000, what: "the command" });
   const job: Seen[] = [asSeen(run.pid), ...below(run.pid)];
   for (const one of job) signal(one, "SIGSTOP");
   const other = here.start(["run", "k", "--wait", `${STOPPED_MS}ms`, "--", "true"]);
   expect((await other.ended).code).toBe(124);
   for (const one of job) signal(one, "SIGCONT");
-  await here.program(["sh", "-c", "echo go >fifo"]).ended;
+  await open();
   expect(await run.ended).toEqual({ code: 0, signal: null });
   expect(run.err()).toBe("");
 });
-
-/** The scene's folder with a pipe of that name in it. */
-async function fifo(): Promise<string> {
-  expect((await here.program(["mkfifo", "fifo"]).ended).code).toBe(0);
-  return here.folder;
-}

@@ -6,14 +6,37 @@ import type { Running, Scene } from "./scene.ts";
 
 /** What a worker is told to do. `of` names a lock of its own, and the register it writes to. */
 export type Order =
-  | { readonly do: "acquire"; readonly of: string; readonly key: string; readonly ttl?: `${number}s` | "session"; readonly wait?: `${number}s` }
+  | {
+      readonly do: "acquire";
+      readonly of: string;
+      readonly key: string;
+      readonly ttl?: `${number}s` | "session";
+      readonly wait?: `${number}s`;
+    }
   | { readonly do: "release" | "write" | "use"; readonly of: string }
-  | { readonly do: "load"; readonly of: string; readonly keys: readonly string[]; readonly ttl?: `${number}s`; readonly forMs: number; readonly holdMs: number };
+  | {
+      readonly do: "load";
+      readonly of: string;
+      readonly keys: readonly string[];
+      readonly ttl?: `${number}s`;
+      readonly forMs: number;
+      readonly holdMs: number;
+    };
 
 /** What happened to it. Times are nanoseconds of the machine's monotonic clock. */
 export type Report = {
   readonly of: string;
-  readonly event: "ready" | "asked" | "held" | "lost" | "stopped" | "released" | "written" | "refused" | "done" | "failed";
+  readonly event:
+    | "ready"
+    | "asked"
+    | "held"
+    | "lost"
+    | "stopped"
+    | "released"
+    | "written"
+    | "refused"
+    | "done"
+    | "failed";
   readonly at: string;
   readonly token?: string;
   readonly reason?: string;
@@ -29,7 +52,11 @@ export type Worker = Running & {
   /** The first report of that event, once it has come. */
   told(of: string, event: Report["event"], within?: number): Promise<Report>;
   reports(): readonly Report[];
-  acquire(of: string, key: string, options?: { readonly ttl?: `${number}s` | "session"; readonly wait?: `${number}s` }): void;
+  acquire(
+    of: string,
+    key: string,
+    options?: { readonly ttl?: `${number}s` | "session"; readonly wait?: `${number}s` },
+  ): void;
   /** kill -STOP, and kill -CONT. */
   stop(): void;
   resume(): void;

@@ -1,0 +1,161 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+import { children } from "./children.ts";
+import { counting } from "./counting.ts";
+import { isLiving } from "./processes.ts";
+import type { Register } from "./register.ts";
+import { openRegister } from "./register.ts";
+import type { Scene } from "./scene.ts";
+import { asSeen, test } from "./scene.ts";
+import type { Worker } from "./worker.ts";
+import { msBetween, worker } from "./worker.ts";
+
+type Network = {
+  readonly proxy: TcpProxy;
+  /** The server by way of the proxy, and past it. */
+  readonly through: string;
+  readonly direct: string;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+async function network(here: Scene): Promise<Network> {
+  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(url).port) });
+  const { address } = proxy;
+  if ("path" in address) throw new Error("the proxy should listen on TCP");
+  const through = `holdfast://${address.host}:${address.port}`;
+  return { proxy, through, direct: url, [Symbol.asyncDispose]: () => proxy.close() };
+}
+
+const faults: Readonly<Record<string, (proxy: TcpProxy) => () => void>> = {
+  "black-holed both ways": (proxy) => {
+    proxy.up.pause();
+    proxy.down.pause();
+    return () => {
+      proxy.up.resume();
+      proxy.down.resume();
+    };
+  },
+  "black-holed on the way to it": (proxy) => {
+    proxy.down.pause();
+    return () => proxy.down.resume();
+  },
+  "cut, and refused from then on": (proxy) => {
+    proxy.refuse(true);
+    proxy.reset();
+    return () => proxy.refuse(false);
+  },
+};
+
+/** A holder that writes as long as it believes, behind the proxy. */
+async function busyHolder(here: Scene, through: string, register: Register): Promise<Worker> {
+  const holder = await worker(here, through, register.path);
+  holder.acquire("it", "k", { ttl: "1s" });
+  await holder.told("it", "held");
+  holder.tell({ do: "use", of: "it" });
+  await until(() => register.log.length > 10, { within: 5_000, what: "writes of the holder" });
+  return holder;
+}
+
+test.concurrent.for(Object.keys(faults))(
+  "a holder's socket %s: it is told before the next one enters, and is usable after the heal",
+  async (fault, { here }) => {
+    await using net = await network(here);
+    const register = await openRegister(here);
+    const holder = await busyHolder(here, net.through, register);
+    const next = await worker(here, net.direct);
+    next.acquire("next", "k");
+    await here.waiting(1, net.direct);
+    const heal = faults[fault]!(net.proxy);
+    const lost = await holder.told("it", "lost");
+    const stopped = await holder.told("it", "stopped");
+    const granted = await next.told("next", "held");
+    expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
+    expect(BigInt(lost.at)).toBeLessThan(BigInt(granted.at));
+    heal();
+    next.tell({ do: "release", of: "next" });
+    holder.acquire("again", "k", { ttl: "1s" });
+    const again = await holder.told("again", "held");
+    expect(BigInt(again.token!)).toBeGreaterThan(BigInt(granted.token!));
+    console.log(
+      `figure: holder ${fault} (lease 1 s): told ${msBetween(lost, granted).toFixed(0)} ms before the next one entered`,
+    );
+  },
+);
+
+test.concurrent("a socket that is cut again and again under a holder and a waiter: nobody loses the lock or the place, nobody else enters", async ({
+  here,
+}) => {
+  await using net = await network(here);
+  const holder = await worker(here, net.through);
+  const waiter = await worker(here, net.through);
+  const behind = await worker(here, net.direct);
+  holder.acquire("it", "k", { ttl: "2s" });
+  await holder.told("it", "held");
+  waiter.acquire("first", "k");
+  await here.waiting(1, net.direct);
+  behind.acquire("second", "k");
+  await here.waiting(2, net.direct);
+  for (let n = 0; n < 8; n++) {
+    if (n % 2 === 0) net.proxy.reset();
+    else net.proxy.cut();
+    await delay(300);
+  }
+  expect(holder.reports().map(({ event }) => event)).not.toContain("lost");
+  await until(() => net.proxy.connections() === 2, { within: 5_000, what: "both to be connected again" });
+  holder.tell({ do: "release", of: "it" });
+  expect(await holder.told("it", "released")).toMatchObject({ kept: true });
+  const first = await waiter.told("first", "held");
+  waiter.tell({ do: "release", of: "first" });
+  const second = await behind.told("second", "held");
+  expect(BigInt(second.token!)).toBeGreaterThan(BigInt(first.token!));
+});
+
+test.concurrent("a run whose socket is black-holed: TERM, then KILL, before the lease can end: stubborn children are gone before the next one enters, exit 123", async ({
+  here,
+}) => {
+  await using net = await network(here);
+  const them = children(here.folder);
+  const run = here.start(["run", "k", "--url", net.through, "--ttl", "2s", "--grace", "500ms", "--", ...them.stubborn]);
+  const family = (await them.atWork()).map(asSeen);
+  const next = here.start(["run", "k", "--url", net.direct, "--", ...them.looker]);
+  await here.waiting(1, net.direct);
+  const heal = faults["black-holed both ways"]!(net.proxy);
+  expect((await run.ended).code, run.err()).toBe(123);
+  expect(run.err()).toMatch(/losing "k".*sent TERM/);
+  expect(family.some(isLiving)).toBe(false);
+  expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
+  heal();
+});
+
+test.concurrent("with --on-lost ignore the same black hole lets two children overlap, and the check of the counter tests sees it", async ({
+  here,
+}) => {
+  await using net = await network(here);
+  const count = counting(here.folder);
+  const run = here.start([
+    "run",
+    "k",
+    "--url",
+    net.through,
+    "--ttl",
+    "1s",
+    "--on-lost",
+    "ignore",
+    "--",
+    ...count.command(4),
+  ]);
+  await until(() => count.inside() !== null, { within: 5_000, what: "the child" });
+  const next = here.start(["run", "k", "--url", net.direct, "--", ...count.command(0)]);
+  faults["black-holed both ways"]!(net.proxy);
+  expect((await next.ended).code, next.err()).toBe(0);
+  expect((await run.ended).code, run.err()).toBe(0);
+  expect(run.err()).toMatch(/goes on without it/);
+  const { faults: seen } = count.history();
+  expect(seen.some((fault) => fault.startsWith("the last one was still alive"))).toBe(true);
+  expect(seen.some((fault) => fault.startsWith("another one was inside"))).toBe(true);
+  expect(seen.some((fault) => fault.startsWith("the counter is"))).toBe(true);
+});

@@ -1,0 +1,231 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { inNamespace, NAMESPACE } from "./namespace.ts";
+import { isLiving, signal } from "./processes.ts";
+import type { Running, Scene, Served } from "./scene.ts";
+import { LONG, PROGRAM, served, test } from "./scene.ts";
+import { worker } from "./worker.ts";
+
+/** How long a server that knows nothing of the past asks before it grants anything. */
+const ASKING_MS = 60_000;
+/** A lease longer than any before must be promised on the disk first, so it shows whether that can be written. */
+const NEEDS_THE_DISK = ["--ttl", "50s"] as const;
+
+/** Kills the server on demand. */
+async function killServer(here: Scene): Promise<void> {
+  const [server] = here.servers();
+  signal(server!, "SIGKILL");
+  await until(() => !isLiving(server!), { within: 5_000, what: "the end of the server" });
+}
+
+async function once(here: Scene, ...args: readonly string[]): Promise<Running> {
+  const run = here.start(["run", "once", ...args]);
+  await run.ended;
+  return run;
+}
+
+test.concurrent.for(["state", "journal"])(
+  "a damaged %s is refused, saying what to do; it is left as it was, and nothing is run",
+  async (name, { here }) => {
+    await once(here, "--", "true");
+    await killServer(here);
+    const path = join(here.directory, "state", name);
+    const text = `${readFileSync(path, "utf8") || "0123456789abcdef {}\n"}`.replace(/.\n$/, "~\n");
+    writeFileSync(path, text);
+    for (const attempt of [await once(here, "--", "touch", "ran"), here.start(["serve"])]) {
+      expect((await attempt.ended).code).toBe(69);
+      expect(attempt.err()).toMatch(/damaged.*move it away/s);
+      expect(attempt.err()).toContain(path);
+    }
+    expect(readFileSync(path, "utf8")).toBe(text);
+    expect(existsSync(here.path("ran"))).toBe(false);
+  },
+);
+
+test.concurrent("a state file that is missing is an unclean start: who held still holds, and nothing new is granted until all could tell", {
+  timeout: ASKING_MS + 60_000,
+}, async ({ here }) => {
+  const holder = await worker(here);
+  holder.acquire("it", "k");
+  const { token } = await holder.told("it", "held");
+  // killed while the state file is away, the holder would start the next server at once
+  rmSync(join(here.directory, "state", "state"));
+  await killServer(here);
+  await until(() => here.everListened().length === 2, { within: 10_000, what: "the next server" });
+  const [same, other] = [await worker(here), await worker(here)];
+  same.acquire("same", "k");
+  other.acquire("other", "another");
+  await delay(LONG ? ASKING_MS / 2 : 2_000);
+  expect([...same.reports(), ...other.reports()].filter(({ event }) => event === "held")).toEqual([]);
+  holder.tell({ do: "release", of: "it" });
+  expect(await holder.told("it", "released")).toMatchObject({ kept: true });
+  if (!LONG) return;
+  const next = await same.told("same", "held", ASKING_MS);
+  expect(BigInt(next.token!)).toBeGreaterThan(BigInt(token!));
+  await other.told("other", "held", ASKING_MS);
+});
+
+/** Makes the folder's state file impossible to replace, for root too; gives back how to undo it. */
+const ways: readonly (readonly [string, (folder: string) => () => void])[] = [
+  [
+    "a directory in its place",
+    (folder) => {
+      const path = join(folder, "state");
+      renameSync(path, `${path}-kept`);
+      mkdirSync(join(path, "not-empty"), { recursive: true });
+      return () => {
+        rmSync(path, { recursive: true });
+        renameSync(`${path}-kept`, path);
+      };
+    },
+  ],
+  [
+    "a folder that not even root may write (chattr +i)",
+    (folder) => {
+      expect(spawnSync("chattr", ["+i", folder]).status).toBe(0);
+      return () => void spawnSync("chattr", ["-i", folder]);
+    },
+  ],
+];
+
+const usable = ways.filter(([name]) => !name.includes("chattr") || chattrWorks());
+
+test.concurrent.for(usable)(
+  "a state that cannot be written (%s): a running server refuses what needs it, says why, goes on with the rest, and recovers",
+  {
+    timeout: LONG ? 120_000 : 30_000,
+  },
+  async ([, spoil], { here }) => {
+    const holder = await worker(here);
+    holder.acquire("it", "k");
+    await holder.told("it", "held");
+    const repair = spoil(join(here.directory, "state"));
+    try {
+      const refused = await once(here, ...NEEDS_THE_DISK, "--wait", "1s", "--", "touch", "ran");
+      expect((await refused.ended).code).toBe(69);
+      expect(refused.err()).toMatch(/cannot write its state/);
+      expect(existsSync(here.path("ran"))).toBe(false);
+      const usual = await once(here, "--wait", "5s", "--", "true");
+      expect((await usual.ended).code, usual.err()).toBe(0);
+      if (LONG) await refusesBehindItsBound(here);
+    } finally {
+      repair();
+    }
+    const again = await once(here, ...NEEDS_THE_DISK, "--wait", "5s", "--", "true");
+    expect((await again.ended).code, again.err()).toBe(0);
+    holder.tell({ do: "release", of: "it" });
+    expect(await holder.told("it", "released")).toMatchObject({ kept: true });
+  },
+);
+
+/** Tokens are promised for half a minute ahead: after that not even the usual lease is granted. */
+async function refusesBehindItsBound(here: Scene): Promise<void> {
+  await delay(35_000);
+  const late = await once(here, "--wait", "1s", "--", "touch", "ran");
+  expect((await late.ended).code).not.toBe(0);
+  expect(existsSync(here.path("ran"))).toBe(false);
+}
+
+test.concurrent.for(usable)(
+  "a state that cannot be written (%s): no server starts, the reason is said, and nothing is run",
+  async ([, spoil], { here }) => {
+    await once(here, "--", "true");
+    await killServer(here);
+    const repair = spoil(join(here.directory, "state"));
+    try {
+      const run = await once(here, "--", "touch", "ran");
+      expect((await run.ended).code).toBe(69);
+      expect(run.err()).toMatch(/state/);
+      expect(existsSync(here.path("ran"))).toBe(false);
+    } finally {
+      repair();
+    }
+    expect((await (await once(here, "--wait", "5s", "--", "true")).ended).code).toBe(0);
+  },
+);
+
+type Disk = { readonly server: Served; fill(): void; free(): void };
+
+const onDisk = (here: Scene): readonly string[] => [
+  ...[process.execPath, PROGRAM, "serve", "--listen", `unix:${here.path("socket")}`],
+  ...["--state", here.path("disk/state")],
+];
+
+/** The server's state lies on a file system of 1 MiB that only it sees. */
+async function smallDisk(here: Scene): Promise<Disk> {
+  const disk = here.path("disk");
+  mkdirSync(disk, { mode: 0o700 });
+  const server = await served(
+    here.program(inNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, onDisk(here))),
+  );
+  const filler = join(`/proc/${server.pid}/root`, disk, "filler");
+  // cat ends when not a byte more fits
+  return { server, fill: () => void spawnSync("sh", ["-c", `cat /dev/zero >"${filler}"`]), free: () => rmSync(filler) };
+}
+
+/** Where nothing may be mounted: the server may write no byte more to any file (RLIMIT_FSIZE), which ends its writes alike. */
+async function writeLimit(here: Scene): Promise<Disk> {
+  mkdirSync(here.path("disk"), { mode: 0o700 });
+  const server = await served(here.program(["sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", ...onDisk(here)]));
+  const limit = (bytes: string): void => {
+    expect(spawnSync("prlimit", ["--pid", String(server.pid), `--fsize=${bytes}:`]).status).toBe(0);
+  };
+  return { server, fill: () => limit("0"), free: () => limit("unlimited") };
+}
+
+const disks = [
+  { name: "tmpfs of 1 MiB", said: "cannot write its state (ENOSPC)", open: smallDisk, runs: NAMESPACE !== null },
+  { name: "RLIMIT_FSIZE", said: "cannot write its state", open: writeLimit, runs: NAMESPACE === null || LONG },
+].filter(({ runs }) => runs);
+
+test.concurrent.for(disks)(
+  "a full disk ($name): what needs it is refused and said, nothing held is lost, and grants go on when there is room",
+  async ({ said, open }, { here }) => {
+    const { server, fill, free } = await open(here);
+    const holder = await worker(here, server.url);
+    holder.acquire("it", "k");
+    await holder.told("it", "held");
+    fill();
+    const refused = await once(here, "--url", server.url, ...NEEDS_THE_DISK, "--wait", "1s", "--", "touch", "ran");
+    expect((await refused.ended).code).toBe(69);
+    expect(refused.err()).toContain(said);
+    const detached = here.start(["acquire", "long", "--ttl", "2m", "--wait", "1s", "--url", server.url]);
+    expect((await detached.ended).code).not.toBe(0);
+    expect(detached.out()).toBe("");
+    expect(existsSync(here.path("ran"))).toBe(false);
+    free();
+    const again = await once(here, "--url", server.url, ...NEEDS_THE_DISK, "--wait", "5s", "--", "true");
+    expect((await again.ended).code, again.err()).toBe(0);
+    holder.tell({ do: "release", of: "it" });
+    expect(await holder.told("it", "released")).toMatchObject({ kept: true });
+    expect(await here.list(server.url)).toEqual([]);
+  },
+);
+
+test.skipIf(NAMESPACE === null)(
+  "a full disk at the start: the server refuses to start and says why",
+  { concurrent: true },
+  async ({ here }) => {
+    mkdirSync(here.path("disk"), { mode: 0o700 });
+    const disk = here.path("disk");
+    const full = `mount -t tmpfs -o size=1m,mode=0700 none "${disk}"\nmkdir -m 0700 "${disk}/state"\ncat /dev/zero >"${disk}/filler" || :`;
+    const running = here.program(inNamespace(full, onDisk(here)));
+    expect((await running.ended).code).toBe(69);
+    expect(running.err()).toMatch(/ENOSPC|no space/i);
+    expect(readdirSync(here.folder)).not.toContain("socket");
+  },
+);
+
+function chattrWorks(): boolean {
+  const path = `/tmp/hf-chattr-${process.pid}`;
+  mkdirSync(path);
+  try {
+    return spawnSync("chattr", ["+i", path]).status === 0 && spawnSync("chattr", ["-i", path]).status === 0;
+  } finally {
+    rmSync(path, { recursive: true });
+  }
+}

@@ -1,0 +1,72 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { expect } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { GATED, gate } from "./children.ts";
+import { below, isLiving } from "./processes.ts";
+import { PROGRAM, test } from "./scene.ts";
+import { inTerminal } from "./terminal.ts";
+
+const CTRL_C = "\u0003";
+const RUN = `${process.execPath} ${PROGRAM} run k`;
+
+test.concurrent("Ctrl-C in a terminal reaches the child once, and the run ends with what the child makes of it", async ({
+  here,
+}) => {
+  // a second one would come within moments, from the wrapper
+  writeFileSync(
+    here.path("child.sh"),
+    "trap 'echo INT >>ints' INT\necho >ready\nwhile [ ! -s ints ]; do sleep 0.05; done\nsleep 0.5\nexit 7\n",
+  );
+  const terminal = inTerminal(here, `trap : INT; ${RUN} -- sh child.sh; echo $? >code`);
+  await until(() => existsSync(here.path("ready")), { within: 10_000, what: "the child" });
+  const family = below(terminal.pid);
+  terminal.type(CTRL_C);
+  await terminal.ended;
+  expect(readFileSync(here.path("ints"), "utf8")).toBe("INT\n");
+  expect(readFileSync(here.path("code"), "utf8")).toBe("7\n");
+  await until(() => !family.some(isLiving), { within: 3_000, what: "the end of all that the terminal had started" });
+});
+
+test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, guard and what is below the child are gone, the lock is free", async ({
+  here,
+}) => {
+  writeFileSync(here.path("child.sh"), "echo >ready\nsleep 60\necho >went-on\n");
+  const terminal = inTerminal(here, `trap : INT; ${RUN} -- sh child.sh; echo $? >code; read enter`);
+  await until(() => existsSync(here.path("ready")), { within: 10_000, what: "the child" });
+  const [shell] = below(terminal.pid);
+  const family = below(shell!.pid);
+  // the wrapper, its guard, the child, its sleep
+  expect(family.length).toBeGreaterThanOrEqual(4);
+  terminal.type(CTRL_C);
+  await until(() => existsSync(here.path("code")) && readFileSync(here.path("code"), "utf8"), {
+    within: 5_000,
+    what: "the run's end",
+  });
+  // the terminal is still there: it is the run that has left nothing
+  expect(family.some(isLiving)).toBe(false);
+  expect(readFileSync(here.path("code"), "utf8")).toBe("130\n");
+  expect(existsSync(here.path("went-on"))).toBe(false);
+  const next = here.start(["run", "k", "--no-wait", "--", "true"]);
+  expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+  terminal.type("\n");
+  await terminal.ended;
+});
+
+test.concurrent("Ctrl-C while a run waits for its turn ends it, and leaves no place behind", async ({ here }) => {
+  const open = await gate(here);
+  const holder = here.start(["run", "k", "--", ...GATED]);
+  await until(() => holder.out() !== "", { within: 10_000, what: "the holder" });
+  const terminal = inTerminal(here, `trap : INT; ${RUN} -- touch ran; echo $? >code`);
+  await until(() => terminal.out().includes("waiting for"), {
+    within: 10_000,
+    what: "the waiter to say that it waits",
+  });
+  terminal.type(CTRL_C);
+  await terminal.ended;
+  expect(readFileSync(here.path("code"), "utf8")).toBe("130\n");
+  await open();
+  expect(await holder.ended).toEqual({ code: 0, signal: null });
+  const next = here.start(["run", "k", "--wait", "3s", "--", "true"]);
+  expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+  expect(existsSync(here.path("ran"))).toBe(false);
+});
