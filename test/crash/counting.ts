@@ -41,7 +41,7 @@ export type Counting = {
   history(): History;
 };
 
-export type History = {
+type History = {
   /** What must not have happened: two together, or a lost update. */
   readonly faults: readonly string[];
   readonly entered: number;

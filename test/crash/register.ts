@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import type { Scene } from "./scene.ts";
 
-export type Effect = {
+type Effect = {
   readonly what: "enter" | "leave" | "write";
   readonly key: string;
   readonly token: bigint;

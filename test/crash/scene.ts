@@ -18,7 +18,7 @@ export const PROGRAM: string = resolve("dist/cli/main.js");
 /** The long suite: more, longer, other seeds. */
 export const LONG: boolean = process.env.HOLDFAST_LONG === "1";
 
-export type Ended = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
+type Ended = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 
 export type Running = {
   readonly process: ChildProcess;
@@ -33,7 +33,7 @@ export type Running = {
   kill(): void;
 };
 
-export type Options = {
+type Options = {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
   /** Give it an input that stays open until the test ends; else it has none. */
@@ -42,7 +42,7 @@ export type Options = {
 
 export type Served = Running & { readonly url: string; readonly address: string };
 
-export type Listed = { readonly state: "held" | "waiting"; readonly token: string | null; readonly label: string };
+type Listed = { readonly state: "held" | "waiting"; readonly token: string | null; readonly label: string };
 
 export type Scene = {
   readonly folder: string;
