@@ -1,6 +1,7 @@
 /** Lets a lock travel (design A.23); loaded when one does. */
 
 import { UnsupportedError } from "../errors.ts";
+import type { Claim, Driver } from "../spi/driver.ts";
 import { inTime } from "./in-time.ts";
 import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
@@ -20,7 +21,7 @@ export async function detach(lock: LockHandle): Promise<string> {
   const claims = tenures.map(({ tracked }) => tracked.claim);
   let there: readonly boolean[];
   try {
-    there = await inTime(engine, lock.remainingMs, () => engine.detach(claims));
+    there = await inTime(engine, lock.remainingMs, () => letGo(engine.driver, claims));
   } catch (error) {
     throw wrapped(error, `could not detach ${named(keys)}`, keys);
   }
@@ -41,6 +42,13 @@ export function referenceOf(lock: Lock): string {
       return { claim: tracked.claim, run, token, prefix };
     }),
   );
+}
+
+/** Where claims belong to no session a full lease is all there is to give. */
+async function letGo(driver: Driver, claims: readonly Claim[]): Promise<readonly boolean[]> {
+  if (driver.detach !== undefined) return driver.detach(claims);
+  const answers = await driver.renew(claims);
+  return answers.map(({ state }) => state === "held");
 }
 
 function whyNot(ttl: number | "session", handles: number, contexts: number): string | null {

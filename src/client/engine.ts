@@ -96,13 +96,6 @@ export class Engine {
     this.#apply(tracked, { type: "overstayed", reason: "maxHold" }, this.clock.now());
   }
 
-  /** See Driver.detach; where claims belong to no session, a full lease is all there is to give. */
-  async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
-    if (this.driver.detach !== undefined) return this.driver.detach(claims);
-    const answers = await this.driver.renew(claims);
-    return answers.map(({ state }) => state === "held");
-  }
-
   /** Nothing more is done about a claim: it has gone to somebody else. */
   forget(tracked: Tracked): void {
     this.#tracked.delete(tracked.claim.id);
