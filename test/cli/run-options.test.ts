@@ -1,0 +1,66 @@
+import { describe, expect, test } from "vitest";
+import { commandError } from "../../src/cli/failure.ts";
+import type { RunFlags } from "../../src/cli/run-options.ts";
+import { runOptionsOf } from "../../src/cli/run-options.ts";
+
+function wrong(keys: readonly string[], flags: RunFlags, command: readonly string[] = ["true"]): string {
+  try {
+    runOptionsOf(keys, flags, command);
+  } catch (error) {
+    const { why, code, message } = commandError(error, "the store");
+    expect({ why, code }).toEqual({ why: "usage", code: 64 });
+    return message;
+  }
+  throw new Error("nothing was wrong with it");
+}
+
+describe("flags of run that mean nothing are wrong usage, and the message names the flag", () => {
+  test.each<readonly [RunFlags, RegExp]>([
+    [{ ttl: "5ms" }, /^--ttl must be at least 100 ms/],
+    [{ ttl: "soon" }, /^--ttl must be/],
+    [{ ttl: "10s", grace: "6s" }, /^--grace must be at most half of the lease of 10 s/],
+    [{ grace: "5" }, /^--grace must be/],
+    [{ wait: "-1s" }, /^--wait must be/],
+    [{ wait: "1e9h" }, /^--wait must be/],
+    [{ maxHold: "5 s" }, /^--max-hold must be/],
+    [{ permits: "3/2" }, /^--permits takes/],
+    [{ permits: "0/2" }, /^--permits takes/],
+    [{ permits: "1" }, /^--permits takes/],
+    [{ permits: "1/9999999999" }, /^--permits takes/],
+    [{ permits: "1/2", shared: true }, /exclude each other/],
+    [{ onLost: "cry" }, /^--on-lost takes term, kill or ignore/],
+    [{ conflictExitCode: "256" }, /^--conflict-exit-code takes a number from 0 to 255/],
+    [{ conflictExitCode: "x" }, /^--conflict-exit-code takes/],
+  ])("%j", (flags, message) => {
+    expect(wrong(["k"], flags)).toMatch(message);
+  });
+
+  test("keys: none, an empty one, too long a one, several with several permits", () => {
+    expect(wrong([], {})).toMatch(/which key\?/);
+    expect(wrong([""], {})).toMatch(/key must not be empty/);
+    expect(wrong(["x".repeat(513)], {})).toMatch(/at most 512 bytes/);
+    expect(wrong(["a", "b"], { permits: "2/3" })).toMatch(/one permit each/);
+  });
+
+  test("no command", () => {
+    expect(wrong(["k"], {}, [])).toMatch(/which command\? It stands after "--": holdfast run k -- COMMAND/);
+  });
+});
+
+test("flags become numbers, and what was not said stays open", () => {
+  const flags = { wait: "1.5s", ttl: "1m", grace: "0", maxHold: "2h", permits: "2/4", conflictExitCode: "0" };
+  expect(runOptionsOf(["k", "k"], flags, ["a", "b"])).toMatchObject({
+    wanted: { keys: ["k"], mode: { permits: 2, limit: 4 } },
+    command: ["a", "b"],
+    waitMs: 1_500,
+    ttl: 60_000,
+    graceMs: 0,
+    maxHold: 7_200_000,
+    conflictExitCode: 0,
+    onLost: "term",
+  });
+  const open = runOptionsOf(["k"], {}, ["a"]);
+  expect(open).toMatchObject({ waitMs: undefined, ttl: undefined, graceMs: undefined, wanted: { mode: "exclusive" } });
+  expect(runOptionsOf(["k"], { wait: false }, ["a"]).waitMs).toBe(0);
+  expect(runOptionsOf(["k"], { ttl: "session", grace: "1h" }, ["a"]).ttl).toBe("session");
+});
