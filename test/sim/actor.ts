@@ -239,8 +239,11 @@ export class Actor {
 
   async #work({ lock }: Holding): Promise<void> {
     const random = this.#random;
-    const { ttlMs } = this.#stage.plan;
-    const workMs = random.pick([0, 0, 1, 5, ttlMs * 0.1, ttlMs * 0.3, ttlMs * 1.3]) * random.next();
+    const { ttlMs, renew } = this.#stage.plan;
+    // without renewal what matters is the lease's end
+    const workMs = renew
+      ? random.pick([0, 0, 1, 5, ttlMs * 0.1, ttlMs * 0.3, ttlMs * 1.3]) * random.next()
+      : random.pick([0, ttlMs * 0.5, ttlMs * 1.2]);
     if (workMs === 0) return;
     if (random.chance(0.5)) return this.#pass(workMs); // looks at nothing while it works
     await Promise.race([this.#pass(workMs), aborted(lock.signal)]);

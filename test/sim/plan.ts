@@ -85,6 +85,9 @@ const KINDS: Readonly<Record<Plan["store"], readonly (readonly Mishap[])[]>> = {
 export function planOf(random: SeededRandom): Plan {
   const store = random.pick(["table", "table", "unix", "tcp"] as const);
   const ttlMs = random.pick(store === "table" ? [600, 1_000, 3_000] : [1_000, 3_000, 10_000, 40_000]);
+  const renew = random.chance(0.8);
+  // slow answers are where a lease's end is mistaken
+  const weathers = store !== "table" ? STREAM_WEATHERS : renew ? WEATHERS : WEATHERS.slice(2, 3);
   return {
     store,
     clients: 2 + random.int(3),
@@ -96,8 +99,8 @@ export function planOf(random: SeededRandom): Plan {
     handoffs: random.pick([1, 1, 3, 64]),
     handoffMs: random.pick([10, 100, 10_000]),
     maxHoldMs: random.chance(0.2) ? ttlMs * 0.5 : null,
-    renew: random.chance(0.85),
-    weather: random.pick(store === "table" ? WEATHERS : STREAM_WEATHERS)(random, ttlMs),
+    renew,
+    weather: random.pick(weathers)(random, ttlMs),
     drift: random.pick([0, 0.005]),
     mishaps: random.int(7),
     kinds: random.pick(KINDS[store]),
