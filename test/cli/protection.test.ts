@@ -37,7 +37,7 @@ function isRunning(pid: number): string {
   return `grep -qs '^State:.[^ZX]' /proc/${pid}/status`;
 }
 
-function gone(pid: number, within = 5_000): Promise<true> {
+function gone(pid: number, within = 5_000): Promise<boolean> {
   return until(() => !isAlive(pid), { within, what: `the end of ${pid}` });
 }
 
