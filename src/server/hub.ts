@@ -80,7 +80,7 @@ export class Hub {
   /** Tells every client that the server goes, and listens to nobody from now on. */
   drain(): void {
     this.#draining = true;
-    this.#timer.set(null);
+    this.#timer.stop();
     for (const link of this.#links) link.drain();
     this.#links.clear();
   }

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { newId } from "../../src/ids.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { claimOf, cleanUp, held } from "./support.ts";
 import type { Player } from "./world.ts";
@@ -168,14 +169,15 @@ test("a hold whose own lease has run out is not asked back", async () => {
   const world = new World();
   await world.start();
   const one = await world.client();
-  const a = claimOf("k", { ttlMs: 5_000 });
+  const a = claimOf("k", { ttlMs: 20_000 });
   await one.driver.claim(a);
   one.unreachable = true;
   world.crash();
   await world.start();
-  await world.clock.pass(6_000);
+  // nine tenths have passed: the client has stopped believing, although the server would still have kept it
+  await world.clock.pass(18_050);
   one.unreachable = false;
-  await world.clock.pass(2_500);
+  await world.clock.pass(1_500);
   expect(world.kept?.keeper.reclaiming).toBe(false);
   expect(await stands(one, a)).toMatchObject({ state: "none" });
 });
@@ -303,4 +305,47 @@ test("without a state every start waits a minute, and grants no longer lease", a
     await world.clock.pass(10_100);
   }
   expect(grants(one, a.id)).toBe(1);
+});
+
+/** Speaks for a client that says what it likes. */
+function speaker(world: World, session: string): (frames: string) => unknown[][] {
+  const { hub } = world;
+  if (hub === null) throw new Error("the world has started");
+  const got: string[] = [];
+  const link = hub.accept({ write: (text) => got.push(text), close: () => undefined }, true);
+  link.lines([JSON.stringify({ hello: { protocol: 1, session } })]);
+  return (frames) => {
+    got.length = 0;
+    link.lines([`["${hub.start}",${frames}]`]);
+    return got.flatMap((text) => (JSON.parse(text) as unknown[][]).slice(1));
+  };
+}
+
+test("a token that cannot have been granted before the crash is not taken back", async () => {
+  const world = new World();
+  await world.start();
+  (await world.client()).unreachable = true;
+  const bound = BigInt(JSON.parse((world.disk?.state ?? "").slice(17)).bound);
+  world.disk?.note({ id: "x", local: false, label: "", pid: null, pidStart: null });
+  world.crash();
+  await world.start();
+  const say = speaker(world, newId());
+  const was = (token: bigint): string =>
+    `["reclaim",1,[[["${newId()}",["k"],30000],["held","${token}",1,20000]]],false]`;
+  expect(say(was(bound))).toEqual([["ok", 1, [["none"]]]]);
+  expect(say(was(bound - 1n))).toEqual([["ok", 1, [["held", `${bound - 1n}`, 1, 20_000]]]]);
+});
+
+test("a reclaimed lease that is longer than any on disk is written before it is taken back", async () => {
+  const world = new World();
+  await world.start();
+  world.disk?.note({ id: "x", local: false, label: "", pid: null, pidStart: null });
+  world.crash();
+  await world.start();
+  const say = speaker(world, newId());
+  expect(say(`["reclaim",1,[[["${newId()}",["k"],55000],["held","17",1,50000]]],false]`)).toEqual([]);
+  await turns();
+  world.crash();
+  await world.start();
+  expect(world.kept?.keeper.reclaimMs()).toBe(55_000);
 });

@@ -1,6 +1,8 @@
+import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { openTether } from "../../src/drivers/server/tether.ts";
+import { newId } from "../../src/ids.ts";
 import type { Claim } from "../../src/spi/driver.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
@@ -126,4 +128,47 @@ test("a line that looks like HTTP gets one HTTP 400", async () => {
   socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   await until(() => socket.destroyed, { within: 1_000, what: "the end of the connection" });
   expect(got).toMatch(/^HTTP\/1\.1 400 /);
+});
+
+test("a claim belongs to the session that asked for it last", async () => {
+  const it = await running();
+  const one = await client(it.addresses[0] as string);
+  const other = await client(it.addresses[0] as string);
+  const [a, b] = [claimOf("a"), claimOf("b")];
+  await one.driver.claim(a);
+  await one.driver.claim(b);
+  const { token } = held(await other.driver.claim(a));
+  await other.driver.renew([b]);
+  await one.driver.close();
+  await until(() => it.stats().sessions === 1, { within: 1_000, what: "the end of the first session" });
+  expect(await other.driver.renew([a, b])).toMatchObject([{ state: "held", token }, { state: "held" }]);
+  await other.driver.close();
+  await until(() => it.stats().claims === 0, { within: 1_000, what: "the end of the claims" });
+});
+
+test("a newer connection of a session replaces the older one, and takes over its claims", async () => {
+  const it = await running({ listen: TCP });
+  const port = Number((it.addresses[0] as string).split(":").at(-1));
+  const session = newId();
+  const open = async (): Promise<{ got: () => string; socket: Socket }> => {
+    const socket = connect({ host: "127.0.0.1", port });
+    let got = "";
+    socket.setEncoding("utf8").on("data", (text: string) => {
+      got += text;
+    });
+    socket.write(`${JSON.stringify({ hello: { protocol: 1, session } })}\n`);
+    await until(() => got.includes("\n"), { within: 1_000, what: "the hello" });
+    return { got: () => got, socket };
+  };
+  const older = await open();
+  const id = newId();
+  older.socket.write(`["${it.start}",["claim",1,"${id}",["k"],30000]]\n`);
+  await until(() => older.got().includes('"held"'), { within: 1_000, what: "the grant" });
+  const newer = await open();
+  await until(() => older.socket.destroyed, { within: 1_000, what: "the end of the older connection" });
+  expect(older.got()).toContain('"REPLACED"');
+  newer.socket.write(`["${it.start}",["renew",1,["${id}"]]]\n`);
+  await until(() => newer.got().includes('"held"'), { within: 1_000, what: "the renewal" });
+  expect(it.stats().sessions).toBe(1);
+  newer.socket.destroy();
 });

@@ -206,6 +206,49 @@ test("a long claim that was released, or has ended, does not come back", async (
   expect(world.kept?.keeper.table.entries.size).toBe(0);
 });
 
+test("a long claim is not said to be released before that is on disk", async () => {
+  const world = new World();
+  await world.start();
+  const disk = diskOf(world);
+  const { driver } = await world.client();
+  const a = claimOf("k", { ttlMs: DAY_MS });
+  await driver.claim(a);
+  let open = (): void => undefined;
+  disk.gate = new Promise((resolve) => {
+    open = resolve;
+  });
+  let answered = false;
+  const released = driver.release([a]).finally(() => {
+    answered = true;
+  });
+  await turns(40);
+  expect(answered).toBe(false);
+  open();
+  expect(await released).toEqual([true]);
+});
+
+test("a line whose clients came back in disorder keeps its order over a clean restart, too", async () => {
+  const world = new World();
+  await world.start();
+  const players = [await world.client(), await world.client(), await world.client()] as const;
+  const claims = [claimOf("k"), claimOf("k"), claimOf("k")] as const;
+  for (const [at, { driver }] of players.entries()) await driver.claim(claims[at] as Claim);
+  for (const player of players) player.unreachable = true;
+  world.crash();
+  await world.start();
+  for (const at of [2, 1, 0] as const) {
+    players[at].unreachable = false;
+    await world.clock.pass(2_500);
+  }
+  await world.stop();
+  await world.start();
+  await world.clock.pass(2_500);
+  await players[0].driver.release([claims[0]]);
+  await turns();
+  expect(await stands(players[1], claims[1])).toMatchObject({ state: "held" });
+  expect(await stands(players[2], claims[2])).toMatchObject({ state: "waiting" });
+});
+
 test("the journal does not grow for ever", async () => {
   const world = new World();
   await world.start();
