@@ -80,12 +80,17 @@ end() { # seconds until KILL
     mode=tree
     [ -n "$pid" ] && [ -n "$token" ] || exit 0
   fi
+  # the time runs from here: looking for processes takes long on a busy machine, and KILL must not be late
+  sleep "$1" </dev/null &
+  clock=$!
   all=$(below $pid)
   [ "$1" = 0.000 ] || send TERM $all
-  ( sleep "$1"; send KILL $(below $all) ) </dev/null &
-  killer=$!
-  while left $all && kill -s 0 "$killer" 2>/dev/null; do sleep 0.05; done
-  kill -s KILL "$killer" 2>/dev/null
+  while left $all && kill -s 0 "$clock" 2>/dev/null; do sleep 0.05; done
+  kill -s KILL "$clock" 2>/dev/null
+  left $all || exit 0
+  # stopped at once, so that the search is neither late nor misses whom they start meanwhile
+  send STOP $all
+  send KILL $(below $all)
   exit 0
 }
 
