@@ -13,22 +13,24 @@ import { worker } from "./worker.ts";
 
 const KILLS = LONG ? 40 : 4;
 const MOST_BETWEEN_MS = 1_000;
-const FOR_MS = KILLS * MOST_BETWEEN_MS + 1_500;
+const KILLING_MS = KILLS * MOST_BETWEEN_MS;
+/** Loose: the machine may be busy with something else. */
+const WITHIN_MS = 20_000;
 const WORKERS = 5;
 const KEYS = ["a", "b"];
 
 const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
 test.concurrent(`the server on demand killed ${KILLS} times under load: no double grant, no token repeated, everybody proceeds (HOLDFAST_SEED=${seed})`, {
-  timeout: FOR_MS + 60_000,
+  timeout: 3 * KILLING_MS + 3 * WITHIN_MS,
 }, async ({ here }) => {
   const random = seededRandom(seed);
   const register = await openRegister(here);
   const workers = await loaded(here, "", register);
   const count = counting(here.folder);
-  const end = performance.now() + FOR_MS;
+  let over = false;
   const wrapped = async (): Promise<void> => {
-    while (performance.now() < end) {
+    while (!over) {
       const run = here.start(["run", "counter", "--", ...count.command(0.05)]);
       expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
     }
@@ -42,7 +44,10 @@ test.concurrent(`the server on demand killed ${KILLS} times under load: no doubl
       });
       signal(server!, "SIGKILL");
     }
-    return process.hrtime.bigint();
+    const last = process.hrtime.bigint();
+    await delay(MOST_BETWEEN_MS);
+    over = true;
+    return last;
   };
   const [lastKill] = await Promise.all([kills(), wrapped(), wrapped()]);
   await allProceeded(workers, register, lastKill);
@@ -55,7 +60,7 @@ test.concurrent(`the server on demand killed ${KILLS} times under load: no doubl
 });
 
 test.concurrent(`a server on TCP killed ${KILLS} times under load and started again on its port: no double grant, no token repeated, everybody proceeds`, {
-  timeout: FOR_MS + 60_000,
+  timeout: 3 * KILLING_MS + 3 * WITHIN_MS,
 }, async ({ here }) => {
   const random = seededRandom(seed);
   const register = await openRegister(here);
@@ -76,17 +81,18 @@ test.concurrent(`a server on TCP killed ${KILLS} times under load and started ag
 
 async function loaded(here: Scene, url: string, register: Register): Promise<Worker[]> {
   const workers = await Promise.all(Array.from({ length: WORKERS }, () => worker(here, url, register.path)));
-  for (const one of workers) one.tell({ do: "load", of: "load", keys: KEYS, forMs: FOR_MS, holdMs: 20 });
+  for (const one of workers) one.tell({ do: "load", of: "load", keys: KEYS, holdMs: 20 });
   return workers;
 }
 
 async function allProceeded(workers: readonly Worker[], register: Register, since: bigint): Promise<void> {
+  const proceeded = (): Set<number> => new Set(register.log.filter(({ at }) => at > since).map(({ pid }) => pid));
+  await until(() => proceeded().size === workers.length, { within: WITHIN_MS, what: "a turn of each client" });
+  for (const one of workers) one.tell({ do: "finish", of: "load" });
   for (const one of workers) {
-    await one.told("load", "done", FOR_MS + 30_000);
+    await one.told("load", "done", WITHIN_MS);
     expect(one.reports().filter(({ event }) => event === "lost")).toEqual([]);
   }
-  const after = new Set(register.log.filter(({ at }) => at > since).map(({ pid }) => pid));
-  expect(after.size).toBe(workers.length);
   expect(register.faults()).toEqual([]);
 }
 

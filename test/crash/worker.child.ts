@@ -18,6 +18,7 @@ type Mine = { readonly lock: Lock; believedAt: bigint | null; timer: NodeJS.Time
 const locks: Locks = await connect(url, { handoffs: 1 });
 const mine = new Map<string, Mine>();
 const register = openRegister(registerPath);
+let finished = false;
 const now = (): bigint => process.hrtime.bigint();
 
 function report(of: string, event: Report["event"], more: Partial<Report> = {}): void {
@@ -29,6 +30,7 @@ async function obey(order: Order): Promise<void> {
   try {
     if (order.do === "acquire") await acquire(order);
     else if (order.do === "load") await load(order);
+    else if (order.do === "finish") finished = true;
     else if (order.do === "write") {
       const written = await register.write(of, tokenOf(of));
       report(of, written ? "written" : "refused");
@@ -81,10 +83,9 @@ function believed({ believedAt }: Mine): Partial<Report> {
 }
 
 /** Takes each key in turn, enters the register under its token, and leaves it, until told to stop. */
-async function load({ of, keys, ttl, forMs, holdMs }: Extract<Order, { do: "load" }>): Promise<void> {
-  const end = performance.now() + forMs;
+async function load({ of, keys, ttl, holdMs }: Extract<Order, { do: "load" }>): Promise<void> {
   let turns = 0;
-  while (performance.now() < end) {
+  while (!finished) {
     const key = keys[turns % keys.length] as string;
     const lock = await locks.acquire(key, ttl === undefined ? {} : { ttl });
     const { token } = lock;

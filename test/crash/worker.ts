@@ -13,13 +13,12 @@ export type Order =
       readonly ttl?: `${number}s` | "session";
       readonly wait?: `${number}s`;
     }
-  | { readonly do: "release" | "write" | "use"; readonly of: string }
+  | { readonly do: "release" | "write" | "use" | "finish"; readonly of: string }
   | {
       readonly do: "load";
       readonly of: string;
       readonly keys: readonly string[];
       readonly ttl?: `${number}s`;
-      readonly forMs: number;
       readonly holdMs: number;
     };
 
