@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import type { Mutant } from "./mutants.ts";
 import { MUTANTS } from "./mutants.ts";
 
-const SEEDS = "1200";
+const SEEDS = "600";
 /** A fault may make the code run in circles. */
 const PATIENCE_MS = 120_000;
 
@@ -55,7 +55,7 @@ function run(program: string, args: readonly string[]): Ran {
 /** What noticed the fault; null: nothing did. */
 function caughtBy(mutant: Mutant): string | null {
   const compiled = run(TSC, ["-p", "tsconfig.mutants.json"]);
-  if (compiled.code !== 0) return `the compiler: ${firstLine(compiled.output)}`;
+  if (compiled.code !== 0) throw new Error(`"${mutant.name}" does not compile:\n${compiled.output}`);
   return bySimulator() ?? byTests(mutant);
 }
 

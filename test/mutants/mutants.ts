@@ -52,16 +52,16 @@ export const MUTANTS: readonly Mutant[] = [
     replace: 'event.call < 0 && answer.state !== "none"',
   },
   {
-    name: "a place believed in beyond its deadline",
+    name: "a place whose deadline is put off",
     file: "src/core/pending.ts",
-    find: "if (now >= state.deadline) {",
-    replace: "if (now >= state.deadline + terms.ttlMs) {",
+    find: "if (!terms.endures || state.talk.failures > 0) return",
+    replace: "if (state.talk.failures > 0) return",
   },
   {
     name: '"none" taken for a hiccup',
     file: "src/core/held.ts",
-    find: "if (!isLast) return { state, effects: NOTHING };",
-    replace: 'if (!isLast || answer.state === "none") return { state, effects: NOTHING };',
+    find: 'return lose(settled, answer.state === "none" ? (answer.reason ?? "unknown") : "unknown", now, terms);',
+    replace: "return { state: settled, effects: NOTHING };",
   },
   // --- asking and leaving
   {

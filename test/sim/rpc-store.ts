@@ -153,7 +153,7 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
     },
 
     async release(claims, unanswered) {
-      watch.leaving(claims.map(({ id }) => id));
+      watch.leaving(machine, claims);
       // a library that sends a release again unseen would make its "was not there" worthless: the contract forbids it
       let doneAt = 0;
       const there = await call(`release ${names(claims, unanswered)}`, false, () =>

@@ -24,6 +24,9 @@ export interface Holding {
   stopping: boolean;
 }
 
+/** After a first failure a call is sent again within this time. */
+const FIRST_RETRY_MS = 25;
+
 interface KeyHistory {
   /** Held now, or about to be found lost. */
   readonly holdings: Set<Holding>;
@@ -36,7 +39,10 @@ export class Watch {
   readonly world: World;
   readonly #keys = new Map<string, KeyHistory>();
   readonly #names = new Map<ClaimId, string>();
-  readonly #leaving = new Set<ClaimId>();
+  /** How often its release was sent. */
+  readonly #leaving = new Map<ClaimId, number>();
+  /** When it was last claimed or renewed, by its machine's clock. */
+  readonly #lastCall = new Map<ClaimId, number>();
   /** When the store had done a release that was answered, in true time. */
   readonly #released = new Map<ClaimId, number>();
   readonly #nudges = new Map<ClaimId, { readonly machine: Machine; readonly at: number; readonly lateMs: number }>();
@@ -63,6 +69,7 @@ export class Watch {
   /** A call about these claims leaves a client. */
   called(machine: Machine, ids: readonly ClaimId[]): void {
     for (const id of ids) {
+      this.#lastCall.set(id, machine.now);
       const nudge = this.#nudges.get(id);
       if (nudge === undefined) continue;
       this.#nudges.delete(id);
@@ -82,15 +89,30 @@ export class Watch {
   detached(reference: string): void {
     const body = Buffer.from(reference.split(".")[1] ?? "", "base64url").toString();
     const { c: claims } = JSON.parse(body) as { readonly c: readonly (readonly [ClaimId])[] };
-    this.leaving(claims.map(([id]) => id));
+    for (const [id] of claims) this.#leaving.set(id, Number.POSITIVE_INFINITY);
   }
 
-  /** A release of these claims leaves a client: it has not asked, and need not. */
-  leaving(ids: readonly ClaimId[]): void {
-    for (const id of ids) {
+  /** A release of these claims leaves a client: it need not ask any more, but must not give up leaving. */
+  leaving(machine: Machine, claims: readonly Claim[]): void {
+    for (const { id, ttlMs } of claims) {
       this.#nudges.delete(id);
-      this.#leaving.add(id);
+      const calls = (this.#leaving.get(id) ?? 0) + 1;
+      this.#leaving.set(id, calls);
+      if (calls === 1) this.#mustLeave(machine, id, Number(ttlMs));
     }
+  }
+
+  /** A release that is not answered is sent again, unless the store has forgotten the claim by then. */
+  #mustLeave(machine: Machine, id: ClaimId, ttlMs: number): void {
+    const { lateMs } = machine;
+    const patience = ttlMs / 6 + FIRST_RETRY_MS;
+    if (machine.now + ttlMs / 6 >= (this.#lastCall.get(id) ?? 0) + ttlMs) return;
+    this.world.after(patience / machine.rate, () => {
+      if (machine.state === "dead" || machine.lateMs > lateMs) return;
+      if (this.#leaving.get(id) === 1 && !this.#released.has(id)) {
+        this.world.fail(`${machine.name} does not send the release of ${this.name(id)} again`);
+      }
+    });
   }
 
   /** A release of this claim was answered; the store had done it then. */
