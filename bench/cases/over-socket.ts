@@ -58,12 +58,15 @@ export const socketWide: BenchCase = {
     const names = [OURS, FLOOR_B, RIVAL];
     const rounds = await interleave(names, () => ({ callers: 64, keys: 10_000, ms: 700, latencies: true }));
     const [ours, floor, rival] = [rounds(OURS), rounds(FLOOR_B), rounds(RIVAL)];
+    const cpuOf = {
+      "CPU of floor B": ratioOf(cpus(ours), cpus(floor)),
+      [`CPU of ${RIVAL}`]: ratioOf(cpus(ours), cpus(rival)),
+    };
     return {
-      rows: names.map((name) => rowOf(name, rounds(name))),
+      rows: names.map((name) => rowOf(name, rounds(name), name === OURS ? cpuOf : {})),
       checks: [
         check("goal", "rate of floor B", ratioOf(rates(ours), rates(floor)), "at least", 0.65),
         check("goal", `rate of ${RIVAL}`, ratioOf(rates(ours), rates(rival)), "at least", 5),
-        check("goal", "CPU a pair of floor B", ratioOf(cpus(ours), cpus(floor)), "at most", 1 / 0.65),
       ],
     };
   },

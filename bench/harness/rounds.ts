@@ -121,8 +121,8 @@ export function starved(rounds: readonly Round[]): readonly number[] {
   return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
 }
 
-/** The usual columns. */
-export function rowOf(contestant: string, rounds: readonly Round[]): Row {
+/** The usual columns, and more. */
+export function rowOf(contestant: string, rounds: readonly Round[], more: Row["figures"] = {}): Row {
   const figures: Record<string, Spread> = { "pairs/s": spreadOf(rates(rounds)) };
   if (rounds.every(({ p50 }) => Number.isFinite(p50))) {
     figures["p50 us"] = spreadOf(halfTook(rounds));
@@ -132,5 +132,5 @@ export function rowOf(contestant: string, rounds: readonly Round[]): Row {
   if (rounds.some(({ serverCpu }) => serverCpu > 0)) {
     figures["server CPU us/pair"] = spreadOf(rounds.map(({ serverCpu, pairs }) => serverCpu / pairs));
   }
-  return { contestant, figures };
+  return { contestant, figures: { ...figures, ...more } };
 }
