@@ -7,6 +7,8 @@ import { newId } from "../ids.ts";
 import type { Answer, Claim, ClaimId, Driver, Hold } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { delegate } from "./delegate.ts";
+import type { Pace } from "./pace.ts";
+import { watchPace } from "./pace.ts";
 import type { Store, Subject } from "./subject.ts";
 
 /** The answer of a granted claim. */
@@ -69,47 +71,33 @@ const BOUND_MS = 5_000;
 const POLL_MS = 4;
 const LONG_LEASE_MS = 60_000;
 
-/** A failure is blamed on this process if it stood still for so long a part of a brief lease. */
-const STALL = 0.5;
+/** A failure is blamed on the machine if a turn of the event loop, or a call, took so long a part of a brief lease. */
+const SLOW = 0.25;
 const MOST_ATTEMPTS = 3;
 
 /**
- * Runs one test. Leases in tests are short: when one failed while this process stood still for a good part of a lease,
- * that says nothing about the driver, so it is run again, on a fresh store.
+ * Runs one test. Leases in tests are short: when one failed while the machine was busy for a good part of a lease, that
+ * says nothing about the driver, so it is run again, on a fresh store.
  */
 export async function perform(subject: Subject, body: (scene: Scene) => Promise<void>): Promise<void> {
   for (let attempt = 1; ; attempt++) {
-    const stalls = watchStalls();
+    const pace = watchPace();
     try {
-      return await performOnce(subject, body);
+      return await performOnce(subject, pace, body);
     } catch (error) {
-      if (attempt === MOST_ATTEMPTS || stalls.longestMs() < STALL * leaseOf(subject, BRIEF_MS)) throw error;
+      if (attempt === MOST_ATTEMPTS || pace.slowestMs() < SLOW * leaseOf(subject, BRIEF_MS)) throw error;
     } finally {
-      stalls.stop();
+      pace.stop();
     }
   }
 }
 
-/** How long was the event loop held up at most? */
-function watchStalls(): { longestMs(): number; stop(): void } {
-  let last = performance.now();
-  let longest = 0;
-  const look = (): number => {
-    const now = performance.now();
-    longest = Math.max(longest, now - last);
-    last = now;
-    return longest;
-  };
-  const timer = setInterval(look, POLL_MS);
-  return { longestMs: look, stop: () => clearInterval(timer) };
-}
-
 /** Runs the body on a fresh store, closes everything, and checks that nothing is left there. */
-async function performOnce(subject: Subject, body: (scene: Scene) => Promise<void>): Promise<void> {
+async function performOnce(subject: Subject, pace: Pace, body: (scene: Scene) => Promise<void>): Promise<void> {
   const store = await subject.open();
   const drivers: Driver[] = [];
   const later: (() => Promise<unknown>)[] = [];
-  const scene = sceneOn(subject, store, drivers, later);
+  const scene = sceneOn({ subject, store, pace, drivers, later });
   try {
     await body(scene);
     for (const work of later.reverse()) await work();
@@ -148,7 +136,15 @@ async function nothingLeft(scene: Scene): Promise<void> {
   }
 }
 
-function sceneOn(subject: Subject, store: Store, drivers: Driver[], later: (() => Promise<unknown>)[]): Scene {
+interface Stage {
+  readonly subject: Subject;
+  readonly store: Store;
+  readonly pace: Pace;
+  readonly drivers: Driver[];
+  readonly later: (() => Promise<unknown>)[];
+}
+
+function sceneOn({ subject, store, pace, drivers, later }: Stage): Scene {
   const ms = (count: number): number => Math.round(count * subject.timeScale);
   const lease = (count: number): number => leaseOf(subject, count);
 
@@ -156,7 +152,7 @@ function sceneOn(subject: Subject, store: Store, drivers: Driver[], later: (() =
     const made = await store.driver();
     let closed: Promise<void> | undefined;
     // a driver need not bear being closed twice
-    const own = delegate(made, { close: () => (closed ??= made.close()) });
+    const own = delegate(pace.timed(made), { close: () => (closed ??= made.close()) });
     drivers.push(own);
     return own;
   }

@@ -20,6 +20,20 @@ export function manyKeys(check: Check, { traits }: Subject): void {
     for (const key of ["a", "b", "c", "d"]) assert.ok(await client.isFree(key));
   });
 
+  check("a claim may have 128 keys", async (scene) => {
+    const client = await scene.client();
+    const keys = Array.from({ length: 128 }, (_, index) => `key ${index}`);
+    const all = scene.claim(keys.map(exclusive));
+    const next = scene.claim(keys.slice(60, 70).map(exclusive));
+    await client.hold(all);
+    await client.queue(next);
+    assert.ok(!(await client.isFree("key 127")));
+    assert.deepEqual(await client.release(all), [true]);
+    await client.granted(next);
+    assert.ok(await client.isFree("key 127"));
+    await client.release(next);
+  });
+
   check("a claim over several keys with wait: false takes all or leaves no trace", async (scene) => {
     const client = await scene.client();
     for (const busy of ["a", "b", "c"]) {

@@ -1,0 +1,48 @@
+/** How fast the machine was while a test ran: short leases mean nothing on one that stands still. */
+
+import type { Driver } from "../spi/driver.ts";
+import { delegate } from "./delegate.ts";
+
+const LOOK_MS = 4;
+
+export interface Pace {
+  /** The slowest so far: a turn of the event loop, or a call of a timed driver. */
+  slowestMs(): number;
+  /** The same driver, its calls timed. */
+  timed(driver: Driver): Driver;
+  stop(): void;
+}
+
+export function watchPace(): Pace {
+  let slowest = 0;
+  let last = performance.now();
+  const look = (): number => {
+    const now = performance.now();
+    slowest = Math.max(slowest, now - last);
+    last = now;
+    return slowest;
+  };
+  const timer = setInterval(look, LOOK_MS);
+
+  async function time<T>(call: Promise<T>): Promise<T> {
+    const start = performance.now();
+    try {
+      return await call;
+    } finally {
+      slowest = Math.max(slowest, performance.now() - start);
+    }
+  }
+
+  return {
+    slowestMs: look,
+    timed: (driver) =>
+      delegate(driver, {
+        claim: (claim) => time(driver.claim(claim)),
+        renew: (claims) => time(driver.renew(claims)),
+        release: (claims, unanswered) => time(driver.release(claims, unanswered)),
+        ...(driver.detach && { detach: (claims) => time(driver.detach?.(claims) ?? Promise.resolve([])) }),
+        list: (prefix, max, after) => time(driver.list(prefix, max, after)),
+      }),
+    stop: () => clearInterval(timer),
+  };
+}
