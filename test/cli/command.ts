@@ -2,9 +2,9 @@
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { afterAll, beforeAll } from "vitest";
+import { afterAll, beforeAll, vi } from "vitest";
 import { connect } from "../../src/index.ts";
 import { until } from "../support/wait-for.ts";
 
@@ -52,6 +52,8 @@ export type Place = {
 
 /** Called once at the head of a file: a folder for all of its tests; servers that were started in it end with it. */
 export function place(): Place {
+  // dozens of processes on a busy machine: a test that fails shall do so for another reason
+  vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
   let folder = "";
   const children = new Set<ChildProcess>();
   beforeAll(() => {
@@ -60,9 +62,10 @@ export function place(): Place {
   });
   afterAll(async () => {
     for (const child of children) child.kill("SIGKILL");
-    const pids = here.serverPids().filter(isAlive);
+    const logs = readdirSync(folder).map((name) => join(folder, name, "server.log"));
+    const pids = logs.flatMap(pidsIn).filter(isAlive);
     for (const pid of pids) process.kill(pid, "SIGTERM");
-    for (const pid of pids) await until(() => !isAlive(pid), { within: 5_000, what: `the end of server ${pid}` });
+    for (const pid of pids) await until(() => !isAlive(pid), { within: 20_000, what: `the end of server ${pid}` });
     rmSync(folder, { recursive: true });
   });
 
@@ -109,7 +112,7 @@ export function place(): Place {
       const locks = await connect(`holdfast+unix:${join(here.directory, "socket")}`);
       const some = async (): Promise<boolean> =>
         (await locks.list(key)).filter(({ answer }) => answer.state === "waiting").length === count;
-      await until(some, { within: 8_000, what: `${count} to wait for ${key}` }).finally(async () => locks.close());
+      await until(some, { within: 20_000, what: `${count} to wait for ${key}` }).finally(async () => locks.close());
     },
     serverPids: () => pidsIn(join(here.directory, "server.log")),
   };

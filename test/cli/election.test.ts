@@ -33,13 +33,13 @@ test.each([
 ])("%s: of eight processes that begin together one wins, and the next as soon as it was killed", async (_, flock) => {
   const path = join(folder, "lock");
   const all = Array.from({ length: 8 }, () => candidate(path, flock));
-  await until(() => all.every(({ said }) => said() !== ""), { within: 10_000, what: "eight answers" });
+  await until(() => all.every(({ said }) => said() !== ""), { within: 20_000, what: "eight answers" });
   expect(all.map(({ said }) => said()).sort()).toEqual([...Array(7).fill("lost"), "won"]);
   const winner = all.find(({ said }) => said() === "won");
   winner?.kill();
   await Promise.all(all.map(({ ended }) => ended));
   const next = candidate(path, flock);
-  await until(() => next.said() === "won", { within: 5_000, what: "the next winner" });
+  await until(() => next.said() === "won", { within: 20_000, what: "the next winner" });
   next.kill();
   await next.ended;
 });

@@ -9,7 +9,7 @@ const here = place();
 /** Holds a key until it is told to stop. */
 async function holder(key: string, ...flags: string[]) {
   const run = here.start(["run", key, ...flags, "--", "sh", "-c", "echo held; read line || sleep 60"]);
-  await until(() => run.out().includes("held"), { within: 5_000, what: `the holder of ${key}` });
+  await until(() => run.out().includes("held"), { within: 20_000, what: `the holder of ${key}` });
   return run;
 }
 
@@ -51,7 +51,7 @@ describe.concurrent("exit codes of run", () => {
   test("123 when the lock was lost while the command worked", async () => {
     const script = 'echo "$HOLDFAST_REFERENCE"; sleep 60';
     const run = here.start(["run", "lost", "--ttl", "2s", "--grace", "200ms", "--", "sh", "-c", script]);
-    await until(() => run.out().includes("\n"), { within: 5_000, what: "the reference" });
+    await until(() => run.out().includes("\n"), { within: 20_000, what: "the reference" });
     await here.run(["release"], { input: run.out(), env: { HOLDFAST_REFERENCE: "-" } });
     const { code, err } = await run.ended;
     expect(code).toBe(123);

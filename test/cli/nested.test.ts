@@ -47,7 +47,7 @@ test.concurrent("shared inside exclusive and shared inside shared join, exclusiv
 test.concurrent("the command works on the store of --url without naming it again", async () => {
   const address = `unix:${join(here.folder, "s")}`;
   const server = here.start(["serve", "--listen", address, "--state", join(here.folder, "state"), "--quiet"]);
-  await until(() => server.out().includes("listening"), { within: 8_000, what: "the server" });
+  await until(() => server.out().includes("listening"), { within: 20_000, what: "the server" });
   const { code, out } = await under(["elsewhere", "--url", `holdfast+${address}`], `${holdfast} check --json`);
   expect(code).toBe(0);
   expect(JSON.parse(out)).toMatchObject({ held: true, keys: ["elsewhere"] });
@@ -83,7 +83,7 @@ test.concurrent("what joined is told when the run around it has ended", async ()
   const { code } = await under(["out"], `${holdfast} run out --grace 100ms -- sleep 60 2>${log} & sleep 0.7`);
   expect(code).toBe(0);
   await until(() => /lost "out" \(released\): sent TERM/.test(readFileSync(log, "utf8")), {
-    within: 8_000,
+    within: 20_000,
     what: "the loss",
   });
 });

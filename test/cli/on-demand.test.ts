@@ -32,7 +32,7 @@ test("the first command starts the server and the next ones share it; its files 
 test("starters at once on a stale socket make one server, and all of them are served", async () => {
   const [old = 0] = here.serverPids().filter(isAlive);
   process.kill(old, "SIGKILL");
-  await until(() => !isAlive(old), { within: 5_000, what: "the end of the old server" });
+  await until(() => !isAlive(old), { within: 20_000, what: "the end of the old server" });
   expect(existsSync(join(here.directory, "socket"))).toBe(true);
   const before = here.serverPids().length;
   const counter = join(here.folder, "counter");
@@ -68,12 +68,12 @@ test("the server killed with -9 is started again by whoever needs it, and a hold
     "-c",
     `echo held; while [ ! -e ${stop} ]; do sleep 0.02; done; echo end`,
   ]);
-  await until(() => first.out().includes("held"), { within: 5_000, what: "the holder" });
+  await until(() => first.out().includes("held"), { within: 20_000, what: "the holder" });
   const [old = 0] = here.serverPids().filter(isAlive);
   process.kill(old, "SIGKILL");
   const second = here.start(["run", "kept", "--", "echo", "second"]);
   await until(() => here.serverPids().some((pid) => pid !== old && isAlive(pid)), {
-    within: 8_000,
+    within: 20_000,
     what: "another server",
   });
   await here.waiting("kept");
@@ -93,10 +93,10 @@ test("a server whose socket was removed leaves, and the next one serves its clie
     "-c",
     `echo held; while [ ! -e ${stop} ]; do sleep 0.02; done`,
   ]);
-  await until(() => first.out().includes("held"), { within: 5_000, what: "the holder" });
+  await until(() => first.out().includes("held"), { within: 20_000, what: "the holder" });
   const [old = 0] = here.serverPids().filter(isAlive);
   unlinkSync(join(here.directory, "socket"));
-  await until(() => !isAlive(old), { within: 8_000, what: "the end of the server that nobody can reach" });
+  await until(() => !isAlive(old), { within: 20_000, what: "the end of the server that nobody can reach" });
   expect((await here.run(["run", "removed", "--wait", "300ms", "--", "true"])).code).toBe(124);
   writeFileSync(stop, "");
   expect((await first.ended).code).toBe(0);
@@ -106,10 +106,10 @@ test("a server that finds another on its path stops granting and leaves", async 
   const [old = 0] = here.serverPids().filter(isAlive);
   const other = join(here.folder, "other");
   const usurper = here.start(["serve", "--listen", `unix:${other}`, "--state", "none"]);
-  await until(() => existsSync(other), { within: 5_000, what: "the other server" });
+  await until(() => existsSync(other), { within: 20_000, what: "the other server" });
   unlinkSync(join(here.directory, "socket"));
   symlinkSync(other, join(here.directory, "socket"));
-  await until(() => !isAlive(old), { within: 8_000, what: "the end of the first server" });
+  await until(() => !isAlive(old), { within: 20_000, what: "the end of the first server" });
   expect(readFileSync(join(here.directory, "server.log"), "utf8")).toMatch(/stopping: another server answers on/);
   usurper.process.kill("SIGTERM");
   await usurper.ended;
@@ -127,7 +127,7 @@ test("it leaves after an idle time, but not while a claim or a client is there",
     log += text;
   });
   const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
-  await until(() => log.includes("listening"), { within: 5_000, what: "the server" });
+  await until(() => log.includes("listening"), { within: 20_000, what: "the server" });
   const env = { HOLDFAST_DIR: directory };
   // a detached claim needs no client, and the server all the same
   const { code } = await here.run(["acquire", "kept", "--ttl", "1500ms"], { env });
@@ -181,5 +181,4 @@ test("the log of the server does not grow for ever", async () => {
   const env = { HOLDFAST_DIR: directory };
   expect((await here.run(["run", "k", "--", "true"], { env })).code).toBe(0);
   expect(statSync(log).size).toBeLessThan(2_000);
-  process.kill(Number(/ (\d+) listening/.exec(readFileSync(log, "utf8"))?.[1]), "SIGTERM");
 });

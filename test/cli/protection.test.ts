@@ -11,7 +11,7 @@ let files = 0;
 /** A run whose child says its pid and works until it is ended. */
 async function working(key: string, flags: readonly string[], script = "sleep 60") {
   const run = here.start(["run", key, ...flags, "--", "sh", "-c", `echo "pid $$"; ${script}`]);
-  await until(() => /pid \d+/.test(run.out()), { within: 5_000, what: `the child of ${key}` });
+  await until(() => /pid \d+/.test(run.out()), { within: 20_000, what: `the child of ${key}` });
   return { ...run, child: Number(/pid (\d+)/.exec(run.out())?.[1]) };
 }
 
@@ -37,7 +37,7 @@ function isRunning(pid: number): string {
   return `grep -qs '^State:.[^ZX]' /proc/${pid}/status`;
 }
 
-function gone(pid: number, within = 5_000): Promise<boolean> {
+function gone(pid: number, within = 20_000): Promise<boolean> {
   return until(() => !isAlive(pid), { within, what: `the end of ${pid}` });
 }
 
@@ -45,7 +45,7 @@ function gone(pid: number, within = 5_000): Promise<boolean> {
 async function tcpServer(): Promise<Running & { readonly url: string }> {
   const state = join(here.folder, `tcp-${files++}`);
   const server = here.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", state]);
-  await until(() => server.out().includes("\n"), { within: 5_000, what: "the server's address" });
+  await until(() => server.out().includes("\n"), { within: 20_000, what: "the server's address" });
   return { ...server, url: `holdfast://${/tcp:\/\/(\S+)/.exec(server.out())?.[1]}` };
 }
 
@@ -70,10 +70,10 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     const { script, heardTerm } = stubborn();
     const first = await working("k2", ["--grace", "400ms"], `sleep 61 & echo "below $!"; ${script}`);
     const below = Number(
-      (await until(() => /below (\d+)/.exec(first.out()), { within: 5_000, what: "the one below" }))[1],
+      (await until(() => /below (\d+)/.exec(first.out()), { within: 20_000, what: "the one below" }))[1],
     );
     first.process.kill("SIGKILL");
-    await until(heardTerm, { within: 5_000, what: "TERM" });
+    await until(heardTerm, { within: 20_000, what: "TERM" });
     expect(isAlive(first.child)).toBe(true);
     await gone(first.child);
     await gone(below);
@@ -112,7 +112,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
       `${isRunning(first.child)} && echo overlap || echo alone`,
     ]);
     first.process.kill("SIGKILL");
-    await gone(first.child, 2_000);
+    await gone(first.child);
     expect((await second.ended).out).toBe("alone\n");
     // the lease itself ran to its end: a wrapper that was cut off looks the same
     expect(performance.now() - killedAt).toBeGreaterThan(1_500);
@@ -138,7 +138,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     const guard = guardOf(first.pid);
     process.kill(guard, "SIGKILL");
     await until(() => guardOfOrNull(first.pid) !== null && guardOf(first.pid) !== guard, {
-      within: 5_000,
+      within: 20_000,
       what: "another guard",
     });
     first.process.kill("SIGKILL");
@@ -158,15 +158,15 @@ describe.concurrent("when the lock is being lost", () => {
   test("TERM goes out so early that KILL comes before the lease can end, and the exit code is 123", async () => {
     const server = await tcpServer();
     const { script, heardTerm } = stubborn();
-    const first = await working("l1", ["--url", server.url, "--ttl", "2s", "--grace", "500ms"], script);
+    const first = await working("l1", ["--url", server.url, "--ttl", "4s", "--grace", "1s"], script);
     const cutAt = performance.now();
     server.process.kill("SIGSTOP");
-    await until(heardTerm, { within: 5_000, what: "TERM" });
+    await until(heardTerm, { within: 20_000, what: "TERM" });
     await gone(first.child);
-    expect(performance.now() - cutAt).toBeLessThan(2_000);
+    expect(performance.now() - cutAt).toBeLessThan(4_000);
     const { code, err } = await first.ended;
     expect(code).toBe(123);
-    expect(err).toMatch(/^holdfast: losing "l1" \(store unreachable for .*\): sent TERM to \d+; KILL in \d+ ms$/m);
+    expect(err).toMatch(/^holdfast: losing "l1" \(store unreachable for .*\): sent TERM to \d+; KILL in \d+ m?s$/m);
     expect(isAlive(first.child)).toBe(false);
     server.process.kill("SIGCONT");
     server.process.kill("SIGTERM");
@@ -182,7 +182,7 @@ describe.concurrent("when the lock is being lost", () => {
     server.process.kill("SIGKILL");
     expect((await first.ended).code).toBe(123);
     expect(killed.heardTerm()).toBe(false);
-    await until(() => second.err().includes("goes on without it"), { within: 5_000, what: "the word of it" });
+    await until(() => second.err().includes("goes on without it"), { within: 20_000, what: "the word of it" });
     expect(isAlive(second.child)).toBe(true);
     process.kill(-second.child, "SIGKILL");
     expect((await second.ended).code).toBe(137);
@@ -200,11 +200,11 @@ describe.concurrent("when the lock is being lost", () => {
   test("a stopped wrapper on TCP: the guard ends the child before the lease can", async () => {
     const server = await tcpServer();
     const { script } = stubborn();
-    const first = await working("l4", ["--url", server.url, "--ttl", "2s", "--grace", "300ms"], script);
+    const first = await working("l4", ["--url", server.url, "--ttl", "4s", "--grace", "500ms"], script);
     const stoppedAt = performance.now();
     process.kill(first.pid, "SIGSTOP");
-    await gone(first.child, 4_000);
-    expect(performance.now() - stoppedAt).toBeLessThan(2_000);
+    await gone(first.child);
+    expect(performance.now() - stoppedAt).toBeLessThan(4_000);
     process.kill(first.pid, "SIGCONT");
     expect((await first.ended).code).toBe(123);
     server.process.kill("SIGTERM");
@@ -231,7 +231,7 @@ describe("signals without a terminal", () => {
       // a shell and the one below it: "heard" is printed once by each
       const inner = `trap 'echo heard; exit 0' ${short}; echo ready; while :; do sleep 0.02; done`;
       const run = await working(`signal-${name}`, [], `trap 'echo heard; exit 7' ${short}; sh -c "${inner}"; sleep 60`);
-      await until(() => run.out().includes("ready"), { within: 5_000, what: "the traps" });
+      await until(() => run.out().includes("ready"), { within: 20_000, what: "the traps" });
       run.process.kill(name);
       const { code, out } = await run.ended;
       expect(code).toBe(7);

@@ -51,9 +51,9 @@ describe.concurrent("a lock carried between processes", () => {
   });
 
   test("renewing restarts the lease", async () => {
-    const reference = await acquired("renewed", "--ttl", "2s");
+    const reference = await acquired("renewed", "--ttl", "5s");
     const started = performance.now();
-    while (performance.now() - started < 3_000) expect((await here.run(["renew", reference])).code).toBe(0);
+    while (performance.now() - started < 6_000) expect((await here.run(["renew", reference])).code).toBe(0);
     expect((await here.run(["check", reference])).code).toBe(0);
     await here.run(["release", reference]);
   });
@@ -75,7 +75,7 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
   test("a stale reference: expired, and the next holder keeps the lock", async () => {
     const reference = await acquired("stale", "--ttl", "1s");
     const next = here.start(["run", "stale", "--", "sh", "-c", "echo held; sleep 60"]);
-    await until(() => next.out().includes("held"), { within: 8_000, what: "the next holder" });
+    await until(() => next.out().includes("held"), { within: 20_000, what: "the next holder" });
     // the store remembers for one lease how it ended, afterwards it does not know the reference
     const { code, err } = await here.run(["release", reference]);
     expect(code).toBe(123);
@@ -108,9 +108,6 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
     expect(code).toBe(123);
     expect(err).toMatch(/the store does not know it/);
     expect((await here.run(["check", reference])).code).toBe(0);
-    const { readFileSync } = await import("node:fs");
-    const pid = Number(/ (\d+) listening/.exec(readFileSync(`${here.directory}2/server.log`, "utf8"))?.[1]);
-    process.kill(pid, "SIGTERM");
   });
 });
 

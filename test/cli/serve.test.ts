@@ -8,7 +8,7 @@ const here = place();
 
 async function serving(...args: string[]) {
   const server = here.start(["serve", ...args]);
-  await until(() => server.out().includes("\n"), { within: 8_000, what: "the server" });
+  await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
   return server;
 }
 
@@ -22,7 +22,7 @@ test("serve listens on every --listen, says where, and stops cleanly on SIGTERM"
     "--state",
     join(here.folder, "s1"),
   );
-  await until(() => server.out().split("\n").length === 3, { within: 5_000, what: "two addresses" });
+  await until(() => server.out().split("\n").length === 3, { within: 20_000, what: "two addresses" });
   const [first, second] = server.out().split("\n");
   expect(first).toBe(`listening on unix:${socket}`);
   expect(second).toMatch(/^listening on tcp:\/\/127\.0\.0\.1:\d+$/);

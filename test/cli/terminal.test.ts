@@ -25,7 +25,7 @@ function terminal(command: string) {
     type: (keys: string) => child.stdin.write(keys),
     ended,
     sees: (text: string | RegExp) =>
-      until(() => shown.match(text), { within: 8_000, what: `${text} on the terminal` }).catch((error: Error) => {
+      until(() => shown.match(text), { within: 20_000, what: `${text} on the terminal` }).catch((error: Error) => {
         throw new Error(`${error.message}; it shows: ${shown}`);
       }),
     end() {
@@ -59,7 +59,7 @@ describe.runIf(hasScript)("in a terminal", () => {
 
   test("Ctrl-C ends a wait and leaves no place", async () => {
     const first = here.start(["run", "wait", "--", "sh", "-c", "echo held; sleep 60"]);
-    await until(() => first.out().includes("held"), { within: 8_000, what: "the holder" });
+    await until(() => first.out().includes("held"), { within: 20_000, what: "the holder" });
     const screen = terminal(`${holdfast} run wait -- echo never`);
     await here.waiting("wait");
     screen.type("\u0003");
@@ -89,10 +89,10 @@ describe.runIf(hasScript)("in a terminal", () => {
     screen.type("\u001a");
     await screen.sees(/Stopped/);
     const state = (): string => /^State:\s+(\w)/m.exec(readFileSync(`/proc/${child}/status`, "latin1"))?.[1] ?? "";
-    await until(() => state() === "T", { within: 5_000, what: "the child to be stopped" });
+    await until(() => state() === "T", { within: 20_000, what: "the child to be stopped" });
     expect((await here.run(["run", "z", "--wait", "700ms", "--quiet", "--", "true"])).code).toBe(124);
     screen.type("fg\n");
-    await until(() => state() !== "T", { within: 5_000, what: "the child to go on" });
+    await until(() => state() !== "T", { within: 20_000, what: "the child to go on" });
     writeFileSync(file, "");
     await screen.sees("finished");
     screen.type("echo code=$?\nexit\n");
@@ -105,13 +105,13 @@ describe.runIf(hasScript)("in a terminal", () => {
       `sh -c 'sh -c "echo left \\$\\$; exec sleep 64" | ${holdfast} run pipe -- sh -c "cat; echo wrapper \\$PPID child \\$\\$; sleep 65"'`,
     );
     // the left side's line comes through cat only at its end, so it is found by its own output on the terminal
-    await until(async () => (await here.run(["ls", "pipe"])).out.includes("held"), { within: 8_000, what: "the run" });
+    await until(async () => (await here.run(["ls", "pipe"])).out.includes("held"), { within: 20_000, what: "the run" });
     const wrapper = Number(/pid (\d+)/.exec((await here.run(["ls", "pipe"])).out)?.[1]);
     const [child = 0] = childrenOf(wrapper).filter((pid) => !commandOf(pid).includes("holdfast-guard"));
     const [left = 0] = childrenOf(parentOf(wrapper)).filter((pid) => commandOf(pid).includes("sleep"));
     expect(isAlive(left) && isAlive(child)).toBe(true);
     process.kill(wrapper, "SIGKILL");
-    await until(() => !isAlive(child), { within: 5_000, what: "the end of the child" });
+    await until(() => !isAlive(child), { within: 20_000, what: "the end of the child" });
     expect(isAlive(left)).toBe(true);
     process.kill(left, "SIGKILL");
     await screen.end();
@@ -124,7 +124,7 @@ describe.runIf(hasScript)("in a terminal", () => {
     const [below = 0] = childrenOf(child ?? 0);
     process.kill(wrapper ?? 0, "SIGTERM");
     expect(await screen.ended).toBe(143);
-    await until(() => !isAlive(below), { within: 5_000, what: "the end of what is below" });
+    await until(() => !isAlive(below), { within: 20_000, what: "the end of what is below" });
   });
 });
 
