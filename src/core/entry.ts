@@ -1,6 +1,7 @@
 /** One claim as the lock table keeps it. */
 
 import type { Claim } from "../spi/driver.ts";
+import type { LinkedList } from "./queue.ts";
 import type { Seat } from "./seats.ts";
 
 export class Entry {
@@ -28,7 +29,8 @@ export class Entry {
   journaled = false;
   /** Its waiting seat is out of the line until its owner is back. */
   parked = false;
-  // for a list of its owner's claims, which is its owner's
+  // for a list of its owner's claims, which is its owner's affair; list: the one that it stands in
+  list: LinkedList<Entry> | null = null;
   previous: Entry | null = null;
   next: Entry | null = null;
   // for the schedule of expiries

@@ -125,7 +125,7 @@ export class Keeper implements Backend {
     const writes: Promise<void>[] = [];
     const answers = items.map(({ id }) => {
       const entry = entries.get(id);
-      if (entry !== undefined && entry.owner !== session) own(entry, session);
+      if (entry !== undefined) own(entry, session);
       const answer = this.table.renew(id, session, now, micros);
       if (entry === undefined) return answer;
       const write = this.#durability?.behind(entry) ?? null;
@@ -248,12 +248,10 @@ export class Keeper implements Backend {
     // after a write it may be too late
     if (session.ended) return { state: "none" };
     if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
-    const known = this.table.entries.get(claim.id);
-    if (known !== undefined) own(known, session);
     const answer = this.table.claim(claim, session, this.#clock.now(), micros);
     if (answer.state === "none") return answer;
     const entry = this.table.entries.get(claim.id) as Entry;
-    if (known === undefined) own(entry, session);
+    own(entry, session);
     if (session.awayAt !== null) this.table.park(claim.id);
     if (answer.state === "waiting") return answer;
     const write = this.#durability?.behind(entry) ?? null;

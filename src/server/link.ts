@@ -4,7 +4,7 @@ import { isId } from "../ids.ts";
 import * as frames from "../protocol/frames.ts";
 import type { ClientHello } from "../protocol/hello.ts";
 import { decodeHello, encodeRefusal, ProtocolError } from "../protocol/hello.ts";
-import type { Answer, ClaimId } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
 import type { Backend, Page, Soon } from "./backend.ts";
 import { Refusal } from "./backend.ts";
 import * as border from "./border.ts";
@@ -163,14 +163,8 @@ export class Link {
     const n = border.numberFrom(frame[1]);
     const backend = this.#backend;
     switch (verb) {
-      case "claim": {
-        const claim = border.claimFrom(frame, 2, session.label);
-        return this.#answer(
-          n,
-          () => backend.claim(session, claim),
-          (answer) => this.#answerText(claim.id, answer),
-        );
-      }
+      case "claim":
+        return this.#claim(session, n, border.claimFrom(frame, 2, session.label));
       case "renew": {
         const items = border.renewalsFrom(frame[2], session.label);
         return this.#answer(
@@ -210,6 +204,23 @@ export class Link {
       default:
         throw new ProtocolError("PROTOCOL", "no such frame");
     }
+  }
+
+  /** As #answer(), without a closure: most frames are claims. */
+  #claim(session: Session, n: number, claim: Claim): void {
+    let answer: Soon<Answer>;
+    try {
+      answer = this.#backend.claim(session, claim);
+    } catch (error) {
+      return this.#send(this.#errorText(n, error));
+    }
+    if (!(answer instanceof Promise)) return this.#send(frames.encodeOk(n, this.#answerText(claim.id, answer)));
+    const late = answer;
+    this.#answer(
+      n,
+      () => late,
+      (result) => this.#answerText(claim.id, result),
+    );
   }
 
   #list(prefix: string, max: number, after: string | undefined): Soon<Page> {

@@ -66,16 +66,18 @@ export class Session {
 /** Makes a claim of the table the session's; a detached one is nobody's. */
 export function own(entry: Entry, session: Session): void {
   if (entry.detached) return;
-  disown(entry);
   entry.owner = session;
+  if (entry.list === session.entries) return;
+  disown(entry);
   entry.kept = true;
-  session.entries.push(entry);
+  entry.list = session.entries;
+  entry.list.push(entry);
 }
 
 /** Takes a claim out of its session's list. */
 export function disown(entry: Entry): void {
-  const list = (entry.owner as Session | null)?.entries;
-  if (list !== undefined && (entry.previous !== null || list.first === entry)) list.remove(entry);
+  entry.list?.remove(entry);
+  entry.list = null;
 }
 
 export class Sessions {
