@@ -42,7 +42,7 @@ export function hasTerminal(): boolean {
 }
 
 /**
- * Starts the command with our input and output. The tether's connection is the child's alone afterwards.
+ * Starts the command with our input and output. The tether is the child's, too, afterwards.
  * @throws CommandError notFound or notExecutable
  */
 export async function startChild(
@@ -52,7 +52,6 @@ export async function startChild(
   const [program, ...args] = command;
   const { env, ownGroup, tether } = options;
   const started = spawn(program, args, { stdio: stdioWith(tether), env, detached: ownGroup });
-  tether?.destroy();
   const { pid } = started;
   if (pid === undefined) {
     const error = await new Promise<NodeJS.ErrnoException>((resolve) => started.once("error", resolve));

@@ -6,6 +6,7 @@
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
+import type { Socket } from "node:net";
 
 /**
  * Lines the guard takes:
@@ -129,6 +130,8 @@ export interface GuardOptions {
   readonly graceMs: number;
   /** Finds the child should the wrapper die while it starts it. */
   readonly token: string;
+  /** Kept open by the guard until it has ended, so that our session lasts as long; see drivers/server/tether.ts. */
+  readonly tether?: Socket | null;
   /** The guard died although nobody told it to. */
   readonly onDeath: () => void;
 }
@@ -138,9 +141,9 @@ export interface GuardOptions {
  * @throws Error (ENOENT) if there is no sh
  */
 export async function startGuard(options: GuardOptions): Promise<Guard> {
-  const { ownGroup, graceMs, token, onDeath } = options;
+  const { ownGroup, graceMs, token, tether, onDeath } = options;
   const sh = spawn("sh", ["-c", SCRIPT, "holdfast-guard", ownGroup ? "group" : "tree", seconds(graceMs), token], {
-    stdio: ["pipe", "ignore", "ignore"],
+    stdio: ["pipe", "ignore", "ignore", ...(tether ? [tether] : [])],
     detached: true,
     cwd: "/",
     env: { PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" },

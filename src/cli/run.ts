@@ -6,13 +6,14 @@ import { exitCodeOf, hasTerminal, startChild } from "./child.ts";
 import { childEnvironment } from "./environment.ts";
 import { CommandError } from "./failure.ts";
 import type { Guard } from "./guard.ts";
-import { startGuard } from "./guard.ts";
 import type { Held } from "./held.ts";
 import { joinedHold, ownHold } from "./held.ts";
 import type { Joined } from "./nested.ts";
 import { sortOut } from "./nested.ts";
 import { quotedList } from "./output.ts";
 import { checkProgram } from "./program.ts";
+import type { ReliefOptions } from "./relief.ts";
+import { guardWithRelief } from "./relief.ts";
 import type { RunOptions } from "./run-options.ts";
 import { checkGrace } from "./run-options.ts";
 import type { Signals } from "./signals.ts";
@@ -31,8 +32,6 @@ const LEAVE_MS = 2_000;
 /** What is lost anyway is given back if that is quickly done. */
 const LEAVE_LOST_MS = 200;
 const DEFAULT_LEASE_MS = 30_000;
-/** A guard that dies again and again cannot be had here. */
-const MOST_GUARDS = 5;
 const NOTHING_RUN = "; nothing was run";
 
 /**
@@ -120,7 +119,7 @@ async function begin(store: Store, held: Held, options: RunOptions, signals: Sig
   const terminal = hasTerminal();
   const graceMs = options.graceMs ?? defaultGrace(held.leaseMs);
   const tether = await tetherOf(store);
-  const guard = options.onLost === "ignore" ? null : await guardFor(held, options, !terminal, graceMs, tether !== null);
+  const guard = options.onLost === "ignore" ? null : await guardWithRelief(guarding());
   const env = childEnvironment(process.env, held, options.url);
   const child = await startChild(options.command, { env, ownGroup: !terminal, tether }).catch(
     async (error: unknown) => {
@@ -133,54 +132,12 @@ async function begin(store: Store, held: Held, options: RunOptions, signals: Sig
   voice.detail(`holding ${quotedList(held.keys)}: started ${child.pid}`);
   const supervision = supervise({ held, child, guard, onLost: options.onLost, graceMs, voice });
   return { child, guard: guard ?? { free: async () => undefined }, supervision };
-}
 
-/** One that takes the place of a guard that was killed. Null where there is no sh and the tether alone must do. */
-async function guardFor(
-  held: Held,
-  { onLost }: RunOptions,
-  ownGroup: boolean,
-  graceMs: number,
-  tethered: boolean,
-): Promise<Guard | null> {
-  let guarded: number | null = null;
-  let guards = 1;
-  let current: Guard;
-  const start = async (): Promise<Guard> =>
-    startGuard({
-      ownGroup,
-      graceMs: onLost === "kill" ? 0 : graceMs,
-      token: String(held.token ?? ""),
-      onDeath: () => {
-        if (++guards > MOST_GUARDS) return;
-        start().then(
-          (next) => {
-            current = next;
-            if (guarded !== null) next.child(guarded);
-          },
-          // no process can be started: the watch of the wrapper itself is left
-          () => undefined,
-        );
-      },
-    });
-  try {
-    current = await start();
-  } catch (cause) {
-    if (tethered) return null;
-    throw new CommandError("internal", "sh, which guards the command, could not be started; nothing was run", {
-      cause,
-    });
+  function guarding(): ReliefOptions {
+    const { driver } = store;
+    const token = String(held.token ?? "");
+    return { driver, tether, ownGroup: !terminal, graceMs: options.onLost === "kill" ? 0 : graceMs, token };
   }
-  return {
-    child(pid) {
-      guarded = pid;
-      current.child(pid);
-    },
-    lease: (ms) => current.lease(ms),
-    signal: (name) => current.signal(name),
-    end: (ms) => current.end(ms),
-    free: () => current.free(),
-  };
 }
 
 /** Half of the lease is the most that can be kept; a quarter leaves room for a late renewal. */

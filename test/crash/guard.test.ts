@@ -1,6 +1,7 @@
 import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
 import { children } from "./children.ts";
+import type { Seen } from "./processes.ts";
 import { below, commandOf, isLiving, seen, signal } from "./processes.ts";
 import { asSeen, PROGRAM, test } from "./scene.ts";
 import { inTerminal } from "./terminal.ts";
@@ -76,3 +77,41 @@ test.concurrent("wrapper and guard killed: on the socket the child that nobody e
   const next = here.start(["run", "k", "--", ...them.looker]);
   expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
 });
+
+test.concurrent.for(["SIGKILL", "SIGTERM"] as const)(
+  "server ended by %s and started again, then the wrapper killed: stubborn children are gone before anyone else enters",
+  async (name, { here }) => {
+    const them = children(here.folder);
+    const run = here.start(["run", "k", "--grace", "1s", "--", ...them.stubborn]);
+    await them.atWork();
+    const [before] = guardsOf(run.pid);
+    const [server] = here.servers();
+    signal(server!, name);
+    // a new guard holds a tether to the new server; that of the children went with the old one
+    await until(() => guardsOf(run.pid).length === 1 && guardsOf(run.pid)[0]?.pid !== before?.pid, {
+      within: 10_000,
+      what: "the relief of the guard",
+    });
+    const next = here.start(["run", "k", "--", ...them.looker]);
+    await here.waiting(1);
+    run.kill();
+    expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
+  },
+);
+
+test.concurrent("a child that closes what it inherits, the tether too, is gone before anyone else enters when its wrapper is killed", async ({
+  here,
+}) => {
+  const them = children(here.folder);
+  const closing = `exec 19>&-; exec "$@"`;
+  const run = here.start(["run", "k", "--grace", "1s", "--", "bash", "-c", closing, "bash", ...them.stubborn]);
+  await them.atWork();
+  const next = here.start(["run", "k", "--", ...them.looker]);
+  await here.waiting(1);
+  run.kill();
+  expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
+});
+
+function guardsOf(pid: number): Seen[] {
+  return below(pid).filter((one) => commandOf(one.pid).includes("holdfast-guard"));
+}
