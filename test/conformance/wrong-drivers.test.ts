@@ -8,23 +8,28 @@ import { failureOf, recordedSuite } from "./recorded-suite.ts";
 import type { Wrong } from "./wrong-drivers.ts";
 import { WRONG_DRIVERS } from "./wrong-drivers.ts";
 
-function suiteOf({ make }: Wrong): readonly Recorded[] {
+function suiteOf(wrong: Wrong): readonly Recorded[] {
   return recordedSuite({
     open: async () => {
       const store = memoryStore();
-      return { driver: () => make(store) };
+      return { driver: () => wrong.make(store) };
     },
     verbs: ["detach", "revoke"],
     keys: 500,
     random: { seeds: 1 },
-    timeScale: 0.2,
+    timeScale: wrong.timeScale ?? 0.2,
   });
 }
 
 describe.concurrent.each(WRONG_DRIVERS)("a driver that $fault", (wrong) => {
-  test.each(Object.entries(wrong.caughtBy))("fails: %s", async (beginning, said) => {
+  test.each(Object.entries(wrong.caughtBy))("fails: %s", { timeout: 30_000 }, async (beginning, said) => {
     const named = suiteOf(wrong).filter(({ name }) => name.startsWith(beginning));
     assert.equal(named.length, 1, `one test of the suite begins with "${beginning}"`);
-    assert.match((await failureOf(named[0] as Recorded)) ?? "the suite did not notice", said);
+    let failure: string | null = null;
+    // on a busy machine a test about time may fail in another way first
+    for (let attempt = 0; attempt < 3 && !said.test(failure ?? ""); attempt++) {
+      failure = await failureOf(named[0] as Recorded);
+    }
+    assert.match(failure ?? "the suite did not notice", said);
   });
 });

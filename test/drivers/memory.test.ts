@@ -13,5 +13,5 @@ conformance({ describe, test: watched(test) }, "memory", {
   verbs: ["detach", "revoke"],
   timeScale: 0.5,
   keys: long ? 1_000_000 : 50_000,
-  random: long ? { seeds: 500, steps: 200 } : { seeds: 10 },
+  random: long ? { seeds: 300, steps: 200 } : { seeds: 10 },
 });

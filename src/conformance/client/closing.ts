@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import type { LockLostError } from "../../errors.ts";
 import type { Check } from "../subject.ts";
-import { coded, empty, holding, placed, player } from "./players.ts";
+import { coded, empty, holding, pending, placed, player } from "./players.ts";
 
 export function clientClosing(check: Check): void {
   check("close() gives back what is held, ends waits with ClosedError, and leaves nothing", async (scene) => {
     const [one, other] = [await player(scene), await player(scene)];
     const held = [await one.locks.acquire("a"), await one.locks.all("b", "c").acquire()];
     const busy = await holding(other.locks, "busy");
-    const waits = [one.locks.acquire("busy"), one.locks.acquire("busy"), one.locks.acquire("a")];
+    const waits = ["busy", "busy", "a"].map((key) => pending(one.locks.acquire(key)));
     await placed(scene, one.locks.traits.manyKeys ? 4 : 5);
     const rejected = Promise.all(waits.map((wait) => assert.rejects(wait, coded("CLOSED"))));
     await one.locks.close();
@@ -42,7 +42,7 @@ export function clientClosing(check: Check): void {
   check("releaseAll() gives back everything and the client stays usable", async (scene) => {
     const [one, other] = [await player(scene), await player(scene)];
     const held = [await one.locks.acquire("a"), await one.locks.acquire("b")];
-    const next = other.locks.acquire("a");
+    const next = pending(other.locks.acquire("a"));
     await one.locks.releaseAll();
     for (const lock of held) {
       assert.ok(lock.signal.aborted);

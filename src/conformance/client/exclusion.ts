@@ -5,7 +5,7 @@ import type { Lockable } from "../../client/lockable.ts";
 import type { Locks } from "../../client/locks.ts";
 import type { LockTimeoutError } from "../../errors.ts";
 import type { Check, Subject } from "../subject.ts";
-import { coded, empty, passes, placed, player } from "./players.ts";
+import { coded, empty, passes, pending, placed, player } from "./players.ts";
 
 interface Kind {
   readonly name: string;
@@ -43,11 +43,11 @@ function oneAtATime(check: Check, { name, of }: Kind, { traits }: Subject): void
   check(`${name}: a wait ends with the release`, async (scene) => {
     const [one, other] = [await player(scene), await player(scene)];
     const lock = await of(one.locks, "key").acquire();
-    const [waits, also] = [of(other.locks, "key").acquire(), of(one.locks, "key").acquire()];
+    const waits = [other, one].map(({ locks }) => pending(of(locks, "key").acquire()));
     // requests of one client stand behind each other there, unless each has a claim of its own
     await placed(scene, name === SEMAPHORE.name ? 3 : 2);
     await lock.release();
-    await Promise.all([waits, also].map(async (wait) => (await wait).release()));
+    await Promise.all(waits.map(async (wait) => (await wait).release()));
   });
 
   check(`${name}: using() lets in one at a time, and nobody loses a write`, async (scene) => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
 import type { Check, Subject } from "../subject.ts";
 import type { Player } from "./players.ts";
-import { empty, placed, player } from "./players.ts";
+import { empty, pending, placed, player } from "./players.ts";
 
 export function handoffs(check: Check, { traits }: Subject): void {
   check("a busy client passes the lock on by itself, and tokens go on rising", async (scene) => {
@@ -47,7 +47,7 @@ export function handoffs(check: Check, { traits }: Subject): void {
     const waits: Promise<unknown>[] = [];
     for (let index = 0; index < 8; index++) {
       const { locks } = players[(index >> 1) % 2] as Player;
-      waits.push(locks.using("key", () => served.push(index)));
+      waits.push(pending(locks.using("key", () => served.push(index))));
       await placed(scene, index + 2);
     }
     await first.release();

@@ -8,7 +8,7 @@ import type { LockLostError } from "../../errors.ts";
 import type { Scene } from "../scene.ts";
 import type { Check, Subject } from "../subject.ts";
 import type { Player } from "./players.ts";
-import { coded, empty, passes, player, stateOf } from "./players.ts";
+import { coded, empty, passes, pending, player, stateOf } from "./players.ts";
 
 export function leases(check: Check, subject: Subject): void {
   if (!subject.traits.lease.claim) return;
@@ -17,7 +17,7 @@ export function leases(check: Check, subject: Subject): void {
     const ttl = scene.lease(400);
     const [one, other] = [await player(scene, { ttl }), await player(scene, { ttl })];
     const lock = await one.locks.acquire("key");
-    const waits = other.locks.acquire("key");
+    const waits = pending(other.locks.acquire("key"));
     const { token } = lock;
     const end = performance.now() + 1.5 * ttl;
     await scene.until("a lease and a half to pass", () => {
@@ -35,7 +35,7 @@ export function leases(check: Check, subject: Subject): void {
     const ttl = scene.lease(400);
     const [slow, fast] = [await player(scene, { ttl, clock: off(-5) }), await player(scene, { ttl, clock: off(5) })];
     const lock = await slow.locks.acquire("key");
-    const waits = fast.locks.acquire("key");
+    const waits = pending(fast.locks.acquire("key"));
     const end = performance.now() + 1.2 * ttl;
     await scene.until("more than a lease to pass", () => {
       lock.throwIfLost();
@@ -65,7 +65,7 @@ export function leases(check: Check, subject: Subject): void {
   check("a holder that stays longer than maxHold is given up", async (scene) => {
     const [one, other] = [await player(scene, { maxHold: 60, ttl: scene.brief }), await player(scene)];
     const lock = await one.locks.acquire("key");
-    const waits = other.locks.acquire("key", { wait: scene.ms(5_000) });
+    const waits = pending(other.locks.acquire("key", { wait: scene.ms(5_000) }));
     await aborted(scene, lock, "maxHold");
     assert.equal(await lock.release(), false);
     await (await waits).release();
@@ -77,7 +77,7 @@ export function leases(check: Check, subject: Subject): void {
     const [one, other] = [await player(scene, { ttl: scene.lease(900) }), await player(scene)];
     const { driver } = await scene.client();
     const lock = await one.locks.acquire("key");
-    const waits = other.locks.acquire("key");
+    const waits = pending(other.locks.acquire("key"));
     assert.deepEqual(await driver.revoke?.([{ key: "key", token: lock.token, now: false }]), [true]);
     await aborted(scene, lock, "revoked");
     assert.equal(await stateOf(waits), "pending");
@@ -91,10 +91,10 @@ function losses(check: Check, { traits }: Subject): void {
     const [one, other] = [await player(scene, { ttl: scene.brief }), await player(scene)];
     const startedAt = performance.now();
     const lock = await one.locks.acquire("key");
-    const waits = other.locks.acquire("key", { wait: scene.ms(5_000) });
+    const waits = pending(other.locks.acquire("key", { wait: scene.ms(5_000) }));
     one.line.cut();
-    const told = aborted(scene, lock, "expired").then(() => performance.now());
-    const granted = waits.then(() => performance.now());
+    const told = pending(aborted(scene, lock, "expired").then(() => performance.now()));
+    const granted = pending(waits.then(() => performance.now()));
     const [toldAt, grantedAt] = await Promise.all([told, granted]);
     // the timers of a stalled process fire late and together; the clock that throwIfLost() reads does not
     if (toldAt - startedAt < scene.brief) assert.ok(toldAt <= grantedAt);

@@ -53,6 +53,12 @@ export async function holding(locks: Locks, key: string): Promise<Lock> {
   return locks.acquire(key, { label: "the holder" });
 }
 
+/** A promise to be awaited later: should the test fail before, nobody hears of its rejection. */
+export function pending<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(() => undefined);
+  return promise;
+}
+
 /** An error of ours by its code: two copies of the package may meet in a process. */
 export function coded(code: string): (error: unknown) => boolean {
   return (error) => {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { Check, Subject } from "../subject.ts";
-import { coded, empty, player, stateOf } from "./players.ts";
+import { coded, empty, pending, player, stateOf } from "./players.ts";
 
 export function reentrancy(check: Check, { traits }: Subject): void {
   check("nested requests join, keep the token, and only the last one gives the lock back", async (scene) => {
@@ -61,7 +61,7 @@ export function reentrancy(check: Check, { traits }: Subject): void {
     const { locks } = await player(scene);
     let late: Promise<unknown> = Promise.resolve();
     await locks.using("key", () => {
-      late = scene.pause(10).then(() => locks.using("key", () => undefined));
+      late = pending(scene.pause(10).then(() => locks.using("key", () => undefined)));
     });
     const lock = await locks.acquire("key");
     await scene.pause(20);

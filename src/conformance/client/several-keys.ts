@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { randomOf } from "../random.ts";
 import type { Check, Subject } from "../subject.ts";
-import { coded, empty, player } from "./players.ts";
+import { coded, empty, pending, player } from "./players.ts";
 
 export function severalKeys(check: Check, { traits }: Subject): void {
   check("all() holds every key, or none", async (scene) => {
@@ -45,7 +45,7 @@ export function severalKeys(check: Check, { traits }: Subject): void {
     for (const busy of ["a", "b", "c"]) {
       const holder = await other.locks.acquire(busy);
       const abort = new AbortController();
-      const waits = one.locks.all("a", "b", "c").acquire({ signal: abort.signal });
+      const waits = pending(one.locks.all("a", "b", "c").acquire({ signal: abort.signal }));
       await scene.pause(10);
       abort.abort(new RangeError("enough"));
       await assert.rejects(waits, RangeError);

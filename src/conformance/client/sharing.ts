@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { Check, Subject } from "../subject.ts";
-import { coded, empty, placed, player, stateOf } from "./players.ts";
+import { coded, empty, pending, placed, player, stateOf } from "./players.ts";
 
 export function sharing(check: Check, { traits }: Subject): void {
   if (traits.permits === "one") {
@@ -26,7 +26,7 @@ export function sharing(check: Check, { traits }: Subject): void {
     ];
     if (traits.fencing) assert.equal(new Set(readers.map(({ token }) => token)).size, 3, "each has a token of its own");
     assert.equal(await other.locks.tryAcquire("key"), null);
-    const writes = one.locks.rw("key").write.acquire();
+    const writes = pending(one.locks.rw("key").write.acquire());
     await placed(scene, 4);
     for (const reader of readers) {
       assert.equal(await stateOf(writes), "pending");

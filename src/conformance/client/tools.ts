@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Check, Subject } from "../subject.ts";
-import { empty, placed, player } from "./players.ts";
+import { empty, pending, placed, player } from "./players.ts";
 
 export function clientTools(check: Check, subject: Subject): void {
   check("a list shows who holds and who waits, with labels, within the client's prefix", async (scene) => {
@@ -15,7 +15,7 @@ export function clientTools(check: Check, subject: Subject): void {
     const bare = await player(scene);
     const lock = await one.locks.acquire("job:1");
     const outside = await bare.locks.acquire("job:1");
-    const waits = other.locks.acquire("job:1", { label: "two" });
+    const waits = pending(other.locks.acquire("job:1", { label: "two" }));
     await placed(scene, 3);
     const shown = (await one.locks.list("job:")).map(({ holds, label, answer }) => [holds[0].key, label, answer.state]);
     assert.deepEqual(shown, [

@@ -8,7 +8,7 @@ import { randomOf } from "../random.ts";
 import type { Scene } from "../scene.ts";
 import type { Check, Subject } from "../subject.ts";
 import type { Player } from "./players.ts";
-import { coded, empty, holding, passes, placed, player, stateOf } from "./players.ts";
+import { coded, empty, holding, passes, pending, placed, player, stateOf } from "./players.ts";
 
 export function waiting(check: Check, subject: Subject): void {
   aborting(check);
@@ -19,8 +19,8 @@ export function waiting(check: Check, subject: Subject): void {
     async (scene) => {
       const [one, other] = [await player(scene), await player(scene, { handoffs: 1 })];
       const lock = await holding(one.locks, "key");
-      const short = [one, other, other, one].map(({ locks }) => locks.acquire("key", { wait: 60 }));
-      const long = [one, other].map(({ locks }) => locks.acquire("key", { wait: scene.ms(5_000) }));
+      const short = [one, other, other, one].map(({ locks }) => pending(locks.acquire("key", { wait: 60 })));
+      const long = [one, other].map(({ locks }) => pending(locks.acquire("key", { wait: scene.ms(5_000) })));
       await Promise.all(short.map((wait) => assert.rejects(wait, coded("LOCK_TIMEOUT"))));
       await lock.release();
       await Promise.all(long.map(async (wait) => (await wait).release()));
@@ -31,7 +31,7 @@ export function waiting(check: Check, subject: Subject): void {
   check("a wait that runs out says how many were ahead: at the store and in its own client", async (scene) => {
     const [one, other] = [await player(scene), await player(scene)];
     const lock = await holding(one.locks, "key");
-    const [second, third] = [one.locks.acquire("key"), other.locks.acquire("key")];
+    const [second, third] = [pending(one.locks.acquire("key")), pending(other.locks.acquire("key"))];
     await placed(scene, 2);
     await assert.rejects(other.locks.acquire("key", { wait: 50 }), (error: LockTimeoutError) => {
       coded("LOCK_TIMEOUT")(error);
@@ -62,7 +62,7 @@ function aborting(check: Check): void {
     const [one, other] = [await player(scene), await player(scene)];
     const lock = await holding(one.locks, "key");
     const abort = new AbortController();
-    const waits = other.locks.acquire("key", { signal: abort.signal });
+    const waits = pending(other.locks.acquire("key", { signal: abort.signal }));
     await placed(scene, 2);
     const reason = new RangeError("enough");
     abort.abort(reason);
@@ -107,7 +107,7 @@ function aborting(check: Check): void {
     const holder = await holding(other.locks, "key");
     const stopped = one.line.stopNext("renew", "after");
     const abort = new AbortController();
-    const waits = one.locks.acquire("key", { signal: abort.signal });
+    const waits = pending(one.locks.acquire("key", { signal: abort.signal }));
     await stopped.reached;
     abort.abort(new RangeError("enough"));
     await assert.rejects(waits, RangeError);
@@ -177,7 +177,7 @@ async function abortAt(scene: Scene, stop: Stop, busy: boolean): Promise<void> {
   const holder = busy ? await holding(other.locks, "key") : null;
   const abort = new AbortController();
   const stopped = stop(one);
-  const acquire = one.locks.acquire("key", { signal: abort.signal });
+  const acquire = pending(one.locks.acquire("key", { signal: abort.signal }));
   await stopped.reached;
   abort.abort(new RangeError("enough"));
   await assert.rejects(acquire, RangeError);
@@ -194,7 +194,7 @@ function missing(check: Check, { traits }: Subject): void {
     for (let round = 0; round < 5; round++) {
       const holder = await holding(other.locks, "key");
       const stopped = one.line.stopNext("claim", "after");
-      const waits = one.locks.acquire("key", { wait: scene.ms(5_000) });
+      const waits = pending(one.locks.acquire("key", { wait: scene.ms(5_000) }));
       await stopped.reached;
       await holder.release(); // the grant is announced before its waiter knows that it waits
       stopped.pass();
@@ -229,7 +229,7 @@ function missing(check: Check, { traits }: Subject): void {
     const [one, other] = [await player(scene, { ttl }), await player(scene)];
     const holder = await other.locks.acquire("key", { ttl });
     one.line.loseNextPush(1_000);
-    const waits = one.locks.acquire("key");
+    const waits = pending(one.locks.acquire("key"));
     await placed(scene, 2);
     await holder.release();
     const lock: Lock = await scene.until(
