@@ -11,7 +11,7 @@ import type { Socket } from "node:net";
 /**
  * Lines the guard takes:
  *   child PID        whom to guard; without it, whoever has our token in its environment
- *   lease SECONDS    a switch for dead men: the same as `end GRACE`, unless another line comes before
+ *   lease SECONDS    a switch for dead men: the same as `end GRACE`, unless another `lease` or an `end` comes before
  *   signal NAME      pass this signal on
  *   end SECONDS      TERM now, KILL after so many seconds to whoever is left (0.000: KILL now); then the guard has ended
  *   free             the child has ended: whatever it left behind is not ours
@@ -96,8 +96,10 @@ end() { # seconds until KILL
 }
 
 while read -r word value; do
-  [ -n "$timer" ] && kill -s KILL "$timer" 2>/dev/null
-  timer=
+  case $word in lease | end)
+    [ -n "$timer" ] && kill -s KILL "$timer" 2>/dev/null
+    timer=
+  esac
   case $word in
     child) pid=$value ;;
     lease) ( sleep "$value"; end "$grace" ) </dev/null & timer=$! ;;

@@ -21,7 +21,7 @@ import { catchSignals, InterruptedError } from "./signals.ts";
 import type { Store } from "./store.ts";
 import { openStore, tetherOf } from "./store.ts";
 import type { Supervision } from "./supervise.ts";
-import { lostError, supervise } from "./supervise.ts";
+import { arm, lostError, supervise } from "./supervise.ts";
 import type { Voice } from "./voice.ts";
 import { voiceOf } from "./voice.ts";
 import { acquireInWords } from "./waiting.ts";
@@ -121,6 +121,7 @@ async function begin(store: Store, held: Held, options: RunOptions, signals: Sig
   const tether = await tetherOf(store);
   const guard = options.onLost === "ignore" ? null : await guardWithRelief(guarding());
   const env = childEnvironment(process.env, held, options.url);
+  arm(guard, held, options.onLost === "term" ? graceMs : 0);
   const child = await startChild(options.command, { env, ownGroup: !terminal, tether }).catch(
     async (error: unknown) => {
       await guard?.free();

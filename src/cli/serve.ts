@@ -43,6 +43,8 @@ export async function serveCommand(flags: ServeFlags): Promise<number> {
   const listen = own === null ? flags.listen : [`unix:${own.socket}`];
   const state = flags.state ?? own?.state ?? defaultState();
   const server = await opened(listen, state, log);
+  // before anybody is told where we are: who knows may send a signal
+  const over = untilOver(server, own?.socket ?? null, idleMs);
   if (flags.json === true)
     print(jsonLine({ listening: server.addresses, start: server.start, reclaimMs: server.reclaimMs }));
   else for (const address of server.addresses) print(`listening on ${address}`);
@@ -50,7 +52,7 @@ export async function serveCommand(flags: ServeFlags): Promise<number> {
     log(
       `the last server did not stop cleanly: granting nothing new for up to ${Math.ceil(server.reclaimMs / 1_000)} s`,
     );
-  log(`stopping: ${await untilOver(server, own?.socket ?? null, idleMs)}`);
+  log(`stopping: ${await over}`);
   await server.close();
   return 0;
 }
@@ -121,8 +123,8 @@ async function serveOnDemand(idleMs: number): Promise<number> {
       return 0;
     }
     const server = await serve({ listen: `unix:${socket}`, state: join(directory, "state"), log });
-    log(`listening on ${socket}`);
     const over = untilOver(server, socket, idleMs);
+    log(`listening on ${socket}`);
     answerStarter("ready");
     log(`stopping: ${await over}`);
     await server.close();

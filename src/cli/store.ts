@@ -21,7 +21,7 @@ export interface Store {
 }
 
 /** A url without user and password, as messages show it. */
-export function storeName(url: string | undefined): string {
+function storeName(url: string | undefined): string {
   if (url === undefined) return "your lock server";
   return URL.canParse(url) ? url.replace(/\/\/[^/@]*@/, "//") : "the url";
 }

@@ -36,9 +36,19 @@ export interface Supervision {
 
 /** How often a lease is looked at, in parts of its length. */
 const LOOKS = 6;
+/** Part of a lease, out of the tenth that our clock leaves unused: so that not both of us send TERM. */
+const AFTER_US = 0.01;
 const SHORTEST_LOOK_MS = 10;
 /** The guard kills; should it be gone, we do, this much later. */
 const LATE_MS = 100;
+
+/**
+ * Tells the guard when to end the child should we fall silent: a moment after we would. To be called first before the
+ * child is started, since we may be stopped at any time.
+ */
+export function arm(guard: Guard | null, held: Held, leadMs: number): void {
+  if (held.leaseMs !== null) guard?.lease(held.remainingMs() - leadMs + held.leaseMs * AFTER_US);
+}
 
 /** Begins to watch. */
 export function supervise({ held, child, guard, onLost, graceMs, voice }: Watch): Supervision {
@@ -89,7 +99,7 @@ export function supervise({ held, child, guard, onLost, graceMs, voice }: Watch)
       const said = `losing ${quotedList(held.keys)} (store unreachable for ${shownDuration(silentMs)})`;
       return end(lostError(held, "expired"), said, remainingMs);
     }
-    guard?.lease(remainingMs - leadMs);
+    arm(guard, held, leadMs);
     timer = setTimeout(look, Math.max(Math.min(remainingMs - leadMs, leaseMs / LOOKS), SHORTEST_LOOK_MS));
   };
 

@@ -66,7 +66,7 @@ export function place(): Place {
     const pids = logs.flatMap(pidsIn).filter(isAlive);
     for (const pid of pids) process.kill(pid, "SIGTERM");
     for (const pid of pids) await until(() => !isAlive(pid), { within: 20_000, what: `the end of server ${pid}` });
-    rmSync(folder, { recursive: true });
+    rmSync(folder, { recursive: true, maxRetries: 10 });
   });
 
   function program(command: readonly [string, ...string[]], { env = {}, input, cwd }: Options = {}): Running {

@@ -79,8 +79,9 @@ test.concurrent("a damaged reference in the environment is an error, not a wait 
 });
 
 test.concurrent("what joined is told when the run around it has ended", async () => {
-  const log = join(here.folder, "outlives");
-  const { code } = await under(["out"], `${holdfast} run out --grace 100ms -- sleep 60 2>${log} & sleep 0.7`);
+  const [log, joined] = [join(here.folder, "outlives"), join(here.folder, "joined")];
+  const inner = `${holdfast} run out --grace 100ms -- sh -c 'touch ${joined}; sleep 60' >${log} 2>&1`;
+  const { code } = await under(["out"], `${inner} & while [ ! -e ${joined} ]; do sleep 0.02; done`);
   expect(code).toBe(0);
   await until(() => /lost "out" \(released\): sent TERM/.test(readFileSync(log, "utf8")), {
     within: 20_000,

@@ -120,24 +120,31 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     await server.ended;
   });
 
-  test("a wrapper killed before its guard knew the child: the guard finds it by its token", async () => {
+  // both fall silent after the guard was armed and before it was told of the child
+  test.each([
+    ["killed", "SIGKILL"],
+    ["stopped", "SIGSTOP"],
+  ])("a wrapper %s before its guard knew the child: the guard finds it by its token", async (name, signal) => {
     const script = `
       const { spawn } = await import("node:child_process");
       const { startGuard } = await import(${JSON.stringify(resolve("dist/cli/guard.js"))});
-      await startGuard({ ownGroup: true, graceMs: 300, token: "4711", onDeath() {} });
-      const env = { ...process.env, HOLDFAST_TOKEN: "4711" };
+      const guard = await startGuard({ ownGroup: true, graceMs: 300, token: "4711-${name}", onDeath() {} });
+      guard.lease(500);
+      const env = { ...process.env, HOLDFAST_TOKEN: "4711-${name}" };
       const child = spawn("sleep", ["67"], { env, detached: true, stdio: "ignore" });
-      process.stdout.write("pid " + child.pid + "\\n", () => process.kill(process.pid, "SIGKILL"));`;
+      process.stdout.write("pid " + child.pid + "\\n", () => process.kill(process.pid, ${JSON.stringify(signal)}));`;
     const wrapper = here.program([process.execPath, "--input-type=module", "-e", script]);
-    expect((await wrapper.ended).signal).toBe("SIGKILL");
+    await until(() => wrapper.out().includes("\n"), { within: 20_000, what: "the child" });
     await gone(Number(/pid (\d+)/.exec(wrapper.out())?.[1]));
+    wrapper.process.kill("SIGKILL");
+    expect((await wrapper.ended).signal).toBe("SIGKILL");
   });
 
   test("a guard that was killed is replaced", async () => {
     const first = await working("k5", []);
     const guard = guardOf(first.pid);
     process.kill(guard, "SIGKILL");
-    await until(() => guardOfOrNull(first.pid) !== null && guardOf(first.pid) !== guard, {
+    await until(() => ![null, guard].includes(guardOfOrNull(first.pid)), {
       within: 20_000,
       what: "another guard",
     });
