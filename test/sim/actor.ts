@@ -8,6 +8,7 @@ import { ClosedError, DriverError, LockLostError, LockTimeoutError, UnsupportedE
 import type { Hold } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { Plan } from "./plan.ts";
+import { keepsLocks } from "./plan.ts";
 import type { Site } from "./site.ts";
 import type { Holding, Watch } from "./watch.ts";
 
@@ -213,20 +214,20 @@ export class Actor {
     }
   }
 
-  #holding(lock: Lock, holds: readonly Hold[], { before, shown }: Began): Holding | null {
+  #holding(lock: Lock, holds: readonly Hold[], { before, shown, leaseMs }: Began): Holding | null {
     const { machine } = this.#site;
-    const holding = this.#holdingOf(lock, holds);
+    const holding = this.#holdingOf(lock, holds, leaseMs);
     const tokens = holds.map(({ key }) => lock.tokenOf(key));
     machine.note(`${this.name} holds ${shown}, token ${tokens.join(" ")}, ${lock.remainingMs.toFixed(1)} ms left`);
     this.#stage.watch.granted(holding, before);
     return holding;
   }
 
-  #holdingOf(lock: Lock, holds: readonly Hold[]): Holding {
+  #holdingOf(lock: Lock, holds: readonly Hold[], leaseMs = 0): Holding {
     const { machine } = this.#site;
     const leaseUntil = machine.clock.uptime() + lock.remainingMs;
     const name = `${this.name}.${++this.#asked}`;
-    return { name, machine, client: this.#site, lock, holds, leaseUntil, stopping: false };
+    return { name, machine, client: this.#site, lock, holds, leaseMs, leaseUntil, stopping: false };
   }
 
   // --- holding
@@ -239,9 +240,10 @@ export class Actor {
 
   async #work({ lock }: Holding): Promise<void> {
     const random = this.#random;
-    const { ttlMs, renew } = this.#stage.plan;
-    // without renewal what matters is the lease's end
-    const workMs = renew
+    const { ttlMs, renew, kinds } = this.#stage.plan;
+    // what matters then is the lease's end
+    const isLong = !renew || kinds.includes("partition");
+    const workMs = !isLong
       ? random.pick([0, 0, 1, 5, ttlMs * 0.1, ttlMs * 0.3, ttlMs * 1.3]) * random.next()
       : random.pick([0, ttlMs * 0.5, ttlMs * 1.2]);
     if (workMs === 0) return;
@@ -252,9 +254,13 @@ export class Actor {
 
   async #release(holding: Holding): Promise<void> {
     const { machine } = this.#site;
-    const { lock, name, holds } = holding;
+    const { lock, name, holds, leaseMs } = holding;
+    const { plan } = this.#stage;
     const believed = isHeld(lock);
     this.#stage.watch.ended(holding);
+    if (!believed && leaseMs >= plan.ttlMs && keepsLocks(plan)) {
+      machine.world.fail(`${name}: lost although the server came back in time`);
+    }
     const isOvertaken = this.#stage.watch.isOvertaken(holding);
     machine.note(`${this.name} releases ${lock.keys.join(" ")}${believed ? "" : ", lost"}`);
     const was = await lock.release();

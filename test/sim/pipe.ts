@@ -6,8 +6,9 @@ import type { Machine } from "./machine.ts";
 import type { Network } from "./network.ts";
 import type { ServerHost } from "./server-host.ts";
 
-/** A machine that cannot be reached is tried again after this time. */
+/** A machine that cannot be reached is tried again after this time, then after twice as long, and so on. */
 const RETRANSMIT_MS = 25;
+const MOST_WAIT_MS = 1_000;
 
 export class Pipe {
   readonly client: Machine;
@@ -115,9 +116,9 @@ export class Pipe {
     this.#whenReachable(this.#serverAt, () => this.#server?.execute(() => this.#toServer.shift()?.()));
   }
 
-  #whenReachable(at: number, run: () => void): void {
+  #whenReachable(at: number, run: () => void, waitMs: number = RETRANSMIT_MS): void {
     this.#network.world.at(at, () => {
-      if (this.#network.cut.has(this.client)) this.#whenReachable(at + RETRANSMIT_MS, run);
+      if (this.#network.cut.has(this.client)) this.#whenReachable(at + waitMs, run, Math.min(2 * waitMs, MOST_WAIT_MS));
       else run();
     });
   }

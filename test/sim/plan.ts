@@ -41,7 +41,8 @@ export type Mishap =
   | "redeploy"
   | "crash"
   | "power"
-  | "restart";
+  | "restart"
+  | "partition";
 
 const WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = [
   () => FAIR,
@@ -50,6 +51,9 @@ const WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = 
   (random, ttlMs) => ({ ...FAIR, lost: 0.02 * random.int(8), slow: 0.1, slowMs: ttlMs * 0.3, repeated: 0.1 }),
   (_, ttlMs) => ({ ...FAIR, lost: 0.3, slow: 0.2, slowMs: ttlMs * 0.7, repeated: 0.1 }),
 ];
+
+/** Longer than the lease a server must wait for without having been told, and still a short one. */
+const LONG_MS = 55_000;
 
 /** Streams lose nothing. */
 const STREAM_WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = [
@@ -82,9 +86,15 @@ const KINDS: Readonly<Record<Plan["store"], readonly (readonly Mishap[])[]>> = {
   ],
 };
 
+/** Must every lock outlive the mishaps? The server comes back within a fraction of the lease, and nothing else happens. */
+export function keepsLocks({ store, kinds, ttlMs, mishaps, renew, maxHoldMs }: Plan): boolean {
+  if (store === "table" || ttlMs < 10_000 || mishaps > 3 || !renew || maxHoldMs !== null) return false;
+  return kinds.every((kind) => kind === "crash" || kind === "restart");
+}
+
 export function planOf(random: SeededRandom): Plan {
   const store = random.pick(["table", "table", "unix", "tcp"] as const);
-  const ttlMs = random.pick(store === "table" ? [600, 1_000, 3_000] : [1_000, 3_000, 10_000, 40_000]);
+  const ttlMs = random.pick(store === "table" ? [600, 1_000, 3_000] : [1_000, 3_000, 10_000, LONG_MS]);
   const renew = random.chance(0.8);
   // slow answers are where a lease's end is mistaken
   const weathers = store !== "table" ? STREAM_WEATHERS : renew ? WEATHERS : WEATHERS.slice(2, 3);
@@ -103,6 +113,7 @@ export function planOf(random: SeededRandom): Plan {
     weather: random.pick(weathers)(random, ttlMs),
     drift: random.pick([0, 0.005]),
     mishaps: random.int(7),
-    kinds: random.pick(KINDS[store]),
+    // where the longest lease counts, those who cannot come back in time do
+    kinds: store === "tcp" && ttlMs === LONG_MS && random.chance(0.7) ? ["partition"] : random.pick(KINDS[store]),
   };
 }

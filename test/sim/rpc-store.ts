@@ -185,7 +185,7 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
   };
 }
 
-export function shownAnswer(answer: Answer): string {
+function shownAnswer(answer: Answer): string {
   if (answer.state === "none") return `none${answer.reason === undefined ? "" : ` (${answer.reason})`}`;
   const left = `${answer.ttlMs.toFixed(1)} ms left`;
   if (answer.state === "waiting") return `waiting, ${left}, ask in ${answer.recheckMs.toFixed(1)} ms`;

@@ -110,9 +110,12 @@ export class Scene implements Stage {
         void site.locks.close();
         return this.#start(name);
       case "cut":
-        this.#network.cut.add(machine);
-        machine.note(`cut off for ${ms} ms`);
-        this.world.after(ms, () => this.#network.cut.delete(machine));
+        return this.#cut(machine, ms);
+      case "partition":
+        // the server starts anew while one who may hold cannot say so
+        this.#cut(machine, ttlMs * (0.6 + random.next()));
+        this.world.after(random.next() * ttlMs * 0.05, () => this.#back.mishap(random.pick(["crash", "power"]), ms));
+        if (random.chance(0.5)) this.world.after(3_000 + random.int(5_000), () => this.#back.mishap("crash", ms));
         return;
       case "reset":
         return this.#back.reset(machine);
@@ -124,11 +127,18 @@ export class Scene implements Stage {
     }
   }
 
+  #cut(machine: Machine, ms: number): void {
+    this.#network.cut.add(machine);
+    machine.note(`cut off for ${ms.toFixed(0)} ms`);
+    this.world.after(ms, () => this.#network.cut.delete(machine));
+  }
+
   #calm(): void {
     this.world.note("world", "no more trouble");
     this.isQuiet = true;
     this.#network.weather = { ...FAIR, usualMs: Math.min(this.plan.weather.usualMs, FAIR.usualMs) };
-    this.#network.cut.clear();
+    // partitions last as long as they were to last: a lease may be at stake
+    if (!this.plan.kinds.includes("partition")) this.#network.cut.clear();
   }
 
   async #close(): Promise<void> {

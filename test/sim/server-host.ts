@@ -4,6 +4,7 @@ import { Hub } from "../../src/server/hub.ts";
 import type { Opened } from "../../src/server/opening.ts";
 import { openKeeper } from "../../src/server/opening.ts";
 import type { ProcessState } from "../../src/server/session.ts";
+import type { SeededRandom } from "../support/seeded-random.ts";
 import { Machine } from "./machine.ts";
 import type { Pipe } from "./pipe.ts";
 import { SimDisk } from "./sim-disk.ts";
@@ -22,6 +23,7 @@ export class ServerHost {
   readonly #world: World;
   readonly #options: HostOptions;
   readonly #disk: SimDisk;
+  readonly #random: SeededRandom;
   machine: Machine;
   hub: Hub | null = null;
   kept: Opened | null = null;
@@ -33,6 +35,7 @@ export class ServerHost {
     this.#world = world;
     this.#options = options;
     this.#disk = new SimDisk(world);
+    this.#random = world.random.fork();
     this.machine = this.#newMachine();
   }
 
@@ -113,6 +116,9 @@ export class ServerHost {
   }
 
   #newMachine(): Machine {
-    return new Machine(this.#world, `srv.${++this.#starts}`, this.#options.drift);
+    const machine = new Machine(this.#world, `srv.${++this.#starts}`, this.#options.drift);
+    // a machine that was started anew may have lost the time
+    if (this.#starts > 1) machine.stepWall(this.#random.pick([0, 0, -2_000, -100_000]));
+    return machine;
   }
 }

@@ -18,6 +18,8 @@ export interface Holding {
   readonly client: { readonly closing: boolean };
   readonly lock: Lock;
   readonly holds: readonly Hold[];
+  /** 0: not known. */
+  readonly leaseMs: number;
   /** Until here its lease stood when it was last looked at, by the clock of its machine that also counts sleep. */
   leaseUntil: number;
   /** Told to stop while its lease stands, and still at it. */
