@@ -215,8 +215,8 @@ export const MUTANTS: readonly Mutant[] = [
     name: "the longest lease written late",
     file: "src/server/durability.ts",
     find: "if (top > ledger.bound || lease > ledger.longestMs) return this.#reserve(top + AHEAD_MICROS, lease);",
-    replace:
-      "if (top > ledger.bound) return this.#reserve(top + AHEAD_MICROS, lease);\n    if (lease > ledger.longestMs) setTimeout(() => void this.#reserve(top, lease), 1_000_000);",
+    replace: "if (top > ledger.bound) return this.#reserve(top + AHEAD_MICROS, lease);",
+    tests: "test/server/restart.test.ts",
   },
   {
     name: "a reclaimed hold behind a waiter",
@@ -253,6 +253,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: "src/server/reclaiming.ts",
     find: "table.claim({ ...claim, wait: true }, session, now, micros, was.arrival);",
     replace: "table.claim({ ...claim, wait: true }, session, now, micros);",
+    tests: "test/server/restart.test.ts",
   },
   {
     name: "a session's claim given up although its session lives",
@@ -265,6 +266,6 @@ export const MUTANTS: readonly Mutant[] = [
     file: "src/protocol/frames.ts",
     find: "if (whole[0] !== start) throw",
     replace: "if (whole[0] === undefined) throw",
-    tests: "test/server/protocol.test.ts",
+    tests: "test/server/earlier-start.test.ts",
   },
 ];
