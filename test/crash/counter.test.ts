@@ -9,6 +9,8 @@ import { LONG, test } from "./scene.ts";
 
 const CONTENDERS = 8;
 const ROUNDS = LONG ? 40 : 4;
+/** Longer than the next child takes to start, or an overlap would not be seen. */
+const HOLD_SECONDS = 0.4;
 const KILLING_MS = LONG ? 30_000 : 6_000;
 
 test(`${CONTENDERS} processes that increment one file counter under holdfast run lose no update`, {
@@ -55,7 +57,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   const end = performance.now() + KILLING_MS;
   const contend = async (): Promise<void> => {
     while (performance.now() < end) {
-      const run = here.start(["run", "counter", "--grace", "500ms", "--", ...count.command(0.1)]);
+      const run = here.start(["run", "counter", "--grace", "500ms", "--", ...count.command(HOLD_SECONDS)]);
       runs.add(run);
       const { code, signal: name } = await run.ended;
       runs.delete(run);
@@ -66,7 +68,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   let [kills, killsOfHolders] = [0, 0];
   const killer = async (): Promise<void> => {
     while (performance.now() < end) {
-      await delay(random.int(150));
+      await delay(random.int(300));
       const inside = count.inside();
       const holder = [...runs].find((run) => below(run.pid).some(({ pid }) => pid === inside));
       const victim = random.chance(0.5) ? random.pick([...runs]) : holder;

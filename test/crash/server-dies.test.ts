@@ -11,7 +11,7 @@ import { LONG, test } from "./scene.ts";
 import type { Worker } from "./worker.ts";
 import { worker } from "./worker.ts";
 
-const KILLS = LONG ? 40 : 4;
+const KILLS = LONG ? 40 : 3;
 const MOST_BETWEEN_MS = 1_000;
 const KILLING_MS = KILLS * MOST_BETWEEN_MS;
 /** Loose: the machine may be busy with something else. */

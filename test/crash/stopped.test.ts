@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
-import { GATED, gate } from "./children.ts";
+import { GATED, openGate } from "./children.ts";
 import type { Seen } from "./processes.ts";
 import { below, signal } from "./processes.ts";
 import { openRegister } from "./register.ts";
@@ -64,7 +64,6 @@ test.concurrent("a session holder stopped on the Unix socket keeps its lock, and
 test.concurrent("a run that is stopped with its command (Ctrl-Z) keeps its lock, and both go on when resumed", {
   timeout: STOPPED_MS + 30_000,
 }, async ({ here }) => {
-  const open = await gate(here);
   const run = here.start(["run", "k", "--", ...GATED]);
   await until(() => run.out() !== "", { within: 10_000, what: "the command" });
   const job: Seen[] = [asSeen(run.pid), ...below(run.pid)];
@@ -72,7 +71,7 @@ test.concurrent("a run that is stopped with its command (Ctrl-Z) keeps its lock,
   const other = here.start(["run", "k", "--wait", `${STOPPED_MS}ms`, "--", "true"]);
   expect((await other.ended).code).toBe(124);
   for (const one of job) signal(one, "SIGCONT");
-  await open();
+  openGate(here);
   expect(await run.ended).toEqual({ code: 0, signal: null });
   expect(run.err()).toBe("");
 });

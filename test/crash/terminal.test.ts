@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
-import { GATED, gate } from "./children.ts";
+import { GATED, openGate } from "./children.ts";
 import { below, isLiving } from "./processes.ts";
 import { PROGRAM, test } from "./scene.ts";
 import { inTerminal } from "./terminal.ts";
@@ -53,7 +53,6 @@ test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, guard 
 });
 
 test.concurrent("Ctrl-C while a run waits for its turn ends it, and leaves no place behind", async ({ here }) => {
-  const open = await gate(here);
   const holder = here.start(["run", "k", "--", ...GATED]);
   await until(() => holder.out() !== "", { within: 10_000, what: "the holder" });
   const terminal = inTerminal(here, `trap : INT; ${RUN} -- touch ran; echo $? >code`);
@@ -64,7 +63,7 @@ test.concurrent("Ctrl-C while a run waits for its turn ends it, and leaves no pl
   terminal.type(CTRL_C);
   await terminal.ended;
   expect(readFileSync(here.path("code"), "utf8")).toBe("130\n");
-  await open();
+  openGate(here);
   expect(await holder.ended).toEqual({ code: 0, signal: null });
   const next = here.start(["run", "k", "--wait", "3s", "--", "true"]);
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
