@@ -11,7 +11,7 @@ import { dirname, isAbsolute, join } from "node:path";
 import { FatalDriverError } from "./errors.ts";
 
 /** The longest path of a Unix socket, in bytes, that every system takes. */
-export const MAX_SOCKET_PATH_BYTES = 103;
+const MAX_SOCKET_PATH_BYTES = 103;
 
 /**
  * Where this user's directory is on this machine: $HOLDFAST_DIR, else `.holdfast/<host name>` in the home directory of

@@ -28,7 +28,7 @@ export type Running = {
   readonly ended: Promise<Result>;
 };
 
-export type Options = {
+type Options = {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly input?: string;
   readonly cwd?: string;
@@ -112,7 +112,11 @@ export function place(): Place {
       const locks = await connect(`holdfast+unix:${join(here.directory, "socket")}`);
       const some = async (): Promise<boolean> =>
         (await locks.list(key)).filter(({ answer }) => answer.state === "waiting").length === count;
-      await until(some, { within: 20_000, what: `${count} to wait for ${key}` }).finally(async () => locks.close());
+      try {
+        await until(some, { within: 20_000, what: `${count} to wait for ${key}` });
+      } finally {
+        await locks.close();
+      }
     },
     serverPids: () => pidsIn(join(here.directory, "server.log")),
   };
