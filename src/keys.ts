@@ -6,7 +6,7 @@ import { shown } from "./duration.ts";
 export const MAX_KEY_BYTES = 512;
 
 /** The longest label, in bytes of UTF-8. */
-export const MAX_LABEL_BYTES = 256;
+const MAX_LABEL_BYTES = 256;
 
 const PLAIN = /^[\x20-\x7e]{1,512}$/;
 // C0, DEL, C1 and the two line separators: what could forge a line in a log or a terminal
@@ -26,7 +26,7 @@ export function checkedKey(key: unknown, name = "key"): string {
 }
 
 /** What is wrong with a key, or null. */
-export function whyNotKey(key: string): string | null {
+function whyNotKey(key: string): string | null {
   if (key === "") return "must not be empty";
   if (key.length > MAX_KEY_BYTES || Buffer.byteLength(key) > MAX_KEY_BYTES) {
     return `must have at most ${MAX_KEY_BYTES} bytes of UTF-8`;

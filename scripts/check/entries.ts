@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from "node:fs";
  * True while the first version is being written: an entry whose source does not exist yet is a warning, not a failure.
  * Set to false as soon as every entry is there.
  */
-export const ALLOW_MISSING_ENTRIES: boolean = true;
+export const ALLOW_MISSING_ENTRIES: boolean = false;
 
 export type Entry = {
   /** As in the export map ("./memory"), or "bin holdfast". */

@@ -16,7 +16,7 @@ export interface Terms {
   readonly renews: boolean;
 }
 
-export interface Asking {
+interface Asking {
   readonly at: "asking";
   readonly talk: Talk;
   readonly deadline: number;
@@ -41,7 +41,7 @@ export interface Held {
   /** If not null we are unsure whether we still hold, until an answer; when this passes we have lost. */
   readonly doubtUntil: number | null;
 }
-export interface Lost {
+interface Lost {
   readonly at: "lost";
   readonly reason: LostReason;
   /** When the store has forgotten the claim in any case. */

@@ -4,7 +4,7 @@ import { adopt, begin, believes, step, wakeAt } from "../../src/core/claim.ts";
 import type { ClaimEvent, ClaimState, Effect, Step, Terms } from "../../src/core/claim-state.ts";
 import type { Answer } from "../../src/spi/driver.ts";
 
-export const TERMS: Terms = { ttlMs: 30_000, wait: true, endures: false, renews: true };
+const TERMS: Terms = { ttlMs: 30_000, wait: true, endures: false, renews: true };
 
 export function heldAnswer(ttlMs = 30_000, token = 100n, tokens = 1): Answer {
   return { state: "held", token, tokens, ttlMs };
