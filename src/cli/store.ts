@@ -42,8 +42,10 @@ export async function openStore(url: string | undefined, options: LocksOptions =
   }
 }
 
-const TETHER_TRIES = 5;
+/** The server may have died just now: so long may the next one take to be there and to know our session. */
+const TETHER_PATIENCE_MS = 5_000;
 const TETHER_MS = 500;
+const TETHER_PAUSE_MS = 100;
 
 /**
  * A connection that keeps our session as long as somebody has it open: the child inherits it. Null where the store has no
@@ -51,7 +53,8 @@ const TETHER_MS = 500;
  * @throws CommandError unreachable
  */
 export async function tetherOf({ driver, name }: Store): Promise<Socket | null> {
-  for (let tries = 1; ; tries++) {
+  const end = performance.now() + TETHER_PATIENCE_MS;
+  for (;;) {
     const late = new AbortController();
     try {
       // a server that dies just now never answers; the next one knows our session as soon as we are back there
@@ -60,11 +63,11 @@ export async function tetherOf({ driver, name }: Store): Promise<Socket | null> 
       });
       return await Promise.race([openTether(driver), silence]);
     } catch (error) {
-      if (tries === TETHER_TRIES)
+      if (performance.now() >= end)
         throw new CommandError("unreachable", `${name}: ${(error as Error).message}; nothing was run`, {
           cause: error,
         });
-      await delay(TETHER_MS / TETHER_TRIES);
+      await delay(TETHER_PAUSE_MS);
     } finally {
       late.abort();
     }
