@@ -55,8 +55,11 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   const count = counting(here.folder);
   const runs = new Set<Running>();
   const end = performance.now() + KILLING_MS;
+  let [kills, killsOfHolders] = [0, 0];
+  // on a busy machine it goes on until it was a test
+  const isOver = (): boolean => performance.now() >= end && killsOfHolders > 0;
   const contend = async (): Promise<void> => {
-    while (performance.now() < end) {
+    while (!isOver()) {
       const run = here.start(["run", "counter", "--grace", "500ms", "--", ...count.command(HOLD_SECONDS)]);
       runs.add(run);
       const { code, signal: name } = await run.ended;
@@ -65,9 +68,8 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
       if (name !== "SIGKILL") expect([0, 137], run.err()).toContain(code);
     }
   };
-  let [kills, killsOfHolders] = [0, 0];
   const killer = async (): Promise<void> => {
-    while (performance.now() < end) {
+    while (!isOver()) {
       await delay(random.int(300));
       const inside = count.inside();
       const holder = [...runs].find((run) => below(run.pid).some(({ pid }) => pid === inside));
@@ -86,8 +88,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   const { faults, entered, left } = count.history();
   expect(faults).toEqual([]);
   expect(entered - left).toBeLessThanOrEqual(kills);
-  // it was a test: some holders were killed, and work was done all the same
-  expect(killsOfHolders).toBeGreaterThan(0);
+  // work was done all the same
   expect(left).toBeGreaterThan(0);
   expect(here.everListened()).toHaveLength(1);
   console.log(

@@ -7,7 +7,7 @@ import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { test as plain } from "vitest";
+import { test as plain, vi } from "vitest";
 import { until } from "../support/wait-for.ts";
 import type { Seen } from "./processes.ts";
 import { below, commandOf, isLiving, seen, signal, withInEnvironment } from "./processes.ts";
@@ -71,6 +71,9 @@ const OUTPUT_MS = 200;
 
 /** How long what a killed wrapper left behind may take to end: its guard's grace, and some more. */
 const STRAYS_MS = 8_000;
+
+// processes, not turns of a loop: a busy machine takes its time to start them
+vi.setConfig({ testTimeout: 40_000 });
 
 /** A test with a scene of its own; it fails, too, if a process of it is left that nobody asked to stay. */
 export const test = plain.extend<{ readonly here: Scene }>({

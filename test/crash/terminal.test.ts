@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
 import { GATED, openGate } from "./children.ts";
-import { below, isLiving } from "./processes.ts";
+import { below, commandOf, isLiving } from "./processes.ts";
 import { PROGRAM, test } from "./scene.ts";
 import { inTerminal } from "./terminal.ts";
 
@@ -33,8 +33,8 @@ test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, guard 
   writeFileSync(here.path("child.sh"), "echo >ready\nsleep 60\necho >went-on\n");
   const terminal = inTerminal(here, `trap : INT; ${RUN} -- sh child.sh; echo $? >code; read enter`);
   await until(() => existsSync(here.path("ready")), { within: 10_000, what: "the child" });
-  const [shell] = below(terminal.pid);
-  const family = below(shell!.pid);
+  const wrapper = below(terminal.pid).find(({ pid }) => commandOf(pid) === `${RUN} -- sh child.sh`);
+  const family = [wrapper!, ...below(wrapper!.pid)];
   // the wrapper, its guard, the child, its sleep
   expect(family.length).toBeGreaterThanOrEqual(4);
   terminal.type(CTRL_C);
