@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { connect } from "../../src/index.ts";
 import { until } from "../support/wait-for.ts";
 import { isAlive, PROGRAM, place } from "./command.ts";
 
@@ -128,11 +129,12 @@ test("it leaves after an idle time, but not while a claim or a client is there",
   });
   const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
   await until(() => log.includes("listening"), { within: 20_000, what: "the server" });
-  const env = { HOLDFAST_DIR: directory };
   // a detached claim needs no client, and the server all the same
-  const { code } = await here.run(["acquire", "kept", "--ttl", "1500ms"], { env });
+  const locks = await connect(`holdfast+unix:${join(directory, "socket")}`);
+  const lock = await locks.acquire("kept", { ttl: "1500ms" });
+  await lock.detach();
   const acquiredAt = performance.now();
-  expect(code).toBe(0);
+  await locks.close();
   expect(await ended).toBe(0);
   expect(performance.now() - acquiredAt).toBeGreaterThan(1_400);
   expect(log).toMatch(/stopping: nobody has needed it/);

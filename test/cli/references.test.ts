@@ -38,12 +38,12 @@ describe.concurrent("a lock carried between processes", () => {
   });
 
   test("with --json every command prints one object", async () => {
-    const { out } = await here.run(["acquire", "as json", "--ttl", "5s", "--json"]);
+    const { out } = await here.run(["acquire", "as json", "--ttl", "1m", "--json"]);
     const told = JSON.parse(out) as { reference: string; token: string };
-    expect(told).toMatchObject({ keys: ["as json"], ttlMs: 5_000 });
+    expect(told).toMatchObject({ keys: ["as json"], ttlMs: 60_000 });
     const say = async (name: string) => JSON.parse((await here.run([name, told.reference, "--json"])).out);
     expect(await say("check")).toMatchObject({ held: true, keys: ["as json"], token: told.token });
-    expect(await say("renew")).toMatchObject({ renewed: true, keys: ["as json"], ttlMs: 5_000 });
+    expect(await say("renew")).toMatchObject({ renewed: true, keys: ["as json"], ttlMs: 60_000 });
     expect(await say("release")).toMatchObject({ released: true, keys: ["as json"] });
     const { code, out: nothing, err } = await here.run(["release", told.reference, "--json"]);
     expect({ code, nothing }).toEqual({ code: 123, nothing: "" });
@@ -51,10 +51,12 @@ describe.concurrent("a lock carried between processes", () => {
   });
 
   test("renewing restarts the lease", async () => {
-    const reference = await acquired("renewed", "--ttl", "5s");
-    const started = performance.now();
-    while (performance.now() - started < 6_000) expect((await here.run(["renew", reference])).code).toBe(0);
-    expect((await here.run(["check", reference])).code).toBe(0);
+    const reference = await acquired("renewed", "--ttl", "1m");
+    const left = async () => JSON.parse((await here.run(["check", reference, "--json"])).out).remainingMs as number;
+    await until(async () => (await left()) < 59_500, { within: 20_000, what: "a part of the lease to pass" });
+    const renewedAt = performance.now();
+    expect((await here.run(["renew", reference])).code).toBe(0);
+    expect((await left()) + performance.now() - renewedAt).toBeGreaterThanOrEqual(60_000);
     await here.run(["release", reference]);
   });
 });

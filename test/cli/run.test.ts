@@ -59,7 +59,8 @@ describe.concurrent("what the command finds", () => {
     const started = performance.now();
     const { out } = await here.program(["bash", "-c", script], { env: { HOLDFAST_DIR: fresh } }).ended;
     expect(out).toBe("<hi>\n");
-    expect(performance.now() - started).toBeLessThan(5_000);
+    // a server that kept the pipe would keep us for ten minutes
+    expect(performance.now() - started).toBeLessThan(30_000);
     const pid = Number(/ (\d+) listening/.exec(readFileSync(join(fresh, "server.log"), "utf8"))?.[1]);
     const open = readdirSync(`/proc/${pid}/fd`).map((name) => linkOf(`/proc/${pid}/fd/${name}`));
     const ours = /^(pipe|socket|anon_inode):|^\/dev\/null$/;
