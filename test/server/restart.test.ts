@@ -69,6 +69,38 @@ test("on a Unix socket it opens as soon as every client has come back or its pro
   held(await one.driver.claim(claimOf("b", { wait: false })));
 });
 
+test("a client with nothing to tell comes back all the same, so that nobody waits for it", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const idle = await world.client();
+  const [a, b] = [claimOf("a"), claimOf("b")];
+  await one.driver.claim(a);
+  await idle.driver.claim(b);
+  await idle.driver.release([b]);
+  world.crash();
+  await world.start();
+  await world.clock.pass(2_500);
+  expect(world.kept?.keeper.reclaiming).toBe(false);
+  expect(await stands(one, a)).toMatchObject({ state: "held" });
+});
+
+test("a client with nothing to tell does not look for long for a server that has gone, and not at all if it said so", async () => {
+  for (const crashed of [true, false]) {
+    const world = new World();
+    await world.start();
+    const idle = await world.client();
+    const dials = idle.dials;
+    if (crashed) world.crash();
+    else await world.stop();
+    await world.clock.pass(30_000);
+    expect(idle.dials > dials).toBe(crashed);
+    const after = idle.dials;
+    await world.clock.pass(600_000);
+    expect(idle.dials - after).toBeLessThanOrEqual(1);
+  }
+});
+
 test("a client over TCP cannot be seen to be gone: it is waited for", async () => {
   const world = new World({ remote: true });
   await world.start();

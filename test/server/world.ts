@@ -136,8 +136,9 @@ export interface Player {
   unreachable: boolean;
   /** While true what is sent either way is lost, and nobody is told. */
   blackHole: boolean;
-  /** Lines it has sent. */
+  /** Lines it has sent, and how often it has dialled. */
   sent: number;
+  dials: number;
 }
 
 interface Pipe {
@@ -185,6 +186,7 @@ export class World {
   /** A clean shutdown. */
   async stop(): Promise<void> {
     this.hub?.drain();
+    await turns(2);
     this.kept?.keeper.drain();
     await this.kept?.save();
     this.crash();
@@ -198,6 +200,7 @@ export class World {
       unreachable: false,
       blackHole: false,
       sent: 0,
+      dials: 0,
       pipes,
       cut: () => {
         for (const pipe of pipes) this.#end(pipe);
@@ -219,11 +222,13 @@ export class World {
       readonly unreachable: boolean;
       readonly blackHole: boolean;
       sent: number;
+      dials: number;
       readonly process: ProcessState;
     },
     local: boolean,
   ): Dial {
     return (events) => {
+      player.dials++;
       const hub = this.hub;
       if (hub === null || player.unreachable) {
         setImmediate(() => events.closed(new Error("nobody listens")));

@@ -2,6 +2,7 @@
 
 import { SlotMap } from "../../core/slot-map.ts";
 import { FatalDriverError } from "../../errors.ts";
+import { ProtocolError } from "../../protocol/hello.ts";
 
 /** Refusals that asking again does not change. */
 const FATAL: ReadonlySet<string> = new Set(["FATAL", "FLOOR", "LIMIT", "UNSUPPORTED", "VERSION"]);
@@ -48,11 +49,14 @@ export class Calls {
   }
 }
 
-/** Is asking again useless after this refusal? */
-export function isFatal(code: string): boolean {
-  return FATAL.has(code);
+/** What a call is told of the loss of its connection, or of none: a FatalDriverError if the server refused for good. */
+export function lossOf(cause: Error | null, wasUp: boolean): Error {
+  if (cause instanceof ProtocolError && FATAL.has(cause.code)) return new FatalDriverError(cause.message, { cause });
+  return new Error(wasUp ? "the connection to the lock server was lost" : "the lock server cannot be reached", {
+    cause,
+  });
 }
 
 function errorOf(code: string, message: string): Error {
-  return isFatal(code) ? new FatalDriverError(message) : Object.assign(new Error(message), { code });
+  return FATAL.has(code) ? new FatalDriverError(message) : Object.assign(new Error(message), { code });
 }

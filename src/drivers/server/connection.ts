@@ -1,11 +1,11 @@
 /**
  * One client's connection to a server, over its reconnects: calls and their replies, and when to dial.
  *
- *   idle     no wire and nobody needs one
+ *   idle     no wire and nobody needs one. After a loss that was not announced it dials all the same for RETURN_MS, if
+ *            somebody else has the server run: a server that has crashed waits for all who may have held something.
  *   dialing  a wire, or the preparation of one, under way; calls are held back for HOLD_MS at most
  *   up       both sides have said hello
  *   resting  dialing failed; the next attempt has its time. Calls fail once HOLD_MS have passed since it was up.
- *   closed
  *
  * Invariants
  * - A reply counts only if it came over the wire its call was sent on: when a wire ends, all its calls have failed.
@@ -20,7 +20,7 @@ import { decodeLine, encodePing } from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/hello.ts";
 import { decodeRefusal, decodeWelcome, ProtocolError } from "../../protocol/hello.ts";
 import { encodeLines } from "../../protocol/lines.ts";
-import { Calls, isFatal } from "./calls.ts";
+import { Calls, lossOf } from "./calls.ts";
 import { Dialer } from "./dialer.ts";
 import type { ConnectionOptions, Hooks } from "./hooks.ts";
 import { Pulse } from "./pulse.ts";
@@ -28,7 +28,8 @@ import { Pulse } from "./pulse.ts";
 /** How long calls wait for a connection that was lost. */
 const HOLD_MS = 1_000;
 const LONGEST_REST_MS = 2_000;
-const UNREACHABLE = "the lock server cannot be reached";
+const RETURN_MS = 30_000;
+const CLOSED = "the driver was closed";
 
 export class Connection {
   readonly #options: ConnectionOptions;
@@ -45,6 +46,9 @@ export class Connection {
   #retryAt = 0;
   /** Calls held back fail then. */
   #holdUntil = 0;
+  #returnUntil = 0;
+  /** The server has said that it goes. */
+  #drained = false;
   readonly #dialer: Dialer;
   readonly #calls = new Calls();
   readonly #pulse = new Pulse();
@@ -72,7 +76,6 @@ export class Connection {
     return new Promise((resolve, reject) => {
       this.#opening = { resolve, reject };
       this.#openUntil = this.#clock.now() + this.#options.connectTimeoutMs;
-      this.#dial();
       this.watch();
     });
   }
@@ -84,12 +87,11 @@ export class Connection {
       if (refusal !== null) return reject(refusal);
       this.#out.push(encode(this.#calls.add(read, resolve, reject)));
       if (this.#is === "up") this.#flushSoon();
-      else if (this.#is === "idle") this.#dial();
       this.watch();
     });
   }
 
-  /** To be called when isNeeded() or mustSpeak() may have changed. */
+  /** To be called when isNeeded() or mustSpeak() may have changed. Dials if there is a need now and was none. */
   watch(): void {
     const alive = this.#is !== "closed" && (this.#opening !== null || this.#calls.size > 0 || this.#hooks.isNeeded());
     if (alive === this.#alive) return;
@@ -103,9 +105,8 @@ export class Connection {
   close(): void {
     if (this.#is === "closed") return;
     this.#flush();
-    const error = new ClosedError("the driver was closed");
-    this.#failAll(error);
-    this.#opening?.reject(error);
+    this.#failAll(new ClosedError(CLOSED));
+    this.#opening?.reject(new ClosedError(CLOSED));
     this.#is = "closed";
     this.#dialer.end()?.close();
     this.watch();
@@ -114,10 +115,10 @@ export class Connection {
 
   /** Why a call cannot be sent; null: it can, now or soon. */
   #refusal(): Error | null {
-    if (this.#is === "closed") return new ClosedError("the driver was closed");
+    if (this.#is === "closed") return new ClosedError(CLOSED);
     const isDown = this.#is === "resting" || (this.#is === "dialing" && this.#failures > 0);
     if (!isDown || this.#clock.now() < this.#holdUntil) return null;
-    return new Error(UNREACHABLE, { cause: this.#lastError });
+    return lossOf(this.#lastError, false);
   }
 
   #dial(): void {
@@ -126,7 +127,7 @@ export class Connection {
     this.#is = "dialing";
     this.#dialUntil = now + this.#options.connectTimeoutMs;
     this.#arm();
-    this.#dialer.begin({
+    this.#dialer.begin(this.#alive, {
       connected: (wire) => {
         if (this.#alive) wire.keepAlive(true);
         wire.write(this.#hooks.hello());
@@ -155,6 +156,7 @@ export class Connection {
     this.#is = "up";
     this.#hello = hello;
     this.#start = hello.start;
+    this.#drained = false;
     this.#failures = 0;
     this.#out = [];
     this.#opening?.resolve();
@@ -176,6 +178,7 @@ export class Connection {
       if (!Array.isArray(frame)) throw new ProtocolError("PROTOCOL", "a frame must be an array");
       const verb = frame[0];
       if (verb === "ok" || verb === "error") this.#calls.reply(verb, frame);
+      else if (verb === "drain") this.#drained = true;
       else this.#hooks.pushed(frame);
     }
   }
@@ -184,14 +187,13 @@ export class Connection {
   #lost(cause: Error | null): void {
     const now = this.#clock.now();
     const wasUp = this.#is === "up";
-    const isFinal = cause instanceof ProtocolError && isFatal(cause.code);
-    const what = wasUp ? "the connection to the lock server was lost" : UNREACHABLE;
-    const error = isFinal ? new FatalDriverError(cause.message, { cause }) : new Error(what, { cause });
+    const error = lossOf(cause, wasUp);
+    const isFinal = error instanceof FatalDriverError;
     const opensAgain = this.#opensAgain(isFinal, now);
     this.#dialer.end()?.close();
     this.#lastError = error;
     this.#failures++;
-    if (wasUp) this.#holdUntil = now + HOLD_MS;
+    if (wasUp) [this.#holdUntil, this.#returnUntil] = [now + HOLD_MS, this.#drained ? 0 : now + RETURN_MS];
     // calls held back may still be sent over the next wire, those that were sent are lost
     if (wasUp || isFinal || now >= this.#holdUntil) this.#failAll(error);
     this.#hello = null;
@@ -200,7 +202,7 @@ export class Connection {
     if (!opensAgain) this.#opening = null;
     this.#is = isNeeded ? "resting" : "idle";
     this.#retryAt = now + backoffMs(this.#failures, this.#options.random(), LONGEST_REST_MS);
-    if (!isNeeded) this.#failures = 0;
+    if (!isNeeded && now >= this.#returnUntil) this.#failures = 0;
     this.watch();
     this.#arm();
   }
@@ -226,11 +228,10 @@ export class Connection {
   #flush(): void {
     this.#flushing = false;
     if (this.#is !== "up" || this.#out.length === 0) return;
-    const frames = this.#out;
-    this.#out = [];
     this.#pulse.spoke(this.#clock.now());
     const { start, limits } = this.#hello as ServerHello;
-    for (const line of encodeLines(start, frames, limits.lineBytes)) this.#dialer.wire?.write(line);
+    for (const line of encodeLines(start, this.#out, limits.lineBytes)) this.#dialer.wire?.write(line);
+    this.#out = [];
     // a server that stays silent now must be noticed
     this.#arm();
   }
@@ -241,13 +242,12 @@ export class Connection {
       this.#lost(new Error(`no answer within ${this.#options.connectTimeoutMs} ms`));
     }
     if (this.#is !== "up" && this.#isHolding && now >= this.#holdUntil) {
-      this.#failAll(new Error(UNREACHABLE, { cause: this.#lastError }));
+      this.#failAll(lossOf(this.#lastError, false));
       this.watch();
     }
-    if (this.#is === "resting" && now >= this.#retryAt) {
-      if (this.#opening !== null || this.#hooks.isNeeded() || this.#calls.size > 0) this.#dial();
-      else this.#is = "idle";
-    }
+    if (this.#is === "resting" && !this.#alive) this.#is = "idle";
+    const rests = this.#is === "resting" || (this.#is === "idle" && now < this.#returnUntil);
+    if (rests && now >= this.#retryAt) this.#dial();
     if (this.#is === "up") this.#speak(now);
     this.#arm();
   }
@@ -255,7 +255,7 @@ export class Connection {
   /** Over a network: says something now and then where the server must hear from us, and finds out whether it hears. */
   #speak(now: number): void {
     const quietMs = this.#quietMs();
-    if (quietMs === null || now < this.#pulse.dueAt(quietMs, this.#hooks.mustSpeak())) return;
+    if (quietMs === null || now < (this.#pulse.dueAt(quietMs, this.#hooks.mustSpeak()) ?? now + 1)) return;
     if (this.#pulse.isDead(now, quietMs)) {
       return this.#lost(new Error(`the lock server has not answered for ${Math.round(quietMs)} ms`));
     }
@@ -266,9 +266,8 @@ export class Connection {
 
   /** How long may be nothing said, or heard; null: for ever. */
   #quietMs(): number | null {
-    const hello = this.#hello;
-    if (hello === null || hello.silenceKeeps) return null;
-    return this.#hooks.mustSpeak() || this.#calls.size > 0 ? hello.sessionMs / 3 : null;
+    if (this.#hello === null || this.#hello.silenceKeeps) return null;
+    return this.#hooks.mustSpeak() || this.#calls.size > 0 ? this.#hello.sessionMs / 3 : null;
   }
 
   #arm(): void {
@@ -288,10 +287,11 @@ export class Connection {
         return this.#isHolding ? Math.min(this.#dialUntil, this.#holdUntil) : this.#dialUntil;
       case "resting":
         return this.#isHolding ? Math.min(this.#retryAt, this.#holdUntil) : this.#retryAt;
+      case "idle":
+        return this.#clock.now() < this.#returnUntil ? this.#retryAt : null;
       case "up": {
         const quietMs = this.#quietMs();
-        const due = quietMs === null ? Number.POSITIVE_INFINITY : this.#pulse.dueAt(quietMs, this.#hooks.mustSpeak());
-        return due === Number.POSITIVE_INFINITY ? null : due;
+        return quietMs === null ? null : this.#pulse.dueAt(quietMs, this.#hooks.mustSpeak());
       }
       default:
         return null;

@@ -20,8 +20,11 @@ export class Dialer {
     return this.#prepare !== undefined;
   }
 
-  /** Begins an attempt. `connected` is told of the wire, which may not stand yet; `closed` that it came to nothing, or ended. */
-  begin(events: WireEvents & { connected(wire: Wire): void }): void {
+  /**
+   * Begins an attempt. `connected` is told of the wire, which may not stand yet; `closed` that it came to nothing, or ended.
+   * @param isNeeded false: not worth starting a server for
+   */
+  begin(isNeeded: boolean, events: WireEvents & { connected(wire: Wire): void }): void {
     const attempt = ++this.#attempt;
     const isPresent = (): boolean => attempt === this.#attempt;
     const closed = (error: Error | null): void => {
@@ -35,7 +38,7 @@ export class Dialer {
       this.wire = this.#dial({ lines, closed });
       events.connected(this.wire);
     };
-    if (this.#prepare === undefined) connect();
+    if (this.#prepare === undefined || !isNeeded) connect();
     else this.#prepare().then(connect, closed);
   }
 

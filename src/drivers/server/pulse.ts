@@ -27,12 +27,12 @@ export class Pulse {
   }
 
   /**
-   * When to ping, or when the ping that was sent is given up.
+   * When to ping, or when the ping that was sent is given up; null: there is no need.
    * @param speaks the server must hear from us although there is nothing to say
    */
-  dueAt(quietMs: number, speaks: boolean): number {
+  dueAt(quietMs: number, speaks: boolean): number | null {
     if (this.#pingedAt !== null) return this.#pingedAt + quietMs;
-    const answerDue = this.#askedAt === null ? Number.POSITIVE_INFINITY : this.#askedAt + quietMs;
-    return speaks ? Math.min(this.#spokeAt + quietMs, answerDue) : answerDue;
+    const answerDue = this.#askedAt === null ? null : this.#askedAt + quietMs;
+    return speaks ? Math.min(this.#spokeAt + quietMs, answerDue ?? Number.POSITIVE_INFINITY) : answerDue;
   }
 }
