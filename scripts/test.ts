@@ -1,4 +1,4 @@
-// `npm test [part ...]`: builds, runs the parts in order, and holds each of them to its time budget.
+// `npm test [part ...]`: builds, runs the parts in order, and shows each part's time against its budget.
 // With --long the parts run at full scale and the figures go to docs/results/long.md.
 
 import { spawnSync } from "node:child_process";
@@ -25,7 +25,6 @@ function build(): PartResult {
     return status === 0 ? [] : [`npm run ${script} failed`];
   });
   const took = (performance.now() - started) / 1000;
-  if (took > BUILD_SECONDS) faults.push(`build took ${took.toFixed(1)} s, its budget is ${BUILD_SECONDS} s`);
   const counts = { ...NONE, failed: faults.length };
   return { name: "build", counts, took, budget: BUILD_SECONDS, faults, figures: [] };
 }
@@ -41,11 +40,11 @@ for (const part of built ? parts : []) {
 const took = results.reduce((total, result) => total + result.took, 0);
 const counts = sum(results.map((result) => result.counts));
 const faults = results.flatMap((result) => result.faults);
-const slow = !long && took > TOTAL_SECONDS;
-if (slow) faults.push(`the run took ${took.toFixed(0)} s, its budget is ${TOTAL_SECONDS} s`);
 if (long && wanted.length === 0) writeLongReport(results);
 
 console.log(`\n${table(results)}`);
+if (!long)
+  console.log(`all parts      ${took.toFixed(1)} s of ${TOTAL_SECONDS} s${took > TOTAL_SECONDS ? ", OVER" : ""}`);
 for (const fault of faults) console.log(`FAILED ${fault}`);
-console.log(closingLine(slow ? { ...counts, failed: counts.failed + 1 } : counts));
+console.log(closingLine(counts));
 if (counts.failed > 0 || faults.length > 0) process.exitCode = 1;

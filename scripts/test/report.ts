@@ -8,7 +8,12 @@ import type { PartResult } from "./run-part.ts";
 
 export function table(results: readonly PartResult[]): string {
   const rows = results.map(({ name, took, budget, counts }) =>
-    [name.padEnd(14), `${took.toFixed(1)} s`.padStart(9), `of ${budget} s`.padEnd(11), closingLine(counts)].join(" "),
+    [
+      name.padEnd(14),
+      `${took.toFixed(1)} s`.padStart(9),
+      `of ${budget} s${took > budget ? ", OVER" : ""}`.padEnd(15),
+      closingLine(counts),
+    ].join(" "),
   );
   return rows.join("\n");
 }

@@ -18,6 +18,12 @@ export type PartResult = {
   readonly figures: readonly string[];
 };
 
+/**
+ * A part over its budget says so in the table; it only fails when it takes this many times as long. Time depends on the
+ * machine, and a test that fails because something else was at work tells nothing.
+ */
+const PATIENCE = 5;
+
 const VITEST = "node_modules/vitest/vitest.mjs";
 const running = new Set<ChildProcess>();
 
@@ -36,8 +42,7 @@ export async function runPart(part: Part, long: boolean): Promise<PartResult> {
   const took = (performance.now() - started) / 1000;
   const said = parseClosingLine(output);
   const faults: string[] = [];
-  if (stopped) faults.push(`${part.name} was stopped after twice its budget of ${budget} s`);
-  else if (took > budget) faults.push(`${part.name} took ${took.toFixed(1)} s, its budget is ${budget} s`);
+  if (stopped) faults.push(`${part.name} was stopped after ${PATIENCE} times its budget of ${budget} s`);
   if (!stopped && said === undefined) faults.push(`${part.name} printed no closing line`);
   if (!stopped && code !== 0 && said?.failed === 0) {
     faults.push(`${part.name} ended with code ${code} although no test failed`);
@@ -74,13 +79,15 @@ function execute(args: readonly string[], budget: number, long: boolean): Promis
       output += text;
       process.stdout.write(text);
     });
-    // Twice, so that a part that is a little late still shows all of its results.
-    const limit = setTimeout(() => {
-      stopped = true;
-      stop(child);
-      // A process that left the group could hold the pipe open for ever.
-      child.stdout.destroy();
-    }, budget * 2000);
+    const limit = setTimeout(
+      () => {
+        stopped = true;
+        stop(child);
+        // A process that left the group could hold the pipe open for ever.
+        child.stdout.destroy();
+      },
+      budget * PATIENCE * 1000,
+    );
     child.once("close", (code) => {
       clearTimeout(limit);
       running.delete(child);
