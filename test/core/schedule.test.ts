@@ -50,6 +50,17 @@ test("what is due now is taken, what is due later stays", () => {
   expect(schedule.next()).toBe(20);
 });
 
+test("all that is due is taken at once, soonest first", () => {
+  const schedule = new Schedule<Scheduled>();
+  const [a, b, c] = items(3) as [Scheduled, Scheduled, Scheduled];
+  schedule.set(a, 20);
+  schedule.set(b, 10);
+  schedule.set(c, 30);
+  expect(schedule.takeAllDue(20)).toEqual([b, a]);
+  expect(schedule.takeAllDue(20)).toEqual([]);
+  expect(schedule.next()).toBe(30);
+});
+
 test("setting an item to the time it has changes nothing", () => {
   const schedule = new Schedule<Scheduled>();
   const [item] = items(1) as [Scheduled];

@@ -9,7 +9,7 @@ import { MUTANTS } from "./mutants.ts";
 
 const SEEDS = "600";
 /** A fault may make the code run in circles. */
-const PATIENCE_MS = 120_000;
+const PATIENCE_MS = 300_000;
 
 const wanted = process.argv.slice(2);
 const mutants = MUTANTS.filter(({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)));

@@ -1,16 +1,16 @@
 /** Somebody who uses locks: asks in every way there is, holds for a while, lets go. */
 
 import type { Lock } from "../../src/client/lock.ts";
-import type { Lockable } from "../../src/client/lockable.ts";
 import type { AcquireOptions } from "../../src/client/options.ts";
-import { exclusive, permitsOf, shared } from "../../src/core/holds.ts";
 import { ClosedError, DriverError, LockLostError, LockTimeoutError, UnsupportedError } from "../../src/errors.ts";
 import type { Hold } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { Plan } from "./plan.ts";
-import { keepsLocks } from "./plan.ts";
+import { keepsLocks, mattersAtTheEnd } from "./plan.ts";
 import type { Site } from "./site.ts";
 import type { Holding, Watch } from "./watch.ts";
+import type { Wanted } from "./wish.ts";
+import { mutex, permits, reader, several } from "./wish.ts";
 
 /** How late a wait may end: one look at who stood in the way, and a timer's rounding. */
 const LOOK_MS = 500;
@@ -26,11 +26,6 @@ export interface Stage {
   anySite(): Site | null;
   /** Keys and tokens an operator has revoked. */
   readonly revoked: ReadonlySet<string>;
-}
-
-interface Wanted {
-  readonly lockable: Lockable;
-  readonly holds: readonly Hold[];
 }
 
 export class Actor {
@@ -81,47 +76,14 @@ export class Actor {
     const { keys } = this.#stage.plan;
     const key = random.pick(keys);
     const choice = random.int(20);
-    if (choice < 2) return this.#use(await this.#try(this.#mutex(key)));
-    if (choice < 6) return this.#use(await this.#ask(this.#reader(key)));
-    if (choice < 8) return this.#use(await this.#ask(this.#permits(key, 1 + random.int(2))));
-    if (choice < 11) return this.#use(await this.#ask(this.#several()));
+    const { locks } = this.#site;
+    if (choice < 2) return this.#use(await this.#try(mutex(locks, key)));
+    if (choice < 6) return this.#use(await this.#ask(reader(locks, key)));
+    if (choice < 8) return this.#use(await this.#ask(permits(locks, key, 1 + random.int(2))));
+    if (choice < 11) return this.#use(await this.#ask(several(locks, keys, random)));
     if (choice < 13) return this.#nested();
-    if (choice < 14) return this.#travel(await this.#ask(this.#mutex(key)));
-    return this.#use(await this.#ask(this.#mutex(key)));
-  }
-
-  // --- what is asked for
-
-  #mutex(key: string): Wanted {
-    return { lockable: this.#site.locks.mutex(key), holds: exclusive(key) };
-  }
-
-  #reader(key: string): Wanted {
-    return { lockable: this.#site.locks.rw(key).read, holds: shared(key) };
-  }
-
-  #permits(key: string, permits: number): Wanted {
-    // a semaphore beside mutexes on the same key: they exclude each other
-    const lockable = this.#site.locks.semaphore(key, 3);
-    return {
-      lockable: {
-        acquire: (options) => lockable.acquire({ ...options, permits }),
-        tryAcquire: (options) => lockable.tryAcquire({ ...options, permits }),
-      } as Lockable,
-      holds: permitsOf(key, permits, 3),
-    };
-  }
-
-  #several(): Wanted {
-    const random = this.#random;
-    const parts = this.#stage.plan.keys
-      .filter(() => random.chance(0.8))
-      .map((key) => (random.chance(0.3) ? this.#reader(key) : this.#mutex(key)));
-    const some = parts.length > 0 ? parts : [this.#mutex(this.#stage.plan.keys[0] as string)];
-    return {
-      lockable: this.#site.locks.all(...some.map(({ lockable }) => lockable)),
-      holds: some.flatMap(({ holds }) => holds),
-    };
+    if (choice < 14) return this.#travel(await this.#ask(mutex(locks, key)));
+    return this.#use(await this.#ask(mutex(locks, key)));
   }
 
   // --- asking
@@ -240,9 +202,9 @@ export class Actor {
 
   async #work({ lock }: Holding): Promise<void> {
     const random = this.#random;
-    const { ttlMs, renew, kinds } = this.#stage.plan;
-    // what matters then is the lease's end
-    const isLong = !renew || kinds.includes("partition");
+    const { plan } = this.#stage;
+    const { ttlMs } = plan;
+    const isLong = mattersAtTheEnd(plan);
     const workMs = !isLong
       ? random.pick([0, 0, 1, 5, ttlMs * 0.1, ttlMs * 0.3, ttlMs * 1.3]) * random.next()
       : random.pick([0, ttlMs * 0.5, ttlMs * 1.2]);
@@ -256,7 +218,7 @@ export class Actor {
     const { machine } = this.#site;
     const { lock, name, holds, leaseMs } = holding;
     const { plan } = this.#stage;
-    const believed = isHeld(lock);
+    const believed = lock.remainingMs > 0;
     this.#stage.watch.ended(holding);
     if (!believed && leaseMs >= plan.ttlMs && keepsLocks(plan)) {
       machine.world.fail(`${name}: lost although the server came back in time`);
@@ -273,9 +235,10 @@ export class Actor {
   async #nested(): Promise<void> {
     const { keys } = this.#stage.plan;
     const [first, second] = [keys[0], keys.at(-1)] as [string, string];
-    const outer = await this.#ask(this.#random.chance(0.2) ? this.#reader(first) : this.#mutex(first));
+    const { locks } = this.#site;
+    const outer = await this.#ask(this.#random.chance(0.2) ? reader(locks, first) : mutex(locks, first));
     if (outer === null) return;
-    if (first !== second) await this.#use(await this.#ask(this.#mutex(second)));
+    if (first !== second) await this.#use(await this.#ask(mutex(locks, second)));
     await this.#use(outer);
   }
 
@@ -326,10 +289,6 @@ interface Began {
 }
 
 const GAVE_UP = new Error("the user gave up");
-
-function isHeld(lock: Lock): boolean {
-  return lock.remainingMs > 0;
-}
 
 function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

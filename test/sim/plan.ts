@@ -92,6 +92,11 @@ export function keepsLocks({ store, kinds, ttlMs, mishaps, renew, maxHoldMs }: P
   return kinds.every((kind) => kind === "crash" || kind === "restart");
 }
 
+/** Is it about what becomes of a lock towards the end of its lease? Then users hold it for long. */
+export function mattersAtTheEnd(plan: Plan): boolean {
+  return !plan.renew || plan.kinds.includes("partition") || keepsLocks(plan);
+}
+
 export function planOf(random: SeededRandom): Plan {
   const store = random.pick(["table", "table", "unix", "tcp"] as const);
   const ttlMs = random.pick(store === "table" ? [600, 1_000, 3_000] : [1_000, 3_000, 10_000, LONG_MS]);
