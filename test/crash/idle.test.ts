@@ -51,9 +51,9 @@ describe("an idle client keeps no process alive", () => {
 
   test("a held lock does, until it is released", async () => {
     const ended = await program(`
-      const locks = createLocks(memory(), { ttl: 300 });
+      const locks = createLocks(memory(), { ttl: 1_500 });
       const lock = await locks.acquire("k");
-      setTimeout(async () => { console.log(await lock.release()); }, 700).unref();
+      setTimeout(async () => { console.log(await lock.release()); }, 2_000).unref();
     `);
     assert.deepEqual([ended.code, ended.signal, ended.out], [0, null, "true\n"]);
   });
