@@ -1,15 +1,23 @@
 /** What differs when a terminal controls the run: script(1) makes one. */
 
+import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
 import { isAlive, PROGRAM, place } from "./command.ts";
 
 const here = place();
 const holdfast = `${process.execPath} ${PROGRAM}`;
 const hasScript = existsSync("/usr/bin/script") && process.platform === "linux";
+
+const screens = new Set<ChildProcess>();
+// the end of a terminal ends what it controls, also after a test that failed
+afterEach(() => {
+  for (const screen of screens) screen.kill("SIGKILL");
+  screens.clear();
+});
 
 /** A command in a terminal of its own; `type` presses keys. */
 function terminal(command: string) {
@@ -20,6 +28,7 @@ function terminal(command: string) {
     shown += text;
   });
   const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
+  screens.add(child);
   return {
     shown: () => shown,
     type: (keys: string) => child.stdin.write(keys),
@@ -79,11 +88,11 @@ describe.runIf(hasScript)("in a terminal", () => {
   });
 
   test("Ctrl-Z and fg lose nothing", async () => {
-    const file = join(here.folder, "go");
+    // a shell that waits for a program it has just begun to start shows as waiting, not as stopped: it only reads here
+    const go = join(here.folder, "go");
+    expect((await here.program(["mkfifo", go]).ended).code).toBe(0);
     const screen = terminal("bash --norc --noprofile -i");
-    screen.type(
-      `${holdfast} run z -- sh -c 'echo "pid $$"; while [ ! -e ${file} ]; do sleep 0.02; done; echo "fini""shed"'\n`,
-    );
+    screen.type(`${holdfast} run z -- sh -c 'echo "pid $$"; read line < ${go}; echo "fini""shed"'\n`);
     await screen.sees(/pid \d+/);
     const child = Number(/pid (\d+)/.exec(screen.shown())?.[1]);
     screen.type("\u001a");
@@ -93,7 +102,7 @@ describe.runIf(hasScript)("in a terminal", () => {
     expect((await here.run(["run", "z", "--wait", "700ms", "--quiet", "--", "true"])).code).toBe(124);
     screen.type("fg\n");
     await until(() => state() !== "T", { within: 20_000, what: "the child to go on" });
-    writeFileSync(file, "");
+    await here.program(["sh", "-c", `echo > ${go}`]).ended;
     await screen.sees("finished");
     screen.type("echo code=$?\nexit\n");
     await screen.sees("code=0");
