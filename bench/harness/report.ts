@@ -14,6 +14,12 @@ export interface Report extends Circumstances {
   readonly cases: readonly CaseReport[];
 }
 
+/** Cores others kept busy, from which on rates are worth little. */
+const BUSY_CORES = 0.5;
+const BUSY =
+  "**The machine was busy with other work: gates, counts, bytes and the ratios of CPU stand; rates and times, and whether " +
+  "their goals are met, mean little.** Run it again on a quiet one.";
+
 /** Gates that do not hold, cases that could not be run. */
 export function faultsOf({ cases }: Report): string[] {
   return cases.flatMap(({ name, checks, error }) => [
@@ -38,6 +44,7 @@ export function asMarkdown(report: Report): string {
     `- Node ${node}`,
     `- ${machine}`,
     `- cores kept busy by others just before a measurement: ${round(otherLoad.median)}, at most ${round(otherLoad.most)}`,
+    ...(otherLoad.median < BUSY_CORES ? [] : ["", BUSY]),
     "",
     "## Goals and gates",
     "",
