@@ -7,23 +7,23 @@ import { expect } from "vitest";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
 import { children } from "./children.ts";
-import { isLiving, signal } from "./processes.ts";
+import { signal } from "./processes.ts";
 import { openRegister } from "./register.ts";
 import type { Scene } from "./scene.ts";
-import { asSeen, test } from "./scene.ts";
+import { test } from "./scene.ts";
 import type { Report, Worker } from "./worker.ts";
 import { worker } from "./worker.ts";
 
 const PROMISES =
   "no two hold, the token rises, a loss is told before the next one enters, who waits is served, nothing is left";
 
-/** Two who wait for "k", the second behind the first. */
-async function waiters(here: Scene, url?: string): Promise<readonly [Worker, Worker]> {
+/** Two who wait for "k", the second behind the first, and so many before them. */
+async function waiters(here: Scene, url?: string, before = 0): Promise<readonly [Worker, Worker]> {
   const [first, second] = [await worker(here, url), await worker(here, url)];
   first.acquire("it", "k");
-  await here.waiting(1, url);
+  await here.waiting(before + 1, url);
   second.acquire("it", "k");
-  await here.waiting(2, url);
+  await here.waiting(before + 2, url);
   return [first, second];
 }
 
@@ -51,18 +51,15 @@ async function allServed(
 test.concurrent(`the wrapper dies: ${PROMISES}`, async ({ here }) => {
   const them = children(here.folder);
   const run = here.start(["run", "k", "--grace", "300ms", "--", ...them.stubborn]);
-  const family = (await them.atWork()).map(asSeen);
+  await them.atWork();
   const token = (await here.list())[0]?.token as string;
-  const [first, second] = await waiters(here);
-  // its child cannot be told by anybody but the guard, and must be gone before the next one enters
-  const goneAt = until(() => (family.some(isLiving) ? null : process.hrtime.bigint()), {
-    within: 5_000,
-    what: "its end",
-  });
+  // the next one looks, as the first thing it does under the lock, whether one of them is alive
+  const looker = here.start(["run", "k", "--", ...them.looker]);
+  await here.waiting(1);
+  const both = await waiters(here, undefined, 1);
   run.kill();
-  const next = await allServed(here, [first, second], token);
-  // seen a little later than it was: by the interval of the looks
-  expect(Number((await goneAt) - BigInt(next.at)) / 1e6).toBeLessThan(100);
+  expect(await looker.ended, looker.out()).toEqual({ code: 0, signal: null });
+  await allServed(here, both, token);
 });
 
 test.concurrent(`the client dies: ${PROMISES}`, async ({ here }) => {
