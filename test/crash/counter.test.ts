@@ -8,7 +8,7 @@ import type { Running } from "./scene.ts";
 import { LONG, test } from "./scene.ts";
 
 const CONTENDERS = 8;
-const ROUNDS = LONG ? 40 : 4;
+const ROUNDS = LONG ? 40 : 3;
 /** Longer than the next child takes to start, or an overlap would not be seen. */
 const HOLD_SECONDS = 0.4;
 const KILLING_MS = LONG ? 30_000 : 6_000;
