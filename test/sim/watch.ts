@@ -100,7 +100,8 @@ export class Watch {
       this.#nudges.delete(id);
       const calls = (this.#leaving.get(id) ?? 0) + 1;
       this.#leaving.set(id, calls);
-      if (calls === 1) this.#mustLeave(machine, id, Number(ttlMs));
+      // in a batch it would wait as long as the one that has failed most often
+      if (calls === 1 && claims.length === 1) this.#mustLeave(machine, id, Number(ttlMs));
     }
   }
 
