@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import type { Mutant } from "./mutants.ts";
 import { MUTANTS } from "./mutants.ts";
 
-const SEEDS = "600";
+const SEEDS = "1500";
 /** A fault may make the code run in circles. */
 const PATIENCE_MS = 300_000;
 
