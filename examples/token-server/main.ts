@@ -1,0 +1,20 @@
+// A token lock server: `lock()` gives a token, and any request of any process that has the reference may unlock. First
+// its speed, as such servers are measured: 8 processes, each 1,000 times lock and unlock, all on one lock. Then its rules.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { serve } from "holdfast/server";
+import { pairs } from "./pairs.ts";
+import { rules } from "./rules.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "token-server-"));
+const server = await serve({ listen: "tcp://127.0.0.1:0", state: join(folder, "state") });
+const url = server.addresses[0]?.replace("tcp:", "holdfast:") ?? "";
+try {
+  await pairs(url, { processes: 8, times: 1_000, grants: join(folder, "grants") });
+  await rules(url);
+} finally {
+  await server.close();
+  rmSync(folder, { recursive: true });
+}

@@ -1,0 +1,88 @@
+// What such a server promises beside speed: the right reference unlocks from anywhere, any other does not, and is told why;
+// nobody holds or waits for longer than was said.
+
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import type { Locks } from "holdfast";
+import { connect, createLocks, LockLostError, LockTimeoutError } from "holdfast";
+import { memory } from "holdfast/memory";
+
+/** What the process tells that locks and ends. */
+export interface Carried {
+  /** A secret, so it travels by a pipe and is never printed. */
+  readonly reference: string;
+  readonly token: string;
+}
+
+export async function rules(url: string): Promise<void> {
+  await using locks = await connect(url);
+  await releasedElsewhere(locks, url);
+  await leaseEnds(locks, url);
+  await waitEnds(locks);
+}
+
+/** One process locks and ends; here the lock is released, once. */
+async function releasedElsewhere(locks: Locks, url: string): Promise<void> {
+  const { reference, token } = await lockAndEnd(url, "order:1", "30s");
+  console.log(`locked by a process that has ended: ${(await locks.tryAcquire("order:1")) === null}`);
+  const altered = reference.slice(0, -1) + (reference.endsWith("A") ? "B" : "A");
+  console.log(`an altered reference: ${await refusal(locks, altered)}`);
+  console.log(`a reference of another server: ${await refusal(locks, await foreign())}`);
+  console.log(`still locked: ${(await locks.tryAcquire("order:1")) === null}`);
+
+  const lock = await locks.attach(reference);
+  console.log(`taken up with its token: ${lock.token === BigInt(token)}, released: ${await lock.release()}`);
+  console.log(`released once more: ${await lock.release()}, nothing happens`);
+  console.log(`taken up once more: ${await refusal(locks, reference)}`);
+}
+
+/** Nobody renews what a process has left behind: its lease ends, and then its reference is worth nothing. */
+async function leaseEnds(locks: Locks, url: string): Promise<void> {
+  const began = performance.now();
+  const { reference, token } = await lockAndEnd(url, "order:2", "1s");
+  const next = await locks.acquire("order:2"); // waits until the lease has ended
+  const seconds = Math.floor((performance.now() - began) / 1_000);
+  console.log(
+    `a lease of 1 s has ended after ${seconds} s or more, the next token is higher: ${next.token > BigInt(token)}`,
+  );
+  console.log(`the stale reference: ${await refusal(locks, reference)}`);
+  next.throwIfLost();
+  console.log(`the next holder holds on: ${await next.release()}`);
+}
+
+async function waitEnds(locks: Locks): Promise<void> {
+  const holder = await locks.acquire("order:3", { ttl: "session" }); // no lease: held while this process lives
+  const other = locks.mutex("order:3");
+  const began = performance.now();
+  const error = await other.acquire({ wait: "200ms" }).catch((reason: unknown) => reason);
+  if (!(error instanceof LockTimeoutError)) throw new Error("the lock was granted twice", { cause: error });
+  const waited = performance.now() - began;
+  console.log(
+    `waited 200 ms and no longer: ${error.code} ${waited >= 199 && waited < 2_000 ? "in time" : `after ${waited} ms`}`,
+  );
+  await holder.release();
+}
+
+async function lockAndEnd(url: string, key: string, ttl: string): Promise<Carried> {
+  const child = fork(fileURLToPath(new URL("carry.child.js", import.meta.url)), [url, key, ttl]);
+  const ended = once(child, "exit");
+  const [carried] = (await once(child, "message")) as [Carried];
+  await ended;
+  return carried;
+}
+
+/** Why the reference is refused. */
+async function refusal(locks: Locks, reference: string): Promise<string> {
+  const answer = await locks.attach(reference).catch((error: unknown) => error);
+  if (answer instanceof LockLostError) return `${answer.code}, ${answer.reason}`;
+  if (answer instanceof TypeError) return answer.message;
+  throw new Error("the reference was taken", { cause: answer });
+}
+
+/** A good reference, but this server has never heard of it. */
+async function foreign(): Promise<string> {
+  await using elsewhere = createLocks(memory());
+  const lock = await elsewhere.acquire("order:1");
+  return await lock.detach();
+}
