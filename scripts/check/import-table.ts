@@ -12,6 +12,8 @@ const SMALL: readonly string[] = [
   "src/ids.ts",
   "src/clock.ts",
   "src/user-directory.ts",
+  "src/reference.ts",
+  "src/read-reference.ts",
 ];
 const DRIVER: readonly string[] = [
   "src/spi/",

@@ -4,10 +4,10 @@
  */
 
 import type { Locks } from "../client/locks.ts";
-import { readReference } from "../client/read-reference.ts";
-import type { Referenced } from "../client/reference.ts";
 import { shownDuration } from "../duration.ts";
 import { tagOf } from "../ids.ts";
+import { readReference } from "../read-reference.ts";
+import type { Referenced } from "../reference.ts";
 import type { ClaimView, Hold } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { CommandError } from "./failure.ts";

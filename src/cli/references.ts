@@ -5,9 +5,9 @@
 
 import { readSync } from "node:fs";
 import { isatty } from "node:tty";
-import { readReference } from "../client/read-reference.ts";
-import type { Referenced } from "../client/reference.ts";
 import { shownDuration } from "../duration.ts";
+import { readReference } from "../read-reference.ts";
+import type { Referenced } from "../reference.ts";
 import { CommandError, commandError } from "./failure.ts";
 import { heldView, REFERENCE } from "./nested.ts";
 import { jsonLine, print, quotedList } from "./output.ts";

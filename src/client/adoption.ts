@@ -1,10 +1,10 @@
 /** A claim made elsewhere while it is being taken up (design A.23): ours once the store has confirmed it. */
 
 import { LockLostError } from "../errors.ts";
+import type { Referenced } from "../reference.ts";
 import type { LostReason } from "../spi/driver.ts";
 import { KeyLane } from "./key-lane.ts";
 import type { LaneHost } from "./lane-host.ts";
-import type { Referenced } from "./reference.ts";
 import { lostError, named, Tenure } from "./tenure.ts";
 import type { Tracked } from "./tracked.ts";
 import { wrapped } from "./wrap-error.ts";

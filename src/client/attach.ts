@@ -1,10 +1,10 @@
 /** Takes up detached locks (design A.23). */
 
+import { readReference } from "../read-reference.ts";
 import type { Acquirer } from "./acquire.ts";
 import { Adoption } from "./adoption.ts";
 import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
-import { readReference } from "./read-reference.ts";
 import type { Tenure } from "./tenure.ts";
 
 /**

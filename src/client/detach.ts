@@ -1,11 +1,11 @@
 /** Lets a lock travel (design A.23); loaded when one does. */
 
 import { UnsupportedError } from "../errors.ts";
+import { makeReference } from "../reference.ts";
 import type { Claim, Driver } from "../spi/driver.ts";
 import { inTime } from "./in-time.ts";
 import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
-import { makeReference } from "./reference.ts";
 import { lostError, named } from "./tenure.ts";
 import { wrapped } from "./wrap-error.ts";
 

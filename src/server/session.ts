@@ -15,6 +15,7 @@ import type { Entry } from "../core/entry.ts";
 import { LinkedList } from "../core/queue.ts";
 import { Schedule } from "../core/schedule.ts";
 import type { ClientHello } from "../protocol/hello.ts";
+import type { Answer, ClaimId } from "../spi/driver.ts";
 import type { Backend } from "./backend.ts";
 import type { Link } from "./link.ts";
 
@@ -29,6 +30,14 @@ const LOOK_MS = 1_000;
 export type ProcessState = "running" | "stopped" | "gone" | "unknown";
 export type ProcessProbe = (pid: number, pidStart: string) => ProcessState;
 
+/** Who is told what becomes of a session's claims: its connection, or a request over HTTP. */
+export interface Inbox {
+  push(id: ClaimId, answer: Answer): void;
+  nudge(id: ClaimId): void;
+  /** Ends it, saying why. */
+  refuse(error: unknown): void;
+}
+
 export class Session {
   readonly id: string;
   /** On a Unix socket of this machine. */
@@ -36,7 +45,7 @@ export class Session {
   readonly label: string;
   readonly pid: number | null;
   readonly pidStart: string | null;
-  link: Link | null = null;
+  link: Inbox | null = null;
   readonly tethers: Set<Link> = new Set();
   /** Its claims in the keeper's table. */
   readonly entries: LinkedList<Entry> = new LinkedList();
@@ -98,7 +107,7 @@ export class Sessions {
   }
 
   /** A client has said hello; gives the link it replaces, if any. */
-  join(hello: ClientHello, link: Link, local: boolean): { readonly session: Session; readonly replaced: Link | null } {
+  join(hello: ClientHello, link: Link, local: boolean): { readonly session: Session; readonly replaced: Inbox | null } {
     const now = this.#clock.now();
     let session = this.all.get(hello.session);
     if (session === undefined) {

@@ -1,10 +1,10 @@
 /** Reads what reference.ts makes; loaded when a lock is attached. */
 
-import { isId } from "../ids.ts";
-import { checkedKey } from "../keys.ts";
-import type { Claim, Hold } from "../spi/driver.ts";
+import { isId } from "./ids.ts";
+import { checkedKey } from "./keys.ts";
 import type { Referenced, Written } from "./reference.ts";
 import { checksum, VERSION } from "./reference.ts";
+import type { Claim, Hold } from "./spi/driver.ts";
 
 /** @throws TypeError if it is not a whole, unaltered reference */
 export function readReference(reference: unknown): readonly Referenced[] {

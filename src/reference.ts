@@ -4,7 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
-import type { Claim } from "../spi/driver.ts";
+import type { Claim } from "./spi/driver.ts";
 
 /** The form of references made by this version. */
 export const VERSION = "hf1";
