@@ -1,0 +1,102 @@
+/** The certificate of a server: read, checked, and read again when it was renewed. */
+
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import { readFileSync, statSync } from "node:fs";
+import type { SecureContextOptions } from "node:tls";
+import { createSecureContext } from "node:tls";
+import type { TlsFiles } from "./serve.ts";
+
+/** A certificate, a key or a list of issuers cannot be used as it is; the message names the file and says why. */
+export class TlsError extends Error {
+  constructor(message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "TlsError";
+  }
+}
+
+/** What was read, fit for node:tls and node:https. */
+export interface TlsMaterial {
+  readonly context: SecureContextOptions;
+  /** Is a certificate demanded of clients? */
+  readonly mutual: boolean;
+  /** What an operator should know of the files although they can be used. */
+  readonly warnings: readonly string[];
+  /** For the log: whom the certificate names and how long it is good. */
+  readonly told: string;
+}
+
+const DAY_MS = 86_400_000;
+/** From then on an operator is reminded. */
+const SOON_MS = 14 * DAY_MS;
+
+/**
+ * Reads and checks the files.
+ * @throws TlsError naming the first file that cannot be used
+ */
+export function readTls(files: TlsFiles, now: number = Date.now()): TlsMaterial {
+  const certText = textOf(files.cert, "certificate");
+  const keyText = textOf(files.key, "key");
+  const caText = files.clientCa === undefined ? undefined : textOf(files.clientCa, "client CA");
+  const cert = certificateIn(certText, files.cert);
+  checkKey(cert, keyText, files);
+  if (caText !== undefined) certificateIn(caText, files.clientCa as string);
+  const context: SecureContextOptions = {
+    cert: certText,
+    key: keyText,
+    minVersion: "TLSv1.2",
+    ...(caText !== undefined && { ca: caText }),
+  };
+  try {
+    createSecureContext(context);
+  } catch (error) {
+    throw new TlsError(`the certificate ${files.cert} cannot be used: ${(error as Error).message}`, error);
+  }
+  const names = cert.subjectAltName ?? cert.subject.replaceAll("\n", ", ");
+  return {
+    context,
+    mutual: caText !== undefined,
+    warnings: [...lifetime(cert, files.cert, now), ...openness(files.key)],
+    told: `certificate for ${names}, valid until ${cert.validTo}`,
+  };
+}
+
+function textOf(path: string, what: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    throw new TlsError(`the ${what} ${path} cannot be read (${(error as NodeJS.ErrnoException).code})`, error);
+  }
+}
+
+function certificateIn(text: string, path: string): X509Certificate {
+  try {
+    return new X509Certificate(text);
+  } catch (error) {
+    throw new TlsError(`${path} holds no PEM certificate`, error);
+  }
+}
+
+function checkKey(cert: X509Certificate, text: string, { cert: certPath, key: path }: TlsFiles): void {
+  let matches: boolean;
+  try {
+    matches = cert.checkPrivateKey(createPrivateKey(text));
+  } catch (error) {
+    const needs = (error as NodeJS.ErrnoException).code === "ERR_MISSING_PASSPHRASE";
+    // the parser's own message may be about the key's text
+    throw new TlsError(`${path} ${needs ? "needs a passphrase: give it without one" : "holds no PEM private key"}`);
+  }
+  if (!matches) throw new TlsError(`the key ${path} does not belong to the certificate ${certPath}`);
+}
+
+function lifetime({ validFrom, validTo }: X509Certificate, path: string, now: number): string[] {
+  if (Date.parse(validFrom) > now) return [`the certificate ${path} is not valid before ${validFrom}`];
+  const left = Date.parse(validTo) - now;
+  if (left <= 0) return [`the certificate ${path} has expired on ${validTo}: clients refuse it`];
+  if (left < SOON_MS) return [`the certificate ${path} expires in ${Math.floor(left / DAY_MS)} days, on ${validTo}`];
+  return [];
+}
+
+function openness(path: string): string[] {
+  if (process.getuid === undefined) return [];
+  return (statSync(path).mode & 0o004) === 0 ? [] : [`the key ${path} can be read by everybody: chmod 640 it`];
+}
