@@ -17,10 +17,14 @@ export class Entry {
   /** Infinity for "session". */
   expiresAt: number;
   readonly placedAt: number;
+  /** When it was granted, or taken back after a restart; 0 while waiting. */
+  heldAt = 0;
   /** Order of arrival in the whole table. */
   readonly arrival: number;
-  /** Answers "none", cannot be renewed, but keeps its place until it is released or its lease ends. */
-  revoked = false;
+  /** Who placed it: an account of the server's, "" for nobody in particular. Opaque to the table. */
+  by = "";
+  /** Not null: it answers "none" and why, cannot be renewed, but keeps its place until released or its lease ends. */
+  revoked: "revoked" | "maxHold" | null = null;
   /** Taken out of its session: a plain lease from then on. */
   detached = false;
   /** The table's owner wants to be told when it is gone. */

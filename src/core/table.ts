@@ -14,8 +14,10 @@
 import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
 import { Endings } from "./endings.ts";
 import { Entry } from "./entry.ts";
+import { Leases } from "./leases.ts";
 import { Mint } from "./mint.ts";
-import { Schedule } from "./schedule.ts";
+import type { Observer } from "./observer.ts";
+import { NOBODY } from "./observer.ts";
 import type { SeatLine } from "./seats.ts";
 import { Seat } from "./seats.ts";
 import { SlotMap } from "./slot-map.ts";
@@ -29,6 +31,8 @@ export interface TableOptions {
   readonly ceiling?: number;
   /** Told when a claim whose entry is marked `kept` is gone, however it ended. */
   readonly forgotten?: (entry: Entry) => void;
+  /** Told of every claim's life. Default: nobody is. */
+  readonly observer?: Observer;
 }
 
 export class Table {
@@ -36,10 +40,11 @@ export class Table {
   readonly entries: SlotMap<ClaimId, Entry> = new SlotMap();
   readonly endings: Endings = new Endings();
   readonly mint: Mint;
-  readonly #expiries = new Schedule<Entry>();
+  readonly #leases = new Leases();
   /** Admitted everywhere, but their tokens would reach the ceiling. */
   readonly #stalled = new Set<Entry>();
   readonly #forgotten: (entry: Entry) => void;
+  readonly #observer: Observer;
   #grants: Grant[] = [];
   #arrivals = 0;
   #now = 0;
@@ -49,6 +54,7 @@ export class Table {
     this.sessionMs = options.sessionMs ?? 30_000;
     this.mint = new Mint(options.ceiling ?? Number.POSITIVE_INFINITY);
     this.#forgotten = options.forgotten ?? (() => undefined);
+    this.#observer = options.observer ?? NOBODY;
   }
 
   /** Places the claim, or finds it and restarts its lease. `arrival`: where a claim that waited before a restart stood. */
@@ -64,6 +70,7 @@ export class Table {
       this.#remove(entry); // free, but the token ceiling is in the way: no trace all the same
       return { state: "none" };
     }
+    if (!entry.held) this.#observer.happened("waiting", entry, now);
     return standingOf(entry, this.#now, this.sessionMs);
   }
 
@@ -80,32 +87,55 @@ export class Table {
     const entry = this.entries.get(id);
     if (entry === undefined) return false;
     if (entry.detached) this.endings.note(id, "released", now + this.#ttl(entry.claim.ttlMs));
+    this.#observer.happened(entry.held ? "released" : "left", entry, now);
     this.#remove(entry);
-    return !entry.revoked;
+    return entry.revoked === null;
+  }
+
+  /** Its client has gone: removes it, and remembers for so long that it has expired. */
+  drop(id: ClaimId, forMs: number, now: number, micros: number): void {
+    this.advance(now, micros);
+    const entry = this.entries.get(id);
+    if (entry === undefined) return;
+    this.endings.note(id, "expired", now + forMs);
+    this.#observer.happened("gone", entry, now);
+    this.#remove(entry);
   }
 
   /** Takes a held claim out of its session: a full, plain lease from now on. */
   detach(id: ClaimId, now: number, micros: number): boolean {
     this.advance(now, micros);
     const entry = this.entries.get(id);
-    if (entry === undefined || !entry.held || entry.revoked || entry.claim.ttlMs === "session") return false;
+    if (entry === undefined || !entry.held || entry.revoked !== null || entry.claim.ttlMs === "session") return false;
     entry.detached = true;
     entry.owner = null;
-    this.#extendLease(entry);
+    this.#leases.extend(entry, this.#now);
     return true;
   }
 
   /** See Driver.revoke. */
   revoke(key: string, token: number, removed: boolean, now: number, micros: number): boolean {
     this.advance(now, micros);
-    for (const { entry } of this.mint.lines.get(key)?.seats ?? []) {
-      if (!entry.held || entry.token !== token || (entry.revoked && !removed)) continue;
-      this.endings.note(entry.claim.id, "revoked", now + this.#ttl(entry.claim.ttlMs));
-      if (removed) this.#remove(entry);
-      else entry.revoked = true;
+    for (const { entry, admitted } of this.mint.lines.get(key)?.seats ?? []) {
+      if (!admitted) break; // only waiting ones follow
+      if (!entry.held || token < entry.token || token >= entry.token + entry.tokens || (entry.revoked !== null && !removed)) continue;
+      this.#revoke(entry, "revoked", removed);
       return true;
     }
     return false;
+  }
+
+  /** The claim has been held for longer than it may: revoked, for that reason. */
+  outstayed(entry: Entry, now: number, micros: number): void {
+    this.advance(now, micros);
+    if (this.entries.get(entry.claim.id) === entry && entry.revoked === null) this.#revoke(entry, "maxHold", false);
+  }
+
+  #revoke(entry: Entry, reason: "revoked" | "maxHold", removed: boolean): void {
+    this.endings.note(entry.claim.id, reason, this.#now + this.#ttl(entry.claim.ttlMs));
+    entry.revoked = reason;
+    this.#observer.happened(removed ? "removed" : "revoked", entry, this.#now);
+    if (removed) this.#remove(entry);
   }
 
   /** Lets time pass and ends what has run out. Every verb does so first; an owner with a timer calls it at nextDue(). */
@@ -114,12 +144,9 @@ export class Table {
     this.mint.advance(micros);
     this.endings.forget(now);
     const ended: Entry[] = [];
-    for (let entry = this.#expiries.takeDue(now); entry !== null; entry = this.#expiries.takeDue(now)) {
-      if (entry.expiresAt > now) {
-        this.#expiries.set(entry, entry.expiresAt); // it was extended meanwhile
-        continue;
-      }
-      this.endings.note(entry.claim.id, entry.revoked ? "revoked" : "expired", now + this.#ttl(entry.claim.ttlMs));
+    for (let entry = this.#leases.takeExpired(now); entry !== null; entry = this.#leases.takeExpired(now)) {
+      this.endings.note(entry.claim.id, entry.revoked ?? "expired", now + this.#ttl(entry.claim.ttlMs));
+      this.#observer.happened("expired", entry, now);
       this.#unseat(entry);
       ended.push(entry);
     }
@@ -128,7 +155,7 @@ export class Table {
 
   /** When advance() has work to do, or null. May be early: extending a lease does not move it. */
   nextDue(): number | null {
-    return this.#expiries.next();
+    return this.#leases.next();
   }
 
   /** Takes the grants made to waiting claims since the last call. */
@@ -197,6 +224,8 @@ export class Table {
     const entry = this.#enroll(claim, owner, 0, claim.ttlMs === "session" ? "session" : leftMs);
     entry.token = token;
     entry.tokens = tokens;
+    entry.heldAt = this.#now;
+    this.#observer.happened("reclaimed", entry, this.#now);
     this.mint.spent(claim, token + tokens - 1);
     for (const hold of claim.holds) {
       const seat = new Seat(this.mint.line(hold.key), entry, hold.permits, hold.limit, entry.arrival);
@@ -204,7 +233,7 @@ export class Table {
       seat.line.addAdmitted(seat);
     }
     for (const { line } of entry.seats) {
-      for (let loser = line.overfull(); loser !== null; loser = line.overfull()) this.#remove(loser.entry);
+      for (let loser = line.overfull(); loser !== null; loser = line.overfull()) this.#lose(loser.entry);
     }
     return this.entries.has(claim.id);
   }
@@ -218,7 +247,7 @@ export class Table {
     const expiresAt = leftMs === "session" ? Number.POSITIVE_INFINITY : this.#now + leftMs;
     const entry = new Entry(claim, owner, this.#now, expiresAt, arrival || this.#arrivals);
     this.entries.set(claim.id, entry);
-    if (expiresAt !== Number.POSITIVE_INFINITY) this.#expiries.set(entry, expiresAt);
+    this.#leases.add(entry);
     return entry;
   }
 
@@ -255,6 +284,14 @@ export class Table {
     }
     entry.token = token;
     entry.tokens = entry.claim.tokens;
+    entry.heldAt = this.#now;
+    this.#observer.happened("granted", entry, this.#now);
+  }
+
+  /** It cannot have been held as asserted. */
+  #lose(entry: Entry): void {
+    this.#observer.happened("expired", entry, this.#now);
+    this.#remove(entry);
   }
 
   #announce(entry: Entry): void {
@@ -268,7 +305,7 @@ export class Table {
 
   #unseat(entry: Entry): void {
     this.entries.delete(entry.claim.id);
-    this.#expiries.remove(entry);
+    this.#leases.remove(entry);
     this.#stalled.delete(entry);
     for (const seat of entry.seats) {
       if (seat.admitted || !entry.parked) seat.line.remove(seat); // a parked seat has left its line already
@@ -281,15 +318,10 @@ export class Table {
   }
 
   #extend(entry: Entry, owner: unknown): Answer {
-    if (entry.revoked) return { state: "none", reason: "revoked" };
+    if (entry.revoked !== null) return { state: "none", reason: entry.revoked };
     if (!entry.detached) entry.owner = owner;
-    this.#extendLease(entry);
+    this.#leases.extend(entry, this.#now);
     return standingOf(entry, this.#now, this.sessionMs);
-  }
-
-  /** The schedule stays as it is: advance() puts an entry back that comes up too early. */
-  #extendLease(entry: Entry): void {
-    if (entry.claim.ttlMs !== "session") entry.expiresAt = this.#now + entry.claim.ttlMs;
   }
 
   #ttl(ttlMs: number | "session"): number {

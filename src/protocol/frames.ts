@@ -146,6 +146,7 @@ const NONE_BECAUSE: Readonly<Record<Ending, Answer>> = {
   expired: { state: "none", reason: "expired" },
   released: { state: "none", reason: "released" },
   revoked: { state: "none", reason: "revoked" },
+  maxHold: { state: "none", reason: "maxHold" },
 };
 
 /** @throws ProtocolError */

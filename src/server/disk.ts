@@ -15,9 +15,12 @@ export interface SavedClaim {
   readonly leftMs: number;
   readonly arrival: number;
   readonly detached: boolean;
-  readonly revoked: boolean;
+  /** true: by an operator. */
+  readonly revoked: boolean | "maxHold";
   /** The session it belongs to; null: none. */
   readonly session: string | null;
+  /** The account that placed it. Default: none, as on a server without credentials, or of a version without them. */
+  readonly by?: string;
 }
 
 /** A session as it is saved. */
@@ -27,6 +30,8 @@ export interface SavedSession {
   readonly label: string;
   readonly pid: number | null;
   readonly pidStart: string | null;
+  /** The account of its client. Default: none. */
+  readonly by?: string;
 }
 
 /** The state file. */

@@ -63,7 +63,7 @@ function takeBackOne(table: Table, session: Session, { claim, was }: Reclaimed, 
 function standing(table: Table, session: Session, id: ClaimId, now: number): Answer {
   const entry = table.entries.get(id);
   if (entry === undefined) return table.endings.none(id);
-  if (entry.revoked) return { state: "none", reason: "revoked" };
+  if (entry.revoked !== null) return { state: "none", reason: entry.revoked };
   own(entry, session);
   table.unpark(id);
   return standingOf(entry, now, table.sessionMs);

@@ -7,10 +7,12 @@ import { Session } from "./session.ts";
 
 /** An entry as it stands. */
 export function savedOf(entry: Entry, now: number): SavedClaim {
-  const { claim, token, tokens, arrival, detached, revoked } = entry;
+  const { claim, token, tokens, arrival, detached, by } = entry;
   const leftMs = claim.ttlMs === "session" ? 0 : Math.max(entry.expiresAt - now, 0);
   const session = entry.owner instanceof Session ? entry.owner.id : null;
-  return { claim, token, tokens, leftMs, arrival, detached, revoked, session };
+  // an earlier version reads any word as true
+  const revoked = entry.revoked === "revoked" ? true : (entry.revoked ?? false);
+  return { claim, token, tokens, leftMs, arrival, detached, revoked, session, ...(by !== "" && { by }) };
 }
 
 export function savedSession({ id, local, label, pid, pidStart }: Session): SavedSession {
@@ -19,16 +21,19 @@ export function savedSession({ id, local, label, pid, pidStart }: Session): Save
 
 /** Puts a claim back, into a paused table whose time has been set. `owner`: null if it belongs to no session. */
 export function putBack(table: Table, saved: SavedClaim, owner: Session | null, now: number, micros: number): void {
-  const { claim, token, tokens, leftMs, arrival, detached, revoked } = saved;
+  const { claim, token, tokens, leftMs, arrival, detached, revoked, by = "" } = saved;
   if (token === 0) {
     table.claim({ ...claim, wait: true }, owner, now, micros, arrival);
+    const waiting = table.entries.get(claim.id);
+    if (waiting !== undefined) waiting.by = by;
     return;
   }
   table.assertHeld(claim, owner, token, tokens, leftMs);
   const entry = table.entries.get(claim.id);
   if (entry === undefined) return;
   entry.detached = detached;
-  entry.revoked = revoked;
+  entry.revoked = revoked === true ? "revoked" : revoked || null;
+  entry.by = by;
 }
 
 /** The first number above every token that was granted. */

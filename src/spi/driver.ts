@@ -43,11 +43,11 @@ export interface Claim {
   readonly label: string;
 }
 
-/** How a claim that is gone ended, where the store still knows. */
-export type Ending = "expired" | "released" | "revoked";
+/** How a claim that is gone ended, where the store still knows. maxHold: it was held for longer than the store allows. */
+export type Ending = "expired" | "released" | "revoked" | "maxHold";
 
 /** Why a lock is no longer ours: how its claim ended, held for too long, or the store just does not know it. */
-export type LostReason = Ending | "maxHold" | "unknown";
+export type LostReason = Ending | "unknown";
 
 /**
  * What the store knows of one claim. Reply, poll result and push are all this one type.

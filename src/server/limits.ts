@@ -1,0 +1,151 @@
+/**
+ * Every bound of a server in one place, so that no client can exhaust it. What is full refuses what is new: renewals and
+ * releases of what is there go on. Tests under test/server/limits* hit each of them.
+ */
+
+import { MIN_TTL_MS, shown } from "../duration.ts";
+import { LIMITS } from "../protocol/hello.ts";
+import { MAX_HOLDS } from "../spi/driver.ts";
+
+/** What a server allows. Whole numbers; times in milliseconds, sizes in bytes of UTF-8. */
+export interface ServerLimits {
+  // connections
+  /** Connections at once, on all addresses together. */
+  readonly connections: number;
+  /** Connections at once from one network address. A Unix socket has none. */
+  readonly connectionsPerAddress: number;
+  /** Connections at once that have not said hello, or whose refusal is being delayed. */
+  readonly strangers: number;
+  /** How long a connection may take to say hello. */
+  readonly helloMs: number;
+  /** How long the answer to a wrong credential is held back. */
+  readonly refusalMs: number;
+  /** Such answers held back at once; who fails beyond is refused without delay. */
+  readonly refusals: number;
+  /** Wrong credentials in a minute from one address; beyond, they are refused at once and no more logged one by one. */
+  readonly failuresPerMinute: number;
+  /** What may wait for a client that does not read, before its connection is ended. */
+  readonly unreadBytes: number;
+
+  // what a client may say at a time
+  /** Longest line to the server, its line feed included. */
+  readonly lineBytes: number;
+  /** Longest first line. */
+  readonly helloBytes: number;
+  /** Levels of arrays and objects in a first line, and in a body over HTTP. Later lines have the form of their frames. */
+  readonly depth: number;
+  /** Frames in one line. */
+  readonly frames: number;
+  /** Ids or claims in one frame. */
+  readonly batch: number;
+  /** Targets in one `revoke`. */
+  readonly revocations: number;
+
+  // one claim
+  /** Keys of one claim. */
+  readonly holds: number;
+  /** Longest key. */
+  readonly keyBytes: number;
+  /** Longest label; longer ones are cut. */
+  readonly labelBytes: number;
+  /** Longest lease that may be asked for. */
+  readonly ttlMs: number;
+  /** Longest run of fencing tokens of one claim. */
+  readonly tokens: number;
+  /** How far ahead of the server's clock a floor of tokens may lie. */
+  readonly floorMs: number;
+
+  // claims, waiting and held
+  /** Claims of one session. */
+  readonly claimsPerSession: number;
+  /** Claims of one credential's account; whoever a server without credentials serves is no account. */
+  readonly claimsPerAccount: number;
+  /** Claims in all. */
+  readonly claims: number;
+  /** Places in the line of one key, its holders among them. */
+  readonly waitersPerKey: number;
+  /** Waiting claims in all. */
+  readonly waiters: number;
+
+  // what tools ask
+  /** Claims in one page of a list. */
+  readonly page: number;
+  /** How long the server may be busy with one page; what it has by then is the page. */
+  readonly listMs: number;
+  /** `list` frames in one line. */
+  readonly lists: number;
+  /** Subscriptions to events at once, in all. */
+  readonly subscribers: number;
+  /** Subscriptions to events of one connection. */
+  readonly subscribersPerConnection: number;
+}
+
+/** What holds where nothing else is said. */
+export const DEFAULT_LIMITS: ServerLimits = {
+  connections: 10_000,
+  connectionsPerAddress: 1_000,
+  strangers: 256,
+  helloMs: 5_000,
+  refusalMs: 1_000,
+  refusals: 64,
+  failuresPerMinute: 100,
+  unreadBytes: 4_194_304,
+  lineBytes: LIMITS.lineBytes,
+  helloBytes: 4_096,
+  depth: 16,
+  frames: 10_000,
+  batch: 5_000,
+  revocations: 64,
+  holds: LIMITS.holds,
+  keyBytes: 512,
+  labelBytes: 256,
+  ttlMs: 30 * 86_400_000,
+  tokens: LIMITS.tokens,
+  floorMs: 86_400_000,
+  claimsPerSession: 20_000,
+  claimsPerAccount: 100_000,
+  claims: 1_000_000,
+  waitersPerKey: 10_000,
+  waiters: 100_000,
+  page: LIMITS.page,
+  listMs: 100,
+  lists: 16,
+  subscribers: 1_000,
+  subscribersPerConnection: 16,
+};
+
+/** Beyond these a limit would break what the protocol, the stores or the design promise. All others: 1 and no end. */
+const RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, most: number]>> = {
+  // the default ones must fit, as those of any client of this version
+  lineBytes: [LIMITS.lineBytes, 67_108_864],
+  helloBytes: [1_024, 65_536],
+  depth: [8, 1_000],
+  holds: [1, MAX_HOLDS],
+  keyBytes: [1, 512],
+  labelBytes: [0, 256],
+  ttlMs: [MIN_TTL_MS, 3_153_600_000_000],
+  floorMs: [86_400_000, 86_400_000],
+  tokens: [1, LIMITS.tokens],
+  refusalMs: [0, 60_000],
+  refusals: [0, 100_000],
+  unreadBytes: [65_536, 1_073_741_824],
+};
+
+/**
+ * The default limits with these in their place.
+ * @throws TypeError naming everything that is wrong
+ */
+export function limitsFrom(some: Partial<ServerLimits> = {}): ServerLimits {
+  const wrong: string[] = [];
+  for (const [name, value] of Object.entries(some) as [keyof ServerLimits, unknown][]) {
+    if (!Object.hasOwn(DEFAULT_LIMITS, name)) {
+      wrong.push(`limits.${name} is not a limit`);
+      continue;
+    }
+    const [least, most] = RANGES[name] ?? [1, Number.MAX_SAFE_INTEGER];
+    if (Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most) continue;
+    wrong.push(`limits.${name} must be a whole number from ${least} to ${most}, not ${shown(value)}`);
+  }
+  if (wrong.length > 0) throw new TypeError(wrong.join("; "));
+  return { ...DEFAULT_LIMITS, ...some };
+}
