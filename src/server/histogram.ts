@@ -1,0 +1,19 @@
+/** How often what took how long, in fixed steps: enough for rates and rough quantiles, and no more than some numbers. */
+
+/** Upper ends of the steps, in seconds; the last one is infinity. */
+export const STEPS: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1_800, 3_600];
+
+export class Histogram {
+  /** Of each step alone; one more than STEPS. */
+  readonly counts: Float64Array = new Float64Array(STEPS.length + 1);
+  /** Milliseconds together. */
+  sumMs = 0;
+
+  add(ms: number): void {
+    this.sumMs += ms;
+    const seconds = ms / 1_000;
+    let step = 0;
+    while (step < STEPS.length && seconds > (STEPS[step] as number)) step++;
+    this.counts[step] = (this.counts[step] as number) + 1;
+  }
+}
