@@ -15,11 +15,10 @@ import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
 import { Endings } from "./endings.ts";
 import { Entry } from "./entry.ts";
 import { Leases } from "./leases.ts";
-import { Mint } from "./mint.ts";
+import type { Mint } from "./mint.ts";
 import type { Observer } from "./observer.ts";
 import { NOBODY } from "./observer.ts";
-import type { SeatLine } from "./seats.ts";
-import { Seat } from "./seats.ts";
+import { Seating } from "./seating.ts";
 import { SlotMap } from "./slot-map.ts";
 import type { Grant } from "./standing.ts";
 import { standingOf } from "./standing.ts";
@@ -41,20 +40,19 @@ export class Table {
   readonly endings: Endings = new Endings();
   readonly mint: Mint;
   readonly #leases = new Leases();
-  /** Admitted everywhere, but their tokens would reach the ceiling. */
-  readonly #stalled = new Set<Entry>();
+  readonly #seating: Seating;
   readonly #forgotten: (entry: Entry) => void;
   readonly #observer: Observer;
   #grants: Grant[] = [];
-  #arrivals = 0;
   #now = 0;
-  #paused = false;
 
   constructor(options: TableOptions = {}) {
     this.sessionMs = options.sessionMs ?? 30_000;
-    this.mint = new Mint(options.ceiling ?? Number.POSITIVE_INFINITY);
     this.#forgotten = options.forgotten ?? (() => undefined);
     this.#observer = options.observer ?? NOBODY;
+    const announce = (entry: Entry): void => this.#announce(entry);
+    this.#seating = new Seating(options.ceiling ?? Number.POSITIVE_INFINITY, this.#observer, announce);
+    this.mint = this.#seating.mint;
   }
 
   /** Places the claim, or finds it and restarts its lease. `arrival`: where a claim that waited before a restart stood. */
@@ -63,9 +61,9 @@ export class Table {
     const known = this.entries.get(claim.id);
     if (known !== undefined) return this.#extend(known, owner);
     if (this.endings.reasonOf(claim.id) !== undefined) return this.endings.none(claim.id);
-    if (!claim.wait && !this.#isFree(claim)) return { state: "none" };
+    if (!claim.wait && !this.#seating.isFree(claim)) return { state: "none" };
     const entry = this.#enroll(claim, owner, arrival);
-    this.#enter(entry);
+    this.#seating.enter(entry);
     if (!claim.wait && !entry.held) {
       this.#remove(entry); // free, but the token ceiling is in the way: no trace all the same
       return { state: "none" };
@@ -118,7 +116,13 @@ export class Table {
     this.advance(now, micros);
     for (const { entry, admitted } of this.mint.lines.get(key)?.seats ?? []) {
       if (!admitted) break; // only waiting ones follow
-      if (!entry.held || token < entry.token || token >= entry.token + entry.tokens || (entry.revoked !== null && !removed)) continue;
+      if (
+        !entry.held ||
+        token < entry.token ||
+        token >= entry.token + entry.tokens ||
+        (entry.revoked !== null && !removed)
+      )
+        continue;
       this.#revoke(entry, "revoked", removed);
       return true;
     }
@@ -141,7 +145,7 @@ export class Table {
   /** Lets time pass and ends what has run out. Every verb does so first; an owner with a timer calls it at nextDue(). */
   advance(now: number, micros: number): void {
     this.#now = now;
-    this.mint.advance(micros);
+    this.#seating.advance(now, micros);
     this.endings.forget(now);
     const ended: Entry[] = [];
     for (let entry = this.#leases.takeExpired(now); entry !== null; entry = this.#leases.takeExpired(now)) {
@@ -150,7 +154,7 @@ export class Table {
       this.#unseat(entry);
       ended.push(entry);
     }
-    for (const entry of ended) this.#admitBehind(entry);
+    for (const entry of ended) this.#seating.admitBehind(entry);
   }
 
   /** When advance() has work to do, or null. May be early: extending a lease does not move it. */
@@ -169,50 +173,32 @@ export class Table {
   /** Its owner cannot be reached: its waiting place leaves the line until unpark(), so that grants pass over it. */
   park(id: ClaimId): void {
     const entry = this.entries.get(id);
-    const seat = entry?.seats.at(-1);
-    if (entry === undefined || seat === undefined || seat.admitted || entry.parked) return;
-    entry.parked = true;
-    seat.line.remove(seat);
-    this.#admit(seat.line);
+    if (entry !== undefined) this.#seating.park(entry);
   }
 
   /** Its owner is back: its place stands where its arrival says, behind whoever was granted meanwhile. */
   unpark(id: ClaimId): void {
     const entry = this.entries.get(id);
-    if (entry === undefined || !entry.parked) return;
-    entry.parked = false;
-    const old = entry.seats.pop() as Seat;
-    const seat = new Seat(this.mint.line(old.line.key), entry, old.permits, old.limit, old.arrival);
-    entry.seats.push(seat);
-    seat.line.add(seat);
-    this.#admit(seat.line);
+    if (entry !== undefined) this.#seating.unpark(entry);
   }
 
   /** Tokens up to (not including) this may be granted from now on. */
   raise(ceiling: number): void {
-    this.mint.ceiling = ceiling;
-    for (const entry of [...this.#stalled]) {
-      this.#stalled.delete(entry);
-      this.#grant(entry);
-      if (entry.held) this.#announce(entry);
-    }
+    this.#seating.raise(ceiling);
   }
 
   /** The ceiling that those need who are admitted everywhere but have no tokens yet; 0: there are none. */
   get wanting(): number {
-    let ceiling = 0;
-    for (const { claim } of this.#stalled) ceiling = Math.max(ceiling, this.mint.nextFor(claim) + claim.tokens);
-    return ceiling;
+    return this.#seating.wanting;
   }
 
   /** Nobody is admitted until resume(). */
   pause(): void {
-    this.#paused = true;
+    this.#seating.pause();
   }
 
   resume(): void {
-    this.#paused = false;
-    for (const line of this.mint.lines.values()) this.#admit(line);
+    this.#seating.resume();
   }
 
   /**
@@ -222,70 +208,19 @@ export class Table {
   assertHeld(claim: Claim, owner: unknown, token: number, tokens: number, leftMs: number): boolean {
     if (this.entries.has(claim.id)) return true;
     const entry = this.#enroll(claim, owner, 0, claim.ttlMs === "session" ? "session" : leftMs);
-    entry.token = token;
-    entry.tokens = tokens;
-    entry.heldAt = this.#now;
-    this.#observer.happened("reclaimed", entry, this.#now);
-    this.mint.spent(claim, token + tokens - 1);
-    for (const hold of claim.holds) {
-      const seat = new Seat(this.mint.line(hold.key), entry, hold.permits, hold.limit, entry.arrival);
-      entry.seats.push(seat);
-      seat.line.addAdmitted(seat);
-    }
+    this.#seating.enterHeld(entry, token, tokens);
     for (const { line } of entry.seats) {
       for (let loser = line.overfull(); loser !== null; loser = line.overfull()) this.#lose(loser.entry);
     }
     return this.entries.has(claim.id);
   }
 
-  #isFree(claim: Claim): boolean {
-    return !this.#paused && claim.holds.every((hold) => this.mint.lines.get(hold.key)?.welcomes(hold) ?? true);
-  }
-
   #enroll(claim: Claim, owner: unknown, arrival = 0, leftMs = claim.ttlMs): Entry {
-    this.#arrivals = Math.max(this.#arrivals + 1, this.mint.clock, arrival);
     const expiresAt = leftMs === "session" ? Number.POSITIVE_INFINITY : this.#now + leftMs;
-    const entry = new Entry(claim, owner, this.#now, expiresAt, arrival || this.#arrivals);
+    const entry = new Entry(claim, owner, this.#now, expiresAt, this.#seating.arrive(arrival));
     this.entries.set(claim.id, entry);
     this.#leases.add(entry);
     return entry;
-  }
-
-  /** Enters the claim's next lines, one after another, as far as it is admitted; grants it at the end. */
-  #enter(entry: Entry): void {
-    const { holds } = entry.claim;
-    while (entry.seats.length < holds.length) {
-      const first = entry.seats.length === 0;
-      const hold = holds[entry.seats.length] as (typeof holds)[number];
-      const line = this.mint.line(hold.key);
-      const seat = new Seat(line, entry, hold.permits, hold.limit, first ? entry.arrival : ++this.#arrivals);
-      entry.seats.push(seat);
-      line.add(seat);
-      // only this seat: another that may go now is led on by whoever made room (#admit), not here
-      if (this.#paused || !line.admit(seat)) return;
-    }
-    this.#grant(entry);
-  }
-
-  /** Admits whoever may go in this line, and leads each on to its next lines. */
-  #admit(line: SeatLine): void {
-    for (let seat = this.#paused ? null : line.admitNext(); seat !== null; seat = line.admitNext()) {
-      this.#enter(seat.entry);
-      if (seat.entry.held) this.#announce(seat.entry);
-    }
-    this.mint.leave(line);
-  }
-
-  #grant(entry: Entry): void {
-    const token = this.mint.take(entry.claim);
-    if (token === null) {
-      this.#stalled.add(entry);
-      return;
-    }
-    entry.token = token;
-    entry.tokens = entry.claim.tokens;
-    entry.heldAt = this.#now;
-    this.#observer.happened("granted", entry, this.#now);
   }
 
   /** It cannot have been held as asserted. */
@@ -300,21 +235,14 @@ export class Table {
 
   #remove(entry: Entry): void {
     this.#unseat(entry);
-    this.#admitBehind(entry);
+    this.#seating.admitBehind(entry);
   }
 
   #unseat(entry: Entry): void {
     this.entries.delete(entry.claim.id);
     this.#leases.remove(entry);
-    this.#stalled.delete(entry);
-    for (const seat of entry.seats) {
-      if (seat.admitted || !entry.parked) seat.line.remove(seat); // a parked seat has left its line already
-    }
+    this.#seating.leave(entry);
     if (entry.kept) this.#forgotten(entry);
-  }
-
-  #admitBehind(entry: Entry): void {
-    for (const { line } of entry.seats) this.#admit(line);
   }
 
   #extend(entry: Entry, owner: unknown): Answer {

@@ -164,20 +164,20 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "all keys of a claim placed at once",
-    file: "src/core/table.ts",
+    file: "src/core/seating.ts",
     find: "if (this.#paused || !line.admit(seat)) return;",
     replace: "if (this.#paused || !line.admit(seat)) continue;",
   },
   {
     name: "a waiter's turn taken by one who was led on to its line",
-    file: "src/core/table.ts",
+    file: "src/core/seating.ts",
     find: "if (this.#paused || !line.admit(seat)) return;",
     replace: "if (this.#paused || line.admitNext() !== seat) return;",
   },
   {
     name: "a claim that lost one of its lines kept",
     file: "src/core/table.ts",
-    find: "for (let loser = line.overfull(); loser !== null; loser = line.overfull()) this.#remove(loser.entry);",
+    find: "for (let loser = line.overfull(); loser !== null; loser = line.overfull()) this.#lose(loser.entry);",
     replace: "for (let loser = line.overfull(); loser !== null; loser = line.overfull()) line.remove(loser);",
   },
   {
@@ -200,9 +200,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a lease that ends early at the store",
-    file: "src/core/table.ts",
-    find: "if (entry.expiresAt > now) {",
-    replace: "if (entry.expiresAt > now + 100) {",
+    file: "src/core/leases.ts",
+    find: "if (entry.expiresAt <= now) return entry;",
+    replace: "if (entry.expiresAt <= now + 100) return entry;",
   },
   // --- the server's restart
   {
@@ -220,7 +220,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a reclaimed hold behind a waiter",
-    file: "src/core/table.ts",
+    file: "src/core/seating.ts",
     find: "seat.line.addAdmitted(seat);",
     replace: "seat.line.add(seat);",
   },
