@@ -74,6 +74,11 @@ export class FatalDriverError extends LockError {
   }
 }
 
+/** Did a driver say that asking again is useless? By code: each entry of the package is built with classes of its own. */
+export function isFatal(error: unknown): boolean {
+  return error instanceof Error && (error as { code?: unknown }).code === "DRIVER_FATAL";
+}
+
 /** The driver's traits exclude what was asked for; thrown before anything is sent. */
 export class UnsupportedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {

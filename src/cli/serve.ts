@@ -4,8 +4,7 @@ import { closeSync, fstatSync, ftruncateSync, readdirSync, readFileSync, writeSy
 import { join } from "node:path";
 import { elect } from "../server/election.ts";
 import { watchOwnPath } from "../server/own-path.ts";
-import type { Server } from "../server/serve.ts";
-import { serve } from "../server/serve.ts";
+import type { ServeOptions, Server } from "../server/serve.ts";
 import { checkDirectory, preparedSocketPath, userDirectory } from "../user-directory.ts";
 import { CommandError } from "./failure.ts";
 import { jsonLine, print, say } from "./output.ts";
@@ -20,6 +19,11 @@ export interface ServeFlags {
   readonly json?: boolean;
   /** Hidden: started by a client for its user. */
   readonly onDemand?: boolean;
+}
+
+/** The server itself is loaded only here: the build leaves it out of the command line's one file. */
+async function serve(options: ServeOptions): Promise<Server> {
+  return (await import("../server/serve.ts")).serve(options);
 }
 
 /** How long a server that was started on demand stays when nobody needs it. */

@@ -1,6 +1,6 @@
 /** One client's life: opened at its first use or by connect(), closed once. */
 
-import { ClosedError, DriverError } from "../errors.ts";
+import { ClosedError, DriverError, isFatal } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
 import { Acquirer } from "./acquire.ts";
 import { Context } from "./context.ts";
@@ -10,7 +10,7 @@ import { KeyLane } from "./key-lane.ts";
 import { LaneHost } from "./lane-host.ts";
 import type { Settings } from "./options.ts";
 import { makeWitness } from "./witness.ts";
-import { isFatal, wrapped } from "./wrap-error.ts";
+import { wrapped } from "./wrap-error.ts";
 
 /** How long close() waits for the store to answer releases. */
 const CLOSE_MS = 5_000;

@@ -8,6 +8,7 @@ import { adopt, begin, believes, step } from "../core/claim.ts";
 import type { ClaimEvent, Step, Terms } from "../core/claim-state.ts";
 import { Schedule } from "../core/schedule.ts";
 import { SlotMap } from "../core/slot-map.ts";
+import { isFatal } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../spi/driver.ts";
 import { SleepWatch } from "./clock-watch.ts";
 import type { Events } from "./events.ts";
@@ -17,7 +18,6 @@ import { StoreHealth } from "./store-health.ts";
 import type { Timed } from "./timed.ts";
 import type { ClaimOwner } from "./tracked.ts";
 import { Tracked } from "./tracked.ts";
-import { isFatal } from "./wrap-error.ts";
 
 /** Claims in one renew or release call. */
 const BATCH = 500;
@@ -199,9 +199,9 @@ export class Engine {
       case "lose":
         return owner.lost(state.at === "lost" ? state.reason : "unknown");
       case "jeopardy":
-        return owner.unsure(true);
+        return tracked.doubted();
       case "restored":
-        return owner.unsure(false);
+        return tracked.confirmed();
       case "release": {
         const { claim, terms, lastSentAt } = tracked;
         const unanswered = state.at === "over" && state.unanswered;
@@ -249,6 +249,7 @@ export class Engine {
     const now = this.clock.now();
     const stepped = this.#health.answered(answer, sentAt, now);
     this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);
+    if (call > tracked.steppedAt && tracked.state.at === "held") tracked.confirmed();
     if (stepped) this.#storeStepped(now);
   }
 
@@ -259,7 +260,7 @@ export class Engine {
   }
 
   #tick(): void {
-    const sleptMs = this.#sleep.sleptLongMs();
+    const sleptMs = this.#sleep.sleptMs();
     if (sleptMs > 0) this.#slept(sleptMs);
     const now = this.clock.now();
     for (const item of this.#schedule.takeAllDue(now)) item.due(now, 0);
@@ -284,7 +285,7 @@ export class Engine {
   /** A step of the store's clock may have ended leases: everything is in jeopardy until it has been asked about. */
   #storeStepped(now: number): void {
     for (const tracked of this.all()) {
-      if (tracked.state.at === "held") tracked.owner.unsure(true);
+      if (tracked.state.at === "held") tracked.stepped();
       this.#apply(tracked, { type: "notified" }, now);
     }
   }

@@ -12,7 +12,7 @@
 
 import { backoffMs } from "../core/backoff.ts";
 import { Lane } from "../core/lane.ts";
-import { DriverError } from "../errors.ts";
+import { DriverError, isFatal } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Claim, LostReason } from "../spi/driver.ts";
 import type { Adoption } from "./adoption.ts";
@@ -22,7 +22,7 @@ import type { Request } from "./request.ts";
 import type { Target } from "./target.ts";
 import { named, Tenure } from "./tenure.ts";
 import type { ClaimOwner, Tracked } from "./tracked.ts";
-import { isFatal, wrapped } from "./wrap-error.ts";
+import { wrapped } from "./wrap-error.ts";
 
 const LONGEST_RESTART_MS = 1_000;
 

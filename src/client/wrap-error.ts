@@ -1,12 +1,7 @@
 /** Errors of stores are wrapped once, here, before a user sees them. */
 
 import type { LockError } from "../errors.ts";
-import { DriverError, FatalDriverError } from "../errors.ts";
-
-/** Did a driver say that asking again is useless? By code, since two copies of the package may meet. */
-export function isFatal(error: unknown): boolean {
-  return error instanceof Error && (error as { code?: unknown }).code === "DRIVER_FATAL";
-}
+import { DriverError, FatalDriverError, isFatal } from "../errors.ts";
 
 /** What the user is told of a store's error: fatal ones as they are, others as the cause of a DriverError. */
 export function wrapped(error: unknown, what: string, keys: readonly string[]): LockError {

@@ -4,9 +4,9 @@
  */
 
 import type { Clock } from "../clock.ts";
+import { isFatal } from "../errors.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, Driver, Traits } from "../spi/driver.ts";
-import { FatalDriverError } from "../spi/driver.ts";
 import type { Backend, Leave, Page, Renewal, Revocation, Which } from "./backend.ts";
 import { cutPage, Refusal } from "./backend.ts";
 import type { Log } from "./hub.ts";
@@ -286,7 +286,7 @@ class Relay implements Backend {
     try {
       return await call;
     } catch (error) {
-      if (error instanceof FatalDriverError) throw new Refusal("FATAL", error.message, error);
+      if (isFatal(error)) throw new Refusal("FATAL", (error as Error).message, error);
       this.#log(`${this.#driver.name} failed`, error);
       throw new Refusal("STORE", `the server could not ask its store (${this.#driver.name})`, error);
     }

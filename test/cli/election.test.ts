@@ -14,7 +14,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 /** A process that takes part in the election and, if it wins, lives on until it is killed. */
 function candidate(path: string, flock: string): { said(): string; kill(): void; ended: Promise<void> } {
   const program = `
-    const { elect } = await import(${JSON.stringify(resolve("dist/server/election.js"))});
+    const { elect } = await import(${JSON.stringify(resolve("build/src/server/election.js"))});
     const won = await elect(${JSON.stringify(path)}, ${JSON.stringify(flock)});
     console.log(won === null ? "lost" : "won");
     if (won !== null) process.stdin.resume();`;

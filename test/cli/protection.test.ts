@@ -127,7 +127,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
   ])("a wrapper %s before its guard knew the child: the guard finds it by its token", async (name, signal) => {
     const script = `
       const { spawn } = await import("node:child_process");
-      const { startGuard } = await import(${JSON.stringify(resolve("dist/cli/guard.js"))});
+      const { startGuard } = await import(${JSON.stringify(resolve("build/src/cli/guard.js"))});
       const guard = await startGuard({ ownGroup: true, graceMs: 300, token: "4711-${name}", onDeath() {} });
       guard.lease(500);
       const env = { ...process.env, HOLDFAST_TOKEN: "4711-${name}" };

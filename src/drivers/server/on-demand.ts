@@ -131,9 +131,9 @@ function openLog(directory: string): number {
   return log;
 }
 
-/** The program that holds the server: beside this file in the package. A bundle of the library has none. */
+/** The program that holds the server. As built this code stands one folder below dist; a bundle by others has no program. */
 function serverProgram(): string {
-  const own = new URL("../../cli/main.js", import.meta.url);
+  const own = new URL("../cli/main.js", import.meta.url);
   const program = fileURLToPath(
     import.meta.url.endsWith(".ts") ? new URL("../../../dist/cli/main.js", import.meta.url) : own,
   );

@@ -1,0 +1,94 @@
+// `npm run build`: src to dist. Types by tsc; code by esbuild, which makes few files of many: an import of the library
+// finds, reads and links a dozen files instead of four dozen, and the command line is one (docs/decisions/0014).
+
+import { chmodSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import type { BuildOptions, Metafile, Plugin } from "esbuild";
+import { build } from "esbuild";
+import { packageEntries } from "./check/entries.ts";
+import { tool } from "./check/process.ts";
+
+const OUT = "dist";
+const CLI = "src/cli/main.ts";
+const SERVER = "src/server/serve.ts";
+
+/** Folders keep their depth: code that looks for its neighbours by import.meta.url is one folder below dist. */
+const COMMON = {
+  bundle: true,
+  format: "esm",
+  platform: "node",
+  target: "node20.19",
+  charset: "utf8",
+  sourcemap: true,
+  sourcesContent: false,
+  logLevel: "warning",
+  metafile: true,
+} as const satisfies BuildOptions;
+
+/** What is needed only by `holdfast serve` stays in the library's file, so that no other command reads it. */
+const serverStaysOutside: Plugin = {
+  name: "server stays outside",
+  setup({ onResolve }) {
+    onResolve({ filter: /\/server\/serve\.ts$/ }, ({ path, resolveDir, kind }) => {
+      if (resolve(resolveDir, path) !== resolve(SERVER)) return null;
+      if (kind !== "dynamic-import") return { errors: [{ text: `load it only when it is needed: import("${path}")` }] };
+      return { path: "../server/serve.js", external: true };
+    });
+  },
+};
+
+/**
+ * An entry of the library, and in chunks what it loads on demand. No entry shares a chunk with another: that would cost
+ * the main one files; so their classes differ, and errors are told apart by their codes.
+ */
+function entry(source: string): Promise<Metafile> {
+  return bundled({
+    ...COMMON,
+    entryPoints: [source],
+    outbase: "src",
+    outdir: OUT,
+    splitting: true,
+    chunkNames: "chunks/[name]-[hash]",
+    packages: "external",
+  });
+}
+
+/** The command line: one file with its parser in it. Clients of stores stay peers of the package. */
+function commandLine(): Promise<Metafile> {
+  const { peerDependencies = {} } = JSON.parse(readFileSync("package.json", "utf8")) as {
+    peerDependencies?: Record<string, string>;
+  };
+  return bundled({
+    ...COMMON,
+    entryPoints: [CLI],
+    outfile: join(OUT, "cli/main.js"),
+    external: Object.keys(peerDependencies),
+    plugins: [serverStaysOutside],
+    // the parser is CommonJS and asks for Node's own modules
+    banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },
+  });
+}
+
+async function bundled(options: BuildOptions): Promise<Metafile> {
+  const { metafile } = await build(options);
+  return metafile as Metafile;
+}
+
+/** What earlier builds left. dist is never emptied: a process may be loading from it. */
+function removeStale(fresh: ReadonlySet<string>): void {
+  for (const name of readdirSync(OUT, { recursive: true, encoding: "utf8" })) {
+    const file = relative(".", join(OUT, name));
+    if (/\.js(\.map)?$/.test(file) && !fresh.has(file.replaceAll("\\", "/"))) rmSync(file, { force: true });
+  }
+}
+
+const entries = packageEntries()
+  .map(({ source }) => source)
+  .filter((source) => source !== CLI && existsSync(source));
+const code = Promise.all([...entries.map(entry), commandLine()]);
+const types = await tool("tsc", "-p", "tsconfig.build.json");
+const made = await code;
+for (const fault of types) console.error(fault);
+removeStale(new Set(made.flatMap(({ outputs }) => Object.keys(outputs))));
+chmodSync(join(OUT, "cli/main.js"), 0o755);
+process.exitCode = types.length === 0 ? 0 : 1;
