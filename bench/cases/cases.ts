@@ -5,6 +5,7 @@ import { exclusion } from "./exclusion.ts";
 import { inProcessAlone, inProcessCrowd } from "./in-process.ts";
 import { memoryUse } from "./memory-use.ts";
 import { socketAlone, socketCrowd, socketWide } from "./over-socket.ts";
+import { processes } from "./processes.ts";
 import { loading, running } from "./startup.ts";
 
 export const CASES: readonly BenchCase[] = [
@@ -12,6 +13,7 @@ export const CASES: readonly BenchCase[] = [
   socketAlone,
   socketWide,
   socketCrowd,
+  processes,
   inProcessAlone,
   inProcessCrowd,
   memoryUse,

@@ -51,7 +51,7 @@ export const running: BenchCase = {
     const directory = join(folder, "d");
     const server = new Child(new URL("../servers/holdfast.child.js", import.meta.url), []);
     try {
-      await server.call("listen", preparedSocketPath(directory));
+      await server.call("listen", { path: preparedSocketPath(directory), tcp: false });
       const env = { ...process.env, HOLDFAST_DIR: directory };
       const nothing: number[] = [];
       const ours: number[] = [];

@@ -5,6 +5,7 @@
 
 import { once } from "node:events";
 import { createConnection } from "node:net";
+import { endpointOf } from "../harness/address.ts";
 import { takeLines } from "../harness/lines.ts";
 import type { Contestant } from "../harness/workload.ts";
 
@@ -40,7 +41,7 @@ async function open(path: string): Promise<Contestant<Held>> {
 }
 
 async function connection(path: string): Promise<{ send: Send; close(): void }> {
-  const socket = createConnection(path);
+  const socket = createConnection(endpointOf(path));
   await once(socket, "connect");
   const waiting = new Map<number, (answer: unknown) => void>();
   let calls = 0;

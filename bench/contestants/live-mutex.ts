@@ -1,5 +1,6 @@
 /** live-mutex over its Unix socket. Its timeouts are raised: under contention the defaults give up or end live locks. */
 
+import { portOf } from "../harness/address.ts";
 import { rival } from "../harness/rivals.ts";
 import type { Contestant } from "../harness/workload.ts";
 
@@ -22,7 +23,9 @@ interface LiveMutex {
 
 export async function openLiveMutex(socket: string): Promise<Contestant<Held>> {
   const { Client } = rival<LiveMutex>("live-mutex");
-  const client = new Client({ udsPath: socket, ttl: 60_000, lockRequestTimeout: 60_000, unlockRequestTimeout: 60_000 });
+  const port = portOf(socket);
+  const where = port === null ? { udsPath: socket } : { host: "127.0.0.1", port, noDelay: true };
+  const client = new Client({ ...where, ttl: 60_000, lockRequestTimeout: 60_000, unlockRequestTimeout: 60_000 });
   client.emitter.on("warning", () => undefined);
   await client.ensure();
   return {

@@ -1,8 +1,9 @@
-/** Our own server over its Unix socket: as it comes, and in strict order of arrival. */
+/** Our own server over a socket: as it comes, and in strict order of arrival. */
 
 import type { Lock } from "../../src/client/lock.ts";
 import type { LocksOptions } from "../../src/index.ts";
 import { connect } from "../../src/index.ts";
+import { portOf } from "../harness/address.ts";
 import type { Contestant } from "../harness/workload.ts";
 
 export function openHoldfast(socket: string): Promise<Contestant<Lock>> {
@@ -15,7 +16,9 @@ export function openStrict(socket: string): Promise<Contestant<Lock>> {
 }
 
 async function open(socket: string, options: LocksOptions): Promise<Contestant<Lock>> {
-  const locks = await connect(`holdfast+unix:${encodeURI(socket)}`, options);
+  const port = portOf(socket);
+  const url = port === null ? `holdfast+unix:${encodeURI(socket)}` : `holdfast://127.0.0.1:${port}`;
+  const locks = await connect(url, options);
   return {
     acquire: (key) => locks.acquire(key),
     release: (lock) => lock.release(),

@@ -13,7 +13,7 @@ import { spreadOf, variation } from "./stats.ts";
 import type { Workload } from "./workload.ts";
 
 /** Not counted: code is compiled, heaps grow. */
-const WARM_UP = 2;
+export const WARM_UP: number = 2;
 /** Counted. At least five. */
 export const ROUNDS: number = 7;
 
@@ -48,7 +48,7 @@ export async function withRunner<T>(
     program === undefined ? null : new Child(new URL(`../servers/${program}.child.js`, import.meta.url), []);
   const client = new Child(clientProgram, [name, socket], nodeOptions);
   try {
-    await server?.call("listen", socket);
+    await server?.call("listen", { path: socket, tcp: false });
     return await use({ name, client, server, socket });
   } finally {
     await client.end();

@@ -17,6 +17,8 @@ export interface Workload {
   readonly ms: number;
   /** Take the time of every pair; off where a pair takes little more than reading the clock. */
   readonly latencies: boolean;
+  /** Stands before the names of the keys, for processes with keys of their own. */
+  readonly prefix?: string;
 }
 
 export interface Outcome {
@@ -35,8 +37,11 @@ const STRIDE = 64;
 /** However slow the machine is: with fewer, one grant more or less for a caller would look like unfairness. */
 const LEAST_PAIRS_A_CALLER = 50;
 
-export async function perform(contestant: Contestant, { callers, keys, ms, latencies }: Workload): Promise<Outcome> {
-  const names = Array.from({ length: keys }, (_, index) => `bench:${index}`);
+export async function perform(
+  contestant: Contestant,
+  { callers, keys, ms, latencies, prefix = "" }: Workload,
+): Promise<Outcome> {
+  const names = Array.from({ length: keys }, (_, index) => `bench:${prefix}${index}`);
   const grants = new Array<number>(callers).fill(0);
   const took: number[] = [];
   const least = callers * LEAST_PAIRS_A_CALLER;

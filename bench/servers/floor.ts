@@ -1,6 +1,8 @@
 /** The socket side that both floors share: replies of one read go out in one line. */
 
+import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
+import type { Listen } from "../harness/address.ts";
 import { answerCalls } from "../harness/calls.ts";
 import { takeLines } from "../harness/lines.ts";
 
@@ -15,7 +17,7 @@ export type Handle = (
 type Frame = ["claim" | "release", number, string, number];
 
 export function serveFloor(handle: Handle): void {
-  const server = createServer((socket) => {
+  const server = createServer({ noDelay: true }, (socket) => {
     let replies: string[] = [];
     const flush = (): void => {
       socket.write(`[${replies.join()}]\n`);
@@ -33,6 +35,11 @@ export function serveFloor(handle: Handle): void {
     socket.on("error", () => socket.destroy());
   });
   answerCalls({
-    listen: (path: string) => new Promise<void>((resolve) => server.listen(path, resolve)),
+    listen: ({ path, tcp }: Listen) =>
+      new Promise<string>((resolve) => {
+        const listening = (): void => resolve(tcp ? `tcp:${(server.address() as AddressInfo).port}` : path);
+        if (tcp) server.listen(0, "127.0.0.1", listening);
+        else server.listen(path, listening);
+      }),
   });
 }

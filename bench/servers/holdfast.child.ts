@@ -1,10 +1,12 @@
 // Our lock server, with a state folder as `holdfast serve` has.
 
 import { serve } from "../../src/server/serve.ts";
+import type { Listen } from "../harness/address.ts";
 import { answerCalls } from "../harness/calls.ts";
 
 answerCalls({
-  listen: async (path: string) => {
-    await serve({ listen: `unix:${path}`, state: `${path}.state` });
+  listen: async ({ path, tcp }: Listen) => {
+    const { addresses } = await serve({ listen: tcp ? "tcp://127.0.0.1:0" : `unix:${path}`, state: `${path}.state` });
+    return tcp ? `tcp:${addresses[0]?.split(":").at(-1)}` : path;
   },
 });
