@@ -12,6 +12,7 @@ import type { Entry } from "./entry.ts";
  *   expired    its time ran out
  *   gone       its client has gone
  *   revoked    its holder was asked to go; it keeps its place until another ending
+ *   outstayed  as revoked, by the server: it was held for longer than it may be
  *   removed    it was taken away at once
  */
 export type Happening =
@@ -23,6 +24,7 @@ export type Happening =
   | "expired"
   | "gone"
   | "revoked"
+  | "outstayed"
   | "removed";
 
 /** Is told in the midst of a change of the table: it may note what it sees, but ask nothing of the table. */

@@ -138,7 +138,7 @@ export class Table {
   #revoke(entry: Entry, reason: "revoked" | "maxHold", removed: boolean): void {
     this.endings.note(entry.claim.id, reason, this.#now + this.#ttl(entry.claim.ttlMs));
     entry.revoked = reason;
-    this.#observer.happened(removed ? "removed" : "revoked", entry, this.#now);
+    this.#observer.happened(removed ? "removed" : reason === "revoked" ? reason : "outstayed", entry, this.#now);
     if (removed) this.#remove(entry);
   }
 

@@ -29,11 +29,10 @@ export interface RecordOptions {
 export interface Lived extends Noted {
   /** On the clock's scale, milliseconds. */
   readonly placedAt: number;
-  /** 0: not held. */
   readonly heldAt: number;
 }
 
-const RARE: ReadonlySet<Happening> = new Set(["expired", "gone", "revoked", "removed"]);
+const RARE: ReadonlySet<Happening> = new Set(["expired", "gone", "revoked", "outstayed", "removed"]);
 /** How long events gather before subscribers are told. */
 const GATHER_MS = 50;
 
@@ -67,6 +66,7 @@ export class Record implements Observer {
       expired: 0,
       gone: 0,
       revoked: 0,
+      outstayed: 0,
       removed: 0,
     };
     this.#clock = clock;
@@ -98,9 +98,10 @@ export class Record implements Observer {
         break;
       case "waiting":
       case "revoked":
+      case "outstayed":
         break;
       default:
-        if (lived.heldAt === 0) break;
+        if (lived.token === 0) break;
         this.held--;
         this.holds.add(now - lived.heldAt);
     }

@@ -123,8 +123,7 @@ export class Telling {
         const place = places[at] as number;
         if (place < ring.first) continue;
         const isNewer =
-          newest === -1 ||
-          ring.sequenceAt(place) > (this.#rings[newest] as Ring).sequenceAt(places[newest] as number);
+          newest === -1 || ring.sequenceAt(place) > (this.#rings[newest] as Ring).sequenceAt(places[newest] as number);
         if (isNewer) newest = at;
       }
       if (newest === -1) return;
