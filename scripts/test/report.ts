@@ -1,10 +1,22 @@
 // What a run says at its end: the table of parts, and docs/results/long.md after a long one.
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
+import type { Counts } from "./counts.ts";
 import { closingLine, sum } from "./counts.ts";
 import type { PartResult } from "./run-part.ts";
+
+const LONG_JSON = "docs/results/long.json";
+const LONG_PAGE = "docs/results/long.md";
+
+/** What is kept of a part's last long run. */
+type LongResult = Pick<PartResult, "name" | "counts" | "figures"> & {
+  readonly date: string;
+  readonly commit: string;
+  readonly machine: string;
+  readonly seconds: number;
+};
 
 export function table(results: readonly PartResult[]): string {
   const rows = results.map(({ name, took, budget, counts }) =>
@@ -18,32 +30,50 @@ export function table(results: readonly PartResult[]): string {
   return rows.join("\n");
 }
 
-export function writeLongReport(results: readonly PartResult[]): void {
+/** Keeps the results of these parts beside those of the parts that were run another day, and writes the page. */
+export function writeLongReport(results: readonly PartResult[], order: readonly string[]): void {
+  const kept = new Map(readLong().map((result) => [result.name, result]));
+  const about = { date: new Date().toISOString().slice(0, 10), commit: commit(), machine: machine() };
+  for (const { name, counts, figures, took } of results) {
+    kept.set(name, { name, ...about, seconds: Math.round(took), counts, figures });
+  }
+  const all = order.flatMap((name) => kept.get(name) ?? []);
   mkdirSync("docs/results", { recursive: true });
-  writeFileSync("docs/results/long.md", longReport(results));
+  writeFileSync(LONG_JSON, `${JSON.stringify(all, null, 2)}\n`);
+  writeFileSync(LONG_PAGE, longPage(all, order));
 }
 
-function longReport(results: readonly PartResult[]): string {
+function readLong(): LongResult[] {
+  return existsSync(LONG_JSON) ? (JSON.parse(readFileSync(LONG_JSON, "utf8")) as LongResult[]) : [];
+}
+
+function commit(): string {
   const git = (...args: string[]): string => execFileSync("git", args, { encoding: "utf8" }).trim();
-  const changed = git("status", "--porcelain", "--untracked-files=no") === "" ? "" : " with local changes";
-  const rows = results.map(
-    ({ name, took, counts }) =>
-      `| ${name} | ${took.toFixed(0)} s | ${counts.passed} | ${counts.failed} | ${counts.skipped} |`,
-  );
+  const changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "test") !== "";
+  return `${git("rev-parse", "--short=12", "HEAD")}${changed ? " with local changes" : ""}`;
+}
+
+function machine(): string {
+  return `${process.platform}, ${cpus().length} cores, Node ${process.versions.node}`;
+}
+
+export function longPage(results: readonly LongResult[], order: readonly string[]): string {
+  const rows = results.map(({ name, date, commit, machine, seconds, counts }) => {
+    const cells = [name, date, commit, machine, `${seconds} s`, counts.passed, counts.failed, counts.skipped];
+    return `| ${cells.join(" | ")} |`;
+  });
+  const missing = order.filter((name) => !results.some((result) => result.name === name));
   const figures = results
     .filter((result) => result.figures.length > 0)
     .map(({ name, figures }) => `\n## ${name}\n\n${figures.map((figure) => `- ${figure}`).join("\n")}\n`);
   return `# The long test run
 
-Written by \`npm run test:long\`. Do not edit.
+Written by \`npm run test:long [part ...]\`: each part's last run at full scale. Do not edit.
 
-- Date: ${new Date().toISOString().slice(0, 10)}
-- Commit: ${git("rev-parse", "HEAD")}${changed}
-- Machine: ${process.platform}, ${cpus().length} cores, Node ${process.versions.node}
-- Result: ${closingLine(sum(results.map((result) => result.counts)))}
-
-| Part | Time | Passed | Failed | Skipped |
-|---|---|---|---|---|
+| Part | Date | Commit | Machine | Time | Passed | Failed | Skipped |
+|---|---|---|---|---|---|---|---|
 ${rows.join("\n")}
+
+In all: ${closingLine(sum(results.map(({ counts }): Counts => counts)))}.${missing.length === 0 ? "" : ` Not run yet: ${missing.join(", ")}.`}
 ${figures.join("")}`;
 }
