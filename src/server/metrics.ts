@@ -1,6 +1,15 @@
-/** What a server counts, as Prometheus reads it. No key, label or account stands in it: its size does not grow with use. */
+/**
+ * What a server counts, as Prometheus reads it. No key, label or account stands in it: its size does not grow with use,
+ * and who may read it learns nothing of what is locked.
+ */
 
+import type { Happening } from "../core/observer.ts";
+import type { Histogram } from "./histogram.ts";
+import { STEPS } from "./histogram.ts";
 import type { Record } from "./record.ts";
+
+/** The content type of Metrics.text(). */
+export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 /** What the counters are told, by whoever sees it happen. */
 export interface Tally {
@@ -18,8 +27,7 @@ export interface Tally {
 export interface MetricSources {
   readonly record: Record;
   readonly version: string;
-  /** Wall clock at the start, milliseconds since 1970. */
-  readonly startedAt: number;
+  /** Connections open now. */
   readonly connections: () => number;
   readonly sessions: () => number;
   /** Held and waiting. */
@@ -28,20 +36,167 @@ export interface MetricSources {
   readonly reclaimMs: () => number;
 }
 
+/** Codes that are counted one by one; all others together. */
+const CODES = [
+  "AUTH",
+  "DISK",
+  "DRAINING",
+  "FATAL",
+  "FLOOR",
+  "FORBIDDEN",
+  "INTERNAL",
+  "LIMIT",
+  "PROTOCOL",
+  "RECLAIMING",
+  "REPLACED",
+  "START",
+  "STORE",
+  "UNSUPPORTED",
+  "VERSION",
+  "other",
+] as const;
+type Code = (typeof CODES)[number];
+
+const EVENTS: readonly Happening[] = [
+  "waiting",
+  "granted",
+  "reclaimed",
+  "released",
+  "left",
+  "expired",
+  "gone",
+  "revoked",
+  "outstayed",
+  "removed",
+];
+
 export class Metrics implements Tally {
   readonly #sources: MetricSources;
+  readonly #refused = new Map<Code, number>(CODES.map((code) => [code, 0]));
+  readonly #wrote = { journal: { ok: 0, failed: 0 }, state: { ok: 0, failed: 0 } };
+  #authFailures = 0;
+  #connections = 0;
+
   constructor(sources: MetricSources) {
     this.#sources = sources;
   }
-  refused(_code: string): void {}
-  authFailed(): void {}
-  connected(): void {}
-  wrote(_what: "journal" | "state", _ok: boolean): void {}
+
+  refused(code: string): void {
+    const known = this.#refused.has(code as Code) ? (code as Code) : "other";
+    this.#refused.set(known, (this.#refused.get(known) as number) + 1);
+  }
+
+  authFailed(): void {
+    this.#authFailures++;
+  }
+
+  connected(): void {
+    this.#connections++;
+  }
+
+  wrote(what: "journal" | "state", ok: boolean): void {
+    this.#wrote[what][ok ? "ok" : "failed"]++;
+  }
+
   /** Everything, in Prometheus' text format (content type METRICS_TYPE). */
   text(): string {
-    return this.#sources.version;
+    return [...this.#ofLocks(), ...this.#ofClients(), ...this.#ofServer(), ...ofProcess(), ""].join("\n");
+  }
+
+  #ofLocks(): string[] {
+    const { record, claims } = this.#sources;
+    const { held, counts, waits, holds } = record;
+    return [
+      ...family("holdfast_claims", "gauge", "Claims there are, by state.", [
+        ['{state="held"}', held],
+        ['{state="waiting"}', Math.max(claims() - held, 0)],
+      ]),
+      ...family(
+        "holdfast_claim_events_total",
+        "counter",
+        "What happened to claims; an ending without a grant before it is counted too.",
+        EVENTS.map((event) => [`{event="${event}"}`, counts[event]]),
+      ),
+      ...distribution("holdfast_wait_seconds", "From placing a claim to its grant.", waits),
+      ...distribution("holdfast_hold_seconds", "From the grant of a claim to its end.", holds),
+    ];
+  }
+
+  #ofClients(): string[] {
+    const { connections, sessions, record } = this.#sources;
+    return [
+      ...one("holdfast_connections", "gauge", "Connections open now.", connections()),
+      ...one("holdfast_connections_total", "counter", "Connections accepted.", this.#connections),
+      ...one("holdfast_sessions", "gauge", "Clients known, connected or not.", sessions()),
+      ...one("holdfast_subscribers", "gauge", "Readers that follow the events.", record.subscribers),
+      ...one("holdfast_auth_failures_total", "counter", "Credentials that stood for nobody.", this.#authFailures),
+      ...family(
+        "holdfast_refusals_total",
+        "counter",
+        "Calls and connections refused, by code of the protocol.",
+        [...this.#refused].map(([code, times]) => [`{code="${code}"}`, times]),
+      ),
+    ];
+  }
+
+  #ofServer(): string[] {
+    const { version, reclaimMs } = this.#sources;
+    const { journal, state } = this.#wrote;
+    return [
+      ...family("holdfast_info", "gauge", "The version that runs; always 1.", [[`{version="${version}"}`, 1]]),
+      ...one(
+        "holdfast_reclaiming_seconds",
+        "gauge",
+        "How long new grants are still held back after an unclean start; 0: they are made.",
+        reclaimMs() / 1_000,
+      ),
+      ...family("holdfast_writes_total", "counter", "Durable writes, by file and outcome.", [
+        ['{file="journal",result="ok"}', journal.ok],
+        ['{file="journal",result="failed"}', journal.failed],
+        ['{file="state",result="ok"}', state.ok],
+        ['{file="state",result="failed"}', state.failed],
+      ]),
+    ];
   }
 }
 
-/** The content type of Metrics.text(). */
-export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+/** What every process has, under the names that every dashboard knows. */
+function ofProcess(): string[] {
+  const { user, system } = process.cpuUsage();
+  const { rss, heapUsed } = process.memoryUsage();
+  const { active, idle } = performance.eventLoopUtilization();
+  const startedAt = (Date.now() - process.uptime() * 1_000) / 1_000;
+  return [
+    ...one("process_cpu_seconds_total", "counter", "Processor time used.", (user + system) / 1_000_000),
+    ...one("process_resident_memory_bytes", "gauge", "Memory in use.", rss),
+    ...one("process_start_time_seconds", "gauge", "When the process began, seconds since 1970.", startedAt),
+    ...one("nodejs_heap_size_used_bytes", "gauge", "Heap in use.", heapUsed),
+    ...family("nodejs_eventloop_seconds_total", "counter", "How long the event loop was busy, and was not.", [
+      ['{state="active"}', active / 1_000],
+      ['{state="idle"}', idle / 1_000],
+    ]),
+  ];
+}
+
+type Sample = readonly [labels: string, value: number];
+
+function one(name: string, type: "counter" | "gauge", help: string, value: number): string[] {
+  return family(name, type, help, [["", value]]);
+}
+
+function family(name: string, type: "counter" | "gauge", help: string, samples: readonly Sample[]): string[] {
+  return [...head(name, type, help), ...samples.map(([labels, value]) => `${name}${labels} ${value}`)];
+}
+
+function distribution(name: string, help: string, { counts, sumMs }: Histogram): string[] {
+  let sum = 0;
+  const buckets = [...counts].map((count, step) => {
+    sum += count;
+    return `${name}_bucket{le="${STEPS[step] ?? "+Inf"}"} ${sum}`;
+  });
+  return [...head(name, "histogram", help), ...buckets, `${name}_sum ${sumMs / 1_000}`, `${name}_count ${sum}`];
+}
+
+function head(name: string, type: string, help: string): string[] {
+  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
+}

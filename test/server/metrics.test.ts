@@ -1,0 +1,127 @@
+import { expect, test } from "vitest";
+import { Metrics } from "../../src/server/metrics.ts";
+import type { Happening, Lived } from "../../src/server/record.ts";
+import { Record } from "../../src/server/record.ts";
+import { fakeClock } from "../support/fake-clock.ts";
+
+interface Family {
+  readonly type: string;
+  readonly help: string;
+  readonly samples: Map<string, number>;
+}
+
+/** The text format of Prometheus as its documentation has it, and nothing beyond; throws for what breaks it. */
+function parsed(text: string): Map<string, Family> {
+  if (!text.endsWith("\n")) throw new Error("the last line must end with a line feed");
+  const families = new Map<string, Family>();
+  let current: { name: string; family: Family } | null = null;
+  let help: readonly string[] | null = null;
+  for (const line of text.slice(0, -1).split("\n")) {
+    const helped = /^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) ([^\\]*)$/.exec(line);
+    if (helped !== null) {
+      help = [helped[1] as string, helped[2] as string];
+      continue;
+    }
+    const typed = /^# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) (counter|gauge|histogram)$/.exec(line);
+    if (typed !== null) {
+      const [, name, type] = typed as unknown as [string, string, string];
+      if (help?.[0] !== name) throw new Error(`TYPE of ${name} without its HELP`);
+      if (families.has(name)) throw new Error(`${name} comes twice`);
+      current = { name, family: { type, help: help[1] as string, samples: new Map() } };
+      families.set(name, current.family);
+      continue;
+    }
+    const sample =
+      /^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)+\})? (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$/.exec(
+        line,
+      );
+    if (sample === null || current === null) throw new Error(`not a sample: ${line}`);
+    const [, name, labels = "", value] = sample as unknown as [string, string, string | undefined, string];
+    const suffix = name.slice(current.name.length);
+    const suffixes = current.family.type === "histogram" ? ["_bucket", "_sum", "_count"] : [""];
+    if (!name.startsWith(current.name) || !suffixes.includes(suffix)) throw new Error(`${name} under ${current.name}`);
+    if (current.family.samples.has(suffix + labels)) throw new Error(`${line} comes twice`);
+    current.family.samples.set(suffix + labels, Number(value));
+  }
+  return families;
+}
+
+function life(token: number, heldAt = 0): Lived {
+  const claim = { id: "i", holds: [{ key: "secret-key", permits: 1, limit: 1 }], label: "secret-label" };
+  return { claim: claim as unknown as Lived["claim"], token, placedAt: 0, heldAt, by: "secret-account" };
+}
+
+function metered(claims = 0): { readonly metrics: Metrics; readonly record: Record } {
+  const record = new Record({ clock: fakeClock() });
+  const sources = { record, version: "1.2.3", connections: () => 3, sessions: () => 2, claims: () => claims };
+  return { metrics: new Metrics({ ...sources, reclaimMs: () => 1_500 }), record };
+}
+
+test("the figures are in Prometheus' format, each with its help", () => {
+  const families = parsed(metered().metrics.text());
+  expect(families.size).toBeGreaterThan(15);
+  for (const [name, { help, type, samples }] of families) {
+    expect(help, name).toMatch(/^[A-Z].*\.$/);
+    expect(samples.size, name).toBeGreaterThan(0);
+    if (type === "counter") expect(name).toMatch(/_total$/);
+  }
+});
+
+test("claims, what became of them, and how long they waited and were held", () => {
+  const { metrics, record } = metered(5);
+  const story: readonly (readonly [Happening, Lived, number])[] = [
+    ["granted", life(1), 0],
+    ["granted", life(2), 40],
+    ["waiting", life(0), 40],
+    ["granted", life(3), 7_200_000],
+    ["released", life(1, 10), 12],
+    ["left", life(0), 100],
+  ];
+  for (const [what, lived, now] of story) record.happened(what, lived, now);
+  const families = parsed(metrics.text());
+  const value = (name: string, sample: string): number | undefined => families.get(name)?.samples.get(sample);
+  expect(value("holdfast_claims", '{state="held"}')).toBe(2);
+  expect(value("holdfast_claims", '{state="waiting"}')).toBe(3);
+  expect(value("holdfast_claim_events_total", '{event="granted"}')).toBe(3);
+  expect(value("holdfast_claim_events_total", '{event="left"}')).toBe(1);
+  expect(value("holdfast_wait_seconds", '_bucket{le="0.001"}')).toBe(1);
+  expect(value("holdfast_wait_seconds", '_bucket{le="0.05"}')).toBe(2);
+  expect(value("holdfast_wait_seconds", '_bucket{le="3600"}')).toBe(2);
+  expect(value("holdfast_wait_seconds", '_bucket{le="+Inf"}')).toBe(3);
+  expect(value("holdfast_wait_seconds", "_count")).toBe(3);
+  expect(value("holdfast_wait_seconds", "_sum")).toBe(7_200.04);
+  expect(value("holdfast_hold_seconds", '_bucket{le="0.005"}')).toBe(1);
+});
+
+test("what is told is counted: refusals by code, failed credentials, connections, writes", () => {
+  const { metrics } = metered();
+  for (const code of ["FORBIDDEN", "FORBIDDEN", "LIMIT", 'a"b\n', "__proto__"]) metrics.refused(code);
+  metrics.authFailed();
+  metrics.connected();
+  metrics.wrote("journal", true);
+  metrics.wrote("state", false);
+  const families = parsed(metrics.text());
+  const refusals = families.get("holdfast_refusals_total")?.samples;
+  expect(refusals?.get('{code="FORBIDDEN"}')).toBe(2);
+  expect(refusals?.get('{code="LIMIT"}')).toBe(1);
+  expect(refusals?.get('{code="other"}')).toBe(2);
+  expect(families.get("holdfast_auth_failures_total")?.samples.get("")).toBe(1);
+  expect(families.get("holdfast_connections")?.samples.get("")).toBe(3);
+  expect(families.get("holdfast_connections_total")?.samples.get("")).toBe(1);
+  expect(families.get("holdfast_sessions")?.samples.get("")).toBe(2);
+  expect(families.get("holdfast_writes_total")?.samples.get('{file="journal",result="ok"}')).toBe(1);
+  expect(families.get("holdfast_writes_total")?.samples.get('{file="state",result="failed"}')).toBe(1);
+  expect(families.get("holdfast_reclaiming_seconds")?.samples.get("")).toBe(1.5);
+});
+
+test("no key, label or account stands in the figures, and their number does not grow with use", () => {
+  const { metrics, record } = metered();
+  const before = metrics.text().split("\n").length;
+  for (let turn = 1; turn < 100; turn++) {
+    record.happened("granted", life(turn), turn);
+    metrics.refused(`CODE${turn}`);
+  }
+  const text = metrics.text();
+  expect(text).not.toContain("secret");
+  expect(text.split("\n")).toHaveLength(before);
+});
