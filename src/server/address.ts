@@ -17,20 +17,20 @@ export type Address = { readonly path: string } | (HostPort & { readonly tls: bo
 
 /** "unix:/path", "tcp://host:port" or "tls://host:port". @throws TypeError if it is none of them */
 export function addressOf(text: unknown): Address {
-  if (typeof text !== "string") throw new TypeError(`listen must be an address, not ${shown(text)}`);
+  if (typeof text !== "string") throw new TypeError(`an address is a text, not ${shown(text)}`);
   if (text.startsWith("unix:")) return { path: socketPathOf(text) };
   const [scheme] = /^(?:tcp|tls):\/\//i.exec(text) ?? [];
   const place = scheme === undefined ? null : hostPort(text.slice(scheme.length));
   if (scheme === undefined || place === null) {
-    throw new TypeError(`listen must be unix:/path, tcp://host:port or tls://host:port, not ${shown(text)}`);
+    throw new TypeError(`${shown(text)} is none of unix:/path, tcp://host:port and tls://host:port`);
   }
   return { ...place, tls: scheme.toLowerCase() === "tls://" };
 }
 
-/** "host:port", "[::1]:port". @throws TypeError naming the option */
-export function hostPortOf(text: unknown, name: string): HostPort {
+/** "host:port", "[::1]:port". @throws TypeError if it is neither */
+export function hostPortOf(text: unknown): HostPort {
   const place = typeof text === "string" ? hostPort(text) : null;
-  if (place === null) throw new TypeError(`${name} must be host:port, as 127.0.0.1:7421, not ${shown(text)}`);
+  if (place === null) throw new TypeError(`${shown(text)} is not host:port, as 127.0.0.1:7421`);
   return place;
 }
 
@@ -61,11 +61,9 @@ function hostPort(text: string): HostPort | null {
 
 function socketPathOf(text: string): string {
   const path = text.slice("unix:".length);
-  if (!path.startsWith("/")) throw new TypeError(`listen must name a whole path, as unix:/path, not ${shown(text)}`);
+  if (!path.startsWith("/")) throw new TypeError(`${shown(text)} names no whole path, as unix:/path does`);
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
-    throw new TypeError(
-      `listen: a socket's path has at most ${MAX_PATH_BYTES} bytes (HOLDFAST_DIR names a shorter folder)`,
-    );
+    throw new TypeError(`a socket's path has at most ${MAX_PATH_BYTES} bytes (HOLDFAST_DIR names a shorter folder)`);
   }
   return path;
 }

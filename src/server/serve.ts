@@ -6,24 +6,22 @@ import { newId } from "../ids.ts";
 import { VERSION } from "../protocol/hello.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { Access } from "./access.ts";
+import type { HostPort } from "./address.ts";
 import type { Backend } from "./backend.ts";
-import { elect } from "./election.ts";
 import { Hub } from "./hub.ts";
 import type { ServerLimits } from "./limits.ts";
-import type { Listener } from "./listen.ts";
-import { addressOf, listen } from "./listen.ts";
 import type { Log } from "./logging.ts";
-import { openKeeper } from "./opening.ts";
-import { processState } from "./processes.ts";
-import { openRelay } from "./relay.ts";
-import type { Sessions } from "./session.ts";
-import { openState } from "./state.ts";
+import type { Fault } from "./plan.ts";
+import { planOf } from "./plan.ts";
+import { Ports } from "./ports.ts";
+import { Record } from "./record.ts";
+import { reload } from "./reload.ts";
+import { openStore } from "./store.ts";
+import type { Web } from "./web.ts";
+import { openWeb } from "./web.ts";
 
 export { StateError } from "./files.ts";
 export type { Level, Log, LogDetails } from "./logging.ts";
-
-/** How long a session lasts in silence. */
-const SESSION_MS = 30_000;
 
 /** The files of a TLS server, PEM each. They are read at the start and again by reload(). */
 export interface TlsFiles {
@@ -55,6 +53,8 @@ export interface ServeOptions {
   readonly tls?: TlsFiles;
   /** Serves HTTP at "host:port", too; with TLS if the address is not loopback. Default: it does not. */
   readonly http?: string;
+  /** Names by which HTTP clients call the server, besides its address and the names of its certificate. */
+  readonly httpNames?: readonly string[];
   /** Bounds other than the usual ones. */
   readonly limits?: Partial<ServerLimits>;
   /** Other machines may connect without TLS, or without credentials. Default false. */
@@ -92,109 +92,102 @@ export interface Server extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** What stands behind a server's hub. */
-interface Store {
-  readonly backend: Backend;
-  readonly sessions: Sessions;
-  claims(): number;
-  /** After the clients were told. */
-  close(): Promise<void>;
-}
-
 /**
  * Runs a lock server in this process.
- * @throws TypeError for options that mean nothing; StateError if the state cannot be used; Error of the system if an
- * address cannot be had
+ * @throws TypeError for options that mean nothing; Error naming a file that cannot be used; StateError if the state
+ * cannot be used; Error of the system, naming the address, if one cannot be had
  */
 export async function serve(options: ServeOptions): Promise<Server> {
   const { clock = systemClock, log = logToConsole } = options;
-  const addresses = (typeof options.listen === "string" ? [options.listen] : options.listen).map(addressOf);
-  if (addresses.length === 0) throw new TypeError("listen must name at least one address");
-  const remote = addresses.some((address) => !("path" in address));
-  const store = await openStore(options, clock, log, remote);
-  const start = newId().slice(0, 8);
-  const hub = new Hub({ backend: store.backend, sessions: store.sessions, clock, start, version: VERSION, log });
-  const listeners: Listener[] = [];
-  const locks: { close(): void }[] = [];
+  const { plan, faults } = planOf(options);
+  if (faults.length > 0) throw errorOf(faults);
+  for (const warning of plan.warnings) log(warning, undefined, { level: "warn" });
+  const remote = plan.http !== null || plan.addresses.some((address) => !("path" in address));
+  const store = await openStore(options, { clock, log, remote });
+  const hub = new Hub({
+    backend: store.backend,
+    sessions: store.sessions,
+    clock,
+    start: newId().slice(0, 8),
+    version: VERSION,
+    log,
+  });
+  const { http } = plan;
+  const web = http === null ? null : () => webOf(http);
+  const ports = new Ports(plan, hub, web);
   let closing: Promise<void> | null = null;
+  const ready = (): Readiness => readiness(store.backend, closing !== null);
+
+  async function webOf(place: HostPort): Promise<Web> {
+    const { createHttp } = await import("./http/http.ts");
+    const { backend } = store;
+    const record = new Record({ clock });
+    const names = [...(options.httpNames ?? []), ...(plan.tls?.names ?? [])];
+    const { access, limits, tls } = plan;
+    const made = createHttp({
+      backend,
+      settle: () => hub.settle(),
+      access,
+      limits,
+      record,
+      metrics: () => "",
+      ready,
+      clock,
+      log,
+      version: VERSION,
+      host: place.host,
+      names,
+    });
+    return openWeb(place, made, tls);
+  }
 
   async function letGo(): Promise<void> {
-    for (const listener of listeners) listener.stop();
+    ports.stop();
     hub.drain();
     try {
       await store.close();
     } finally {
-      await Promise.all(listeners.map((listener) => listener.close()));
-      for (const lock of locks) lock.close();
+      await ports.close();
     }
   }
   const close = (): Promise<void> => (closing ??= letGo());
 
   try {
-    for (const address of addresses) {
-      if ("path" in address) locks.push(await socketLock(address.path));
-      listeners.push(await listen(address, hub));
-    }
+    await ports.open();
   } catch (error) {
     await close();
     throw error;
   }
   return {
-    addresses: listeners.map(({ address }) => address),
-    httpAddress: null,
-    start,
+    addresses: ports.addresses,
+    httpAddress: ports.httpAddress,
+    start: hub.start,
     get reclaimMs() {
       return store.backend.reclaimMs();
     },
-    ready: () => ({ ok: true }),
-    reload: async () => undefined,
+    ready,
     stats: () => ({ sessions: store.sessions.all.size, claims: store.claims() }),
+    reload: async () => reload(options, plan, ports, log),
     close,
     [Symbol.asyncDispose]: close,
   };
 }
 
-async function openStore(
-  options: ServeOptions,
-  clock: Clock,
-  log: Log,
-  remote: boolean,
-): Promise<Store> {
-  const { driver, state } = options;
-  if (driver !== undefined) {
-    if (state !== undefined) throw new TypeError("state belongs to the server's own table: a driver keeps its own");
-    return openRelay({ driver, clock, sessionMs: SESSION_MS, probe: processState, log });
-  }
-  if (typeof state !== "string" || state === "") throw new TypeError('state must be a folder or "none"');
-  const disk = state === "none" ? null : await openState(state, elect);
-  try {
-    const opened = await openKeeper({ clock, disk, sessionMs: SESSION_MS, remote, probe: processState, log });
-    return {
-      backend: opened.keeper,
-      sessions: opened.sessions,
-      claims: () => opened.keeper.table.entries.size,
-      async close() {
-        opened.keeper.drain();
-        try {
-          await opened.save();
-        } catch (error) {
-          log("the state could not be saved: the next start will ask the clients what they hold", error);
-        } finally {
-          await disk?.close();
-        }
-      },
-    };
-  } catch (error) {
-    await disk?.close();
-    throw error;
-  }
+function readiness(backend: Backend, draining: boolean): Readiness {
+  if (draining) return { ok: false, why: "the server is stopping" };
+  const reclaimMs = backend.reclaimMs();
+  if (reclaimMs === 0) return { ok: true };
+  const left = Math.ceil(reclaimMs / 1_000);
+  return {
+    ok: false,
+    why: `the last server did not stop cleanly: clients tell what they hold for up to ${left} s more`,
+  };
 }
 
-/** Only who holds it may listen on the path, or remove a socket that nobody listens on. */
-async function socketLock(path: string): Promise<{ close(): void }> {
-  const lock = await elect(`${path}.lock`);
-  if (lock === null) throw new Error(`another server listens on ${path}`);
-  return lock;
+/** A wrong value is a TypeError, as everywhere. */
+function errorOf(faults: readonly Fault[]): Error {
+  const text = faults.map(({ option, message }) => `${option}: ${message}`).join("\n");
+  return faults.every(({ named }) => named) ? new Error(text) : new TypeError(text);
 }
 
 function logToConsole(message: string, error?: unknown): void {

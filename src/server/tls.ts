@@ -17,8 +17,12 @@ export class TlsError extends Error {
 /** What was read, fit for node:tls and node:https. */
 export interface TlsMaterial {
   readonly context: SecureContextOptions;
+  /** The host names it is good for; none has a wildcard. */
+  readonly names: readonly string[];
   /** Is a certificate demanded of clients? */
   readonly mutual: boolean;
+  /** Why every client would refuse it today; null: there is no such reason. */
+  readonly dead: string | null;
   /** What an operator should know of the files although they can be used. */
   readonly warnings: readonly string[];
   /** For the log: whom the certificate names and how long it is good. */
@@ -44,6 +48,8 @@ export function readTls(files: TlsFiles, now: number = Date.now()): TlsMaterial 
     cert: certText,
     key: keyText,
     minVersion: "TLSv1.2",
+    // without one, a client that resumes an earlier session where certificates are demanded would be cut off
+    sessionIdContext: "holdfast",
     ...(caText !== undefined && { ca: caText }),
   };
   try {
@@ -51,12 +57,14 @@ export function readTls(files: TlsFiles, now: number = Date.now()): TlsMaterial 
   } catch (error) {
     throw new TlsError(`the certificate ${files.cert} cannot be used: ${(error as Error).message}`, error);
   }
-  const names = cert.subjectAltName ?? cert.subject.replaceAll("\n", ", ");
+  const dead = deadline(cert, files.cert, now);
   return {
     context,
+    dead,
+    names: [...(cert.subjectAltName ?? "").matchAll(/\bDNS:([^\s,"*]+)/g)].map((match) => match[1] as string),
     mutual: caText !== undefined,
-    warnings: [...lifetime(cert, files.cert, now), ...openness(files.key)],
-    told: `certificate for ${names}, valid until ${cert.validTo}`,
+    warnings: [dead ?? soon(cert, files.cert, now), openness(files.key)].filter((it) => it !== null),
+    told: `certificate for ${cert.subjectAltName ?? cert.subject.replaceAll("\n", ", ")}, valid until ${cert.validTo}`,
   };
 }
 
@@ -88,15 +96,17 @@ function checkKey(cert: X509Certificate, text: string, { cert: certPath, key: pa
   if (!matches) throw new TlsError(`the key ${path} does not belong to the certificate ${certPath}`);
 }
 
-function lifetime({ validFrom, validTo }: X509Certificate, path: string, now: number): string[] {
-  if (Date.parse(validFrom) > now) return [`the certificate ${path} is not valid before ${validFrom}`];
-  const left = Date.parse(validTo) - now;
-  if (left <= 0) return [`the certificate ${path} has expired on ${validTo}: clients refuse it`];
-  if (left < SOON_MS) return [`the certificate ${path} expires in ${Math.floor(left / DAY_MS)} days, on ${validTo}`];
-  return [];
+function deadline({ validFrom, validTo }: X509Certificate, path: string, now: number): string | null {
+  if (Date.parse(validFrom) > now) return `the certificate ${path} is not valid before ${validFrom}`;
+  return Date.parse(validTo) > now ? null : `the certificate ${path} has expired on ${validTo}: clients refuse it`;
 }
 
-function openness(path: string): string[] {
-  if (process.getuid === undefined) return [];
-  return (statSync(path).mode & 0o004) === 0 ? [] : [`the key ${path} can be read by everybody: chmod 640 it`];
+function soon({ validTo }: X509Certificate, path: string, now: number): string | null {
+  const left = Date.parse(validTo) - now;
+  return left < SOON_MS ? `the certificate ${path} expires in ${Math.floor(left / DAY_MS)} days, on ${validTo}` : null;
+}
+
+function openness(path: string): string | null {
+  if (process.getuid === undefined || (statSync(path).mode & 0o004) === 0) return null;
+  return `the key ${path} can be read by everybody: chmod 640 it`;
 }

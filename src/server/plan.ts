@@ -1,0 +1,146 @@
+/** What a server's options mean, checked before anything is opened: every fault at once. */
+
+import { shown } from "../duration.ts";
+import type { Access, Account } from "./access.ts";
+import { createAccess, OPEN } from "./access.ts";
+import type { Address, HostPort } from "./address.ts";
+import { addressOf, addressText, hostPortOf, hostPortText, isOpen } from "./address.ts";
+import type { ServerLimits } from "./limits.ts";
+import { DEFAULT_LIMITS, limitsFrom } from "./limits.ts";
+import type { ServeOptions } from "./serve.ts";
+import type { TlsMaterial } from "./tls.ts";
+import { readTls } from "./tls.ts";
+
+/** One thing that is wrong with the options of a server. */
+export interface Fault {
+  /** The option, as "listen" or "tls". */
+  readonly option: string;
+  /** A sentence. */
+  readonly message: string;
+  /** The value means something, but what it names (a file, a folder) cannot be used. */
+  readonly named: boolean;
+}
+
+/** Options that were found good. */
+export interface Plan {
+  readonly addresses: readonly Address[];
+  readonly http: HostPort | null;
+  readonly tls: TlsMaterial | null;
+  readonly access: Access;
+  readonly limits: ServerLimits;
+  /** What an operator should know although the server starts. */
+  readonly warnings: readonly string[];
+}
+
+/** The plan, which means something only if there are no faults. */
+export interface Planned {
+  readonly plan: Plan;
+  readonly faults: readonly Fault[];
+}
+
+type Note = (option: string, message: string, named?: boolean) => void;
+
+/** Reads the files that the options name; opens and makes nothing. */
+export function planOf(options: ServeOptions): Planned {
+  const faults: Fault[] = [];
+  const note: Note = (option, message, named = false) => void faults.push({ option, message, named });
+  const addresses = addressesIn(options.listen, note);
+  const http = options.http === undefined ? null : attempt("http", note, () => hostPortOf(options.http));
+  const tls = options.tls === undefined ? null : tlsIn(options.tls, note);
+  const access = accessIn(options.access, note);
+  const limits = attempt("limits", note, () => limitsFrom(options.limits)) ?? DEFAULT_LIMITS;
+  checkStore(options, note);
+  const isSafe = { tls: options.tls !== undefined, credentials: options.access !== undefined };
+  const warnings = [...(tls?.warnings ?? []), ...exposure(addresses, http, isSafe, options.insecure === true, note)];
+  if (isSafe.tls && !addresses.some((it) => "tls" in it && it.tls) && (http === null || !opened(http))) {
+    warnings.push("certificates are given, but no address speaks TLS: tls://host:port does");
+  }
+  return { plan: { addresses, http, tls, access, limits, warnings }, faults };
+}
+
+function addressesIn(listen: unknown, note: Note): Address[] {
+  const texts: readonly unknown[] = Array.isArray(listen) ? listen : [listen];
+  if (texts.length === 0) note("listen", "no address is given: unix:/path, tcp://host:port or tls://host:port");
+  const found = texts.flatMap((text) => attempt("listen", note, () => addressOf(text)) ?? []);
+  const seen = new Set<string>();
+  for (const address of found) {
+    const text = addressText(address);
+    if (seen.has(text) && ("path" in address || address.port !== 0)) note("listen", `${text} is given twice`);
+    seen.add(text);
+  }
+  return found;
+}
+
+function tlsIn(tls: NonNullable<ServeOptions["tls"]>, note: Note): TlsMaterial | null {
+  for (const name of ["cert", "key"] as const) {
+    if (typeof tls[name] === "string" && tls[name] !== "") continue;
+    note("tls", `${name === "cert" ? "the certificate" : "the key of the certificate"} is missing: both are needed`);
+    return null;
+  }
+  return attempt("tls", note, () => readTls(tls), true);
+}
+
+function accessIn(access: ServeOptions["access"], note: Note): Access {
+  if (access === undefined) return OPEN;
+  if (!("file" in access)) return access;
+  return attempt("access", note, () => createAccess(readAccounts(access.file)), true) ?? OPEN;
+}
+
+function checkStore({ driver, state }: ServeOptions, note: Note): void {
+  if (driver !== undefined) {
+    if (state !== undefined) note("state", "it belongs to the server's own table: another store keeps its own");
+  } else if (typeof state !== "string" || state === "") {
+    note("state", `a folder or "none" is needed, not ${shown(state)}`);
+  }
+}
+
+/** What other machines could reach must be guarded, or opened by a word of its own. */
+function exposure(
+  addresses: readonly Address[],
+  http: HostPort | null,
+  has: { readonly tls: boolean; readonly credentials: boolean },
+  insecure: boolean,
+  note: Note,
+): string[] {
+  const warnings: string[] = [];
+  const look = (option: string, text: string, tls: boolean, cure: string): void => {
+    const lacks = [...(tls ? [] : ["speaks no TLS"]), ...(has.credentials ? [] : ["asks for no credentials"])];
+    if (lacks.length === 0) return;
+    const said = `${text} is open to other machines and ${lacks.join(" and ")}`;
+    if (insecure) warnings.push(`INSECURE: ${said}: whoever reaches it can read, take and remove every lock`);
+    else note(option, `${said}: ${cure}, or say insecure`);
+  };
+  for (const address of addresses) {
+    if (!isOpen(address) || "path" in address) continue;
+    const there = hostPortText(address);
+    const cure = address.tls ? "give credentials" : `listen on tls://${there}, with a certificate and credentials`;
+    look("listen", addressText(address), address.tls, cure);
+  }
+  for (const address of addresses) {
+    if ("path" in address || !address.tls || has.tls) continue;
+    note("listen", `${addressText(address)} needs a certificate and its key`);
+  }
+  if (http !== null && opened(http)) {
+    look("http", hostPortText(http), has.tls, "give a certificate and credentials, or a loopback address");
+  }
+  return warnings;
+}
+
+function opened(place: HostPort): boolean {
+  return isOpen({ ...place, tls: false });
+}
+
+/** Null if it fails, and a fault is noted. */
+function attempt<T>(option: string, note: Note, work: () => T, named: boolean = false): T | null {
+  try {
+    return work();
+  } catch (error) {
+    note(option, (error as Error).message, named);
+    return null;
+  }
+}
+
+/** Until credentials.ts is there. */
+export function readAccounts(_file: string): readonly Account[] {
+  throw new Error("not built yet");
+}
