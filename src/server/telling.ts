@@ -3,28 +3,12 @@
 import type { Clock } from "../clock.ts";
 import type { Happening } from "../core/observer.ts";
 import { tagOf } from "../ids.ts";
+import type { ToldEvent } from "../protocol/tools.ts";
 import type { Claim } from "../spi/driver.ts";
 import type { Ring } from "./ring.ts";
 
-/** One event as people and programs see it: no id. */
-export interface RecordedEvent {
-  /** Rises by at least one from event to event. */
-  readonly seq: number;
-  /** Wall clock, milliseconds since 1970. */
-  readonly at: number;
-  readonly kind: Happening;
-  /** Those of its keys that the reader may see. */
-  readonly keys: readonly string[];
-  readonly tag: string;
-  readonly label: string;
-  /** Of holds: the first of its run. */
-  readonly token?: bigint;
-  /** The account that placed the claim; "" where the server has none. */
-  readonly by: string;
-  /** Who revoked or removed it, and why. */
-  readonly operator?: string;
-  readonly reason?: string;
-}
+/** One event as a reader is told of it. */
+export type RecordedEvent = ToldEvent<Happening>;
 
 /** What a reader asked for and what it may see. */
 export interface Filter {
