@@ -45,6 +45,8 @@ export class Acquirer {
     for (const tenure of tenures) tenure.handles++;
     try {
       for (const part of parts) {
+        // a signal that is aborted already tells nobody any more
+        wish.signal?.throwIfAborted();
         // one deadline for all parts; what has run out still asks once
         const waitMs = wish.waitMs === 0 ? 0 : Math.max(until - clock.now(), 1);
         const tenure = await this.host.request(part, { ...wish, waitMs }, quiet, (granted) => granted);

@@ -9,35 +9,49 @@ import type { Clock } from "../clock.ts";
 /** Two clocks may drift apart by this much between two looks before it counts. */
 const TOLERANCE_MS = 250;
 
+/**
+ * The uptime costs some microseconds to read (on Linux Node reads a file for it), so that it is looked at once in this
+ * time by our clock at most. What is left of the hole: a wall clock set back and a suspend as long as that, both within
+ * this time of running after a look.
+ */
+const UPTIME_EACH_MS = 10;
+
 /** Three clocks: elapsed time is the most that the monotonic clock, the wall clock and the uptime tell. */
 export class SleepWatch {
   readonly #clock: Clock;
   #wallAhead: number;
   #uptimeAhead: number;
+  #uptimeAt: number;
 
   constructor(clock: Clock) {
+    const now = clock.now();
     this.#clock = clock;
-    this.#wallAhead = clock.wall() - clock.now();
-    this.#uptimeAhead = clock.uptime() - clock.now();
+    this.#wallAhead = clock.wall() - now;
+    this.#uptimeAhead = clock.uptime() - now;
+    this.#uptimeAt = now;
   }
 
-  /** By how much the wall clock has run ahead of ours since the last look; 0 if within tolerance. Cheap. */
+  /** By how much the other clocks have run ahead of ours since the last look; 0 if within tolerance. Cheap. */
   sleptMs(now: number = this.#clock.now()): number {
     const ahead = this.#clock.wall() - now;
     const byMs = ahead - this.#wallAhead;
-    if (byMs > -TOLERANCE_MS && byMs < TOLERANCE_MS) return 0;
+    const stands = byMs > -TOLERANCE_MS && byMs < TOLERANCE_MS;
+    if (stands && now - this.#uptimeAt < UPTIME_EACH_MS) return 0;
+    // both are looked at, so that a sleep that both tell of counts once
+    const byUptime = this.#byUptime(now);
+    if (stands) return byUptime;
     this.#wallAhead = ahead;
-    return Math.max(byMs, 0);
+    return Math.max(byMs, byUptime, 0);
   }
 
-  /** The same by the uptime too, which no one can set; dearer, for the engine's timer. */
-  sleptLongMs(): number {
-    const byWall = this.sleptMs();
-    const ahead = this.#clock.uptime() - this.#clock.now();
-    const byUptime = ahead - this.#uptimeAhead;
-    if (byUptime < TOLERANCE_MS) return byWall;
+  /** The uptime nobody can set. */
+  #byUptime(now: number): number {
+    this.#uptimeAt = now;
+    const ahead = this.#clock.uptime() - now;
+    const byMs = ahead - this.#uptimeAhead;
+    if (byMs < TOLERANCE_MS) return 0;
     this.#uptimeAhead = ahead;
-    return Math.max(byWall, byUptime);
+    return byMs;
   }
 }
 

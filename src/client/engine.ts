@@ -249,7 +249,7 @@ export class Engine {
     const now = this.clock.now();
     const stepped = this.#health.answered(answer, sentAt, now);
     this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);
-    if (call > tracked.steppedAt && tracked.state.at === "held") tracked.confirmed();
+    if (call > tracked.steppedAt && believes(tracked.state, now)) tracked.confirmed();
     if (stepped) this.#storeStepped(now);
   }
 

@@ -123,9 +123,10 @@ export class KeyLane implements ClaimOwner {
     this.#tenure = null;
     this.#tracked = null;
     this.host.engine.unset(tenure);
+    // first: whoever hears of the loss may ask for the same keys at once
+    this.#goOn();
     this.host.tellLost(tenure, reason);
     tenure.lose(reason);
-    this.#goOn();
   }
 
   unsure(on: boolean): void {
@@ -148,6 +149,8 @@ export class KeyLane implements ClaimOwner {
     this.#tenure = null;
     const { tracked } = tenure;
     this.host.tellReleased(tenure);
+    // whoever heard of it has withdrawn the last request, and with it the claim
+    if (this.#tracked !== tracked) return held;
     const token = held ? this.#lane.handOff(now, isFresh(tracked, now)) : null;
     if (token !== null) {
       this.#serve(tracked, token, now);
@@ -163,8 +166,8 @@ export class KeyLane implements ClaimOwner {
     if (tenure === null) return;
     this.#tenure = null;
     this.host.engine.unset(tenure);
-    tenure.lose("released");
     void this.#giveBack(tenure.tracked, true, this.host.engine.clock.now());
+    tenure.lose("released");
   }
 
   /** All waiting requests end with this error. */
@@ -233,8 +236,9 @@ export class KeyLane implements ClaimOwner {
     this.#tenure = tenure;
     host.witness.saw(this.target.holds, token);
     if (host.settings.maxHoldMs < Number.POSITIVE_INFINITY) host.engine.set(tenure, now + host.settings.maxHoldMs);
-    host.tellAcquired(tenure, request);
+    // first: whoever hears of it may abort, and has nothing to abort any more
     request.grant(tenure);
+    host.tellAcquired(tenure, request);
   }
 
   /** Releases the claim and, if somebody here waits, queues again at the store's end, in one turn. */

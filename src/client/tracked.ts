@@ -36,6 +36,10 @@ export class Tracked implements Timed {
   #forgotten = false;
   /** Its release. A late answer that shows a place brings another, which may arrive first. */
   leaving: Leaving | null = null;
+  /** Its holder has been told of jeopardy, and of nothing since. */
+  #inJeopardy = false;
+  /** The last call sent before the store's clock stepped: a later one's answer ends the jeopardy. Infinity: none did. */
+  steppedAt: number = Number.POSITIVE_INFINITY;
   readonly rides = true;
   dueAt = 0;
   heapIndex = -1;
@@ -69,6 +73,26 @@ export class Tracked implements Timed {
   /** The number of its last call. */
   get call(): number {
     return this.state.at === "lost" || this.state.at === "over" ? 0 : this.state.talk.calls;
+  }
+
+  /** A call of a held claim failed, or the store's clock stepped: its holder hears of it once. */
+  doubted(): void {
+    if (this.#inJeopardy) return;
+    this.#inJeopardy = true;
+    this.owner.unsure(true);
+  }
+
+  /** The store has spoken since: all is well. */
+  confirmed(): void {
+    this.#inJeopardy = false;
+    this.steppedAt = Number.POSITIVE_INFINITY;
+    this.owner.unsure(false);
+  }
+
+  /** The store's clock stepped: what it said before may not hold. */
+  stepped(): void {
+    this.steppedAt = this.call;
+    this.doubted();
   }
 
   /** It has gone to somebody else: whatever is still heard of it does not concern us. */

@@ -118,6 +118,37 @@ describe("a machine that slept", () => {
     assert.equal(scene.calls.renew, 1);
   });
 
+  test("is noticed by throwIfLost() although the wall clock was set back by as much just before", async () => {
+    const scene = stage({ ttl: "10s" });
+    const events: number[] = [];
+    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await scene.locks.acquire("k");
+    await scene.clock.pass(100);
+    scene.clock.setWall(-60_000);
+    scene.clock.sleep(60_000);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    assert.deepEqual(events, [60_000]);
+    await scene.clock.pass(0);
+    lock.throwIfLost();
+    assert.equal(await lock.release(), true);
+  });
+
+  test("counts once, although two clocks tell of it", async () => {
+    const scene = stage({ ttl: "10s" });
+    const events: number[] = [];
+    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await scene.locks.acquire("k");
+    for (const beforeMs of [0, 5, 100]) {
+      await scene.clock.pass(beforeMs);
+      scene.clock.sleep(3_000);
+      lock.throwIfLost();
+      await scene.clock.pass(100);
+      lock.throwIfLost();
+    }
+    assert.deepEqual(events, [3_000, 3_000, 3_000]);
+    assert.equal(await lock.release(), true);
+  });
+
   test("a wall clock that was set costs a round trip and nothing else", async () => {
     const scene = stage({ ttl: "10s" });
     const lock = await scene.locks.acquire("k");
@@ -129,6 +160,40 @@ describe("a machine that slept", () => {
     lock.throwIfLost();
     assert.equal(lock.signal.aborted, false);
     assert.equal(await lock.release(), true);
+  });
+});
+
+describe("a store whose clock steps", () => {
+  test("puts what is held in jeopardy until it has been asked about, said once each", async () => {
+    const clock = fakeClock();
+    const driver = memory({ store: memoryStore(clock) });
+    let aheadMs = 0;
+    const locks = createLocks(
+      {
+        ...driver,
+        renew: async (claims) => {
+          const answers = await driver.renew(claims);
+          return answers.map((answer) =>
+            answer.state === "none" ? answer : { ...answer, storeMs: clock.wall() + aheadMs },
+          );
+        },
+      },
+      { clock, ttl: "9s" },
+    );
+    const heard: string[] = [];
+    locks.on("jeopardy", ({ keys }) => heard.push(`jeopardy ${keys[0]}`));
+    locks.on("restored", ({ keys }) => heard.push(`restored ${keys[0]}`));
+    locks.on("clockStep", ({ byMs, whose }) => heard.push(`${whose} ${byMs}`));
+    const held = [await locks.acquire("a"), await locks.acquire("b")];
+    await clock.pass(3_000);
+    assert.deepEqual(heard, []);
+    aheadMs = 60_000;
+    await clock.pass(3_000);
+    assert.deepEqual(heard, ["store 60000", "jeopardy a", "jeopardy b", "restored a", "restored b"]);
+    await clock.pass(9_000);
+    assert.equal(heard.length, 5);
+    for (const lock of held) assert.equal(await lock.release(), true);
+    await locks.close();
   });
 });
 
