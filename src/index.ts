@@ -6,6 +6,7 @@ export type { Lock } from "./client/lock.ts";
 export type { Lockable } from "./client/lockable.ts";
 export { createLocks, type Locks } from "./client/locks.ts";
 export type { AcquireOptions, LocksOptions, TryOptions } from "./client/options.ts";
+export type { RevokeOptions } from "./client/revoke.ts";
 export type { Clock, Timer } from "./clock.ts";
 export type { Duration } from "./duration.ts";
 export {
@@ -31,5 +32,6 @@ export {
   type Hold,
   type LostReason,
   type Notify,
+  type RevokeTarget,
   type Traits,
 } from "./spi/driver.ts";

@@ -40,8 +40,8 @@ function whyNotKey(key: string): string | null {
  * Checks a label: what people read in lists. Control characters become spaces, what is too long is cut.
  * @throws TypeError if it is not a string
  */
-export function checkedLabel(label: unknown): string {
-  if (typeof label !== "string") throw new TypeError(`label must be a string, not ${shown(label)}`);
+export function checkedLabel(label: unknown, name = "label"): string {
+  if (typeof label !== "string") throw new TypeError(`${name} must be a string, not ${shown(label)}`);
   const text = label.replace(new RegExp(CONTROL.source, "g"), " ").toWellFormed();
   if (Buffer.byteLength(text) <= MAX_LABEL_BYTES) return text;
   // a character that the cut went through is left out

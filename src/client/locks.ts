@@ -11,6 +11,7 @@ import type { Lockable } from "./lockable.ts";
 import { BoundLockable } from "./lockable.ts";
 import type { AcquireOptions, LocksOptions, TryOptions } from "./options.ts";
 import { settingsOf } from "./options.ts";
+import type { RevokeOptions } from "./revoke.ts";
 import type { Target } from "./target.ts";
 import { allTarget, checkedCount, mutexTarget, readTarget, semaphoreTarget } from "./target.ts";
 import { wrapped } from "./wrap-error.ts";
@@ -44,6 +45,12 @@ export interface Locks extends AsyncDisposable {
   releaseAll(): Promise<void>;
   /** On SIGINT and SIGTERM: close within 2 s, then raise the signal again. The Disposable takes it back. */
   closeOnSignal(): Disposable;
+  /**
+   * Asks the holder of key with this token to go: it cannot renew any more and is told "revoked", but keeps its place until
+   * it has let go or its lease has ended; with `now` it is removed at once. True if it was held with that token.
+   * @throws TypeError; UnsupportedError if the store cannot; DriverError, FatalDriverError if it did not or would not
+   */
+  revoke(key: string, token: bigint, options?: RevokeOptions): Promise<boolean>;
   /** Hears of what happens to this client's locks; see LockEvents. */
   on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable;
   /** Ends waits with ClosedError, gives back everything (waiting at most 10 s for the store), then lets the store go. */
@@ -113,6 +120,7 @@ export function locksOf(client: Client): Locks {
       return prefix === "" ? views : views.map((view) => withoutPrefix(view, prefix));
     },
     releaseAll: () => client.releaseAll(),
+    revoke: async (key, token, options = {}) => (await import("./revoke.ts")).revoke(client, key, token, options),
     closeOnSignal: () => closeOnSignal(() => client.close()),
     on: (event, listener) => client.events.on(event, listener),
     close: () => client.close(),

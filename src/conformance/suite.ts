@@ -9,6 +9,7 @@ import { exclusion } from "./client/exclusion.ts";
 import { handoffs } from "./client/handoffs.ts";
 import { leases } from "./client/leases.ts";
 import { reentrancy } from "./client/reentrancy.ts";
+import { clientRevoking } from "./client/revoking.ts";
 import { sessions } from "./client/sessions.ts";
 import { severalKeys } from "./client/several-keys.ts";
 import { sharing } from "./client/sharing.ts";
@@ -73,6 +74,7 @@ const TOPICS: readonly (readonly [string, Topic])[] = [
   ["client: sharing", sharing],
   ["client: several keys", severalKeys],
   ["client: travel", travel],
+  ["client: revoke", clientRevoking],
   ["client: close", clientClosing],
   ["client: tools", clientTools],
   ["client: storms", storms],

@@ -7,7 +7,7 @@ import type { Seat } from "./seats.ts";
 /** How many places ahead are looked at to say when a waiting claim should ask again. */
 const RECHECK_LOOKS = 32;
 
-/** A waiting claim that has become held: to be announced to its owner. */
+/** A waiting claim that has become held, or one that was revoked: to be announced to its owner. */
 export interface Grant {
   readonly id: ClaimId;
   readonly owner: unknown;

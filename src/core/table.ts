@@ -55,14 +55,17 @@ export class Table {
     this.mint = this.#seating.mint;
   }
 
-  /** Places the claim, or finds it and restarts its lease. `arrival`: where a claim that waited before a restart stood. */
-  claim(claim: Claim, owner: unknown, now: number, micros: number, arrival?: number): Answer {
+  /**
+   * Places the claim, or finds it and restarts its lease. `arrival`: where a claim that waited before a restart stood, else
+   * 0; `by`: who places it.
+   */
+  claim(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, by = ""): Answer {
     this.advance(now, micros);
     const known = this.entries.get(claim.id);
     if (known !== undefined) return this.#extend(known, owner);
     if (this.endings.reasonOf(claim.id) !== undefined) return this.endings.none(claim.id);
     if (!claim.wait && !this.#seating.isFree(claim)) return { state: "none" };
-    const entry = this.#enroll(claim, owner, arrival);
+    const entry = this.#enroll(claim, owner, arrival, by);
     this.#seating.enter(entry);
     if (!claim.wait && !entry.held) {
       this.#remove(entry); // free, but the token ceiling is in the way: no trace all the same
@@ -114,19 +117,19 @@ export class Table {
   /** See Driver.revoke. */
   revoke(key: string, token: number, removed: boolean, now: number, micros: number): boolean {
     this.advance(now, micros);
+    const entry = this.#holderOf(key, token);
+    if (entry === null || (entry.revoked !== null && !removed)) return false;
+    this.#revoke(entry, "revoked", removed);
+    return true;
+  }
+
+  /** Who holds the key with this token, which may be any of its run. */
+  #holderOf(key: string, token: number): Entry | null {
     for (const { entry, admitted } of this.mint.lines.get(key)?.seats ?? []) {
       if (!admitted) break; // only waiting ones follow
-      if (
-        !entry.held ||
-        token < entry.token ||
-        token >= entry.token + entry.tokens ||
-        (entry.revoked !== null && !removed)
-      )
-        continue;
-      this.#revoke(entry, "revoked", removed);
-      return true;
+      if (entry.held && token >= entry.token && token < entry.token + entry.tokens) return entry;
     }
-    return false;
+    return null;
   }
 
   /** The claim has been held for longer than it may: revoked, for that reason. */
@@ -139,6 +142,8 @@ export class Table {
     this.endings.note(entry.claim.id, reason, this.#now + this.#ttl(entry.claim.ttlMs));
     entry.revoked = reason;
     this.#observer.happened(removed ? "removed" : reason === "revoked" ? reason : "outstayed", entry, this.#now);
+    // its client need not wait for its next renewal to hear of it
+    this.#grants.push({ id: entry.claim.id, owner: entry.owner, answer: { state: "none", reason } });
     if (removed) this.#remove(entry);
   }
 
@@ -162,7 +167,7 @@ export class Table {
     return this.#leases.next();
   }
 
-  /** Takes the grants made to waiting claims since the last call. */
+  /** Takes what became of claims without their asking since the last call: grants, and what was revoked. */
   takeGrants(): readonly Grant[] {
     if (this.#grants.length === 0) return this.#grants;
     const grants = this.#grants;
@@ -205,9 +210,9 @@ export class Table {
    * A hold that its client asserts after a restart, while the table is paused. It is held as asserted; where holds
    * cannot stand together, the lower tokens go. False if it went itself.
    */
-  assertHeld(claim: Claim, owner: unknown, token: number, tokens: number, leftMs: number): boolean {
+  assertHeld(claim: Claim, owner: unknown, token: number, tokens: number, leftMs: number, by = ""): boolean {
     if (this.entries.has(claim.id)) return true;
-    const entry = this.#enroll(claim, owner, 0, claim.ttlMs === "session" ? "session" : leftMs);
+    const entry = this.#enroll(claim, owner, 0, by, claim.ttlMs === "session" ? "session" : leftMs);
     this.#seating.enterHeld(entry, token, tokens);
     for (const { line } of entry.seats) {
       for (let loser = line.overfull(); loser !== null; loser = line.overfull()) this.#lose(loser.entry);
@@ -215,9 +220,10 @@ export class Table {
     return this.entries.has(claim.id);
   }
 
-  #enroll(claim: Claim, owner: unknown, arrival = 0, leftMs = claim.ttlMs): Entry {
+  #enroll(claim: Claim, owner: unknown, arrival: number, by: string, leftMs = claim.ttlMs): Entry {
     const expiresAt = leftMs === "session" ? Number.POSITIVE_INFINITY : this.#now + leftMs;
     const entry = new Entry(claim, owner, this.#now, expiresAt, this.#seating.arrive(arrival));
+    entry.by = by;
     this.entries.set(claim.id, entry);
     this.#leases.add(entry);
     return entry;

@@ -107,6 +107,16 @@ export interface ClaimView extends Omit<Claim, "id"> {
   readonly ageMs: number;
 }
 
+/** A grant that an operator wants back, named by a key and a token of it. */
+export interface RevokeTarget {
+  readonly key: string;
+  readonly token: bigint;
+  /** At once, while its holder may still be working. */
+  readonly now: boolean;
+  /** For people: a store with a log or events tells it there. */
+  readonly reason?: string;
+}
+
 /**
  * A store that can keep lines of claims.
  *
@@ -149,12 +159,10 @@ export interface Driver {
 
   /**
    * Optional. Ask the holders of these keys with these tokens to go: a revoked claim answers "none" and cannot be
-   * renewed, but keeps its place until it is released or its lease ends; with `now` it is removed at once.
-   * Says for each whether it was there.
+   * renewed, but keeps its place until it is released or its lease ends; with `now` it is removed at once. A token may be
+   * any of a grant's run. Says for each whether it was there.
    */
-  revoke?(
-    targets: readonly { readonly key: string; readonly token: bigint; readonly now: boolean }[],
-  ): Promise<readonly boolean[]>;
+  revoke?(targets: readonly RevokeTarget[]): Promise<readonly boolean[]>;
 
   /** Live claims any of whose keys starts with prefix, front of the line first, from after a cursor (a tag). May be a little stale. */
   list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]>;

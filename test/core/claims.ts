@@ -32,6 +32,7 @@ export class Bench {
   now = 0;
   wall = 1_577_836_800_000_000;
   readonly granted: string[] = [];
+  readonly revoked: string[] = [];
   readonly tokens = new Map<string, number>();
 
   constructor(table: Table = new Table()) {
@@ -77,11 +78,11 @@ export class Bench {
 
   /** Takes the announced grants: their ids since the last call. */
   collect(): readonly string[] {
-    const ids = this.table.takeGrants().map(({ id, answer }) => {
-      this.#noted(id, answer);
-      return id;
-    });
+    const told = this.table.takeGrants();
+    for (const { id, answer } of told) this.#noted(id, answer);
+    const ids = told.filter(({ answer }) => answer.state === "held").map(({ id }) => id);
     this.granted.push(...ids);
+    this.revoked.push(...told.filter(({ answer }) => answer.state === "none").map(({ id }) => id));
     return ids;
   }
 

@@ -6,6 +6,7 @@ test("a revoked claim cannot be renewed but keeps its place until it is released
   bench.stands("a", "k");
   bench.stands("b", "k");
   expect(bench.revoke("k", bench.token("a"))).toBe(true);
+  expect(bench.revoked, "its owner is told").toEqual(["a"]);
   expect(bench.renew("a")).toEqual({ state: "none", reason: "revoked" });
   expect(bench.claim(claimOf("a", "k"))).toEqual({ state: "none", reason: "revoked" });
   expect(bench.granted).toEqual([]);
