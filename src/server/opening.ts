@@ -133,11 +133,11 @@ function restore(keeper: Keeper, sessions: Sessions, plan: Plan, ledger: Ledger,
   const known = new Map<string, Session>();
   const sessionOf = (saved: SavedSession): Session => {
     const session = new Session({ ...saved, session: saved.id }, saved.local, now);
-    session.noted = true;
     known.set(saved.id, session);
     return session;
   };
-  for (const saved of plan.sessions) sessionOf(saved);
+  // a session known only by its claims in the journal stands in no list yet: it is noted when it claims something
+  for (const saved of plan.sessions) sessionOf(saved).noted = true;
   for (const saved of plan.claims) {
     const id = saved.session;
     const stranger = { local: false, label: "", pid: null, pidStart: null };
