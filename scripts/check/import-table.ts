@@ -12,6 +12,7 @@ const SMALL: readonly string[] = [
   "src/ids.ts",
   "src/clock.ts",
   "src/user-directory.ts",
+  "src/loopback.ts",
   "src/reference.ts",
   "src/read-reference.ts",
 ];

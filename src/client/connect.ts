@@ -11,19 +11,27 @@ import { settingsOf } from "./options.ts";
 export interface ConnectOptions extends LocksOptions {
   /** How long the store may take to be reached for the first time; then connect() rejects. Default 5 s. */
   readonly connectTimeout?: Duration;
+  /**
+   * What our server knows this client by, or a function that gives it (asked for each connection, so that it may
+   * change). Default: HOLDFAST_CREDENTIAL, or what stands in the file HOLDFAST_CREDENTIAL_FILE; else none.
+   */
+  readonly credential?: string | (() => string);
 }
 
 /**
- * Locks on the store of a url: `holdfast://host:7420`, `holdfast+unix:/path`, `memory:`. Default: HOLDFAST_URL, else the
+ * Locks on the store of a url: `holdfast://host:7420`, `holdfasts://host:7420` (TLS), `holdfast+unix:/path`, `memory:`. Default: HOLDFAST_URL, else the
  * per-user lock server of this machine, which is started if need be. Settles when the store has been reached.
  * @throws TypeError for a url or option that means nothing; DriverError if the store was not reached in time;
  * FatalDriverError if it refused
  */
 export async function connect(url?: string, options: ConnectOptions = {}): Promise<Locks> {
-  const { connectTimeout, ...rest } = options;
+  const { connectTimeout, credential, ...rest } = options;
   const settings = settingsOf(rest);
   const { driverFor } = await import("./drivers.ts");
-  const driver = await driverFor(url, { connectTimeout: connectTimeout ?? 5_000 });
+  const driver = await driverFor(url, {
+    connectTimeout: connectTimeout ?? 5_000,
+    ...(credential !== undefined && { credential }),
+  });
   const client = new Client(driver, settings, Math.random);
   await client.open();
   return locksOf(client);

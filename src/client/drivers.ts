@@ -1,16 +1,24 @@
 /** The built-in drivers by the schemes of their urls; loaded by connect(), and each driver only when it is asked for. */
 
 import { durationMs, shown } from "../duration.ts";
+import { FatalDriverError } from "../errors.ts";
+import { isLoopback } from "../loopback.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { ConnectOptions } from "./connect.ts";
+import type { Credential } from "./credential.ts";
+import { credentialOf } from "./credential.ts";
 
 interface DialOptions {
   readonly connectTimeoutMs: number;
+  /** What the server shall know us by; undefined: nothing. */
+  readonly credential?: Credential;
 }
 
 interface Scheme {
   /** Query parameters it knows. */
   readonly parameters: readonly string[];
+  /** Does the store know its clients by a credential of ours? */
+  readonly credential?: true;
   driver(url: string, options: DialOptions): Promise<Driver>;
 }
 
@@ -22,23 +30,42 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   },
   "holdfast:": {
     parameters: [],
-    async driver(url, { connectTimeoutMs }) {
-      const { hostname, port, pathname, hash } = new URL(url);
-      if (hostname === "" || !["", "/"].includes(pathname) || hash !== "") {
-        throw new TypeError(`url must name a host and nothing else: holdfast://host:7420, not ${shown(redacted(url))}`);
+    credential: true,
+    async driver(url, options) {
+      const place = placeIn(url);
+      if (options.credential !== undefined && !isLoopback(place.host)) {
+        throw new FatalDriverError(
+          `the credential would cross the network in plain sight: ${place.host} must be reached by holdfasts:// (nothing was sent)`,
+        );
       }
-      const host = hostname.replace(/^\[|\]$/g, "");
       const { server } = await import("../drivers/server/driver.ts");
-      return server({ host, port: port === "" ? 7420 : Number(port), connectTimeoutMs });
+      return server({ ...place, ...options });
+    },
+  },
+  "holdfasts:": {
+    parameters: ["ca", "cert", "key", "servername"],
+    credential: true,
+    async driver(url, options) {
+      const place = placeIn(url);
+      const tls = Object.fromEntries(new URL(url).searchParams);
+      if ((tls.cert === undefined) !== (tls.key === undefined)) {
+        throw new TypeError("url must name both cert and key, or neither");
+      }
+      const [{ server }, { tlsDial }] = await Promise.all([
+        import("../drivers/server/driver.ts"),
+        import("../drivers/server/tls-wire.ts"),
+      ]);
+      return server({ ...place, ...options, dial: tlsDial(place, tls) });
     },
   },
   "holdfast+unix:": {
     parameters: [],
-    async driver(url, { connectTimeoutMs }) {
+    credential: true,
+    async driver(url, options) {
       const path = decoded(new URL(url).pathname);
       if (path === "" || path === "/") throw new TypeError("url must name a socket: holdfast+unix:/path/to/socket");
       const { server } = await import("../drivers/server/driver.ts");
-      return server({ path, connectTimeoutMs });
+      return server({ path, ...options });
     },
   },
 };
@@ -46,10 +73,11 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
 /** The driver of a url, not opened yet. @throws TypeError as connect() */
 export async function driverFor(
   url: string | undefined = process.env.HOLDFAST_URL,
-  options: Pick<ConnectOptions, "connectTimeout"> = {},
+  options: Pick<ConnectOptions, "connectTimeout" | "credential"> = {},
 ): Promise<Driver> {
   const connectTimeoutMs = durationMs(options.connectTimeout ?? 5_000, "connectTimeout");
   if (url === undefined || url === "") {
+    refuseCredential(options.credential, "your own server");
     const { onDemand } = await import("../drivers/server/on-demand.ts");
     return onDemand({ connectTimeoutMs });
   }
@@ -64,7 +92,22 @@ export async function driverFor(
   for (const name of searchParams.keys()) {
     if (!scheme.parameters.includes(name)) throw new TypeError(`url has no parameter ${shown(name)} for ${protocol}`);
   }
-  return scheme.driver(url, { connectTimeoutMs });
+  if (scheme.credential === undefined) refuseCredential(options.credential, protocol);
+  const credential = scheme.credential && credentialOf(options.credential);
+  return scheme.driver(url, { connectTimeoutMs, ...(credential !== undefined && { credential }) });
+}
+
+function refuseCredential(credential: unknown, what: string): void {
+  if (credential !== undefined) throw new TypeError(`credential means nothing to ${what}: it asks for none`);
+}
+
+/** Host and port, without anything else behind them. */
+function placeIn(url: string): { readonly host: string; readonly port: number } {
+  const { protocol, hostname, port, pathname, hash } = new URL(url);
+  if (hostname === "" || !["", "/"].includes(pathname) || hash !== "") {
+    throw new TypeError(`url must name a host and nothing else: ${protocol}//host:7420, not ${shown(redacted(url))}`);
+  }
+  return { host: hostname.replace(/^\[|\]$/g, ""), port: port === "" ? 7420 : Number(port) };
 }
 
 /** A url without its password, for messages. */
