@@ -2,10 +2,11 @@
 // table docs/results/bench.md. Fails if a gate does not hold; rates are goals, and only reported.
 
 import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { CASES } from "./cases/cases.ts";
 import type { BenchCase } from "./harness/case.ts";
 import { commit, machine, otherLoads } from "./harness/machine.ts";
+import { asSvg } from "./harness/plot.ts";
 import type { CaseReport, Report } from "./harness/report.ts";
 import { asLines, asMarkdown, faultsOf } from "./harness/report.ts";
 import { installRivals } from "./harness/rivals.ts";
@@ -50,6 +51,9 @@ async function main(names: readonly string[]): Promise<void> {
   if (names.length === 0) {
     mkdirSync("docs/results", { recursive: true });
     writeFileSync(TABLE, asMarkdown(report));
+    for (const { plot } of reports) {
+      if (plot !== undefined) writeFileSync(join(dirname(TABLE), `${plot.name}.svg`), asSvg(plot));
+    }
   }
   const faults = faultsOf(report);
   for (const fault of faults) console.error(`FAILED ${fault}`);

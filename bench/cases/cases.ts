@@ -2,11 +2,14 @@
 
 import type { BenchCase } from "../harness/case.ts";
 import { exclusion } from "./exclusion.ts";
+import { handOff } from "./hand-off.ts";
 import { inProcessAlone, inProcessCrowd } from "./in-process.ts";
+import { flat, held } from "./many.ts";
 import { memoryUse } from "./memory-use.ts";
 import { socketAlone, socketCrowd, socketWide } from "./over-socket.ts";
 import { processes } from "./processes.ts";
 import { loading, running } from "./startup.ts";
+import { tokenServer } from "./token-server.ts";
 
 export const CASES: readonly BenchCase[] = [
   exclusion,
@@ -14,6 +17,10 @@ export const CASES: readonly BenchCase[] = [
   socketWide,
   socketCrowd,
   processes,
+  handOff,
+  tokenServer,
+  held,
+  flat,
   inProcessAlone,
   inProcessCrowd,
   memoryUse,

@@ -3,6 +3,7 @@
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
 import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 
 type Handlers = Readonly<Record<string, (argument: never) => unknown>>;
 
@@ -66,7 +67,7 @@ export class Child {
 
 /** In a child: answers calls until the bench goes away. */
 export function answerCalls(handlers: Handlers): void {
-  const all: Handlers = { cpu: cpuMicros, ...handlers };
+  const all: Handlers = { cpu: cpuMicros, memory: memoryInUse, ...handlers };
   process.on("message", (call: Call) => void reply(all, call).then((told) => process.send?.(told)));
   process.on("disconnect", () => process.exit());
 }
@@ -79,6 +80,23 @@ async function reply(handlers: Handlers, { number, name, argument }: Call): Prom
   } catch (error) {
     return { number, error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
   }
+}
+
+/** Bytes the process keeps, after a full collection: of JavaScript and its buffers, and of memory in all. Needs --expose-gc. */
+export interface MemoryInUse {
+  readonly heap: number;
+  readonly resident: number;
+}
+
+async function memoryInUse(): Promise<MemoryInUse> {
+  const { gc } = globalThis;
+  if (gc === undefined) throw new Error("needs --expose-gc");
+  for (let times = 0; times < 3; times++) {
+    await delay(20);
+    gc();
+  }
+  const { heapUsed, external, rss } = process.memoryUsage();
+  return { heap: heapUsed + external, resident: rss };
 }
 
 function cpuMicros(): number {

@@ -1,5 +1,6 @@
 /** What a case of the bench is, and what it finds. */
 
+import type { Plot } from "./plot.ts";
 import type { Spread } from "./stats.ts";
 
 export interface BenchCase {
@@ -14,6 +15,8 @@ export interface BenchCase {
 export interface Findings {
   readonly rows: readonly Row[];
   readonly checks: readonly Check[];
+  /** Drawn into docs/results. */
+  readonly plot?: Plot;
 }
 
 /** One contestant's figures; a column it has no figure for is left out. */

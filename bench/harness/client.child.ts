@@ -5,6 +5,7 @@ import { answerCalls } from "./calls.ts";
 import { exclusionSections } from "./exclusion.ts";
 import { idleKeys, manyCycles } from "./memory-use.ts";
 import { quantile } from "./stats.ts";
+import { hold, paced, turns } from "./turns.ts";
 import type { Contestant, Outcome, Workload } from "./workload.ts";
 import { perform } from "./workload.ts";
 
@@ -27,5 +28,11 @@ answerCalls({
   exclusion: async (ms: number) => exclusionSections(await contestant(), ms),
   idleKeys: async (keys: number) => idleKeys(await contestant(), keys),
   manyCycles: async (cycles: number) => manyCycles(await contestant(), cycles),
+  turns: async ({ callers, times }: { readonly callers: number; readonly times: number }) =>
+    turns(await contestant(), callers, times),
+  paced: async ({ times, key }: { readonly times: number; readonly key: string }) =>
+    paced(await contestant(), times, key),
+  hold: async ({ from, count }: { readonly from: number; readonly count: number }) =>
+    hold(await contestant(), from, count),
   close: async () => opened?.close(),
 });

@@ -60,7 +60,7 @@ export function asMarkdown(report: Report): string {
   ].join("\n")}\n`;
 }
 
-function section({ title, about, rows, error }: CaseReport): string[] {
+function section({ title, about, rows, error, plot }: CaseReport): string[] {
   const columns = [...new Set(rows.flatMap(({ figures }) => Object.keys(figures)))];
   const table =
     rows.length === 0
@@ -74,7 +74,16 @@ function section({ title, about, rows, error }: CaseReport): string[] {
             return `| ${contestant} | ${cells.join(" | ")} |`;
           }),
         ];
-  return ["", `## ${title}`, "", about, ...(error === undefined ? [] : ["", `Could not be run: ${error}`]), ...table];
+  const picture = plot === undefined ? [] : ["", `![${plot.title}](${plot.name}.svg)`];
+  return [
+    "",
+    `## ${title}`,
+    "",
+    about,
+    ...(error === undefined ? [] : ["", `Could not be run: ${error}`]),
+    ...table,
+    ...picture,
+  ];
 }
 
 /** For the terminal. */
