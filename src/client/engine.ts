@@ -45,6 +45,8 @@ export class Engine {
   readonly #sleep: SleepWatch;
   readonly #health: StoreHealth;
   #renewals: Tracked[] = [];
+  /** All that the machine was seen to sleep so far. */
+  sleptMs = 0;
   readonly #due = (tracked: Tracked, now: number, withinMs: number): void =>
     this.#apply(tracked, { type: "due", random: this.random(), withinMs }, now);
 
@@ -106,8 +108,7 @@ export class Engine {
 
   /** Do we hold it, by every clock we have? Reads them now (`now` was read just before): a timer may be late. */
   believes(tracked: Tracked, now: number = this.clock.now()): boolean {
-    const sleptMs = this.#sleep.sleptMs(now);
-    if (sleptMs > 0) this.#slept(sleptMs);
+    this.elapsed(now);
     if (believes(tracked.state, now)) return true;
     // its holder learns now what the timer would have said later
     this.#due(tracked, now, 0);
@@ -122,6 +123,13 @@ export class Engine {
 
   unset(item: Timed): void {
     this.#schedule.remove(item);
+  }
+
+  /** Our clock's time and all that the machine was seen to sleep: for what may span a sleep. Looks now. */
+  elapsed(now: number = this.clock.now()): number {
+    const sleptMs = this.#sleep.sleptMs(now);
+    if (sleptMs > 0) this.#slept(sleptMs);
+    return now + this.sleptMs;
   }
 
   /** Every live claim; a copy. */
@@ -148,6 +156,7 @@ export class Engine {
 
   /** Stops the timer. For the very end. */
   stop(): void {
+    this.#releases.stop();
     this.#timer.keepAlive(false);
     this.#timer.stop();
   }
@@ -260,9 +269,8 @@ export class Engine {
   }
 
   #tick(): void {
-    const sleptMs = this.#sleep.sleptMs();
-    if (sleptMs > 0) this.#slept(sleptMs);
     const now = this.clock.now();
+    this.elapsed(now);
     for (const item of this.#schedule.takeAllDue(now)) item.due(now, 0);
     if (this.#renewals.length > 0) this.#ride(now);
     this.#arm();
@@ -277,6 +285,7 @@ export class Engine {
   }
 
   #slept(byMs: number): void {
+    this.sleptMs += byMs;
     this.#events.emit("clockStep", { byMs, whose: "client" });
     const now = this.clock.now();
     for (const tracked of this.all()) this.#apply(tracked, { type: "slept", byMs }, now);

@@ -244,14 +244,14 @@ export class KeyLane implements ClaimOwner {
   /** Releases the claim and, if somebody here waits, queues again at the store's end, in one turn. */
   #giveBack(tracked: Tracked, held: boolean, now: number): Promise<boolean> {
     this.#tracked = null;
-    const { clock } = this.host.engine;
-    const until = tracked.state.at === "held" ? tracked.state.deadline : 0;
+    const { engine } = this.host;
+    const until = tracked.state.at === "held" ? tracked.state.deadline + engine.sleptMs : 0;
     const answer = new Promise<boolean>((resolve) => {
       // our own clock settles it; of the store only a plain "it was not there", said while the lease stands, is news.
       // Where we are in doubt it is the other way round: only the store's "it was there" counts
       const released = (wasThere: boolean | null): void =>
-        resolve(held ? wasThere !== false || clock.now() >= until : wasThere === true);
-      this.host.engine.leave(tracked, released, now);
+        resolve(held ? wasThere !== false || engine.elapsed() >= until : wasThere === true);
+      engine.leave(tracked, released, now);
     });
     this.#goOn(now);
     return answer;

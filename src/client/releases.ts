@@ -56,6 +56,7 @@ export class Releases {
   #pending: Leaving[] = [];
   #scheduled = false;
   #underWay = 0;
+  #stopped = false;
   #whenIdle: (() => void)[] = [];
 
   constructor(options: ReleasesOptions) {
@@ -89,6 +90,11 @@ export class Releases {
     return new Promise((resolve) => this.#whenIdle.push(resolve));
   }
 
+  /** What fails from now on is not sent again: the store learns of it by the end of a lease or session. */
+  stop(): void {
+    this.#stopped = true;
+  }
+
   #queue(leaving: Leaving): void {
     this.#pending.push(leaving);
     if (this.#scheduled) return;
@@ -116,16 +122,17 @@ export class Releases {
       this.#retry(leaving);
     };
     const batch = new Batch(() => settle(null, new Error("the store did not answer a release in time")));
-    let patience = Number.POSITIVE_INFINITY;
+    const now = clock.now();
+    let until = Number.POSITIVE_INFINITY;
     let unanswered: Set<ClaimId> | undefined;
     for (const one of leaving) {
       one.attempts++;
-      patience = Math.min(patience, one.ttlMs / 6);
+      until = Math.min(until, now + one.ttlMs / 6, one.giveUpAt > now ? one.giveUpAt : Number.POSITIVE_INFINITY);
       if (!one.unanswered) continue;
       unanswered ??= new Set();
       unanswered.add(one.claim.id);
     }
-    schedule.set(batch, clock.now() + patience);
+    schedule.set(batch, until);
     arm();
     const claims = leaving.map(({ claim }) => claim);
     attempt(() => driver.release(claims, unanswered)).then(
@@ -137,23 +144,31 @@ export class Releases {
   #retry(leaving: readonly Leaving[]): void {
     const { clock, random, schedule, arm } = this.#options;
     const now = clock.now();
-    const left = leaving.filter((one) => {
-      if (now < one.giveUpAt) return true;
-      if (one.claim.ttlMs !== "session") {
-        this.#finish(one, null);
-        return false;
-      }
-      one.done(null);
-      one.done = () => undefined;
-      return true;
-    });
+    const left = this.#remembered(leaving, now);
     const first = left[0];
     if (first === undefined) return;
     const batch = new Batch(() => {
-      for (const one of left) this.#queue(one);
+      for (const one of this.#remembered(left, clock.now())) this.#queue(one);
     });
-    schedule.set(batch, now + backoffMs(first.attempts, random(), LONGEST_RETRY_MS));
+    let at = now + backoffMs(first.attempts, random(), LONGEST_RETRY_MS);
+    for (const { giveUpAt } of left) if (giveUpAt > now) at = Math.min(at, giveUpAt);
+    schedule.set(batch, at);
     arm();
+  }
+
+  /** Those that the store may still know; who waits for the others is told. */
+  #remembered(leaving: readonly Leaving[], now: number): readonly Leaving[] {
+    return leaving.filter((one) => {
+      if (this.#stopped || (now >= one.giveUpAt && one.claim.ttlMs !== "session")) {
+        this.#finish(one, null);
+        return false;
+      }
+      if (now >= one.giveUpAt) {
+        one.done(null);
+        one.done = () => undefined;
+      }
+      return true;
+    });
   }
 
   #finish(leaving: Leaving, wasThere: boolean | null): void {

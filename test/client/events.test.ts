@@ -58,8 +58,9 @@ test("the loss of a lock is told once, with its reason", async () => {
   const lost: string[] = [];
   locks.on("lost", ({ reason }) => lost.push(reason));
   const lock = await locks.acquire("k", { ttl: 300 });
+  const told = new Promise((resolve) => lock.signal.addEventListener("abort", resolve, { once: true }));
   await driver.revoke?.([{ key: "k", token: lock.token, now: false }]);
-  await new Promise((resolve) => lock.signal.addEventListener("abort", resolve, { once: true }));
+  await told;
   assert.equal(await lock.release(), false);
   assert.deepEqual(lost, ["revoked"]);
   await locks.close();

@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { describe, test } from "vitest";
+import type { Locks } from "../../src/client/locks.ts";
+import { createLocks } from "../../src/client/locks.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import type { FakeClock } from "../support/fake-clock.ts";
+import { fakeClock } from "../support/fake-clock.ts";
+
+interface Stage {
+  readonly clock: FakeClock;
+  readonly locks: Locks;
+  /** When releases were sent. */
+  readonly sentAt: number[];
+}
+
+/** A client whose store does what `release` says. */
+function stage(release: (driver: Driver, ...args: Parameters<Driver["release"]>) => Promise<readonly boolean[]>): Stage {
+  const clock = fakeClock(0);
+  const driver = memory({ store: memoryStore(clock) });
+  const sentAt: number[] = [];
+  const traits = { ...driver.traits, lease: { claim: true, sessionMs: 9_000 } };
+  const disturbed: Driver = {
+    ...driver,
+    traits,
+    release: (...args) => {
+      sentAt.push(clock.now());
+      return release(driver, ...args);
+    },
+  };
+  return { clock, sentAt, locks: createLocks(disturbed, { clock, ttl: "9s" }) };
+}
+
+const REFUSED = (): Promise<never> => Promise.reject(new Error("cut off"));
+
+/** Whether it has settled, and how. */
+function watched<T>(promise: Promise<T>): { value: T | undefined } {
+  const seen: { value: T | undefined } = { value: undefined };
+  void promise.then((value) => {
+    seen.value = value;
+  });
+  return seen;
+}
+
+describe("a release that the store does not answer", () => {
+  for (const [how, answer] of [
+    ["refuses", REFUSED],
+    ["swallows", () => new Promise<never>(() => undefined)],
+  ] as const) {
+    test(`settles when the store has forgotten the claim, not later, and is not sent after that (it ${how} them)`, async () => {
+      const { clock, locks, sentAt } = stage(answer);
+      const lock = await locks.acquire("k");
+      await clock.pass(100);
+      const released = watched(lock.release());
+      await clock.pass(8_899);
+      assert.equal(released.value, undefined);
+      await clock.pass(1);
+      assert.equal(released.value, true);
+      const sent = sentAt.length;
+      assert.ok(sent >= 4, `${sent} attempts`);
+      await clock.pass(60_000);
+      assert.equal(sentAt.length, sent);
+    });
+  }
+
+  test("of a session's claim is told as unknown after that time, and sent on", async () => {
+    const { clock, locks, sentAt } = stage(REFUSED);
+    const lock = await locks.acquire("k", { ttl: "session" });
+    const released = watched(lock.release());
+    await clock.pass(9_100);
+    assert.equal(released.value, true);
+    const sent = sentAt.length;
+    await clock.pass(9_000);
+    assert.ok(sentAt.length > sent, "its session lives, and so does the claim");
+    const closed = watched(locks.close().then(() => true));
+    await clock.pass(10_000);
+    assert.equal(closed.value, true);
+    const atEnd = sentAt.length;
+    await clock.pass(60_000);
+    assert.equal(sentAt.length, atEnd, "a closed client sends nothing");
+    assert.equal(clock.pending, 0, "and keeps no timer");
+  });
+
+  test("while the machine sleeps: the store's word that it was gone is none about the time of the release", async () => {
+    const { clock, locks } = stage(async (driver, claims) => {
+      await driver.release(claims);
+      clock.sleep(60_000);
+      return claims.map(() => false);
+    });
+    const lock = await locks.acquire("k");
+    assert.equal(await lock.release(), true);
+  });
+});
