@@ -2,10 +2,11 @@
 
 import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
-import { Command, Option } from "commander";
+import { Command } from "commander";
 import { CommandError, EXIT_CODES } from "./failure.ts";
 import { complain, print } from "./output.ts";
 import type { RunFlags } from "./run-options.ts";
+import { addServe } from "./serve-command.ts";
 
 /**
  * Does what the arguments say and gives the exit code.
@@ -144,30 +145,7 @@ function addTools(program: Command, take: Take): void {
       take(import("./ls.ts").then(({ list }) => list(prefix, flags))),
     )
     .addHelpText("after", examples("holdfast ls", "holdfast ls invoice: --json"));
-  program
-    .command("serve")
-    .description("run a lock server")
-    .option(
-      "--listen <address>",
-      "unix:/path or tcp://127.0.0.1:port; may be repeated",
-      (one: string, all: string[]) => [...all, one],
-      [],
-    )
-    .option("--state <path>", "folder for what survives a restart, or none (default: below your state directory)")
-    .option("--idle <duration>", "leave after so long without claims and clients (default: never)")
-    .option("--json", "say where it listens as JSON")
-    .option("-q, --quiet", "say nothing on stderr")
-    .addOption(new Option("--on-demand").hideHelp())
-    .action((flags: Parameters<typeof import("./serve.ts").serveCommand>[0]) =>
-      take(import("./serve.ts").then(({ serveCommand }) => serveCommand(flags))),
-    )
-    .addHelpText(
-      "after",
-      examples(
-        "holdfast serve --listen unix:/run/holdfast/socket --state /var/lib/holdfast",
-        "holdfast serve --listen tcp://127.0.0.1:7420 --state none",
-      ),
-    );
+  addServe(program, take);
 }
 
 function waiting(command: Command): Command {

@@ -13,6 +13,7 @@ export const EXIT_CODES = {
   notExecutable: 126,
   notFound: 127,
   internal: 70,
+  config: 78,
 } as const;
 
 /** Why a command could not do what was asked. */

@@ -3,14 +3,13 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import type { AddressInfo, Server as NetServer, Socket } from "node:net";
 import { connect, createServer } from "node:net";
-import type { SecureContext } from "node:tls";
-import { createSecureContext } from "node:tls";
 import type { Address, HostPort } from "./address.ts";
 import { addressText } from "./address.ts";
 import type { Hub } from "./hub.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
-import { attachPlain, attachSecure } from "./stream.ts";
+import { createGate } from "./secure-stream.ts";
+import { attachPlain } from "./stream.ts";
 import type { TlsMaterial } from "./tls.ts";
 
 /** How long what was written may take to leave a connection that ends. */
@@ -40,12 +39,12 @@ export interface ListenOptions {
 export async function listen({ address, hub, limits, tls, log }: ListenOptions): Promise<Listener> {
   const isLocal = "path" in address;
   const sockets = new Set<Socket>();
-  let secret = tls === null ? null : secretOf(tls);
+  const gate = isLocal || !address.tls ? null : createGate(tls as TlsMaterial, hub, limits, log);
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) => {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
-    if (isLocal || !address.tls) attachPlain(socket, hub, limits, isLocal);
-    else attachSecure(socket, hub, limits, secret as Secret, log);
+    if (gate === null) attachPlain(socket, hub, limits, isLocal);
+    else gate.attach(socket);
   });
   try {
     if (isLocal) await removeStale(address.path);
@@ -58,9 +57,7 @@ export async function listen({ address, hub, limits, tls, log }: ListenOptions):
   });
   return {
     address: addressText(isLocal ? address : { ...address, port: (server.address() as AddressInfo).port }),
-    secure(material) {
-      secret = secretOf(material);
-    },
+    secure: (material) => gate?.secure(material),
     stop: () => server.close(),
     async close() {
       if (server.listening) server.close();
@@ -71,17 +68,6 @@ export async function listen({ address, hub, limits, tls, log }: ListenOptions):
       clearTimeout(cut);
     },
   };
-}
-
-/** What a connection that begins now is secured with. */
-export interface Secret {
-  readonly context: SecureContext;
-  /** A client without a certificate of the given issuers is refused. */
-  readonly mutual: boolean;
-}
-
-function secretOf({ context, mutual }: TlsMaterial): Secret {
-  return { context: createSecureContext(context), mutual };
 }
 
 function bound(server: NetServer, address: Address): Promise<void> {

@@ -20,8 +20,11 @@ import { openStore } from "./store.ts";
 import type { Web } from "./web.ts";
 import { openWeb } from "./web.ts";
 
+export type { Checked } from "./check.ts";
+export { checkOptions } from "./check.ts";
 export { StateError } from "./files.ts";
 export type { Level, Log, LogDetails } from "./logging.ts";
+export type { Fault } from "./plan.ts";
 
 /** The files of a TLS server, PEM each. They are read at the start and again by reload(). */
 export interface TlsFiles {
@@ -182,6 +185,11 @@ function readiness(backend: Backend, draining: boolean): Readiness {
     ok: false,
     why: `the last server did not stop cleanly: clients tell what they hold for up to ${left} s more`,
   };
+}
+
+/** What serve() would refuse in these options, all at once. Opens nothing; reads the files they name. */
+export function faultsOf(options: ServeOptions): readonly Fault[] {
+  return planOf(options).faults;
 }
 
 /** A wrong value is a TypeError, as everywhere. */

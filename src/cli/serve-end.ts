@@ -1,0 +1,57 @@
+/** When a server that was started by a command is to stop, and what else signals mean to it. */
+
+import { constants } from "node:os";
+import { isatty } from "node:tty";
+import type { Log } from "../server/logging.ts";
+import { watchOwnPath } from "../server/own-path.ts";
+import type { Server } from "../server/serve.ts";
+
+/** A server with nobody on it is looked at so often before it leaves. */
+const IDLE_LOOKS = 10;
+const LONGEST_LOOK_MS = 30_000;
+
+export interface EndOptions {
+  /** The user's own socket: without it the server is of no use. null: it listens elsewhere. */
+  readonly path: string | null;
+  /** It leaves when nobody has needed it for so long. */
+  readonly idleMs: number | undefined;
+  /** What SIGHUP does. */
+  readonly hangup: "ends" | "reloads";
+  readonly log: Log;
+}
+
+/** Settles with the reason why the server is to stop. A second signal then ends the process at once. */
+export function untilOver(server: Server, { path, idleMs, hangup, log }: EndOptions): Promise<string> {
+  return new Promise((resolve) => {
+    let ending = false;
+    const end = (name: NodeJS.Signals): void => {
+      if (ending) process.exit(128 + constants.signals[name]);
+      ending = true;
+      resolve(`received ${name}`);
+    };
+    process.on("SIGTERM", end);
+    process.on("SIGINT", end);
+    const terminal = [0, 1, 2].find((descriptor) => isatty(descriptor));
+    process.on("SIGHUP", () => {
+      // a terminal that has gone is no terminal any more, and took its server with it
+      if (hangup === "ends" || (terminal !== undefined && !isatty(terminal))) return end("SIGHUP");
+      log("received SIGHUP: reading credentials and certificates again");
+      // what could not be read was said in the log
+      server.reload().catch(() => undefined);
+    });
+    if (path !== null) watchOwnPath(path, server.start, resolve);
+    if (idleMs !== undefined) watchIdle(server, idleMs, resolve);
+  });
+}
+
+function watchIdle(server: Server, idleMs: number, over: (why: string) => void): void {
+  let busyAt = performance.now();
+  setInterval(
+    () => {
+      const { sessions, claims } = server.stats();
+      if (sessions > 0 || claims > 0) busyAt = performance.now();
+      else if (performance.now() - busyAt >= idleMs) over("nobody has needed it for a while");
+    },
+    Math.min(Math.max(idleMs / IDLE_LOOKS, 10), LONGEST_LOOK_MS),
+  );
+}

@@ -1,0 +1,96 @@
+/** `holdfast serve --on-demand`: the server that a client of this user starts when nobody listens. */
+
+import { closeSync, fstatSync, ftruncateSync, readdirSync, readFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { elect } from "../server/election.ts";
+import { preparedSocketPath, userDirectory } from "../user-directory.ts";
+import { untilOver } from "./serve-end.ts";
+
+/** How long it stays when nobody needs it. */
+const IDLE_MS = 600_000;
+/** The log is cut when it grows beyond this. */
+const MOST_LOG_BYTES = 262_144;
+/** Where it says how its start went; see drivers/server/on-demand.ts. */
+const READY_DESCRIPTOR = 3;
+
+/**
+ * Of several only the one that the kernel elects stays. It keeps nothing of its starter, which waits for one word on a descriptor of its own.
+ */
+export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
+  process.umask(0o077);
+  closeInherited();
+  try {
+    const directory = userDirectory();
+    const socket = preparedSocketPath(directory);
+    if ((await elect(join(directory, "election"))) === null) {
+      answerStarter("taken");
+      return 0;
+    }
+    const { serve } = await import("../server/serve.ts");
+    const server = await serve({ listen: `unix:${socket}`, state: join(directory, "state"), log });
+    // it has nothing to reload, and what hangs up on it ends the user's session: the next client starts it again
+    const over = untilOver(server, { path: socket, idleMs, hangup: "ends", log });
+    log(`listening on ${socket}`);
+    answerStarter("ready");
+    log(`stopping: ${await over}`);
+    await server.close();
+    return 0;
+  } catch (error) {
+    log("could not start", error);
+    answerStarter((error as Error).message);
+    return 1;
+  }
+}
+
+/** One line of the log, with an error in words. */
+function log(message: string, error?: unknown): void {
+  logLine(error === undefined ? message : `${message}: ${error instanceof Error ? error.message : String(error)}`);
+}
+
+/** Standard error is the log file, which must not grow for ever. */
+function logLine(text: string): void {
+  const { size } = fstatSync(2);
+  if (size > MOST_LOG_BYTES) ftruncateSync(2);
+  writeSync(2, `${new Date().toISOString()} ${process.pid} ${text}\n`);
+}
+
+/** Says how the start went and lets go of the descriptor. Nobody may be listening any more. */
+function answerStarter(word: string): void {
+  try {
+    // by hand it may have been started without one, and then the number may be something else
+    if (!fstatSync(READY_DESCRIPTOR).isSocket()) return;
+    writeSync(READY_DESCRIPTOR, `${word}\n`);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "EPIPE" && code !== "EBADF") throw error;
+    if (code === "EBADF") return;
+  }
+  closeSync(READY_DESCRIPTOR);
+}
+
+/** Descriptors of the starter's that no program marked as its own (close-on-exec) came through to us; Linux shows them. */
+function closeInherited(): void {
+  let names: string[];
+  try {
+    names = readdirSync("/proc/self/fdinfo");
+  } catch {
+    // no such file system: what Node closes by itself must do
+    return;
+  }
+  for (const name of names) {
+    const descriptor = Number(name);
+    if (descriptor <= READY_DESCRIPTOR) continue;
+    const flags = flagsOf(descriptor);
+    if (flags !== null && (flags & 0o2000000) === 0) closeSync(descriptor);
+  }
+}
+
+function flagsOf(descriptor: number): number | null {
+  try {
+    const found = /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, "latin1"));
+    return found === null ? null : Number.parseInt(found[1] as string, 8);
+  } catch {
+    // the listing's own descriptor, closed by now
+    return null;
+  }
+}
