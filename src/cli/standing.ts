@@ -8,7 +8,7 @@ import { visible } from "./output.ts";
 export interface Standing {
   /** The front holder's label; undefined: nobody holds it. */
   readonly holder?: string;
-  /** How long the front holder's claim has stood. */
+  /** How long the front holder has held it; where the store does not tell, for how long it has known its claim. */
   readonly heldForMs?: number;
   /** How long ago its lease was last renewed, where the lease has a length. */
   readonly renewedAgoMs?: number;
@@ -26,7 +26,7 @@ export function standingOf(views: readonly ClaimView[], key: string, label: stri
   const { answer, ttlMs } = front;
   const renewed =
     answer.state === "held" && ttlMs !== "session" ? { renewedAgoMs: Math.max(ttlMs - answer.ttlMs, 0) } : {};
-  return { holder: front.label, heldForMs: front.ageMs, ahead, ...renewed };
+  return { holder: front.label, heldForMs: front.heldMs ?? front.ageMs, ahead, ...renewed };
 }
 
 /** `held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you` */

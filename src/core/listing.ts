@@ -36,5 +36,6 @@ function entriesOf(table: Table, prefix: string): Entry[] {
 function viewOf(table: Table, tagOf: (id: string) => string, entry: Entry, now: number): ClaimView {
   const { id, ...claim } = entry.claim;
   const answer = standingOf(entry, now, table.sessionMs);
-  return { ...claim, tag: tagOf(id), answer, ageMs: now - entry.placedAt };
+  const held = entry.held ? { heldMs: now - entry.heldAt } : {};
+  return { ...claim, tag: tagOf(id), answer, ageMs: now - entry.placedAt, ...held };
 }

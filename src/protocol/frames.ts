@@ -186,16 +186,17 @@ export function isDecimal(value: unknown): value is string {
 
 /** One claim as tools see it. */
 export function encodeView(view: ClaimView): string {
-  const { tag, holds, ttlMs, tokens, floor, wait, label, answer, ageMs } = view;
+  const { tag, holds, ttlMs, tokens, floor, wait, label, answer, ageMs, heldMs } = view;
   const keys = holds.map(holdText).join();
   const more = `{"tokens":${tokens},"floor":"${floor}","wait":${wait},"label":${JSON.stringify(label)}}`;
-  return `["${tag}",[${keys}],${JSON.stringify(ttlMs)},${more},${encodeAnswer(answer, 0)},${Math.floor(ageMs)}]`;
+  const ages = heldMs === undefined ? Math.floor(ageMs) : `${Math.floor(ageMs)},${Math.floor(heldMs)}`;
+  return `["${tag}",[${keys}],${JSON.stringify(ttlMs)},${more},${encodeAnswer(answer, 0)},${ages}]`;
 }
 
 /** @throws ProtocolError */
 function decodeView(raw: unknown): ClaimView {
   if (!Array.isArray(raw)) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
-  const [tag, holds, ttlMs, more, answer, ageMs] = raw as unknown[];
+  const [tag, holds, ttlMs, more, answer, ageMs, heldMs] = raw as unknown[];
   const { tokens, floor, wait, label } = (more ?? {}) as Readonly<Record<string, unknown>>;
   const wellFormed =
     typeof tag === "string" &&
@@ -209,7 +210,7 @@ function decodeView(raw: unknown): ClaimView {
   if (!wellFormed) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
   const listed = holds.map(decodeHold) as unknown as readonly [Hold, ...Hold[]];
   const what = { tag, holds: listed, ttlMs, tokens, floor: BigInt(floor), wait: wait !== false, label };
-  return { ...what, answer: decodeAnswer(answer), ageMs };
+  return { ...what, answer: decodeAnswer(answer), ageMs, ...(isCount(heldMs) && { heldMs }) };
 }
 
 /** A hold as it stands in a frame: a key for all its permits, or [key, permits, limit]. Only its form is checked. */

@@ -1,15 +1,21 @@
 /**
  * Any driver behind a server: calls go through, grants come back by claim id. What survives a restart is the store's
  * affair; the relay only tells a store that a client has gone where the store cannot see it.
+ *
+ * Invariant: a claim that nobody wants any more leaves no place behind, also if its `claim` call is still under way: its
+ * release says so to the store, and is repeated when that call has settled.
  */
 
 import type { Clock } from "../clock.ts";
 import { isFatal } from "../errors.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, Driver, Traits } from "../spi/driver.ts";
-import type { Backend, Leave, Page, Renewal, Revocation, Which } from "./backend.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, Hold, Traits } from "../spi/driver.ts";
+import type { Backend, Leave, Owned, Page, Renewal, Revocation, Which } from "./backend.ts";
 import { cutPage, Refusal } from "./backend.ts";
 import type { Log } from "./hub.ts";
+import type { Record } from "./record.ts";
+import type { Relayed } from "./relayed.ts";
+import { RelayedClaims } from "./relayed.ts";
 import type { ProcessProbe, Session } from "./session.ts";
 import { Sessions } from "./session.ts";
 
@@ -19,18 +25,12 @@ export interface RelayOptions {
   readonly sessionMs: number;
   readonly probe: ProcessProbe;
   readonly log: Log;
+  /** Told of what passes through. */
+  readonly record?: Record;
 }
 
-/** A claim that has come through. */
-interface Known {
-  /** The same object for the claim's whole life, as the contract wants it. */
-  readonly claim: Claim;
-  /** Who is told of a grant; null: detached. */
-  session: Session | null;
-  held: boolean;
-  /** When the store has forgotten it. */
-  until: number;
-}
+/** Claims asked for at a time where most may not be seen. */
+const LOOKS = 1_000;
 
 /** Opens the driver and gives what a server needs of it. */
 export async function openRelay(options: RelayOptions): Promise<{
@@ -51,34 +51,37 @@ class Relay implements Backend {
   readonly #clock: Clock;
   readonly #sessionMs: number;
   readonly #log: Log;
-  readonly #known = new Map<ClaimId, Known>();
-  readonly #ids = new Map<Session, Set<ClaimId>>();
-  #sweepAt = 1_000;
+  readonly #claims: RelayedClaims;
+  readonly #record: Record | undefined;
   #changed: () => void = () => undefined;
 
-  constructor({ driver, clock, sessionMs, log }: RelayOptions) {
+  constructor({ driver, clock, sessionMs, log, record }: RelayOptions) {
     this.#driver = driver;
     this.#clock = clock;
     this.#sessionMs = sessionMs;
     this.#log = log;
+    this.#record = record;
+    this.#claims = new RelayedClaims(sessionMs, record);
   }
 
   get size(): number {
-    return this.#known.size;
+    return this.#claims.size;
   }
 
   open(): Promise<void> {
     return this.#driver.open((id, answer) => {
       if (id === null) {
-        for (const [known, { session }] of this.#known) session?.link?.nudge(known);
+        for (const { claim, session } of this.#claims.all()) session?.link?.nudge(claim.id);
         return;
       }
-      const known = this.#known.get(id);
+      const known = this.#claims.get(id);
       if (known === undefined) return;
-      if (answer === undefined) known.session?.link?.nudge(id);
+      // learning may take it from its session
+      const { session } = known;
+      if (answer === undefined) session?.link?.nudge(id);
       else {
-        this.#note(known, answer);
-        known.session?.link?.push(id, answer);
+        this.#claims.learn(known, answer, this.#clock.now());
+        session?.link?.push(id, answer);
       }
       this.#changed();
     });
@@ -100,77 +103,105 @@ class Relay implements Backend {
     return 0;
   }
 
+  owned(id: ClaimId): Owned | undefined {
+    return this.#claims.get(id);
+  }
+
   arrivalOf(): number {
     return 0;
   }
 
   async claim(session: Session, claim: Claim): Promise<Answer> {
     const known = this.#familiar(session, claim);
+    known.unanswered++;
     const answer = await this.#asked(this.#driver.claim(known.claim));
-    this.#note(known, answer);
+    known.unanswered--;
+    if (known.gone) {
+      // its client has left or released it meanwhile
+      if (answer.state !== "none") this.#giveBack([known]);
+      return { state: "none" };
+    }
+    this.#claims.learn(known, answer, this.#clock.now());
     return answer;
   }
 
   async renew(session: Session, items: readonly Renewal[]): Promise<readonly Answer[]> {
-    const asked: Known[] = [];
+    const asked: Relayed[] = [];
     const found = items.map(({ id, claim }) => {
-      const known = this.#known.get(id) ?? (claim === null ? undefined : this.#familiar(session, claim));
+      const known = this.#claims.get(id) ?? (claim === null ? undefined : this.#familiar(session, claim));
       if (known === undefined) return undefined;
-      this.#own(session, known);
+      this.#claims.own(session, known, this.#clock.now());
       asked.push(known);
       return known;
     });
     const answers = asked.length === 0 ? [] : await this.#asked(this.#driver.renew(asked.map(({ claim }) => claim)));
-    for (const [at, known] of asked.entries()) this.#note(known, answers[at] as Answer);
+    const now = this.#clock.now();
+    for (const [at, known] of asked.entries()) this.#claims.learn(known, answers[at] as Answer, now);
     let next = 0;
     return found.map((known) => (known === undefined ? { state: "none" } : (answers[next++] as Answer)));
   }
 
   async release(_session: Session, items: readonly Leave[]): Promise<readonly boolean[]> {
     const unanswered = new Set<ClaimId>();
-    const left: Known[] = [];
+    const left: Relayed[] = [];
     const found = items.map((item) => {
-      const known = this.#known.get(item.id);
+      const known = this.#claims.get(item.id);
       if (known === undefined) return false;
-      if (item.unanswered !== undefined) unanswered.add(item.id);
+      if (item.unanswered !== undefined || known.unanswered > 0) unanswered.add(item.id);
       left.push(known);
       return true;
     });
     if (left.length === 0) return found;
-    const there = await this.#asked(
-      this.#driver.release(
-        left.map(({ claim }) => claim),
-        unanswered,
-      ),
-    );
-    for (const known of left) this.#forget(known);
+    const claims = left.map(({ claim }) => claim);
+    const there = await this.#asked(this.#driver.release(claims, unanswered));
+    const now = this.#clock.now();
+    for (const known of left) this.#claims.forget(known, known.state === "held" ? "released" : "left", now);
     let next = 0;
     return found.map((isKnown) => isKnown && (there[next++] as boolean));
   }
 
   async detach(_session: Session, ids: readonly ClaimId[]): Promise<readonly boolean[]> {
-    const known = ids.map((id) => this.#known.get(id));
+    const known = ids.map((id) => this.#claims.get(id));
     const there = known.filter((it) => it !== undefined);
     // where claims are no session's of the store, only our own session must let go
     const done =
       this.#driver.detach === undefined
-        ? there.map(({ held }) => held)
+        ? there.map(({ state, revoked }) => state === "held" && !revoked)
         : await this.#asked(this.#driver.detach(there.map(({ claim }) => claim)));
     let next = 0;
     return known.map((it) => {
       if (it === undefined || !done[next++]) return false;
-      this.#disown(it);
+      this.#claims.disown(it);
       return true;
     });
   }
 
-  async revoke(_session: Session, targets: readonly Revocation[]): Promise<readonly boolean[]> {
+  async revoke(session: Session, targets: readonly Revocation[]): Promise<readonly boolean[]> {
     if (this.#driver.revoke === undefined) throw new Refusal("UNSUPPORTED", "this store cannot revoke");
-    return this.#asked(this.#driver.revoke(targets));
+    const done = await this.#asked(this.#driver.revoke(targets));
+    const now = this.#clock.now();
+    for (const [at, { key, token, now: atOnce, reason }] of targets.entries()) {
+      const known = done[at] === true ? this.#claims.holderOf(key, token) : undefined;
+      // it came by another way
+      if (known === undefined) continue;
+      if (atOnce) this.#claims.forget(known, "removed", now);
+      else this.#claims.revoked(known, "revoked", now);
+      this.#record?.explain(session.principal.name, reason);
+    }
+    return done;
   }
 
-  async list(prefix: string, max: number, after: string | undefined): Promise<Page> {
-    return cutPage(await this.#asked(this.#driver.list(prefix, max + 1, after)), max);
+  async list(session: Session, prefix: string, max: number, after: string | undefined): Promise<Page> {
+    const may = (key: string): boolean => session.principal.may("inspect", key);
+    if (may("")) return cutPage(await this.#asked(this.#driver.list(prefix, max + 1, after)), max);
+    const seen: ClaimView[] = [];
+    for (let cursor = after; seen.length <= max; ) {
+      const views = await this.#asked(this.#driver.list(prefix, LOOKS, cursor));
+      seen.push(...views.flatMap((view) => visibleOf(view, may)));
+      cursor = views.at(-1)?.tag;
+      if (views.length < LOOKS || cursor === undefined) break;
+    }
+    return cutPage(seen, max);
   }
 
   /** After a restart of the relay: the store knows the claims, the relay learns them again. */
@@ -182,15 +213,12 @@ class Relay implements Backend {
   }
 
   end(session: Session, which: Which): void {
-    const ending = this.#claimsOf(session).filter(({ claim, held }) => {
-      return which === "all" || (which === "waiting" ? !held : claim.ttlMs === "session");
+    const ending = this.#claims.of(session).filter(({ claim, state }) => {
+      return which === "all" || (which === "waiting" ? state !== "held" : claim.ttlMs === "session");
     });
     if (ending.length === 0) return;
-    for (const known of ending) this.#forget(known);
-    // if this fails their leases end them
-    this.#driver.release(ending.map(({ claim }) => claim)).catch((error: unknown) => {
-      this.#log("the claims of a client that has gone could not be released; their leases will end them", error);
-    });
+    for (const known of ending) this.#claims.forget(known, "gone", this.#clock.now());
+    this.#giveBack(ending);
   }
 
   park(): void {
@@ -202,7 +230,7 @@ class Relay implements Backend {
   }
 
   owns(session: Session): boolean {
-    return this.#claimsOf(session).length > 0;
+    return this.#claims.of(session).length > 0;
   }
 
   nextDue(): number {
@@ -218,67 +246,24 @@ class Relay implements Backend {
   }
 
   /** @throws Refusal if another client uses that id */
-  #familiar(session: Session, claim: Claim): Known {
-    let known = this.#known.get(claim.id);
-    if (known !== undefined && known.session !== null && known.session !== session) {
+  #familiar(session: Session, claim: Claim): Relayed {
+    const found = this.#claims.get(claim.id);
+    if (found !== undefined && found.session !== null && found.session !== session) {
       throw new Refusal("LIMIT", "this id is another client's");
     }
-    if (known === undefined) {
-      known = { claim, session, held: false, until: 0 };
-      this.#known.set(claim.id, known);
-      this.#sweep();
-    }
-    this.#own(session, known);
+    const now = this.#clock.now();
+    const known = found ?? this.#claims.add(claim, session.principal.name, now);
+    this.#claims.own(session, known, now);
     return known;
   }
 
-  #own(session: Session, known: Known): void {
-    if (known.session === null && known.held) return;
-    if (known.session !== session) this.#disown(known);
-    known.session = session;
-    const ids = this.#ids.get(session) ?? new Set();
-    ids.add(known.claim.id);
-    this.#ids.set(session, ids);
-    known.until = Math.max(known.until, this.#clock.now() + this.#ttl(known.claim));
-  }
-
-  #note(known: Known, answer: Answer): void {
-    if (answer.state === "none") {
-      this.#forget(known);
-      return;
-    }
-    known.held = answer.state === "held";
-    known.until = Math.max(known.until, this.#clock.now() + answer.ttlMs);
-  }
-
-  /** Forgets what the store must have forgotten, now and then. */
-  #sweep(): void {
-    if (this.#known.size < this.#sweepAt) return;
-    const now = this.#clock.now();
-    for (const known of this.#known.values()) {
-      if (known.claim.ttlMs !== "session" && now > known.until + this.#ttl(known.claim)) this.#forget(known);
-    }
-    this.#sweepAt = Math.max(1_000, this.#known.size * 2);
-  }
-
-  #claimsOf(session: Session): Known[] {
-    return [...(this.#ids.get(session) ?? [])].map((id) => this.#known.get(id) as Known);
-  }
-
-  #forget(known: Known): void {
-    this.#known.delete(known.claim.id);
-    this.#disown(known);
-  }
-
-  #disown(known: Known): void {
-    const ids = known.session === null ? undefined : this.#ids.get(known.session);
-    ids?.delete(known.claim.id);
-    if (ids?.size === 0) this.#ids.delete(known.session as Session);
-    known.session = null;
-  }
-
-  #ttl({ ttlMs }: Claim): number {
-    return ttlMs === "session" ? this.#sessionMs : ttlMs;
+  /** Tells the store that nobody wants these any more. If this fails their leases end them. */
+  #giveBack(left: readonly Relayed[]): void {
+    const unanswered = new Set(left.filter((known) => known.unanswered > 0).map(({ claim }) => claim.id));
+    const claims = left.map(({ claim }) => claim);
+    this.#driver.release(claims, unanswered).catch((error: unknown) => {
+      this.#log("the claims of a client that has gone could not be released; their leases will end them", error);
+    });
   }
 
   /** What the store throws is the store's: its client is told that the call failed, not what the store said. */
@@ -291,4 +276,11 @@ class Relay implements Backend {
       throw new Refusal("STORE", `the server could not ask its store (${this.#driver.name})`, error);
     }
   }
+}
+
+/** A claim with those of its keys that may be seen; nothing, if none may. */
+function visibleOf(view: ClaimView, may: (key: string) => boolean): ClaimView[] {
+  const [first, ...others] = view.holds.filter(({ key }) => may(key));
+  const holds: readonly [Hold, ...Hold[]] | null = first === undefined ? null : [first, ...others];
+  return holds === null ? [] : [{ ...view, holds }];
 }

@@ -105,6 +105,8 @@ export interface ClaimView extends Omit<Claim, "id"> {
   readonly answer: Answer;
   /** Milliseconds since the store first saw the claim. */
   readonly ageMs: number;
+  /** Milliseconds since it was granted, where it is held and the store knows. */
+  readonly heldMs?: number;
 }
 
 /** A grant that an operator wants back, named by a key and a token of it. */

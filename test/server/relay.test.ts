@@ -7,6 +7,28 @@ import { until } from "../support/wait-for.ts";
 import { claimOf, cleanUp, client, held, running } from "./support.ts";
 import { FakeClock } from "./world.ts";
 
+/** A store whose claims take as long as the test wants: before they are carried out, or on the way back. */
+function slowStore(where: "there" | "back"): { driver: Driver; other: Driver; asked: () => number; go: () => void } {
+  const store = memoryStore();
+  const inner = memory({ store });
+  let go: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  let asked = 0;
+  const driver: Driver = {
+    ...inner,
+    async claim(claim) {
+      asked++;
+      if (where === "there") await gate;
+      const answer = await inner.claim(claim);
+      if (where === "back") await gate;
+      return answer;
+    },
+  };
+  return { driver, other: memory({ store }), asked: () => asked, go };
+}
+
 leakCheck();
 cleanUp();
 
@@ -91,4 +113,52 @@ test("what the store has forgotten the relay forgets, too", async () => {
     await clock.pass(10_000);
   }
   expect(it.stats().claims).toBeLessThan(1_300);
+});
+
+test.each(["there", "back"] as const)(
+  "a client that goes while its claim is under way (%s) leaves no place behind",
+  async (where) => {
+    const { driver, other, asked, go } = slowStore(where);
+    const it = await running({ driver });
+    const one = await client(it.addresses[0] as string);
+    const call = one.driver.claim(claimOf("k", { ttlMs: 60_000 }));
+    call.catch(() => undefined);
+    await until(() => asked() > 0, { within: 2_000, what: "the call at the store" });
+    await one.driver.close();
+    await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
+    go();
+    await other.open(() => undefined);
+    const next = claimOf("k", { wait: false });
+    await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
+    await other.release([next]);
+  },
+);
+
+test("a store that forgets to remember an unanswered id is told again when its late answer comes", async () => {
+  const { driver, other, asked, go } = slowStore("there");
+  const forgetful: Driver = { ...driver, release: (claims) => driver.release(claims) };
+  const it = await running({ driver: forgetful });
+  const one = await client(it.addresses[0] as string);
+  one.driver.claim(claimOf("k", { ttlMs: 60_000 })).catch(() => undefined);
+  await until(() => asked() > 0, { within: 2_000, what: "the call at the store" });
+  await one.driver.close();
+  await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
+  go();
+  await other.open(() => undefined);
+  const next = claimOf("k", { wait: false });
+  await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
+});
+
+test("a revoked claim keeps its place in the store until its client releases it, through the relay", async () => {
+  const it = await running({ driver: memory() });
+  const one = await client(it.addresses[0] as string);
+  const other = await client(it.addresses[0] as string);
+  const [a, b] = [claimOf("k"), claimOf("k")];
+  const { token } = held(await one.driver.claim(a));
+  await other.driver.claim(b);
+  expect(await other.driver.revoke?.([{ key: "k", token, now: false }])).toEqual([true]);
+  expect(await one.driver.renew([a])).toEqual([{ state: "none", reason: "revoked" }]);
+  expect(await other.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
+  await one.driver.release([a]);
+  await other.pushes.granted(b);
 });

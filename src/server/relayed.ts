@@ -1,0 +1,157 @@
+/** What a relay knows of the claims that have come through it: whose they are, and where they stood last. */
+
+import type { Happening } from "../core/observer.ts";
+import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
+import type { Lived, Record } from "./record.ts";
+import type { Session } from "./session.ts";
+
+/** One claim that has come through. */
+export class Relayed implements Lived {
+  /** The same object for the claim's whole life, as the contract wants it. */
+  readonly claim: Claim;
+  /** The account that placed it. */
+  readonly by: string;
+  readonly placedAt: number;
+  heldAt = 0;
+  token: number | bigint = 0;
+  state: "asked" | "waiting" | "held" = "asked";
+  /** Answers "none", but keeps its place in the store until it is released. */
+  revoked = false;
+  /** Who is told of a grant; null: detached. */
+  session: Session | null = null;
+  /** `claim` calls that are under way, or failed: the store may yet carry them out. */
+  unanswered = 0;
+  /** When the store has forgotten it. */
+  until = 0;
+  /** The relay has forgotten it. */
+  gone = false;
+
+  constructor(claim: Claim, by: string, now: number) {
+    this.claim = claim;
+    this.by = by;
+    this.placedAt = now;
+  }
+}
+
+/** Claims are looked through for those that the store must have forgotten when there are so many, and then twice as many. */
+const FIRST_SWEEP = 1_000;
+
+export class RelayedClaims {
+  readonly #known = new Map<ClaimId, Relayed>();
+  readonly #ids = new Map<Session, Set<ClaimId>>();
+  readonly #sessionMs: number;
+  readonly #record: Record | undefined;
+  #sweepAt = FIRST_SWEEP;
+
+  constructor(sessionMs: number, record: Record | undefined) {
+    this.#sessionMs = sessionMs;
+    this.#record = record;
+  }
+
+  get size(): number {
+    return this.#known.size;
+  }
+
+  get(id: ClaimId): Relayed | undefined {
+    return this.#known.get(id);
+  }
+
+  all(): IterableIterator<Relayed> {
+    return this.#known.values();
+  }
+
+  of(session: Session): Relayed[] {
+    return [...(this.#ids.get(session) ?? [])].map((id) => this.#known.get(id) as Relayed);
+  }
+
+  add(claim: Claim, by: string, now: number): Relayed {
+    const known = new Relayed(claim, by, now);
+    this.#known.set(claim.id, known);
+    if (this.#known.size >= this.#sweepAt) this.#sweep(now);
+    return known;
+  }
+
+  /** Makes it the session's, unless it is detached. */
+  own(session: Session, known: Relayed, now: number): void {
+    if (known.session === null && known.state === "held") return;
+    if (known.session !== session) this.disown(known);
+    known.session = session;
+    const ids = this.#ids.get(session) ?? new Set();
+    this.#ids.set(session, ids.add(known.claim.id));
+    known.until = Math.max(known.until, now + this.#ttl(known.claim));
+  }
+
+  disown(known: Relayed): void {
+    const ids = known.session === null ? undefined : this.#ids.get(known.session);
+    ids?.delete(known.claim.id);
+    if (ids?.size === 0) this.#ids.delete(known.session as Session);
+    known.session = null;
+  }
+
+  /** What the store has said of it. */
+  learn(known: Relayed, answer: Answer, now: number): void {
+    if (known.gone) return;
+    if (answer.state === "none") {
+      if (answer.reason === "revoked" || answer.reason === "maxHold") {
+        this.revoked(known, answer.reason === "revoked" ? "revoked" : "outstayed", now);
+      } else this.forget(known, answer.reason === "released" ? "released" : "expired", now);
+      return;
+    }
+    if (answer.state === "held" && known.state !== "held") {
+      known.heldAt = now;
+      known.token = tokenOf(answer.token);
+      known.state = "held";
+      this.#record?.happened("granted", known, now);
+    } else if (answer.state === "waiting" && known.state === "asked") {
+      known.state = "waiting";
+      this.#record?.happened("waiting", known, now);
+    }
+    known.until = Math.max(known.until, now + answer.ttlMs);
+  }
+
+  /** It is to go, but keeps its place: its client is to release it. */
+  revoked(known: Relayed, how: "revoked" | "outstayed", now: number): void {
+    if (known.revoked) return;
+    known.revoked = true;
+    this.#record?.happened(how, known, now);
+  }
+
+  /** The store has no place of it any more, or soon. */
+  forget(known: Relayed, how: Happening, now: number): void {
+    if (known.gone) return;
+    known.gone = true;
+    this.#known.delete(known.claim.id);
+    this.disown(known);
+    // what never had a place has not ended
+    if (known.state !== "asked") this.#record?.happened(how, known, now);
+  }
+
+  /** Who holds this key with this token. */
+  holderOf(key: string, token: bigint): Relayed | undefined {
+    const tokens = (known: Relayed): bigint => token - BigInt(known.token);
+    for (const known of this.#known.values()) {
+      if (known.state !== "held" || tokens(known) < 0n || tokens(known) >= BigInt(known.claim.tokens)) continue;
+      if (known.claim.holds.some((hold) => hold.key === key)) return known;
+    }
+    return undefined;
+  }
+
+  /** Forgets what the store must have forgotten. */
+  #sweep(now: number): void {
+    for (const known of this.#known.values()) {
+      if (known.claim.ttlMs !== "session" && now > known.until + this.#ttl(known.claim)) {
+        this.forget(known, "expired", now);
+      }
+    }
+    this.#sweepAt = Math.max(FIRST_SWEEP, this.#known.size * 2);
+  }
+
+  #ttl({ ttlMs }: Claim): number {
+    return ttlMs === "session" ? this.#sessionMs : ttlMs;
+  }
+}
+
+/** As a number where one can hold it; 0n, of a store without tokens, stays what it is: 0 would mean that none is held. */
+function tokenOf(token: bigint): number | bigint {
+  return token > 0n && token <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(token) : token;
+}
