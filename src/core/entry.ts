@@ -2,6 +2,7 @@
 
 import type { Claim } from "../spi/driver.ts";
 import type { LinkedList } from "./queue.ts";
+import type { Scheduled } from "./schedule.ts";
 import type { Seat } from "./seats.ts";
 
 export class Entry {
@@ -23,6 +24,8 @@ export class Entry {
   readonly arrival: number;
   /** Who placed it: an account of the server's, "" for nobody in particular. Opaque to the table. */
   by = "";
+  /** Until when it may be held, which is its owner's affair; null: as long as it is renewed. */
+  outstay: Scheduled | null = null;
   /** Not null: it answers "none" and why, cannot be renewed, but keeps its place until released or its lease ends. */
   revoked: "revoked" | "maxHold" | null = null;
   /** Taken out of its session: a plain lease from then on. */

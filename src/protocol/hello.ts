@@ -3,7 +3,7 @@
 import type { Traits } from "../spi/driver.ts";
 import { MAX_HOLDS } from "../spi/driver.ts";
 
-/** The version of the protocol this code speaks. */
+/** The version of the protocol this code speaks, and the oldest that it understands. */
 export const PROTOCOL = 1;
 
 /** The version of this code, for people; a test compares it with package.json. */
@@ -19,6 +19,12 @@ export interface Limits {
   readonly tokens: number;
   /** Most claims one `list` gives. */
   readonly page: number;
+  /** Most ids or claims in one frame. A server that does not say so takes 2,000. */
+  readonly batch?: number;
+  /** Most frames in one line. */
+  readonly frames?: number;
+  /** Longest lease that may be asked for, in milliseconds. */
+  readonly ttlMs?: number;
 }
 
 /** What this server allows. A claim with that many of the longest keys still fits into a line. */
@@ -41,6 +47,10 @@ export interface ClientHello {
   /** The client's process and its start time (field 22 of /proc/PID/stat), so that a server can see that it is gone. */
   readonly pid: number | null;
   readonly pidStart: string | null;
+  /** By what the server knows the client; a secret. Default: it has none. */
+  readonly credential?: string | null;
+  /** Only asks who answers here: the server says hello and ends the connection. On Unix sockets. */
+  readonly probe?: boolean;
 }
 
 /** What a server says first. */
@@ -70,19 +80,22 @@ export class ProtocolError extends Error {
 }
 
 export function encodeHello(hello: ClientHello): string {
-  const { protocol, version, label, session, tether, pid, pidStart } = hello;
+  const { protocol, version, label, session, tether, pid, pidStart, credential = null, probe } = hello;
+  if (probe) return `${JSON.stringify({ hello: { protocol, probe } })}\n`;
+  // who knows the session may keep it alive
   if (tether) return `${JSON.stringify({ hello: { protocol, tether, session } })}\n`;
-  return `${JSON.stringify({ hello: { protocol, version, label, session, pid, pidStart } })}\n`;
+  const who = { protocol, version, label, session, pid, pidStart, ...(credential !== null && { credential }) };
+  return `${JSON.stringify({ hello: who })}\n`;
 }
 
 /** @throws ProtocolError if the line is not a hello this code understands */
 export function decodeHello(line: string): ClientHello {
   const hello = record(record(parsed(line))?.hello);
   if (hello === null) throw new ProtocolError("PROTOCOL", "the first line must be a hello");
-  if (hello.protocol !== PROTOCOL) {
-    throw new ProtocolError("VERSION", `this server speaks version ${PROTOCOL} of the protocol`);
-  }
-  const { version, label, session, tether, pid, pidStart } = hello;
+  checkVersion(hello.protocol, hello.oldest);
+  const { version, label, tether, pid, pidStart, credential } = hello;
+  const probe = hello.probe === true;
+  const session = probe ? "" : hello.session;
   if (typeof session !== "string") throw new ProtocolError("PROTOCOL", "hello: session must be a string");
   return {
     protocol: PROTOCOL,
@@ -92,7 +105,18 @@ export function decodeHello(line: string): ClientHello {
     tether: tether === true,
     pid: Number.isSafeInteger(pid) && (pid as number) > 0 ? (pid as number) : null,
     pidStart: typeof pidStart === "string" && /^\d{1,20}$/.test(pidStart) ? pidStart : null,
+    credential: credential == null ? null : text(credential, "credential"),
+    probe,
   };
+}
+
+/** A client of a later version may say that it speaks older ones, too. @throws ProtocolError unless ours is among them */
+function checkVersion(newest: unknown, oldest: unknown): void {
+  if (newest === PROTOCOL) return;
+  const understood = Number.isSafeInteger(newest) && Number.isSafeInteger(oldest);
+  if (understood && (oldest as number) <= PROTOCOL && PROTOCOL < (newest as number)) return;
+  const asked = Number.isSafeInteger(newest) ? `, its client version ${newest}` : "";
+  throw new ProtocolError("VERSION", `this server speaks version ${PROTOCOL} of the protocol${asked}`);
 }
 
 export function encodeWelcome(hello: ServerHello): string {
@@ -123,6 +147,9 @@ export function decodeWelcome(line: string): ServerHello {
       holds: whole0(limits.holds, "holds"),
       tokens: whole0(limits.tokens, "tokens"),
       page: whole0(limits.page, "page"),
+      ...some("batch", limits.batch),
+      ...some("frames", limits.frames),
+      ...some("ttlMs", limits.ttlMs),
     },
   };
 }
@@ -163,6 +190,11 @@ function text(value: unknown, name: string): string {
   if (typeof value !== "string" || value.length > 1_024)
     throw new ProtocolError("PROTOCOL", `${name} must be a short string`);
   return value;
+}
+
+/** A bound that earlier servers do not name. */
+function some<K extends string>(name: K, value: unknown): { readonly [name in K]?: number } {
+  return (value === undefined ? {} : { [name]: whole0(value, name) }) as { readonly [name in K]?: number };
 }
 
 function whole0(value: unknown, name: string): number {

@@ -62,6 +62,23 @@ function tooLong(mostBytes: number): ProtocolError {
   return new ProtocolError("PROTOCOL", `a line is longer than ${mostBytes} bytes`);
 }
 
+/** Has the JSON text arrays and objects in each other to more than that many levels? Of a text that is no JSON it may say either. */
+export function nestsDeeper(text: string, most: number): boolean {
+  let depth = 0;
+  let isInside = false;
+  for (let at = 0; at < text.length; at++) {
+    const char = text[at];
+    if (isInside) {
+      if (char === "\\") at++;
+      else if (char === '"') isInside = false;
+    } else if (char === '"') isInside = true;
+    else if (char === "[" || char === "{") {
+      if (++depth > most) return true;
+    } else if (char === "]" || char === "}") depth--;
+  }
+  return false;
+}
+
 /** Frames as lines of at most that many bytes each, as far as every frame fits into a line. */
 export function encodeLines(start: string, frames: readonly string[], mostBytes: number): string[] {
   const head = `["${start}"`;

@@ -5,6 +5,9 @@
 
 import { createHash } from "node:crypto";
 import { ProtocolError } from "../protocol/hello.ts";
+import { neighbourhood } from "./door.ts";
+import { Failures } from "./failures.ts";
+import { DEFAULT_LIMITS } from "./limits.ts";
 
 /**
  * What a rule may allow below its prefix: to take locks; to see claims, events and figures; to revoke what others hold;
@@ -21,7 +24,7 @@ export interface Principal {
   readonly name: string;
   /** false: its credential, or its whole account, has been taken away. */
   readonly valid: boolean;
-  /** Is it allowed this for this key? As a prefix: for every key that begins with it. */
+  /** Is it allowed this for this key? */
   may(right: Right, key: string): boolean;
   /** How long these keys may be held at most, in milliseconds; Infinity: as long as one likes. */
   maxHoldMs(keys: Iterable<string>): number;
@@ -29,8 +32,10 @@ export interface Principal {
 
 /** What an account may do with the keys that begin with a prefix. */
 export interface Rule {
-  /** Literally, and byte by byte; "" is every key. It ends with a separator of the keys' own, such as "/", if it is not one whole key. */
+  /** Literally, byte by byte; "" is every key. One of credentials.ts ends with a separator, so "team-a/" is not "team-ab". */
   readonly prefix: string;
+  /** The prefix is one whole key. Default false. */
+  readonly whole?: boolean;
   readonly rights: readonly Right[];
   /** How long a claim on such a key may be held, in milliseconds. Default: as long as it is renewed. */
   readonly maxHoldMs?: number;
@@ -44,6 +49,9 @@ export interface Account {
   readonly rules: readonly Rule[];
 }
 
+/** What everybody is told who is not let in, whatever the reason. */
+export const NO_CREDENTIAL = "no valid credential was given";
+
 /** Everything is allowed: whoever a server without credentials serves. */
 export const ANYBODY: Principal = {
   name: "",
@@ -52,15 +60,32 @@ export const ANYBODY: Principal = {
   maxHoldMs: () => Number.POSITIVE_INFINITY,
 };
 
+/** Somebody whose account is known, but not whether it still exists: it is allowed nothing. */
+export function stranger(name: string): Principal {
+  return { name, valid: false, may: () => false, maxHoldMs: () => Number.POSITIVE_INFINITY };
+}
+
+/**
+ * Does what was placed by `by` answer to this principal? What was placed while the server asked for no credentials is its
+ * who knows the id, which is secret; a server that asks for none answers whoever knows the id, too.
+ */
+export function answersTo(by: string, principal: Principal): boolean {
+  return by === principal.name || by === "" || principal === ANYBODY;
+}
+
 /** Decides who is let in. */
 export interface Access {
   /** false: everybody is. */
   readonly required: boolean;
+  /** How often somebody was not let in, since the start. */
+  readonly failures: number;
   /**
    * Whom a credential stands for.
-   * @throws ProtocolError "AUTH", always the same one, if it stands for nobody
+   * @param address from where it came; "" for this machine
+   * @throws ProtocolError "AUTH", always the same one, if it stands for nobody; "LIMIT" instead of it for those of whom
+   * there were too many in a minute
    */
-  authenticate(credential: string | null): Principal;
+  authenticate(credential: string | null, address: string): Principal;
   /** Other accounts from now on. A principal whose credential stands in them stays valid and has the new rules. */
   replace(accounts: readonly Account[]): void;
   /** Calls back after each replace(). */
@@ -70,14 +95,25 @@ export interface Access {
 /** For a server that asks nobody who they are. */
 export const OPEN: Access = {
   required: false,
+  failures: 0,
   authenticate: () => ANYBODY,
   replace: () => undefined,
   attend: () => ({ [Symbol.dispose]: () => undefined }),
 };
 
+/** How createAccess() is to count those who fail. */
+export interface AccessOptions {
+  /** Wrong credentials in a minute from one address. Default: that of DEFAULT_LIMITS. */
+  readonly failuresPerMinute?: number;
+  /** Monotonic milliseconds; for tests. */
+  readonly now?: () => number;
+}
+
 /** Lets in who shows a credential of these accounts. */
-export function createAccess(accounts: readonly Account[]): Access {
+export function createAccess(accounts: readonly Account[], options: AccessOptions = {}): Access {
+  const { failuresPerMinute = DEFAULT_LIMITS.failuresPerMinute, now = () => performance.now() } = options;
   const known = new Map<string, Member>();
+  const failures = new Failures(failuresPerMinute, now);
   const listeners = new Set<() => void>();
 
   function replace(next: readonly Account[]): void {
@@ -100,13 +136,17 @@ export function createAccess(accounts: readonly Account[]): Access {
 
   return {
     required: true,
-    authenticate(credential) {
+    get failures() {
+      return failures.total;
+    },
+    authenticate(credential, address) {
       // A look-up by the hash, not a comparison one after another: how long it takes tells at most something of the
       // hash of what was sent. To use that, one would need other credentials whose hashes begin as a stored one does,
       // and would learn of that hash, from which 256 random bits cannot be found.
       const member = credential === null ? undefined : known.get(hashOf(credential));
-      if (member === undefined) throw new ProtocolError("AUTH", "no valid credential was given");
-      return member;
+      if (member !== undefined) return member;
+      if (failures.add(neighbourhood(address))) throw new ProtocolError("AUTH", NO_CREDENTIAL);
+      throw new ProtocolError("LIMIT", "too many wrong credentials from this address: wait a minute");
     },
     replace,
     attend(changed) {
@@ -125,6 +165,10 @@ export function hashOf(credential: string): string {
   return createHash("sha256").update(credential).digest("hex");
 }
 
+function covers({ prefix, whole }: Rule, key: string): boolean {
+  return whole ? key === prefix : key.startsWith(prefix);
+}
+
 class Member implements Principal {
   readonly name: string;
   valid = true;
@@ -138,7 +182,7 @@ class Member implements Principal {
   may(right: Right, key: string): boolean {
     if (!this.valid) return false;
     for (const rule of this.rules) {
-      if (rule.rights.includes(right) && key.startsWith(rule.prefix)) return true;
+      if (rule.rights.includes(right) && covers(rule, key)) return true;
     }
     return false;
   }
@@ -146,8 +190,9 @@ class Member implements Principal {
   maxHoldMs(keys: Iterable<string>): number {
     let least = Number.POSITIVE_INFINITY;
     for (const key of keys) {
-      for (const { prefix, maxHoldMs } of this.rules) {
-        if (maxHoldMs !== undefined && maxHoldMs < least && key.startsWith(prefix)) least = maxHoldMs;
+      for (const rule of this.rules) {
+        const { maxHoldMs = least } = rule;
+        if (maxHoldMs < least && covers(rule, key)) least = maxHoldMs;
       }
     }
     return least;

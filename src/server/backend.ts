@@ -32,8 +32,18 @@ export interface Leave {
 /** What an operator asks to go. */
 export interface Revocation {
   readonly key: string;
+  /** Any of the grant's run. */
   readonly token: bigint;
   readonly now: boolean;
+  /** For people; "" if none was given. */
+  readonly reason: string;
+}
+
+/** A claim that a backend knows, as far as it matters who may see it. */
+export interface Owned {
+  readonly claim: Claim;
+  /** The account that placed it; "" for none. */
+  readonly by: string;
 }
 
 /** A page of a listing. */
@@ -75,9 +85,12 @@ export interface Backend {
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]>;
   detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]>;
   revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]>;
-  list(prefix: string, max: number, after: string | undefined): Soon<Page>;
+  /** Only what the session's principal may inspect: what it may not is left out before the page is cut. */
+  list(session: Session, prefix: string, max: number, after: string | undefined): Soon<Page>;
   /** last: the session has told everything it had. */
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]>;
+  /** The claim with that id; undefined: there is none, or not any more. */
+  owned(id: ClaimId): Owned | undefined;
   /** Where a waiting claim stands among all that have come; 0 if that is not known. */
   arrivalOf(id: ClaimId): number;
 

@@ -5,27 +5,29 @@ import { isId } from "../ids.ts";
 import { checkedKey, checkedLabel } from "../keys.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import { decodeHold, isCount, isDecimal } from "../protocol/frames.ts";
-import { LIMITS, ProtocolError } from "../protocol/hello.ts";
+import { ProtocolError } from "../protocol/hello.ts";
 import type { Claim, ClaimId, Hold } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import type { Leave, Renewal, Revocation } from "./backend.ts";
+import { Refusal } from "./backend.ts";
+import type { ServerLimits } from "./limits.ts";
 
 const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
 const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
 
-/** A claim whose id stands at `at`, followed by holds, ttl and options. @throws ProtocolError */
-export function claimFrom(raw: readonly unknown[], at: number, label: string): Claim {
+/** A claim whose id stands at `at`, followed by holds, ttl and options. @throws ProtocolError; Refusal for what is too much */
+export function claimFrom(raw: readonly unknown[], at: number, label: string, limits: ServerLimits): Claim {
   const options = optionsFrom(raw[at + 3]);
   const { tokens, floor, wait } = options;
-  if (tokens !== undefined && !(isCount(tokens) && tokens >= 1 && tokens <= LIMITS.tokens)) {
-    throw malformed(`tokens must be from 1 to ${LIMITS.tokens}`);
+  if (tokens !== undefined && !(isCount(tokens) && tokens >= 1 && tokens <= limits.tokens)) {
+    throw malformed(`tokens must be from 1 to ${limits.tokens}`);
   }
   if (floor !== undefined && !isDecimal(floor)) throw malformed("floor must be a decimal string");
   if (wait !== undefined && typeof wait !== "boolean") throw malformed("wait must be a boolean");
   return {
     id: idFrom(raw[at]),
-    holds: holdsFrom(raw[at + 1]),
-    ttlMs: ttlFrom(raw[at + 2]),
+    holds: holdsFrom(raw[at + 1], limits),
+    ttlMs: ttlFrom(raw[at + 2], limits),
     tokens: (tokens as number | undefined) ?? 1,
     floor: floor === undefined ? 0n : BigInt(floor),
     wait: wait !== false,
@@ -50,39 +52,42 @@ export function numberFrom(raw: unknown): number {
   return raw;
 }
 
-export function renewalsFrom(raw: unknown, label: string): Renewal[] {
-  return arrayFrom(raw, "claims").map((item) => {
+export function renewalsFrom(raw: unknown, label: string, limits: ServerLimits): Renewal[] {
+  return batchFrom(raw, "claims", limits).map((item) => {
     if (!Array.isArray(item)) return { id: idFrom(item), claim: null };
-    const claim = claimFrom(item, 0, label);
+    const claim = claimFrom(item, 0, label, limits);
     return { id: claim.id, claim };
   });
 }
 
-export function leavesFrom(raw: unknown): Leave[] {
-  return arrayFrom(raw, "ids").map((item) => {
+export function leavesFrom(raw: unknown, limits: ServerLimits): Leave[] {
+  return batchFrom(raw, "ids", limits).map((item) => {
     if (!Array.isArray(item)) return { id: idFrom(item), unanswered: undefined };
-    return { id: idFrom(item[0]), unanswered: ttlFrom(item[1]) };
+    return { id: idFrom(item[0]), unanswered: ttlFrom(item[1], limits) };
   });
 }
 
-export function idsFrom(raw: unknown): ClaimId[] {
-  return arrayFrom(raw, "ids").map(idFrom);
+export function idsFrom(raw: unknown, limits: ServerLimits): ClaimId[] {
+  return batchFrom(raw, "ids", limits).map(idFrom);
 }
 
-export function revocationsFrom(raw: unknown): Revocation[] {
-  return arrayFrom(raw, "targets").map((item) => {
-    const [key, token, now] = arrayFrom(item, "a target");
+export function revocationsFrom(raw: unknown, limits: ServerLimits): Revocation[] {
+  const items = arrayFrom(raw, "targets");
+  // each looks through the holders of its key
+  if (items.length > limits.revocations) throw tooMuch(`at most ${limits.revocations} targets in a frame`);
+  return items.map((item) => {
+    const [key, token, now, reason = ""] = arrayFrom(item, "a target");
     if (!isDecimal(token)) throw malformed("a token must be a decimal string");
-    return { key: keyFrom(key), token: BigInt(token), now: now === true };
+    return { key: keyFrom(key), token: BigInt(token), now: now === true, reason: labelFrom(reason) };
   });
 }
 
-export function reclaimedFrom(raw: unknown, label: string): Reclaimed[] {
-  return arrayFrom(raw, "claims").map((item) => {
+export function reclaimedFrom(raw: unknown, label: string, limits: ServerLimits): Reclaimed[] {
+  return batchFrom(raw, "claims", limits).map((item) => {
     const [terms, was] = arrayFrom(item, "a claim");
-    const claim = claimFrom(arrayFrom(terms, "a claim's terms"), 0, label);
+    const claim = claimFrom(arrayFrom(terms, "a claim's terms"), 0, label, limits);
     const [state, a, b, c] = arrayFrom(was, "a claim's state");
-    if (state === "held" && isDecimal(a) && isCount(b) && b >= 1 && b <= LIMITS.tokens && isCount(c)) {
+    if (state === "held" && isDecimal(a) && isCount(b) && b >= 1 && b <= limits.tokens && isCount(c)) {
       return { claim, was: { state, token: BigInt(a), tokens: b, leftMs: c } };
     }
     if (state === "waiting" && isCount(a)) return { claim, was: { state, arrival: a } };
@@ -90,16 +95,21 @@ export function reclaimedFrom(raw: unknown, label: string): Reclaimed[] {
   });
 }
 
-export function pageFrom(prefix: unknown, max: unknown, after: unknown): [string, number, string | undefined] {
+export function pageFrom(
+  prefix: unknown,
+  max: unknown,
+  after: unknown,
+  limits: ServerLimits,
+): [string, number, string | undefined] {
   if (typeof prefix !== "string") throw malformed("prefix must be a string");
   if (!isCount(max)) throw malformed("max must be a whole number");
   if (after !== undefined && typeof after !== "string") throw malformed("after must be a tag");
-  return [prefix, Math.min(max, LIMITS.page), after];
+  return [prefix, Math.min(max, limits.page), after];
 }
 
-function holdsFrom(raw: unknown): readonly [Hold, ...Hold[]] {
+function holdsFrom(raw: unknown, limits: ServerLimits): readonly [Hold, ...Hold[]] {
   const items = arrayFrom(raw, "holds");
-  if (items.length === 0 || items.length > LIMITS.holds) throw malformed(`a claim has 1 to ${LIMITS.holds} holds`);
+  if (items.length === 0 || items.length > limits.holds) throw malformed(`a claim has 1 to ${limits.holds} holds`);
   const holds = items.map(decodeHold);
   let before = "";
   for (const { key, permits, limit } of holds) {
@@ -121,11 +131,12 @@ function keyFrom(raw: unknown): string {
   }
 }
 
-function ttlFrom(raw: unknown): number | "session" {
+function ttlFrom(raw: unknown, limits: ServerLimits): number | "session" {
   if (raw === "session") return raw;
   if (!isCount(raw) || raw < MIN_TTL_MS || raw > MAX_DURATION_MS) {
     throw malformed(`ttl must be "session" or milliseconds from ${MIN_TTL_MS} to ${MAX_DURATION_MS}`);
   }
+  if (raw > limits.ttlMs) throw tooMuch(`no lease over ${limits.ttlMs} ms`);
   return raw;
 }
 
@@ -138,6 +149,17 @@ function optionsFrom(raw: unknown): Readonly<Record<string, unknown>> {
 function arrayFrom(raw: unknown, what: string): readonly unknown[] {
   if (!Array.isArray(raw)) throw malformed(`${what} must be an array`);
   return raw;
+}
+
+/** Not more of them than one frame may have. */
+function batchFrom(raw: unknown, what: string, limits: ServerLimits): readonly unknown[] {
+  const items = arrayFrom(raw, what);
+  if (items.length > limits.batch) throw tooMuch(`at most ${limits.batch} ${what} in a frame`);
+  return items;
+}
+
+function tooMuch(message: string): Refusal {
+  return new Refusal("LIMIT", message);
 }
 
 function malformed(message: string): ProtocolError {

@@ -21,6 +21,8 @@ export interface SavedClaim {
   readonly session: string | null;
   /** The account that placed it. Default: none, as on a server without credentials, or of a version without them. */
   readonly by?: string;
+  /** How long it still may be held. Default: as long as it is renewed. */
+  readonly holdLeftMs?: number;
 }
 
 /** A session as it is saved. */

@@ -6,17 +6,22 @@
 import type { Clock, Timer } from "../clock.ts";
 import { Schedule } from "../core/schedule.ts";
 import type { ClientHello } from "../protocol/hello.ts";
-import { encodeWelcome, LIMITS, PROTOCOL, ProtocolError } from "../protocol/hello.ts";
+import { encodeWelcome, PROTOCOL, ProtocolError } from "../protocol/hello.ts";
+import type { Access } from "./access.ts";
+import { NO_CREDENTIAL, OPEN } from "./access.ts";
 import type { Backend } from "./backend.ts";
+import type { Origin } from "./door.ts";
+import { Door } from "./door.ts";
+import { guarded } from "./guard.ts";
+import type { ServerLimits } from "./limits.ts";
+import { DEFAULT_LIMITS } from "./limits.ts";
 import type { Stream } from "./link.ts";
 import { Link } from "./link.ts";
+import type { Log } from "./logging.ts";
 import type { Session, Sessions } from "./session.ts";
+import type { Tools } from "./tools.ts";
 
-/** How long a connection may take to say hello. */
-const HELLO_MS = 5_000;
-
-/** Where the server says what people should know. */
-export type Log = (message: string, error?: unknown) => void;
+export type { Log } from "./logging.ts";
 
 export interface HubOptions {
   readonly backend: Backend;
@@ -26,18 +31,30 @@ export interface HubOptions {
   readonly start: string;
   readonly version: string;
   readonly log: Log;
+  /** Who may do what. Default: everybody everything. */
+  readonly access?: Access;
+  readonly limits?: ServerLimits;
+  /** Answers the frames that serve people. Default: there are none. */
+  readonly tools?: Tools;
 }
 
 export class Hub {
   readonly start: string;
   readonly clock: Clock;
   readonly log: Log;
+  readonly limits: ServerLimits;
+  readonly tools: Tools | null;
+  readonly door: Door;
+  /** What stands behind the links, as far as each of them may see and use it. For HTTP, too. */
+  readonly backend: Backend;
   /** Links with something to write. */
   dirty: Link[] = [];
-  readonly #backend: Backend;
   readonly #sessions: Sessions;
+  readonly #access: Access;
+  readonly #attended: Disposable;
   readonly #version: string;
   readonly #links = new Set<Link>();
+  /** Those who have not said hello, due when they are given up, and those who are to be refused. */
   readonly #strangers = new Schedule<Link>();
   readonly #timer: Timer;
   #armedFor = Number.POSITIVE_INFINITY;
@@ -47,28 +64,43 @@ export class Hub {
     this.start = options.start;
     this.clock = options.clock;
     this.log = options.log;
-    this.#backend = options.backend;
+    this.limits = options.limits ?? DEFAULT_LIMITS;
+    this.tools = options.tools ?? null;
+    this.door = new Door(this.limits);
     this.#sessions = options.sessions;
+    this.#access = options.access ?? OPEN;
+    this.backend = guarded(options.backend, this.#access);
     this.#version = options.version;
     this.#timer = options.clock.timer(() => this.#tick());
-    this.#backend.attend(() => {
+    this.#attended = this.#access.attend(() => this.#reexamine());
+    this.backend.attend(() => {
       if (!this.#draining) this.settle();
     });
     this.settle();
   }
 
-  /** A connection has come. The caller hands its lines to the link, and tells it when the stream has ended. */
-  accept(stream: Stream, local: boolean): Link {
-    const link = new Link(this, this.#backend, stream, local);
+  /**
+   * A connection has come. The caller hands its lines to the link, and tells it when the stream has ended. Where there is
+   * no room the link is closed at once.
+   */
+  accept(stream: Stream, origin: Origin): Link {
+    const link = new Link(this, stream, origin);
+    const refusal = this.door.reason(origin);
+    if (refusal !== null) {
+      this.door.turnedAway++;
+      link.turnAway(refusal);
+      return link;
+    }
+    this.door.enter(origin);
     this.#links.add(link);
-    this.#strangers.set(link, this.clock.now() + HELLO_MS);
+    this.#strangers.set(link, this.clock.now() + this.limits.helloMs);
     this.#arm();
     return link;
   }
 
   /** Writes what there is to write, and sees that the timer will ring in time. */
   settle(): void {
-    this.#backend.settle();
+    this.backend.settle();
     if (this.dirty.length > 0) {
       const links = this.dirty;
       this.dirty = [];
@@ -81,43 +113,82 @@ export class Hub {
   drain(): void {
     this.#draining = true;
     this.#timer.stop();
+    this.#attended[Symbol.dispose]();
     for (const link of this.#links) link.drain();
     this.#links.clear();
   }
 
+  /** @throws ProtocolError AUTH or LIMIT if its credential is none */
   join(hello: ClientHello, link: Link): Session {
-    this.#strangers.remove(link);
-    const { session, replaced } = this.#sessions.join(hello, link, link.local);
+    const principal = this.#access.authenticate(hello.credential ?? null, link.origin.address);
+    const { session, replaced } = this.#sessions.join(hello, link, principal);
+    this.#known(link);
     replaced?.refuse(new ProtocolError("REPLACED", "a newer connection of this session has come"));
     return session;
   }
 
+  /** Needs no credential: who knows the session, which is secret, may keep it alive. */
   tether(hello: ClientHello, link: Link): Session {
-    this.#strangers.remove(link);
     if (!link.local) throw new ProtocolError("UNSUPPORTED", "a tether needs a Unix socket");
     const session = this.#sessions.tether(hello.session, link);
     if (session === null) throw new ProtocolError("PROTOCOL", "a tether needs a session that is connected");
+    this.#known(link);
     return session;
   }
 
+  /** Refuses who showed no valid credential, after a while if not too many wait for that. Nothing of it is read meanwhile. */
+  refuseSlowly(link: Link, refusal: ProtocolError): void {
+    const { refusals, refusalMs } = this.limits;
+    if (refusal.code === "AUTH") {
+      this.log("a client was not let in: it showed no valid credential", undefined, {
+        level: "warn",
+        address: link.origin.address,
+      });
+    }
+    if (refusal.code !== "AUTH" || this.door.refused >= refusals) return link.refuse(refusal);
+    this.door.refused++;
+    link.sentence(refusal);
+    this.#strangers.set(link, this.clock.now() + refusalMs);
+    this.#arm();
+  }
+
   welcome(local: boolean): string {
+    const { lineBytes, holds, tokens, page, batch, frames, ttlMs } = this.limits;
     return encodeWelcome({
       protocol: PROTOCOL,
       version: this.#version,
       start: this.start,
       sessionMs: this.#sessions.sessionMs,
       silenceKeeps: local,
-      traits: this.#backend.traits(local),
-      reclaimMs: Math.ceil(this.#backend.reclaimMs()),
-      limits: LIMITS,
+      traits: this.backend.traits(local),
+      reclaimMs: Math.ceil(this.backend.reclaimMs()),
+      limits: { lineBytes, holds, tokens, page, batch, frames, ttlMs },
     });
   }
 
-  /** A link has closed, from either side. */
-  gone(link: Link, session: Session | null): void {
-    this.#links.delete(link);
+  /** A link has closed, from either side. severed: from ours, although its client may be well. */
+  gone(link: Link, session: Session | null, severed: boolean): void {
+    if (!this.#links.delete(link)) return;
+    this.door.leave(link.origin);
+    if (session === null) this.door.strangers--;
+    if (link.isSentenced) this.door.refused--;
     this.#strangers.remove(link);
-    if (session !== null && !this.#draining) this.#sessions.left(session, link);
+    if (session === null || this.#draining) return;
+    this.tools?.left(link);
+    this.#sessions.left(session, link, severed);
+  }
+
+  #known(link: Link): void {
+    this.#strangers.remove(link);
+    this.door.strangers--;
+  }
+
+  /** The accounts have changed: whoever came in by a credential that is gone goes. */
+  #reexamine(): void {
+    for (const link of [...this.#links]) {
+      if (link.session !== null && !link.session.principal.valid) link.sever(new ProtocolError("AUTH", NO_CREDENTIAL));
+    }
+    this.settle();
   }
 
   #tick(): void {
@@ -125,10 +196,10 @@ export class Hub {
     if (this.#draining) return;
     const now = this.clock.now();
     for (let link = this.#strangers.takeDue(now); link !== null; link = this.#strangers.takeDue(now)) {
-      link.refuse(new ProtocolError("PROTOCOL", "no hello in time"));
+      link.refuse(link.verdict ?? new ProtocolError("PROTOCOL", "no hello in time"));
     }
     this.#sessions.advance(now);
-    this.#backend.advance(now);
+    this.backend.advance(now);
     this.settle();
   }
 
@@ -136,7 +207,7 @@ export class Hub {
   #arm(): void {
     if (this.#draining) return;
     const next = Math.min(
-      this.#backend.nextDue(),
+      this.backend.nextDue(),
       this.#sessions.nextDue() ?? Number.POSITIVE_INFINITY,
       this.#strangers.next() ?? Number.POSITIVE_INFINITY,
     );

@@ -19,14 +19,21 @@ import { Table } from "../core/table.ts";
 import { tagOf } from "../ids.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
-import type { Backend, Leave, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
+import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
 import { cutPage, Refusal } from "./backend.ts";
 import { Durability, SHORT_MS } from "./durability.ts";
-import type { Log } from "./hub.ts";
+import type { SavedClaim } from "./disk.ts";
 import type { Ledger } from "./ledger.ts";
+import type { ServerLimits } from "./limits.ts";
+import { DEFAULT_LIMITS } from "./limits.ts";
+import type { Log } from "./logging.ts";
 import { Reclaiming, takeBack } from "./reclaiming.ts";
+import type { Record } from "./record.ts";
+import { tellRevoked } from "./revoking.ts";
+import { putBack } from "./saved.ts";
 import type { Session } from "./session.ts";
-import { disown, own } from "./session.ts";
+import { disown } from "./session.ts";
+import { Tenants } from "./tenants.ts";
 import { checkTerms, traitsOf } from "./terms.ts";
 
 const ignore = (): void => undefined;
@@ -43,6 +50,9 @@ export interface KeeperOptions {
   /** Ids of the sessions that may hold something from before; null: there may be others. */
   readonly awaited: ReadonlySet<string> | null;
   readonly log: Log;
+  readonly limits?: ServerLimits;
+  /** Told of all that happens. Default: nobody is. */
+  readonly record?: Record;
   /** Called before a session first gets an answer about a claim of its own: it may hold from now on. @throws Refusal */
   readonly note: (session: Session) => void;
 }
@@ -53,6 +63,9 @@ export class Keeper implements Backend {
   readonly #sessionMs: number;
   readonly #durability: Durability | null;
   readonly #boundAtStart: number;
+  readonly #log: Log;
+  readonly #record: Record | null;
+  readonly #tenants: Tenants;
   readonly #note: (session: Session) => void;
   /** null: open. */
   #reclaiming: Reclaiming | null;
@@ -63,14 +76,27 @@ export class Keeper implements Backend {
     this.#clock = clock;
     this.#sessionMs = sessionMs;
     this.#boundAtStart = boundAtStart;
+    this.#log = log;
     this.#note = note;
+    this.#record = options.record ?? null;
+    this.#tenants = new Tenants(options.limits ?? DEFAULT_LIMITS, this.#record);
     const ceiling = ledger?.bound ?? Number.POSITIVE_INFINITY;
-    this.table = new Table({ sessionMs, ceiling, forgotten: (entry) => this.#forgotten(entry) });
+    const forgotten = (entry: Entry): void => this.#forgotten(entry);
+    this.table = new Table({ sessionMs, ceiling, forgotten, observer: this.#tenants.observer });
     this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock, log);
     this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
     this.#reclaiming = reclaimMs > 0 ? new Reclaiming(clock.now() + reclaimMs, awaited) : null;
     // until start(): what comes back from disk is not to be admitted again
     this.table.pause();
+  }
+
+  /** Puts a claim back that comes from disk. `owner`: null if it belongs to no session. */
+  restore(saved: SavedClaim, owner: Session | null): void {
+    const now = this.#clock.now();
+    const entry = putBack(this.table, saved, owner, now, this.#micros());
+    if (entry === null) return;
+    this.#tenants.restored(entry, owner, saved.holdLeftMs, now);
+    entry.journaled = this.#durability?.ledger.has(saved.claim.id) ?? false;
   }
 
   /** What comes back from disk has been put back: grants are made again, or reclaiming begins. */
@@ -99,6 +125,10 @@ export class Keeper implements Backend {
     return session.entries.size > 0;
   }
 
+  owned(id: ClaimId): Owned | undefined {
+    return this.table.entries.get(id);
+  }
+
   arrivalOf(id: ClaimId): number {
     return this.table.entries.get(id)?.arrival ?? 0;
   }
@@ -107,6 +137,7 @@ export class Keeper implements Backend {
     const micros = this.#micros();
     if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
     checkTerms(claim, this.table, micros, this.#durability !== null);
+    this.#tenants.check(this.table, session, claim);
     if (!session.noted) this.#note(session);
     const write = this.#durability?.before(claim, micros) ?? null;
     return write === null
@@ -125,7 +156,7 @@ export class Keeper implements Backend {
     const writes: Promise<void>[] = [];
     const answers = items.map(({ id }) => {
       const entry = entries.get(id);
-      if (entry !== undefined) own(entry, session);
+      if (entry !== undefined) this.#tenants.own(entry, session);
       const answer = this.table.renew(id, session, now, micros);
       if (entry === undefined) return answer;
       const write = this.#durability?.behind(entry) ?? null;
@@ -159,13 +190,13 @@ export class Keeper implements Backend {
       const entry = this.table.entries.get(id);
       if (entry !== undefined) disown(entry);
       const done = this.table.detach(id, this.#clock.now(), this.#micros());
-      if (entry !== undefined && !done) own(entry, session);
+      if (entry !== undefined && !done) this.#tenants.own(entry, session);
       if (done && entry !== undefined && this.#durability !== null) {
         writes.push(
           this.#durability.write(entry).catch((error: unknown) => {
             // it stays what it was: a claim of its session
             entry.detached = false;
-            own(entry, session);
+            this.#tenants.own(entry, session);
             throw error;
           }),
         );
@@ -175,15 +206,19 @@ export class Keeper implements Backend {
     return writes.length === 0 ? there : Promise.all(writes).then(() => there);
   }
 
-  revoke(_session: Session, targets: readonly Revocation[]): readonly boolean[] {
-    return targets.map(({ key, token, now: atOnce }) =>
-      this.table.revoke(key, Number(token), atOnce, this.#clock.now(), this.#micros()),
-    );
+  revoke(session: Session, targets: readonly Revocation[]): readonly boolean[] {
+    return targets.map((target) => {
+      const { key, token, now: atOnce } = target;
+      const done = this.table.revoke(key, Number(token), atOnce, this.#clock.now(), this.#micros());
+      if (done) tellRevoked(target, session, this.#log, this.#record);
+      return done;
+    });
   }
 
-  list(prefix: string, max: number, after: string | undefined): Page {
+  list({ principal }: Session, prefix: string, max: number, after: string | undefined): Page {
     this.advance(this.#clock.now());
-    const query = { prefix, max: max + 1, ...(after !== undefined && { after }) };
+    const may = (key: string): boolean => principal.may("inspect", key);
+    const query = { prefix, max: max + 1, may, ...(after !== undefined && { after }) };
     return cutPage(listTable(this.table, tagOf, query, this.#clock.now()), max);
   }
 
@@ -215,6 +250,7 @@ export class Keeper implements Backend {
   nextDue(): number {
     return Math.min(
       this.table.nextDue() ?? Number.POSITIVE_INFINITY,
+      this.#tenants.nextDue(),
       this.#reclaiming?.openAt ?? Number.POSITIVE_INFINITY,
       this.#durability?.retryAt ?? Number.POSITIVE_INFINITY,
     );
@@ -222,14 +258,17 @@ export class Keeper implements Backend {
 
   advance(now: number): void {
     this.table.advance(now, this.#micros());
+    this.#tenants.advance(this.table, now, this.#micros());
     this.#openIfOver();
     this.#durability?.advance(now);
   }
 
   settle(): void {
     for (const { id, owner, answer } of this.table.takeGrants()) {
-      const link = (owner as Session | null)?.link;
+      const session = owner as Session | null;
+      const link = session?.link;
       const entry = this.table.entries.get(id);
+      if (entry !== undefined && session !== null) this.#tenants.bound(entry, session, this.#clock.now());
       const write = entry === undefined ? null : (this.#durability?.behind(entry) ?? null);
       if (write === null) link?.push(id, answer);
       // its client asks again, and is answered when the journal says so
@@ -248,10 +287,11 @@ export class Keeper implements Backend {
     // after a write it may be too late
     if (session.ended) return { state: "none" };
     if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
-    const answer = this.table.claim(claim, session, this.#clock.now(), micros);
+    const answer = this.table.claim(claim, session, this.#clock.now(), micros, 0, session.principal.name);
     if (answer.state === "none") return answer;
     const entry = this.table.entries.get(claim.id) as Entry;
-    own(entry, session);
+    this.#tenants.own(entry, session);
+    this.#tenants.bound(entry, session, entry.placedAt);
     if (session.awayAt !== null) this.table.park(claim.id);
     if (answer.state === "waiting") return answer;
     const write = this.#durability?.behind(entry) ?? null;
@@ -268,7 +308,12 @@ export class Keeper implements Backend {
   #takeBack(session: Session, items: readonly Reclaimed[], last: boolean): Answer[] {
     const [now, micros] = [this.#clock.now(), this.#micros()];
     this.table.advance(now, micros);
-    const rule = { reclaiming: this.reclaiming, boundAtStart: this.#boundAtStart, now, micros };
+    const own = (entry: Entry): void => {
+      this.#tenants.own(entry, session);
+      // how long it was held before nobody knows: it counts anew
+      this.#tenants.bound(entry, session, now);
+    };
+    const rule = { reclaiming: this.reclaiming, boundAtStart: this.#boundAtStart, now, micros, own };
     const answers = takeBack(this.table, session, items, rule);
     if (last) this.#told(session);
     return answers;
@@ -287,7 +332,7 @@ export class Keeper implements Backend {
   }
 
   #forgotten(entry: Entry): void {
-    disown(entry);
+    this.#tenants.forgotten(entry);
     if (entry.journaled) this.#durability?.forget(entry);
   }
 

@@ -3,9 +3,9 @@
  * releases of what is there go on. Tests under test/server/limits* hit each of them.
  */
 
-import { MIN_TTL_MS, shown } from "../duration.ts";
+import { MAX_DURATION_MS, MIN_TTL_MS, shown } from "../duration.ts";
+import { MAX_KEY_BYTES, MAX_LABEL_BYTES } from "../keys.ts";
 import { LIMITS } from "../protocol/hello.ts";
-import { MAX_HOLDS } from "../spi/driver.ts";
 
 /** What a server allows. Whole numbers; times in milliseconds, sizes in bytes of UTF-8. */
 export interface ServerLimits {
@@ -41,7 +41,7 @@ export interface ServerLimits {
   /** Targets in one `revoke`. */
   readonly revocations: number;
 
-  // one claim
+  // one claim; all but ttlMs are fixed by this version of the protocol
   /** Keys of one claim. */
   readonly holds: number;
   /** Longest key. */
@@ -97,8 +97,8 @@ export const DEFAULT_LIMITS: ServerLimits = {
   batch: 5_000,
   revocations: 64,
   holds: LIMITS.holds,
-  keyBytes: 512,
-  labelBytes: 256,
+  keyBytes: MAX_KEY_BYTES,
+  labelBytes: MAX_LABEL_BYTES,
   ttlMs: 30 * 86_400_000,
   tokens: LIMITS.tokens,
   floorMs: 86_400_000,
@@ -120,12 +120,12 @@ const RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, most: 
   lineBytes: [LIMITS.lineBytes, 67_108_864],
   helloBytes: [1_024, 65_536],
   depth: [8, 1_000],
-  holds: [1, MAX_HOLDS],
-  keyBytes: [1, 512],
-  labelBytes: [0, 256],
-  ttlMs: [MIN_TTL_MS, 3_153_600_000_000],
+  holds: [LIMITS.holds, LIMITS.holds],
+  keyBytes: [MAX_KEY_BYTES, MAX_KEY_BYTES],
+  labelBytes: [MAX_LABEL_BYTES, MAX_LABEL_BYTES],
+  ttlMs: [MIN_TTL_MS, MAX_DURATION_MS],
   floorMs: [86_400_000, 86_400_000],
-  tokens: [1, LIMITS.tokens],
+  tokens: [LIMITS.tokens, LIMITS.tokens],
   refusalMs: [0, 60_000],
   refusals: [0, 100_000],
   unreadBytes: [65_536, 1_073_741_824],

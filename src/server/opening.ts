@@ -2,15 +2,18 @@
 
 import type { Clock } from "../clock.ts";
 import type { ClaimId } from "../spi/driver.ts";
+import { stranger } from "./access.ts";
 import { Refusal } from "./backend.ts";
 import type { Disk, Found, SavedClaim, SavedSession, SavedState } from "./disk.ts";
 import { isLong, SHORT_MS } from "./durability.ts";
-import type { Log } from "./hub.ts";
 import { Keeper } from "./keeper.ts";
 import { AHEAD_MICROS, Ledger } from "./ledger.ts";
-import { nextToken, putBack, savedOf, savedSession } from "./saved.ts";
+import type { ServerLimits } from "./limits.ts";
+import type { Log } from "./logging.ts";
+import type { Record } from "./record.ts";
+import { nextToken, savedOf, savedSession } from "./saved.ts";
 import type { ProcessProbe } from "./session.ts";
-import { own, Session, Sessions } from "./session.ts";
+import { Session, Sessions } from "./session.ts";
 
 /** The longest short lease that needs no write of its own: the default ttl. */
 const USUAL_MS = 30_000;
@@ -24,6 +27,9 @@ export interface OpeningOptions {
   readonly remote: boolean;
   readonly probe: ProcessProbe;
   readonly log: Log;
+  readonly limits?: ServerLimits;
+  /** Told of all that happens. Default: nobody is. */
+  readonly record?: Record;
 }
 
 export interface Opened {
@@ -46,9 +52,10 @@ interface Plan {
 
 /** @throws whatever the disk does: a server that cannot save its state must not start */
 export async function openKeeper(options: OpeningOptions): Promise<Opened> {
-  const { clock, disk, sessionMs, log, probe } = options;
+  const { clock, disk, sessionMs, log, probe, limits, record } = options;
+  const common = { clock, sessionMs, log, ...(limits && { limits }), ...(record && { record }) };
   if (disk === null) {
-    const none = { clock, sessionMs, ledger: null, boundAtStart: Number.POSITIVE_INFINITY, awaited: null, log };
+    const none = { ...common, ledger: null, boundAtStart: Number.POSITIVE_INFINITY, awaited: null };
     const keeper = new Keeper({ ...none, reclaimMs: SHORT_MS, note: () => undefined });
     keeper.start();
     return { keeper, sessions: new Sessions(keeper, clock, probe, sessionMs), save: async () => undefined };
@@ -62,7 +69,7 @@ export async function openKeeper(options: OpeningOptions): Promise<Opened> {
   const ledger = new Ledger({ disk, now: () => clock.now(), state: plan.state, journal });
   const { boundAtStart, reclaimMs, awaited } = plan;
   const note = noter(disk);
-  const keeper = new Keeper({ clock, sessionMs, ledger, boundAtStart, reclaimMs, awaited, log, note });
+  const keeper = new Keeper({ ...common, ledger, boundAtStart, reclaimMs, awaited, note });
   const sessions = new Sessions(keeper, clock, probe, sessionMs);
   sessions.forgotten = ({ id }) => {
     try {
@@ -71,7 +78,7 @@ export async function openKeeper(options: OpeningOptions): Promise<Opened> {
       log("the list of sessions could not be written", error);
     }
   };
-  restore(keeper, sessions, plan, ledger, clock);
+  restore(keeper, sessions, plan, clock);
   keeper.start();
   return { keeper, sessions, save: () => save(keeper, sessions, ledger, clock) };
 }
@@ -128,26 +135,21 @@ function shortLease(ttlMs: number | "session"): number {
   return ttlMs === "session" || ttlMs > SHORT_MS ? 0 : ttlMs;
 }
 
-function restore(keeper: Keeper, sessions: Sessions, plan: Plan, ledger: Ledger, clock: Clock): void {
-  const now = clock.now();
+function restore(keeper: Keeper, sessions: Sessions, plan: Plan, clock: Clock): void {
   const known = new Map<string, Session>();
   const sessionOf = (saved: SavedSession): Session => {
-    const session = new Session({ ...saved, session: saved.id }, saved.local, now);
+    const session = new Session({ ...saved, session: saved.id }, saved.local, clock.now());
+    session.noted = true;
+    // until it has come back and shown its credential
+    session.principal = stranger(saved.by ?? "");
     known.set(saved.id, session);
     return session;
   };
-  // a session known only by its claims in the journal stands in no list yet: it is noted when it claims something
-  for (const saved of plan.sessions) sessionOf(saved).noted = true;
+  for (const saved of plan.sessions) sessionOf(saved);
   for (const saved of plan.claims) {
-    const id = saved.session;
-    const stranger = { local: false, label: "", pid: null, pidStart: null };
-    const owner = id === null ? null : (known.get(id) ?? sessionOf({ id, ...stranger }));
-    putBack(keeper.table, saved, owner, now, Math.floor(clock.wall() * 1_000));
-    const entry = keeper.table.entries.get(saved.claim.id);
-    if (entry === undefined) continue;
-    if (owner !== null) own(entry, owner);
-    entry.journaled = ledger.has(saved.claim.id);
-    entry.kept = true;
+    const { session: id, by = "" } = saved;
+    const nobody = { local: false, label: "", pid: null, pidStart: null, by };
+    keeper.restore(saved, id === null ? null : (known.get(id) ?? sessionOf({ id, ...nobody })));
   }
   for (const session of known.values()) sessions.restore(session);
 }

@@ -4,7 +4,6 @@
  */
 
 import { connect } from "node:net";
-import { newId } from "../ids.ts";
 import { decodeWelcome, encodeHello, PROTOCOL, VERSION } from "../protocol/hello.ts";
 
 const EVERY_MS = 1_000;
@@ -52,8 +51,8 @@ function whoIs(path: string, start: string): Promise<Found> {
     socket.setTimeout(PATIENCE_MS, () => settle("unknown"));
     socket.setEncoding("utf8");
     socket.once("connect", () => {
-      const hello = { protocol: PROTOCOL, version: VERSION, label: "own path", session: newId() };
-      socket.write(encodeHello({ ...hello, tether: false, pid: null, pidStart: null }));
+      const nobody = { protocol: PROTOCOL, version: VERSION, label: "", session: "", pid: null, pidStart: null };
+      socket.write(encodeHello({ ...nobody, tether: false, probe: true }));
     });
     socket.on("data", (chunk: string) => {
       text += chunk;

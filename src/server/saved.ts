@@ -12,28 +12,35 @@ export function savedOf(entry: Entry, now: number): SavedClaim {
   const session = entry.owner instanceof Session ? entry.owner.id : null;
   // an earlier version reads any word as true
   const revoked = entry.revoked === "revoked" ? true : (entry.revoked ?? false);
-  return { claim, token, tokens, leftMs, arrival, detached, revoked, session, ...(by !== "" && { by }) };
+  const { outstay } = entry;
+  const who = { session, ...(by !== "" && { by }) };
+  const bounded = outstay !== null && { holdLeftMs: Math.max(outstay.dueAt - now, 0) };
+  return { claim, token, tokens, leftMs, arrival, detached, revoked, ...who, ...bounded };
 }
 
-export function savedSession({ id, local, label, pid, pidStart }: Session): SavedSession {
-  return { id, local, label, pid, pidStart };
+export function savedSession({ id, local, label, pid, pidStart, principal }: Session): SavedSession {
+  return { id, local, label, pid, pidStart, ...(principal.name !== "" && { by: principal.name }) };
 }
 
-/** Puts a claim back, into a paused table whose time has been set. `owner`: null if it belongs to no session. */
-export function putBack(table: Table, saved: SavedClaim, owner: Session | null, now: number, micros: number): void {
+/**
+ * Puts a claim back, into a paused table whose time has been set; gives its entry, or null if it could not stand.
+ * `owner`: null if it belongs to no session.
+ */
+export function putBack(
+  table: Table,
+  saved: SavedClaim,
+  owner: Session | null,
+  now: number,
+  micros: number,
+): Entry | null {
   const { claim, token, tokens, leftMs, arrival, detached, revoked, by = "" } = saved;
-  if (token === 0) {
-    table.claim({ ...claim, wait: true }, owner, now, micros, arrival);
-    const waiting = table.entries.get(claim.id);
-    if (waiting !== undefined) waiting.by = by;
-    return;
-  }
-  table.assertHeld(claim, owner, token, tokens, leftMs);
-  const entry = table.entries.get(claim.id);
-  if (entry === undefined) return;
+  if (token === 0) table.claim({ ...claim, wait: true }, owner, now, micros, arrival, by);
+  else table.assertHeld(claim, owner, token, tokens, leftMs, by);
+  const entry = table.entries.get(claim.id) ?? null;
+  if (entry === null || token === 0) return entry;
   entry.detached = detached;
   entry.revoked = revoked === true ? "revoked" : revoked || null;
-  entry.by = by;
+  return entry;
 }
 
 /** The first number above every token that was granted. */

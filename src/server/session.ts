@@ -15,7 +15,10 @@ import type { Entry } from "../core/entry.ts";
 import { LinkedList } from "../core/queue.ts";
 import { Schedule } from "../core/schedule.ts";
 import type { ClientHello } from "../protocol/hello.ts";
+import { ProtocolError } from "../protocol/hello.ts";
 import type { Answer, ClaimId } from "../spi/driver.ts";
+import type { Principal } from "./access.ts";
+import { ANYBODY, answersTo, NO_CREDENTIAL } from "./access.ts";
 import type { Backend } from "./backend.ts";
 import type { Link } from "./link.ts";
 
@@ -45,6 +48,8 @@ export class Session {
   readonly label: string;
   readonly pid: number | null;
   readonly pidStart: string | null;
+  /** Who it is, as it last said hello. */
+  principal: Principal = ANYBODY;
   link: Inbox | null = null;
   readonly tethers: Set<Link> = new Set();
   /** Its claims in the keeper's table. */
@@ -55,6 +60,8 @@ export class Session {
   restored = false;
   /** Places it had while away were dropped. */
   dropped = false;
+  /** The server has ended its last connection itself: that tells nothing of whether the client lives. */
+  severed = false;
   ended = false;
   /** It stands in the file of those who may hold something. */
   noted = false;
@@ -106,20 +113,31 @@ export class Sessions {
     this.sessionMs = sessionMs;
   }
 
-  /** A client has said hello; gives the link it replaces, if any. */
-  join(hello: ClientHello, link: Link, local: boolean): { readonly session: Session; readonly replaced: Inbox | null } {
+  /**
+   * A client has said hello; gives the link it replaces, if any.
+   * @throws ProtocolError "AUTH" if the session is another account's
+   */
+  join(
+    hello: ClientHello,
+    link: Link,
+    principal: Principal,
+  ): { readonly session: Session; readonly replaced: Inbox | null } {
     const now = this.#clock.now();
     let session = this.all.get(hello.session);
     if (session === undefined) {
-      session = new Session(this.#believed(hello), local, now);
+      session = new Session(this.#believed(hello), link.local, now);
       this.all.set(session.id, session);
+    } else if (!answersTo(session.principal.name, principal)) {
+      throw new ProtocolError("AUTH", NO_CREDENTIAL);
     }
     const replaced = session.link;
+    session.principal = principal;
     session.link = link;
     session.heardAt = now;
     session.restored = false;
+    session.severed = false;
     if (session.awayAt !== null) this.#back(session);
-    if (!local) this.#due.set(session, now + this.sessionMs);
+    if (!session.local) this.#due.set(session, now + this.sessionMs);
     return { session, replaced };
   }
 
@@ -130,14 +148,17 @@ export class Sessions {
     return session;
   }
 
-  /** A connection of the session has ended. */
-  left(session: Session, link: Link): void {
+  /** A connection of the session has ended. severed: by us, so that its client may live on and believe in what it holds. */
+  left(session: Session, link: Link, severed = false): void {
     session.tethers.delete(link);
-    if (session.link === link) session.link = null;
+    if (session.link === link) {
+      session.link = null;
+      session.severed = severed;
+    }
     if (session.link !== null || session.ended) return;
     // the end of a tether is not the end of a client that is still on its way back: its process is looked at
     if (session.restored) return;
-    if (session.local) {
+    if (session.local && !session.severed) {
       // a tether keeps what is held, but nobody is left to be told of a grant
       if (session.tethers.size > 0) this.#backend.end(session, "waiting");
       else this.#end(session);

@@ -251,7 +251,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "waiters lined up as they come back, not as they had arrived",
     file: "src/server/reclaiming.ts",
-    find: "table.claim({ ...claim, wait: true }, session, now, micros, was.arrival);",
+    find: "table.claim({ ...claim, wait: true }, session, now, micros, was.arrival, by);",
     replace: "table.claim({ ...claim, wait: true }, session, now, micros);",
     tests: "test/server/restart.test.ts",
   },

@@ -144,7 +144,7 @@ test(`the server's side of a connection stands ${FRAMES} fuzzed frames (seed ${S
         closed = true;
       },
     };
-    const link = hub.accept(stream, random.chance(0.5));
+    const link = hub.accept(stream, { local: random.chance(0.5), address: "" });
     const reader = new LineReader(262_144);
     const deliver = (bytes: Buffer): void => {
       try {

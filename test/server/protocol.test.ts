@@ -31,7 +31,8 @@ class Stage {
 
   async start(): Promise<void> {
     const log = (message: string, error?: unknown): void => {
-      throw new Error(`${message}: ${error}`);
+      // a revocation is told, and is no fault
+      if (error !== undefined) throw new Error(`${message}: ${error}`);
     };
     const { clock, disk } = this;
     const opened = await openKeeper({ clock, disk, sessionMs: 30_000, remote: false, probe: () => "running", log });
@@ -53,7 +54,7 @@ class Stage {
             made.closed = true;
           },
         },
-        true,
+        { local: true, address: "" },
       );
       connection = Object.assign(made, { link });
       this.#connections.set(name, connection);

@@ -344,7 +344,7 @@ function speaker(world: World, session: string): (frames: string) => unknown[][]
   const { hub } = world;
   if (hub === null) throw new Error("the world has started");
   const got: string[] = [];
-  const link = hub.accept({ write: (text) => got.push(text), close: () => undefined }, true);
+  const link = hub.accept({ write: (text) => got.push(text), close: () => undefined }, { local: true, address: "" });
   link.lines([JSON.stringify({ hello: { protocol: 1, session } })]);
   return (frames) => {
     got.length = 0;

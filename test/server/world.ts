@@ -244,7 +244,7 @@ export class World {
           setImmediate(() => this.#end(pipe));
         },
       };
-      const pipe: Pipe = { link: hub.accept(stream, local), events, player, open: true };
+      const pipe: Pipe = { link: hub.accept(stream, { local, address: local ? "" : "127.0.0.1" }), events, player, open: true };
       this.#pipes.add(pipe);
       player.pipes.add(pipe);
       return {

@@ -15,6 +15,8 @@ export interface HostOptions {
   readonly sessionMs: number;
   /** Clients are on this machine, on a Unix socket. */
   readonly local: boolean;
+  /** It keeps nothing between its starts. */
+  readonly stateless: boolean;
   /** What has become of the process of that name. */
   readonly probe: (name: string) => ProcessState;
 }
@@ -41,12 +43,12 @@ export class ServerHost {
 
   /** Becomes true when it serves. */
   async start(): Promise<void> {
-    const { sessionMs, local, probe } = this.#options;
+    const { sessionMs, local, stateless, probe } = this.#options;
     const { machine } = this;
     const log = (message: string, error?: unknown): void => machine.note(`${message} ${error}`);
     const { clock } = machine;
     machine.note("starts");
-    const disk = this.#disk.for(machine);
+    const disk = stateless ? null : this.#disk.for(machine);
     const kept = await openKeeper({ clock, disk, sessionMs, remote: !local, probe: (_, name) => probe(name), log });
     if (machine !== this.machine || machine.state === "dead") return;
     this.kept = kept;
@@ -84,7 +86,7 @@ export class ServerHost {
     if (hub === null || this.#stopping) return pipe.refused();
     machine.execute(() => {
       this.#pipes.push(pipe);
-      pipe.accepted(machine, hub.accept(pipe.stream, this.#options.local));
+      pipe.accepted(machine, hub.accept(pipe.stream, { local: this.#options.local, address: "" }));
       if (pipe.client.state === "dead") pipe.endServer(); // it died while it connected
     });
   }
@@ -116,9 +118,11 @@ export class ServerHost {
   }
 
   #newMachine(): Machine {
-    const machine = new Machine(this.#world, `srv.${++this.#starts}`, this.#options.drift);
+    const { drift, stateless } = this.#options;
+    // the clock is all that such a server's tokens rise by
+    const machine = new Machine(this.#world, `srv.${++this.#starts}`, stateless ? 0 : drift);
     // a machine that was started anew may have lost the time
-    if (this.#starts > 1) machine.stepWall(this.#random.pick([0, 0, -2_000, -100_000]));
+    if (this.#starts > 1 && !stateless) machine.stepWall(this.#random.pick([0, 0, -2_000, -100_000]));
     return machine;
   }
 }

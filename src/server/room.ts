@@ -1,0 +1,71 @@
+/** How many claims there may be. What is full refuses new ones; renewals and releases of those that are there go on. */
+
+import type { Entry } from "../core/entry.ts";
+import type { Happening, Observer } from "../core/observer.ts";
+import type { Table } from "../core/table.ts";
+import type { Claim } from "../spi/driver.ts";
+import { Refusal } from "./backend.ts";
+import type { ServerLimits } from "./limits.ts";
+import type { Session } from "./session.ts";
+
+/** Counts what the table does not, and passes on what it is told. */
+export class Room implements Observer {
+  readonly #limits: ServerLimits;
+  readonly #next: Observer | null;
+  readonly #accounts = new Map<string, number>();
+  #held = 0;
+
+  constructor(limits: ServerLimits, next: Observer | null) {
+    this.#limits = limits;
+    this.#next = next;
+  }
+
+  happened(what: Happening, entry: Entry, now: number): void {
+    if (what === "granted" || what === "reclaimed") this.#held++;
+    else if (entry.held && ENDS.has(what)) this.#held--;
+    this.#next?.happened(what, entry, now);
+  }
+
+  /** A claim of that account has come. */
+  add(account: string): void {
+    if (account !== "") this.#accounts.set(account, (this.#accounts.get(account) ?? 0) + 1);
+  }
+
+  remove(account: string): void {
+    if (account === "") return;
+    const left = (this.#accounts.get(account) ?? 0) - 1;
+    if (left > 0) this.#accounts.set(account, left);
+    else this.#accounts.delete(account);
+  }
+
+  /** @throws Refusal if there is no room for this claim, unless it is there already */
+  check(table: Table, session: Session, claim: Claim): void {
+    const limits = this.#limits;
+    const { size } = table.entries;
+    // nearly always: neither the server nor the session comes near any bound
+    if (size < limits.waitersPerKey && size < limits.claimsPerSession && size < limits.claimsPerAccount) {
+      if (size < limits.claims && size < limits.waiters) return;
+    }
+    const what = this.#full(table, session, claim);
+    if (what !== null && !table.entries.has(claim.id)) throw new Refusal("LIMIT", `at most ${what}`);
+  }
+
+  #full(table: Table, session: Session, claim: Claim): string | null {
+    const { claims, claimsPerSession, claimsPerAccount, waiters, waitersPerKey } = this.#limits;
+    const { size } = table.entries;
+    if (size >= claims) return `${claims} claims on this server`;
+    if (session.entries.size >= claimsPerSession) return `${claimsPerSession} claims of one client`;
+    if ((this.#accounts.get(session.principal.name) ?? 0) >= claimsPerAccount) {
+      return `${claimsPerAccount} claims of one account`;
+    }
+    // who asks once leaves no place
+    if (!claim.wait) return null;
+    const isLong = ({ key }: { readonly key: string }): boolean =>
+      (table.mint.lines.get(key)?.seats.size ?? 0) >= waitersPerKey;
+    if (claim.holds.some(isLong)) return `${waitersPerKey} places in the line of a key`;
+    // it might be granted at once, but a server so full had better stay out of it
+    return size - this.#held >= waiters ? `${waiters} waiting claims on this server` : null;
+  }
+}
+
+const ENDS: ReadonlySet<Happening> = new Set(["released", "expired", "gone", "removed"]);

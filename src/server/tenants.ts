@@ -1,0 +1,67 @@
+/** Whose the claims of the keeper's table are, how many each may have, and for how long each may be held. */
+
+import type { Entry } from "../core/entry.ts";
+import type { Observer } from "../core/observer.ts";
+import type { Table } from "../core/table.ts";
+import type { Claim } from "../spi/driver.ts";
+import { ANYBODY } from "./access.ts";
+import type { ServerLimits } from "./limits.ts";
+import { Outstays } from "./outstays.ts";
+import { Room } from "./room.ts";
+import type { Session } from "./session.ts";
+import { disown, own } from "./session.ts";
+
+export class Tenants {
+  readonly #room: Room;
+  readonly #outstays = new Outstays();
+
+  /** next: told of all that the table tells. */
+  constructor(limits: ServerLimits, next: Observer | null) {
+    this.#room = new Room(limits, next);
+  }
+
+  /** What the table must tell of what happens in it. */
+  get observer(): Observer {
+    return this.#room;
+  }
+
+  /** @throws Refusal if there is no room for this claim, unless it is there already */
+  check(table: Table, session: Session, claim: Claim): void {
+    this.#room.check(table, session, claim);
+  }
+
+  /** Makes the claim the session's; one that nobody has had yet counts from now on. */
+  own(entry: Entry, session: Session): void {
+    if (!entry.kept) this.#room.add(entry.by);
+    own(entry, session);
+  }
+
+  /** If it is held: for as long as its holder's rules allow, from the first time that this is said. */
+  bound(entry: Entry, { principal }: Session, now: number): void {
+    if (principal !== ANYBODY && entry.held) this.#outstays.granted(entry, principal, now);
+  }
+
+  /** It has come back from disk, with what it still may be held if that is bounded. */
+  restored(entry: Entry, owner: Session | null, holdLeftMs: number | undefined, now: number): void {
+    this.#room.add(entry.by);
+    if (holdLeftMs !== undefined) this.#outstays.until(entry, now + holdLeftMs);
+    entry.kept = true;
+    if (owner !== null) own(entry, owner);
+  }
+
+  forgotten(entry: Entry): void {
+    disown(entry);
+    this.#room.remove(entry.by);
+    this.#outstays.forget(entry);
+  }
+
+  /** When advance() has work. */
+  nextDue(): number {
+    return this.#outstays.next();
+  }
+
+  /** Revokes what has been held for too long. */
+  advance(table: Table, now: number, micros: number): void {
+    this.#outstays.advance(table, now, micros);
+  }
+}
