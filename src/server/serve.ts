@@ -11,6 +11,7 @@ import type { Backend } from "./backend.ts";
 import { Hub } from "./hub.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
+import { Metrics } from "./metrics.ts";
 import type { Fault } from "./plan.ts";
 import { planOf } from "./plan.ts";
 import { Ports } from "./ports.ts";
@@ -123,24 +124,18 @@ export async function serve(options: ServeOptions): Promise<Server> {
 
   async function webOf(place: HostPort): Promise<Web> {
     const { createHttp } = await import("./http/http.ts");
-    const { backend } = store;
     const record = new Record({ clock });
-    const names = [...(options.httpNames ?? []), ...(plan.tls?.names ?? [])];
-    const { access, limits, tls } = plan;
-    const made = createHttp({
-      backend,
-      settle: () => hub.settle(),
-      access,
-      limits,
+    const metrics = new Metrics({
       record,
-      metrics: () => "",
-      ready,
-      clock,
-      log,
       version: VERSION,
-      host: place.host,
-      names,
+      connections: () => 0,
+      sessions: () => store.sessions.all.size,
+      claims: () => store.claims(),
+      reclaimMs: () => store.backend.reclaimMs(),
     });
+    const names = [...(options.httpNames ?? []), ...(plan.tls?.names ?? [])];
+    const { access, tls } = plan;
+    const made = createHttp({ hub, access, record, metrics, ready, version: VERSION, host: place.host, names });
     return openWeb(place, made, tls);
   }
 

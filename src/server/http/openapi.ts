@@ -1,0 +1,3 @@
+export function document(version: string): object {
+  return { openapi: "3.1.0", info: { title: "Holdfast", version } };
+}

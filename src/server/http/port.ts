@@ -1,0 +1,130 @@
+/** The HTTP port as a server of Node's: its bounds, who comes in, and what is answered to what is no HTTP at all. */
+
+import type { Server as HttpServer, IncomingMessage, ServerOptions, ServerResponse } from "node:http";
+import { STATUS_CODES } from "node:http";
+import type { Server as HttpsServer } from "node:https";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { Door } from "../door.ts";
+import type { Hub } from "../hub.ts";
+import { Problem, problemHeaders, problemText, refuse, SECURITY_HEADERS } from "./problem.ts";
+
+/** How long the head of a request may take to come, and an idle connection to ask again. */
+const HEAD_MS = 10_000;
+/** How long a whole request may take to come. */
+const REQUEST_MS = 30_000;
+/** How long a connection may be silent either way: longer than any request waits. */
+const SILENT_MS = 60_000;
+/** Requests of one connection that may wait for their answers. */
+const MOST_PIPELINED = 16;
+
+/** What node:http and node:https are told. */
+export function serverOptions(): ServerOptions & { readonly handshakeTimeout: number } {
+  return {
+    headersTimeout: HEAD_MS,
+    requestTimeout: REQUEST_MS,
+    keepAliveTimeout: HEAD_MS,
+    connectionsCheckingInterval: 1_000,
+    maxHeaderSize: 16_384,
+    insecureHTTPParser: false,
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: 15_000,
+    // of node:https
+    handshakeTimeout: HEAD_MS,
+  };
+}
+
+export class Port {
+  readonly #hub: Hub;
+  /** Of its own, so that web clients take no room from those of the lock protocol. */
+  readonly #door: Door;
+  readonly #handle: (incoming: IncomingMessage, outgoing: ServerResponse) => void;
+  /** Requests that have not been answered, by connection. */
+  readonly #pending = new WeakMap<Duplex, number>();
+  #draining = false;
+
+  constructor(hub: Hub, handle: (incoming: IncomingMessage, outgoing: ServerResponse) => void) {
+    this.#hub = hub;
+    this.#door = new Door(hub.limits);
+    this.#handle = handle;
+  }
+
+  /** Connections now. */
+  get connections(): number {
+    return this.#door.inside;
+  }
+
+  attach(server: HttpServer | HttpsServer): void {
+    server.maxHeadersCount = 64;
+    server.setTimeout(SILENT_MS);
+    server.on("connection", (socket: Socket) => this.#enter(socket));
+    server.on("request", (incoming, outgoing) => this.#request(incoming, outgoing));
+    server.on("clientError", (error: NodeJS.ErrnoException, socket) => this.#malformed(error, socket));
+    server.on("connect", (_request, socket) => answerRaw(socket, new Problem(405, "METHOD", "method", "no proxy")));
+  }
+
+  /** Every connection ends with the answer to its next request, or to the one under way. */
+  drain(): void {
+    this.#draining = true;
+  }
+
+  #enter(socket: Socket): void {
+    const origin = { local: false, address: socket.remoteAddress ?? "" };
+    if (this.#door.reason(origin) !== null) {
+      this.#door.turnedAway++;
+      socket.destroy();
+      return;
+    }
+    this.#door.enter(origin);
+    this.#door.strangers--;
+    socket.once("close", () => this.#door.leave(origin));
+  }
+
+  #request(incoming: IncomingMessage, outgoing: ServerResponse): void {
+    const { socket } = incoming;
+    const pending = (this.#pending.get(socket) ?? 0) + 1;
+    this.#pending.set(socket, pending);
+    for (const [name, value] of Object.entries(SECURITY_HEADERS)) outgoing.setHeader(name, value as string);
+    if (this.#draining) outgoing.setHeader("connection", "close");
+    outgoing.once("finish", () => this.#pending.set(socket, (this.#pending.get(socket) ?? 1) - 1));
+    if (pending > MOST_PIPELINED) {
+      // what it has asked before is still answered
+      const why = `at most ${MOST_PIPELINED} requests of one connection may wait`;
+      refuse(outgoing, new Problem(429, "LIMIT", "pipeline", why, { close: true }));
+      return;
+    }
+    this.#handle(incoming, outgoing);
+  }
+
+  /** What came is no request, too much of one, or too slow. */
+  #malformed(error: NodeJS.ErrnoException, socket: Duplex): void {
+    // in the midst of an answer nothing else can be said
+    if (error.code === "ECONNRESET" || !socket.writable || (this.#pending.get(socket) ?? 0) > 0) {
+      socket.destroy();
+      return;
+    }
+    this.#hub.log("a connection spoke no HTTP", undefined, { level: "debug", code: error.code });
+    answerRaw(socket, MALFORMED[error.code ?? ""] ?? NO_HTTP);
+  }
+}
+
+const NO_HTTP = new Problem(400, "INVALID", "malformed", "this is no HTTP request");
+const MALFORMED: Readonly<Record<string, Problem>> = {
+  HPE_HEADER_OVERFLOW: new Problem(431, "LIMIT", "header", "the head of a request has at most 16384 bytes"),
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: new Problem(413, "LIMIT", "length", "the chunks of the body have too long extensions"),
+  ERR_HTTP_REQUEST_TIMEOUT: new Problem(408, "TIMEOUT", "slow", "the request did not come in time"),
+};
+
+/** Answers on a connection that the framework has given up, and ends it. */
+function answerRaw(socket: Duplex, problem: Problem): void {
+  const text = problemText(problem);
+  const headers = {
+    ...SECURITY_HEADERS,
+    ...problemHeaders(problem),
+    "content-length": Buffer.byteLength(text),
+    connection: "close",
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join("")}\r\n${text}`);
+}

@@ -1,0 +1,121 @@
+/** Refusals as HTTP tells them: application/problem+json (RFC 9457) with a `code` and a `reason` for programs. */
+
+import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { STATUS_CODES } from "node:http";
+import { ProtocolError } from "../../protocol/hello.ts";
+import { Refusal } from "../backend.ts";
+
+/** What an answer says beyond the status. */
+export interface ProblemMore {
+  /** The member of the body, the parameter or the header that is wrong. */
+  readonly field?: string;
+  /** Of a busy key: what its holder calls itself. */
+  readonly holder?: string;
+  /** Milliseconds until asking again makes sense; also in the Retry-After header, in seconds. */
+  readonly retryMs?: number;
+  /** Methods that the path has. */
+  readonly allow?: string;
+  /** The connection ends with this answer. */
+  readonly close?: boolean;
+}
+
+/**
+ * One request is refused. `code` says what it is, `reason` why, in a word; the message is for people. None of them
+ * repeats what was received.
+ */
+export class Problem extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly reason: string;
+  readonly more: ProblemMore;
+  constructor(status: number, code: string, reason: string, message: string, more: ProblemMore = {}) {
+    super(message);
+    this.name = "Problem";
+    this.status = status;
+    this.code = code;
+    this.reason = reason;
+    this.more = more;
+  }
+}
+
+/** Something in the request is wrong. */
+export function invalid(field: string, reason: string, message: string): Problem {
+  return new Problem(400, "INVALID", reason, message, { field });
+}
+
+/** Refusals of the backend: their codes are those of the lock protocol. */
+const OF_BACKEND: Readonly<Record<string, readonly [status: number, reason: string, retryMs?: number]>> = {
+  LIMIT: [429, "full", 1_000],
+  FORBIDDEN: [403, "rights"],
+  UNSUPPORTED: [501, "store"],
+  FLOOR: [409, "floor"],
+  DRAINING: [503, "draining", 1_000],
+  RECLAIMING: [503, "reclaiming", 1_000],
+  DISK: [503, "disk", 1_000],
+  STORE: [503, "store", 1_000],
+  FATAL: [502, "store"],
+};
+
+/** What is said of an error; null: it is none that a client should hear of. */
+export function problemOf(error: unknown): Problem | null {
+  if (error instanceof Problem) return error;
+  if (error instanceof Refusal) {
+    const [status, reason, retryMs] = OF_BACKEND[error.code] ?? [503, "server"];
+    return new Problem(status, error.code, reason, error.message, retryMs === undefined ? {} : { retryMs });
+  }
+  if (error instanceof ProtocolError && error.code === "AUTH") {
+    return new Problem(401, "AUTH", "credential", error.message);
+  }
+  return null;
+}
+
+/** For what went wrong here; the log has the rest. */
+export function internal(): Problem {
+  return new Problem(500, "INTERNAL", "server", "the server failed; see its log");
+}
+
+export const PROBLEM_TYPE = "application/problem+json";
+
+export function problemText({ status, code, reason, message, more }: Problem): string {
+  const { field, holder, retryMs } = more;
+  return `${JSON.stringify({
+    type: "about:blank",
+    title: STATUS_CODES[status] ?? "Error",
+    status,
+    code,
+    reason,
+    detail: message,
+    ...(field !== undefined && { field }),
+    ...(holder !== undefined && { holder }),
+    ...(retryMs !== undefined && { retryMs: Math.ceil(retryMs) }),
+  })}\n`;
+}
+
+export function problemHeaders({ status, more }: Problem): Record<string, string> {
+  return {
+    "content-type": PROBLEM_TYPE,
+    ...(status === 401 && { "www-authenticate": 'Bearer realm="holdfast"' }),
+    ...(more.retryMs !== undefined && { "retry-after": String(Math.max(1, Math.ceil(more.retryMs / 1_000))) }),
+    ...(more.allow !== undefined && { allow: more.allow }),
+    ...(more.close === true && { connection: "close" }),
+  };
+}
+
+/** On every answer, so that no browser keeps, frames, sniffs or shares it. There is no CORS. */
+export const SECURITY_HEADERS: OutgoingHttpHeaders = {
+  "cache-control": "no-store",
+  "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+};
+
+/** Answers with a problem, whatever the framework thinks. */
+export function refuse(outgoing: ServerResponse, problem: Problem): void {
+  const text = problemText(problem);
+  const length = Buffer.byteLength(text);
+  outgoing.writeHead(problem.status, { ...problemHeaders(problem), "content-length": length });
+  outgoing.end(text);
+}
