@@ -16,7 +16,7 @@ const MOST_BETWEEN_MS = LONG ? 2_000 : 1_000;
 const KILLING_MS = KILLS * MOST_BETWEEN_MS;
 /** Loose: the machine may be busy with something else. */
 const WITHIN_MS = 20_000;
-const WORKERS = 5;
+const WORKERS = 8;
 const KEYS = ["a", "b"];
 
 const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);

@@ -1,0 +1,153 @@
+// A client of the lock protocol with nothing behind it: it says what a test tells it to say, right or wrong.
+
+import { once } from "node:events";
+import type { Socket, TcpNetConnectOpts } from "node:net";
+import { connect } from "node:net";
+import { newId } from "../../src/ids.ts";
+import { until } from "./wait-for.ts";
+
+/** Where the server is: as node:net takes it. `localAddress` (127.0.0.2, ...) makes it a client of another address. */
+export type RawAddress = { readonly path: string } | TcpNetConnectOpts;
+
+/** A server's address ("unix:/path", "tcp://127.0.0.1:port", or a url) for a raw client. */
+export function rawAddress(text: string): RawAddress {
+  const path = /unix:(\/.*)$/.exec(text)?.[1];
+  if (path !== undefined) return { path };
+  const { hostname, port } = new URL(text.replace(/^tcp:/, "http:").replace(/^holdfasts?:/, "http:"));
+  return { host: hostname, port: Number(port), noDelay: true };
+}
+
+/** What a server says of a claim, as it stands in the frame. */
+export type RawAnswer = readonly [state: "held" | "waiting" | "none", ...rest: unknown[]];
+
+export class RawClient {
+  readonly socket: Socket;
+  readonly session: string;
+  /** Whole lines that came and that no reply or push was made of. */
+  readonly lines: string[] = [];
+  /** Answers that were pushed, by claim. */
+  readonly pushed: Map<string, RawAnswer> = new Map();
+  start = "";
+  welcome: Readonly<Record<string, unknown>> = {};
+  isClosed = false;
+  /** The code of the error with which the server ended the connection. */
+  refusal: string | null = null;
+  #calls = 0;
+  #text = "";
+  readonly #replies = new Map<number, (frame: readonly unknown[]) => void>();
+
+  constructor(socket: Socket, session: string) {
+    this.socket = socket;
+    this.session = session;
+    socket.setEncoding("utf8").on("data", (text: string) => this.#read(text));
+    // "close" follows
+    socket.on("error", () => undefined);
+    socket.on("close", () => {
+      this.isClosed = true;
+    });
+  }
+
+  /** Connected, and nothing said yet. */
+  static async dial(address: RawAddress, session: string = newId()): Promise<RawClient> {
+    const socket = connect(address);
+    await once(socket, "connect");
+    return new RawClient(socket, session);
+  }
+
+  /** Connected and greeted. `more`: further fields of the hello. */
+  static async open(
+    address: RawAddress,
+    { session = newId(), ...more }: { readonly session?: string; readonly [field: string]: unknown } = {},
+  ): Promise<RawClient> {
+    const client = await RawClient.dial(address, session);
+    await client.greet(more);
+    return client;
+  }
+
+  async greet(more: Readonly<Record<string, unknown>> = {}): Promise<void> {
+    this.write(`${JSON.stringify({ hello: { protocol: 1, session: this.session, ...more } })}\n`);
+    await until(() => this.start !== "" || this.isClosed || this.refusal !== null, {
+      within: 10_000,
+      what: "the server's hello",
+    });
+    if (this.start === "") throw new Error(`the server refused the hello: ${this.refusal}`);
+  }
+
+  write(what: string | Buffer): void {
+    if (this.socket.writable) this.socket.write(what);
+  }
+
+  /** A line of these frames, each written as JSON. */
+  say(...frames: readonly string[]): void {
+    this.write(`["${this.start}",${frames.join()}]\n`);
+  }
+
+  /** A call, without its number ('"claim",N,"id"...' with N for it); settles with what stands behind the number. */
+  call(verb: string, ...rest: readonly unknown[]): Promise<readonly unknown[]> {
+    const n = ++this.#calls;
+    const answered = new Promise<readonly unknown[]>((resolve, reject) => {
+      this.#replies.set(n, ([kind, , ...result]) => {
+        if (kind === "ok") resolve(result[0] as readonly unknown[]);
+        else reject(new Error(`${result[0]}: ${result[1]}`));
+      });
+      this.socket.once("close", () => reject(new Error(`closed: ${this.refusal}`)));
+    });
+    this.say(JSON.stringify([verb, n, ...rest]));
+    return answered;
+  }
+
+  /** An exclusive claim of this key. */
+  claim(id: string, key: string, ttlMs: number | "session" = 30_000, options: object = {}): Promise<RawAnswer> {
+    return this.call("claim", id, [key], ttlMs, options) as Promise<readonly unknown[]> as Promise<RawAnswer>;
+  }
+
+  async release(id: string): Promise<boolean> {
+    return (await this.call("release", [id]))[0] === 1;
+  }
+
+  async closed(within = 10_000): Promise<void> {
+    await until(() => this.isClosed, { within, what: "the server to end the connection" });
+  }
+
+  /** The end, with RST. */
+  reset(): void {
+    this.socket.resetAndDestroy();
+  }
+
+  end(): void {
+    this.socket.destroy();
+  }
+
+  #read(text: string): void {
+    const lines = (this.#text + text).split("\n");
+    this.#text = lines.pop() ?? "";
+    for (const line of lines) this.#line(line);
+  }
+
+  #line(line: string): void {
+    const refusal = /^\{"error":\{"code":"(\w+)"/.exec(line)?.[1];
+    if (refusal !== undefined) {
+      this.refusal = refusal;
+      this.lines.push(line);
+      return;
+    }
+    if (this.start === "" && line.startsWith('{"hello"')) {
+      this.welcome = (JSON.parse(line) as { hello: Record<string, unknown> }).hello;
+      this.start = String(this.welcome.start);
+      return;
+    }
+    if (!line.startsWith("[")) {
+      this.lines.push(line);
+      return;
+    }
+    for (const frame of (JSON.parse(line) as unknown[]).slice(1) as (readonly unknown[])[]) this.#frame(frame);
+  }
+
+  #frame(frame: readonly unknown[]): void {
+    const [kind, name, answer] = frame;
+    if (kind === "push") this.pushed.set(name as string, answer as RawAnswer);
+    if (kind !== "ok" && kind !== "error") return;
+    this.#replies.get(name as number)?.(frame);
+    this.#replies.delete(name as number);
+  }
+}
