@@ -45,6 +45,7 @@ export const PARTS: readonly Part[] = [
   },
   { name: "examples", tests: ["test/examples/"], seconds: 15, longSeconds: 15 },
   { name: "server", tests: ["test/server/"], seconds: 40, longSeconds: 1200 },
+  { name: "http", tests: ["test/http/"], seconds: 25, longSeconds: 3600 },
   { name: "cli", tests: ["test/cli/"], oneAtATime: true, seconds: 40, longSeconds: 300 },
   {
     name: "sim",
@@ -55,7 +56,6 @@ export const PARTS: readonly Part[] = [
     longSeconds: 3600,
   },
   { name: "crash", tests: ["test/crash/"], oneAtATime: true, seconds: 60, longSeconds: 3600 },
-  { name: "fuzz", tests: ["test/fuzz/"], seconds: 20, longSeconds: 3600 },
 ];
 
 /** Both compilations, before the first part. */
