@@ -5,7 +5,7 @@ import { FatalDriverError } from "../../errors.ts";
 import { ProtocolError } from "../../protocol/hello.ts";
 
 /** Refusals that asking again does not change. */
-const FATAL: ReadonlySet<string> = new Set(["FATAL", "FLOOR", "LIMIT", "UNSUPPORTED", "VERSION"]);
+const FATAL: ReadonlySet<string> = new Set(["AUTH", "FATAL", "FLOOR", "FORBIDDEN", "LIMIT", "UNSUPPORTED", "VERSION"]);
 
 interface Call {
   readonly settle: (raw: unknown) => void;

@@ -3,16 +3,15 @@
  * last of each claim, so that it can tell a server that has started anew (design A.5).
  */
 
-import { readFileSync } from "node:fs";
 import type { Clock } from "../../clock.ts";
 import { systemClock } from "../../clock.ts";
 import { SlotMap } from "../../core/slot-map.ts";
 import { newId } from "../../ids.ts";
 import * as frames from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/hello.ts";
-import { encodeHello, PROTOCOL, VERSION } from "../../protocol/hello.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
 import { Connection } from "./connection.ts";
+import { greeting } from "./greeting.ts";
 import { chunksOf, Known, reclaimable } from "./known.ts";
 import { register } from "./tether.ts";
 import type { Address, Dial } from "./wire.ts";
@@ -30,6 +29,8 @@ export interface ServerOptions {
   readonly connectTimeoutMs?: number;
   /** For claims that bring no label of their own. */
   readonly label?: string;
+  /** What the server knows us by, or how to get what is good now; a secret. Default: nothing. */
+  readonly credential?: string | (() => string);
   /** Called, and awaited, before each attempt to connect; it may start the server. */
   readonly prepare?: () => Promise<void>;
   /** Time; for tests. Default: the machine's. */
@@ -59,8 +60,9 @@ const IDS_A_FRAME = 2_000;
  */
 export function server(options: ServerOptions): Driver {
   const address = addressOf(options);
-  const driver = new ServerDriver(options, options.dial ?? netDial(address));
-  if (options.dial === undefined) register(driver, { session: driver.session, address });
+  const dial = options.dial ?? netDial(address);
+  const driver = new ServerDriver(options, dial);
+  register(driver, { session: driver.session, address, options, dial });
   return driver;
 }
 
@@ -77,16 +79,14 @@ class ServerDriver implements Driver {
   #notify: Notify = () => undefined;
   #isOpen = false;
 
-  constructor(
-    { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, prepare }: ServerOptions,
-    dial: Dial,
-  ) {
+  constructor(options: ServerOptions, dial: Dial) {
+    const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, prepare } = options;
     this.#clock = clock;
     this.#label = label;
     this.#connection = new Connection(
       { dial, prepare, clock, random, connectTimeoutMs },
       {
-        hello: () => this.#hello(),
+        hello: () => greeting(options, this.session),
         up: (hello, previous) => this.#up(hello, previous),
         pushed: (frame) => this.#pushed(frame),
         isNeeded: () => this.#known.size > 0,
@@ -256,35 +256,6 @@ class ServerDriver implements Driver {
     // if it failed the core asks all the same, and is told
     Promise.all(replies).then(ask, ask);
   }
-
-  #hello(): string {
-    const { session } = this;
-    const pid = process.pid;
-    return encodeHello({
-      protocol: PROTOCOL,
-      version: VERSION,
-      label: this.#label,
-      session,
-      tether: false,
-      pid,
-      pidStart: ownStart(),
-    });
-  }
-}
-
-let start: string | null | undefined;
-
-/** When this process was started, as /proc says it; null where there is none. */
-function ownStart(): string | null {
-  if (start !== undefined) return start;
-  try {
-    const stat = readFileSync("/proc/self/stat", "latin1");
-    start = stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? null;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    start = null;
-  }
-  return start;
 }
 
 function addressOf({ path, host, port, dial }: ServerOptions): Address {

@@ -8,11 +8,15 @@ import { connect } from "node:net";
 import { decodeWelcome, encodeHello, HELLO_BYTES, PROTOCOL, VERSION } from "../../protocol/hello.ts";
 import { LineReader } from "../../protocol/lines.ts";
 import type { Driver } from "../../spi/driver.ts";
-import type { Address } from "./wire.ts";
+import type { ServerOptions } from "./driver.ts";
+import type { Address, Dial } from "./wire.ts";
 
-interface Reach {
+/** How a driver's server is reached. */
+export interface Reach {
   readonly session: string;
   readonly address: Address;
+  readonly options: ServerOptions;
+  readonly dial: Dial;
 }
 
 const reaches = new WeakMap<Driver, Reach>();
@@ -20,6 +24,11 @@ const reaches = new WeakMap<Driver, Reach>();
 /** Notes how a driver's server is reached, and under which session. */
 export function register(driver: Driver, reach: Reach): void {
   reaches.set(driver, reach);
+}
+
+/** How this driver's server is reached; undefined: it has none. */
+export function reachOf(driver: Driver): Reach | undefined {
+  return reaches.get(driver);
 }
 
 /**
