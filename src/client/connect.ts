@@ -30,6 +30,8 @@ export async function connect(url?: string, options: ConnectOptions = {}): Promi
   const { driverFor } = await import("./drivers.ts");
   const driver = await driverFor(url, {
     connectTimeout: connectTimeout ?? 5_000,
+    // told once, so that no claim has to bring it
+    label: settings.label,
     ...(credential !== undefined && { credential }),
   });
   const client = new Client(driver, settings, Math.random);

@@ -10,6 +10,8 @@ import { credentialOf } from "./credential.ts";
 
 interface DialOptions {
   readonly connectTimeoutMs: number;
+  /** For claims that bring no label of their own. */
+  readonly label: string;
   /** What the server shall know us by; undefined: nothing. */
   readonly credential?: Credential;
 }
@@ -73,13 +75,14 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
 /** The driver of a url, not opened yet. @throws TypeError as connect() */
 export async function driverFor(
   url: string | undefined = process.env.HOLDFAST_URL,
-  options: Pick<ConnectOptions, "connectTimeout" | "credential"> = {},
+  options: Pick<ConnectOptions, "connectTimeout" | "credential" | "label"> = {},
 ): Promise<Driver> {
+  const { label = "" } = options;
   const connectTimeoutMs = durationMs(options.connectTimeout ?? 5_000, "connectTimeout");
   if (url === undefined || url === "") {
     refuseCredential(options.credential, "your own server");
     const { onDemand } = await import("../drivers/server/on-demand.ts");
-    return onDemand({ connectTimeoutMs });
+    return onDemand({ connectTimeoutMs, label });
   }
   if (typeof url !== "string" || !URL.canParse(url)) throw new TypeError(`url must be a url, not ${shown(url)}`);
   const { protocol, searchParams, username, password } = new URL(url);
@@ -94,7 +97,7 @@ export async function driverFor(
   }
   if (scheme.credential === undefined) refuseCredential(options.credential, protocol);
   const credential = scheme.credential && credentialOf(options.credential);
-  return scheme.driver(url, { connectTimeoutMs, ...(credential !== undefined && { credential }) });
+  return scheme.driver(url, { connectTimeoutMs, label, ...(credential !== undefined && { credential }) });
 }
 
 function refuseCredential(credential: unknown, what: string): void {

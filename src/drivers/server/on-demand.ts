@@ -27,15 +27,17 @@ const TRY_AGAIN_MS = 250;
 export interface OnDemandOptions {
   /** How long it may take to be reached for the first time, its start included, in milliseconds. */
   readonly connectTimeoutMs: number;
+  /** For claims that bring no label of their own. */
+  readonly label: string;
 }
 
 /**
  * This user's own lock server as a store. Whenever it must be reached and nobody listens, it is started.
  * @throws FatalDriverError if the user's directory is refused; TypeError if its path is too long
  */
-export function onDemand({ connectTimeoutMs }: OnDemandOptions): Driver {
+export function onDemand({ connectTimeoutMs, label }: OnDemandOptions): Driver {
   const path = preparedSocketPath(userDirectory());
-  return server({ path, connectTimeoutMs, prepare: () => somebodyListens(connectTimeoutMs) });
+  return server({ path, connectTimeoutMs, label, prepare: () => somebodyListens(connectTimeoutMs) });
 }
 
 /** Settles when a server listens, started by us if need be. */
