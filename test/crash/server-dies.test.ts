@@ -3,21 +3,15 @@ import { expect } from "vitest";
 import { seededRandom } from "../support/seeded-random.ts";
 import { until } from "../support/wait-for.ts";
 import { counting } from "./counting.ts";
+import { allProceeded, loaded, longestStop, WITHIN_MS, WORKERS } from "./load.ts";
 import { signal } from "./processes.ts";
-import type { Register } from "./register.ts";
 import { openRegister } from "./register.ts";
-import type { Scene, Served } from "./scene.ts";
+import type { Served } from "./scene.ts";
 import { LONG, test } from "./scene.ts";
-import type { Worker } from "./worker.ts";
-import { worker } from "./worker.ts";
 
 const KILLS = LONG ? 40 : 3;
 const MOST_BETWEEN_MS = LONG ? 2_000 : 1_000;
 const KILLING_MS = KILLS * MOST_BETWEEN_MS;
-/** Loose: the machine may be busy with something else. */
-const WITHIN_MS = 20_000;
-const WORKERS = 8;
-const KEYS = ["a", "b"];
 
 const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
@@ -78,30 +72,3 @@ test.concurrent(`a server on TCP killed ${KILLS} times under load and started ag
     `figure: server on TCP killed ${KILLS} times: ${register.log.length / 2} turns of ${WORKERS} clients, longest stop ${longestStop(register).toFixed(0)} ms`,
   );
 });
-
-async function loaded(here: Scene, url: string, register: Register): Promise<Worker[]> {
-  const workers = await Promise.all(Array.from({ length: WORKERS }, () => worker(here, url, register.path)));
-  for (const one of workers) one.tell({ do: "load", of: "load", keys: KEYS, holdMs: 20 });
-  return workers;
-}
-
-async function allProceeded(workers: readonly Worker[], register: Register, since: bigint): Promise<void> {
-  const proceeded = (): Set<number> => new Set(register.log.filter(({ at }) => at > since).map(({ pid }) => pid));
-  await until(() => proceeded().size === workers.length, { within: WITHIN_MS, what: "a turn of each client" });
-  for (const one of workers) one.tell({ do: "finish", of: "load" });
-  for (const one of workers) {
-    await one.told("load", "done", WITHIN_MS);
-    expect(one.reports().filter(({ event }) => event === "lost")).toEqual([]);
-  }
-  expect(register.faults()).toEqual([]);
-}
-
-/** The longest time in which nobody entered, in milliseconds. */
-function longestStop({ log }: Register): number {
-  let longest = 0n;
-  log.forEach(({ at }, n) => {
-    const gap = at - (log[n - 1]?.at ?? at);
-    if (gap > longest) longest = gap;
-  });
-  return Number(longest) / 1e6;
-}
