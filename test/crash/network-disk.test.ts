@@ -1,0 +1,111 @@
+// A lock server on TCP under load, whose state cannot be written: what needs a write is refused and told why, all else
+// goes on, and when there is room again everything does.
+
+import { spawnSync } from "node:child_process";
+import { mkdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import { newId } from "../../src/ids.ts";
+import { RawClient } from "../support/raw-client.ts";
+import { until } from "../support/wait-for.ts";
+import { allProceeded, loaded, longestStop, WITHIN_MS } from "./load.ts";
+import { inNamespace, NAMESPACE } from "./namespace.ts";
+import { openRegister } from "./register.ts";
+import type { Scene } from "./scene.ts";
+import { LONG, test } from "./scene.ts";
+import type { Mortal } from "./served-child.ts";
+import { mortal } from "./served-child.ts";
+
+const DAY_MS = 86_400_000;
+const MINUTE_MS = 60_000;
+const BUSY_MS = LONG ? 10_000 : 800;
+/** Tokens are promised for half a minute ahead: behind that not even the usual lease is granted. */
+const BOUND_MS = 35_000;
+
+type Fault = { readonly server: Mortal; break(): void; repair(): void };
+
+/** The state lies on a file system of 1 MiB that only the server sees, and that is filled to the last byte. */
+async function full(here: Scene): Promise<Fault> {
+  const disk = here.path("disk");
+  mkdirSync(disk, { mode: 0o700 });
+  const before = inNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, []);
+  const server = await mortal(here, { before, state: join(disk, "state") });
+  const filler = join(`/proc/${server.pid()}/root`, disk, "filler");
+  return {
+    server,
+    // cat ends when not a byte more fits
+    break: () => void spawnSync("sh", ["-c", `cat /dev/zero >"${filler}"`], { stdio: "ignore" }),
+    repair: () => rmSync(filler),
+  };
+}
+
+/** Neither the state file nor the journal can be written anew, by root neither: their folder is not there. */
+async function unwritable(here: Scene): Promise<Fault> {
+  const folder = here.path("state");
+  const server = await mortal(here, { state: folder });
+  return {
+    server,
+    break() {
+      renameSync(folder, `${folder}-away`);
+    },
+    repair() {
+      renameSync(`${folder}-away`, folder);
+    },
+  };
+}
+
+const faults = [
+  { name: "disk full", open: full, why: NAMESPACE === null ? ": nothing may be mounted here, skipped" : "" },
+  { name: "state folder gone", open: unwritable, why: "" },
+];
+
+for (const { name, open, why } of faults) {
+  test.skipIf(why !== "")(
+    `${name}, under load of 8 processes: what needs a write is refused with DISK, others go on, and all is well when there is room${why}`,
+    { timeout: (LONG ? BOUND_MS : 0) + 4 * WITHIN_MS },
+    async ({ here }) => {
+      const { server, ...fault } = await open(here);
+      const register = await openRegister(here);
+      const workers = await loaded(here, server.url, register);
+      const client = await RawClient.open(server.raw);
+      const kept = newId();
+      expect((await client.claim(kept, "kept"))[0]).toBe("held");
+      await until(() => register.log.length > 20, { within: WITHIN_MS, what: "turns before the fault" });
+
+      fault.break();
+      await expect(client.claim(newId(), "day", DAY_MS)).rejects.toThrow(/DISK/);
+      await expect(client.claim(newId(), "minute", MINUTE_MS)).rejects.toThrow(/DISK/);
+      await expect(client.call("detach", [kept])).rejects.toThrow(/DISK/);
+      const before = register.log.length;
+      await delay(BUSY_MS);
+      expect(register.log.length).toBeGreaterThan(before + 10);
+      if (LONG) await behindTheBound(client, kept);
+      fault.repair();
+
+      await until(
+        async () => {
+          const answer = await client.claim(newId(), "day", DAY_MS, { wait: false }).catch(() => null);
+          return answer?.[0] === "held";
+        },
+        { within: 10_000, what: "a claim of a day" },
+      );
+      expect(await client.release(kept)).toBe(true);
+      await allProceeded(workers, register, process.hrtime.bigint());
+      client.end();
+      console.log(
+        `figure: ${name}: ${register.log.length / 2} turns, longest stop ${longestStop(register).toFixed(0)} ms`,
+      );
+    },
+  );
+}
+
+/** Nothing new is granted, and what is held can be renewed all the same. */
+async function behindTheBound(client: RawClient, kept: string): Promise<void> {
+  const end = performance.now() + BOUND_MS;
+  while (performance.now() < end) {
+    await delay(5_000);
+    expect(await client.call("renew", [kept])).toMatchObject([expect.arrayContaining(["held"])]);
+  }
+  await expect(client.claim(newId(), "late", 30_000, { wait: false })).rejects.toThrow(/DISK/);
+}
