@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
 import { Command } from "commander";
+import { addCredential } from "./credential-command.ts";
 import { CommandError, EXIT_CODES } from "./failure.ts";
 import { complain, print } from "./output.ts";
 import type { RunFlags } from "./run-options.ts";
@@ -53,6 +54,7 @@ function programOf(command: readonly string[], take: Take): Command {
   addRun(program, command, take);
   addReferences(program, take);
   addTools(program, take);
+  addCredential(program, take);
   program.addHelpText("after", examples("holdfast run nightly-report -- ./report.sh", "holdfast ls"));
   program.addHelpText(
     "after",

@@ -1,10 +1,11 @@
 /** What a server's options mean, checked before anything is opened: every fault at once. */
 
 import { shown } from "../duration.ts";
-import type { Access, Account } from "./access.ts";
+import type { Access } from "./access.ts";
 import { createAccess, OPEN } from "./access.ts";
 import type { Address, HostPort } from "./address.ts";
 import { addressOf, addressText, hostPortOf, hostPortText, isOpen } from "./address.ts";
+import { readAccounts } from "./credentials.ts";
 import type { ServerLimits } from "./limits.ts";
 import { DEFAULT_LIMITS, limitsFrom } from "./limits.ts";
 import type { ServeOptions } from "./serve.ts";
@@ -47,8 +48,8 @@ export function planOf(options: ServeOptions): Planned {
   const addresses = addressesIn(options.listen, note);
   const http = options.http === undefined ? null : attempt("http", note, () => hostPortOf(options.http));
   const tls = options.tls === undefined ? null : tlsIn(options.tls, note);
-  const access = accessIn(options.access, note);
   const limits = attempt("limits", note, () => limitsFrom(options.limits)) ?? DEFAULT_LIMITS;
+  const access = accessIn(options.access, limits, note);
   checkStore(options, note);
   const isSafe = { tls: options.tls !== undefined, credentials: options.access !== undefined };
   const warnings = [...(tls?.warnings ?? []), ...exposure(addresses, http, isSafe, options.insecure === true, note)];
@@ -80,10 +81,10 @@ function tlsIn(tls: NonNullable<ServeOptions["tls"]>, note: Note): TlsMaterial |
   return attempt("tls", note, () => readTls(tls), true);
 }
 
-function accessIn(access: ServeOptions["access"], note: Note): Access {
+function accessIn(access: ServeOptions["access"], { failuresPerMinute }: ServerLimits, note: Note): Access {
   if (access === undefined) return OPEN;
   if (!("file" in access)) return access;
-  return attempt("access", note, () => createAccess(readAccounts(access.file)), true) ?? OPEN;
+  return attempt("access", note, () => createAccess(readAccounts(access.file), { failuresPerMinute }), true) ?? OPEN;
 }
 
 function checkStore({ driver, state }: ServeOptions, note: Note): void {
@@ -138,9 +139,4 @@ function attempt<T>(option: string, note: Note, work: () => T, named: boolean = 
     note(option, (error as Error).message, named);
     return null;
   }
-}
-
-/** Until credentials.ts is there. */
-export function readAccounts(_file: string): readonly Account[] {
-  throw new Error("not built yet");
 }

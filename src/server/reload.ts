@@ -1,8 +1,8 @@
 /** Credentials and certificates read again while the server runs. What cannot be used leaves the old one in its place. */
 
+import { readAccounts } from "./credentials.ts";
 import type { Log } from "./logging.ts";
 import type { Plan } from "./plan.ts";
-import { readAccounts } from "./plan.ts";
 import type { Ports } from "./ports.ts";
 import type { ServeOptions } from "./serve.ts";
 import { readTls } from "./tls.ts";
@@ -31,7 +31,7 @@ export function reload({ tls, access }: ServeOptions, plan: Plan, ports: Ports, 
     attempt("credentials", () => {
       const accounts = readAccounts(access.file);
       plan.access.replace(accounts);
-      return `credentials of ${accounts.length} accounts from ${access.file}`;
+      return `credentials of ${accounts.length} accounts`;
     });
   }
   if (kept.length > 0) throw new Error(`not reloaded: ${kept.join("; ")}`);

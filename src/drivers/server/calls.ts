@@ -4,8 +4,10 @@ import { SlotMap } from "../../core/slot-map.ts";
 import { FatalDriverError } from "../../errors.ts";
 import { ProtocolError } from "../../protocol/hello.ts";
 
-/** Refusals that asking again does not change. */
-const FATAL: ReadonlySet<string> = new Set(["AUTH", "FATAL", "FLOOR", "FORBIDDEN", "LIMIT", "UNSUPPORTED", "VERSION"]);
+/** Refusals of a call that asking again does not change. */
+const FATAL: ReadonlySet<string> = new Set(["FATAL", "FLOOR", "FORBIDDEN", "LIMIT", "UNSUPPORTED"]);
+/** Refusals of a hello likewise. A server that is full (LIMIT) will have room again. */
+const FATAL_AT_HELLO: ReadonlySet<string> = new Set(["AUTH", "UNSUPPORTED", "VERSION"]);
 
 interface Call {
   readonly settle: (raw: unknown) => void;
@@ -49,12 +51,15 @@ export class Calls {
   }
 }
 
-/** What a call is told of the loss of its connection, or of none: a FatalDriverError if the server refused for good. */
+/**
+ * What a call is told of the loss of its connection, or of none: a FatalDriverError if the server has refused our hello
+ * for good. Whoever was let in and is thrown out may come back: its credential may have been changed.
+ */
 export function lossOf(cause: Error | null, wasUp: boolean): Error {
-  if (cause instanceof ProtocolError && FATAL.has(cause.code)) return new FatalDriverError(cause.message, { cause });
-  return new Error(wasUp ? "the connection to the lock server was lost" : "the lock server cannot be reached", {
-    cause,
-  });
+  const isFinal = !wasUp && cause instanceof ProtocolError && FATAL_AT_HELLO.has(cause.code);
+  if (isFinal) return new FatalDriverError(cause.message, { cause });
+  const what = wasUp ? "the connection to the lock server was lost" : "the lock server cannot be reached";
+  return new Error(cause instanceof ProtocolError ? `${what}: ${cause.message}` : what, { cause });
 }
 
 function errorOf(code: string, message: string): Error {

@@ -1,0 +1,36 @@
+/** The flags and the help of `holdfast credential`. */
+
+import type { Command } from "commander";
+import type { NewFlags } from "./credential.ts";
+
+/** Adds the commands; `take` is given their work. */
+export function addCredential(program: Command, take: (work: Promise<number>) => void): void {
+  const command = program.command("credential").description("make credentials for a lock server");
+  const work = (): Promise<typeof import("./credential.ts")> => import("./credential.ts");
+  command
+    .command("new")
+    .description(
+      "make a credential: it is printed once, with the account for the server's file, which has only its hash",
+    )
+    .option("--name <account>", "whose it is", "unnamed")
+    .option("--prefix <prefix>", 'keys that begin with it: "team-a/"; "" is every key', "")
+    .option("--rights <list>", "of acquire, inspect, force, admin", "acquire,inspect")
+    .option("--max-hold <duration>", "locks on these keys are taken back after this time")
+    .option("--json", "as one JSON object")
+    .action((flags: NewFlags) => take(work().then(({ newCommand }) => newCommand(flags))))
+    .addHelpText("after", NEW);
+  command
+    .command("check")
+    .description("say everything that is wrong with a file of accounts")
+    .argument("<file>", "as for holdfast serve --credentials")
+    .action((file: string) => take(work().then(({ checkCommand }) => checkCommand(file))));
+}
+
+const NEW = `
+Examples:
+  $ holdfast credential new --name billing --prefix billing/ --rights acquire,inspect
+  $ holdfast credential new --name ops --rights inspect,force,admin
+
+The client finds the credential in HOLDFAST_CREDENTIAL, or in the file that HOLDFAST_CREDENTIAL_FILE names; never in
+a url or a flag. To replace it: make another, put its hash second into "hashes" of the account, send the server HUP,
+give the clients the new one, take the first hash out, send HUP again.`;
