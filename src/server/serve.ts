@@ -2,24 +2,15 @@
 
 import type { Clock } from "../clock.ts";
 import { systemClock } from "../clock.ts";
-import { newId } from "../ids.ts";
-import { VERSION } from "../protocol/hello.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { Access } from "./access.ts";
-import type { HostPort } from "./address.ts";
-import type { Backend } from "./backend.ts";
-import { Hub } from "./hub.ts";
+import type { Running } from "./assembly.ts";
+import { assemble } from "./assembly.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
-import { Metrics } from "./metrics.ts";
 import type { Fault } from "./plan.ts";
 import { planOf } from "./plan.ts";
-import { Ports } from "./ports.ts";
-import { Record } from "./record.ts";
 import { reload } from "./reload.ts";
-import { openStore } from "./store.ts";
-import type { Web } from "./web.ts";
-import { openWeb } from "./web.ts";
 
 export type { Checked } from "./check.ts";
 export { checkOptions } from "./check.ts";
@@ -106,50 +97,10 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const { plan, faults } = planOf(options);
   if (faults.length > 0) throw errorOf(faults);
   for (const warning of plan.warnings) log(warning, undefined, { level: "warn" });
-  const remote = plan.http !== null || plan.addresses.some((address) => !("path" in address));
-  const store = await openStore(options, { clock, log, remote });
-  const hub = new Hub({
-    backend: store.backend,
-    sessions: store.sessions,
-    clock,
-    start: newId().slice(0, 8),
-    version: VERSION,
-    log,
-  });
-  const { http } = plan;
-  const web = http === null ? null : () => webOf(http);
-  const ports = new Ports(plan, hub, web);
+  const running = await assemble(options, plan, clock, log);
+  const { hub, store, ports } = running;
   let closing: Promise<void> | null = null;
-  const ready = (): Readiness => readiness(store.backend, closing !== null);
-
-  async function webOf(place: HostPort): Promise<Web> {
-    const { createHttp } = await import("./http/http.ts");
-    const record = new Record({ clock });
-    const metrics = new Metrics({
-      record,
-      version: VERSION,
-      connections: () => 0,
-      sessions: () => store.sessions.all.size,
-      claims: () => store.claims(),
-      reclaimMs: () => store.backend.reclaimMs(),
-    });
-    const names = [...(options.httpNames ?? []), ...(plan.tls?.names ?? [])];
-    const { access, tls } = plan;
-    const made = createHttp({ hub, access, record, metrics, ready, version: VERSION, host: place.host, names });
-    return openWeb(place, made, tls);
-  }
-
-  async function letGo(): Promise<void> {
-    ports.stop();
-    hub.drain();
-    try {
-      await store.close();
-    } finally {
-      await ports.close();
-    }
-  }
-  const close = (): Promise<void> => (closing ??= letGo());
-
+  const close = (): Promise<void> => (closing ??= letGo(running));
   try {
     await ports.open();
   } catch (error) {
@@ -163,7 +114,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     get reclaimMs() {
       return store.backend.reclaimMs();
     },
-    ready,
+    ready: () => running.ready(),
     stats: () => ({ sessions: store.sessions.all.size, claims: store.claims() }),
     reload: async () => reload(options, plan, ports, log),
     close,
@@ -171,15 +122,17 @@ export async function serve(options: ServeOptions): Promise<Server> {
   };
 }
 
-function readiness(backend: Backend, draining: boolean): Readiness {
-  if (draining) return { ok: false, why: "the server is stopping" };
-  const reclaimMs = backend.reclaimMs();
-  if (reclaimMs === 0) return { ok: true };
-  const left = Math.ceil(reclaimMs / 1_000);
-  return {
-    ok: false,
-    why: `the last server did not stop cleanly: clients tell what they hold for up to ${left} s more`,
-  };
+async function letGo(running: Running): Promise<void> {
+  const { hub, store, ports, record } = running;
+  running.stopping = true;
+  ports.stop();
+  hub.drain();
+  try {
+    await store.close();
+  } finally {
+    await ports.close();
+    record.close();
+  }
 }
 
 /** What serve() would refuse in these options, all at once. Opens nothing; reads the files they name. */

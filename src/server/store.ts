@@ -1,11 +1,17 @@
 /** What stands behind a server's hub: our own table, or any store. */
 
 import type { Clock } from "../clock.ts";
+import type { Driver } from "../spi/driver.ts";
 import type { Backend } from "./backend.ts";
+import type { Disk } from "./disk.ts";
 import { elect } from "./election.ts";
+import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
+import type { Tally } from "./metrics.ts";
+import type { Opened } from "./opening.ts";
 import { openKeeper } from "./opening.ts";
 import { processState } from "./processes.ts";
+import type { Record } from "./record.ts";
 import { openRelay } from "./relay.ts";
 import type { ServeOptions } from "./serve.ts";
 import type { Sessions } from "./session.ts";
@@ -19,6 +25,8 @@ export interface Store {
   readonly backend: Backend;
   readonly sessions: Sessions;
   claims(): number;
+  /** Why what is new cannot be granted, as far as the last attempt showed; null: nothing is known. */
+  trouble(): string | null;
   /** After the clients were told. */
   close(): Promise<void>;
 }
@@ -28,32 +36,79 @@ export interface StoreOptions {
   readonly log: Log;
   /** Clients may come over something else than a Unix socket. */
   readonly remote: boolean;
+  readonly limits: ServerLimits;
+  readonly record: Record;
+  /** Told of every durable write, and whether it was done. */
+  readonly wrote: Tally["wrote"];
 }
 
 /** @throws StateError if the state cannot be used; whatever the driver throws when it is opened */
 export async function openStore({ driver, state }: ServeOptions, options: StoreOptions): Promise<Store> {
-  const { clock, log, remote } = options;
-  if (driver !== undefined) return openRelay({ driver, clock, sessionMs: SESSION_MS, probe: processState, log });
-  const disk = state === "none" ? null : await openState(state as string, elect);
+  const { wrote, ...common } = options;
+  if (driver !== undefined) return relayed(driver, common);
+  const told = { sessionMs: SESSION_MS, probe: processState, ...common };
+  if (state === "none") return kept(await openKeeper({ ...told, disk: null }), null, options.log);
+  const disk = watched(await openState(state as string, elect), wrote);
   try {
-    const opened = await openKeeper({ clock, disk, sessionMs: SESSION_MS, remote, probe: processState, log });
-    return {
-      backend: opened.keeper,
-      sessions: opened.sessions,
-      claims: () => opened.keeper.table.entries.size,
-      async close() {
-        opened.keeper.drain();
-        try {
-          await opened.save();
-        } catch (error) {
-          log("the state could not be saved: the next start will ask the clients what they hold", error);
-        } finally {
-          await disk?.close();
-        }
-      },
-    };
+    return kept(await openKeeper({ ...told, disk }), disk, options.log);
   } catch (error) {
-    await disk?.close();
+    await disk.close();
     throw error;
   }
+}
+
+async function relayed(driver: Driver, options: Omit<StoreOptions, "wrote">): Promise<Store> {
+  const opened = await openRelay({ driver, sessionMs: SESSION_MS, probe: processState, ...options });
+  return { ...opened, trouble: () => null };
+}
+
+function kept({ keeper, sessions, save }: Opened, disk: WatchedDisk | null, log: Log): Store {
+  return {
+    backend: keeper,
+    sessions,
+    claims: () => keeper.table.entries.size,
+    trouble: () => disk?.trouble() ?? null,
+    async close() {
+      keeper.drain();
+      try {
+        await save();
+      } catch (error) {
+        log("the state could not be saved: the next start will ask the clients what they hold", error);
+      } finally {
+        await disk?.close();
+      }
+    },
+  };
+}
+
+interface WatchedDisk extends Disk {
+  /** Why the last durable write failed; null: it did not. */
+  trouble(): string | null;
+}
+
+/** Tells of durable writes, and remembers whether the last one of each kind was done. */
+function watched(disk: Disk, wrote: Tally["wrote"]): WatchedDisk {
+  const failed = { state: false, journal: false };
+  async function told<T>(what: "journal" | "state", write: Promise<T>): Promise<T> {
+    failed[what] = await write.then(
+      () => false,
+      () => true,
+    );
+    wrote(what, !failed[what]);
+    return write;
+  }
+  return {
+    load: () => disk.load(),
+    save: (state) => told("state", disk.save(state)),
+    append: (records) => told("journal", disk.append(records)),
+    rewrite: (records) => told("journal", disk.rewrite(records)),
+    note: (session) => disk.note(session),
+    unnote: (id) => disk.unnote(id),
+    renote: (sessions) => disk.renote(sessions),
+    close: () => disk.close(),
+    trouble() {
+      if (!failed.state && !failed.journal) return null;
+      return "the state cannot be written: what needs a write is not granted";
+    },
+  };
 }
