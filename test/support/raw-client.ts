@@ -70,7 +70,7 @@ export class RawClient {
       within: 10_000,
       what: "the server's hello",
     });
-    if (this.start === "") throw new Error(`the server refused the hello: ${this.refusal}`);
+    if (this.start === "") throw new Error(`the server refused the hello: ${this.lines.at(-1) ?? "no answer"}`);
   }
 
   write(what: string | Buffer): void {
