@@ -51,15 +51,27 @@ export class Calls {
   }
 }
 
+/** What lossOf() has made: their causes are told on, not they. */
+const losses = new WeakSet<Error>();
+
 /**
  * What a call is told of the loss of its connection, or of none: a FatalDriverError if the server has refused our hello
  * for good. Whoever was let in and is thrown out may come back: its credential may have been changed.
+ * @param to the server as messages name it
  */
-export function lossOf(cause: Error | null, wasUp: boolean): Error {
-  const isFinal = !wasUp && cause instanceof ProtocolError && FATAL_AT_HELLO.has(cause.code);
-  if (isFinal) return new FatalDriverError(cause.message, { cause });
+export function lossOf(error: Error | null, wasUp: boolean, to: string = "the lock server"): Error {
+  const cause = error !== null && losses.has(error) ? (error.cause as Error | null) : error;
+  const isRefusal = cause instanceof ProtocolError;
+  if (isRefusal && !wasUp && FATAL_AT_HELLO.has(cause.code)) {
+    return new FatalDriverError(`${to} refused: ${cause.message}`, { cause });
+  }
+  if (error instanceof FatalDriverError) return error;
   const what = wasUp ? "the connection to the lock server was lost" : "the lock server cannot be reached";
-  return new Error(cause instanceof ProtocolError ? `${what}: ${cause.message}` : what, { cause });
+  // what the wire says names the server by itself
+  const why = cause === null ? "" : `: ${isRefusal ? `${to}: ` : ""}${cause.message}`;
+  const loss = new Error(`${what}${why}`, { cause });
+  losses.add(loss);
+  return loss;
 }
 
 function errorOf(code: string, message: string): Error {

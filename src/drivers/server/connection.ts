@@ -118,7 +118,7 @@ export class Connection {
     if (this.#is === "closed") return new ClosedError(CLOSED);
     const isDown = this.#is === "resting" || (this.#is === "dialing" && this.#failures > 0);
     if (!isDown || this.#clock.now() < this.#holdUntil) return null;
-    return lossOf(this.#lastError, false);
+    return lossOf(this.#lastError, false, this.#options.dial.to);
   }
 
   #dial(): void {
@@ -187,7 +187,7 @@ export class Connection {
   #lost(cause: Error | null): void {
     const now = this.#clock.now();
     const wasUp = this.#is === "up";
-    const error = lossOf(cause, wasUp);
+    const error = lossOf(cause, wasUp, this.#options.dial.to);
     const isFinal = error instanceof FatalDriverError;
     const opensAgain = this.#opensAgain(isFinal, now);
     this.#dialer.end()?.close();
@@ -239,10 +239,10 @@ export class Connection {
   #tick(): void {
     const now = this.#clock.now();
     if (this.#is === "dialing" && now >= this.#dialUntil) {
-      this.#lost(new Error(`no answer within ${this.#options.connectTimeoutMs} ms`));
+      this.#lost(new Error(`${this.#options.dial.to} did not answer within ${this.#options.connectTimeoutMs} ms`));
     }
     if (this.#is !== "up" && this.#isHolding && now >= this.#holdUntil) {
-      this.#failAll(lossOf(this.#lastError, false));
+      this.#failAll(lossOf(this.#lastError, false, this.#options.dial.to));
       this.watch();
     }
     if (this.#is === "resting" && !this.#alive) this.#is = "idle";

@@ -5,7 +5,7 @@ import { isIP } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { checkServerIdentity, connect } from "node:tls";
 import { FatalDriverError } from "../../errors.ts";
-import type { Dial, Wire } from "./wire.ts";
+import type { Dial, Wire, WireEvents } from "./wire.ts";
 import { unreached, urlOf, wireOn } from "./wire.ts";
 
 /** What a client wants of a server's TLS; paths name PEM files. */
@@ -30,9 +30,9 @@ interface Place {
  */
 export function tlsDial(place: Place, tls: ClientTls): Dial {
   let files = filesOf(tls);
-  const name = urlOf(place, "holdfasts");
+  const to = urlOf(place, "holdfasts");
   const servername = tls.servername ?? place.host;
-  return (events) => {
+  const dial = (events: WireEvents): Wire => {
     files = renewed(tls, files);
     const socket = connect({
       ...place,
@@ -45,9 +45,10 @@ export function tlsDial(place: Place, tls: ClientTls): Dial {
       rejectUnauthorized: true,
     });
     socket.setNoDelay(true);
-    const wire = wireOn(socket, events, (error) => explained(error, name, servername));
+    const wire = wireOn(socket, events, (error) => explained(error, to, servername));
     return writtenOnceSecure(wire, (ready) => socket.once("secureConnect", ready));
   };
+  return Object.assign(dial, { to });
 }
 
 /** What is written waits until the server has shown who it is: the first line may carry a credential. */

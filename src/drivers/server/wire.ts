@@ -25,18 +25,23 @@ export interface WireEvents {
 }
 
 /** Begins to connect; what is written before the connection stands is sent then. Never calls the events at once. */
-export type Dial = (events: WireEvents) => Wire;
+export interface Dial {
+  (events: WireEvents): Wire;
+  /** The server as messages name it. */
+  readonly to?: string;
+}
 
 /** The longest line a server may send: replies to a whole line of calls, or a page of claims with many keys. */
 const MOST_BYTES = 67_108_864;
 
 /** Dials a Unix socket or TCP. */
 export function netDial(address: Address): Dial {
-  const name = urlOf(address);
-  return (events) => {
+  const to = urlOf(address);
+  const dial = (events: WireEvents): Wire => {
     const socket = connect("path" in address ? { path: address.path } : { ...address, noDelay: true });
-    return wireOn(socket, events, (error) => unreached(error, name));
+    return wireOn(socket, events, (error) => unreached(error, to));
   };
+  return Object.assign(dial, { to });
 }
 
 /** A server's address as the url that leads there. */
