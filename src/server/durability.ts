@@ -77,6 +77,15 @@ export class Durability {
     return written;
   }
 
+  /** Likewise one that was just detached; if that fails it stays what it was, and `undone` makes it its session's again. */
+  writeDetached(entry: Entry, undone: () => void): Promise<void> {
+    return this.write(entry).catch((error: unknown) => {
+      entry.detached = false;
+      undone();
+      throw error;
+    });
+  }
+
   /** A claim of the journal has gone. It must not come back, but nobody waits for that here. */
   forget(entry: Entry): void {
     this.ledger.drop(entry.claim.id).catch((error: unknown) => this.#log("the journal could not be written", error));

@@ -23,11 +23,10 @@ import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } fr
 import { cutPage, Refusal } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
 import { Durability, SHORT_MS } from "./durability.ts";
-import type { Ledger } from "./ledger.ts";
-import type { ServerLimits } from "./limits.ts";
+import type { KeeperOptions } from "./keeper-options.ts";
 import { DEFAULT_LIMITS } from "./limits.ts";
 import type { Log } from "./logging.ts";
-import { Reclaiming, takeBack } from "./reclaiming.ts";
+import { Reclaiming } from "./reclaiming.ts";
 import type { Record } from "./record.ts";
 import { tellRevoked } from "./revoking.ts";
 import { putBack } from "./saved.ts";
@@ -38,44 +37,22 @@ import { checkTerms, traitsOf } from "./terms.ts";
 
 const ignore = (): void => undefined;
 
-export interface KeeperOptions {
-  readonly clock: Clock;
-  readonly sessionMs: number;
-  /** null: nothing is saved. */
-  readonly ledger: Ledger | null;
-  /** Tokens from before this start lie below it; new ones do not. Infinity: that is not known. */
-  readonly boundAtStart: number;
-  /** How long to reclaim at most; 0: open at once. */
-  readonly reclaimMs: number;
-  /** Ids of the sessions that may hold something from before; null: there may be others. */
-  readonly awaited: ReadonlySet<string> | null;
-  readonly log: Log;
-  readonly limits?: ServerLimits;
-  /** Told of all that happens. Default: nobody is. */
-  readonly record?: Record;
-  /** Called before a session first gets an answer about a claim of its own: it may hold from now on. @throws Refusal */
-  readonly note: (session: Session) => void;
-}
-
 export class Keeper implements Backend {
   readonly table: Table;
   readonly #clock: Clock;
   readonly #sessionMs: number;
   readonly #durability: Durability | null;
-  readonly #boundAtStart: number;
+  readonly #reclaiming: Reclaiming;
   readonly #log: Log;
   readonly #record: Record | null;
   readonly #tenants: Tenants;
   readonly #note: (session: Session) => void;
-  /** null: open. */
-  #reclaiming: Reclaiming | null;
   #draining = false;
 
   constructor(options: KeeperOptions) {
     const { clock, sessionMs, ledger, boundAtStart, reclaimMs, awaited, log, note } = options;
     this.#clock = clock;
     this.#sessionMs = sessionMs;
-    this.#boundAtStart = boundAtStart;
     this.#log = log;
     this.#note = note;
     this.#record = options.record ?? null;
@@ -85,7 +62,9 @@ export class Keeper implements Backend {
     this.table = new Table({ sessionMs, ceiling, forgotten, observer: this.#tenants.observer });
     this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock, log);
     this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
-    this.#reclaiming = reclaimMs > 0 ? new Reclaiming(clock.now() + reclaimMs, awaited) : null;
+    const { table } = this;
+    const opened = (): void => this.#opened();
+    this.#reclaiming = new Reclaiming({ table, clock, boundAtStart, reclaimMs, awaited, opened });
     // until start(): what comes back from disk is not to be admitted again
     this.table.pause();
   }
@@ -101,8 +80,8 @@ export class Keeper implements Backend {
 
   /** What comes back from disk has been put back: grants are made again, or reclaiming begins. */
   start(): void {
-    if (this.#reclaiming === null) this.table.resume();
-    else this.#openIfOver();
+    if (!this.#reclaiming.isOn) this.table.resume();
+    else this.#reclaiming.endIfOver();
   }
 
   attend(changed: () => void): void {
@@ -110,7 +89,7 @@ export class Keeper implements Backend {
   }
 
   get reclaiming(): boolean {
-    return this.#reclaiming !== null;
+    return this.#reclaiming.isOn;
   }
 
   traits(local: boolean): Traits {
@@ -118,7 +97,7 @@ export class Keeper implements Backend {
   }
 
   reclaimMs(): number {
-    return this.#reclaiming === null ? 0 : Math.max(this.#reclaiming.openAt - this.#clock.now(), 1);
+    return this.#reclaiming.leftMs();
   }
 
   owns(session: Session): boolean {
@@ -142,15 +121,19 @@ export class Keeper implements Backend {
     const write = this.#durability?.before(claim, micros) ?? null;
     return write === null
       ? this.#place(session, claim, micros)
-      : write.then(() => this.#place(session, claim, this.#micros()));
+      : write.then(() => {
+          // others have come meanwhile
+          this.#tenants.check(this.table, session, claim);
+          return this.#place(session, claim, this.#micros());
+        });
   }
 
   renew(session: Session, items: readonly Renewal[]): Soon<readonly Answer[]> {
     const now = this.#clock.now();
     const micros = this.#micros();
     if (!session.noted) this.#note(session);
-    const { entries, endings } = this.table;
-    if (this.reclaiming && items.some(({ id }) => !entries.has(id) && endings.reasonOf(id) === undefined)) {
+    const { entries } = this.table;
+    if (this.reclaiming && items.some(({ id }) => this.#reclaiming.mayHaveBeen(id))) {
       throw new Refusal("RECLAIMING", "the server was restarted and does not know yet what was held");
     }
     const writes: Promise<void>[] = [];
@@ -172,8 +155,8 @@ export class Keeper implements Backend {
     let isJournaled = false;
     const there = items.map(({ id, unanswered }) => {
       const entry = this.table.entries.get(id);
-      if (entry === undefined && this.reclaiming && this.table.endings.reasonOf(id) === undefined) {
-        // it may have been held before the restart; nobody may take it back now
+      if (this.#reclaiming.mayHaveBeen(id)) {
+        // nobody may take it back now
         this.table.endings.bury(id, "released", now + SHORT_MS);
         return true;
       }
@@ -191,15 +174,9 @@ export class Keeper implements Backend {
       if (entry !== undefined) disown(entry);
       const done = this.table.detach(id, this.#clock.now(), this.#micros());
       if (entry !== undefined && !done) this.#tenants.own(entry, session);
-      if (done && entry !== undefined && this.#durability !== null) {
-        writes.push(
-          this.#durability.write(entry).catch((error: unknown) => {
-            // it stays what it was: a claim of its session
-            entry.detached = false;
-            this.#tenants.own(entry, session);
-            throw error;
-          }),
-        );
+      if (done && entry !== undefined) {
+        const write = this.#durability?.writeDetached(entry, () => this.#tenants.own(entry, session));
+        if (write !== undefined) writes.push(write);
       }
       return done;
     });
@@ -224,19 +201,18 @@ export class Keeper implements Backend {
 
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {
     if (!session.noted) this.#note(session);
-    const takeBack = (): Answer[] => this.#takeBack(session, items, last);
+    const own = (entry: Entry): void => {
+      this.#tenants.own(entry, session);
+      // how long it was held before nobody knows: it counts anew
+      this.#tenants.bound(entry, session, this.#clock.now());
+    };
+    const takeBack = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#micros(), own);
     return this.#durability?.beforeReclaim(items)?.then(takeBack) ?? takeBack();
   }
 
   end(session: Session, which: Which): void {
-    const now = this.#clock.now();
-    for (const entry of [...session.entries]) {
-      const { id, ttlMs } = entry.claim;
-      if (which === "waiting" ? entry.held : which === "session" && ttlMs !== "session") continue;
-      this.table.endings.note(id, "expired", now + SHORT_MS);
-      this.table.release(id, now, this.#micros());
-    }
-    if (which === "all") this.#told(session);
+    this.#tenants.end(this.table, session, which, this.#clock.now(), this.#micros());
+    if (which === "all") this.#reclaiming.told(session);
   }
 
   park(session: Session): void {
@@ -251,7 +227,7 @@ export class Keeper implements Backend {
     return Math.min(
       this.table.nextDue() ?? Number.POSITIVE_INFINITY,
       this.#tenants.nextDue(),
-      this.#reclaiming?.openAt ?? Number.POSITIVE_INFINITY,
+      this.#reclaiming.openAt,
       this.#durability?.retryAt ?? Number.POSITIVE_INFINITY,
     );
   }
@@ -259,7 +235,7 @@ export class Keeper implements Backend {
   advance(now: number): void {
     this.table.advance(now, this.#micros());
     this.#tenants.advance(this.table, now, this.#micros());
-    this.#openIfOver();
+    this.#reclaiming.endIfOver();
     this.#durability?.advance(now);
   }
 
@@ -305,28 +281,7 @@ export class Keeper implements Backend {
     );
   }
 
-  #takeBack(session: Session, items: readonly Reclaimed[], last: boolean): Answer[] {
-    const [now, micros] = [this.#clock.now(), this.#micros()];
-    this.table.advance(now, micros);
-    const own = (entry: Entry): void => {
-      this.#tenants.own(entry, session);
-      // how long it was held before nobody knows: it counts anew
-      this.#tenants.bound(entry, session, now);
-    };
-    const rule = { reclaiming: this.reclaiming, boundAtStart: this.#boundAtStart, now, micros, own };
-    const answers = takeBack(this.table, session, items, rule);
-    if (last) this.#told(session);
-    return answers;
-  }
-
-  #told(session: Session): void {
-    this.#reclaiming?.done(session.id);
-    this.#openIfOver();
-  }
-
-  #openIfOver(): void {
-    if (this.#reclaiming === null || !this.#reclaiming.isOver(this.#clock.now())) return;
-    this.#reclaiming = null;
+  #opened(): void {
     this.#durability?.ledger.reclaimed();
     if (!this.#draining) this.table.resume();
   }

@@ -1,5 +1,6 @@
 /** The time after an unclean start in which clients tell what they had (design A.5). */
 
+import type { Clock } from "../clock.ts";
 import type { Entry } from "../core/entry.ts";
 import { standingOf } from "../core/standing.ts";
 import type { Table } from "../core/table.ts";
@@ -8,32 +9,84 @@ import type { Answer, ClaimId } from "../spi/driver.ts";
 import { isLong } from "./durability.ts";
 import type { Session } from "./session.ts";
 
-export class Reclaiming {
-  /** When it ends at the latest, on the clock's scale. */
-  readonly openAt: number;
+export interface ReclaimingOptions {
+  readonly table: Table;
+  readonly clock: Clock;
+  /** Tokens from before this start lie below it; new ones do not. */
+  readonly boundAtStart: number;
+  /** How long at most; 0: there is nothing to reclaim. */
+  readonly reclaimMs: number;
   /** Sessions that may hold and have not told yet; null: there may be others than we know of. */
-  readonly #awaited: Set<string> | null;
+  readonly awaited: ReadonlySet<string> | null;
+  /** Called once, when it is over. */
+  readonly opened: () => void;
+}
 
-  constructor(openAt: number, awaited: ReadonlySet<string> | null) {
-    this.openAt = openAt;
+export class Reclaiming {
+  readonly #table: Table;
+  readonly #clock: Clock;
+  readonly #boundAtStart: number;
+  readonly #awaited: Set<string> | null;
+  readonly #opened: () => void;
+  /** When it ends at the latest, on the clock's scale; Infinity: it has ended. */
+  openAt: number;
+
+  constructor({ table, clock, boundAtStart, reclaimMs, awaited, opened }: ReclaimingOptions) {
+    this.#table = table;
+    this.#clock = clock;
+    this.#boundAtStart = boundAtStart;
     this.#awaited = awaited === null ? null : new Set(awaited);
+    this.#opened = opened;
+    this.openAt = reclaimMs > 0 ? clock.now() + reclaimMs : Number.POSITIVE_INFINITY;
+  }
+
+  get isOn(): boolean {
+    return this.openAt !== Number.POSITIVE_INFINITY;
+  }
+
+  /** Milliseconds until it is over; 0: it is. */
+  leftMs(): number {
+    return this.isOn ? Math.max(this.openAt - this.#clock.now(), 1) : 0;
+  }
+
+  /** May this claim have been held before the restart, although we know nothing of it? */
+  mayHaveBeen(id: ClaimId): boolean {
+    return this.isOn && !this.#table.entries.has(id) && this.#table.endings.reasonOf(id) === undefined;
+  }
+
+  /** Takes back what the session says that it had. `own` makes a claim that stands its own; last: it has told all. */
+  takeBack(
+    session: Session,
+    items: readonly Reclaimed[],
+    last: boolean,
+    micros: number,
+    own: (entry: Entry) => void,
+  ): Answer[] {
+    const now = this.#clock.now();
+    this.#table.advance(now, micros);
+    const rule = { reclaiming: this.isOn, boundAtStart: this.#boundAtStart, now, micros, own };
+    const answers = takeBack(this.#table, session, items, rule);
+    if (last) this.told(session);
+    return answers;
   }
 
   /** The session has told all it had, or its process is gone. */
-  done(sessionId: string): void {
-    this.#awaited?.delete(sessionId);
+  told(session: Session): void {
+    this.#awaited?.delete(session.id);
+    this.endIfOver();
   }
 
-  isOver(now: number): boolean {
-    return now >= this.openAt || this.#awaited?.size === 0;
+  endIfOver(): void {
+    if (!this.isOn || (this.#clock.now() < this.openAt && this.#awaited?.size !== 0)) return;
+    this.openAt = Number.POSITIVE_INFINITY;
+    this.#opened();
   }
 }
 
 /** Which claims may be taken back. */
-export interface Admission {
+interface Admission {
   /** Is it still the time for it? */
   readonly reclaiming: boolean;
-  /** Tokens from before this start lie below it. */
   readonly boundAtStart: number;
   readonly now: number;
   readonly micros: number;
@@ -41,8 +94,8 @@ export interface Admission {
   readonly own: (entry: Entry) => void;
 }
 
-/** Takes back what the session says that it had; gives where each claim stands now. The table's time has been set. */
-export function takeBack(table: Table, session: Session, items: readonly Reclaimed[], rule: Admission): Answer[] {
+/** Gives where each claim stands now. The table's time has been set. */
+function takeBack(table: Table, session: Session, items: readonly Reclaimed[], rule: Admission): Answer[] {
   for (const item of items) takeBackOne(table, session, item, rule);
   // only now, since of two that conflict the later one may be the one that stays
   return items.map(({ claim }) => standing(table, claim.id, rule));

@@ -5,6 +5,8 @@ import type { Observer } from "../core/observer.ts";
 import type { Table } from "../core/table.ts";
 import type { Claim } from "../spi/driver.ts";
 import { ANYBODY } from "./access.ts";
+import type { Which } from "./backend.ts";
+import { SHORT_MS } from "./durability.ts";
 import type { ServerLimits } from "./limits.ts";
 import { Outstays } from "./outstays.ts";
 import { Room } from "./room.ts";
@@ -47,6 +49,14 @@ export class Tenants {
     if (holdLeftMs !== undefined) this.#outstays.until(entry, now + holdLeftMs);
     entry.kept = true;
     if (owner !== null) own(entry, owner);
+  }
+
+  /** Ends claims of a session whose client has gone. */
+  end(table: Table, { entries }: Session, which: Which, now: number, micros: number): void {
+    for (const { claim, held } of [...entries]) {
+      if (which === "waiting" ? held : which === "session" && claim.ttlMs !== "session") continue;
+      table.drop(claim.id, SHORT_MS, now, micros);
+    }
   }
 
   forgotten(entry: Entry): void {
