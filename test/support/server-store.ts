@@ -3,8 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ConformanceOptions, Store } from "../../src/conformance/suite.ts";
 import { server } from "../../src/drivers/server/driver.ts";
-import type { Server } from "../../src/server/serve.ts";
+import { tlsDial } from "../../src/drivers/server/tls-wire.ts";
+import { MAX_DURATION_MS } from "../../src/duration.ts";
+import { createAccess, RIGHTS } from "../../src/server/access.ts";
+import { newCredential } from "../../src/server/credentials.ts";
+import type { ServeOptions, Server } from "../../src/server/serve.ts";
 import { serve } from "../../src/server/serve.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import { authority, writeCertificate } from "./certificates.ts";
 
 export type ServerStore = Store & {
   /** Stops the server and starts it again at the same address, from its state file. */
@@ -14,12 +20,39 @@ export type ServerStore = Store & {
 /** A lock server with a folder of its own. */
 export async function serverStore(listen: (folder: string) => string): Promise<ServerStore> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-conformance-"));
-  const start = (at = listen(folder)): Promise<Server> => serve({ listen: at, state: join(folder, "state") });
+  const reach = (address: string): Driver => {
+    const port = Number(address.split(":").at(-1));
+    return server(address.startsWith("unix:") ? { path: address.slice(5) } : { host: "127.0.0.1", port });
+  };
+  return storeIn(folder, { listen: listen(folder) }, reach);
+}
+
+/** One that lets clients in by TLS, with a credential. */
+export async function tlsServerStore(): Promise<ServerStore> {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-conformance-"));
+  const issuer = authority();
+  const { cert, key, ca } = writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
+  const { credential, hash } = newCredential();
+  const access = createAccess([{ name: "tests", hashes: [hash], rules: [{ prefix: "", rights: RIGHTS }] }]);
+  const reach = (address: string): Driver => {
+    const place = { host: "127.0.0.1", port: Number(address.split(":").at(-1)) };
+    return server({ ...place, credential, dial: tlsDial(place, { ca }) });
+  };
+  return storeIn(folder, { listen: "tls://127.0.0.1:0", tls: { cert, key }, access }, reach);
+}
+
+async function storeIn(
+  folder: string,
+  options: ServeOptions,
+  reach: (address: string) => Driver,
+): Promise<ServerStore> {
+  const start = (listen = options.listen): Promise<Server> =>
+    // the suite asks for the longest lease there is
+    serve({ limits: { ttlMs: MAX_DURATION_MS }, ...options, listen, state: join(folder, "state") });
   let running = await start();
   const [address] = running.addresses as [string];
-  const port = Number(address.split(":").at(-1));
   return {
-    driver: () => server(address.startsWith("unix:") ? { path: address.slice(5) } : { host: "127.0.0.1", port }),
+    driver: () => reach(address),
     async restart() {
       await running.close();
       running = await start(address);
