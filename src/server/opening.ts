@@ -139,13 +139,13 @@ function restore(keeper: Keeper, sessions: Sessions, plan: Plan, clock: Clock): 
   const known = new Map<string, Session>();
   const sessionOf = (saved: SavedSession): Session => {
     const session = new Session({ ...saved, session: saved.id }, saved.local, clock.now());
-    session.noted = true;
     // until it has come back and shown its credential
     session.principal = stranger(saved.by ?? "");
     known.set(saved.id, session);
     return session;
   };
-  for (const saved of plan.sessions) sessionOf(saved);
+  // a session known only by its claims in the journal stands in no list yet: it is noted when it claims something
+  for (const saved of plan.sessions) sessionOf(saved).noted = true;
   for (const saved of plan.claims) {
     const { session: id, by = "" } = saved;
     const nobody = { local: false, label: "", pid: null, pidStart: null, by };

@@ -1,6 +1,7 @@
-/** `npm run sim -- --seeds N [--first S] [--seed S] [--trace] [--failures N]`: the deterministic simulator. */
+/** `npm run sim -- --seeds N [--first S] [--seed S] [--trace] [--plain] [--failures N]`: the deterministic simulator. */
 
 import { parseArgs } from "node:util";
+import { KNOWN_SEEDS } from "./known-seeds.ts";
 import type { Result } from "./play.ts";
 import { play } from "./play.ts";
 
@@ -12,6 +13,7 @@ const { values } = parseArgs({
     seed: { type: "string" },
     first: { type: "string", default: "1" },
     trace: { type: "boolean", default: false },
+    plain: { type: "boolean", default: false },
     failures: { type: "string", default: "5" },
   },
 });
@@ -24,28 +26,35 @@ let happened = 0;
 let grants = 0;
 let played = 0;
 
-for (let seed = first; seed < first + count; seed++) {
-  const result = await replayed(seed, await play(seed, values.trace));
+const known = values.seed === undefined ? KNOWN_SEEDS : [];
+for (const { seed, found } of known) {
+  take(seed, await play(seed, { extras: false }), ` (known: ${found})`, " --plain");
+}
+for (let seed = first; seed < first + count && failed < Number(values.failures); seed++) {
+  const options = { trace: values.trace, extras: !values.plain };
+  take(seed, await replayed(seed, await play(seed, options)), "", values.plain ? " --plain" : "");
+}
+
+function take(seed: number, result: Result, known: string, flag: string): void {
   played++;
   happened += result.happened;
   grants += result.grants;
-  if (result.failure === null) continue;
+  if (result.failure === null) return;
   failed++;
-  console.log(`\nseed ${seed}: ${result.failure}`);
+  console.log(`\nseed ${seed}${known}: ${result.failure}`);
   if (!values.trace) console.log(result.lines.slice(-60).join("\n"));
-  console.log(`replay: npm run sim -- --seed ${seed} --trace`);
-  if (failed === Number(values.failures)) break;
+  console.log(`replay: npm run sim -- --seed ${seed}${flag} --trace`);
 }
 
 /** A failure is of use only if its seed brings it back: now and then the same is played again. */
 async function replayed(seed: number, result: Result): Promise<Result> {
   if (seed % REPLAY_EACH !== 0 || result.failure !== null) return result;
-  const again = await play(seed);
+  const again = await play(seed, { extras: !values.plain });
   if (again.digest === result.digest) return result;
   return { ...again, failure: "the same seed gave two traces" };
 }
 
 const seconds = (performance.now() - began) / 1_000;
 console.log(`figure: simulator: ${played} seeds, ${happened} events, ${grants} grants, ${seconds.toFixed(1)} s`);
-console.log(`${played - failed} passed, ${failed} failed, ${count - played} skipped`);
+console.log(`${played - failed} passed, ${failed} failed, ${known.length + count - played} skipped`);
 if (failed > 0) process.exitCode = 1;

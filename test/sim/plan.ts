@@ -27,6 +27,10 @@ export interface Plan {
   /** Mishaps in the time of trouble. */
   readonly mishaps: number;
   readonly kinds: readonly Mishap[];
+  /** Some use using(), and ask again inside. */
+  readonly reenters: boolean;
+  /** The server keeps no state: every start of it reclaims. */
+  readonly stateless: boolean;
 }
 
 export type Mishap =
@@ -54,6 +58,9 @@ const WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = 
 
 /** Longer than the lease a server must wait for without having been told, and still a short one. */
 const LONG_MS = 55_000;
+
+/** How long a server without a state reclaims at each start. */
+const RECLAIM_MS = 60_000;
 
 /** Streams lose nothing. */
 const STREAM_WEATHERS: readonly ((random: SeededRandom, ttlMs: number) => Weather)[] = [
@@ -97,7 +104,16 @@ export function mattersAtTheEnd(plan: Plan): boolean {
   return !plan.renew || plan.kinds.includes("partition") || keepsLocks(plan);
 }
 
-export function planOf(random: SeededRandom): Plan {
+export function planOf(random: SeededRandom, extras: SeededRandom | null): Plan {
+  const plan = plainPlan(random);
+  if (extras === null) return plan;
+  const reenters = extras.chance(0.4);
+  // with leases that it takes, and not so short that a start lasts for a hundred of them
+  const stateless = plan.store !== "table" && plan.ttlMs === 10_000 && extras.chance(0.5);
+  return { ...plan, reenters, stateless, troubleMs: plan.troubleMs + (stateless ? 2 * RECLAIM_MS : 0) };
+}
+
+function plainPlan(random: SeededRandom): Plan {
   const store = random.pick(["table", "table", "unix", "tcp"] as const);
   const ttlMs = random.pick(store === "table" ? [600, 1_000, 3_000] : [1_000, 3_000, 10_000, LONG_MS]);
   const renew = random.chance(0.8);
@@ -120,5 +136,7 @@ export function planOf(random: SeededRandom): Plan {
     mishaps: random.int(7),
     // where the longest lease counts, those who cannot come back in time do
     kinds: store === "tcp" && ttlMs === LONG_MS && random.chance(0.7) ? ["partition"] : random.pick(KINDS[store]),
+    reenters: false,
+    stateless: false,
   };
 }

@@ -3,6 +3,7 @@
 import { createLocks } from "../../src/client/locks.ts";
 import { memory } from "../../src/drivers/memory.ts";
 import { Scene } from "./scene.ts";
+import type { WorldOptions } from "./world.ts";
 import { World } from "./world.ts";
 
 export interface Result {
@@ -23,21 +24,22 @@ async function useAll(): Promise<void> {
   await locks.close();
 }
 
-export async function play(seed: number, trace = false): Promise<Result> {
+export async function play(seed: number, options: WorldOptions = {}): Promise<Result> {
   await loaded;
-  const world = new World(seed, trace);
+  const world = new World(seed, options);
   const onRejection = (reason: unknown): void =>
     world.fail(`nobody handled: ${reason instanceof Error ? reason.stack : String(reason)}`);
   process.on("unhandledRejection", onRejection);
-  let grants = 0;
+  let scene: Scene | null = null;
   try {
-    const scene = new Scene(world);
+    scene = new Scene(world);
     await scene.run();
-    grants = scene.watch.grants;
   } catch (error) {
     world.fail(error instanceof Error ? (error.stack ?? error.message) : String(error));
   } finally {
+    scene?.end();
     process.off("unhandledRejection", onRejection);
   }
-  return { failure: world.failure, lines: world.lastLines(), digest: world.digest, happened: world.happened, grants };
+  const { failure, digest, happened } = world;
+  return { failure, lines: world.lastLines(), digest, happened, grants: scene?.watch.grants ?? 0 };
 }

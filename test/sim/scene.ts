@@ -34,7 +34,7 @@ export class Scene implements Stage {
     this.world = world;
     this.#random = world.random.fork();
     const random = this.#random;
-    this.plan = planOf(random);
+    this.plan = planOf(random, world.extras);
     this.watch = new Watch(world);
     this.#network = new Network(world, this.plan.weather);
     const set = { world, plan: this.plan, watch: this.watch, network: this.#network, random };
@@ -65,6 +65,11 @@ export class Scene implements Stage {
     await world.run(world.now + this.#back.settleMs);
     const left = this.#back.leftOvers();
     if (left !== "") world.fail(`the store keeps ${left}`);
+  }
+
+  /** What a killed process would have taken along. */
+  end(): void {
+    for (const { client } of this.#sites) client.context.close();
   }
 
   anySite(): Site | null {

@@ -91,7 +91,10 @@ export class Watch {
   detached(reference: string): void {
     const body = Buffer.from(reference.split(".")[1] ?? "", "base64url").toString();
     const { c: claims } = JSON.parse(body) as { readonly c: readonly (readonly [ClaimId])[] };
-    for (const [id] of claims) this.#leaving.set(id, Number.POSITIVE_INFINITY);
+    for (const [id] of claims) {
+      this.#leaving.set(id, Number.POSITIVE_INFINITY);
+      this.#nudges.delete(id);
+    }
   }
 
   /** A release of these claims leaves a client: it need not ask any more, but must not give up leaving. */
@@ -109,7 +112,7 @@ export class Watch {
   #mustLeave(machine: Machine, id: ClaimId, ttlMs: number): void {
     const { lateMs } = machine;
     const patience = ttlMs / 6 + FIRST_RETRY_MS;
-    if (machine.now + ttlMs / 6 >= (this.#lastCall.get(id) ?? 0) + ttlMs) return;
+    if (machine.now + patience >= (this.#lastCall.get(id) ?? 0) + ttlMs) return;
     this.world.after(patience / machine.rate, () => {
       if (machine.state === "dead" || machine.lateMs > lateMs) return;
       if (this.#leaving.get(id) === 1 && !this.#released.has(id)) {

@@ -10,6 +10,14 @@ export interface Happening extends Scheduled {
   run: () => void;
 }
 
+/** How to play. */
+export interface WorldOptions {
+  /** Prints what happens. */
+  readonly trace?: boolean;
+  /** False: as before anything was added. */
+  readonly extras?: boolean;
+}
+
 /** Lines of the trace kept for a report. */
 const KEPT = 400;
 
@@ -17,6 +25,8 @@ export class World {
   /** True time, milliseconds. No machine knows it. */
   now = 0;
   readonly random: SeededRandom;
+  /** For what was added to the simulation after seeds had been kept: theirs play as before. Null: nothing of it happens. */
+  readonly extras: SeededRandom | null;
   readonly #queue = new Schedule<Happening>();
   readonly #lines: string[] = [];
   readonly #print: boolean;
@@ -27,9 +37,10 @@ export class World {
   /** Called after everything that happens. */
   check: () => void = () => {};
 
-  constructor(seed: number, print = false) {
+  constructor(seed: number, { trace = false, extras = true }: WorldOptions = {}) {
     this.random = seededRandom(seed);
-    this.#print = print;
+    this.extras = extras ? seededRandom(seed ^ 0x2545f491) : null;
+    this.#print = trace;
   }
 
   at(time: number, run: () => void): Happening {

@@ -206,10 +206,16 @@ class ServerDriver implements Driver {
     this.#connection.watch();
   }
 
+  /** Who is told to go keeps the place until it has let go: a new start of the server must hear of that, too. */
+  #over({ claim, answer }: Known, { reason }: Extract<Answer, { state: "none" }>): void {
+    if (answer?.state === "held" && (reason === "revoked" || reason === "maxHold")) return;
+    this.#forget(claim.id);
+  }
+
   /** What the server said of a claim, in answer to a call sent then. */
   #learn(known: Known, sentAt: number, answer: frames.WireAnswer): Answer {
     if (known.gone) return answer;
-    if (answer.state === "none") this.#forget(known.claim.id);
+    if (answer.state === "none") this.#over(known, answer);
     else known.learn(answer, sentAt, this.#connection.hello as ServerHello);
     return answer;
   }
@@ -220,7 +226,7 @@ class ServerDriver implements Driver {
     if (known === undefined || known.gone) return;
     if (verb === "nudge") return this.#notify(id);
     const answer = frames.decodeAnswer(raw);
-    if (answer.state === "none") this.#forget(id);
+    if (answer.state === "none") this.#over(known, answer);
     else known.push(answer);
     this.#notify(id, answer);
   }
