@@ -84,7 +84,8 @@ export async function ask(url: string, path: string, asked: Asked = {}): Promise
   const { statusCode: status = 0, headers } = answer;
   const seen = { method: asked.method ?? "GET", path, status, headers, text };
   for (const look of witnesses) look(seen);
-  return { ...seen, json: (headers["content-type"] ?? "").includes("json") ? JSON.parse(text) : undefined };
+  const isJson = text !== "" && (headers["content-type"] ?? "").includes("json");
+  return { ...seen, json: isJson ? JSON.parse(text) : undefined };
 }
 
 /** POSTs an object. */

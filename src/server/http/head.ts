@@ -29,7 +29,8 @@ export function checkHead(incoming: IncomingMessage, hosts: Hosts): void {
     throw new Problem(400, "INVALID", "malformed", "the request's target must be a path", { close: true });
   }
   const { host, origin } = incoming.headers;
-  if (host === undefined || !isOurs(host, incoming, hosts)) {
+  if (host === undefined) throw new Problem(400, "INVALID", "missing", "a Host header must be given", { close: true });
+  if (!isOurs(host, incoming, hosts)) {
     throw forbidden("host", "the Host header names no name of this server (see --http-name)");
   }
   if (origin !== undefined && !isSame(origin, host, incoming)) {

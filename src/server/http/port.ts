@@ -27,6 +27,8 @@ export function serverOptions(): ServerOptions & { readonly handshakeTimeout: nu
     connectionsCheckingInterval: 1_000,
     maxHeaderSize: 16_384,
     insecureHTTPParser: false,
+    // head.ts looks at it, and says so in the form of every refusal
+    requireHostHeader: false,
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: 15_000,
