@@ -46,6 +46,7 @@ export const PARTS: readonly Part[] = [
   { name: "examples", tests: ["test/examples/"], seconds: 15, longSeconds: 15 },
   { name: "server", tests: ["test/server/"], seconds: 40, longSeconds: 1200 },
   { name: "http", tests: ["test/http/"], seconds: 25, longSeconds: 3600 },
+  { name: "zookeeper", tests: ["test/zookeeper/"], seconds: 60, longSeconds: 1200 },
   { name: "cli", tests: ["test/cli/"], oneAtATime: true, seconds: 40, longSeconds: 300 },
   {
     name: "sim",

@@ -1,0 +1,89 @@
+/** What can go wrong with a request, told apart by `code`. */
+
+/** Codes of the server, as its protocol numbers them. */
+const NAMES: Readonly<Record<number, string>> = {
+  [-1]: "SYSTEM_ERROR",
+  [-2]: "RUNTIME_INCONSISTENCY",
+  [-3]: "DATA_INCONSISTENCY",
+  [-4]: "CONNECTION_LOSS",
+  [-5]: "MARSHALLING",
+  [-6]: "UNIMPLEMENTED",
+  [-7]: "OPERATION_TIMEOUT",
+  [-8]: "BAD_ARGUMENTS",
+  [-13]: "NEW_CONFIG_NO_QUORUM",
+  [-14]: "RECONFIG_IN_PROGRESS",
+  [-101]: "NO_NODE",
+  [-102]: "NO_AUTH",
+  [-103]: "BAD_VERSION",
+  [-108]: "NO_CHILDREN_FOR_EPHEMERALS",
+  [-110]: "NODE_EXISTS",
+  [-111]: "NOT_EMPTY",
+  [-112]: "SESSION_EXPIRED",
+  [-114]: "INVALID_ACL",
+  [-115]: "AUTH_FAILED",
+  [-118]: "SESSION_MOVED",
+  [-119]: "NOT_READ_ONLY",
+  [-120]: "EPHEMERAL_ON_LOCAL_SESSION",
+  [-121]: "NO_WATCHER",
+  [-122]: "REQUEST_TIMEOUT",
+  [-123]: "RECONFIG_DISABLED",
+  [-124]: "SESSION_CLOSED_REQUIRE_SASL",
+  [-125]: "QUOTA_EXCEEDED",
+  [-127]: "THROTTLED",
+};
+
+/** The server has answered, and refused: nothing was changed. */
+export class ZooKeeperError extends Error {
+  /** As the server names it, for instance "NO_NODE". */
+  readonly code: string;
+  constructor(code: string, message: string) {
+    super(message);
+    this.name = "ZooKeeperError";
+    this.code = code;
+  }
+}
+
+/**
+ * There is no answer, and none will come. `sent` false: the request has not left, nothing was changed. `sent` true: it may
+ * have been carried out; whoever asked must look.
+ */
+export class ConnectionLossError extends Error {
+  readonly code = "CONNECTION_LOSS";
+  readonly sent: boolean;
+  constructor(sent: boolean, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "ConnectionLossError";
+    this.sent = sent;
+  }
+}
+
+/** The session is over, and with it its ephemeral nodes and watches; what is asked next belongs to another session. */
+export class SessionExpiredError extends Error {
+  readonly code = "SESSION_EXPIRED";
+  constructor() {
+    super("the ZooKeeper session has expired");
+    this.name = "SessionExpiredError";
+  }
+}
+
+/** Asking again changes nothing: wrong credentials, or a server that wants others. */
+export class AuthFailedError extends Error {
+  readonly code = "AUTH_FAILED";
+  constructor(message = "ZooKeeper refused the credentials") {
+    super(message);
+    this.name = "AuthFailedError";
+  }
+}
+
+/** The error of a reply's code, which is not 0. */
+export function errorOf(code: number, what: string): Error {
+  if (code === -112) return new SessionExpiredError();
+  if (code === -115) return new AuthFailedError();
+  const name = NAMES[code] ?? `CODE_${code}`;
+  return new ZooKeeperError(name, `ZooKeeper: ${what}: ${name}`);
+}
+
+/** Is this the server's refusal of that name? */
+export function isRefusal(error: unknown, code: string): boolean {
+  return error instanceof ZooKeeperError && error.code === code;
+}

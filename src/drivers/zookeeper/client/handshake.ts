@@ -1,0 +1,79 @@
+/** What is said first on a connection: the session, who we are, what we watch. */
+
+import { AuthFailedError } from "./errors.ts";
+import { JuteReader, JuteWriter } from "./jute.ts";
+import type { ConnectResponse } from "./records.ts";
+import { OP, readConnect, writeConnect, XID } from "./records.ts";
+import type { SaslOptions } from "./sasl.ts";
+import { digestMd5 } from "./sasl.ts";
+import type { Watches } from "./watches.ts";
+
+/** A credential of ZooKeeper's own schemes, for instance digest and user:password. */
+export interface AuthInfo {
+  readonly scheme: string;
+  readonly auth: Buffer;
+}
+
+const NO_PASSWORD: Buffer = Buffer.alloc(16);
+
+export class Handshake {
+  readonly #auth: readonly AuthInfo[];
+  readonly #sasl: SaslOptions | null;
+
+  constructor(auth: readonly AuthInfo[], sasl: SaslOptions | null) {
+    this.#auth = auth;
+    this.#sasl = sasl;
+  }
+
+  /** Asks for the session, or for a new one. */
+  hello(
+    lastZxidSeen: bigint,
+    timeoutMs: number,
+    session: { readonly id: bigint; readonly password: Buffer } | null,
+  ): Buffer {
+    const writer = new JuteWriter();
+    const { id: sessionId, password } = session ?? { id: 0n, password: NO_PASSWORD };
+    writeConnect(writer, { lastZxidSeen, timeoutMs: Math.round(timeoutMs), sessionId, password });
+    return writer.frame();
+  }
+
+  welcome(frame: Buffer): ConnectResponse {
+    return readConnect(new JuteReader(frame));
+  }
+
+  /** With SASL: asks for the server's challenge; else null. */
+  challengeMe(): Buffer | null {
+    return this.#sasl === null ? null : saslFrame(Buffer.alloc(0));
+  }
+
+  /** Answers the server's challenge; null: it is satisfied. @throws AuthFailedError */
+  prove(frame: Buffer): Buffer | null {
+    const reader = new JuteReader(frame);
+    reader.int();
+    reader.long();
+    if (reader.int() !== 0) throw new AuthFailedError();
+    const challenge = reader.buffer();
+    if (challenge === null || challenge.length === 0) return null;
+    const answer = digestMd5(challenge, this.#sasl as SaslOptions);
+    return answer === null ? null : saslFrame(answer);
+  }
+
+  credentials(): Buffer[] {
+    return this.#auth.map(({ scheme, auth }) =>
+      new JuteWriter().int(XID.auth).int(OP.auth).int(0).text(scheme).buffer(auth).frame(),
+    );
+  }
+
+  /** Sets all watches again, as of the last transaction we know of: what has changed since then fires at once. */
+  watches(watches: Watches, lastZxid: bigint): Buffer[] {
+    return Array.from(watches.chunks(), (write) => {
+      const writer = new JuteWriter().int(XID.setWatches).int(OP.setWatches2);
+      write(writer, lastZxid);
+      return writer.frame();
+    });
+  }
+}
+
+function saslFrame(token: Buffer): Buffer {
+  return new JuteWriter().int(0).int(OP.sasl).buffer(token).frame();
+}

@@ -1,0 +1,152 @@
+/** Records of the protocol, both ways, and the numbers of its operations. Named as ZooKeeper's own definition names them. */
+
+import type { JuteReader, JuteWriter } from "./jute.ts";
+
+/** Numbers of operations. */
+export const OP = {
+  create: 1,
+  delete: 2,
+  exists: 3,
+  getData: 4,
+  setData: 5,
+  getAcl: 6,
+  setAcl: 7,
+  sync: 9,
+  ping: 11,
+  getChildren2: 12,
+  check: 13,
+  multi: 14,
+  create2: 15,
+  removeWatches: 18,
+  createContainer: 19,
+  createTtl: 21,
+  auth: 100,
+  sasl: 102,
+  setWatches2: 105,
+  addWatch: 106,
+  whoAmI: 107,
+  closeSession: -11,
+} as const;
+
+/** Numbers of requests that are no requests. */
+export const XID = { event: -1, ping: -2, auth: -4, setWatches: -8 } as const;
+
+/** What a server knows of a node besides its data. */
+export interface Stat {
+  /** The transaction that made it: rises over all nodes, and over restarts. */
+  readonly czxid: bigint;
+  readonly mzxid: bigint;
+  /** Milliseconds since 1970, by the leader's clock. */
+  readonly ctime: number;
+  readonly mtime: number;
+  readonly version: number;
+  readonly cversion: number;
+  readonly aversion: number;
+  /** The session it goes with; 0: none. */
+  readonly ephemeralOwner: bigint;
+  readonly dataLength: number;
+  readonly numChildren: number;
+  readonly pzxid: bigint;
+}
+
+export function readStat(reader: JuteReader): Stat {
+  return {
+    czxid: reader.long(),
+    mzxid: reader.long(),
+    ctime: Number(reader.long()),
+    mtime: Number(reader.long()),
+    version: reader.int(),
+    cversion: reader.int(),
+    aversion: reader.int(),
+    ephemeralOwner: reader.long(),
+    dataLength: reader.int(),
+    numChildren: reader.int(),
+    pzxid: reader.long(),
+  };
+}
+
+/** Who may do what with a node. */
+export interface Acl {
+  /** Sum of 1 read, 2 write, 4 create, 8 delete, 16 admin. */
+  readonly perms: number;
+  readonly scheme: string;
+  readonly id: string;
+}
+
+const ALL = 31;
+export const OPEN_TO_ALL: readonly Acl[] = [{ perms: ALL, scheme: "world", id: "anyone" }];
+/** Everything for whoever is authenticated on the connection that creates the node, nothing for others. */
+export const CREATOR_ALL: readonly Acl[] = [{ perms: ALL, scheme: "auth", id: "" }];
+
+export function writeAcl(writer: JuteWriter, acl: readonly Acl[]): void {
+  writer.vector(acl, (one, { perms, scheme, id }) => one.int(perms).text(scheme).text(id));
+}
+
+export function readAcl(reader: JuteReader): Acl[] {
+  return reader.vector((one) => ({ perms: one.int(), scheme: one.text(), id: one.text() }));
+}
+
+/** Kinds of nodes. */
+export const MODE = {
+  persistent: 0,
+  ephemeral: 1,
+  persistentSequential: 2,
+  ephemeralSequential: 3,
+  container: 4,
+  persistentTtl: 5,
+  persistentSequentialTtl: 6,
+} as const;
+export type Mode = keyof typeof MODE;
+
+/** The first thing said on a connection. */
+export interface ConnectRequest {
+  readonly lastZxidSeen: bigint;
+  readonly timeoutMs: number;
+  readonly sessionId: bigint;
+  readonly password: Buffer;
+}
+
+/** A session as the server has it; timeoutMs 0 or less: it is over. */
+export interface ConnectResponse {
+  readonly timeoutMs: number;
+  readonly sessionId: bigint;
+  readonly password: Buffer;
+}
+
+export function writeConnect(writer: JuteWriter, request: ConnectRequest): void {
+  const { lastZxidSeen, timeoutMs, sessionId, password } = request;
+  writer.int(0).long(lastZxidSeen).int(timeoutMs).long(sessionId).buffer(password).bool(false);
+}
+
+export function readConnect(reader: JuteReader): ConnectResponse {
+  reader.int();
+  const [timeoutMs, sessionId] = [reader.int(), reader.long()];
+  // an old server says nothing of read-only, which we never are
+  return { timeoutMs, sessionId, password: reader.buffer() ?? Buffer.alloc(16) };
+}
+
+/** What a watch has seen. */
+export type WatchedKind = "created" | "deleted" | "changed" | "children" | "removed";
+
+export interface WatchedEvent {
+  readonly kind: WatchedKind;
+  readonly path: string;
+}
+
+const KINDS: Readonly<Record<number, WatchedKind>> = {
+  1: "created",
+  2: "deleted",
+  3: "changed",
+  4: "children",
+  5: "removed",
+  6: "removed",
+  7: "removed",
+};
+
+/** Null for what concerns the session: we know more of it than the server tells. */
+export function readEvent(reader: JuteReader): WatchedEvent | null {
+  const kind = KINDS[reader.int()];
+  reader.int();
+  const path = reader.text();
+  return kind === undefined ? null : { kind, path };
+}

@@ -1,0 +1,59 @@
+/** The servers of an ensemble, which of them has its turn, and when the next one has. */
+
+import { backoffMs } from "../../../core/backoff.ts";
+
+/** One server of an ensemble. */
+export interface ServerAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+const LONGEST_REST_MS = 1_000;
+
+export class Servers {
+  readonly #all: readonly ServerAddress[];
+  readonly #random: () => number;
+  #round: ServerAddress[] = [];
+  #failures = 0;
+  #dueAt = 0;
+
+  /** @throws TypeError if there is none */
+  constructor(all: readonly ServerAddress[], random: () => number) {
+    if (all.length === 0) throw new TypeError("servers must name at least one server");
+    this.#all = all;
+    this.#random = random;
+  }
+
+  /** When the present attempt has taken too long, or after a failure the next one may begin. */
+  get dueAt(): number {
+    return this.#dueAt;
+  }
+
+  /** The next one in random order, anew for each round, so that clients spread over them. All share one session's time. */
+  next(now: number, sessionMs: number): ServerAddress {
+    if (this.#round.length === 0) this.#round = shuffled(this.#all, this.#random);
+    this.#dueAt = now + sessionMs / this.#all.length;
+    return this.#round.pop() as ServerAddress;
+  }
+
+  reached(): void {
+    this.#failures = 0;
+  }
+
+  /** Each of them has its turn before there is a pause. */
+  failed(now: number): void {
+    this.#failures++;
+    const rounds = Math.floor(this.#failures / this.#all.length);
+    this.#dueAt = now + (rounds === 0 ? 0 : backoffMs(rounds, this.#random(), LONGEST_REST_MS));
+  }
+}
+
+/** Fisher and Yates. */
+function shuffled<T>(all: readonly T[], random: () => number): T[] {
+  const mixed = [...all];
+  for (let last = mixed.length - 1; last > 0; last--) {
+    const other = Math.floor(random() * (last + 1));
+    [mixed[last], mixed[other]] = [mixed[other] as T, mixed[last] as T];
+  }
+  return mixed;
+}

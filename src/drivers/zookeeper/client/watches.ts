@@ -1,0 +1,120 @@
+/**
+ * Watches of one session: who is told when a node changes. Set when the server has answered the request that asked for it,
+ * never before; told to every server we come back to, since servers forget them with the connection.
+ */
+
+import type { JuteWriter } from "./jute.ts";
+import type { WatchedEvent, WatchedKind } from "./records.ts";
+
+/** data, exists, children fire once; persistent and recursive until they are removed. */
+export type WatchKind = "data" | "exists" | "children" | "persistent" | "recursive";
+
+/** Called with what has happened; null: the session is over, and the watch with it. */
+export type Watcher = (event: WatchedEvent | null) => void;
+
+/** The order in which SetWatches2 has them. */
+const KINDS: readonly WatchKind[] = ["data", "exists", "children", "persistent", "recursive"];
+
+/** Which watches that fire once an event concerns. */
+const FIRED: Readonly<Record<WatchedKind, readonly WatchKind[]>> = {
+  created: ["data", "exists"],
+  changed: ["data", "exists"],
+  deleted: ["data", "exists", "children"],
+  children: ["children"],
+  removed: [],
+};
+
+/** A server reads at most a megabyte at once; this is what other clients keep to. */
+const CHUNK_BYTES = 128 * 1_024;
+
+type Paths = Map<string, Set<Watcher>>;
+
+export class Watches {
+  readonly #all: Readonly<Record<WatchKind, Paths>> = {
+    data: new Map(),
+    exists: new Map(),
+    children: new Map(),
+    persistent: new Map(),
+    recursive: new Map(),
+  };
+
+  get size(): number {
+    return KINDS.reduce((sum, kind) => sum + this.#all[kind].size, 0);
+  }
+
+  add(kind: WatchKind, path: string, watcher: Watcher): void {
+    const paths = this.#all[kind];
+    const watchers = paths.get(path);
+    if (watchers === undefined) paths.set(path, new Set([watcher]));
+    else watchers.add(watcher);
+  }
+
+  /** Says whether nobody watches that path in that way any more: then the server may forget it, too. */
+  remove(kind: WatchKind, path: string, watcher: Watcher): boolean {
+    const watchers = this.#all[kind].get(path);
+    if (watchers === undefined || !watchers.delete(watcher) || watchers.size > 0) return false;
+    this.#all[kind].delete(path);
+    return true;
+  }
+
+  fire(event: WatchedEvent): void {
+    const told = new Set<Watcher>();
+    for (const kind of FIRED[event.kind]) {
+      for (const watcher of this.#all[kind].get(event.path) ?? []) told.add(watcher);
+      this.#all[kind].delete(event.path);
+    }
+    for (const watcher of this.#all.persistent.get(event.path) ?? []) told.add(watcher);
+    // a recursive watch hears of nodes, not of lists of children
+    if (event.kind !== "children" && this.#all.recursive.size > 0) {
+      for (const above of upwards(event.path)) {
+        for (const watcher of this.#all.recursive.get(above) ?? []) told.add(watcher);
+      }
+    }
+    for (const watcher of told) watcher(event);
+  }
+
+  /** The session is over. */
+  end(): void {
+    const told = new Set<Watcher>();
+    for (const kind of KINDS) {
+      for (const watchers of this.#all[kind].values()) for (const watcher of watchers) told.add(watcher);
+      this.#all[kind].clear();
+    }
+    for (const watcher of told) watcher(null);
+  }
+
+  /** All of them as the bodies of SetWatches2 requests, none of them longer than a server reads. */
+  *chunks(): Generator<(writer: JuteWriter, lastZxid: bigint) => void> {
+    let chunk: Record<WatchKind, string[]> = empty();
+    let bytes = 0;
+    for (const kind of KINDS) {
+      for (const path of this.#all[kind].keys()) {
+        const size = Buffer.byteLength(path) + 4;
+        if (bytes + size > CHUNK_BYTES && bytes > 0) {
+          yield bodyOf(chunk);
+          [chunk, bytes] = [empty(), 0];
+        }
+        chunk[kind].push(path);
+        bytes += size;
+      }
+    }
+    if (bytes > 0) yield bodyOf(chunk);
+  }
+}
+
+function empty(): Record<WatchKind, string[]> {
+  return { data: [], exists: [], children: [], persistent: [], recursive: [] };
+}
+
+function bodyOf(chunk: Readonly<Record<WatchKind, readonly string[]>>) {
+  return (writer: JuteWriter, lastZxid: bigint): void => {
+    writer.long(lastZxid);
+    for (const kind of KINDS) writer.vector(chunk[kind], (one, path) => one.text(path));
+  };
+}
+
+/** The path and all above it. */
+function* upwards(path: string): Generator<string> {
+  for (let at = path.length; at > 0; at = path.lastIndexOf("/", at - 1)) yield path.slice(0, at);
+  yield "/";
+}

@@ -1,0 +1,83 @@
+/** Streams to servers, as the connection needs them. */
+
+import { connect } from "node:net";
+import type { ConnectionOptions } from "node:tls";
+import { connect as connectTls } from "node:tls";
+import { FrameReader } from "./jute.ts";
+import type { ServerAddress } from "./servers.ts";
+
+/** One stream of frames to a server. */
+export interface Wire {
+  write(frames: readonly Buffer[]): void;
+  /** Ends it at once; closed() is not called for this. */
+  close(): void;
+  /** Does it keep the process alive? */
+  keepAlive(on: boolean): void;
+}
+
+/** What a wire tells. After closed() it tells nothing more. */
+export interface WireEvents {
+  connected(): void;
+  frames(frames: readonly Buffer[]): void;
+  closed(error: Error | null): void;
+}
+
+/** Begins to connect. Never calls the events at once. */
+export type Dial = (address: ServerAddress, events: WireEvents) => Wire;
+
+/** A list of 100,000 children has about 6 MB. */
+const MOST_BYTES = 16_777_216;
+
+/** Dials TCP, or TLS if its options are given. The host's addresses are looked up anew each time. */
+export function netDial(tls?: ConnectionOptions): Dial {
+  return ({ host, port }, events) => {
+    // made here, so that half a frame of an earlier connection cannot be taken for the beginning of this one
+    const reader = new FrameReader(MOST_BYTES);
+    let over = false;
+    let failure: Error | null = null;
+    const socket =
+      tls === undefined ? connect({ host, port, noDelay: true }) : connectTls({ host, port, servername: host, ...tls });
+    if (tls !== undefined) socket.setNoDelay(true);
+    socket.unref();
+    const end = (): void => {
+      if (over) return;
+      over = true;
+      socket.destroy();
+      events.closed(failure);
+    };
+    socket.once(tls === undefined ? "connect" : "secureConnect", () => {
+      if (!over) events.connected();
+    });
+    socket.on("data", (chunk: Buffer) => {
+      if (over) return;
+      try {
+        const frames = reader.push(chunk);
+        events.frames(frames);
+      } catch (error) {
+        failure = error as Error;
+        end();
+      }
+    });
+    socket.on("error", (error) => {
+      failure = error;
+    });
+    socket.on("end", end);
+    socket.on("close", end);
+    return {
+      write(frames) {
+        if (!socket.writable) return;
+        socket.cork();
+        for (const frame of frames) socket.write(frame);
+        socket.uncork();
+      },
+      close() {
+        over = true;
+        socket.destroy();
+      },
+      keepAlive(on) {
+        if (on) socket.ref();
+        else socket.unref();
+      },
+    };
+  };
+}

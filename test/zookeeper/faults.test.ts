@@ -1,0 +1,209 @@
+// What made other clients unsafe for locks, each a test: see the client's invariants in connection.ts.
+
+import type { AddressInfo, Socket } from "node:net";
+import { createServer } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { CREATOR_ALL } from "../../src/drivers/zookeeper/client/records.ts";
+import type { ZooKeeperOptions } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
+import { startZooKeeper } from "../support/services/zookeeper.ts";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+
+const WITHIN = 20_000;
+const SESSION_MS = 2_000;
+let server: ZooKeeperServer;
+let proxy: TcpProxy;
+const clients: ZooKeeper[] = [];
+
+beforeAll(async () => {
+  server = await startZooKeeper();
+}, 60_000);
+
+afterAll(() => server[Symbol.asyncDispose]());
+
+afterEach(async () => {
+  proxy.up.resume();
+  proxy.down.resume();
+  await Promise.all(clients.splice(0).map((one) => one.close()));
+  await proxy.close();
+});
+
+interface Seen {
+  readonly zk: ZooKeeper;
+  readonly events: string[];
+}
+
+/** A client behind the proxy, whose faults are the test's. */
+async function behindProxy(options: Partial<ZooKeeperOptions> = {}): Promise<Seen> {
+  proxy = await tcpProxy(server.address);
+  const servers = [proxy.address as { host: string; port: number }];
+  const zk = new ZooKeeper({ servers, sessionMs: SESSION_MS, ...options });
+  clients.push(zk);
+  const events: string[] = [];
+  await zk.open({
+    connected: (renewed) => events.push(renewed ? "new session" : "same session"),
+    suspended: () => events.push("suspended"),
+    expired: () => events.push("expired"),
+  });
+  return { zk, events };
+}
+
+function losses(events: readonly string[]): number {
+  return events.filter((event) => event === "suspended").length;
+}
+
+async function direct(): Promise<ZooKeeper> {
+  const zk = new ZooKeeper({ servers: [server.address] });
+  clients.push(zk);
+  await zk.open();
+  return zk;
+}
+
+test("a stream of events keeps nobody from telling the server that we live", async () => {
+  const { zk, events } = await behindProxy();
+  const other = await direct();
+  await other.create("/busy");
+  let seen = 0;
+  await zk.addWatch("/busy", false, () => seen++);
+  const end = performance.now() + 2.5 * SESSION_MS;
+  let sent = 0;
+  while (performance.now() < end) {
+    await other.set("/busy", Buffer.from(`${++sent}`));
+    await delay(100);
+  }
+  await until(() => seen === sent, { within: WITHIN, what: "each event" });
+  expect(events).toEqual(["new session"]);
+  expect(zk.leftMs()).toBeGreaterThan(SESSION_MS / 2);
+});
+
+test("a server that has fallen silent is noticed, and the session ends by our clock before the server ends it", async () => {
+  const { zk, events } = await behindProxy();
+  const other = await direct();
+  await zk.create("/held", { mode: "ephemeral" });
+  proxy.up.pause();
+  proxy.down.pause();
+  const from = performance.now();
+  const lost = zk.exists("/held").catch((error: unknown) => error);
+  expect(await lost).toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  expect(performance.now() - from).toBeLessThan(SESSION_MS);
+  await until(() => events.includes("expired"), { within: WITHIN, what: "the end of the session" });
+  expect(zk.leftMs()).toBe(0);
+  expect(await other.exists("/held"), "the server has it still").not.toBeNull();
+  expect(events).toEqual(["new session", "suspended", "expired"]);
+});
+
+test("half a frame of one connection is not the beginning of the next", async () => {
+  const { zk, events } = await behindProxy();
+  await zk.create("/long", { data: Buffer.alloc(1_000, "x") });
+  for (const bytes of [1, 4, 17, 30, 500]) {
+    proxy.down.cutAfter(bytes);
+    await expect(zk.get("/long")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+    expect((await zk.get("/long")).data).toHaveLength(1_000);
+  }
+  expect(events).not.toContain("expired");
+  await zk.delete("/long");
+});
+
+test("bytes one by one make the same frames", async () => {
+  const { zk } = await behindProxy();
+  proxy.down.byteByByte(true);
+  await zk.create("/slow", { data: Buffer.alloc(100, "x") });
+  expect((await zk.get("/slow")).data).toHaveLength(100);
+});
+
+test("what waits for a connection fails with its session, and is not asked in the next one", async () => {
+  const { zk, events } = await behindProxy({ requestMs: 60_000 });
+  const other = await direct();
+  proxy.refuse(true);
+  proxy.reset();
+  await until(() => !zk.isConnected, { within: WITHIN, what: "the loss" });
+  await expect(zk.create("/waits")).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+  proxy.refuse(false);
+  await until(() => zk.isConnected, { within: WITHIN, what: "the next session" });
+  expect(events).toEqual(["new session", "suspended", "expired", "new session"]);
+  expect(await other.exists("/waits")).toBeNull();
+});
+
+test("a request has its time, connected or not; its late reply is nobody else's", async () => {
+  const { zk } = await behindProxy({ requestMs: 300, sessionMs: 20_000 });
+  proxy.down.pause();
+  await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  proxy.down.resume();
+  const there = await Promise.all([zk.exists("/zookeeper".slice(0, 1)), zk.exists("/nowhere")]);
+  expect(there.map((stat) => stat !== null)).toEqual([true, false]);
+});
+
+test("after a reconnect nothing is asked before the servers know who asks", async () => {
+  const { zk, events } = await behindProxy({ auth: [{ scheme: "digest", auth: "ana:secret" }], requestMs: 10_000 });
+  await zk.create("/private", { acl: CREATOR_ALL });
+  for (let round = 0; round < 20; round++) {
+    proxy.reset();
+    await until(() => losses(events) > round, { within: WITHIN, what: "the loss" });
+    await zk.get("/private");
+  }
+  await zk.delete("/private");
+});
+
+test("a server that takes connections and says nothing has its time, then another is tried", async () => {
+  const held: Socket[] = [];
+  const mute = createServer((socket) => held.push(socket));
+  await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
+  proxy = await tcpProxy(server.address);
+  const { port } = mute.address() as AddressInfo;
+  const zk = new ZooKeeper({
+    servers: [{ host: "127.0.0.1", port }, server.address],
+    sessionMs: SESSION_MS,
+    random: () => 0.9,
+  });
+  clients.push(zk);
+  const from = performance.now();
+  await zk.open();
+  expect(held.length).toBeLessThanOrEqual(1);
+  expect(performance.now() - from).toBeLessThan(10 * SESSION_MS);
+  for (const socket of held) socket.destroy();
+  mute.close();
+});
+
+test("closing works at any moment: at once, while dialing, with a dead peer", async () => {
+  const { zk } = await behindProxy();
+  proxy.up.pause();
+  proxy.down.pause();
+  const from = performance.now();
+  await zk.close();
+  expect(performance.now() - from).toBeLessThan(10_000);
+  await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: false });
+
+  const early = new ZooKeeper({ servers: [server.address] });
+  const opening = early.open().catch((error: unknown) => error);
+  await early.close();
+  expect(await opening).toMatchObject({ code: "CONNECTION_LOSS" });
+});
+
+test("a session that the server has ended is told when we come back, and another is made", async () => {
+  const { zk, events } = await behindProxy();
+  const first = zk.sessionId;
+  // closeSession for it from outside: a second client takes the session over and ends it
+  proxy.up.pause();
+  proxy.down.pause();
+  await until(() => events.includes("expired"), { within: WITHIN, what: "our own clock" });
+  proxy.up.resume();
+  proxy.down.resume();
+  await until(() => events.at(-1) === "new session", { within: WITHIN, what: "another session" });
+  expect(zk.sessionId).not.toBe(first);
+  expect(await zk.exists("/")).not.toBeNull();
+});
+
+test("a server that was stopped and comes back finds the session, with its nodes", async () => {
+  const { zk, events } = await behindProxy({ sessionMs: 20_000 });
+  await zk.create("/stays", { mode: "ephemeral" });
+  await server.stop("SIGKILL");
+  await until(() => losses(events) === 1, { within: WITHIN, what: "the loss" });
+  await server.start();
+  await until(() => zk.isConnected, { within: WITHIN, what: "the server to be found" });
+  expect(events).toEqual(["new session", "suspended", "same session"]);
+  expect((await zk.exists("/stays"))?.ephemeralOwner).toBe(zk.sessionId);
+}, 60_000);
