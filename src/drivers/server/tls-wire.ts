@@ -45,26 +45,10 @@ export function tlsDial(place: Place, tls: ClientTls): Dial {
       rejectUnauthorized: true,
     });
     socket.setNoDelay(true);
-    const wire = wireOn(socket, events, (error) => explained(error, to, servername));
-    return writtenOnceSecure(wire, (ready) => socket.once("secureConnect", ready));
+    // what is written before the server has shown who it is waits in Node, and goes with a connection that is refused
+    return wireOn(socket, events, (error) => explained(error, to, servername));
   };
   return Object.assign(dial, { to });
-}
-
-/** What is written waits until the server has shown who it is: the first line may carry a credential. */
-function writtenOnceSecure(wire: Wire, whenSecure: (ready: () => void) => void): Wire {
-  let waiting: string | null = "";
-  whenSecure(() => {
-    if (waiting !== null && waiting !== "") wire.write(waiting);
-    waiting = null;
-  });
-  return {
-    ...wire,
-    write(text) {
-      if (waiting === null) wire.write(text);
-      else waiting += text;
-    },
-  };
 }
 
 function identityOf(name: string): NonNullable<ConnectionOptions["checkServerIdentity"]> {
