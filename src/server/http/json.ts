@@ -59,7 +59,7 @@ class Reader {
   }
 
   #nested<T>(path: string, read: () => T): T {
-    if (this.#left === 0) throw new JsonError("is nested too deeply", path === "" ? null : path);
+    if (this.#left === 0) throw new JsonError("is nested too deeply", path.split(/[.[]/)[0] || null);
     this.#left--;
     this.#at++;
     const value = read();
