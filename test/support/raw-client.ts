@@ -25,6 +25,8 @@ export class RawClient {
   readonly session: string;
   /** Whole lines that came and that no reply or push was made of. */
   readonly lines: string[] = [];
+  /** Replies to frames that were not sent by call(). */
+  readonly unexpected: (readonly unknown[])[] = [];
   /** Answers that were pushed, by claim. */
   readonly pushed: Map<string, RawAnswer> = new Map();
   start = "";
@@ -82,7 +84,7 @@ export class RawClient {
     this.write(`["${this.start}",${frames.join()}]\n`);
   }
 
-  /** A call, without its number ('"claim",N,"id"...' with N for it); settles with what stands behind the number. */
+  /** A call: its verb and what stands behind its number; settles with the result. */
   call(verb: string, ...rest: readonly unknown[]): Promise<readonly unknown[]> {
     const n = ++this.#calls;
     const answered = new Promise<readonly unknown[]>((resolve, reject) => {
@@ -147,7 +149,9 @@ export class RawClient {
     const [kind, name, answer] = frame;
     if (kind === "push") this.pushed.set(name as string, answer as RawAnswer);
     if (kind !== "ok" && kind !== "error") return;
-    this.#replies.get(name as number)?.(frame);
+    const reply = this.#replies.get(name as number);
+    if (reply === undefined) this.unexpected.push(frame);
+    reply?.(frame);
     this.#replies.delete(name as number);
   }
 }
