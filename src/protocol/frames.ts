@@ -3,7 +3,7 @@
  * the hot path of client and server. docs/reference/protocol.md is the specification.
  */
 
-import type { Answer, Claim, ClaimId, ClaimView, Ending, Hold } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Ending, Hold, RevokeTarget } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { LIMITS, ProtocolError, parsed } from "./hello.ts";
 
@@ -80,11 +80,11 @@ export function encodeDetach(n: number, claims: readonly Claim[]): string {
   return `["detach",${n},[${claims.map(({ id }) => `"${id}"`).join()}]]`;
 }
 
-export function encodeRevoke(
-  n: number,
-  targets: readonly { readonly key: string; readonly token: bigint; readonly now: boolean }[],
-): string {
-  const items = targets.map(({ key, token, now }) => `[${JSON.stringify(key)},"${token}",${now}]`);
+export function encodeRevoke(n: number, targets: readonly RevokeTarget[]): string {
+  const items = targets.map(({ key, token, now, reason }) => {
+    const why = reason === undefined ? "" : `,${JSON.stringify(reason)}`;
+    return `[${JSON.stringify(key)},"${token}",${now}${why}]`;
+  });
   return `["revoke",${n},[${items.join()}]]`;
 }
 

@@ -7,7 +7,7 @@ import { afterEach } from "vitest";
 import type { ServerOptions } from "../../src/drivers/server/driver.ts";
 import { server as serverDriver } from "../../src/drivers/server/driver.ts";
 import { newId } from "../../src/ids.ts";
-import type { ServeOptions, Server } from "../../src/server/serve.ts";
+import type { Log, ServeOptions, Server } from "../../src/server/serve.ts";
 import { serve } from "../../src/server/serve.ts";
 import type { Answer, Claim, ClaimId, Driver, Hold } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
@@ -40,8 +40,10 @@ export async function running(
   const { in: dir = folder(), ...rest } = options;
   const logged: string[] = [];
   const path = join(dir, "socket");
-  const log = (message: string, error?: unknown): void => {
-    logged.push(error === undefined ? message : `${message}: ${error}`);
+  const log: Log = (message, error, details) => {
+    const said = error === undefined ? message : `${message}: ${error}`;
+    const more = (_: string, value: unknown): unknown => (typeof value === "bigint" ? String(value) : value);
+    logged.push(details === undefined ? said : `${said} ${JSON.stringify(details, more)}`);
   };
   const whole = {
     listen: `unix:${path}`,
