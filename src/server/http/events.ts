@@ -5,6 +5,7 @@
 
 import type { ServerResponse } from "node:http";
 import { checkedKey } from "../../keys.ts";
+import type { Principal } from "../access.ts";
 import type { Hub } from "../hub.ts";
 import type { Batch, Record, RecordedEvent } from "../record.ts";
 import type { Call, Route } from "./call.ts";
@@ -19,12 +20,15 @@ export interface Streams {
   readonly routes: readonly Route[];
   /** How many are open. */
   readonly size: number;
+  /** The accounts have changed: streams of a credential that is gone end. */
+  reexamine(): void;
   /** Ends them all. */
   close(): void;
 }
 
 export function eventStreams(hub: Hub, record: Record): Streams {
-  const open = new Set<() => void>();
+  /** How each is ended, and whose it is. */
+  const open = new Map<() => void, Principal>();
 
   /** @throws Refusal LIMIT when there are too many */
   function follow(call: Call): null {
@@ -51,7 +55,6 @@ export function eventStreams(hub: Hub, record: Record): Streams {
     // at once, so that the reader knows that it missed nothing from here on
     write(missed ? ": welcome\n\nevent: gap\ndata: {}\n\n" : ": welcome\n\n");
     const pulse = hub.clock.timer(() => {
-      if (!principal.valid) return end();
       if (write(": \n\n")) pulse.set(hub.clock.now() + PULSE_MS);
     });
     pulse.set(hub.clock.now() + PULSE_MS);
@@ -61,7 +64,7 @@ export function eventStreams(hub: Hub, record: Record): Streams {
       pulse.stop();
       outgoing.end();
     };
-    open.add(end);
+    open.set(end, principal);
     gone.addEventListener("abort", end, { once: true });
     outgoing.once("close", end);
     return null;
@@ -72,8 +75,11 @@ export function eventStreams(hub: Hub, record: Record): Streams {
     get size() {
       return open.size;
     },
+    reexamine() {
+      for (const [end, { valid }] of [...open]) if (!valid) end();
+    },
     close() {
-      for (const end of [...open]) end();
+      for (const end of [...open.keys()]) end();
     },
   };
 }

@@ -61,7 +61,7 @@ export interface Http {
 
 /** Makes the HTTP side of a server. It opens no port. */
 export function createHttp(options: HttpOptions): Http {
-  const { hub, record, host, names = [] } = options;
+  const { hub, access, record, host, names = [] } = options;
   const places = new Places(hub);
   const streams = eventStreams(hub, record);
   let draining = false;
@@ -81,6 +81,10 @@ export function createHttp(options: HttpOptions): Http {
     }
     void listener(incoming, outgoing);
   });
+  const attended = access.attend(() => {
+    places.reexamine();
+    streams.reexamine();
+  });
   return {
     serverOptions: serverOptions(),
     stats: () => ({ connections: port.connections, waiting: places.size, streams: streams.size }),
@@ -92,6 +96,7 @@ export function createHttp(options: HttpOptions): Http {
       streams.close();
     },
     close() {
+      attended[Symbol.dispose]();
       streams.close();
       places.close();
     },

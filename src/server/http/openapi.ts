@@ -185,7 +185,10 @@ const PATHS = {
     get: reading(
       "ready",
       "Could it grant a lock now?",
-      { 200: answer("It could.", "Ready"), 503: problem("NOT_READY: reason reclaiming, draining or store (its state or its store is in trouble).") },
+      {
+        200: answer("It could.", "Ready"),
+        503: problem("NOT_READY: reason reclaiming, draining or store (its state or its store is in trouble)."),
+      },
       OPEN,
     ),
   },

@@ -99,6 +99,13 @@ export class Places {
     for (const place of this.#places.values()) place.watcher?.();
   }
 
+  /** The accounts have changed: who waits by a credential that is gone waits no more. */
+  reexamine(): void {
+    for (const place of [...this.#places.values()]) {
+      if (!place.session.principal.valid) this.#end(place);
+    }
+  }
+
   close(): void {
     this.#timer.stop();
     this.#places.clear();

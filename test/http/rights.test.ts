@@ -1,0 +1,181 @@
+// Over HTTP a credential sees, takes, releases and ends what it may, and what it may not looks as if it were not there.
+
+import { expect, test } from "vitest";
+import type { Access, Account } from "../../src/server/access.ts";
+import { createAccess, hashOf } from "../../src/server/access.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { until } from "../support/wait-for.ts";
+import type { Running } from "./support.ts";
+import { ask, begin, cleanUp, post, running } from "./support.ts";
+
+leakCheck();
+cleanUp();
+
+const CANARY = "canary-credential-of-team-a";
+const ACCOUNTS: readonly Account[] = [
+  { name: "a", hashes: [hashOf(CANARY)], rules: [{ prefix: "team-a/", rights: ["acquire", "inspect"] }] },
+  { name: "b", hashes: [hashOf("b")], rules: [{ prefix: "team-b/", rights: ["acquire"] }] },
+  {
+    name: "a-too",
+    hashes: [hashOf("a-too")],
+    rules: [{ prefix: "team-a/", rights: ["acquire"] }],
+  },
+  { name: "ops", hashes: [hashOf("ops")], rules: [{ prefix: "", rights: ["inspect", "force"] }] },
+];
+
+async function secured(): Promise<Running & { readonly access: Access }> {
+  const access = createAccess(ACCOUNTS);
+  const it = await running({ access, limits: { refusalMs: 30 } });
+  return Object.assign(it, { access });
+}
+
+const as = (credential: string): { credential: string } => ({ credential });
+
+test("without a valid credential there is nothing but health and the description", async () => {
+  const { url, logged } = await secured();
+  for (const credential of [undefined, "wrong"]) {
+    for (const path of ["/metrics", "/events", "/v1/locks"]) {
+      const refused = await ask(url, path, credential === undefined ? {} : as(credential));
+      expect(refused).toMatchObject({ status: 401, json: { code: "AUTH", reason: "credential" } });
+      expect(refused.headers["www-authenticate"]).toContain("Bearer");
+    }
+    for (const path of [
+      "/v1/claims",
+      "/v1/claims/wait",
+      "/v1/claims/renew",
+      "/v1/claims/release",
+      "/v1/locks/revoke",
+    ]) {
+      const asked = credential === undefined ? {} : as(credential);
+      expect((await post(url, path, { key: "team-a/x" }, asked)).status).toBe(401);
+    }
+  }
+  for (const path of ["/health", "/ready", "/v1/openapi.json"]) expect((await ask(url, path)).status).toBe(200);
+  expect(logged.join("\n")).not.toContain("wrong");
+});
+
+test("a credential counts in the Authorization header only", async () => {
+  const { url } = await secured();
+  for (const [path, headers] of [
+    [`/v1/locks?credential=${CANARY}`, {}],
+    ["/v1/locks", { cookie: `credential=${CANARY}` }],
+    ["/v1/locks", { "x-credential": CANARY }],
+    ["/v1/locks", { authorization: `Basic ${Buffer.from(`a:${CANARY}`).toString("base64")}` }],
+    ["/v1/locks", { authorization: CANARY }],
+    ["/v1/locks", { authorization: `Bearer ${CANARY} ` }],
+    ["/v1/locks", { authorization: `Bearer  ${CANARY}` }],
+  ] as const) {
+    const refused = await ask(url, path, { headers });
+    // the client trims what stands at the end of a header
+    if (headers.authorization !== `Bearer ${CANARY} `) expect([headers, refused.status]).not.toEqual([headers, 200]);
+    expect(refused.text).not.toContain(CANARY);
+  }
+  const body = await post(url, "/v1/claims", { key: "team-a/x", credential: CANARY });
+  expect(body.status).toBe(401);
+});
+
+test("a wrong credential is answered late, and a right one at once meanwhile", async () => {
+  const { url } = await secured();
+  const started = performance.now();
+  const late = ask(url, "/v1/locks", as("wrong"));
+  expect((await ask(url, "/v1/locks", as(CANARY))).status).toBe(200);
+  await late;
+  expect(performance.now() - started).toBeGreaterThan(29);
+});
+
+test("an account takes only locks below its prefixes, up to the separator", async () => {
+  const { url } = await secured();
+  for (const [key, status] of [
+    ["team-a/x", 201],
+    ["team-ab", 403],
+    ["team-a", 403],
+    ["team-b/x", 403],
+    ["", 400],
+  ] as const) {
+    expect([key, (await post(url, "/v1/claims", { key, wait: 0 }, as(CANARY))).status]).toEqual([key, status]);
+  }
+  const mixed = await post(url, "/v1/claims", { keys: ["team-a/y", "team-b/y"] }, as(CANARY));
+  expect(mixed).toMatchObject({ status: 403, json: { code: "FORBIDDEN", reason: "rights" } });
+  expect((await post(url, "/v1/claims", { key: "x" }, as("ops"))).status).toBe(403);
+});
+
+test("a reference answers only to the account that placed the claim: to others there is no such lock", async () => {
+  const { url } = await secured();
+  const held = await post(url, "/v1/claims", { key: "team-a/x" }, as(CANARY));
+  const waiting = await post(url, "/v1/claims", { key: "team-a/x", wait: "1ms" }, as(CANARY));
+  for (const other of ["b", "a-too", "ops"]) {
+    for (const verb of ["renew", "release"]) {
+      const refused = await post(url, `/v1/claims/${verb}`, { reference: held.json.reference }, as(other));
+      expect(refused).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "unknown" } });
+    }
+    const { reference } = waiting.json;
+    for (const verb of ["wait", "release"]) {
+      const refused = await post(url, `/v1/claims/${verb}`, { reference, wait: "1ms" }, as(other));
+      expect([other, verb, refused.json]).toMatchObject([other, verb, { code: "LOCK_LOST", reason: "unknown" }]);
+    }
+  }
+  const mine = await post(url, "/v1/claims/renew", { reference: held.json.reference }, as(CANARY));
+  expect(mine.status).toBe(200);
+  await post(url, "/v1/claims/release", { reference: held.json.reference }, as(CANARY));
+  const granted = await post(url, "/v1/claims/wait", { reference: waiting.json.reference }, as(CANARY));
+  expect(granted.status).toBe(201);
+});
+
+test("who may not inspect learns that a key is busy, but not by whom; lists show what one may inspect", async () => {
+  const { url } = await secured();
+  await post(url, "/v1/claims", { key: "team-a/x", label: "ana's report" }, as(CANARY));
+  await post(url, "/v1/claims", { key: "team-b/x", label: "bert" }, as("b"));
+  const blind = await post(url, "/v1/claims", { key: "team-a/x", wait: 0 }, as("a-too"));
+  expect(blind.json).toMatchObject({ code: "BUSY", reason: "held" });
+  expect(blind.json.holder).toBeUndefined();
+  const seeing = await post(url, "/v1/claims", { key: "team-a/x", wait: 0 }, as(CANARY));
+  expect(seeing.json.holder).toBe("ana's report");
+  const keys = async (credential: string, query = ""): Promise<string[]> => {
+    const { locks } = (await ask(url, `/v1/locks${query}`, as(credential))).json;
+    return locks.flatMap((lock: { holds: { key: string }[] }) => lock.holds.map(({ key }) => key));
+  };
+  expect(await keys(CANARY)).toEqual(["team-a/x"]);
+  expect(await keys(CANARY, "?prefix=team-b/")).toEqual([]);
+  expect(await keys("b")).toEqual([]);
+  expect(await keys("ops")).toEqual(["team-a/x", "team-b/x"]);
+  // a page is cut from what one may see, not before
+  expect(await keys(CANARY, "?limit=1")).toEqual(["team-a/x"]);
+});
+
+test("forced releases and figures need their rights", async () => {
+  const { url } = await secured();
+  const { token } = (await post(url, "/v1/claims", { key: "team-a/x" }, as(CANARY))).json;
+  const body = { key: "team-a/x", token, reason: "why" };
+  for (const credential of [CANARY, "b"]) {
+    expect((await post(url, "/v1/locks/revoke", body, as(credential))).status).toBe(403);
+    expect((await ask(url, "/metrics", as(credential))).status).toBe(403);
+  }
+  expect((await ask(url, "/metrics", as("ops"))).status).toBe(200);
+  expect((await post(url, "/v1/locks/revoke", body, as("ops"))).status).toBe(200);
+});
+
+test("events are those of keys one may inspect, and a stream ends with its credential", async () => {
+  const { url, access } = await secured();
+  const stream = await begin(url, "/events", as(CANARY));
+  let text = "";
+  stream.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  await post(url, "/v1/claims", { key: "team-b/x" }, as("b"));
+  await post(url, "/v1/claims", { key: "team-a/x" }, as(CANARY));
+  await until(() => text.includes("team-a/x"), { within: 2_000, what: "the event" });
+  expect(text).not.toContain("team-b");
+  access.replace(ACCOUNTS.slice(1));
+  await until(() => stream.complete, { within: 2_000, what: "the end of the stream" });
+});
+
+test("a request that waits is refused when its credential is taken away, and leaves no place", async () => {
+  const { url, access, stats } = await secured();
+  const held = await post(url, "/v1/claims", { key: "team-a/x" }, as("a-too"));
+  const waiting = post(url, "/v1/claims", { key: "team-a/x" }, as(CANARY));
+  await until(() => stats().claims === 2, { within: 2_000, what: "its place" });
+  access.replace(ACCOUNTS.slice(1));
+  await until(() => stats().claims === 1, { within: 2_000, what: "the end of its place" });
+  expect(await waiting).toMatchObject({ status: 401, json: { code: "AUTH" } });
+  expect((await post(url, "/v1/claims/release", { reference: held.json.reference }, as("a-too"))).status).toBe(200);
+});
