@@ -4,10 +4,14 @@ import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
 import { Command } from "commander";
 import { addCredential } from "./credential-command.ts";
-import { CommandError, EXIT_CODES } from "./failure.ts";
+import { CommandError, EXIT_CODES, usageInWords } from "./failure.ts";
 import { complain, print } from "./output.ts";
+import { addReferences } from "./reference-commands.ts";
 import type { RunFlags } from "./run-options.ts";
 import { addServe } from "./serve-command.ts";
+import type { Take } from "./shared-options.ts";
+import { examples, waiting } from "./shared-options.ts";
+import { addTools } from "./tool-commands.ts";
 
 /**
  * Does what the arguments say and gives the exit code.
@@ -32,12 +36,10 @@ export async function parseAndRun(argv: readonly string[]): Promise<number> {
     const { code, exitCode: wish, message } = error as CommanderError;
     if (typeof code !== "string" || !code.startsWith("commander.")) throw error;
     if (wish === 0) return 0;
-    throw new CommandError("usage", message.replace(/^error: /, ""), { cause: error });
+    throw new CommandError("usage", usageInWords(message), { cause: error });
   }
   return exitCode;
 }
-
-type Take = (work: Promise<number>) => void;
 
 function programOf(command: readonly string[], take: Take): Command {
   const program = new Command("holdfast")
@@ -45,6 +47,7 @@ function programOf(command: readonly string[], take: Take): Command {
     // the manifest is read only when it is asked for
     .version(process.argv.includes("--version") ? packageVersion() : "", "--version", "print the version")
     .helpOption("-h, --help", "print this help")
+    .helpCommand(false)
     .exitOverride()
     .configureOutput({
       writeOut: (text) => print(text.trimEnd()),
@@ -54,6 +57,7 @@ function programOf(command: readonly string[], take: Take): Command {
   addRun(program, command, take);
   addReferences(program, take);
   addTools(program, take);
+  addServe(program, take);
   addCredential(program, take);
   program.addHelpText("after", examples("holdfast run nightly-report -- ./report.sh", "holdfast ls"));
   program.addHelpText(
@@ -95,82 +99,6 @@ function addRun(program: Command, command: readonly string[], take: Take): void 
         "122 --max-hold passed, 121 would wait for its own ancestor, 69 store unreachable, 77 refused, 64 usage,\n" +
         "126 and 127 command not executable, not found.",
     );
-}
-
-function addReferences(program: Command, take: Take): void {
-  const commands = (): Promise<typeof import("./references.ts")> => import("./references.ts");
-  waiting(program.command("acquire"))
-    .description("acquire a lock and print a reference (a secret) by which another process can renew and release it")
-    .argument("<key...>", "what to lock; several are taken together")
-    .action((keys: string[], flags: RunFlags) =>
-      take(commands().then(({ acquireCommand }) => acquireCommand(keys, flags))),
-    )
-    .addHelpText(
-      "after",
-      examples(
-        "export HOLDFAST_REFERENCE=$(holdfast acquire deploy --ttl 10m --wait 1m)",
-        "./step-one.sh && holdfast renew && ./step-two.sh; holdfast release",
-      ),
-    );
-  type Name = "renewCommand" | "releaseCommand" | "checkCommand";
-  const add = (name: string, what: string, work: Name, ...lines: readonly string[]): void => {
-    common(program.command(name))
-      .description(what)
-      .argument("[reference]", "default: HOLDFAST_REFERENCE, else standard input, which keeps it out of process lists")
-      .action((reference: string | undefined, flags: RunFlags) =>
-        take(commands().then((all) => all[work](reference, flags))),
-      )
-      .addHelpText("after", examples(...lines))
-      .addHelpText(
-        "after",
-        "\nExit code 123 when the lock is not held by this reference (any more); the message gives the reason.",
-      );
-  };
-  add("renew", "restart the lease of a reference", "renewCommand", "holdfast renew < reference.txt");
-  add("release", "give a lock back by its reference", "releaseCommand", "holdfast release < reference.txt");
-  add(
-    "check",
-    "say whether a reference's lock is still held; changes nothing",
-    "checkCommand",
-    "holdfast check && ./step-two.sh",
-  );
-}
-
-function addTools(program: Command, take: Take): void {
-  program
-    .command("ls")
-    .description("list who holds and who waits")
-    .argument("[prefix]", "only keys that begin with it")
-    .option("--url <url>", "the store (default: HOLDFAST_URL, else your own lock server)")
-    .option("--json", "one JSON object a line")
-    .action((prefix: string | undefined, flags: RunFlags) =>
-      take(import("./ls.ts").then(({ list }) => list(prefix, flags))),
-    )
-    .addHelpText("after", examples("holdfast ls", "holdfast ls invoice: --json"));
-  addServe(program, take);
-}
-
-function waiting(command: Command): Command {
-  return common(command)
-    .option("--shared", "hold together with other shared holders")
-    .option("--permits <n/m>", "take n of the m permits of the key")
-    .option("--wait <duration>", "wait at most so long: 500ms, 30s, 10m (default: for ever)")
-    .option("--no-wait", "fail at once if the lock is not free")
-    .option("--ttl <duration>", "length of the lease, renewed while held")
-    .option("--label <text>", "what others see of this holder (default: user@host pid program)")
-    .option("--conflict-exit-code <code>", "instead of 124, when the lock was not granted in time")
-    .option("-v, --verbose", "say more on stderr");
-}
-
-function common(command: Command): Command {
-  return command
-    .option("--url <url>", "the store (default: HOLDFAST_URL, else your own lock server)")
-    .option("--json", "results and causes of failure as JSON")
-    .option("-q, --quiet", "say nothing on stderr");
-}
-
-function examples(...lines: readonly string[]): string {
-  return `\nExamples:\n${lines.map((line) => `  $ ${line}`).join("\n")}`;
 }
 
 function packageVersion(): string {

@@ -3,11 +3,11 @@
 import { shownDuration } from "../duration.ts";
 import type { ClaimView, Hold } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
-import { commandError } from "./failure.ts";
-import { jsonLine, print, visible } from "./output.ts";
+import { jsonLine, print, say, visible } from "./output.ts";
 import type { Column, Screen } from "./screen.ts";
 import { ownScreen, table } from "./screen.ts";
 import { openStore } from "./store.ts";
+import { claimsOf, MOST_LISTED } from "./tools.ts";
 
 /** Flags of `ls`. */
 export interface ListFlags {
@@ -19,13 +19,12 @@ export interface ListFlags {
 export async function list(prefix: string | undefined, flags: ListFlags): Promise<number> {
   const store = await openStore(flags.url);
   try {
-    const views = await store.locks.list(prefix ?? "").catch((error: unknown) => {
-      throw commandError(error, store.name);
-    });
+    const views = await claimsOf(store, prefix ?? "");
     const ahead = aheadOf(views);
     if (flags.json === true) {
       for (const [at, view] of views.entries()) print(jsonLine(recordOf(view, ahead[at] as number)));
     } else for (const line of listing(views, ownScreen())) print(line);
+    if (views.length >= MOST_LISTED) say(`these are the first ${MOST_LISTED}; a prefix tells which ones are meant`);
     return 0;
   } finally {
     await store.locks.close();

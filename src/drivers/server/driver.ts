@@ -9,7 +9,7 @@ import { SlotMap } from "../../core/slot-map.ts";
 import { newId } from "../../ids.ts";
 import * as frames from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/hello.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { Connection } from "./connection.ts";
 import { greeting } from "./greeting.ts";
 import { chunksOf, Known, reclaimable } from "./known.ts";
@@ -153,9 +153,7 @@ class ServerDriver implements Driver {
     return done;
   }
 
-  async revoke(
-    targets: readonly { readonly key: string; readonly token: bigint; readonly now: boolean }[],
-  ): Promise<readonly boolean[]> {
+  async revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
     return this.#connection.call(
       (n) => frames.encodeRevoke(n, targets),
       (raw) => frames.decodeList(raw, targets.length, frames.decodeFlag),

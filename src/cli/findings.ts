@@ -1,0 +1,149 @@
+/** What `holdfast doctor` makes of what it has measured: each finding in words, and what to do about it. */
+
+import { shownDuration } from "../duration.ts";
+import { PROTOCOL, VERSION } from "../protocol/hello.ts";
+import type { ServerInfo } from "../protocol/tools.ts";
+import type { Measured } from "./doctor.ts";
+import { quoted, visible } from "./output.ts";
+
+/** What this program is. */
+export const VERSIONS: { readonly client: string; readonly protocol: number } = { client: VERSION, protocol: PROTOCOL };
+
+/** One thing that was looked at. */
+export interface Finding {
+  /** unknown: it could not be found out, which is no fault. */
+  readonly level: "good" | "bad" | "doubtful" | "unknown";
+  readonly what: string;
+  readonly says: string;
+  readonly advice?: string;
+}
+
+/** A clock further off than this is worth a word. */
+const CLOCK_MS = 1_000;
+/** A cycle slower than this on the same machine, and over a network. */
+const SLOW_MS = 20;
+
+export function findingsOf(measured: Measured): Finding[] {
+  const { name, failure, connectMs } = measured;
+  if (failure !== null) return [notReached(measured)];
+  const reached: Finding = { level: "good", what: "reachable", says: `${visible(name)}, in ${ms(connectMs)}` };
+  const latency = ofLatency(measured);
+  if (typeof measured.info === "string") return [reached, ofSilence(measured), latency];
+  const { info } = measured;
+  return [reached, ofVersions(info), ofState(info), ofClock(measured, info), ofRights(measured, info), latency];
+}
+
+const ADVICE: Readonly<Record<string, string>> = {
+  unreachable: "is `holdfast serve` running there, and does a firewall let its port through?",
+  refused:
+    "the server is there but does not let you in: see the message; credentials come from HOLDFAST_CREDENTIAL_FILE",
+  usage: "see `holdfast help all` for the forms of --url",
+};
+
+function notReached({ failure }: Measured): Finding {
+  const { why = "internal", message = "" } = failure ?? {};
+  const advice = ADVICE[why];
+  return { level: "bad", what: "reachable", says: message, ...(advice !== undefined && { advice }) };
+}
+
+function ofSilence({ isServer, info, name }: Measured): Finding {
+  if (isServer) {
+    return {
+      level: "doubtful",
+      what: "server",
+      says: String(info),
+      advice: "an older server works all the same; show, watch and doctor tell more when it is upgraded",
+    };
+  }
+  return {
+    level: "unknown",
+    what: "server",
+    says: `${visible(name)} is no Holdfast server: versions, clock, rights and events are not known here`,
+  };
+}
+
+function ofVersions({ version, protocol, store }: ServerInfo): Finding {
+  const same = version === VERSION;
+  const behind = store === "table" ? "" : `, in front of ${visible(store)}`;
+  const says = `server ${visible(version)}, this program ${VERSION}, protocol ${protocol}${behind}`;
+  if (same) return { level: "good", what: "versions", says };
+  return {
+    level: "good",
+    what: "versions",
+    says,
+    advice: "different versions work together; each uses what both know",
+  };
+}
+
+function ofState({ upMs, reclaimMs, why, load }: ServerInfo): Finding {
+  const busy =
+    load === undefined ? "" : `, ${load.connections} connections, ${load.held} claims held and ${load.waiting} waiting`;
+  const says = `up for ${shownDuration(upMs)}${busy}`;
+  if (reclaimMs > 0) {
+    return {
+      level: "doubtful",
+      what: "state",
+      says: `${says}; it grants nothing new for up to ${shownDuration(reclaimMs)}`,
+      advice: "it was started again after a crash and waits for its clients to tell what they hold; it opens by itself",
+    };
+  }
+  if (why === "") return { level: "good", what: "state", says: `${says}; it grants locks` };
+  return { level: "bad", what: "state", says: `${says}; it grants nothing: ${visible(why)}` };
+}
+
+function ofClock({ wallMs, tripMs }: Measured, info: ServerInfo): Finding {
+  const off = info.wallMs - wallMs;
+  const sure = Math.abs(off) - tripMs / 2;
+  const way = off < 0 ? "behind" : "ahead of";
+  if (sure < CLOCK_MS) {
+    return { level: "good", what: "clocks", says: `the server's is within ${ms(Math.abs(off) + tripMs / 2)} of ours` };
+  }
+  return {
+    level: "doubtful",
+    what: "clocks",
+    says: `the server's is ${shownDuration(Math.abs(off))} ${way} ours`,
+    advice:
+      "no lock depends on it: leases are counted by intervals. Tokens begin with the server's time: let NTP set it",
+  };
+}
+
+function ofRights({ key }: Measured, { account, rights }: ServerInfo): Finding {
+  const where = key === "" ? "every key" : `keys that begin with ${quoted(key)}`;
+  const who = account === "" ? "the server asks for no credential" : `account ${visible(account)}`;
+  if (rights.length > 0) {
+    return { level: "good", what: "rights", says: `${who}: ${rights.join(", ")} on ${where}` };
+  }
+  return {
+    level: "doubtful",
+    what: "rights",
+    says: `${who}: nothing is allowed on ${where}`,
+    advice: "rights belong to prefixes: ask for one of yours with --key PREFIX",
+  };
+}
+
+function ofLatency({ cyclesMs, connectMs }: Measured): Finding {
+  if (typeof cyclesMs === "string") {
+    return {
+      level: "unknown",
+      what: "latency",
+      says: `not measured: ${cyclesMs}`,
+      advice: "measured on a key below --key PREFIX, which this credential must be allowed to acquire",
+    };
+  }
+  const sorted = [...cyclesMs].sort((a, b) => a - b);
+  const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
+  const longest = sorted.at(-1) ?? 0;
+  const says = `acquire and release take ${ms(median)} (the slowest of ${sorted.length}: ${ms(longest)})`;
+  if (median < SLOW_MS || median < 2.5 * connectMs) return { level: "good", what: "latency", says };
+  return {
+    level: "doubtful",
+    what: "latency",
+    says,
+    advice: "that is two round trips: is the server far away, or its processor busy?",
+  };
+}
+
+/** Short times with the digits that matter. */
+function ms(value: number): string {
+  return value < 10 ? `${value.toFixed(2)} ms` : shownDuration(value);
+}

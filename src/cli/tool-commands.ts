@@ -1,0 +1,70 @@
+/** The flags and the help of the commands for operators: ls, show, watch, doctor, completion, help. */
+
+import type { Command } from "commander";
+import { CommandError } from "./failure.ts";
+import type { Take } from "./shared-options.ts";
+import { examples, URL_HELP } from "./shared-options.ts";
+
+/** Adds the commands; `take` is given their work. */
+export function addTools(program: Command, take: Take): void {
+  add(program, "ls", "list who holds and who waits", "one JSON object a line")
+    .argument("[prefix]", "only keys that begin with it")
+    .action((prefix: string | undefined, flags: Flags) =>
+      take(import("./ls.ts").then(({ list }) => list(prefix, flags))),
+    )
+    .addHelpText("after", examples("holdfast ls", "holdfast ls invoice: --json"));
+  add(program, "show", "show one key: holders, line, tokens, and what happened to it last", "one JSON object")
+    .argument("<key>", "the key")
+    .option("--events <n>", "how many of its last events (default: 10, at most 100)")
+    .action((key: string, flags: Flags & { readonly events?: string }) =>
+      take(import("./show.ts").then(({ show }) => show(key, flags))),
+    )
+    .addHelpText("after", examples("holdfast show deploy", "holdfast show deploy --events 50 --json"));
+  add(program, "watch", "tell what happens, as it happens, until it is interrupted", "one JSON object a line")
+    .argument("[prefix]", "only keys that begin with it")
+    .option("-q, --quiet", "do not tell that the server went or came back")
+    .action((prefix: string | undefined, flags: Flags & { readonly quiet?: boolean }) =>
+      take(import("./watch.ts").then(({ watch }) => watch(prefix, flags))),
+    )
+    .addHelpText("after", examples("holdfast watch", "holdfast watch invoice: --json | jq .event"));
+  add(program, "doctor", "examine the lock server: reachable, versions, clocks, rights, latency", "one JSON object")
+    .option("--key <prefix>", "what may be done with keys that begin with it (default: with every key)")
+    .action((flags: Flags & { readonly key?: string }) =>
+      take(import("./doctor.ts").then(({ doctor }) => doctor(flags))),
+    )
+    .addHelpText("after", examples("holdfast doctor", "holdfast doctor --url holdfasts://locks:7420 --key team-a/"))
+    .addHelpText("after", "\nExit codes: 0 usable, 69 not reached or not granting, 77 refused, 64 wrong usage.");
+  addSelf(program, take);
+}
+
+interface Flags {
+  readonly url?: string;
+  readonly json?: boolean;
+}
+
+function add(program: Command, name: string, what: string, json: string): Command {
+  return program.command(name).description(what).option("--url <url>", URL_HELP).option("--json", json);
+}
+
+/** Commands that tell of the commands. */
+function addSelf(program: Command, take: Take): void {
+  program
+    .command("completion")
+    .description("print a script by which your shell completes commands and flags")
+    .argument("<shell>", "bash, zsh or fish")
+    .action((shell: string) => take(import("./completion.ts").then(({ completion }) => completion(shell, program))))
+    .addHelpText("after", examples('eval "$(holdfast completion bash)"', "holdfast completion fish | source"));
+  program
+    .command("help")
+    .description("print the help of a command, or of all of them with environment, urls and exit codes")
+    .argument("[command...]", "a command; all: everything there is to know")
+    .action((names: string[]) =>
+      take(
+        import("./manual.ts").then(({ help }) => {
+          if (help(program, names)) return 0;
+          throw new CommandError("usage", `there is no command "${names.join(" ")}"; see holdfast --help`);
+        }),
+      ),
+    )
+    .addHelpText("after", examples("holdfast help run", "holdfast help all | less"));
+}
