@@ -31,8 +31,8 @@ export interface Stream {
   unread?(): number;
 }
 
-/** A line is written at the latest when this much has gathered for it. */
-const LINE_CHARS = 65_536;
+/** A line is written at the latest when this much has gathered for it, so that the client works while we do. */
+const LINE_CHARS = 1_024;
 
 const HTTP = /^[A-Z]{3,10} \S* ?HTTP\/\d/;
 const HTTP_ANSWER = "this port speaks the Holdfast lock protocol, not HTTP\n";
@@ -91,7 +91,7 @@ export class Link {
     return this.#verdict !== null;
   }
 
-  /** What one read has brought. All that it brings about is written together. */
+  /** What one read has brought. What it brings about is written together, as far as it is not much. */
   lines(lines: readonly string[]): void {
     for (const line of lines) {
       if (!this.reads) break;

@@ -274,7 +274,8 @@ test("many long claims share a write", async () => {
   await driver.claim(claimOf("first", { ttlMs: DAY_MS }));
   const before = diskOf(world).writes.length;
   await Promise.all(Array.from({ length: 100 }, (_, at) => driver.claim(claimOf(`k${at}`, { ttlMs: DAY_MS }))));
-  expect(diskOf(world).writes.length - before).toBeLessThan(5);
+  // the calls of one turn come in seven lines
+  expect(diskOf(world).writes.length - before).toBeLessThan(8);
 });
 
 test("on a full disk: what needs no write goes on, what needs one is refused with the reason, and recovers", async () => {

@@ -23,6 +23,7 @@ import { encodeLines } from "../../protocol/lines.ts";
 import { Calls, lossOf } from "./calls.ts";
 import { Dialer } from "./dialer.ts";
 import type { ConnectionOptions, Hooks } from "./hooks.ts";
+import { Outbox } from "./outbox.ts";
 import { Pulse } from "./pulse.ts";
 
 /** How long calls wait for a connection that was lost. */
@@ -52,8 +53,7 @@ export class Connection {
   readonly #dialer: Dialer;
   readonly #calls = new Calls();
   readonly #pulse = new Pulse();
-  #out: string[] = [];
-  #flushing = false;
+  readonly #out = new Outbox(() => this.#flush());
   #alive = false;
   #opening: { resolve(): void; reject(error: Error): void } | null = null;
   #openUntil = 0;
@@ -86,7 +86,7 @@ export class Connection {
       const refusal = this.#refusal();
       if (refusal !== null) return reject(refusal);
       this.#out.push(encode(this.#calls.add(read, resolve, reject)));
-      if (this.#is === "up") this.#flushSoon();
+      if (this.#is === "up") this.#out.flushSoon();
       this.watch();
     });
   }
@@ -152,13 +152,12 @@ export class Connection {
   }
 
   #welcome(hello: ServerHello): void {
-    const [previous, heldBack] = [this.#start, this.#out];
+    const [previous, heldBack] = [this.#start, this.#out.take()];
     this.#is = "up";
     this.#hello = hello;
     this.#start = hello.start;
     this.#drained = false;
     this.#failures = 0;
-    this.#out = [];
     this.#opening?.resolve();
     this.#opening = null;
     // what of an earlier wire was heard or not says nothing of this one
@@ -214,24 +213,17 @@ export class Connection {
   }
 
   #failAll(error: Error): void {
-    this.#out = [];
+    this.#out.take();
     this.#calls.failAll(error);
   }
 
-  /** Once all that this turn of the event loop wants to say has been said: first its promises, then the flush. */
-  #flushSoon(): void {
-    if (this.#flushing) return;
-    this.#flushing = true;
-    queueMicrotask(() => process.nextTick(() => this.#flush()));
-  }
-
   #flush(): void {
-    this.#flushing = false;
-    if (this.#is !== "up" || this.#out.length === 0) return;
+    if (this.#is !== "up") return;
+    const frames = this.#out.take();
+    if (frames.length === 0) return;
     this.#pulse.spoke(this.#clock.now());
     const { start, limits } = this.#hello as ServerHello;
-    for (const line of encodeLines(start, this.#out, limits.lineBytes)) this.#dialer.wire?.write(line);
-    this.#out = [];
+    for (const line of encodeLines(start, frames, limits.lineBytes)) this.#dialer.wire?.write(line);
     // a server that stays silent now must be noticed
     this.#arm();
   }
