@@ -30,7 +30,8 @@ export async function wantedOf(said: Said, complaints: Complaint[]): Promise<Wan
   };
   const listen = said.get("listen");
   const state = text("state");
-  const driver = await driverOf(text("store"), complain);
+  const store = text("store");
+  const driver = await driverOf(store, complain);
   const credentials = text("credentials");
   const http = text("http");
   const httpName = said.get("http-name");
@@ -41,6 +42,8 @@ export async function wantedOf(said: Said, complaints: Complaint[]): Promise<Wan
       listen: listen === undefined ? [] : texts(listen),
       ...(state !== undefined && { state }),
       ...(driver !== undefined && { driver }),
+      // a store that means nothing was complained of: the state is not missing as well
+      ...(store !== undefined && driver === undefined && { state: "none" }),
       ...(credentials !== undefined && { access: { file: credentials } }),
       ...(tls !== undefined && { tls }),
       ...(http !== undefined && { http }),
@@ -48,7 +51,7 @@ export async function wantedOf(said: Said, complaints: Complaint[]): Promise<Wan
       ...(limit !== undefined && { limits: limitsOf(texts(limit), complain) }),
       insecure: said.has("insecure"),
     },
-    own: { socket: listen === undefined, state: state === undefined && !said.has("store") },
+    own: { socket: listen === undefined, state: state === undefined && store === undefined },
     idleMs: idleOf(text("idle"), complain),
     logFormat: oneOf("log-format", text("log-format") ?? "human", FORMATS, complain),
     logLevel: said.has("quiet") ? "none" : oneOf("log-level", text("log-level") ?? "info", LEVELS, complain),

@@ -132,8 +132,9 @@ function announce({ addresses, httpAddress, start, reclaimMs }: Server, json: bo
     const http = httpAddress === null ? {} : { http: httpAddress };
     return print(jsonLine({ listening: addresses, ...http, start, reclaimMs }));
   }
-  for (const address of addresses) print(`listening on ${address}`);
-  if (httpAddress !== null) print(`HTTP on ${httpAddress}`);
+  const lines = addresses.map((address) => `listening on ${address}`);
+  // at once: who waits for the first line knows everything
+  print([...lines, ...(httpAddress === null ? [] : [`HTTP on ${httpAddress}`])].join("\n"));
 }
 
 function reclaiming({ state }: ServeOptions): string {

@@ -16,7 +16,7 @@ export type Authority = Certified & {
 };
 
 type Lifetime = {
-  /** Default: two days. */
+  /** Default: sixty days. */
   readonly days?: number;
   /** Days since it began. Default: one. */
   readonly age?: number;
@@ -31,8 +31,8 @@ export function authority(name: string = "Holdfast test authority"): Authority {
   return {
     name,
     key: pemOf(keys.privateKey),
-    cert: certificate({ ...own, names: [], isAuthority: true, days: 3, age: 1 }),
-    issue(names, { days = 2, age = 1 } = {}) {
+    cert: certificate({ ...own, names: [], isAuthority: true, days: 90, age: 5 }),
+    issue(names, { days = 60, age = 1 } = {}) {
       const leaf = generateKeyPairSync("ec", { namedCurve: "P-256" });
       const subject = names[0] ?? "nobody";
       const what = { subject, issuer: name, publicKey: leaf.publicKey, signer: keys.privateKey };

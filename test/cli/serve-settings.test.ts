@@ -1,0 +1,241 @@
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { SETTINGS, variableOf } from "../../src/cli/serve-settings.ts";
+import { newCredential } from "../../src/server/credentials.ts";
+import { authority, writeCertificate } from "../support/certificates.ts";
+import { until } from "../support/wait-for.ts";
+import type { Running } from "./command.ts";
+import { PROGRAM, place } from "./command.ts";
+
+const here = place();
+
+/** A folder of one test with a certificate, a file of accounts and a credential of "team-a/". */
+function secrets(name: string) {
+  const folder = join(here.folder, name);
+  mkdirSync(folder);
+  const issuer = authority();
+  const tls = writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
+  const { credential, hash } = newCredential();
+  const accounts = join(folder, "accounts.json");
+  const account = { name: "team-a", hashes: [hash], rules: [{ prefix: "team-a/", rights: ["acquire", "inspect"] }] };
+  writeFileSync(accounts, JSON.stringify({ version: 1, accounts: [account] }), { mode: 0o600 });
+  return { folder, issuer, ...tls, credential, accounts, state: join(folder, "state") };
+}
+
+async function ready(server: Running): Promise<readonly string[]> {
+  const over = server.ended.then(({ err }) => Promise.reject(new Error(`the server ended: ${err}`)));
+  const up = until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
+  await Promise.race([up, over]);
+  over.catch(() => undefined);
+  return server.out().trim().split("\n");
+}
+
+async function stop(server: Running): Promise<string> {
+  server.process.kill("SIGTERM");
+  const { code, err } = await server.ended;
+  expect({ code, err }).toMatchObject({ code: 0 });
+  return err;
+}
+
+test("a flag wins over the environment, and the environment over the file", async () => {
+  const config = join(here.folder, "precedence.json");
+  writeFileSync(
+    config,
+    JSON.stringify({ listen: ["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"], state: "none", idle: "1h" }),
+  );
+  const of = (args: string[], env: Record<string, string>) =>
+    here.start(["serve", ...args], { env: { HOLDFAST_CONFIG: config, ...env } });
+  const fromFile = of([], {});
+  expect(await ready(fromFile)).toHaveLength(2);
+  const socket = `unix:${join(here.folder, "env")}`;
+  const fromEnvironment = of([], { HOLDFAST_LISTEN: `${socket}, tcp://127.0.0.1:0, tcp://127.0.0.1:0` });
+  expect((await ready(fromEnvironment))[0]).toBe(`listening on ${socket}`);
+  expect(await ready(fromEnvironment)).toHaveLength(3);
+  const fromFlag = of(["--listen", "tcp://127.0.0.1:0"], { HOLDFAST_LISTEN: socket });
+  expect(await ready(fromFlag)).toHaveLength(1);
+  for (const server of [fromFile, fromEnvironment, fromFlag]) await stop(server);
+});
+
+test("everything that is wrong is said at once, each with where it was said", async () => {
+  const config = join(here.folder, "wrong.json");
+  writeFileSync(
+    config,
+    JSON.stringify({ "tls-crt": "x", http: 7421, "tls-key": "/none/key.pem", insecure: "yes", limit: { keys: 1 } }),
+  );
+  const { code, err, out } = await here.run(
+    ["serve", "--config", config, "--listen", "tcp://0.0.0.0:7420", "--idle", "5", "--limit", "connections=many"],
+    {
+      env: {
+        HOLDFAST_TLS_CERT: "/none/cert.pem",
+        HOLDFAST_CREDENTIALS: "/none/accounts.json",
+        HOLDFAST_LOG_LEVEL: "loud",
+        HOLDFAST_STORE: "http://x",
+      },
+    },
+  );
+  expect({ code, out }).toEqual({ code: 78, out: "" });
+  for (const line of [
+    `holdfast: "tls-crt" in ${config}: there is no such setting`,
+    `holdfast: "http" in ${config}: a text is needed`,
+    `holdfast: "insecure" in ${config}: true or false is needed`,
+    "holdfast: --listen: tcp://0.0.0.0:7420 is open to other machines and speaks no TLS: listen on tls://0.0.0.0:7420, with a certificate and credentials, or say insecure",
+    "holdfast: HOLDFAST_TLS_CERT: the certificate /none/cert.pem cannot be read (ENOENT)",
+    "holdfast: HOLDFAST_CREDENTIALS: /none/accounts.json cannot be read (ENOENT)",
+    "holdfast: HOLDFAST_LOG_LEVEL: debug, info, warn, error, none are possible",
+    "holdfast: HOLDFAST_STORE: url must begin with one of",
+    `holdfast: --limit or "limit" in ${config}: "connections=many" is not a name, "=" and a whole number`,
+    `holdfast: --limit or "limit" in ${config}: limits.keys is not a limit`,
+  ]) {
+    expect(err).toContain(line);
+  }
+  expect(err).toMatch(/holdfast: --idle: it takes a duration.*not "5"/);
+  expect(err).not.toContain("--state");
+});
+
+test.each([
+  ["tcp://0.0.0.0:0", "speaks no TLS and asks for no credentials"],
+  ["tcp://[::]:0", "speaks no TLS and asks for no credentials"],
+  ["tcp://example.test:0", "speaks no TLS and asks for no credentials"],
+])("%s is refused without TLS and credentials", async (listen, why) => {
+  const { code, err } = await here.run(["serve", "--listen", listen, "--state", "none"]);
+  expect(code).toBe(64);
+  expect(err).toContain(`${listen} is open to other machines and ${why}`);
+});
+
+test("tls:// for other machines needs credentials, HTTP needs both; --insecure opens with a warning", async () => {
+  const { cert, key, accounts } = secrets("exposed");
+  const tls = ["--tls-cert", cert, "--tls-key", key, "--state", "none"];
+  const bare = await here.run(["serve", "--listen", "tls://0.0.0.0:0", ...tls]);
+  expect(bare).toMatchObject({ code: 64 });
+  expect(bare.err).toContain("tls://0.0.0.0:0 is open to other machines and asks for no credentials: give credentials");
+  const http = await here.run(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--http", "0.0.0.0:0"]);
+  expect(http.err).toContain(
+    "--http: 0.0.0.0:0 is open to other machines and speaks no TLS and asks for no credentials",
+  );
+  const guarded = here.start(["serve", "--listen", "tls://0.0.0.0:0", ...tls, "--credentials", accounts]);
+  expect((await ready(guarded))[0]).toMatch(/^listening on tls:\/\/0\.0\.0\.0:\d+$/);
+  expect(await stop(guarded)).not.toContain("INSECURE");
+  const open = here.start(["serve", "--listen", "tcp://0.0.0.0:0", "--state", "none", "--insecure"]);
+  await ready(open);
+  expect(await stop(open)).toContain("holdfast: warning: INSECURE: tcp://0.0.0.0:0 is open to other machines");
+});
+
+test("--check says that all is well, and starts nothing", async () => {
+  const { cert, key, accounts, state } = secrets("well");
+  const args = ["--listen", "tls://0.0.0.0:7420", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
+  const { code, out, err } = await here.run(["serve", "--check", ...args, "--state", state]);
+  expect({ code, out, err }).toEqual({ code: 0, out: "all is well\n", err: "" });
+  expect((await here.run(["serve", "--check"])).code).toBe(0);
+});
+
+test("--check finds what is wrong with certificates, credentials and the state", async () => {
+  const { folder, issuer, cert, key, accounts, state } = secrets("unwell");
+  const check = async (...args: string[]) => {
+    const { code, err } = await here.run(["serve", "--check", "--listen", "tls://127.0.0.1:0", ...args]);
+    return { code, err };
+  };
+  const tls = ["--tls-cert", cert, "--tls-key", key];
+  const other = writeCertificate(here.folder, authority().issue(["x"]), issuer);
+  const mismatch = await check("--tls-cert", cert, "--tls-key", other.key, "--state", "none");
+  expect(mismatch.code).toBe(78);
+  expect(mismatch.err).toContain(`the key ${other.key} does not belong to the certificate ${cert}`);
+  const noKey = await check("--tls-cert", cert, "--state", "none");
+  expect(noKey.err).toContain("the key of the certificate is missing: both are needed");
+  const expired = writeCertificate(here.folder, issuer.issue(["x"], { age: 3, days: 1 }), issuer);
+  const dead = await check("--tls-cert", expired.cert, "--tls-key", expired.key, "--state", "none");
+  expect(dead.code).toBe(78);
+  expect(dead.err).toMatch(/has expired on .*: clients refuse it/);
+  const text = join(folder, "text");
+  writeFileSync(text, '{"version": 1, "accounts": [{"name": "?"}]}', { mode: 0o600 });
+  const garbled = await check(...tls, "--credentials", text, "--state", "none");
+  expect(garbled.code).toBe(78);
+  expect(garbled.err).toContain("accounts[0].name must be");
+  expect(garbled.err).toContain("accounts[0].hashes must be");
+  const noCert = await check("--tls-cert", text, "--tls-key", key, "--state", "none");
+  expect(noCert.err).toContain(`${text} holds no PEM certificate`);
+  const noPem = await check("--tls-cert", cert, "--tls-key", accounts, "--state", "none");
+  expect(noPem.err).toContain(`${accounts} holds no PEM private key`);
+  mkdirSync(state, { mode: 0o700 });
+  chmodSync(state, 0o755);
+  const open = await check(...tls, "--state", state);
+  expect(open.code).toBe(78);
+  expect(open.err).toContain(`--state: ${state} is open to others (mode 755): chmod 700 it`);
+  chmodSync(state, 0o700);
+  writeFileSync(join(state, "state"), "damaged", { mode: 0o600 });
+  expect((await check(...tls, "--state", state)).err).toContain("--state: ");
+  const file = await check(...tls, "--state", text);
+  expect(file.err).toContain(`--state: ${text} is not a folder`);
+});
+
+test("what cannot be had is named: a folder that is missing, an address in use, a path that is too long", async () => {
+  const missing = `unix:${join(here.folder, "none", "socket")}`;
+  const noFolder = await here.run(["serve", "--listen", missing, "--state", "none"]);
+  expect(noFolder.code).toBe(69);
+  expect(noFolder.err).toContain(`no folder leads to ${missing}`);
+  const long = await here.run(["serve", "--listen", `unix:/${"x".repeat(120)}`, "--state", "none"]);
+  expect(long.code).toBe(64);
+  expect(long.err).toContain("a socket's path has at most 103 bytes");
+});
+
+test("--store serves another store, which keeps its own state", async () => {
+  const server = here.start(["serve", "--listen", "tcp://127.0.0.1:0", "--store", "memory:"]);
+  const [line] = await ready(server);
+  const url = `holdfast://${line?.replace(/.*\/\//, "")}`;
+  expect((await here.run(["run", "k", "--url", url, "--", "true"])).code).toBe(0);
+  await stop(server);
+  const both = await here.run(["serve", "--listen", "tcp://127.0.0.1:0", "--store", "memory:", "--state", "/x"]);
+  expect(both.code).toBe(64);
+  expect(both.err).toContain("--state: it belongs to the server's own table");
+});
+
+test("--limit changes a limit, --http serves HTTP, --json says so", async () => {
+  const args = [
+    "--listen",
+    "tcp://127.0.0.1:0",
+    "--state",
+    join(here.folder, "limited"),
+    "--http",
+    "127.0.0.1:0",
+    "--limit",
+    "claims=1",
+  ];
+  const server = here.start(["serve", ...args, "--json", "--quiet"]);
+  const [line] = await ready(server);
+  const { listening, http } = JSON.parse(line as string) as { listening: string[]; http: string };
+  expect((await fetch(`${http}/health`)).status).toBe(200);
+  const url = `holdfast://${listening[0]?.replace(/.*\/\//, "")}`;
+  const run = (key: string, ...command: string[]): string[] => ["run", key, "--url", url, "--", ...command];
+  const { code, err } = await here.run(run("one", process.execPath, PROGRAM, ...run("two", "true")));
+  expect(code).toBe(77);
+  expect(err).toMatch(/1 claims/);
+  expect(await stop(server)).toBe("");
+});
+
+test("the log is one JSON object a line, of the level that was asked for, and nothing forges a line", async () => {
+  const { cert, key, accounts, ca } = secrets("log");
+  const args = ["--listen", "tls://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
+  const server = here.start(["serve", ...args, "--state", "none", "--log-format", "json"]);
+  const [line] = await ready(server);
+  const url = `holdfasts://${line?.replace(/.*\/\//, "")}?ca=${ca}`;
+  const wrong = newCredential().credential;
+  const refused = await here.run(["ls", "--url", url], { env: { HOLDFAST_CREDENTIAL: wrong } });
+  expect(refused.code).toBe(77);
+  await until(() => server.err().includes("credential"), { within: 5_000, what: "the log" });
+  const err = await stop(server);
+  const lines = err
+    .trim()
+    .split("\n")
+    .map((one) => JSON.parse(one) as Record<string, unknown>);
+  expect(lines).toContainEqual(expect.objectContaining({ level: "warn", time: expect.stringMatching(/^20.*Z$/) }));
+  expect(err).not.toContain(wrong);
+  const silent = here.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--log-level", "error"]);
+  await ready(silent);
+  expect(await stop(silent)).toBe("");
+});
+
+test("every setting has a flag and a variable, and stands in --help", async () => {
+  const { out } = await here.run(["serve", "--help"]);
+  for (const { name } of SETTINGS) expect(out).toContain(`--${name}`);
+  expect(SETTINGS.map(({ name }) => variableOf(name))).toContain("HOLDFAST_TLS_CLIENT_CA");
+});
