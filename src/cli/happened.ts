@@ -3,7 +3,7 @@
 import type { ToldEvent } from "../protocol/tools.ts";
 import { visible } from "./output.ts";
 import type { Colour, Column, Screen } from "./screen.ts";
-import { cutMiddle, pad, paint, table } from "./screen.ts";
+import { cutMiddle, pad, paint, table, widthOf } from "./screen.ts";
 
 /** Kinds that people should notice. */
 const COLOURS: Readonly<Record<string, Colour>> = {
@@ -60,17 +60,15 @@ const KEY_COLUMNS = 24;
 /** One event as a line that needs no head: rows come one by one, so no column can be as wide as its widest cell. */
 export function eventLine(event: ToldEvent, screen: Screen, now?: number): string {
   const { at, kind, keys, token } = event;
+  const time = timeOf(at, now);
   const colour = COLOURS[kind];
   const shown = pad(kind, KIND_COLUMNS);
-  const key = keys.map(visible).join(", ");
-  const columns = screen.columns ?? Number.POSITIVE_INFINITY;
-  const time = timeOf(at, now);
-  // a key that is too wide for its column pushes the rest to the right where there is room, else it is cut
-  const room = columns - time.length - KIND_COLUMNS - 4;
-  const fit = cutMiddle(key, Math.max(Math.min(room - 22, columns), KEY_COLUMNS));
   const rest = `${token === undefined ? "" : `token ${token}  `}${whoOf(event)}`;
-  const left = columns - time.length - KIND_COLUMNS - Math.max(fit.length, KEY_COLUMNS) - 6;
-  const line = [time, colour === undefined ? shown : paint(shown, colour, screen), pad(fit, KEY_COLUMNS)];
+  // a key that is too wide for its column pushes the rest to the right where there is room for it, else it is cut
+  const room = (screen.columns ?? Number.POSITIVE_INFINITY) - time.length - KIND_COLUMNS - 4;
+  const key = cutMiddle(keys.map(visible).join(", "), Math.max(KEY_COLUMNS, room - widthOf(rest) - 2));
+  const left = room - Math.max(widthOf(key), KEY_COLUMNS) - 2;
+  const line = [time, colour === undefined ? shown : paint(shown, colour, screen), pad(key, KEY_COLUMNS)];
   return `${line.join("  ")}  ${left < 2 ? "" : cutMiddle(rest, left)}`.trimEnd();
 }
 

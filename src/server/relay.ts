@@ -152,10 +152,11 @@ class Relay implements Backend {
       return true;
     });
     if (left.length === 0) return found;
+    const now = this.#clock.now();
+    for (const known of left) this.#claims.ending(known, known.state === "held" ? "released" : "left", now);
     const claims = left.map(({ claim }) => claim);
     const there = await this.#asked(this.#driver.release(claims, unanswered));
-    const now = this.#clock.now();
-    for (const known of left) this.#claims.forget(known, known.state === "held" ? "released" : "left", now);
+    for (const known of left) this.#claims.forget(known, "released", now);
     let next = 0;
     return found.map((isKnown) => isKnown && (there[next++] as boolean));
   }

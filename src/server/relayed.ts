@@ -23,6 +23,8 @@ export class Relayed implements Lived {
   unanswered = 0;
   /** When the store has forgotten it. */
   until = 0;
+  /** The record has been told of its end. */
+  ended = false;
   /** The relay has forgotten it. */
   gone = false;
 
@@ -122,8 +124,18 @@ export class RelayedClaims {
     known.gone = true;
     this.#known.delete(known.claim.id);
     this.disown(known);
+    this.ending(known, how, now);
+  }
+
+  /**
+   * Tells the record of its end, once. A release is told when it is sent: the grant that it brings about may come sooner
+   * than its answer.
+   */
+  ending(known: Relayed, how: Happening, now: number): void {
     // what never had a place has not ended
-    if (known.state !== "asked") this.#record?.happened(how, known, now);
+    if (known.ended || known.state === "asked") return;
+    known.ended = true;
+    this.#record?.happened(how, known, now);
   }
 
   /** Who holds this key with this token. */

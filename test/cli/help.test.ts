@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { place } from "./command.ts";
 
 const here = place();
-const COMMANDS = ["run", "acquire", "renew", "release", "check", "ls", "serve"];
+const COMMANDS = ["run", "acquire", "renew", "release", "check", "ls", "show", "watch", "doctor", "serve"];
 
 test.concurrent.each(COMMANDS)("%s --help explains the command with examples", async (name) => {
   const { code, out, err } = await here.run([name, "--help"]);
@@ -52,9 +52,9 @@ test.concurrent("ls lists holders and waiters of a prefix", async () => {
   await here.waiting("invoice:1");
   const { out } = await here.run(["ls", "invoice:"]);
   expect(out.split("\n")).toEqual([
-    expect.stringMatching(/^KEY +STATE +MODE +SINCE +LEASE +TOKEN +HOLDER$/),
-    expect.stringMatching(/^invoice:1 +held +exclusive +\d+ m?s +session +\d+ +\S+@\S+ pid \d+ \(sh\)$/),
-    expect.stringMatching(/^invoice:1 +waiting +shared +\d+ m?s +session +\S+@\S+ pid \d+ \(true\)$/),
+    expect.stringMatching(/^KEY +STATE +SINCE +LEASE +AHEAD +TOKEN +HOLDER$/),
+    expect.stringMatching(/^invoice:1 +held +\d+ m?s +session +\d+ +\S+@\S+ pid \d+ \(sh\)$/),
+    expect.stringMatching(/^invoice:1 +waiting shared +\d+ m?s +session +1 +\S+@\S+ pid \d+ \(true\)$/),
     "",
   ]);
   const lines = (await here.run(["ls", "--json"])).out
