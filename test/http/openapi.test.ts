@@ -1,0 +1,217 @@
+// The document says what the API does, and the API does what the document says: every answer below is checked against it,
+// and every status in it is met.
+
+import { afterAll, expect, test } from "vitest";
+import { memory } from "../../src/drivers/memory.ts";
+import { createAccess, hashOf } from "../../src/server/access.ts";
+import { document } from "../../src/server/http/openapi.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { schemaFaults } from "./schema.ts";
+import type { Asked, Seen } from "./support.ts";
+import { ask, begin, cleanUp, post, running, witness } from "./support.ts";
+
+leakCheck();
+cleanUp();
+
+// biome-ignore lint/suspicious/noExplicitAny: a document
+const api = document("0.1.0") as any;
+const OPERATIONS: readonly (readonly [method: string, path: string])[] = Object.entries<object>(api.paths).flatMap(
+  ([path, item]) => Object.keys(item).map((method) => [method.toUpperCase(), path] as const),
+);
+const POSTS = OPERATIONS.filter(([method]) => method === "POST").map(([, path]) => path);
+const met = new Set<string>();
+
+/** Every answer is one of those that the document has for its operation. */
+function check({ method, path, status, headers, text }: Seen): void {
+  const operation = api.paths[path.split("?")[0] as string]?.[method.toLowerCase()];
+  if (operation === undefined) return;
+  const response = operation.responses[status] ?? operation.responses.default;
+  if (operation.responses[status] !== undefined) met.add(`${method} ${path.split("?")[0]} ${status}`);
+  const [type] = (headers["content-type"] ?? "").split(";");
+  const content = response.content[type as string];
+  expect([method, path, status, type, content === undefined]).toEqual([method, path, status, type, false]);
+  if (type?.endsWith("json") && content.schema !== undefined) {
+    expect(schemaFaults(JSON.parse(text), content.schema, api)).toEqual([]);
+  }
+}
+witness(check);
+
+const AS = { credential: "x" };
+
+test("the document has exactly the routes that there are", async () => {
+  const { url } = await running();
+  const { json } = await ask(url, "/v1/openapi.json");
+  expect(json).toEqual(JSON.parse(JSON.stringify(api)));
+  for (const [method, path] of OPERATIONS) {
+    const { headers } = await ask(url, path, { method: "OPTIONS" });
+    expect([path, headers.allow]).toEqual([path, method === "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS"]);
+  }
+});
+
+test("its examples fit its own schemas", () => {
+  for (const path of POSTS) {
+    const { schema, example } = api.paths[path].post.requestBody.content["application/json"];
+    expect([path, schemaFaults(example, schema, api)]).toEqual([path, []]);
+  }
+});
+
+test("what is asked rightly is answered as it says", async () => {
+  const { url } = await running();
+  const example = (path: string): object => api.paths[path].post.requestBody.content["application/json"].example;
+  const held = await post(url, "/v1/claims", example("/v1/claims"));
+  const busy = await post(url, "/v1/claims", { key: "invoice:42", wait: 0 });
+  const waiting = await post(url, "/v1/claims", { key: "invoice:42", wait: 1 });
+  const still = await post(url, "/v1/claims/wait", { reference: waiting.json.reference, wait: 1 });
+  const listed = await ask(url, "/v1/locks?prefix=invoice:&limit=10");
+  const renewed = await post(url, "/v1/claims/renew", { reference: held.json.reference });
+  const released = await post(url, "/v1/claims/release", { reference: held.json.reference });
+  const again = await post(url, "/v1/claims/release", { reference: held.json.reference });
+  const late = await post(url, "/v1/claims/renew", { reference: held.json.reference });
+  const granted = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  const { token } = granted.json;
+  const revoked = await post(url, "/v1/locks/revoke", { key: "invoice:42", token, reason: "why" });
+  const nobody = await post(url, "/v1/locks/revoke", { key: "invoice:42", token: "1", reason: "why" });
+  const lost = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  const answers = [held, busy, waiting, still, listed, renewed, released, again, late, granted, revoked, nobody, lost];
+  expect(answers.map(({ status }) => status)).toEqual([
+    201, 409, 202, 202, 200, 200, 200, 409, 409, 201, 200, 409, 409,
+  ]);
+  for (const path of ["/health", "/ready", "/metrics", "/v1/openapi.json"]) {
+    expect([path, (await ask(url, path)).status]).toEqual([path, 200]);
+  }
+  const stream = await begin(url, "/events");
+  check({ method: "GET", path: "/events", status: stream.statusCode as number, headers: stream.headers, text: "" });
+  stream.destroy();
+});
+
+test("every refusal of a request is one it has", async () => {
+  const { url } = await running({ access: createAccess([account("x", [])]), limits: { refusalMs: 0, subscribers: 1 } });
+  const page: Asked = { headers: { origin: "https://evil.example" } };
+  for (const [method, path] of OPERATIONS) {
+    const body = method === "POST" ? { body: {} } : {};
+    expect((await ask(url, path, { method, ...body, ...page })).status).toBe(403);
+    if (api.paths[path][method.toLowerCase()].responses[401] !== undefined) {
+      expect((await ask(url, path, { method, ...body })).status).toBe(401);
+    }
+  }
+  for (const path of POSTS) {
+    expect((await post(url, path, {}, AS)).status).toBe(400);
+    expect((await post(url, path, {}, { ...AS, headers: { "content-type": "text/plain" } })).status).toBe(415);
+    const long = await post(url, path, undefined, { ...AS, raw: "", headers: { "content-length": "1000000" } }).catch(
+      (error: Error) => error,
+    );
+    expect(long).toMatchObject({ status: 413 });
+  }
+  for (const path of ["/v1/locks?limit=x", "/events?prefix=%00"]) expect((await ask(url, path, AS)).status).toBe(400);
+  const stream = await begin(url, "/events", AS);
+  expect((await ask(url, "/events", AS)).status).toBe(429);
+  stream.destroy();
+});
+
+function account(credential: string, rules: Parameters<typeof createAccess>[0][number]["rules"]) {
+  return { name: credential, hashes: [hashOf(credential)], rules };
+}
+
+test("a server that is full says so, and renewals and releases go on", async () => {
+  const { url } = await running({ limits: { claims: 1 } });
+  const held = await post(url, "/v1/claims", { key: "a" });
+  expect(await post(url, "/v1/claims", { key: "b" })).toMatchObject({
+    status: 429,
+    headers: { "retry-after": "1" },
+    json: { code: "LIMIT", retryMs: 1_000 },
+  });
+  expect((await post(url, "/v1/claims/renew", { reference: held.json.reference })).status).toBe(200);
+  expect((await post(url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
+});
+
+/** A store that answers until it is told not to. */
+function moody(more: Partial<Driver> = {}): { readonly driver: Driver; broken: boolean } {
+  const inner = memory();
+  const mood = { broken: false, driver: undefined as unknown as Driver };
+  const perhaps = <T extends unknown[], R>(call: (...args: T) => Promise<R>) => {
+    return async (...args: T): Promise<R> => {
+      if (mood.broken) throw new Error("secret-host:6379 is down");
+      return call(...args);
+    };
+  };
+  mood.driver = {
+    name: "moody",
+    traits: inner.traits,
+    open: (notify) => inner.open(notify),
+    claim: perhaps((claim) => inner.claim(claim)),
+    renew: perhaps((claims) => inner.renew(claims)),
+    release: perhaps((claims, unanswered) => inner.release(claims, unanswered)),
+    list: perhaps((prefix, max, after) => inner.list(prefix, max, after)),
+    close: () => inner.close(),
+    ...more,
+  };
+  return mood;
+}
+
+test("a store that cannot be asked is 503, and what it said stays in the log", async () => {
+  const store = moody();
+  Object.assign(store.driver, { revoke: async () => Promise.reject(new Error("secret-host:6379 is down")) });
+  const { url } = await running({ driver: store.driver });
+  const held = await post(url, "/v1/claims", { key: "k" });
+  const waiting = await post(url, "/v1/claims", { key: "k", wait: 1 });
+  store.broken = true;
+  for (const [path, body] of [
+    ["/v1/claims", { key: "x" }],
+    ["/v1/claims/wait", { reference: waiting.json.reference }],
+    ["/v1/claims/renew", { reference: held.json.reference }],
+    ["/v1/claims/release", { reference: held.json.reference }],
+    ["/v1/locks/revoke", { key: "k", token: "5", reason: "why" }],
+  ] as const) {
+    const refused = await post(url, path, body);
+    expect([path, refused.status, refused.json.code]).toEqual([path, 503, "STORE"]);
+    expect(refused.text).not.toContain("secret-host");
+  }
+  expect((await ask(url, "/v1/locks")).status).toBe(503);
+  store.broken = false;
+  expect((await post(url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
+});
+
+test("what the store behind the server cannot do is 501", async () => {
+  const inner = memory();
+  const { url } = await running({
+    driver: moody({ traits: { ...inner.traits, lease: { claim: false, sessionMs: 5_000 } } }).driver,
+  });
+  const refused = await post(url, "/v1/claims", { key: "k" });
+  expect(refused).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
+  expect(refused.json.detail).toContain("end with its session");
+  const revoked = await post(url, "/v1/locks/revoke", { key: "k", token: "5", reason: "why" });
+  expect(revoked).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
+  for (const [traits, body, field] of [
+    [{ manyKeys: false }, { keys: ["a", "b"] }, "keys"],
+    [{ permits: "one" as const }, { key: "a", mode: "shared" }, "mode"],
+    [{ permits: "shared" as const }, { key: "a", limit: 3 }, "mode"],
+  ] as const) {
+    const lesser = await running({ driver: moody({ traits: { ...inner.traits, ...traits } }).driver });
+    expect((await post(lesser.url, "/v1/claims", body)).json).toMatchObject({ status: 501, field });
+  }
+});
+
+test("a server that reclaims says so: nothing new is granted, and it is not ready", async () => {
+  const { url } = await running({ state: "none" });
+  expect(await ask(url, "/ready")).toMatchObject({
+    status: 503,
+    json: { code: "NOT_READY", reason: "reclaiming", detail: expect.stringContaining("60 s") },
+  });
+  const busy = await post(url, "/v1/claims", { key: "k", wait: 0 });
+  expect(busy.json).toMatchObject({ status: 409, code: "BUSY", reason: "reclaiming" });
+  expect(busy.json.retryMs).toBeGreaterThan(50_000);
+  const waiting = await post(url, "/v1/claims", { key: "k", wait: 1 });
+  expect(waiting.status).toBe(202);
+  const long = await post(url, "/v1/claims", { key: "k", ttl: "2m" });
+  expect(long).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
+});
+
+afterAll(() => {
+  const documented = OPERATIONS.flatMap(([method, path]) =>
+    Object.keys(api.paths[path][method.toLowerCase()].responses)
+      .filter((status) => status !== "default")
+      .map((status) => `${method} ${path} ${status}`),
+  );
+  expect(documented.filter((it) => !met.has(it))).toEqual([]);
+});
