@@ -6,6 +6,7 @@ import { ALLOW_MISSING_ENTRIES, missingEntries } from "./check/entries.ts";
 import { circles, entryGraph } from "./check/import-graph.ts";
 import { importTable } from "./check/import-table.ts";
 import { deadLinks } from "./check/links.ts";
+import { luaFaults } from "./check/lua.ts";
 import { deadCode, exportMap, published, size, typesResolve } from "./check/package-rules.ts";
 import { tool } from "./check/process.ts";
 import { snippetFaults } from "./check/snippets.ts";
@@ -31,6 +32,7 @@ const CHECKS: readonly Check[] = [
   { name: "inheritance", faults: () => inheritance(sources) },
   { name: "file and function size", faults: () => sizes(sources) },
   { name: "drivers do not wait", faults: () => patientDrivers(sources) },
+  { name: "Lua is current", faults: luaFaults },
   { name: "tests have a part", faults: everyTestHasOnePart },
   { name: "snippets compile", faults: () => snippetFaults() },
   { name: "links", faults: () => deadLinks() },

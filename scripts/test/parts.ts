@@ -7,6 +7,8 @@ export type Part = {
   readonly name: string;
   readonly seconds: number;
   readonly longSeconds: number;
+  /** It needs this store; STORES ("redis,postgres") names those that are wanted, and then only such parts run. */
+  readonly store?: string;
 } & (VitestPart | ProgramPart);
 
 export type VitestPart = {
@@ -26,6 +28,7 @@ type ProgramPart = {
 };
 
 const MEMORY = "test/drivers/memory.";
+const REDIS = "test/drivers/redis";
 
 export const PARTS: readonly Part[] = [
   {
@@ -39,10 +42,11 @@ export const PARTS: readonly Part[] = [
   {
     name: "conformance",
     tests: ["test/drivers/", "test/conformance/"],
-    except: [MEMORY],
+    except: [MEMORY, REDIS],
     seconds: 40,
     longSeconds: 1200,
   },
+  { name: "redis", store: "redis", tests: [REDIS], seconds: 60, longSeconds: 1200 },
   { name: "examples", tests: ["test/examples/"], seconds: 15, longSeconds: 15 },
   { name: "server", tests: ["test/server/"], seconds: 40, longSeconds: 1200 },
   { name: "http", tests: ["test/http/"], seconds: 25, longSeconds: 3600 },
@@ -69,10 +73,12 @@ export function isVitest(part: Part): part is Part & VitestPart {
   return "tests" in part;
 }
 
-/** Parts whose tests have been written. */
-export function presentParts(): Part[] {
+/** Parts whose tests have been written, of the stores that are wanted. */
+export function presentParts(stores: string | undefined = process.env.STORES): Part[] {
   const files = testFiles();
-  return PARTS.filter((part) => (isVitest(part) ? files.some((file) => owns(part, file)) : existsSync(part.source)));
+  const wanted = stores === undefined || stores === "" ? null : stores.split(",");
+  const parts = PARTS.filter(({ store }) => wanted === null || (store !== undefined && wanted.includes(store)));
+  return parts.filter((part) => (isVitest(part) ? files.some((file) => owns(part, file)) : existsSync(part.source)));
 }
 
 export function partsOf(file: string): string[] {

@@ -1,0 +1,139 @@
+/** What tools see of a store: lines by key, each from its front, read in pages. */
+
+import { tagOf } from "../../ids.ts";
+import type { Answer, ClaimView, Hold } from "../../spi/driver.ts";
+import type { Script } from "./scripts.ts";
+import { LINES, LIST } from "./scripts.ts";
+import { ALL_BUCKETS, routeOf } from "./words.ts";
+
+/** Runs a script. */
+export type Run = (script: Script, key: string, words: readonly string[]) => Promise<unknown>;
+
+/** Members of one bucket's index read at once. */
+const INDEX_PAGE = 256;
+/** Lines read at once, and of each so many waiting places. */
+const LINES_AT_ONCE = 64;
+const WAITING_AT_ONCE = 128;
+/** Texts of one claim in an answer of list.lua. */
+const TEXTS = 12;
+
+/** A key with places ("owner" and "id": one claim over several keys that may not have come there yet). */
+interface Entry {
+  readonly bucket: string;
+  readonly member: string;
+}
+
+interface Wanted {
+  readonly prefix: string;
+  readonly max: number;
+  readonly after: string | undefined;
+}
+
+/** Live claims any of whose keys starts with the prefix. A cursor whose claim is gone starts again. */
+export async function listed(run: Run, root: string, wanted: Wanted): Promise<readonly ClaimView[]> {
+  const reading = new Reading(run, root, wanted);
+  await reading.keysFrom("");
+  if (wanted.after !== undefined && !reading.foundCursor) return listed(run, root, { ...wanted, after: undefined });
+  return reading.views;
+}
+
+class Reading {
+  readonly views: ClaimView[] = [];
+  foundCursor = false;
+  readonly #seen = new Set<string>();
+  readonly #run: Run;
+  readonly #root: string;
+  readonly #wanted: Wanted;
+
+  constructor(run: Run, root: string, wanted: Wanted) {
+    this.#run = run;
+    this.#root = root;
+    this.#wanted = wanted;
+  }
+
+  get #isFull(): boolean {
+    return this.views.length >= this.#wanted.max;
+  }
+
+  async keysFrom(start: string): Promise<void> {
+    const words = [this.#root, this.#wanted.prefix, start, String(INDEX_PAGE), ...ALL_BUCKETS];
+    const answer = (await this.#run(LINES, routeOf(this.#root, "00"), words)) as readonly (readonly unknown[])[];
+    // what lies behind the end of a page that is full may be preceded by what that page left out
+    let end: Buffer | null = null;
+    const entries: Entry[] = [];
+    for (const [at, members] of answer.entries()) {
+      const bucket = ALL_BUCKETS[at] as string;
+      for (const member of members) entries.push({ bucket, member: String(member) });
+      if (members.length < INDEX_PAGE) continue;
+      const last = Buffer.from(String(members.at(-1)));
+      if (end === null || Buffer.compare(last, end) < 0) end = last;
+    }
+    const bound = end;
+    const known =
+      bound === null ? entries : entries.filter(({ member }) => Buffer.compare(Buffer.from(member), bound) <= 0);
+    known.sort((one, other) => Buffer.compare(Buffer.from(one.member), Buffer.from(other.member)));
+    await this.#lines(known, 0);
+    if (bound !== null && !this.#isFull) await this.keysFrom(bound.toString());
+  }
+
+  /** Reads these lines, the first one from its waiting place `from` on. */
+  async #lines(entries: readonly Entry[], from: number): Promise<void> {
+    if (entries.length === 0 || this.#isFull) return;
+    const part = entries.slice(0, LINES_AT_ONCE);
+    const words = part.flatMap(({ bucket, member }, at) => {
+      const [key = "", owner] = member.split("\0");
+      return [bucket, key, owner === undefined ? String(at === 0 ? from : 0) : `@${owner}`];
+    });
+    const first = part[0] as Entry;
+    const most = String(WAITING_AT_ONCE);
+    const route = routeOf(this.#root, first.bucket);
+    const answer = (await this.#run(LIST, route, [this.#root, most, ...words])) as [unknown, ...unknown[][]];
+    const [now, ...lines] = answer;
+    for (const [at, [more, ...texts]] of lines.entries()) {
+      const key = (part[at] as Entry).member.split("\0")[0] as string;
+      for (let of = 0; of < texts.length; of += TEXTS)
+        this.#add(texts.slice(of, of + TEXTS).map(String), key, Number(now));
+      if (String(more) === "1") return this.#lines(entries.slice(at), (at === 0 ? from : 0) + WAITING_AT_ONCE);
+    }
+    return this.#lines(entries.slice(LINES_AT_ONCE), 0);
+  }
+
+  #add(texts: readonly string[], key: string, now: number): void {
+    const { after } = this.#wanted;
+    const tag = tagOf(texts[0] as string);
+    if (this.#isFull || this.#seen.has(tag)) return;
+    this.#seen.add(tag);
+    if (after === undefined || this.foundCursor) this.views.push(viewOf(texts, tag, key, now));
+    else this.foundCursor = tag === after;
+  }
+}
+
+function viewOf(texts: readonly string[], tag: string, key: string, now: number): ClaimView {
+  const [, expires, ttl, token, tokens, floor, placed, label = "", waits, permits, limit, json] = texts;
+  const ttlMs = Number(ttl);
+  const leftMs = Math.min(Number(expires) - now, ttlMs);
+  const answer: Answer =
+    token === "0"
+      ? { state: "waiting", ttlMs: leftMs, recheckMs: Math.max(leftMs, 1) }
+      : { state: "held", token: BigInt(token as string), tokens: Number(tokens), ttlMs: leftMs };
+  return {
+    tag,
+    holds: holdsOf(json as string, { key, permits: Number(permits), limit: Number(limit) }),
+    ttlMs,
+    tokens: Number(tokens),
+    floor: BigInt(floor as string),
+    wait: waits === "1",
+    label,
+    answer,
+    ageMs: Math.max(now - Number(placed), 0),
+  };
+}
+
+function holdsOf(json: string, only: Hold): ClaimView["holds"] {
+  if (json === "") return [only];
+  const rows = JSON.parse(json) as [string, string, string, string][];
+  return rows.map(([, key, permits, limit]): Hold => ({ key, permits: Number(permits), limit: Number(limit) })) as [
+    Hold,
+    ...Hold[],
+  ];
+}

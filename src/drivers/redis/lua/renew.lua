@@ -1,0 +1,25 @@
+--[[ renew.lua — restarts the leases of claims, held and waiting alike, and says where each stands. One trip.
+     KEYS  1 where to send the call
+     ARGV  root, inbox, number of claims, then each claim (id, ttl, count, holds)
+     Gives one answer a claim, as claim.lua
+     Work  O(claims x (admitted + run out)) ]]
+--- include line.lua
+
+local answers, claims = {}, {}
+for at = 1, tonumber(take()) do
+  local claim, holds = takeClaim()
+  claims[at] = { claim, holds }
+  asking[claim.id] = true
+end
+for at, pair in ipairs(claims) do
+  local claim, holds = pair[1], pair[2]
+  local known = read(claim.bucket, claim.id)
+  if known then
+    answers[at] = renew(known, holds)
+  else
+    sweep(claim, holds)
+    answers[at] = none()
+  end
+end
+settleAll()
+return answers

@@ -1,0 +1,82 @@
+/** What is asked of a server before the first claim goes there. */
+
+import { FatalDriverError } from "../../errors.ts";
+import type { Connection } from "./connection.ts";
+import { CLAIM, OPEN, RELEASE, RENEW } from "./scripts.ts";
+import { LAYOUT } from "./words.ts";
+
+export interface Names {
+  readonly root: string;
+  readonly layoutKey: string;
+  readonly inbox: string;
+}
+
+export interface Terms {
+  readonly connectTimeoutMs: number;
+  readonly allowEviction: boolean;
+}
+
+/**
+ * Connects, and sees that this server may keep our locks.
+ * @throws FatalDriverError if it may not; Error if it was not reached
+ */
+export async function opened(connection: Connection, names: Names, terms: Terms): Promise<void> {
+  try {
+    await connection.connected(terms.connectTimeoutMs);
+    await rights(connection, names);
+    if (!terms.allowEviction) await eviction(connection);
+    // else the first call of each would bring its script along, which takes a second trip
+    await Promise.all([CLAIM, RENEW, RELEASE].map(({ text }) => optional(connection.send(["SCRIPT", "LOAD", text]))));
+    await connection.listen(terms.connectTimeoutMs);
+  } catch (error) {
+    throw refusal(error) ?? error;
+  }
+}
+
+async function rights(connection: Connection, { root, layoutKey, inbox }: Names): Promise<void> {
+  const words = ["EVAL", OPEN.text, "2", layoutKey, `${root}{00}:p:`, LAYOUT, inbox];
+  const [layout, refused] = (await connection.send(words)) as [unknown, unknown];
+  if (String(refused).includes("READONLY")) {
+    throw new FatalDriverError("redis: this is a replica; connect to the master");
+  }
+  if (String(refused) !== "") throw new FatalDriverError(`redis: the user lacks a right: ${String(refused)}`);
+  if (String(layout) !== LAYOUT) {
+    throw new FatalDriverError(
+      `redis: ${layoutKey} says that layout ${String(layout).slice(0, 20)} is in use here, and this version knows ${LAYOUT}`,
+    );
+  }
+}
+
+async function eviction(connection: Connection): Promise<void> {
+  const info = String((await optional(connection.send(["INFO", "memory"]))) ?? "");
+  const policy = /maxmemory_policy:(\S+)/.exec(info)?.[1] ?? "noeviction";
+  if (policy === "noeviction") return;
+  throw new FatalDriverError(
+    `redis: maxmemory-policy is ${policy}, so Redis may throw locks away; set noeviction, or allow it with allowEviction`,
+  );
+}
+
+/** What a user may lack the right to, without harm. */
+async function optional(call: Promise<unknown>): Promise<unknown> {
+  try {
+    return await call;
+  } catch (error) {
+    if (isRefusal(error)) return null;
+    throw error;
+  }
+}
+
+function isRefusal(error: unknown): boolean {
+  return /NOPERM|no permissions/i.test(String(error));
+}
+
+/** What asking again does not change, as the error that says so. */
+function refusal(error: unknown): FatalDriverError | null {
+  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
+    const said = /\b(?:NOPERM|NOAUTH|WRONGPASS|MOVED|CROSSSLOT)\b/.exec(cause.message)?.[0];
+    if (said === undefined) continue;
+    const why = said === "MOVED" || said === "CROSSSLOT" ? "Redis Cluster is not supported yet" : cause.message;
+    return new FatalDriverError(`redis: ${why}`, { cause });
+  }
+  return null;
+}

@@ -1,0 +1,104 @@
+/** What the scripts are told, and what they say. lua/line.lua has the names and forms. */
+
+import { FatalDriverError } from "../../errors.ts";
+import type { Answer, Claim, Ending } from "../../spi/driver.ts";
+
+/** The number of our layout: in every key and channel, so that no two layouts serve one prefix. */
+export const LAYOUT = "1";
+
+/** How many hash tags the keys are spread over, on every topology. */
+const BUCKETS = 256;
+const HEX: readonly string[] = Array.from({ length: BUCKETS }, (_, at) => at.toString(16).padStart(2, "0"));
+
+/** Every bucket there is. */
+export const ALL_BUCKETS: readonly string[] = HEX;
+
+/** CRC16 as Redis has it for its slots, a byte at a time. */
+const CRC: readonly number[] = Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte << 8;
+  for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ ((crc & 0x8000) === 0 ? 0 : 0x1021)) & 0xffff;
+  return crc;
+});
+
+/** The bucket of a key: two hexadecimal digits, the same in every client and version. */
+export function bucketOf(key: string): string {
+  let crc = 0;
+  for (const byte of Buffer.from(key)) crc = ((crc << 8) & 0xffff) ^ (CRC[((crc >> 8) ^ byte) & 0xff] as number);
+  return HEX[crc & (BUCKETS - 1)] as string;
+}
+
+/** Where a call goes: any name of its bucket. */
+export function routeOf(root: string, bucket: string): string {
+  return `${root}{${bucket}}:n`;
+}
+
+const known = new WeakMap<Claim, readonly string[]>();
+
+/** A claim as every script takes it: id, ttl, count, then bucket, key, permits and limit of each hold. */
+export function wordsOf(claim: Claim): readonly string[] {
+  let words = known.get(claim);
+  if (words === undefined) {
+    const holds = claim.holds.flatMap(({ key, permits, limit }) => [
+      bucketOf(key),
+      key,
+      String(permits),
+      String(limit),
+    ]);
+    words = [claim.id, String(claim.ttlMs), String(claim.holds.length), ...holds];
+    known.set(claim, words);
+  }
+  return words;
+}
+
+/** The bucket of a claim: that of its first key. */
+export function homeOf(claim: Claim): string {
+  return wordsOf(claim)[3] as string;
+}
+
+/** What only `claim` tells: tokens, floor, waits, label, and the holds as the record keeps them. */
+export function termsOf(claim: Claim): readonly string[] {
+  const { holds, tokens, floor, wait, label } = claim;
+  const rows = holds.map(({ key, permits, limit }) => [bucketOf(key), key, String(permits), String(limit)]);
+  return [String(tokens), String(floor), wait ? "1" : "0", label, holds.length > 1 ? JSON.stringify(rows) : ""];
+}
+
+/** @throws FatalDriverError for a refused floor, Error for what no script of ours says */
+export function readAnswer(raw: unknown): Answer {
+  const [state, one, two, three, four] = String(raw).split(" ");
+  switch (state) {
+    case "h":
+      return {
+        state: "held",
+        token: BigInt(one as string),
+        tokens: Number(two),
+        ttlMs: Number(three),
+        storeMs: Number(four),
+      };
+    case "w":
+      return { state: "waiting", ttlMs: Number(one), recheckMs: Number(two), storeMs: Number(three) };
+    case "n":
+      return one === undefined ? { state: "none" } : { state: "none", reason: one as Ending };
+    case "f":
+      throw new FatalDriverError("redis: the token floor is more than a day ahead of the store's clock");
+    default:
+      throw new Error(`redis: a script answered what it never does: ${String(raw).slice(0, 80)}`);
+  }
+}
+
+/** "101": what was there. */
+export function readFlags(raw: unknown, count: number): boolean[] {
+  const flags = String(raw);
+  if (flags.length !== count) throw new Error(`redis: a script answered for ${flags.length} of ${count}`);
+  return Array.from(flags, (flag) => flag === "1");
+}
+
+/** A push: "<id> <token> <tokens> <ttl>" is a grant, "<id>" a nudge. Null: it is none of ours. */
+export function readPush(message: string): { readonly id: string; readonly answer?: Answer } | null {
+  const [id = "", token, tokens, ttlMs] = message.split(" ");
+  if (id === "") return null;
+  if (ttlMs === undefined) return { id };
+  return {
+    id,
+    answer: { state: "held", token: BigInt(token as string), tokens: Number(tokens), ttlMs: Number(ttlMs) },
+  };
+}

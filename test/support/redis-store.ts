@@ -1,0 +1,51 @@
+/** What every way to reach a Redis is held to. */
+
+import { randomUUID } from "node:crypto";
+import type { TestAPI } from "vitest";
+import { afterAll, beforeAll, describe, test } from "vitest";
+import type { ConformanceOptions, Store } from "../../src/conformance/suite.ts";
+import { conformance } from "../../src/conformance/suite.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import type { RedisServer } from "./services/redis.ts";
+import { startRedis, whyNoRedis } from "./services/redis.ts";
+import { watched } from "./watched-test.ts";
+
+const long = process.env.HOLDFAST_LONG === "1";
+
+const OPTIONS: Omit<ConformanceOptions<Store>, "open"> = {
+  verbs: ["detach", "revoke"],
+  timeScale: 0.5,
+  keys: long ? 100_000 : 5_000,
+  random: long ? { seeds: 200, steps: 200 } : { seeds: 3 },
+};
+
+/** The conformance suite on a real server, each test with a prefix of its own. */
+export function redisConforms(name: string, driver: (server: RedisServer, prefix: string) => Driver): void {
+  withRedis((server) => {
+    conformance({ describe, test: watched(test as TestAPI) }, name, {
+      ...OPTIONS,
+      open: async () => {
+        const prefix = randomUUID();
+        return { driver: () => driver(server(), prefix) };
+      },
+    });
+  });
+}
+
+/** Registers tests that have a server for themselves; without one they are skipped, or fail where CI is true. */
+export function withRedis(register: (server: () => RedisServer) => void, settings: readonly string[] = []): void {
+  const reason = whyNoRedis();
+  if (reason !== null) {
+    test.skipIf(process.env.CI !== "true")(`no Redis: ${reason}`, () => {
+      throw new Error(reason);
+    });
+    return;
+  }
+  let server: RedisServer | undefined;
+  // time to install it
+  beforeAll(async () => {
+    server = await startRedis(settings);
+  }, 180_000);
+  afterAll(() => server?.stop());
+  register(() => server as RedisServer);
+}

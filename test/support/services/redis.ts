@@ -1,0 +1,108 @@
+/** A real Redis for tests: the installed program on a free port, its data in a temporary folder, ended by its pid. */
+
+import type { ChildProcess } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, connect as dial } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { until } from "../wait-for.ts";
+
+const PROGRAM = "redis-server";
+
+export interface RedisServer {
+  readonly port: number;
+  readonly url: string;
+  /** Ends it as `kill -9` does and starts it again on the same port, empty. */
+  restart(): Promise<void>;
+  /** SIGSTOP, SIGCONT. */
+  signal(name: NodeJS.Signals): void;
+  stop(): Promise<void>;
+}
+
+/** Starts a server of our own on a free port of the loopback. `settings`: further arguments of redis-server. */
+export async function startRedis(settings: readonly string[] = []): Promise<RedisServer> {
+  install();
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-redis-"));
+  const port = await freePort();
+  let child = await run(folder, port, settings);
+  const stop = async (): Promise<void> => {
+    await ended(child);
+    rmSync(folder, { recursive: true, force: true });
+  };
+  return {
+    port,
+    url: `redis://127.0.0.1:${port}`,
+    async restart() {
+      await ended(child);
+      child = await run(folder, port, settings);
+    },
+    signal: (name) => void child.kill(name),
+    stop,
+  };
+}
+
+/** Why there is no Redis here and none can be had; null if there is. */
+export function whyNoRedis(): string | null {
+  if (isInstalled()) return null;
+  return canInstall() ? null : `${PROGRAM} is not installed, and only root on Debian or Ubuntu could install it`;
+}
+
+function install(): void {
+  if (isInstalled()) return;
+  const reason = whyNoRedis();
+  if (reason !== null) throw new Error(reason);
+  console.log(`${PROGRAM} is not here: installing the package (apt-get install ${PROGRAM})`);
+  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+  const apt = (...words: string[]): number | null => spawnSync("apt-get", words, { env, stdio: "ignore" }).status;
+  const wanted = ["install", "-y", "--no-install-recommends", "redis-server"];
+  if (apt(...wanted) !== 0) {
+    apt("update");
+    apt(...wanted);
+  }
+  if (!isInstalled()) throw new Error(`apt-get could not install ${PROGRAM}`);
+}
+
+function isInstalled(): boolean {
+  return spawnSync(PROGRAM, ["--version"], { stdio: "ignore" }).status === 0;
+}
+
+function canInstall(): boolean {
+  return process.getuid?.() === 0 && spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status === 0;
+}
+
+async function run(folder: string, port: number, settings: readonly string[]): Promise<ChildProcess> {
+  const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
+  const child = spawn(PROGRAM, [...fixed, ...settings], { stdio: "ignore" });
+  const failed = new Promise<never>((_, reject) => child.once("error", reject));
+  const answers = until(() => isUp(port), { within: 10_000, what: `redis-server on port ${port}` });
+  await Promise.race([answers, failed]);
+  return child;
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise((resolve) => child.once("exit", resolve));
+  child.kill("SIGKILL");
+  await gone;
+}
+
+function isUp(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = dial(port, "127.0.0.1", () => socket.write("PING\r\n"));
+    const settle = (up: boolean) => (): void => {
+      socket.destroy();
+      resolve(up);
+    };
+    socket.once("data", settle(true));
+    socket.once("error", settle(false));
+  });
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
