@@ -41,6 +41,8 @@ export class RawClient {
   constructor(socket: Socket, session: string) {
     this.socket = socket;
     this.session = session;
+    // each call waits for the end, too
+    socket.setMaxListeners(0);
     socket.setEncoding("utf8").on("data", (text: string) => this.#read(text));
     // "close" follows
     socket.on("error", () => undefined);

@@ -1,0 +1,288 @@
+// Clients that come in floods, speak too slowly, too much, or never listen. Each is ended or bounded; whoever else is
+// there works on all the while; and when they are gone nothing is left of them, in the table, in memory, or in the log.
+
+import { once } from "node:events";
+import type { Socket } from "node:net";
+import { connect as dial } from "node:net";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { expect, test } from "vitest";
+import { newId } from "../../src/ids.ts";
+import type { Locks } from "../../src/index.ts";
+import { connect } from "../../src/index.ts";
+import type { ServerLimits } from "../../src/server/limits.ts";
+import type { Server } from "../../src/server/serve.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import type { RawAddress } from "../support/raw-client.ts";
+import { RawClient, rawAddress } from "../support/raw-client.ts";
+import { until } from "../support/wait-for.ts";
+import { cleanUp, folder, later, running } from "./support.ts";
+
+leakCheck();
+cleanUp();
+
+const LONG = process.env.HOLDFAST_LONG === "1";
+const IDLERS = LONG ? 8_000 : 600;
+const WAITERS = LONG ? 100_000 : 5_000;
+const CONNECTS = LONG ? 20_000 : 600;
+const MIB = 1_048_576;
+/** What a flood may leave in memory: the engine's own tables, and what the test itself keeps. */
+const REST_BYTES = 64 * MIB;
+const CANARY = "canary".padEnd(26, "z");
+
+interface Scene {
+  readonly server: Server & { readonly logged: string[] };
+  readonly address: RawAddress;
+  /** The same from another network address. */
+  from(at: number): RawAddress;
+  /** How the others fared meanwhile: turns, and the longest one in milliseconds. Ends them. */
+  others(): Promise<{ readonly turns: number; readonly longest: number }>;
+}
+
+/** A server on TCP at which a decent client works. */
+async function scene(limits: Partial<ServerLimits> = {}, more: readonly string[] = []): Promise<Scene> {
+  const server = await running({ listen: ["tcp://127.0.0.1:0", ...more], limits });
+  const address = rawAddress(server.addresses[0] as string);
+  const url = (server.addresses[0] as string).replace("tcp:", "holdfast:");
+  const locks = await connect(url);
+  later(() => locks.close());
+  const kept = await locks.acquire("kept", { ttl: "3s" });
+  let over = false;
+  const working = work(locks, () => over);
+  later(async () => {
+    over = true;
+    await working;
+  });
+  return {
+    server,
+    address,
+    from: (at) => ({ ...address, localAddress: `127.0.0.${2 + (at % 200)}` }),
+    async others() {
+      over = true;
+      const fared = await working;
+      kept.throwIfLost();
+      expect(await kept.release()).toBe(true);
+      // the server reads on: somebody new gets in, too
+      const fresh = await connect(url);
+      await (await fresh.acquire("fresh", { wait: "5s" })).release();
+      await fresh.close();
+      await locks.close();
+      await until(() => server.stats().claims === 0, { within: 10_000, what: "the table to be empty" });
+      expect(server.logged.join("\n")).not.toContain(CANARY);
+      return fared;
+    },
+  };
+}
+
+async function work(locks: Locks, isOver: () => boolean): Promise<{ turns: number; longest: number }> {
+  let [turns, longest] = [0, 0];
+  while (!isOver()) {
+    const began = performance.now();
+    const lock = await locks.acquire(`work:${turns % 7}`, { wait: "10s" });
+    expect(await lock.release()).toBe(true);
+    longest = Math.max(longest, performance.now() - began);
+    turns++;
+    await delay(1);
+  }
+  return { turns, longest };
+}
+
+/** Loose: this process is server, flood and bystander at once. The bench tells how others fare (case "floods"). */
+const LONGEST_MS = 5_000;
+
+async function undisturbed({ others }: Scene): Promise<void> {
+  const { turns, longest } = await others();
+  expect(turns).toBeGreaterThan(5);
+  expect(longest).toBeLessThan(LONGEST_MS);
+}
+
+function heap(): number {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  collect();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+test("row 55: a hello of one byte at a time is ended when its time is over, and so is a connection that says nothing", async () => {
+  const here = await scene({ helloMs: 400 });
+  const slow = await RawClient.dial(here.address);
+  const mute = await RawClient.dial(here.address);
+  const began = performance.now();
+  const hello = `{"hello":{"protocol":1,"session":"${CANARY}"}}\n`;
+  for (let at = 0; at < hello.length - 1 && !slow.isClosed; at++) {
+    slow.write(hello[at] as string);
+    await delay(20);
+  }
+  await slow.closed();
+  await mute.closed();
+  expect(performance.now() - began).toBeLessThan(LONGEST_MS);
+  expect([slow.refusal, mute.refusal]).toEqual(["PROTOCOL", "PROTOCOL"]);
+  await undisturbed(here);
+});
+
+test("row 55: a line of one byte at a time, after the hello, holds nobody up", async () => {
+  const here = await scene();
+  const slow = await RawClient.open(here.address, { label: CANARY });
+  const frame = `["${slow.start}",["ping",1]]\n`;
+  for (const byte of frame) {
+    slow.write(byte);
+    await delay(10);
+  }
+  await until(() => slow.unexpected.length === 1, { within: 5_000, what: "the reply" });
+  slow.end();
+  await undisturbed(here);
+});
+
+test("half-open connections: who ends its side is gone; what it holds stays until its lease ends", async () => {
+  const here = await scene();
+  const half = await RawClient.open(here.address);
+  await half.claim(newId(), "half", 300);
+  half.socket.end();
+  await half.closed();
+  const next = await RawClient.open(here.address);
+  const id = newId();
+  await next.claim(id, "half");
+  await until(() => next.pushed.has(id), { within: 5_000, what: "the end of the lease" });
+  await next.release(id);
+  next.end();
+  await undisturbed(here);
+});
+
+test(`${CONNECTS} connections that come and go at once leave nothing`, async () => {
+  const here = await scene();
+  const before = heap();
+  for (let at = 0; at < CONNECTS; at += 50) {
+    const sockets = await Promise.all(Array.from({ length: 50 }, (_, n) => opened(here.from(at + n))));
+    for (const [n, socket] of sockets.entries()) {
+      if (n % 2 === 0) socket.resetAndDestroy();
+      else socket.destroy();
+    }
+  }
+  await until(() => here.server.stats().sessions === 1, { within: 10_000, what: "nobody else to be there" });
+  expect(heap() - before).toBeLessThan(REST_BYTES);
+  await undisturbed(here);
+});
+
+test(`row 65: ${IDLERS} connections that never say hello: all are ended in time, who is there works on, who comes later gets in`, async () => {
+  const here = await scene({ helloMs: 1_000 });
+  const before = heap();
+  const sockets: Socket[] = [];
+  for (let at = 0; at < IDLERS; at += 100) {
+    sockets.push(...(await Promise.all(Array.from({ length: 100 }, (_, n) => opened(here.from(at + n))))));
+  }
+  await until(() => sockets.every(({ closed }) => closed), {
+    within: 15_000,
+    what: "the end of those who say nothing",
+  });
+  sockets.length = 0;
+  expect(heap() - before).toBeLessThan(REST_BYTES);
+  await undisturbed(here);
+});
+
+test("a line of 100 MB is ended when it is too long; it is not kept", async () => {
+  const here = await scene();
+  const before = heap();
+  const big = await RawClient.open(here.address);
+  const part = Buffer.alloc(MIB, CANARY);
+  let sent = 0;
+  while (!big.isClosed && sent < 100) {
+    sent++;
+    if (!big.socket.write(part)) await Promise.race([once(big.socket, "drain").catch(() => undefined), delay(100)]);
+  }
+  await big.closed();
+  expect(heap() - before).toBeLessThan(REST_BYTES);
+  await undisturbed(here);
+});
+
+/** Asks for some MiB of lists at a time, and reads none of it. */
+async function deafened(address: RawAddress): Promise<RawClient> {
+  const deaf = await RawClient.open(address);
+  const keys = Array.from({ length: 300 }, (_, at) => `${at}:`.padEnd(400, "x"));
+  await Promise.all(keys.map((key) => deaf.claim(newId(), key, 2_000)));
+  deaf.socket.pause();
+  const lists = Array.from({ length: 16 }, (_, at) => `["list",${1_000 + at},"",1000]`);
+  for (let at = 0; at < 20; at++) {
+    deaf.say(...lists);
+    await delay(20);
+  }
+  return deaf;
+}
+
+test("row 66: a client that never reads is no more read from, and costs a bounded memory", async () => {
+  const here = await scene();
+  const before = heap();
+  const deaf = await deafened(here.address);
+  expect(heap() - before).toBeLessThan(REST_BYTES);
+  deaf.end();
+  await undisturbed(here);
+});
+
+test("row 66: a client that does not read is ended when more waits for it than is allowed, and is told why", async () => {
+  // what the system keeps by itself for a connection is less on a Unix socket
+  const path = join(folder(), "deaf");
+  const here = await scene({ unreadBytes: 65_536 }, [`unix:${path}`]);
+  const deaf = await deafened({ path });
+  await delay(200);
+  deaf.socket.resume();
+  await deaf.closed(5_000);
+  expect(deaf.refusal).toBe("SLOW");
+  await undisturbed(here);
+});
+
+test("row 67: RST right after a claim: the hold ends with its lease, the place at once or after a grace", async () => {
+  const here = await scene();
+  for (let round = 0; round < 50; round++) {
+    const gone = await RawClient.open(here.address);
+    gone.say(`["claim",1,"${newId()}",["reset"],200]`);
+    if (round % 2 === 0) await delay(2);
+    gone.reset();
+  }
+  const next = await RawClient.open(here.address);
+  const id = newId();
+  await next.claim(id, "reset", 30_000);
+  await until(() => next.pushed.has(id), { within: 10_000, what: "the lock" });
+  await next.release(id);
+  next.end();
+  await undisturbed(here);
+});
+
+test(`row 64: ${WAITERS} waiters on one key whose client goes away: the next one in line is granted, and nothing is left`, {
+  timeout: 120_000,
+}, async () => {
+  const here = await scene({ waitersPerKey: 200_000, waiters: 200_000, claimsPerSession: 200_000 });
+  const holder = await RawClient.open(here.address);
+  const held = newId();
+  await holder.claim(held, "crowd", 60_000);
+  const before = heap();
+  const crowd = await RawClient.open(here.address);
+  for (let at = 0; at < WAITERS; at += 500) {
+    const frames = Array.from({ length: 500 }, (_, n) => `["claim",${1e6 + at + n},"${newId()}",["crowd"],60000]`);
+    crowd.say(...frames);
+    await crowd.call("ping");
+  }
+  await until(() => here.server.stats().claims >= WAITERS, { within: 10_000, what: "the crowd" });
+  const last = await RawClient.open(here.address);
+  const id = newId();
+  await last.claim(id, "crowd", 60_000);
+  crowd.reset();
+  await until(() => here.server.stats().claims < 10, { within: 15_000, what: "the end of the crowd's places" });
+  crowd.unexpected.length = 0;
+  await holder.release(held);
+  await until(() => last.pushed.has(id), { within: 5_000, what: "the grant to who is left" });
+  await last.release(id);
+  for (const one of [holder, last]) one.end();
+  expect(heap() - before).toBeLessThan(REST_BYTES);
+  await undisturbed(here);
+});
+
+async function opened(address: RawAddress): Promise<Socket> {
+  const socket = dial(address);
+  socket.on("error", () => undefined);
+  socket.resume();
+  later(() => void socket.destroy());
+  await Promise.race([once(socket, "connect"), once(socket, "close")]);
+  return socket;
+}
