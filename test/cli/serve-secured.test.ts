@@ -1,0 +1,227 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { connect as connectPlain } from "node:net";
+import { join } from "node:path";
+import { connect as connectTls } from "node:tls";
+import { expect, test } from "vitest";
+import { connect } from "../../src/index.ts";
+import { newCredential } from "../../src/server/credentials.ts";
+import { authority, writeCertificate } from "../support/certificates.ts";
+import { until } from "../support/wait-for.ts";
+import type { Running } from "./command.ts";
+import { isAlive, PROGRAM, place } from "./command.ts";
+
+const here = place();
+
+/** A running server with TLS and one account for all keys. */
+async function guarded(name: string, ...more: string[]) {
+  const folder = join(here.folder, name);
+  mkdirSync(folder);
+  const issuer = authority();
+  const files = writeCertificate(folder, issuer.issue(["127.0.0.1", "localhost"]), issuer);
+  const accounts = join(folder, "accounts.json");
+  const admit = (...hashes: string[]): void => {
+    const rules = [{ prefix: "", rights: ["acquire", "inspect", "force", "admin"] }];
+    const text = JSON.stringify({ version: 1, accounts: [{ name: "ops", hashes, rules }] });
+    writeFileSync(accounts, text, { mode: 0o600 });
+  };
+  const { credential, hash } = newCredential();
+  admit(hash);
+  const tls = ["--listen", "tls://127.0.0.1:0", "--tls-cert", files.cert, "--tls-key", files.key];
+  const args = [...tls, "--credentials", accounts, "--state", join(folder, "state"), "--limit", "refusalMs=0", ...more];
+  const server = here.start(["serve", ...args]);
+  await until(() => server.out().includes("\n") || !isAlive(server.pid), { within: 20_000, what: "the server" });
+  const at = server.out().trim().replace("listening on tls://", "holdfasts://");
+  const port = Number(at.split(":").at(-1));
+  return { server, at, url: `${at}?ca=${files.ca}`, port, folder, issuer, files, accounts, admit, credential, hash };
+}
+
+async function logged(server: Running, what: string, times = 1): Promise<void> {
+  const found = (): boolean => server.err().split(what).length > times;
+  await until(found, { within: 10_000, what: `the server to say "${what}"` });
+}
+
+/** The serial number of the certificate that a new connection is shown. */
+function serialAt(port: number, ca: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connectTls({ host: "127.0.0.1", port, ca: readFileSync(ca) }, () => {
+      resolve(socket.getPeerCertificate().serialNumber);
+      socket.destroy();
+    });
+    socket.on("error", reject);
+  });
+}
+
+async function stop(server: Running): Promise<void> {
+  server.process.kill("SIGTERM");
+  expect((await server.ended).code).toBe(0);
+}
+
+test("SIGHUP: a new certificate for new connections, while the old ones stay", async () => {
+  const { server, url, port, folder, issuer, files, credential } = await guarded("certificate");
+  const locks = await connect(url, { credential });
+  const lock = await locks.acquire("k");
+  const lost: string[] = [];
+  locks.on("storeDown", () => lost.push("storeDown"));
+  const before = await serialAt(port, files.ca);
+  writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
+  expect(await serialAt(port, files.ca)).toBe(before);
+  server.process.kill("SIGHUP");
+  await logged(server, "reloaded: certificate for");
+  await logged(server, "reloaded: credentials of 1 accounts");
+  expect(await serialAt(port, files.ca)).not.toBe(before);
+  expect((await locks.list("k"))[0]?.answer).toMatchObject({ state: "held", token: lock.token });
+  expect(lost).toEqual([]);
+  await lock.release();
+  await locks.close();
+  await stop(server);
+});
+
+test("SIGHUP with bad files keeps what there was, and says so loudly", async () => {
+  const { server, url, port, files, accounts, credential } = await guarded("bad");
+  const before = await serialAt(port, files.ca);
+  writeFileSync(files.cert, "no certificate");
+  writeFileSync(accounts, "{");
+  server.process.kill("SIGHUP");
+  await logged(server, "error: NOT reloaded, the old certificates stay in use");
+  await logged(server, "error: NOT reloaded, the old credentials stay in use");
+  expect(await serialAt(port, files.ca)).toBe(before);
+  const env = { HOLDFAST_CREDENTIAL: credential };
+  expect((await here.run(["run", "k", "--url", url, "--", "true"], { env })).code).toBe(0);
+  const expired = authority("late");
+  writeCertificate(join(files.cert, ".."), expired.issue(["127.0.0.1"], { age: 3, days: 1 }), expired);
+  server.process.kill("SIGHUP");
+  await logged(server, "error: NOT reloaded, the old certificates stay in use", 2);
+  await stop(server);
+});
+
+test("SIGHUP: two credentials are good while one is replaced, and one that is removed is refused", async () => {
+  const { server, url, at, admit, credential, hash } = await guarded("rotation");
+  const run = (secret: string) =>
+    here.run(["run", "k", "--url", url, "--", "true"], { env: { HOLDFAST_CREDENTIAL: secret } });
+  const next = newCredential();
+  expect((await run(next.credential)).code).toBe(77);
+  admit(hash, next.hash);
+  server.process.kill("SIGHUP");
+  await logged(server, "reloaded: credentials");
+  expect([(await run(credential)).code, (await run(next.credential)).code]).toEqual([0, 0]);
+  const old = await connect(url, { credential });
+  admit(next.hash);
+  server.process.kill("SIGHUP");
+  await logged(server, "reloaded: credentials", 2);
+  const refused = await run(credential);
+  expect(refused).toMatchObject({
+    code: 77,
+    err: `holdfast: ${at} refused: no valid credential was given; nothing was run\n`,
+  });
+  await expect(old.list()).rejects.toThrow("no valid credential was given");
+  expect((await run(next.credential)).code).toBe(0);
+  await old.close();
+  expect(server.err() + server.out()).not.toContain(credential);
+  await stop(server);
+});
+
+test("the credential comes from a file, too, which is read again for each connection", async () => {
+  const { server, url, folder, credential } = await guarded("file");
+  const file = join(folder, "credential");
+  writeFileSync(file, `${credential}\n`, { mode: 0o600 });
+  const run = (env: Record<string, string>) => here.run(["run", "k", "--url", url, "--", "true"], { env });
+  expect((await run({ HOLDFAST_CREDENTIAL_FILE: file })).code).toBe(0);
+  const missing = await run({ HOLDFAST_CREDENTIAL_FILE: `${file}.none` });
+  expect(missing).toMatchObject({ code: 77 });
+  expect(missing.err).toContain(`HOLDFAST_CREDENTIAL_FILE names ${file}.none, which cannot be read (ENOENT)`);
+  const both = await run({ HOLDFAST_CREDENTIAL_FILE: file, HOLDFAST_CREDENTIAL: credential });
+  expect(both).toMatchObject({ code: 64 });
+  expect(both.err).toContain("HOLDFAST_CREDENTIAL and HOLDFAST_CREDENTIAL_FILE are both set: unset one");
+  expect((await run({})).code).toBe(77);
+  const blank = await run({ HOLDFAST_CREDENTIAL: "two words" });
+  expect(blank.code).toBe(64);
+  expect(blank.err).not.toContain("two words");
+  await stop(server);
+});
+
+test("the child of a run has no credential: a nested run that cannot authenticate ends with 77", async () => {
+  const { server, url, credential, folder } = await guarded("nested");
+  const file = join(folder, "credential");
+  writeFileSync(file, credential);
+  const inner = [process.execPath, PROGRAM, "run", "inner", "--url", url, "--", "true"];
+  for (const env of [{ HOLDFAST_CREDENTIAL: credential }, { HOLDFAST_CREDENTIAL_FILE: file }]) {
+    const seen = await here.run(["run", "outer", "--url", url, "--", "env"], { env });
+    expect(seen.code).toBe(0);
+    expect(seen.out).toContain("HOLDFAST_KEY=outer");
+    expect(seen.out).not.toMatch(/CREDENTIAL|hf1_/);
+    const nested = await here.run(["run", "outer", "--url", url, "--", ...inner], { env });
+    expect(nested.code).toBe(77);
+    expect(nested.err).toContain("refused: no valid credential was given; nothing was run");
+  }
+  await stop(server);
+});
+
+test("an issuer that NODE_EXTRA_CA_CERTS names is trusted, by name and by address", async () => {
+  const { server, at, files, credential } = await guarded("extra");
+  const env = { HOLDFAST_CREDENTIAL: credential, NODE_EXTRA_CA_CERTS: files.ca };
+  for (const url of [at, at.replace("127.0.0.1", "localhost")]) {
+    expect(await here.run(["run", "k", "--url", url, "--", "true"], { env })).toMatchObject({ code: 0, err: "" });
+  }
+  const stranger = await here.run(["run", "k", "--url", at, "--", "true"], {
+    env: { HOLDFAST_CREDENTIAL: credential },
+  });
+  expect(stranger.code).toBe(69);
+  expect(stranger.err).toContain(`the certificate of ${at} is signed by an issuer that is not known here`);
+  await stop(server);
+});
+
+test("SIGTERM: holders and waiters are told, nothing more is granted, and the next start has the table", async () => {
+  const { server, url, credential, folder, files, accounts, port } = await guarded("drain");
+  const first = await connect(url, { credential });
+  const second = await connect(url, { credential });
+  const lock = await first.acquire("k");
+  const waiting = second.acquire("k");
+  const isWaiting = async (): Promise<boolean> => (await first.list("k")).length === 2;
+  await until(isWaiting, { within: 5_000, what: "the second to wait" });
+  server.process.kill("SIGTERM");
+  const { code, err } = await server.ended;
+  expect(code).toBe(0);
+  expect(err).toContain("stopping: received SIGTERM");
+  const tls = ["--listen", `tls://127.0.0.1:${port}`, "--tls-cert", files.cert, "--tls-key", files.key];
+  const next = here.start(["serve", ...tls, "--credentials", accounts, "--state", join(folder, "state"), "--json"]);
+  await until(() => next.out().includes("\n"), { within: 20_000, what: "the next start" });
+  expect(JSON.parse(next.out())).toMatchObject({ reclaimMs: 0 });
+  expect(lock.signal.aborted).toBe(false);
+  const { token } = lock;
+  expect(await lock.release()).toBe(true);
+  const granted = await waiting;
+  expect(granted.token).toBeGreaterThan(token);
+  await granted.release();
+  await Promise.all([first.close(), second.close()]);
+  await stop(next);
+});
+
+test("a second signal ends the server at once", async () => {
+  const args = ["--listen", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0", "--state", "none", "--json"];
+  const server = here.start(["serve", ...args]);
+  await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
+  const { http } = JSON.parse(server.out()) as { http: string };
+  const { port, host } = new URL(http);
+  // half a request: the server waits a second for the rest
+  const socket = connectPlain(Number(port), "127.0.0.1", () => {
+    socket.write(
+      `POST /v1/claims HTTP/1.1\r\nHost: ${host}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`,
+    );
+  });
+  socket.on("error", () => undefined);
+  await until(() => socket.bytesWritten > 100, { within: 2_000, what: "half a request" });
+  server.process.kill("SIGTERM");
+  await logged(server, "stopping");
+  server.process.kill("SIGINT");
+  expect((await server.ended).code).toBe(130);
+  socket.destroy();
+});
+
+test("SIGHUP does not end a server that has nothing to reload", async () => {
+  const server = here.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none"]);
+  await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
+  server.process.kill("SIGHUP");
+  await logged(server, "received SIGHUP");
+  expect(isAlive(server.pid)).toBe(true);
+  await stop(server);
+});
