@@ -120,6 +120,9 @@ const RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, most: 
   lineBytes: [LIMITS.lineBytes, 67_108_864],
   helloBytes: [1_024, 65_536],
   depth: [8, 1_000],
+  // what our own clients of every version send at a time
+  frames: [6_000, 1_000_000],
+  batch: [2_000, 1_000_000],
   holds: [LIMITS.holds, LIMITS.holds],
   keyBytes: [MAX_KEY_BYTES, MAX_KEY_BYTES],
   labelBytes: [MAX_LABEL_BYTES, MAX_LABEL_BYTES],

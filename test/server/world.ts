@@ -3,9 +3,13 @@
 import type { Clock, Timer } from "../../src/clock.ts";
 import { server as serverDriver } from "../../src/drivers/server/driver.ts";
 import type { Dial, WireEvents } from "../../src/drivers/server/wire.ts";
+import type { Access } from "../../src/server/access.ts";
+import { OPEN } from "../../src/server/access.ts";
 import type { Disk, Found, JournalRecord, SavedSession, SavedState } from "../../src/server/disk.ts";
 import { Hub } from "../../src/server/hub.ts";
 import { journalLine, journalRecords, stateOf, stateText } from "../../src/server/journal.ts";
+import type { ServerLimits } from "../../src/server/limits.ts";
+import { limitsFrom } from "../../src/server/limits.ts";
 import type { Link } from "../../src/server/link.ts";
 import type { Opened as Kept } from "../../src/server/opening.ts";
 import { openKeeper } from "../../src/server/opening.ts";
@@ -153,27 +157,39 @@ export class World {
   readonly disk: FakeDisk | null;
   readonly logged: string[] = [];
   readonly remote: boolean;
+  readonly access: Access;
+  readonly limits: ServerLimits;
   kept: Kept | null = null;
   hub: Hub | null = null;
   starts = 0;
   readonly #pipes = new Set<Pipe>();
   readonly #states = new Map<string, () => ProcessState>();
 
-  constructor(options: { readonly state?: "none"; readonly remote?: boolean } = {}) {
+  constructor(
+    options: {
+      readonly state?: "none";
+      readonly remote?: boolean;
+      readonly access?: Access;
+      readonly limits?: Partial<ServerLimits>;
+    } = {},
+  ) {
+    this.access = options.access ?? OPEN;
+    this.limits = limitsFrom(options.limits);
     this.disk = options.state === "none" ? null : new FakeDisk();
     this.remote = options.remote ?? false;
   }
 
   async start(): Promise<void> {
-    const { clock, disk, remote } = this;
+    const { clock, disk, remote, access, limits } = this;
     const log = (message: string, error?: unknown): void => {
       this.logged.push(`${message} ${error}`);
     };
     // every process here has our pid; which one is meant stands in its start time
     const probe = (_pid: number, pidStart: string): ProcessState => this.#states.get(pidStart)?.() ?? "running";
-    this.kept = await openKeeper({ clock, disk, sessionMs: 30_000, remote, probe, log });
+    this.kept = await openKeeper({ clock, disk, sessionMs: 30_000, remote, probe, log, limits });
     const { keeper: backend, sessions } = this.kept;
-    this.hub = new Hub({ backend, sessions, clock, start: `start${++this.starts}`, version: "0", log });
+    const start = `start${++this.starts}`;
+    this.hub = new Hub({ backend, sessions, clock, start, version: "0", log, access, limits });
   }
 
   /** The server's process is gone from one moment to the next. */
@@ -192,7 +208,7 @@ export class World {
     this.crash();
   }
 
-  async client(local = true): Promise<Player> {
+  async client(local = true, credential?: string): Promise<Player> {
     const pipes = new Set<Pipe>();
     const player: Omit<Player, "driver"> & { driver?: Driver; pipes: Set<Pipe> } = {
       pushes: [],
@@ -207,7 +223,12 @@ export class World {
       },
     };
     const dial = this.#dial(player, local);
-    const driver = serverDriver({ dial, clock: this.clock, random: () => 0.5 });
+    const driver = serverDriver({
+      dial,
+      clock: this.clock,
+      random: () => 0.5,
+      ...(credential !== undefined && { credential }),
+    });
     player.driver = driver;
     const opened = driver.open((id, answer) => player.pushes.push({ id, answer }));
     await turns();
@@ -244,7 +265,12 @@ export class World {
           setImmediate(() => this.#end(pipe));
         },
       };
-      const pipe: Pipe = { link: hub.accept(stream, { local, address: local ? "" : "127.0.0.1" }), events, player, open: true };
+      const pipe: Pipe = {
+        link: hub.accept(stream, { local, address: local ? "" : "127.0.0.1" }),
+        events,
+        player,
+        open: true,
+      };
       this.#pipes.add(pipe);
       player.pipes.add(pipe);
       return {

@@ -1,0 +1,213 @@
+// Each bound on connections and on what comes over one, hit once. Others go on undisturbed.
+
+import { expect, test } from "vitest";
+import { newId } from "../../src/ids.ts";
+import { neighbourhood } from "../../src/server/door.ts";
+import type { ServerLimits } from "../../src/server/limits.ts";
+import { DEFAULT_LIMITS, limitsFrom } from "../../src/server/limits.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { RawClient, rawAddress } from "../support/raw-client.ts";
+import { until } from "../support/wait-for.ts";
+import { claimOf, cleanUp, client, later, running } from "./support.ts";
+
+leakCheck();
+cleanUp();
+
+const TCP = "tcp://127.0.0.1:0";
+
+async function served(limits: Partial<ServerLimits>): Promise<{ readonly address: string }> {
+  const it = await running({ limits, listen: TCP });
+  return { address: it.addresses[0] as string };
+}
+
+async function dialled(address: string, from = "127.0.0.1"): Promise<RawClient> {
+  const it = await RawClient.dial({ ...rawAddress(address), localAddress: from } as never);
+  later(() => it.end());
+  return it;
+}
+
+async function opened(address: string, from?: string): Promise<RawClient> {
+  const it = await dialled(address, from);
+  await it.greet();
+  return it;
+}
+
+/** With what a fresh connection is refused; null: it is not. */
+async function refusalOf(address: string, from?: string): Promise<string | null> {
+  const it = await dialled(address, from);
+  await it.greet().catch(() => undefined);
+  return it.refusal;
+}
+
+test("connections: one too many is refused with LIMIT, the others go on, and there is room again when one leaves", async () => {
+  const { address } = await served({ connections: 3 });
+  const all = [await opened(address), await opened(address), await opened(address)];
+  expect(await refusalOf(address)).toBe("LIMIT");
+  for (const one of all) expect(await one.call("ping")).toEqual([]);
+  all[0]?.end();
+  await until(async () => (await refusalOf(address)) === null, { within: 2_000, what: "room" });
+});
+
+test("connectionsPerAddress: one address does not take the room of the others", async () => {
+  const { address } = await served({ connectionsPerAddress: 2 });
+  await opened(address, "127.0.0.2");
+  await opened(address, "127.0.0.2");
+  expect(await refusalOf(address, "127.0.0.2")).toBe("LIMIT");
+  expect(await refusalOf(address, "127.0.0.3")).toBe(null);
+});
+
+test("addresses of one IPv6 network are one neighbourhood, and IPv4 inside IPv6 is IPv4", () => {
+  expect(neighbourhood("::ffff:10.1.2.3")).toBe("10.1.2.3");
+  expect(neighbourhood("2001:db8:1:2::5")).toBe(neighbourhood("2001:0db8:1:2:ffff:1:2:3"));
+  expect(neighbourhood("2001:db8:1:3::5")).not.toBe(neighbourhood("2001:db8:1:2::5"));
+  expect(neighbourhood("::1")).toBe("0:0:0:0");
+  expect(neighbourhood("fe80::1%eth0")).toBe("fe80:0:0:0");
+});
+
+test("strangers: those who do not say hello are so many at most, and those who did are not disturbed", async () => {
+  const { address } = await served({ strangers: 2 });
+  const known = await opened(address);
+  await dialled(address);
+  await dialled(address);
+  await until(async () => (await refusalOf(address)) === "LIMIT", { within: 2_000, what: "no room for strangers" });
+  expect(await known.call("ping")).toEqual([]);
+});
+
+test("helloMs: who says nothing for so long is told and goes, whole or a byte at a time", async () => {
+  const { address } = await served({ helloMs: 200 });
+  const [silent, slow] = [await dialled(address), await dialled(address)];
+  const began = performance.now();
+  const trickle = setInterval(() => slow.write(" "), 20);
+  later(() => clearInterval(trickle));
+  await silent.closed();
+  await slow.closed();
+  expect(performance.now() - began).toBeLessThan(3_000);
+  expect([silent.refusal, slow.refusal]).toEqual(["PROTOCOL", "PROTOCOL"]);
+});
+
+test.each([
+  ["helloBytes", { helloBytes: 1_024 }, (it: RawClient) => it.write("x".repeat(1_025))],
+  ["helloBytes, with its end", { helloBytes: 1_024 }, (it: RawClient) => it.write(`${"x".repeat(1_025)}\n`)],
+  ["depth", { depth: 8 }, (it: RawClient) => it.write(`{"hello":${"[".repeat(8)}\n`)],
+] as const)("%s: a first line beyond it ends the connection", async (_, limits, say) => {
+  const { address } = await served(limits);
+  const it = await dialled(address);
+  say(it);
+  await it.closed();
+  expect(it.refusal).toBe("PROTOCOL");
+});
+
+test("lineBytes: a longer line ends the connection before its end has come; one as long as it may be does not", async () => {
+  const { address } = await served({});
+  const it = await opened(address);
+  const fits = `["${it.start}",["ping",1,"`;
+  const end = '"]]\n';
+  it.write(`${fits}${"x".repeat(DEFAULT_LIMITS.lineBytes - fits.length - end.length - 1)}${end}`);
+  expect(await it.call("ping")).toEqual([]);
+  it.write(`${fits}${"x".repeat(DEFAULT_LIMITS.lineBytes - fits.length)}`);
+  await it.closed();
+  expect(it.refusal).toBe("PROTOCOL");
+});
+
+test("nesting: 100,000 levels in a later line hurt nobody, in a place that is read or in one that is not", async () => {
+  const { address } = await served({});
+  const other = await opened(address);
+  const it = await opened(address);
+  const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+  it.say(`["ping",1,${deep}]`);
+  expect(await it.call("ping")).toEqual([]);
+  it.say(`["claim",1,${deep}]`);
+  await it.closed();
+  expect(it.refusal).toBe("PROTOCOL");
+  expect(await other.call("ping")).toEqual([]);
+});
+
+test("frames: a line with more of them ends the connection, a full one does not", async () => {
+  const { address } = await served({ frames: 6_000 });
+  const it = await opened(address);
+  it.say(...Array.from({ length: 6_000 }, (_, n) => `["ping",${n + 100}]`));
+  expect(await it.call("ping")).toEqual([]);
+  it.say(...Array.from({ length: 6_001 }, (_, n) => `["ping",${n + 10_000}]`));
+  await it.closed();
+  expect(it.refusal).toBe("LIMIT");
+});
+
+test.each(["renew", "release", "detach"])(
+  "batch: a %s of more is refused, and the connection goes on",
+  async (verb) => {
+    const { address } = await served({ batch: 2_000 });
+    const it = await opened(address);
+    const ids = Array.from({ length: 2_001 }, newId);
+    await expect(it.call(verb, ids)).rejects.toThrow("LIMIT");
+    expect(await it.call(verb, ids.slice(1))).toHaveLength(2_000);
+  },
+);
+
+test("batch: our own client stays within the least that a server may take", async () => {
+  const { address } = await served({ batch: 2_000, claimsPerSession: 5_000 });
+  const { driver } = await client(address);
+  const claims = Array.from({ length: 4_500 }, (_, n) => claimOf(`k${n}`));
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  expect((await driver.renew(claims)).every(({ state }) => state === "held")).toBe(true);
+  expect((await driver.release(claims)).every((there) => there)).toBe(true);
+});
+
+test("revocations and lists in one line are bounded by calls that fail", async () => {
+  const { address } = await served({ revocations: 2, lists: 2 });
+  const it = await opened(address);
+  await expect(
+    it.call("revoke", [
+      ["a", "1", false],
+      ["b", "1", false],
+      ["c", "1", false],
+    ]),
+  ).rejects.toThrow("LIMIT");
+  const answers = ["1", "2", "3"].map((n) => `["list",${n}000,"",1]`);
+  it.say(...answers);
+  const { driver } = await client(address);
+  const said = await Promise.allSettled([driver.list("", 1), driver.list("", 1), driver.list("", 1)]);
+  expect(said.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
+});
+
+test("page: no answer to list has more", async () => {
+  const { address } = await served({ page: 2 });
+  const it = await opened(address);
+  for (const key of ["a", "b", "c"]) await it.claim(newId(), key);
+  const [views, more] = await it.call("list", "", 1_000);
+  expect([(views as unknown[]).length, more]).toEqual([2, true]);
+  // our client asks on
+  const { driver } = await client(address);
+  expect(await driver.list("", 10)).toHaveLength(3);
+});
+
+test("unreadBytes: a client that does not read is ended when so much waits for it; the others are not disturbed", async () => {
+  const it = await running({ limits: { unreadBytes: 65_536 } });
+  const address = it.addresses[0] as string;
+  const [deaf, other] = [await opened(address), await opened(address)];
+  const label = "x".repeat(256);
+  other.say(
+    ...Array.from({ length: 700 }, (_, n) => `["claim",${n + 100},"${newId()}",["k${n}"],30000,{"label":"${label}"}]`),
+  );
+  await other.call("ping");
+  // each answer has 250 KB; what the sockets themselves hold comes first
+  deaf.socket.pause();
+  for (let at = 0; at < 40; at++) deaf.say(`["list",${at},"",1000]`);
+  const pings: number[] = [];
+  for (let at = 0; at < 20; at++) {
+    const began = performance.now();
+    await other.call("ping");
+    pings.push(performance.now() - began);
+  }
+  expect(Math.max(...pings)).toBeLessThan(1_000);
+  deaf.socket.resume();
+  await deaf.closed();
+});
+
+test("every limit has a default, and a wrong value of one is told with all others", () => {
+  expect(limitsFrom({})).toEqual(DEFAULT_LIMITS);
+  const wrong = { connections: 0, ttlMs: 1.5, tokens: 5, claim: 3, waiters: "many" } as never;
+  expect(() => limitsFrom(wrong)).toThrow(TypeError);
+  for (const name of ["connections", "ttlMs", "tokens", "claim", "waiters"]) {
+    expect(() => limitsFrom(wrong)).toThrow(`limits.${name} `);
+  }
+});
