@@ -1,0 +1,126 @@
+import { expect, test } from "vitest";
+import type { Measured } from "../../src/cli/doctor.ts";
+import { CommandError } from "../../src/cli/failure.ts";
+import { findingsOf } from "../../src/cli/findings.ts";
+import { PROTOCOL, VERSION } from "../../src/protocol/hello.ts";
+import type { ServerInfo } from "../../src/protocol/tools.ts";
+
+const INFO: ServerInfo = {
+  version: VERSION,
+  protocol: PROTOCOL,
+  start: "k3vq7m2a",
+  upMs: 7_300_000,
+  wallMs: 1_000_000,
+  reclaimMs: 0,
+  why: "",
+  store: "table",
+  account: "ana",
+  rights: ["acquire", "inspect"],
+};
+
+function measured(change: Partial<Measured> = {}, info: Partial<ServerInfo> = {}): Measured {
+  return {
+    name: "holdfast://locks:7420",
+    failure: null,
+    connectMs: 3,
+    isServer: true,
+    info: { ...INFO, ...info },
+    wallMs: 1_000_010,
+    tripMs: 2,
+    key: "",
+    cyclesMs: [0.5, 0.4, 9],
+    ...change,
+  };
+}
+
+/** What is said of one thing: its level, its words, the advice. */
+function said(what: string, it: Measured): readonly (string | undefined)[] {
+  const found = findingsOf(it).find((finding) => finding.what === what);
+  return [found?.level, found?.says, found?.advice];
+}
+
+test("a healthy server: everything good, nothing to be done", () => {
+  const findings = findingsOf(measured());
+  expect(findings.map(({ level, what }) => `${what} ${level}`)).toEqual([
+    "reachable good",
+    "versions good",
+    "state good",
+    "clocks good",
+    "rights good",
+    "latency good",
+  ]);
+  expect(findings.some(({ advice }) => advice !== undefined)).toBe(false);
+  expect(said("latency", measured())).toEqual([
+    "good",
+    "acquire and release take 0.50 ms (the slowest of 3: 9.00 ms)",
+    undefined,
+  ]);
+});
+
+test("a server that is not reached, or refuses, is told with what to look at", () => {
+  const failure = new CommandError("unreachable", "holdfast://locks:7420 refused the connection");
+  expect(findingsOf(measured({ failure }))).toEqual([
+    { level: "bad", what: "reachable", says: failure.message, advice: expect.stringContaining("holdfast serve") },
+  ]);
+  const refused = new CommandError("refused", "no valid credential was given");
+  expect(said("reachable", measured({ failure: refused }))[2]).toContain("HOLDFAST_CREDENTIAL_FILE");
+});
+
+test("a server that reclaims opens by itself; one that cannot grant says why", () => {
+  expect(said("state", measured({}, { reclaimMs: 12_000, why: "after an unclean start" }))).toEqual([
+    "doubtful",
+    "up for 2 h; it grants nothing new for up to 12 s",
+    expect.stringContaining("opens by itself"),
+  ]);
+  expect(said("state", measured({}, { why: "the state cannot be written" }))).toEqual([
+    "bad",
+    "up for 2 h; it grants nothing: the state cannot be written",
+    undefined,
+  ]);
+  const load = { connections: 3, sessions: 2, held: 5, waiting: 1 };
+  expect(said("state", measured({}, { load }))[1]).toContain("3 connections, 5 claims held and 1 waiting");
+});
+
+test("clocks that differ are doubtful only beyond what the round trip explains", () => {
+  expect(said("clocks", measured({ wallMs: 1_000_900, tripMs: 2 }))[0]).toBe("good");
+  expect(said("clocks", measured({ wallMs: 1_003_000, tripMs: 4_100 }))[0]).toBe("good");
+  expect(said("clocks", measured({ wallMs: 1_005_000 }))).toEqual([
+    "doubtful",
+    "the server's is 5 s behind ours",
+    expect.stringContaining("NTP"),
+  ]);
+  expect(said("clocks", measured({ wallMs: 400_000 }))[1]).toBe("the server's is 10 m ahead of ours");
+});
+
+test("rights are told for the keys that were asked for", () => {
+  expect(said("rights", measured({ key: "team-a/" }))[1]).toBe(
+    'account ana: acquire, inspect on keys that begin with "team-a/"',
+  );
+  expect(said("rights", measured({}, { rights: [] }))).toEqual([
+    "doubtful",
+    "account ana: nothing is allowed on every key",
+    expect.stringContaining("--key"),
+  ]);
+  expect(said("rights", measured({}, { account: "" }))[1]).toContain("the server asks for no credential");
+});
+
+test("versions that differ, an older server, another store, and what was not measured", () => {
+  expect(said("versions", measured({}, { version: "9.9.9", store: "redis" }))).toEqual([
+    "good",
+    `server 9.9.9, this program ${VERSION}, protocol ${PROTOCOL}, in front of redis`,
+    expect.stringContaining("work together"),
+  ]);
+  expect(said("server", measured({ info: "this server (version 0.0.1) does not know info" }))[0]).toBe("doubtful");
+  expect(said("server", measured({ isServer: false, info: "-" }))[0]).toBe("unknown");
+  expect(said("latency", measured({ cyclesMs: "this credential may not acquire" }))[0]).toBe("unknown");
+});
+
+test("a slow cycle is doubtful unless the way there explains it", () => {
+  expect(said("latency", measured({ cyclesMs: [50, 60, 70] }))[0]).toBe("doubtful");
+  expect(said("latency", measured({ cyclesMs: [50, 60, 70], connectMs: 40 }))[0]).toBe("good");
+});
+
+test("what a server says of itself cannot move the cursor", () => {
+  const findings = findingsOf(measured({}, { version: "\u001b[2J", why: "\u001b[2J", account: "\u001b[2J" }));
+  expect(JSON.stringify(findings)).not.toContain("\\u001b");
+});

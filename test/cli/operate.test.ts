@@ -1,0 +1,102 @@
+/** What operators do, with the real command line against a real server. */
+
+import { execFileSync } from "node:child_process";
+import { expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { PROGRAM, place } from "./command.ts";
+
+const here = place();
+
+/** The lines of JSON that were printed so far. */
+function lines(text: string): readonly { readonly event?: string; readonly token?: string }[] {
+  return text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as object);
+}
+
+test("a lock is watched, shown and taken back by its token, and its holder is told", async () => {
+  const watch = here.start(["watch", "deploy", "--json"]);
+  await until(() => lines(watch.out()).length > 0, { within: 30_000, what: "the watch" });
+  const run = here.start(["run", "deploy", "--ttl", "10s", "--", "sleep", "60"]);
+  await until(() => lines(watch.out()).some(({ event }) => event === "granted"), { within: 30_000, what: "the grant" });
+  const { token = "" } = lines(watch.out()).find(({ event }) => event === "granted") ?? {};
+
+  const without = await here.run(["release", "--force", "deploy"]);
+  expect(without).toMatchObject({ code: 64, err: expect.stringContaining(`with token ${token}`) });
+  const wrong = await here.run(["release", "--force", "deploy", "--token", "5", "--json"]);
+  expect(wrong.code).toBe(123);
+  expect(JSON.parse(wrong.err)).toMatchObject({ error: "lost", reason: "token", keys: ["deploy"] });
+  const right = await here.run(["release", "--force", "deploy", "--token", token, "--reason", "host is dead"]);
+  expect(right).toMatchObject({ code: 0, err: expect.stringMatching(/was asked to give "deploy" back/) });
+  expect(await run.ended).toMatchObject({ code: 123, err: expect.stringContaining("revoked") });
+
+  await until(() => lines(watch.out()).some(({ event }) => event === "released"), { within: 30_000, what: "its end" });
+  const told = lines(watch.out()).find(({ event }) => event === "revoked");
+  expect(told).toMatchObject({ token, reason: "host is dead", keys: ["deploy"] });
+  watch.process.kill("SIGINT");
+  expect(await watch.ended).toMatchObject({ signal: "SIGINT", err: "" });
+
+  const { out } = await here.run(["show", "deploy"]);
+  expect(out).toMatch(/^deploy\nfree: nobody holds it, nobody waits\n\nlast events\n/);
+  expect(out).toMatch(/revoked +\d+ +\w+ +\S+@\S+ pid \d+ \(sleep\) \(by an operator: host is dead\)\n/);
+});
+
+test("--now takes a lock at once and says that its holder may still be working", async () => {
+  const run = here.start(["run", "taken", "--", "sleep", "60"]);
+  const held = async (): Promise<string | undefined> =>
+    lines((await here.run(["ls", "taken", "--json"])).out)[0]?.token;
+  const token = (await until(held, { within: 30_000, what: "the holder" })) as string;
+  const { code, err } = await here.run(["release", "--force", "taken", "--token", token, "--now"]);
+  expect({ code, err }).toMatchObject({ code: 0, err: expect.stringContaining("may still be working") });
+  expect((await here.run(["run", "taken", "--no-wait", "--", "true"])).code).toBe(0);
+  expect(await run.ended).toMatchObject({ code: 123 });
+});
+
+test("doctor finds a healthy server healthy, and says what to do about one that is not there", async () => {
+  const { code, out } = await here.run(["doctor", "--json"]);
+  expect(code).toBe(0);
+  expect(JSON.parse(out)).toMatchObject({ ok: true, server: { store: "table" }, cyclesMs: { length: 20 } });
+  const missing = await here.run(["doctor", "--url", "holdfast+unix:/tmp/hf-nobody/listens"]);
+  expect(missing).toMatchObject({ code: 69, out: expect.stringContaining("holdfast serve") });
+  const memory = await here.run(["doctor", "--url", "memory:"]);
+  expect(memory).toMatchObject({ code: 0, out: expect.stringContaining("is no Holdfast server") });
+});
+
+test("a store that tells no events says so plainly", async () => {
+  const watch = await here.run(["watch", "--url", "memory:"]);
+  expect(watch).toMatchObject({ code: 64, err: expect.stringContaining("needs a Holdfast server") });
+  const show = await here.run(["show", "k", "--url", "memory:"]);
+  expect(show).toMatchObject({ code: 0, out: expect.stringContaining("events: memory: keeps no events") });
+});
+
+test("watch ends when its reader has gone", async () => {
+  const piped = here.program([
+    "bash",
+    "-c",
+    `set -o pipefail; ${process.execPath} ${PROGRAM} watch --json | head -n 1`,
+  ]);
+  await until(() => piped.out() !== "", { within: 30_000, what: "the first line" });
+  await here.run(["run", "k", "--", "true"]);
+  expect(await piped.ended).toMatchObject({ code: 0, err: "" });
+});
+
+test("help all has every command, and completion is what the shells read", async () => {
+  const { out } = await here.run(["help", "all"]);
+  for (const text of ["HOLDFAST RUN", "HOLDFAST CREDENTIAL NEW", "HOLDFAST_CREDENTIAL_FILE", "holdfasts://", "123"]) {
+    expect(out).toContain(text);
+  }
+  expect(await here.run(["help", "nonsense"])).toMatchObject({ code: 64 });
+  const { out: script } = await here.run(["completion", "bash"]);
+  const complete = (...words: readonly string[]): string =>
+    execFileSync("bash", [
+      "-c",
+      `${script}\nCOMP_WORDS=(holdfast "$@"); COMP_CWORD=$#; _holdfast; echo "\${COMPREPLY[@]}"`,
+      "bash",
+      ...words,
+    ]).toString();
+  expect(complete("sh")).toBe("show\n");
+  expect(complete("credential", "n")).toBe("new\n");
+  expect(complete("release", "--f")).toBe("--force\n");
+  expect(complete("run", "k", "--", "tru")).toContain("true");
+});
