@@ -1,0 +1,258 @@
+/**
+ * ZooKeeper as a store: an ephemeral sequential node a claim, in the order of its numbers; whoever waits watches only the
+ * one that stands in its way (Hunt et al., "ZooKeeper", 2010, 2.4). Leases are the session's: all claims of a client end
+ * together when its session does.
+ *
+ * Invariants
+ * - A claim has at most one node in our session: a create without an answer is looked for by the claim's id before another
+ *   one is sent (client/connection.ts never sends anything twice).
+ * - "held" is answered only for a node that was seen in its line in this session, and never beyond what our own clock
+ *   allows the session (client/session-clock.ts).
+ * - A claim that was left never gets a node that stays: who releases looks behind every create on the same connection.
+ */
+
+import type { ConnectionOptions as TlsOptions } from "node:tls";
+import type { Clock } from "../../clock.ts";
+import { systemClock } from "../../clock.ts";
+import { admittedCount } from "../../core/line.ts";
+import type { Answer, Claim, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
+import { FatalDriverError } from "../../spi/driver.ts";
+import { AuthFailedError, isRefusal, SessionExpiredError } from "./client/errors.ts";
+import { checkedPath } from "./client/paths.ts";
+import type { Acl } from "./client/records.ts";
+import { CREATOR_ALL, OPEN_TO_ALL } from "./client/records.ts";
+import type { SaslOptions } from "./client/sasl.ts";
+import type { ServerAddress } from "./client/servers.ts";
+import { ZooKeeper } from "./client/zookeeper.ts";
+import { REVOKE, readData } from "./data.ts";
+import { Lines } from "./lines.ts";
+import { listed } from "./listing.ts";
+import { folderOf, lineOf } from "./names.ts";
+import type { NodePlace } from "./places.ts";
+import { Places } from "./places.ts";
+
+/** How to reach an ensemble, and where locks stand in it. */
+export interface ZooKeeperDriverOptions {
+  /** At least one server; all of one ensemble. */
+  readonly servers: readonly ServerAddress[];
+  /** A node that stands before every path; must exist. Default: none. */
+  readonly chroot?: string;
+  /** The node below which keys stand; made if need be. Keys that begin with "/" are paths themselves. Default "/holdfast". */
+  readonly root?: string;
+  /** How long the servers keep a client's claims without hearing of it, in milliseconds; they have bounds of their own. Default 30 s. */
+  readonly sessionMs?: number;
+  /** How long the first connection may take, in milliseconds. Default 5 s. */
+  readonly connectTimeoutMs?: number;
+  /** Added to every token: for locks that were moved here from a store with higher ones. Default 0n. */
+  readonly tokenBase?: bigint;
+  /** Credentials of ZooKeeper's own schemes, for instance digest and "user:password". Secrets. */
+  readonly auth?: readonly { readonly scheme: string; readonly auth: string }[];
+  /** SASL with DIGEST-MD5. */
+  readonly sasl?: SaslOptions;
+  /** Over TLS, with these options of node:tls. */
+  readonly tls?: TlsOptions;
+  /** Who may do what with our nodes. Default: with credentials only their owner, else everybody. */
+  readonly acl?: readonly Acl[];
+  /** Time, for tests. */
+  readonly clock?: Clock;
+}
+
+/**
+ * Locks on a ZooKeeper ensemble.
+ * @throws TypeError naming the option that is wrong
+ */
+export function zookeeper(options: ZooKeeperDriverOptions): Driver {
+  const { root = "/holdfast", clock = systemClock, tokenBase = 0n, connectTimeoutMs = 5_000 } = options;
+  checkedPath(root, "root");
+  const hasCredentials = options.sasl !== undefined || (options.auth ?? []).length > 0;
+  const acl = options.acl ?? (hasCredentials ? CREATOR_ALL : OPEN_TO_ALL);
+  const zk = new ZooKeeper(options);
+  const places = new Places(root);
+  let notify: Notify = () => undefined;
+  const lines = new Lines({ zk, places, acl, tokenBase, changed: (id) => notify(id) });
+
+  return {
+    name: "zookeeper",
+
+    get traits(): Traits {
+      const lease = { claim: false, sessionMs: zk.sessionMs };
+      return { lease, manyKeys: false, permits: "any", fencing: true, fifo: true, survives: "failover" };
+    },
+
+    async open(sink) {
+      await opened(zk, connectTimeoutMs, {
+        // whatever was missed meanwhile: watches are set again, and the core asks
+        connected: () => notify(null),
+        // the core asks, hears nothing, and tells its holders
+        suspended: () => notify(null),
+        expired() {
+          places.endAll();
+          zk.need(false);
+          notify(null);
+        },
+      });
+      await makeRoot(zk, root, acl);
+      notify = sink;
+    },
+
+    async claim(claim: Claim): Promise<Answer> {
+      checkedKeyPath(claim);
+      const place = places.of(claim);
+      zk.need(places.size > 0);
+      if (place.at === "gone") return place.none;
+      try {
+        const answer = await placed(zk, lines, place);
+        if (answer.state !== "waiting" || claim.wait) return answer;
+        await removed(place);
+        return { state: "none" };
+      } catch (error) {
+        throw await explained(error, place);
+      }
+    },
+
+    async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+      const mine = claims.map((claim) => places.find(claim));
+      // one question proves the session for all that are held
+      if (mine.some((place) => place?.isHeld)) await zk.exists(root);
+      for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) lines.watchOwn(place);
+      // what somebody did to our nodes before that was told before it was answered
+      await Promise.all(mine.map((place) => place?.checking));
+      const folders = new Set(
+        mine.filter((place) => place !== null && isInLine(place)).map((place) => place?.folder as string),
+      );
+      const names = await namesOf([...folders]);
+      return Promise.all(
+        mine.map((place) => {
+          if (place === null) return { state: "none" } as const;
+          if (place.isUnsure) return placed(zk, lines, place);
+          if (place.at !== "there" || place.revoked) return place.none;
+          return place.isHeld ? lines.held(place) : lines.stand(place, names.get(place.folder) ?? []);
+        }),
+      );
+    },
+
+    async release(claims: readonly Claim[]): Promise<readonly boolean[]> {
+      const there = await Promise.all(claims.map((claim) => removed(places.of(claim))));
+      zk.need(places.size > 0);
+      return there;
+    },
+
+    revoke: (targets: readonly RevokeTarget[]) => Promise.all(targets.map(revoked)),
+
+    list: (prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> =>
+      listed({ zk, root, lines, wall: () => clock.wall() }, prefix, max, after),
+
+    async close() {
+      notify = () => undefined;
+      await zk.close();
+    },
+  };
+
+  async function namesOf(folders: readonly string[]): Promise<Map<string, readonly string[]>> {
+    const read = await Promise.all(folders.map((folder) => childrenOr(zk, folder)));
+    return new Map(folders.map((folder, at) => [folder, read[at] as readonly string[]]));
+  }
+
+  /** Deletes the claim's node, wherever a create of it may have got to. */
+  async function removed(place: NodePlace): Promise<boolean> {
+    const isOurs = place.at === "there" && !place.revoked;
+    if (place.at === "gone" && place.name === "" && place.placing === null && !place.isUnsure) return false;
+    // from now on nobody else answers for it
+    places.end(place, "released");
+    try {
+      await place.placing?.catch(() => undefined);
+      if (place.name === "" && !(await lines.find(place))) return false;
+      await zk.delete(place.path);
+      place.name = "";
+      return isOurs;
+    } catch (error) {
+      if (error instanceof SessionExpiredError) return false;
+      if (!isRefusal(error, "NO_NODE")) throw error;
+      place.name = "";
+      return false;
+    }
+  }
+
+  async function revoked({ key, token, now }: RevokeTarget): Promise<boolean> {
+    const folder = folderOf(key, root);
+    const { line } = lineOf(await childrenOr(zk, folder));
+    for (const { name } of line.slice(0, admittedCount(line))) {
+      const path = `${folder}/${name}`;
+      try {
+        const { data, stat } = await zk.get(path);
+        if (!lines.hasToken(stat.czxid, readData(data)?.tokens ?? 1, token)) continue;
+        // its holder's watch tells of the change, and so why the node is gone
+        await zk.multi([{ do: "set", path, data: REVOKE }, ...(now ? [{ do: "delete" as const, path }] : [])]);
+        return true;
+      } catch (error) {
+        if (!isRefusal(error, "NO_NODE")) throw error;
+      }
+    }
+    return false;
+  }
+
+  /** What cannot get better is fatal, and its place is not kept. */
+  async function explained(error: unknown, place: NodePlace): Promise<unknown> {
+    const refused = isRefusal(error, "NO_AUTH") || error instanceof AuthFailedError;
+    const fatal = refused ? new FatalDriverError((error as Error).message, { cause: error }) : error;
+    if (fatal instanceof FatalDriverError) await removed(place).catch(() => undefined);
+    return fatal;
+  }
+}
+
+/** Places the claim if it is not placed yet, and says where it stands. */
+async function placed(zk: ZooKeeper, lines: Lines, place: NodePlace): Promise<Answer> {
+  if (place.at === "there") return place.revoked ? place.none : lines.look(place);
+  // both leave in one write: a free lock costs one round trip
+  const [made, seen] = await Promise.allSettled([lines.place(place), zk.children(place.folder)]);
+  if (made.status === "rejected") throw made.reason;
+  const names = seen.status === "fulfilled" ? seen.value.names : [];
+  return names.includes(place.name) ? lines.stand(place, names) : lines.look(place);
+}
+
+function isInLine(place: NodePlace): boolean {
+  return place.at === "there" && !place.isHeld && !place.revoked;
+}
+
+async function childrenOr(zk: ZooKeeper, folder: string): Promise<readonly string[]> {
+  try {
+    return (await zk.children(folder)).names;
+  } catch (error) {
+    if (isRefusal(error, "NO_NODE")) return [];
+    throw error;
+  }
+}
+
+function checkedKeyPath({ holds: [{ key }] }: Claim): void {
+  if (!key.startsWith("/")) return;
+  try {
+    checkedPath(key, "key");
+  } catch (error) {
+    throw new FatalDriverError(`zookeeper: ${(error as Error).message}`, { keys: [key], cause: error });
+  }
+}
+
+async function opened(zk: ZooKeeper, withinMs: number, events: Parameters<ZooKeeper["open"]>[0]): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`ZooKeeper did not answer within ${withinMs} ms`)), withinMs);
+  });
+  try {
+    await Promise.race([zk.open(events), late]);
+  } catch (error) {
+    await zk.close();
+    throw error instanceof AuthFailedError ? new FatalDriverError(error.message, { cause: error }) : error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function makeRoot(zk: ZooKeeper, root: string, acl: readonly Acl[]): Promise<void> {
+  const parts = root.split("/").slice(1);
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const path = `/${parts.slice(0, depth).join("/")}`;
+    await zk.create(path, { acl }).catch((error: unknown) => {
+      if (!isRefusal(error, "NODE_EXISTS")) throw error;
+    });
+  }
+}

@@ -1,0 +1,101 @@
+/** What tools see: lines of keys below the root, or of a path, with places that other clients have taken. */
+
+import { admittedCount } from "../../core/line.ts";
+import { tagOf } from "../../ids.ts";
+import type { Answer, ClaimView, Hold } from "../../spi/driver.ts";
+import { isRefusal } from "./client/errors.ts";
+import type { Stat } from "./client/records.ts";
+import type { ZooKeeper } from "./client/zookeeper.ts";
+import { REVOKE, readData } from "./data.ts";
+import type { Lines } from "./lines.ts";
+import type { Seat } from "./names.ts";
+import { folderOf, keyOf, lineOf } from "./names.ts";
+
+/** So many nodes are read at once. */
+const AT_ONCE = 256;
+
+export interface ListingOptions {
+  readonly zk: ZooKeeper;
+  readonly root: string;
+  readonly lines: Lines;
+  /** Wall clock, in milliseconds. */
+  readonly wall: () => number;
+}
+
+/** At most `max` claims whose key begins with prefix, fronts of lines first, behind the one with the tag `after`. */
+export async function listed(
+  options: ListingOptions,
+  prefix: string,
+  max: number,
+  after?: string,
+): Promise<ClaimView[]> {
+  const views: ClaimView[] = [];
+  let skips = after !== undefined;
+  for (const key of await keysOf(options, prefix)) {
+    const line = await lineBelow(options.zk, folderOf(key, options.root));
+    const admitted = admittedCount(line);
+    for (let from = 0; from < line.length && views.length < max; from += AT_ONCE) {
+      const seats = line.slice(from, from + AT_ONCE);
+      const seen = await Promise.all(seats.map((seat, at) => view(options, key, seat, from + at < admitted)));
+      for (const one of seen) {
+        if (one === null) continue;
+        if (!skips && views.length < max) views.push(one);
+        else if (one.tag === after) skips = false;
+      }
+    }
+    if (views.length >= max) break;
+  }
+  return views;
+}
+
+/** A prefix that begins with "/" is the beginning of a path, of which only the last folder is searched. */
+async function keysOf({ zk, root }: ListingOptions, prefix: string): Promise<string[]> {
+  if (!prefix.startsWith("/")) {
+    const keys = (await childrenOf(zk, root)).map(keyOf).filter((key) => key !== null);
+    return keys.filter((key) => key.startsWith(prefix)).sort();
+  }
+  const above = prefix.slice(0, prefix.lastIndexOf("/"));
+  const paths = (await childrenOf(zk, above || "/")).map((name) => `${above}/${name}`);
+  return paths.filter((path) => path.startsWith(prefix)).sort();
+}
+
+async function lineBelow(zk: ZooKeeper, folder: string): Promise<readonly Seat[]> {
+  return lineOf(await childrenOf(zk, folder)).line;
+}
+
+async function childrenOf(zk: ZooKeeper, path: string): Promise<readonly string[]> {
+  try {
+    return (await zk.children(path)).names;
+  } catch (error) {
+    if (isRefusal(error, "NO_NODE")) return [];
+    throw error;
+  }
+}
+
+/** Null: it has gone meanwhile. */
+async function view(options: ListingOptions, key: string, seat: Seat, isHeld: boolean): Promise<ClaimView | null> {
+  const { zk, root, lines, wall } = options;
+  let data: Buffer;
+  let stat: Stat;
+  try {
+    ({ data, stat } = await zk.get(`${folderOf(key, root)}/${seat.name}`));
+  } catch (error) {
+    if (isRefusal(error, "NO_NODE")) return null;
+    throw error;
+  }
+  const ours = readData(data);
+  const { label, tokens, floor, wait } = ours ?? { label: strangers(data), tokens: 1, floor: 0n, wait: true };
+  const ttlMs = zk.sessionMs;
+  const held: Answer = { state: "held", token: lines.tokenOf(stat.czxid), tokens, ttlMs };
+  const answer: Answer = isHeld ? held : { state: "waiting", ttlMs, recheckMs: ttlMs };
+  const hold: Hold = { key, permits: seat.permits, limit: seat.limit };
+  const ageMs = Math.max(wall() - stat.ctime, 0);
+  return { tag: tagOf(seat.id), holds: [hold], ttlMs: "session", tokens, floor, wait, label, answer, ageMs };
+}
+
+/** A place that is not ours: what its client wrote into it, where that can be shown. */
+function strangers(data: Buffer): string {
+  if (data.equals(REVOKE)) return "(asked to go)";
+  const text = data.toString("utf8");
+  return /^[\x20-\x7e]{1,100}$/.test(text) ? `(not Holdfast) ${text}` : "(not Holdfast)";
+}

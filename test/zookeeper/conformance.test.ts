@@ -1,0 +1,29 @@
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { conformance } from "../../src/conformance/suite.ts";
+import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
+import { startZooKeeper } from "../support/services/zookeeper.ts";
+import { watched } from "../support/watched-test.ts";
+
+const SESSION_MS = 2_000;
+const long = process.env.HOLDFAST_LONG === "1";
+let server: ZooKeeperServer;
+let stores = 0;
+
+beforeAll(async () => {
+  server = await startZooKeeper();
+}, 60_000);
+
+afterAll(() => server[Symbol.asyncDispose]());
+
+conformance({ describe, test: watched(test) }, "ZooKeeper", {
+  traits: { lease: { claim: false, sessionMs: SESSION_MS }, manyKeys: false },
+  verbs: ["revoke"],
+  keys: long ? 20_000 : 500,
+  random: long ? { seeds: 50, steps: 100 } : { seeds: 2 },
+  timeScale: 2,
+  async open() {
+    const root = `/store-${++stores}`;
+    return { driver: () => zookeeper({ servers: [server.address], root, sessionMs: SESSION_MS }) };
+  },
+});

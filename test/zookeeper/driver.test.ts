@@ -1,0 +1,271 @@
+// What only ZooKeeper has: Curator's names, paths as keys, nodes of others, replies lost at every byte, sessions that end.
+
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { Locks } from "../../src/client/locks.ts";
+import { createLocks } from "../../src/client/locks.ts";
+import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import { newId } from "../../src/ids.ts";
+import type { Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
+import { startZooKeeper } from "../support/services/zookeeper.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+
+const WITHIN = 20_000;
+const SESSION_MS = 2_000;
+let server: ZooKeeperServer;
+let zk: ZooKeeper;
+let count = 0;
+const drivers: Driver[] = [];
+const clients: Locks[] = [];
+
+beforeAll(async () => {
+  server = await startZooKeeper();
+  zk = new ZooKeeper({ servers: [server.address] });
+  await zk.open();
+}, 60_000);
+
+afterAll(async () => {
+  await zk.close();
+  await server[Symbol.asyncDispose]();
+});
+
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((one) => one.close()));
+  await Promise.all(drivers.splice(0).map((one) => one.close()));
+});
+
+function made(options: Partial<ZooKeeperDriverOptions> = {}): Driver {
+  return zookeeper({ servers: [server.address], root: "/driver", sessionMs: SESSION_MS, ...options });
+}
+
+async function opened(
+  options: Partial<ZooKeeperDriverOptions> = {},
+  told: (id: ClaimId | null) => void = () => undefined,
+): Promise<Driver> {
+  const driver = made(options);
+  drivers.push(driver);
+  await driver.open(told);
+  return driver;
+}
+
+function locksOn(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
+  const locks = createLocks(made(options), { ttl: "session" });
+  clients.push(locks);
+  return locks;
+}
+
+function claimOf(key: string, more: Partial<Claim> = {}): Claim {
+  const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
+  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test", ...more };
+}
+
+/** A key of the test's own, and where its line stands. */
+function key(): [string, string] {
+  const name = `key-${++count}`;
+  return [name, `/driver/${name}`];
+}
+
+/** A node as Curator's InterProcessMutex makes it. */
+async function curators(folder: string, kind = "lock-"): Promise<string> {
+  const { path } = await zk.create(`${folder}/_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-${kind}`, {
+    mode: "ephemeralSequential",
+    data: Buffer.from("127.0.0.1"),
+  });
+  return path;
+}
+
+test("nodes are named as Curator names its mutex; other permits stand before the number", async () => {
+  const driver = await opened();
+  const [name, folder] = key();
+  const [mutex, reader] = [claimOf(name), claimOf(name, { holds: [{ key: name, permits: 1, limit: ALL_PERMITS }] })];
+  await driver.claim(mutex);
+  await driver.claim(reader);
+  expect((await zk.children(folder)).names.toSorted?.() ?? [...(await zk.children(folder)).names].sort()).toEqual(
+    [`_c_${mutex.id}-lock-0000000000`, `_c_${reader.id}-p1.1073741824-lock-0000000001`].sort(),
+  );
+  await driver.release([mutex, reader]);
+});
+
+test("a mutex of Curator's and ours keep each other out, each in its turn", async () => {
+  const driver = await opened();
+  const [name, folder] = key();
+  const [first, second] = [claimOf(name), claimOf(name)];
+  expect((await driver.claim(first)).state).toBe("held");
+  const theirs = await curators(folder);
+  expect((await driver.claim(second)).state).toBe("waiting");
+  await driver.release([first]);
+  expect((await driver.renew([second]))[0]?.state, "theirs came before").toBe("waiting");
+  await zk.delete(theirs);
+  await until(async () => (await driver.renew([second]))[0]?.state === "held", { within: WITHIN, what: "our turn" });
+  await driver.release([second]);
+});
+
+test("a key that begins with a slash is the node's path itself", async () => {
+  const driver = await opened();
+  const claim = claimOf("/mylock");
+  await driver.claim(claim);
+  expect((await zk.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000000`]);
+  expect((await driver.list("/myl", 10)).map(({ holds }) => holds[0].key)).toEqual(["/mylock"]);
+  await driver.release([claim]);
+  await expect(driver.claim(claimOf("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+});
+
+test.each(["__WRIT__", "__READ__", "lease-", "something"])(
+  "a path that holds a child named %s is refused, and no place is left",
+  async (kind) => {
+    const driver = await opened();
+    const [name, folder] = key();
+    const before = claimOf(name);
+    await driver.claim(before);
+    await driver.release([before]);
+    const stranger = await curators(folder, kind);
+    const claim = claimOf(name);
+    await expect(driver.claim(claim)).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+      message: expect.stringContaining(kind),
+    });
+    expect((await zk.children(folder)).names).toEqual([stranger.slice(folder.length + 1)]);
+  },
+);
+
+test("others' places are listed, marked so, and never their secrets", async () => {
+  const driver = await opened();
+  const [name, folder] = key();
+  const claim = claimOf(name);
+  await driver.claim(claim);
+  await curators(folder);
+  const views = await driver.list(name, 10);
+  expect(views.map(({ label, answer }) => [label, answer.state])).toEqual([
+    ["test", "held"],
+    ["(not Holdfast) 127.0.0.1", "waiting"],
+  ]);
+  const text = JSON.stringify(views, (_, value: unknown) => String(value));
+  expect(text).not.toContain("9f0c2a55");
+  await driver.release([claim]);
+});
+
+test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "a.b", "__proto__", "\u{1f512}"])(
+  "the key %j has a line of its own, and is listed by its name",
+  async (name) => {
+    const driver = await opened({ root: "/escaped" });
+    const claim = claimOf(name);
+    expect((await driver.claim(claim)).state).toBe("held");
+    expect((await driver.list("", 10)).map(({ holds }) => holds[0].key)).toEqual([name]);
+    await driver.release([claim]);
+  },
+);
+
+test("a create whose reply is lost at any byte makes one node, which is found", async () => {
+  await using proxy = await tcpProxy(server.address);
+  const { port } = proxy.address as { port: number };
+  const driver = await opened({ servers: [{ host: "127.0.0.1", port }], sessionMs: 20_000 });
+  const [name, folder] = key();
+  const warm = claimOf(name);
+  await driver.claim(warm);
+  await driver.release([warm]);
+  for (let bytes = 1; bytes < 180; bytes += 3) {
+    const claim = claimOf(name);
+    proxy.down.cutAfter(bytes);
+    const answer = await until(() => driver.claim(claim).catch(() => null), { within: WITHIN, what: "an answer" });
+    expect(answer.state, `after ${bytes} bytes`).toBe("held");
+    expect((await zk.children(folder)).names).toHaveLength(1);
+    await until(() => driver.release([claim]).catch(() => null), { within: WITHIN, what: "the release" });
+    expect((await zk.children(folder)).names).toEqual([]);
+  }
+}, 60_000);
+
+test("a claim that is left while its create has no answer leaves no node", async () => {
+  await using proxy = await tcpProxy(server.address);
+  const { port } = proxy.address as { port: number };
+  const driver = await opened({ servers: [{ host: "127.0.0.1", port }], sessionMs: 20_000 });
+  const [name, folder] = key();
+  for (let bytes = 1; bytes < 120; bytes += 7) {
+    const claim = claimOf(name);
+    proxy.down.cutAfter(bytes);
+    const asked = driver.claim(claim).catch(() => null);
+    await until(() => driver.release([claim]).catch(() => null), { within: WITHIN, what: "the release" });
+    await asked;
+    expect((await driver.claim(claim)).state).toBe("none");
+    expect((await zk.children(folder).catch(() => ({ names: [] }))).names).toEqual([]);
+  }
+}, 60_000);
+
+test("a session that is over ends what was held, and who waited waits on in the next one", async () => {
+  await using proxy = await tcpProxy(server.address);
+  const { port } = proxy.address as { port: number };
+  const [name] = key();
+  const [cut, other] = [locksOn({ servers: [{ host: "127.0.0.1", port }] }), locksOn()];
+  const lock = await cut.acquire(name);
+  const [blocking] = key();
+  const blocker = await other.acquire(blocking);
+  const waits = cut.acquire(blocking);
+  await until(async () => (await other.list(blocking)).length === 2, { within: WITHIN, what: "the place" });
+  proxy.up.pause();
+  proxy.down.pause();
+  await until(() => lock.signal.aborted, { within: WITHIN, what: "the holder to be told" });
+  const next = other.acquire(name);
+  proxy.refuse(true);
+  proxy.reset();
+  await (await next).release();
+  proxy.up.resume();
+  proxy.down.resume();
+  proxy.refuse(false);
+  await blocker.release();
+  await (await waits).release();
+}, 60_000);
+
+test("a node that somebody deletes is a lock that is lost, at once", async () => {
+  const locks = locksOn();
+  const [name, folder] = key();
+  const lock = await locks.acquire(name);
+  const [node] = (await zk.children(folder)).names;
+  await zk.delete(`${folder}/${node}`);
+  await until(() => lock.signal.aborted, { within: SESSION_MS / 4, what: "the holder to be told" });
+});
+
+test("Curator's way to ask a holder to go is obeyed", async () => {
+  const locks = locksOn();
+  const [name, folder] = key();
+  const lock = await locks.acquire(name);
+  const [node] = (await zk.children(folder)).names;
+  await zk.set(`${folder}/${node}`, Buffer.from("__REVOKE__"));
+  await until(() => lock.signal.aborted, { within: WITHIN, what: "the holder to be told" });
+  expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
+  expect(await lock.release()).toBe(false);
+  const left = async (): Promise<boolean> => (await zk.children(folder)).names.length === 0;
+  await until(left, { within: WITHIN, what: "its place to be given up" });
+});
+
+test("a floor that the store's tokens cannot reach is refused, unless tokenBase lifts them", async () => {
+  const [name, folder] = key();
+  const floor = 1_795_247_483_680_000n;
+  const plain = await opened();
+  const refused = claimOf(name, { floor });
+  await expect(plain.claim(refused)).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringContaining("tokenBase"),
+  });
+  expect((await zk.children(folder)).names).toEqual([]);
+  const lifted = await opened({ tokenBase: floor });
+  const claim = claimOf(name, { floor });
+  expect(await lifted.claim(claim)).toMatchObject({ state: "held" });
+  await lifted.release([claim]);
+});
+
+test("whoever waits watches one node: nobody else wakes when the holder goes", async () => {
+  const woken: (ClaimId | null)[] = [];
+  const driver = await opened({}, (id) => woken.push(id));
+  const [name] = key();
+  const claims = Array.from({ length: 20 }, () => claimOf(name));
+  for (const claim of claims) await driver.claim(claim);
+  woken.length = 0;
+  await driver.release([claims[0] as Claim]);
+  await until(() => woken.length > 0, { within: WITHIN, what: "the next one" });
+  await zk.sync("/driver");
+  expect(woken).toEqual([claims[1]?.id]);
+  await driver.release(claims);
+});
