@@ -43,6 +43,14 @@ export class CommandError extends Error {
   }
 }
 
+/** What the parser of the command line says, as a sentence of ours. */
+export function usageInWords(message: string): string {
+  const said = message.replace(/^error: /, "").replace(/\s*\(Did you mean (.+)\?\)$/s, "; did you mean $1?");
+  return said === "missing required argument 'key'"
+    ? "which key? For example: holdfast run nightly-report -- ./report.sh"
+    : said;
+}
+
 /** What was thrown, as a CommandError. `url` is named where the store is at fault. */
 export function commandError(error: unknown, url: string): CommandError {
   if (error instanceof CommandError) return error;

@@ -2,7 +2,9 @@
 
 import type { Lock } from "../client/lock.ts";
 import { LockLostError } from "../errors.ts";
+import type { Driver } from "../spi/driver.ts";
 import type { Joined } from "./nested.ts";
+import { watchOuter } from "./outer.ts";
 
 /** Held keys, however we came to them. */
 export interface Held {
@@ -21,9 +23,6 @@ export interface Held {
   release(): Promise<boolean>;
 }
 
-/** How often a joined lock is asked about: nobody tells us of its end. */
-const ASK_MS = 2_000;
-
 /** A lock of our own. */
 export function ownHold(
   lock: Lock,
@@ -39,21 +38,13 @@ export function ownHold(
 }
 
 /** Keys that outer runs hold, beside our own lock if there is one. */
-export function joinedHold(own: Held | null, joined: readonly [Joined, ...Joined[]]): Held {
+export function joinedHold(own: Held | null, joined: readonly [Joined, ...Joined[]], driver: Driver): Held {
   const keys = [...(own?.keys ?? []), ...joined.map(({ key }) => key)].sort();
   const lost = new AbortController();
   own?.lost.addEventListener("abort", () => lost.abort(own.lost.reason), { once: true });
-  const asking = setInterval(() => {
-    for (const one of joined) {
-      one.stands().then(
-        (stands) => {
-          if (!stands) lost.abort(new LockLostError("the run around this one ended", "released", { keys: [one.key] }));
-        },
-        // unknown is not lost: the outer run watches its lease
-        () => undefined,
-      );
-    }
-  }, ASK_MS);
+  const unwatch = watchOuter(driver, joined, (key) =>
+    lost.abort(new LockLostError("the run around this one ended", "released", { keys: [key] })),
+  );
   const [first] = joined;
   return {
     keys,
@@ -63,7 +54,7 @@ export function joinedHold(own: Held | null, joined: readonly [Joined, ...Joined
     leaseMs: own?.leaseMs ?? null,
     remainingMs: () => own?.remainingMs() ?? Number.POSITIVE_INFINITY,
     async release() {
-      clearInterval(asking);
+      unwatch();
       const kept = await (own?.release() ?? true);
       return kept && !lost.signal.aborted;
     },

@@ -89,8 +89,12 @@ function read(reference: string): readonly Referenced[] {
   try {
     return readReference(reference);
   } catch (cause) {
-    throw new CommandError("usage", `${REFERENCE} or ${ANCESTORS} in the environment is damaged`, {
-      cause,
-    });
+    throw new CommandError(
+      "usage",
+      `${REFERENCE} or ${ANCESTORS} in the environment is damaged: unset both to run without what they name`,
+      {
+        cause,
+      },
+    );
   }
 }

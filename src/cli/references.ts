@@ -200,7 +200,10 @@ function voiceFlags({ quiet, verbose, json }: RunFlags): { quiet?: boolean; verb
 }
 
 async function withStore(flags: ReferenceFlags, work: (store: Store) => Promise<number>): Promise<number> {
-  const store = await openStore(flags.url, { handoffs: 1 });
+  const store = await openStore(flags.url, { handoffs: 1 }).catch((error: unknown) => {
+    const { why, code, message, details, cause } = commandError(error, "the store");
+    throw new CommandError(why, `${message}; nothing was changed`, { code, details, cause });
+  });
   try {
     return await work(store);
   } finally {

@@ -64,7 +64,7 @@ export function runOptionsOf(keys: readonly string[], flags: RunFlags, command: 
     onLost: onLostOf(flags.onLost ?? "term"),
     graceMs,
     conflictExitCode: flags.conflictExitCode === undefined ? undefined : exitCodeOf(flags.conflictExitCode),
-    maxHold: flags.maxHold === undefined ? undefined : durationOf(flags.maxHold, "--max-hold"),
+    maxHold: flags.maxHold === undefined ? undefined : maxHoldOf(flags.maxHold),
     url: flags.url,
     label: flags.label,
     quiet: flags.quiet === true,
@@ -84,7 +84,7 @@ export function checkGrace(graceMs: number, leaseMs: number): void {
 
 /** `--ttl`: a lease's length, or the word session. */
 export function leaseOf(text: string): number | "session" {
-  return text === "session" ? text : ttlMs(numberless(text), "--ttl");
+  return text === "session" ? text : ttlMs(checkedDuration(text, "--ttl"), "--ttl");
 }
 
 /** `--wait 30s`, `--wait 0`; `--no-wait` is false; not given: for ever. */
@@ -93,14 +93,25 @@ export function waitOf(wait: string | boolean | undefined): number | undefined {
   return typeof wait === "string" ? durationOf(wait, "--wait") : undefined;
 }
 
-/** A duration with its unit, or 0. */
+/** A duration with its unit, or 0. @throws CommandError usage */
 export function durationOf(text: string, flag: string): number {
-  return durationMs(numberless(text), flag);
+  return durationMs(checkedDuration(text, flag), flag);
 }
 
 /** A number without a unit could be seconds or milliseconds: only 0 is the same in both. */
-function numberless(text: string): string | number {
-  return text === "0" ? 0 : text;
+function checkedDuration(text: string, flag: string): string | number {
+  if (text === "0") return 0;
+  if (/^\d{1,15}(\.\d{1,9})?(ms|s|m|h)$/.test(text)) return text;
+  throw new CommandError(
+    "usage",
+    `${flag} takes a duration with its unit, such as 500ms, 30s, 10m or 2h, not ${JSON.stringify(text)}`,
+  );
+}
+
+function maxHoldOf(text: string): number {
+  const ms = durationOf(text, "--max-hold");
+  if (ms > 0) return ms;
+  throw new CommandError("usage", "--max-hold must be longer than 0: the command would be ended at once");
 }
 
 function onLostOf(text: string): OnLost {

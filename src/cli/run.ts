@@ -73,7 +73,7 @@ async function hold(store: Store, options: RunOptions & { readonly label: string
   voiceOf(options).detail(
     `joined ${quotedList(joined.map((one: Joined) => one.key))}, held by the run around this one`,
   );
-  return joinedHold(own, [first, ...others]);
+  return joinedHold(own, [first, ...others], driver);
 
   async function acquireOwn(): Promise<Held> {
     const { lease, fencing } = driver.traits;

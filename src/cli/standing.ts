@@ -12,6 +12,8 @@ export interface Standing {
   readonly heldForMs?: number;
   /** How long ago its lease was last renewed, where the lease has a length. */
   readonly renewedAgoMs?: number;
+  /** Nobody holds it as far as a restarted server has heard, and it grants nothing for so long at most. */
+  readonly reclaimMs?: number;
   /** Claims before ours, holders included. */
   readonly ahead: number;
 }
@@ -30,8 +32,13 @@ export function standingOf(views: readonly ClaimView[], key: string, label: stri
 }
 
 /** `held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you` */
-export function standingInWords({ holder, heldForMs, renewedAgoMs, ahead }: Standing): string {
+export function standingInWords({ holder, heldForMs, renewedAgoMs, reclaimMs, ahead }: Standing): string {
   const parts: string[] = [];
+  if (reclaimMs !== undefined) {
+    parts.push(
+      `the lock server was restarted and still hears from its clients who holds what, for ${shownDuration(reclaimMs)} at most`,
+    );
+  }
   if (holder !== undefined) {
     const since = heldForMs === undefined ? "" : ` for ${shownDuration(heldForMs)}`;
     parts.push(`held by ${visible(holder)}${since}`);

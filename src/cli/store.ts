@@ -44,7 +44,6 @@ export async function openStore(url: string | undefined, options: LocksOptions =
 
 /** The server may have died just now: so long may the next one take to be there and to know our session. */
 const TETHER_PATIENCE_MS = 5_000;
-const TETHER_MS = 500;
 const TETHER_PAUSE_MS = 100;
 
 /**
@@ -55,21 +54,14 @@ const TETHER_PAUSE_MS = 100;
 export async function tetherOf({ driver, name }: Store): Promise<Socket | null> {
   const end = performance.now() + TETHER_PATIENCE_MS;
   for (;;) {
-    const late = new AbortController();
     try {
-      // a server that dies just now never answers; the next one knows our session as soon as we are back there
-      const silence = delay(TETHER_MS, null, { signal: late.signal }).then(() => {
-        throw new Error(`did not answer within ${TETHER_MS} ms`);
-      });
-      return await Promise.race([openTether(driver), silence]);
+      return await openTether(driver);
     } catch (error) {
       if (performance.now() >= end)
         throw new CommandError("unreachable", `${name}: ${(error as Error).message}; nothing was run`, {
           cause: error,
         });
       await delay(TETHER_PAUSE_MS);
-    } finally {
-      late.abort();
     }
   }
 }

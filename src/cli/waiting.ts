@@ -61,14 +61,25 @@ export async function acquireInWords(store: Store, wanted: Wanted, options: Wait
   return lock;
 }
 
-async function standing({ locks }: Store, { keys }: Wanted, label: string | null): Promise<Standing> {
+async function standing(store: Store, { keys }: Wanted, label: string | null): Promise<Standing> {
   // with several keys we stand in the line of the first that is not ours yet
   let found: Standing = { ahead: 0 };
   for (const key of [...keys].sort()) {
-    found = standingOf(await locks.list(key), key, label);
+    found = standingOf(await store.locks.list(key), key, label);
     if (found.holder !== undefined && found.holder !== label) return found;
   }
-  return found;
+  const reclaimMs = await reclaimMsOf(store);
+  return reclaimMs === 0 ? found : { ...found, reclaimMs };
+}
+
+/** For how long the store will still grant nothing since it was restarted; 0: it grants, or does not say. */
+async function reclaimMsOf({ driver }: Store): Promise<number> {
+  // loaded when somebody waits for what nobody seems to hold
+  const { openTools } = await import("../drivers/server/tool-link.ts");
+  const link = await openTools(driver);
+  const reclaimMs = link?.hello?.reclaimMs ?? 0;
+  link?.close();
+  return reclaimMs;
 }
 
 async function timeoutError(
@@ -86,8 +97,8 @@ async function timeoutError(
 
 async function busyError(store: Store, wanted: Wanted, options: WaitOptions): Promise<CommandError> {
   const found = await standing(store, wanted, null).catch(() => ({ ahead: 0 }));
-  const { holder } = found as Standing;
-  const who = holder === undefined ? "" : `: ${standingInWords({ ...found, ahead: 0 })}`;
+  const { holder, reclaimMs } = found as Standing;
+  const who = holder === undefined && reclaimMs === undefined ? "" : `: ${standingInWords({ ...found, ahead: 0 })}`;
   return conflict("busy", `${quotedList(wanted.keys)} is busy${who}`, wanted, found, options);
 }
 

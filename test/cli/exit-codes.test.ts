@@ -96,13 +96,15 @@ describe.concurrent("exit codes of run", () => {
   });
 
   test.each([
-    [["run"], /which key\?|missing required argument/],
+    [["run"], /^holdfast: which key\? For example: holdfast run /],
     [["run", "k", "ls"], /which command\? .* holdfast run k -- ls/],
-    [["run", "k", "--wiat", "5s", "--", "true"], /unknown option '--wiat'\n\(Did you mean --wait\?\)/],
-    [["run", "k", "--wait", "5", "--", "true"], /--wait must be .* not "5"/],
+    [["run", "k", "--wiat", "5s", "--", "true"], /unknown option '--wiat'; did you mean --wait\?/],
+    [["run", "k", "--wait", "5", "--", "true"], /--wait takes a duration with its unit, such as .*, not "5"/],
+    [["run", "k", "--ttl", "1d", "--", "true"], /--ttl takes a duration with its unit, .* not "1d"/],
+    [["run", "k", "--max-hold", "0", "--", "true"], /--max-hold must be longer than 0/],
     [["run", "k\nl", "--", "true"], /key must not contain control characters/],
     [["run", "k", "--url", "http://x", "--", "true"], /url must begin with one of/],
-    [["rnu"], /unknown command 'rnu'\n\(Did you mean run\?\)/],
+    [["rnu"], /unknown command 'rnu'; did you mean run\?/],
   ])("64 for wrong usage: %j", async (args, message) => {
     const { code, err, out } = await here.run(args);
     expect({ code, out }).toEqual({ code: 64, out: "" });

@@ -33,7 +33,7 @@ test.concurrent.each([
 ])("the mistyped command %s is answered with %s", async (typed, meant) => {
   const { code, err } = await here.run([typed]);
   expect(code).toBe(64);
-  expect(err).toContain(`(Did you mean ${meant}?)`);
+  expect(err).toContain(`; did you mean ${meant}?`);
 });
 
 test.concurrent("nothing that is printed has colours, with and without NO_COLOR", async () => {

@@ -75,12 +75,13 @@ test.concurrent("a reference of a run that has ended is no ancestor: the key is 
 test.concurrent("a damaged reference in the environment is an error, not a wait for ever", async () => {
   const { code, err } = await here.run(["run", "k6", "--", "true"], { env: { HOLDFAST_REFERENCE: "hf1.x.y" } });
   expect(code).toBe(64);
-  expect(err).toMatch(/HOLDFAST_REFERENCE.* is damaged; nothing was run/);
+  expect(err).toMatch(/HOLDFAST_REFERENCE.* is damaged: unset both .*; nothing was run/);
 });
 
-test.concurrent("what joined is told when the run around it has ended", async () => {
+test.concurrent("what joined is told at once when the run around it has ended, not when it asks again", async () => {
   const [log, joined] = [join(here.folder, "outlives"), join(here.folder, "joined")];
   const inner = `${holdfast} run out --grace 100ms -- sh -c 'touch ${joined}; sleep 60' >${log} 2>&1`;
+  // where it is told it asks every 30 s only
   const { code } = await under(["out"], `${inner} & while [ ! -e ${joined} ]; do sleep 0.02; done`);
   expect(code).toBe(0);
   await until(() => /lost "out" \(released\): sent TERM/.test(readFileSync(log, "utf8")), {

@@ -17,12 +17,12 @@ function wrong(keys: readonly string[], flags: RunFlags, command: readonly strin
 describe("flags of run that mean nothing are wrong usage, and the message names the flag", () => {
   test.each<readonly [RunFlags, RegExp]>([
     [{ ttl: "5ms" }, /^--ttl must be at least 100 ms/],
-    [{ ttl: "soon" }, /^--ttl must be/],
+    [{ ttl: "soon" }, /^--ttl takes/],
     [{ ttl: "10s", grace: "6s" }, /^--grace must be at most half of the lease of 10 s/],
-    [{ grace: "5" }, /^--grace must be/],
-    [{ wait: "-1s" }, /^--wait must be/],
-    [{ wait: "1e9h" }, /^--wait must be/],
-    [{ maxHold: "5 s" }, /^--max-hold must be/],
+    [{ grace: "5" }, /^--grace takes/],
+    [{ wait: "-1s" }, /^--wait takes/],
+    [{ wait: "1e9h" }, /^--wait takes/],
+    [{ maxHold: "5 s" }, /^--max-hold takes/],
     [{ permits: "3/2" }, /^--permits takes/],
     [{ permits: "0/2" }, /^--permits takes/],
     [{ permits: "1" }, /^--permits takes/],

@@ -15,7 +15,9 @@ interface Stage {
 }
 
 /** A client whose store does what `release` says. */
-function stage(release: (driver: Driver, ...args: Parameters<Driver["release"]>) => Promise<readonly boolean[]>): Stage {
+function stage(
+  release: (driver: Driver, ...args: Parameters<Driver["release"]>) => Promise<readonly boolean[]>,
+): Stage {
   const clock = fakeClock(0);
   const driver = memory({ store: memoryStore(clock) });
   const sentAt: number[] = [];

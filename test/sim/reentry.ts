@@ -86,7 +86,11 @@ const joins: Inside = async (actor, holding, random) => {
   await actor.pass(random.next() * actor.stage.plan.ttlMs * 0.3);
   const believed = holding.lock.remainingMs > 0;
   const was = await joined.release();
-  must(actor, !believed || was || actor.site.closing, "release() of a joined lock said false while the outer one stands");
+  must(
+    actor,
+    !believed || was || actor.site.closing,
+    "release() of a joined lock said false while the outer one stands",
+  );
 };
 
 /** The joined lock outlives the body: it is held until that is released, too. */

@@ -43,7 +43,8 @@ export function serverBack({ world, plan, watch, network, random }: Means): Back
       if (kind === "crash" || kind === "power") host.crash(downMs, kind === "power");
       else if (kind === "restart") void host.stop(downMs);
       else if (kind === "storePause") host.machine.pause(Math.min(ms, 500));
-      else if (kind === "wall" && random.chance(0.3) && !plan.stateless) host.machine.stepWall(random.pick([-1, 1]) * ms);
+      else if (kind === "wall" && random.chance(0.3) && !plan.stateless)
+        host.machine.stepWall(random.pick([-1, 1]) * ms);
       else return false;
       return true;
     },

@@ -19,6 +19,9 @@ export interface Reach {
   readonly dial: Dial;
 }
 
+/** A server that is there answers at once; one that is stopped, or dies just now, never does. */
+const ANSWER_MS = 1_000;
+
 const reaches = new WeakMap<Driver, Reach>();
 
 /** Notes how a driver's server is reached, and under which session. */
@@ -34,13 +37,14 @@ export function reachOf(driver: Driver): Reach | undefined {
 /**
  * A connected socket, to be given to a child as a stdio entry; nothing has to be read from it or written to it. null
  * where a driver's server is not on a Unix socket of this machine. The driver must be open.
- * @throws Error if the server refuses it or cannot be reached
+ * @throws Error if the server refuses it, cannot be reached or does not answer within a second
  */
 export async function openTether(driver: Driver): Promise<Socket | null> {
   const reach = reaches.get(driver);
   if (reach === undefined || !("path" in reach.address)) return null;
   const socket = connect({ path: reach.address.path });
   const { session } = reach;
+  const late = setTimeout(() => socket.destroy(new Error(`did not answer within ${ANSWER_MS} ms`)), ANSWER_MS);
   socket.write(
     encodeHello({ protocol: PROTOCOL, version: VERSION, label: "", session, tether: true, pid: null, pidStart: null }),
   );
@@ -50,6 +54,8 @@ export async function openTether(driver: Driver): Promise<Socket | null> {
   } catch (error) {
     socket.destroy();
     throw error;
+  } finally {
+    clearTimeout(late);
   }
 }
 

@@ -1,0 +1,42 @@
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import type { Running } from "./command.ts";
+import { place } from "./command.ts";
+
+const here = place();
+
+test("while a restarted server still hears who holds, that is what is said, not that nobody holds it", async () => {
+  const address = `unix:${join(here.folder, "s")}`;
+  const url = `holdfast+${address}`;
+  const serve = async (): Promise<Running> => {
+    const started = here.start(["serve", "--listen", address, "--state", join(here.folder, "state"), "--quiet"]);
+    await until(() => started.out().includes("listening"), { within: 20_000, what: "the server" });
+    return started;
+  };
+  const first = await serve();
+  // it holds, and cannot come back and say so
+  const holder = here.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; sleep 60"]);
+  await until(() => holder.out().includes("held"), { within: 20_000, what: "the holder" });
+  holder.process.kill("SIGSTOP");
+  first.process.kill("SIGKILL");
+  await first.ended;
+  const second = await serve();
+  const said = "the lock server was restarted and still hears from its clients who holds what, for \\d+ m?s at most";
+  const [busy, waited] = await Promise.all([
+    here.run(["run", "other", "--url", url, "--no-wait", "--", "true"]),
+    here.run(["run", "other", "--url", url, "--wait", "1200ms", "--", "true"]),
+  ]);
+  expect(busy).toMatchObject({ code: 124, out: "" });
+  expect(busy.err).toMatch(new RegExp(`^holdfast: "other" is busy: ${said}; nothing was run\n$`));
+  expect(waited.err).toMatch(
+    new RegExp(
+      `^holdfast: waiting for "other": ${said}.*\nholdfast: waited 1 s for "other": ${said}.*; nothing was run\n$`,
+    ),
+  );
+  holder.process.kill("SIGCONT");
+  expect((await here.run(["run", "other", "--url", url, "--wait", "20s", "--", "echo", "free"])).out).toBe("free\n");
+  holder.process.kill("SIGTERM");
+  second.process.kill("SIGTERM");
+  await Promise.all([holder.ended, second.ended]);
+});
