@@ -2,6 +2,7 @@
 
 import type { BenchCase } from "../harness/case.ts";
 import { exclusion } from "./exclusion.ts";
+import { floods } from "./floods.ts";
 import { handOff } from "./hand-off.ts";
 import { inProcessAlone, inProcessCrowd } from "./in-process.ts";
 import { flat, held } from "./many.ts";
@@ -21,6 +22,7 @@ export const CASES: readonly BenchCase[] = [
   tokenServer,
   held,
   flat,
+  floods,
   inProcessAlone,
   inProcessCrowd,
   memoryUse,
