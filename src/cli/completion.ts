@@ -5,7 +5,7 @@ import { CommandError } from "./failure.ts";
 import { print } from "./output.ts";
 
 /** Shells that there is a script for. */
-export const SHELLS = ["bash", "zsh", "fish"] as const;
+const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
 
 interface Flag {

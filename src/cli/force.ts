@@ -79,7 +79,7 @@ function notHeld(key: string, token: bigint, line: readonly ClaimView[]): Comman
 }
 
 /** What was done, and what it means for whoever had the lock. */
-export function doneInWords(key: string, token: bigint, holder: ClaimView | undefined, now: boolean): string {
+function doneInWords(key: string, token: bigint, holder: ClaimView | undefined, now: boolean): string {
   const who = holder === undefined ? "its holder" : visible(holder.label);
   const other = (holder?.holds.length ?? 1) - 1;
   const also = other === 0 ? "" : ` (and ${other} other ${other === 1 ? "key" : "keys"} of the same claim)`;

@@ -93,7 +93,7 @@ export function aheadOf(views: readonly ClaimView[]): number[] {
 }
 
 /** "exclusive", "shared", or how many of how many permits. */
-export function modeOf({ permits, limit }: Hold): string {
+function modeOf({ permits, limit }: Hold): string {
   if (limit < ALL_PERMITS) return `${permits}/${limit}`;
   return permits < ALL_PERMITS ? "shared" : "exclusive";
 }

@@ -39,7 +39,7 @@ Exit codes:
   126, 127 the command of run cannot be executed, was not found     128+n ended by signal n`;
 
 /** The texts of --help of every command that is not hidden, below headings. */
-export function manual(program: Command): string {
+function manual(program: Command): string {
   const commands = [program, ...shown(program)];
   const parts = commands.map((command) => {
     let text = "";

@@ -148,7 +148,7 @@ function narrowed({ columns, colours }: Screen): Screen {
 }
 
 /** For --json: one object. */
-export function shownRecord({ key, line, events }: Shown): object {
+function shownRecord({ key, line, events }: Shown): object {
   const ahead = aheadOf(line);
   const claims = line.map((view, at) => recordOf(view, ahead[at] as number));
   return {

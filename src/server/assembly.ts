@@ -37,7 +37,8 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
   const metrics = new Metrics({
     record,
     version: VERSION,
-    connections: () => hub.door.inside,
+    connections: () => hub.door,
+    authFailures: () => access.failures,
     sessions: () => store.sessions.all.size,
     claims: () => store.claims(),
     reclaimMs: () => store.backend.reclaimMs(),
@@ -52,14 +53,15 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
   });
   const start = newId().slice(0, 8);
   const startedAt = clock.now();
+  const refused = (code: string): void => metrics.refused(code);
   const tools = createTools({
     record,
     mostWatches: limits.subscribersPerConnection,
     facts: () => facts(),
-    refused: (code) => metrics.refused(code),
+    refused,
   });
   const { backend, sessions } = store;
-  const hub = new Hub({ backend, sessions, clock, start, version: VERSION, log, access, limits, tools });
+  const hub = new Hub({ backend, sessions, clock, start, version: VERSION, log, access, limits, tools, refused });
   const ports = new Ports(plan, hub, http === null ? null : () => webAt(http));
   const running: Running = { store, hub, ports, record, stopping: false, ready: () => readiness(running) };
 

@@ -136,6 +136,7 @@ export class Calls {
   }
 
   #errorText(n: number, error: unknown): string {
+    this.#hub.refused(error instanceof Refusal ? error.code : "INTERNAL");
     if (error instanceof Refusal) return frames.encodeError(n, error.code, error.message);
     this.#hub.log("a call failed", error);
     return frames.encodeError(n, "INTERNAL", "the server failed; see its log");

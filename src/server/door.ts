@@ -21,6 +21,8 @@ export class Door {
   strangers = 0;
   /** Of these, those that wait to be refused. */
   refused = 0;
+  /** Connections that came in, since the start. */
+  accepted = 0;
   /** Connections that found no room, since the start. */
   turnedAway = 0;
 
@@ -42,6 +44,7 @@ export class Door {
   /** One more is inside, a stranger as yet. */
   enter({ local, address }: Origin): void {
     this.inside++;
+    this.accepted++;
     this.strangers++;
     if (local) return;
     const near = neighbourhood(address);

@@ -36,6 +36,8 @@ export interface HubOptions {
   readonly limits?: ServerLimits;
   /** Answers the frames that serve people. Default: there are none. */
   readonly tools?: Tools;
+  /** Told the code of each call and connection that is refused. Default: nobody is. */
+  readonly refused?: (code: string) => void;
 }
 
 export class Hub {
@@ -44,6 +46,7 @@ export class Hub {
   readonly log: Log;
   readonly limits: ServerLimits;
   readonly tools: Tools | null;
+  readonly refused: (code: string) => void;
   readonly door: Door;
   /** What stands behind the links, as far as each of them may see and use it. For HTTP, too. */
   readonly backend: Backend;
@@ -66,6 +69,7 @@ export class Hub {
     this.log = options.log;
     this.limits = options.limits ?? DEFAULT_LIMITS;
     this.tools = options.tools ?? null;
+    this.refused = options.refused ?? (() => undefined);
     this.door = new Door(this.limits);
     this.#sessions = options.sessions;
     this.#access = options.access ?? OPEN;

@@ -180,6 +180,7 @@ export class Link {
   #end(error: unknown, severed: boolean): void {
     if (this.#is === "closed") return;
     const known = error instanceof ProtocolError;
+    this.#hub.refused(known ? error.code : "INTERNAL");
     if (!known) this.#hub.log("a connection failed", error);
     this.flush();
     if (this.#isClosed()) return;

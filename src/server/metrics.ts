@@ -15,10 +15,6 @@ export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 export interface Tally {
   /** A call, or a whole connection, was refused with this code of the protocol. */
   refused(code: string): void;
-  /** Somebody showed a credential that is none, or none where one is asked for. */
-  authFailed(): void;
-  /** A connection was accepted. */
-  connected(): void;
   /** Something was written durably, or could not be. */
   wrote(what: "journal" | "state", ok: boolean): void;
 }
@@ -27,8 +23,10 @@ export interface Tally {
 export interface MetricSources {
   readonly record: Record;
   readonly version: string;
-  /** Connections open now. */
-  readonly connections: () => number;
+  /** Connections open now, and since the start those that were accepted and those that found no room. */
+  readonly connections: () => { readonly inside: number; readonly accepted: number; readonly turnedAway: number };
+  /** How often somebody was not let in, since the start. */
+  readonly authFailures: () => number;
   readonly sessions: () => number;
   /** Held and waiting. */
   readonly claims: () => number;
@@ -74,8 +72,6 @@ export class Metrics implements Tally {
   readonly #sources: MetricSources;
   readonly #refused = new Map<Code, number>(CODES.map((code) => [code, 0]));
   readonly #wrote = { journal: { ok: 0, failed: 0 }, state: { ok: 0, failed: 0 } };
-  #authFailures = 0;
-  #connections = 0;
 
   constructor(sources: MetricSources) {
     this.#sources = sources;
@@ -84,14 +80,6 @@ export class Metrics implements Tally {
   refused(code: string): void {
     const known = this.#refused.has(code as Code) ? (code as Code) : "other";
     this.#refused.set(known, (this.#refused.get(known) as number) + 1);
-  }
-
-  authFailed(): void {
-    this.#authFailures++;
-  }
-
-  connected(): void {
-    this.#connections++;
   }
 
   wrote(what: "journal" | "state", ok: boolean): void {
@@ -123,13 +111,15 @@ export class Metrics implements Tally {
   }
 
   #ofClients(): string[] {
-    const { connections, sessions, record } = this.#sources;
+    const { connections, authFailures, sessions, record } = this.#sources;
+    const { inside, accepted, turnedAway } = connections();
     return [
-      ...one("holdfast_connections", "gauge", "Connections open now.", connections()),
-      ...one("holdfast_connections_total", "counter", "Connections accepted.", this.#connections),
+      ...one("holdfast_connections", "gauge", "Connections open now.", inside),
+      ...one("holdfast_connections_total", "counter", "Connections accepted.", accepted),
+      ...one("holdfast_connections_refused_total", "counter", "Connections that found no room.", turnedAway),
       ...one("holdfast_sessions", "gauge", "Clients known, connected or not.", sessions()),
       ...one("holdfast_subscribers", "gauge", "Readers that follow the events.", record.subscribers),
-      ...one("holdfast_auth_failures_total", "counter", "Credentials that stood for nobody.", this.#authFailures),
+      ...one("holdfast_auth_failures_total", "counter", "Credentials that stood for nobody.", authFailures()),
       ...family(
         "holdfast_refusals_total",
         "counter",

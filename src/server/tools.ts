@@ -13,7 +13,7 @@ import { Refusal } from "./backend.ts";
 import type { Record } from "./record.ts";
 
 /** The connection a frame of the tools came on. */
-export interface Caller {
+interface Caller {
   readonly principal: Principal;
   /** Adds a frame to what is written next. */
   send(frame: string): void;

@@ -30,7 +30,9 @@ async function site(world: World): Promise<Site> {
   const hub = world.hub as Hub;
   const record = new Record({ clock: world.clock });
   const none = (): number => 0;
-  const sources = { record, version: "0", connections: none, sessions: none, claims: none, reclaimMs: none };
+  const connections = (): { inside: number; accepted: number; turnedAway: number } => hub.door;
+  const numbers = { connections, authFailures: none, sessions: none, claims: none, reclaimMs: none };
+  const sources = { record, version: "0", ...numbers };
   const http = createHttp({
     hub,
     access: OPEN,

@@ -51,9 +51,18 @@ function life(token: number, heldAt = 0): Lived {
   return { claim: claim as unknown as Lived["claim"], token, placedAt: 0, heldAt, by: "secret-account" };
 }
 
+const DOOR = { inside: 3, accepted: 5, turnedAway: 1 };
+
 function metered(claims = 0): { readonly metrics: Metrics; readonly record: Record } {
   const record = new Record({ clock: fakeClock() });
-  const sources = { record, version: "1.2.3", connections: () => 3, sessions: () => 2, claims: () => claims };
+  const sources = {
+    record,
+    version: "1.2.3",
+    connections: () => DOOR,
+    authFailures: () => 4,
+    sessions: () => 2,
+    claims: () => claims,
+  };
   return { metrics: new Metrics({ ...sources, reclaimMs: () => 1_500 }), record };
 }
 
@@ -96,8 +105,6 @@ test("claims, what became of them, and how long they waited and were held", () =
 test("what is told is counted: refusals by code, failed credentials, connections, writes", () => {
   const { metrics } = metered();
   for (const code of ["FORBIDDEN", "FORBIDDEN", "LIMIT", 'a"b\n', "__proto__"]) metrics.refused(code);
-  metrics.authFailed();
-  metrics.connected();
   metrics.wrote("journal", true);
   metrics.wrote("state", false);
   const families = parsed(metrics.text());
@@ -105,9 +112,9 @@ test("what is told is counted: refusals by code, failed credentials, connections
   expect(refusals?.get('{code="FORBIDDEN"}')).toBe(2);
   expect(refusals?.get('{code="LIMIT"}')).toBe(1);
   expect(refusals?.get('{code="other"}')).toBe(2);
-  expect(families.get("holdfast_auth_failures_total")?.samples.get("")).toBe(1);
+  expect(families.get("holdfast_auth_failures_total")?.samples.get("")).toBe(4);
   expect(families.get("holdfast_connections")?.samples.get("")).toBe(3);
-  expect(families.get("holdfast_connections_total")?.samples.get("")).toBe(1);
+  expect(families.get("holdfast_connections_total")?.samples.get("")).toBe(5);
   expect(families.get("holdfast_sessions")?.samples.get("")).toBe(2);
   expect(families.get("holdfast_writes_total")?.samples.get('{file="journal",result="ok"}')).toBe(1);
   expect(families.get("holdfast_writes_total")?.samples.get('{file="state",result="failed"}')).toBe(1);

@@ -31,7 +31,7 @@ export interface HttpOptions {
   /** What has happened: for /events. */
   readonly record: Record;
   /** What is counted: for /metrics. */
-  readonly metrics: Pick<Metrics, "text" | "refused" | "authFailed">;
+  readonly metrics: Pick<Metrics, "text" | "refused">;
   /** Could the server grant a lock now, and if not, why? For /ready. */
   readonly ready: () => { readonly ok: boolean; readonly why?: string };
   /** Of this program, for people. */
