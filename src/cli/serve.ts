@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { elect } from "../server/election.ts";
 import type { Log } from "../server/logging.ts";
-import type { ServeOptions, Server } from "../server/serve.ts";
+import type { Fault, ServeOptions, Server } from "../server/serve.ts";
 import { checkDirectory, preparedSocketPath, socketPath, userDirectory } from "../user-directory.ts";
 import { CommandError } from "./failure.ts";
 import { jsonLine, print, visible } from "./output.ts";
@@ -30,10 +30,13 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
   const gathered = gather(flags, process.env);
   const wanted = await wantedOf(gathered.given, gathered.complaints);
   const log = logOf(wanted.logFormat, wanted.logLevel);
-  if (flags.check === true) return check(wanted, gathered, log);
-  await refuse(wanted, gathered);
+  if (flags.check === true || gathered.complaints.length > 0) {
+    for (const warning of await checked(wanted, gathered)) log(warning, undefined, { level: "warn" });
+    print("all is well");
+    return 0;
+  }
   const own = wanted.own.socket ? await ownPlace() : null;
-  const { server, options } = await opened(wanted, own, log);
+  const { server, options } = await opened(wanted, own, gathered, log);
   // before anybody is told where we are: who knows may send a signal
   const over = untilOver(server, { path: own?.socket ?? null, idleMs: wanted.idleMs, hangup: "reloads", log });
   announce(server, flags.json === true);
@@ -49,20 +52,12 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
   return 0;
 }
 
-/** --check: exit code 0, or all that is wrong. */
-async function check(wanted: Wanted, gathered: Gathered, log: Log): Promise<number> {
+/** Everything that could be wrong. @throws CommandError with all of it */
+async function checked(wanted: Wanted, { given, complaints }: Gathered): Promise<readonly string[]> {
   const { checkOptions } = await import("../server/serve.ts");
   const { faults, warnings } = await checkOptions({ ...wanted.serve, ...placeFor(wanted) } as ServeOptions);
-  fail([...gathered.complaints, ...complaintsOf(gathered.given, faults)]);
-  for (const warning of warnings) log(warning, undefined, { level: "warn" });
-  print("all is well");
-  return 0;
-}
-
-/** @throws CommandError before anything is opened */
-async function refuse(wanted: Wanted, { given, complaints }: Gathered): Promise<void> {
-  const { faultsOf } = await import("../server/serve.ts");
-  fail([...complaints, ...complaintsOf(given, faultsOf({ ...wanted.serve, ...placeFor(wanted) } as ServeOptions))]);
+  fail([...complaints, ...complaintsOf(given, faults)]);
+  return warnings;
 }
 
 /** Wrong words on the command line are wrong usage, all else is a wrong configuration. */
@@ -90,6 +85,7 @@ function stateIn(directory: string, isOwn: boolean): string {
 async function opened(
   { serve: options, own }: Wanted,
   place: { readonly socket: string; readonly directory: string } | null,
+  { given }: Gathered,
   log: Log,
 ): Promise<{ readonly server: Server; readonly options: ServeOptions }> {
   const listen = place === null ? options.listen : `unix:${place.socket}`;
@@ -99,7 +95,8 @@ async function opened(
   try {
     return { server: await serve(whole), options: whole };
   } catch (error) {
-    if (error instanceof TypeError) throw error;
+    const { faults } = error as { readonly faults?: readonly Fault[] };
+    if (faults !== undefined) fail(complaintsOf(given, faults));
     throw new CommandError("unreachable", `the server could not be started: ${(error as Error).message}`, {
       cause: error,
     });

@@ -96,6 +96,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const { clock = systemClock, log = logToConsole } = options;
   const { plan, faults } = planOf(options);
   if (faults.length > 0) throw errorOf(faults);
+  if (plan.tls !== null) log(plan.tls.told);
   for (const warning of plan.warnings) log(warning, undefined, { level: "warn" });
   const running = await assemble(options, plan, clock, log);
   const { hub, store, ports } = running;
@@ -135,15 +136,10 @@ async function letGo(running: Running): Promise<void> {
   }
 }
 
-/** What serve() would refuse in these options, all at once. Opens nothing; reads the files they name. */
-export function faultsOf(options: ServeOptions): readonly Fault[] {
-  return planOf(options).faults;
-}
-
-/** A wrong value is a TypeError, as everywhere. */
+/** A wrong value is a TypeError, as everywhere. It carries the faults one by one, for who knows where they were said. */
 function errorOf(faults: readonly Fault[]): Error {
   const text = faults.map(({ option, message }) => `${option}: ${message}`).join("\n");
-  return faults.every(({ named }) => named) ? new Error(text) : new TypeError(text);
+  return Object.assign(faults.every(({ named }) => named) ? new Error(text) : new TypeError(text), { faults });
 }
 
 function logToConsole(message: string, error?: unknown): void {

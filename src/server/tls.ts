@@ -7,7 +7,7 @@ import { createSecureContext } from "node:tls";
 import type { TlsFiles } from "./serve.ts";
 
 /** A certificate, a key or a list of issuers cannot be used as it is; the message names the file and says why. */
-export class TlsError extends Error {
+class TlsError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = "TlsError";

@@ -1,8 +1,9 @@
-import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { SETTINGS, variableOf } from "../../src/cli/serve-settings.ts";
 import { newCredential } from "../../src/server/credentials.ts";
+import { DEFAULT_LIMITS } from "../../src/server/limits.ts";
 import { authority, writeCertificate } from "../support/certificates.ts";
 import { until } from "../support/wait-for.ts";
 import type { Running } from "./command.ts";
@@ -238,4 +239,16 @@ test("every setting has a flag and a variable, and stands in --help", async () =
   const { out } = await here.run(["serve", "--help"]);
   for (const { name } of SETTINGS) expect(out).toContain(`--${name}`);
   expect(SETTINGS.map(({ name }) => variableOf(name))).toContain("HOLDFAST_TLS_CLIENT_CA");
+});
+
+test("the guide has a row for every setting and every limit, and no other flag", () => {
+  const guide = readFileSync("docs/guide/server.md", "utf8");
+  for (const { name, value, short, only } of SETTINGS) {
+    const flag = `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
+    const variable = only === "flag" ? " " : ` \`${variableOf(name)}\` `;
+    expect(guide).toContain(`| \`${flag}\` |${variable}|`);
+  }
+  for (const [name, usual] of Object.entries(DEFAULT_LIMITS)) expect(guide).toContain(`| \`${name}\` | ${usual} |`);
+  const rows = [...guide.matchAll(/^\| `([^`]*)` \| (?:`HOLDFAST|\|)/gm)].map((match) => match[1]);
+  expect(rows).toHaveLength(SETTINGS.length);
 });
