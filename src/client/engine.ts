@@ -162,7 +162,7 @@ export class Engine {
   }
 
   #track(tracked: Tracked, first: Step, now: number): Tracked {
-    this.#tracked.set(tracked.claim.id, tracked);
+    this.#tracked.add(tracked.claim.id, tracked);
     this.#perform(tracked, first, now);
     return tracked;
   }

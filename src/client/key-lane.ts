@@ -11,6 +11,7 @@
  */
 
 import { backoffMs } from "../core/backoff.ts";
+import type { LaneLimits } from "../core/lane.ts";
 import { Lane } from "../core/lane.ts";
 import { DriverError, isFatal } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -25,6 +26,7 @@ import type { ClaimOwner, Tracked } from "./tracked.ts";
 import { wrapped } from "./wrap-error.ts";
 
 const LONGEST_RESTART_MS = 1_000;
+const NO_HANDOFFS: LaneLimits = { handoffs: 1, handoffMs: 0 };
 
 export class KeyLane implements ClaimOwner {
   readonly host: LaneHost;
@@ -44,7 +46,7 @@ export class KeyLane implements ClaimOwner {
     this.target = target;
     this.#ttl = ttl;
     this.#name = name;
-    this.#lane = new Lane(name === null ? { handoffs: 1, handoffMs: 0 } : host.settings);
+    this.#lane = new Lane(name === null ? NO_HANDOFFS : host.settings);
   }
 
   add(request: Request): void {

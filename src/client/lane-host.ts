@@ -88,7 +88,7 @@ export class LaneHost {
     let lane = this.lanes.get(name);
     if (lane === undefined) {
       lane = new KeyLane(this, target, ttl, name);
-      this.lanes.set(name, lane);
+      this.lanes.add(name, lane);
     }
     return lane;
   }

@@ -31,21 +31,24 @@ export interface Shop {
   acquirer(): Acquirer | Promise<Acquirer>;
 }
 
-/** Where the target comes from: fixed, or made of the call's own options (a semaphore's permits). */
-export interface TargetSource<Extra> {
-  target(options: Extra | undefined): Target;
-  /** An option of its own. */
-  readonly extra?: string;
-}
+/** What is locked: always the same, or made of the call's own options (a semaphore's permits). */
+type TargetSource<Extra> = Target | ((options: Extra | undefined) => Target);
 
 /** A Lockable that remembers its target, so that all() can take it. */
 export class BoundLockable<Extra> implements Lockable<Extra> {
   readonly #shop: Shop;
-  readonly source: TargetSource<Extra>;
+  readonly #source: TargetSource<Extra>;
+  readonly #extra: string | undefined;
 
-  constructor(shop: Shop, source: TargetSource<Extra>) {
+  /** @param extra an option that only the target is made of */
+  constructor(shop: Shop, source: TargetSource<Extra>, extra?: string) {
     this.#shop = shop;
-    this.source = source;
+    this.#source = source;
+    this.#extra = extra;
+  }
+
+  target(options?: Extra): Target {
+    return typeof this.#source === "function" ? this.#source(options) : this.#source;
   }
 
   acquire(options?: AcquireOptions & Extra): Promise<Lock> {
@@ -69,7 +72,7 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
   /** No async function: an uncontended acquire is to cost one promise. */
   #acquire(options: (AcquireOptions & Extra) | undefined, isTry: boolean): Promise<LockHandle | null> {
     try {
-      const target = this.source.target(options);
+      const target = this.target(options);
       const wish = this.#wish(options, isTry);
       const ready = this.#shop.acquirer();
       if (ready instanceof Promise) return ready.then((acquirer) => acquirer.acquire(target, wish, isTry));
@@ -81,7 +84,7 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
 
   #wish(options: AcquireOptions | undefined, isTry: boolean): Wish {
     const { settings } = this.#shop;
-    const wish = options === undefined ? settings : wishOf(options, settings, isTry, this.source.extra);
+    const wish = options === undefined ? settings : wishOf(options, settings, isTry, this.#extra);
     return isTry ? { ...wish, waitMs: 0 } : wish;
   }
 }

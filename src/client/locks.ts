@@ -74,7 +74,7 @@ export function createLocks(driver: Driver, options?: LocksOptions): Locks {
 export function locksOf(client: Client): Locks {
   const { settings, context, driver } = client;
   const { prefix } = settings;
-  const bound = (target: Target): BoundLockable<unknown> => new BoundLockable(client, { target: () => target });
+  const bound = (target: Target): BoundLockable<unknown> => new BoundLockable(client, target);
   const mutex = (key: string): BoundLockable<unknown> => bound(mutexTarget(prefix, key));
 
   return {
@@ -92,7 +92,7 @@ export function locksOf(client: Client): Locks {
       mutexTarget(prefix, key);
       const target = (options?: { readonly permits?: number }): Target =>
         semaphoreTarget(prefix, key, options?.permits ?? 1, limit);
-      return new BoundLockable(client, { target, extra: "permits" });
+      return new BoundLockable(client, target, "permits");
     },
     all: (...targets) =>
       bound(
@@ -141,7 +141,7 @@ function targetOf(one: string | Lockable, prefix: string): Target {
   if (typeof one === "string") return mutexTarget(prefix, one);
   if (!(one instanceof BoundLockable))
     throw new TypeError("all() takes keys, and what mutex(), rw(), semaphore() and all() give");
-  return one.source.target(undefined);
+  return one.target();
 }
 
 function withoutPrefix(view: ClaimView, prefix: string): ClaimView {

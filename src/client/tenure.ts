@@ -19,7 +19,7 @@ export class Tenure implements Timed {
   contexts = 0;
   lostReason: LostReason | null = null;
   /** Called once when it is lost. */
-  readonly #whenLost: ((error: LockLostError) => void)[] = [];
+  #whenLost: ((error: LockLostError) => void)[] | null = null;
   // the end of maxHold
   readonly rides = false;
   dueAt = 0;
@@ -55,10 +55,11 @@ export class Tenure implements Timed {
     if (this.lostReason !== null) return;
     this.lostReason = reason;
     const error = this.lostError();
-    for (const told of this.#whenLost.splice(0)) told(error);
+    for (const told of this.#whenLost ?? []) told(error);
   }
 
   whenLost(told: (error: LockLostError) => void): void {
+    this.#whenLost ??= [];
     this.#whenLost.push(told);
   }
 

@@ -34,12 +34,17 @@ export function makeWitness(needed: boolean): Witness {
     },
     saw(holds, token) {
       for (const { key } of holds) {
-        if (young.size >= KEYS && !young.has(key)) {
+        const known = young.get(key);
+        if (known !== undefined) {
+          if (token > known) young.set(key, token);
+          continue;
+        }
+        const before = old.get(key) ?? 0n;
+        if (young.size >= KEYS) {
           old = young;
           young = new Map();
         }
-        const known = last(key);
-        young.set(key, token > known ? token : known);
+        young.set(key, token > before ? token : before);
       }
     },
   };

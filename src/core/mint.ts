@@ -8,6 +8,7 @@
  */
 
 import type { Claim } from "../spi/driver.ts";
+import type { Entry } from "./entry.ts";
 import { Schedule } from "./schedule.ts";
 import { SeatLine } from "./seats.ts";
 import { SlotMap } from "./slot-map.ts";
@@ -52,15 +53,16 @@ export class Mint {
     let line = this.lines.get(key);
     if (line === undefined) {
       line = new SeatLine(key);
-      this.lines.set(key, line);
+      this.lines.add(key, line);
     }
     return line;
   }
 
   /** Forgets an empty line, now or as soon as the clock has passed its last token. */
   leave(line: SeatLine): void {
-    if (line.seats.size > 0 || this.lines.get(line.key) !== line) return;
+    if (line.seats.size > 0 || line.forgotten) return;
     if (line.last < this.#clock) {
+      line.forgotten = true;
       this.#lingering.remove(line);
       this.lines.delete(line.key);
     } else this.#lingering.set(line, line.last);
@@ -78,11 +80,12 @@ export class Mint {
     return token;
   }
 
-  /** Sets a run aside for a claim and gives its first token; null if it would reach the ceiling. */
-  take(claim: Claim): number | null {
-    const token = this.nextFor(claim);
+  /** Sets a run aside for a claim that has a seat in each of its lines; null if it would reach the ceiling. */
+  take({ claim, seats }: Entry): number | null {
+    let token = Math.max(this.#clock, Number(claim.floor));
+    for (const { line } of seats) if (line.last >= token) token = line.last + 1;
     if (token + claim.tokens > this.ceiling) return null;
-    this.spent(claim, token + claim.tokens - 1);
+    for (const { line } of seats) line.last = token + claim.tokens - 1;
     return token;
   }
 

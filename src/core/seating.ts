@@ -146,7 +146,7 @@ export class Seating {
   }
 
   #grant(entry: Entry): void {
-    const token = this.mint.take(entry.claim);
+    const token = this.mint.take(entry);
     if (token === null) {
       this.#stalled.add(entry);
       return;

@@ -37,6 +37,8 @@ export class SeatLine {
   used = 0;
   /** The highest token granted on this key that the table still has to remember; 0 if none. */
   last = 0;
+  /** The table has no line of this key any more, or another one. */
+  forgotten = false;
   // for the mint's schedule of lines to forget
   dueAt = 0;
   heapIndex = -1;

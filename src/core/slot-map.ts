@@ -28,11 +28,15 @@ export class SlotMap<K, V> {
   }
 
   set(key: K, value: V): void {
-    let place = this.#places.get(key);
-    if (place === undefined) {
-      place = this.#free.pop() ?? this.#values.length;
-      this.#places.set(key, place);
-    }
+    const place = this.#places.get(key);
+    if (place === undefined) this.add(key, value);
+    else this.#values[place] = value;
+  }
+
+  /** As set(), of a key that is known not to be in it: the key is looked up once. */
+  add(key: K, value: V): void {
+    const place = this.#free.pop() ?? this.#values.length;
+    this.#places.set(key, place);
     this.#values[place] = value;
   }
 

@@ -224,7 +224,7 @@ export class Table {
     const expiresAt = leftMs === "session" ? Number.POSITIVE_INFINITY : this.#now + leftMs;
     const entry = new Entry(claim, owner, this.#now, expiresAt, this.#seating.arrive(arrival));
     entry.by = by;
-    this.entries.set(claim.id, entry);
+    this.entries.add(claim.id, entry);
     this.#leases.add(entry);
     return entry;
   }

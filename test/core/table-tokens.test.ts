@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
+import { Entry } from "../../src/core/entry.ts";
 import { Mint } from "../../src/core/mint.ts";
+import { Seat } from "../../src/core/seats.ts";
 import { Table } from "../../src/core/table.ts";
 import { Bench, claimOf, hold, SECOND } from "./claims.ts";
 
@@ -118,7 +120,11 @@ test("tokens of several keys move together", () => {
   const mint = new Mint(Number.POSITIVE_INFINITY);
   const claim = claimOf("a", "a b", { tokens: 10 });
   mint.advance(100);
-  expect(mint.take(claim)).toBe(100);
+  const entry = new Entry(claim, null, 0, 0, 1);
+  for (const { key, permits, limit } of claim.holds) {
+    entry.seats.push(new Seat(mint.line(key), entry, permits, limit, 1));
+  }
+  expect(mint.take(entry)).toBe(100);
   expect(mint.line("a").last).toBe(109);
   mint.spent(claim, 50);
   expect(mint.line("b").last).toBe(109);

@@ -10,8 +10,9 @@ const FATAL: ReadonlySet<string> = new Set(["FATAL", "FLOOR", "FORBIDDEN", "LIMI
 const FATAL_AT_HELLO: ReadonlySet<string> = new Set(["AUTH", "UNSUPPORTED", "VERSION"]);
 
 interface Call {
-  readonly settle: (raw: unknown) => void;
-  readonly fail: (error: Error) => void;
+  readonly read: (raw: unknown) => unknown;
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (error: Error) => void;
 }
 
 export class Calls {
@@ -30,7 +31,7 @@ export class Calls {
   /** Gives the number of a call whose reply `read` understands. */
   add<T>(read: (raw: unknown) => T, resolve: (result: T) => void, reject: (error: Error) => void): number {
     const n = this.next();
-    this.#open.set(n, { settle: (raw) => resolve(read(raw)), fail: reject });
+    this.#open.add(n, { read, resolve: resolve as Call["resolve"], reject });
     return n;
   }
 
@@ -39,15 +40,15 @@ export class Calls {
     const n = frame[1] as number;
     const call = this.#open.get(n);
     if (call === undefined) return;
-    if (verb === "ok") call.settle(frame[2]);
+    if (verb === "ok") call.resolve(call.read(frame[2]));
     this.#open.delete(n);
-    if (verb === "error") call.fail(errorOf(String(frame[2]), String(frame[3])));
+    if (verb === "error") call.reject(errorOf(String(frame[2]), String(frame[3])));
   }
 
   failAll(error: Error): void {
     const calls = this.#open.values();
     this.#open.clear();
-    for (const call of calls) call.fail(error);
+    for (const call of calls) call.reject(error);
   }
 }
 

@@ -190,7 +190,7 @@ class ServerDriver implements Driver {
     let known = this.#known.get(claim.id);
     if (known !== undefined) return known;
     known = new Known(claim);
-    this.#known.set(claim.id, known);
+    this.#known.add(claim.id, known);
     if (claim.ttlMs === "session") this.#sessionClaims++;
     return known;
   }
