@@ -4,9 +4,13 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
 import { decodeRefusal, decodeWelcome, VERSION } from "../../src/protocol/hello.ts";
+import { decodeEvents, decodeInfo, decodeWatched } from "../../src/protocol/tools.ts";
 import { Hub } from "../../src/server/hub.ts";
 import type { Link } from "../../src/server/link.ts";
 import { openKeeper } from "../../src/server/opening.ts";
+import { Record } from "../../src/server/record.ts";
+import type { Facts } from "../../src/server/tools.ts";
+import { createTools } from "../../src/server/tools.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { FakeClock, FakeDisk, turns } from "./world.ts";
 
@@ -35,9 +39,31 @@ class Stage {
       if (error !== undefined) throw new Error(`${message}: ${error}`);
     };
     const { clock, disk } = this;
-    const opened = await openKeeper({ clock, disk, sessionMs: 30_000, remote: false, probe: () => "running", log });
+    const record = new Record({ clock });
+    const opened = await openKeeper({
+      clock,
+      disk,
+      sessionMs: 30_000,
+      remote: false,
+      probe: () => "running",
+      log,
+      record,
+    });
     const { keeper: backend, sessions } = opened;
-    this.hub = new Hub({ backend, sessions, clock, start: START, version: "0.1.0", log });
+    const load = { connections: 2, sessions: 2, held: 0, waiting: 0 };
+    const facts = (): Facts => ({
+      version: "0.1.0",
+      protocol: 1,
+      start: START,
+      upMs: 86_400_000,
+      wallMs: clock.wall(),
+      reclaimMs: 0,
+      why: "",
+      store: "table",
+      load,
+    });
+    const tools = createTools({ record, facts });
+    this.hub = new Hub({ backend, sessions, clock, start: START, version: "0.1.0", log, tools });
   }
 
   at(name: string): { link: Link; got: string[]; closed: boolean } {
@@ -117,12 +143,17 @@ test("what the vectors show the client's side understands", () => {
         const [verb, , result] = frame;
         seen.add(verb as string);
         if (verb === "push") decodeAnswer(result);
+        else if (verb === "events") expect(decodeWatched(frame).events.length).toBeGreaterThan(0);
+        else if (verb === "ok" && Array.isArray(result) && Array.isArray(result[0]) && result[0].length > 7)
+          expect(decodeEvents(result)).toHaveLength(result.length);
+        else if (verb === "ok" && typeof result === "object" && !Array.isArray(result))
+          expect(decodeInfo(result).version).toBe(VERSION);
         else if (verb === "ok" && Array.isArray(result) && typeof result[0] === "string") decodeAnswer(result);
         else if (verb === "ok" && Array.isArray(result) && typeof result[1] === "boolean") decodePage(result);
       }
     }
   }
-  expect([...seen].sort()).toEqual([START, "PROTOCOL", "VERSION", "error", "ok", "push"].sort());
+  expect([...seen].sort()).toEqual([START, "PROTOCOL", "VERSION", "error", "events", "ok", "push"].sort());
 });
 
 test("there are vectors, and the page names the version", () => {
