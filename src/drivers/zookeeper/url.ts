@@ -1,0 +1,37 @@
+/** zookeeper://a:2181,b:2181/chroot?root=/locks&sessionMs=10000: an ensemble by its servers, as ZooKeeper's own clients name it. */
+
+import { durationMs, shown } from "../../duration.ts";
+import type { Driver } from "../../spi/driver.ts";
+import type { ServerAddress } from "./client/servers.ts";
+import { zookeeper } from "./driver.ts";
+
+const PORT = 2_181;
+const PARAMETERS: ReadonlySet<string> = new Set(["root", "sessionMs"]);
+
+/** The driver of a url, not opened yet. @throws TypeError for a url that means nothing */
+export function fromUrl(url: string, { connectTimeoutMs }: { readonly connectTimeoutMs: number }): Driver {
+  const found = /^zookeeper:\/\/([^/?#@]+)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url);
+  if (found === null)
+    throw new TypeError("url must be zookeeper://host:2181,host:2181/chroot, without user, password or fragment");
+  const [, hosts, path = "", query = ""] = found as unknown as [string, string, string?, string?];
+  const parameters = new URLSearchParams(query);
+  for (const name of parameters.keys()) {
+    if (!PARAMETERS.has(name)) throw new TypeError(`url has no parameter ${shown(name)} for zookeeper:`);
+  }
+  const [root, sessionMs] = [parameters.get("root"), parameters.get("sessionMs")];
+  return zookeeper({
+    servers: hosts.split(",").map(serverOf),
+    chroot: path === "/" ? "" : decodeURIComponent(path),
+    connectTimeoutMs,
+    ...(root !== null && { root }),
+    ...(sessionMs !== null && { sessionMs: durationMs(Number(sessionMs), "sessionMs") }),
+  });
+}
+
+function serverOf(text: string): ServerAddress {
+  const found = /^(\[[0-9a-f:]+\]|[^:[\]\s]+)(?::(\d{1,5}))?$/i.exec(text);
+  const port = Number(found?.[2] ?? PORT);
+  if (found === null || port === 0 || port > 65_535)
+    throw new TypeError(`url must name servers as host:port, not ${shown(text)}`);
+  return { host: (found[1] as string).replace(/^\[|\]$/g, ""), port };
+}
