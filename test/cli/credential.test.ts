@@ -1,0 +1,67 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { place } from "./command.ts";
+
+const here = place();
+
+test("a new credential is printed once, with the account that has only its hash", async () => {
+  const made = await here.run(["credential", "new", "--name", "ci", "--prefix", "ci/", "--max-hold", "1h"]);
+  expect(made).toMatchObject({ code: 0, signal: null });
+  const [credential, line, ...rest] = made.out.split("\n") as [string, string, ...string[]];
+  expect(credential).toMatch(/^hf1_[a-z2-7]{52}$/);
+  expect(rest).toEqual([""]);
+  expect(JSON.parse(line)).toEqual({
+    name: "ci",
+    hashes: [expect.stringMatching(/^[0-9a-f]{64}$/)],
+    rules: [{ prefix: "ci/", rights: ["acquire", "inspect"], maxHold: "1h" }],
+  });
+  expect(line + made.err).not.toContain(credential);
+});
+
+test.each([
+  [["--prefix", "team-a"], "must end with a separator"],
+  [["--rights", "acquire,fly"], "must be one of acquire, inspect, force, admin"],
+  [["--name", "a b"], "name must be"],
+  [["--max-hold", "soon"], "maxHold must be a duration"],
+])("%j makes none: no file could have such an account", async (flags, message) => {
+  const made = await here.run(["credential", "new", ...flags]);
+  expect(made).toMatchObject({ code: 64, out: "" });
+  expect(made.err).toContain(message);
+});
+
+test("what it makes is let in by a server, what another makes is refused with 77, and check tells what is wrong", async () => {
+  const { credential, account } = JSON.parse(
+    (await here.run(["credential", "new", "--name", "ci", "--prefix", "ci/", "--rights", "acquire", "--json"])).out,
+  ) as { credential: string; account: object };
+  const file = join(here.folder, "accounts.json");
+  writeFileSync(file, JSON.stringify({ version: 1, accounts: [account] }), { mode: 0o600 });
+  expect(await here.run(["credential", "check", file])).toMatchObject({
+    code: 0,
+    out: `${file}: 1 accounts, 1 credentials\n`,
+  });
+  const socket = join(here.folder, "guarded");
+  const state = join(here.folder, "guarded-state");
+  const server = here.start(["serve", "--listen", `unix:${socket}`, "--state", state, "--credentials", file]);
+  await until(() => server.out().includes("listening"), { within: 20_000, what: "the server" });
+  const url = `holdfast+unix:${socket}`;
+  const run = (env: Record<string, string>, key = "ci/1") =>
+    here.run(["run", key, "--url", url, "--no-wait", "--", "sh", "-c", "env; true"], { env });
+  const good = await run({ HOLDFAST_CREDENTIAL: credential });
+  expect(good.code, good.err).toBe(0);
+  // the child cannot act in our name
+  expect(good.out).not.toContain(credential);
+  const other = (await here.run(["credential", "new"])).out.split("\n")[0] as string;
+  expect(await run({ HOLDFAST_CREDENTIAL: other })).toMatchObject({ code: 77 });
+  expect(await run({})).toMatchObject({ code: 77 });
+  const elsewhere = await run({ HOLDFAST_CREDENTIAL: credential }, "other/1");
+  expect(elsewhere).toMatchObject({ code: 77 });
+  expect(elsewhere.err).toContain("may not acquire");
+  writeFileSync(file, "{}");
+  expect(await here.run(["credential", "check", file])).toMatchObject({ code: 64 });
+  server.process.kill("SIGTERM");
+  await server.ended;
+  expect(server.err()).not.toContain(credential);
+  expect(server.err()).not.toContain(other);
+});

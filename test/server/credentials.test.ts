@@ -1,0 +1,179 @@
+// The file of accounts: what is wrong with it is told at once, and never what a credential is.
+
+import { chmodSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { createAccess } from "../../src/server/access.ts";
+import { accountsOf, newCredential, readAccounts } from "../../src/server/credentials.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { claimOf, cleanUp, client, folder, held, running } from "./support.ts";
+
+leakCheck();
+cleanUp();
+
+const { credential, hash } = newCredential();
+const GOOD = {
+  version: 1,
+  accounts: [
+    {
+      name: "billing",
+      hashes: [hash],
+      rules: [
+        { prefix: "billing/", rights: ["acquire", "inspect"], maxHold: "10m" },
+        { key: "deploy", rights: ["acquire"] },
+      ],
+    },
+  ],
+};
+
+function file(content: unknown, mode = 0o600): string {
+  const path = join(folder(), "credentials.json");
+  writeFileSync(path, typeof content === "string" ? content : JSON.stringify(content));
+  chmodSync(path, mode);
+  return path;
+}
+
+function account(change: object): object {
+  return { version: 1, accounts: [{ ...GOOD.accounts[0], ...change }] };
+}
+
+function rule(change: object): object {
+  return account({ rules: [{ prefix: "a/", rights: ["acquire"], ...change }] });
+}
+
+test("a good file gives accounts, and who shows a credential of it is let in", async () => {
+  const accounts = readAccounts(file(GOOD));
+  expect(accounts).toEqual([
+    {
+      name: "billing",
+      hashes: [hash],
+      rules: [
+        { prefix: "billing/", whole: false, rights: ["acquire", "inspect"], maxHoldMs: 600_000 },
+        { prefix: "deploy", whole: true, rights: ["acquire"] },
+      ],
+    },
+  ]);
+  const principal = createAccess(accounts).authenticate(credential, "");
+  expect(principal.maxHoldMs(["billing/1"])).toBe(600_000);
+  expect(principal.maxHoldMs(["deploy"])).toBe(Number.POSITIVE_INFINITY);
+});
+
+test("the accounts may stand in the environment: what begins with a brace is the text itself", () => {
+  expect(readAccounts(` ${JSON.stringify(GOOD)}`)).toHaveLength(1);
+  expect(() => readAccounts('{"version":2}')).toThrow("credentials: version must be 1");
+});
+
+test("serve() takes such a file, and reload() reads it again", async () => {
+  const path = file(GOOD);
+  const it = await running({ access: { file: path }, limits: { refusalMs: 0 } });
+  const address = it.addresses[0] as string;
+  const { driver } = await client(address, { credential });
+  held(await driver.claim(claimOf("billing/1")));
+  const next = newCredential();
+  await expect(client(address, { credential: next.credential })).rejects.toThrow("no valid credential");
+  writeFileSync(path, JSON.stringify(account({ hashes: [hash, next.hash] })));
+  await it.reload();
+  await client(address, { credential: next.credential });
+  // a file that is no good changes nothing
+  writeFileSync(path, "{");
+  await expect(it.reload()).rejects.toThrow("not JSON");
+  held(await driver.claim(claimOf("billing/2")));
+});
+
+test("all that is wrong is told at once, each with its place", () => {
+  const wrong = {
+    version: 2,
+    acounts: [],
+    accounts: [
+      { name: "", hashes: [], rules: [] },
+      {
+        name: "a b",
+        hashes: ["x", hash, hash],
+        rules: [{ rights: ["acquire", "fly"] }, { prefix: "a", key: "b", rights: "all" }],
+      },
+      { name: "ok", hashes: [credential], rules: [{ prefix: "", rights: [], maxHold: "soon", right: 1 }] },
+      { name: "ok", hashes: [hash], rules: [{ prefix: 5, rights: ["acquire"], maxHold: 0 }] },
+      7,
+    ],
+  };
+  const places = [
+    "version",
+    "the file has a field",
+    "accounts[0].name",
+    "accounts[0].hashes",
+    "accounts[0].rules",
+    "accounts[1].name",
+    "accounts[1].hashes may",
+    "accounts[1].hashes[0]",
+    "accounts[1].hashes[2] stands",
+    "accounts[1].rules[0] must",
+    "accounts[1].rules[0].rights[1]",
+    "accounts[1].rules[1] must",
+    "accounts[1].rules[1].prefix",
+    "accounts[1].rules[1].rights",
+    "accounts[2].hashes[0] is a credential itself",
+    "accounts[2].rules[0] has a field",
+    "accounts[2].rules[0].rights",
+    "accounts[2].rules[0].maxHold",
+    "accounts[3].name stands in another",
+    "accounts[3].hashes[0] stands",
+    "accounts[3].rules[0].prefix",
+    "accounts[3].rules[0].maxHold",
+    "accounts[4] must be an object",
+  ];
+  let said = "";
+  try {
+    accountsOf(JSON.stringify(wrong), "/etc/x.json");
+  } catch (error) {
+    said = (error as Error).message;
+  }
+  const lines = said.split("\n");
+  for (const place of places)
+    expect(
+      lines.some((line) => line.startsWith(`/etc/x.json: ${place}`)),
+      place,
+    ).toBe(true);
+  expect(said).not.toContain(credential);
+});
+
+test.each([
+  ["a word", rule({ prefix: "team-a" }), "accounts[0].rules[0].prefix must end with a separator"],
+  ["digits", rule({ prefix: "team/1" }), "must end with a separator"],
+  ["letters of other scripts", rule({ prefix: "équipe" }), "must end with a separator"],
+] as const)("a prefix that ends in %s would reach longer names, and is refused", (_, content, message) => {
+  expect(() => readAccounts(file(content))).toThrow(message);
+  expect(readAccounts(file(rule({ prefix: "team-" })))).toHaveLength(1);
+  expect(readAccounts(file(rule({ prefix: "" })))).toHaveLength(1);
+});
+
+test.each([0o604, 0o620, 0o644, 0o666, 0o602])(
+  "a file of mode %o is refused: others could read or change it",
+  (mode) => {
+    expect(() => readAccounts(file(GOOD, mode))).toThrow(`(mode ${mode.toString(8)})`);
+  },
+);
+
+test.each([0o600, 0o400, 0o640, 0o440])("a file of mode %o is taken, as a group's that may read it", (mode) => {
+  expect(readAccounts(file(GOOD, mode))).toHaveLength(1);
+});
+
+test("a link is followed, as mounted secrets need it; a missing file and one that is no JSON are told without their text", () => {
+  const path = file(GOOD);
+  const link = join(folder(), "link.json");
+  symlinkSync(path, link);
+  expect(readAccounts(link)).toHaveLength(1);
+  expect(() => readAccounts("/nowhere/at/all.json")).toThrow("/nowhere/at/all.json cannot be read (ENOENT)");
+  const broken = file(`${credential} {`);
+  expect(() => readAccounts(broken)).toThrow("this is not JSON");
+  expect(() => readAccounts(broken)).not.toThrow(credential);
+});
+
+test("names and hashes of prototypes are nobody's", () => {
+  const text =
+    '{"version":1,"__proto__":{"accounts":[]},"accounts":[{"name":"a","hashes":["constructor"],"rules":[]}]}';
+  expect(() => accountsOf(text, "x")).toThrow("x: accounts[0].hashes[0] must be a SHA-256");
+  const access = createAccess([]);
+  for (const odd of ["__proto__", "constructor", "toString"]) {
+    expect(() => access.authenticate(odd, "")).toThrow("no valid credential");
+  }
+});
