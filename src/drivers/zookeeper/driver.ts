@@ -31,6 +31,10 @@ import { folderOf, lineOf } from "./names.ts";
 import type { NodePlace } from "./places.ts";
 import { Places } from "./places.ts";
 
+export type { Acl } from "./client/records.ts";
+export type { SaslOptions } from "./client/sasl.ts";
+export type { ServerAddress } from "./client/servers.ts";
+
 /** How to reach an ensemble, and where locks stand in it. */
 export interface ZooKeeperDriverOptions {
   /** At least one server; all of one ensemble. */
