@@ -1,4 +1,5 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { get } from "node:https";
 import { connect as connectPlain } from "node:net";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
@@ -30,9 +31,22 @@ async function guarded(name: string, ...more: string[]) {
   const args = [...tls, "--credentials", accounts, "--state", join(folder, "state"), "--limit", "refusalMs=0", ...more];
   const server = here.start(["serve", ...args]);
   await until(() => server.out().includes("\n") || !isAlive(server.pid), { within: 20_000, what: "the server" });
-  const at = server.out().trim().replace("listening on tls://", "holdfasts://");
+  const at = (server.out().split("\n")[0] as string).replace("listening on tls://", "holdfasts://");
   const port = Number(at.split(":").at(-1));
-  return { server, at, url: `${at}?ca=${files.ca}`, port, folder, issuer, files, accounts, admit, credential, hash };
+  return {
+    server,
+    args,
+    at,
+    url: `${at}?ca=${files.ca}`,
+    port,
+    folder,
+    issuer,
+    files,
+    accounts,
+    admit,
+    credential,
+    hash,
+  };
 }
 
 async function logged(server: Running, what: string, times = 1): Promise<void> {
@@ -167,6 +181,45 @@ test("an issuer that NODE_EXTRA_CA_CERTS names is trusted, by name and by addres
   });
   expect(stranger.code).toBe(69);
   expect(stranger.err).toContain(`the certificate of ${at} is signed by an issuer that is not known here`);
+  await stop(server);
+});
+
+test("--tls-client-ca demands a client certificate, and --check may be asked while the server runs", async () => {
+  const clients = authority("clients");
+  const folder = join(here.folder, "clients");
+  mkdirSync(folder);
+  const own = writeCertificate(folder, clients.issue(["worker"]), clients);
+  const { server, at, url, credential, args } = await guarded("mutual", "--tls-client-ca", own.ca);
+  const run = (more: string) =>
+    here.run(["run", "k", "--url", `${url}${more}`, "--", "true"], { env: { HOLDFAST_CREDENTIAL: credential } });
+  const bare = await run("");
+  expect(bare.code).toBe(77);
+  expect(bare.err).toContain(`${at} refused: this server demands a client certificate`);
+  expect((await run(`&cert=${own.cert}&key=${own.key}`)).code).toBe(0);
+  expect(await here.run(["serve", "--check", ...args])).toMatchObject({ code: 0, out: "all is well\n" });
+  await stop(server);
+});
+
+test("HTTP that other machines reach speaks TLS, with the certificate that is reloaded, too", async () => {
+  const { server, folder, issuer, files, credential } = await guarded("http", "--http", "0.0.0.0:0");
+  const [, http] = server.out().trim().split("\n");
+  expect(http).toMatch(/^HTTP on https:\/\/0\.0\.0\.0:\d+$/);
+  const port = Number(http?.split(":").at(-1));
+  const status = (headers: Record<string, string>): Promise<number | undefined> =>
+    new Promise((resolve, reject) => {
+      const ca = readFileSync(files.ca);
+      get({ host: "127.0.0.1", port, path: "/v1/locks", ca, headers, agent: false }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode);
+      }).on("error", reject);
+    });
+  expect(await status({})).toBe(401);
+  expect(await status({ authorization: `Bearer ${credential}` })).toBe(200);
+  const before = await serialAt(port, files.ca);
+  writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
+  server.process.kill("SIGHUP");
+  await logged(server, "reloaded: certificate for");
+  expect(await serialAt(port, files.ca)).not.toBe(before);
   await stop(server);
 });
 

@@ -1,0 +1,65 @@
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { ServeOptions } from "../../src/server/serve.ts";
+import { checkOptions, serve } from "../../src/server/serve.ts";
+import { leakCheck } from "../support/leak-check.ts";
+import { claimOf, cleanUp, client, folder, held, later, running } from "./support.ts";
+
+leakCheck();
+cleanUp();
+
+test("a server is ready, unless it asks its clients what they hold, stops, or cannot write", async () => {
+  const it = await running();
+  expect(it.ready()).toEqual({ ok: true });
+  await it.close();
+  expect(it.ready()).toEqual({ ok: false, why: "the server is stopping" });
+  const fresh = await running({ state: "none" });
+  expect(fresh.ready()).toMatchObject({
+    ok: false,
+    why: expect.stringMatching(/tell what they hold, for up to \d+ s more/),
+  });
+});
+
+test("a state that cannot be written is a reason not to be ready, until it was written again", async () => {
+  const it = await running();
+  const { driver } = await client(it.addresses[0] as string);
+  const state = join(it.dir, "state");
+  // a folder in its place: even root cannot replace the file
+  const blocked = join(state, "journal.new");
+  const journal = join(state, "journal");
+  rmSync(journal, { force: true });
+  mkdirSync(journal);
+  mkdirSync(blocked);
+  await expect(driver.claim(claimOf("k", { ttlMs: 120_000 }))).rejects.toThrow();
+  expect(it.ready()).toMatchObject({ ok: false, why: expect.stringMatching(/state cannot be written/) });
+  held(await driver.claim(claimOf("short")));
+  rmSync(blocked, { recursive: true });
+  rmSync(journal, { recursive: true });
+  writeFileSync(journal, "", { mode: 0o600 });
+  held(await driver.claim(claimOf("other", { ttlMs: 120_000 })));
+  expect(it.ready()).toEqual({ ok: true });
+});
+
+test("all that is wrong with options is thrown at once, with the faults one by one", async () => {
+  const options: ServeOptions = { listen: ["tcp://0.0.0.0:0", "x"], http: "y", limits: { claims: 0 }, state: "" };
+  const failed = await serve(options).catch((error: unknown) => error);
+  expect(failed).toBeInstanceOf(TypeError);
+  const { faults } = failed as { faults: { option: string }[] };
+  expect(faults.map(({ option }) => option).sort()).toEqual(["http", "limits", "listen", "listen", "state"]);
+  const files: ServeOptions = { listen: "tls://127.0.0.1:0", tls: { cert: "/none", key: "/none" }, state: "none" };
+  await expect(serve(files)).rejects.not.toBeInstanceOf(TypeError);
+  await expect(serve(files)).rejects.toThrow("tls: the certificate /none cannot be read (ENOENT)");
+});
+
+test("checkOptions() opens and makes nothing", async () => {
+  const dir = folder();
+  const options: ServeOptions = { listen: `unix:${join(dir, "socket")}`, state: join(dir, "deep", "state") };
+  expect(await checkOptions(options)).toEqual({ faults: [], warnings: [] });
+  const it = await serve({ ...options, log: () => undefined });
+  later(() => it.close());
+  expect(await checkOptions(options)).toEqual({ faults: [], warnings: [] });
+  chmodSync(join(dir, "deep", "state"), 0o770);
+  expect((await checkOptions(options)).faults).toMatchObject([{ option: "state", named: true }]);
+  chmodSync(join(dir, "deep", "state"), 0o700);
+});
