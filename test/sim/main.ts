@@ -27,8 +27,8 @@ let grants = 0;
 let played = 0;
 
 const known = values.seed === undefined ? KNOWN_SEEDS : [];
-for (const { seed, found } of known) {
-  take(seed, await play(seed, { extras: false }), ` (known: ${found})`, " --plain");
+for (const { seed, extras = false, found } of known) {
+  take(seed, await play(seed, { extras }), ` (known: ${found})`, extras ? "" : " --plain");
 }
 for (let seed = first; seed < first + count && failed < Number(values.failures); seed++) {
   const options = { trace: values.trace, extras: !values.plain };

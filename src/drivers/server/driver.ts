@@ -204,6 +204,11 @@ class ServerDriver implements Driver {
     this.#connection.watch();
   }
 
+  /** By how much the wall clock is ahead of ours. */
+  #aheadMs(): number {
+    return this.#clock.wall() - this.#clock.now();
+  }
+
   /** Who is told to go keeps the place until it has let go: a new start of the server must hear of that, too. */
   #over({ claim, answer }: Known, { reason }: Extract<Answer, { state: "none" }>): void {
     if (answer?.state === "held" && (reason === "revoked" || reason === "maxHold")) return;
@@ -214,7 +219,7 @@ class ServerDriver implements Driver {
   #learn(known: Known, sentAt: number, answer: frames.WireAnswer): Answer {
     if (known.gone) return answer;
     if (answer.state === "none") this.#over(known, answer);
-    else known.learn(answer, sentAt, this.#connection.hello as ServerHello);
+    else known.learn(answer, sentAt, this.#connection.hello as ServerHello, this.#aheadMs());
     return answer;
   }
 
@@ -236,14 +241,14 @@ class ServerDriver implements Driver {
     const now = this.#clock.now();
     for (const known of this.#known.values()) {
       // what its own lease has ended is nobody's to ask for; the core has lost it, too
-      if (known.answer !== null && !known.stands(now, hello)) this.#forget(known.claim.id);
+      if (known.answer !== null && !known.stands(now, hello, this.#aheadMs())) this.#forget(known.claim.id);
     }
     this.#reclaim(hello, now);
   }
 
   /** A new start of the server: it must hear what we had before anything else. */
   #reclaim(hello: ServerHello, now: number): void {
-    const parts = reclaimable(this.#known.values(), now);
+    const parts = reclaimable(this.#known.values(), now, this.#aheadMs());
     const replies = parts.map((part, at) => {
       const encode = (n: number): string => frames.encodeReclaim(n, part, this.#label, at === parts.length - 1);
       return this.#connection.call(encode, (raw) => {
