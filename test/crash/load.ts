@@ -13,8 +13,13 @@ export const WORKERS = 8;
 const KEYS = ["a", "b"];
 
 /** The processes, at work. */
-export async function loaded(here: Scene, url: string, register: Register): Promise<Worker[]> {
-  const workers = await Promise.all(Array.from({ length: WORKERS }, () => worker(here, url, register.path)));
+export async function loaded(
+  here: Scene,
+  url: string,
+  register: Register,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Worker[]> {
+  const workers = await Promise.all(Array.from({ length: WORKERS }, () => worker(here, url, register.path, env)));
   for (const one of workers) one.tell({ do: "load", of: "load", keys: KEYS, holdMs: 20 });
   return workers;
 }

@@ -64,8 +64,13 @@ export type Worker = Running & {
 const PROGRAM = resolve("build/test/crash/worker.child.js");
 
 /** A worker on the store of a url; none: the server on demand of the scene. */
-export async function worker(here: Scene, url = "", registerPath = ""): Promise<Worker> {
-  const running = here.program([process.execPath, PROGRAM, url, registerPath], { input: true });
+export async function worker(
+  here: Scene,
+  url = "",
+  registerPath = "",
+  env: Readonly<Record<string, string>> = {},
+): Promise<Worker> {
+  const running = here.program([process.execPath, PROGRAM, url, registerPath], { input: true, env });
   const reports = (): Report[] =>
     running
       .out()

@@ -3,17 +3,21 @@
 import { once } from "node:events";
 import type { Socket, TcpNetConnectOpts } from "node:net";
 import { connect } from "node:net";
+import { connect as connectSecurely } from "node:tls";
 import { newId } from "../../src/ids.ts";
 import { until } from "./wait-for.ts";
 
-/** Where the server is: as node:net takes it. `localAddress` (127.0.0.2, ...) makes it a client of another address. */
-export type RawAddress = { readonly path: string } | TcpNetConnectOpts;
+/**
+ * Where the server is: as node:net takes it. `localAddress` (127.0.0.2, ...) makes it a client of another address; `ca`,
+ * the certificate of its issuer, makes it speak TLS.
+ */
+export type RawAddress = { readonly path: string } | (TcpNetConnectOpts & { readonly ca?: string });
 
 /** A server's address ("unix:/path", "tcp://127.0.0.1:port", or a url) for a raw client. */
 export function rawAddress(text: string): RawAddress {
   const path = /unix:(\/.*)$/.exec(text)?.[1];
   if (path !== undefined) return { path };
-  const { hostname, port } = new URL(text.replace(/^tcp:/, "http:").replace(/^holdfasts?:/, "http:"));
+  const { hostname, port } = new URL(text.replace(/^(tcp|tls):/, "http:").replace(/^holdfasts?:/, "http:"));
   return { host: hostname, port: Number(port), noDelay: true };
 }
 
@@ -53,8 +57,9 @@ export class RawClient {
 
   /** Connected, and nothing said yet. */
   static async dial(address: RawAddress, session: string = newId()): Promise<RawClient> {
-    const socket = connect(address);
-    await once(socket, "connect");
+    const secure = "ca" in address && address.ca !== undefined;
+    const socket = secure ? connectSecurely(address) : connect(address);
+    await once(socket, secure ? "secureConnect" : "connect");
     return new RawClient(socket, session);
   }
 
