@@ -54,6 +54,7 @@ export class Connection {
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
+    if (options.isOurs) options.link.own();
     this.#unwatch = options.link.watch({ up: () => this.#up(), down: () => this.#down() });
   }
 
@@ -71,7 +72,7 @@ export class Connection {
         withinMs,
         () => failure,
       );
-      if (!link.isReady) throw failure;
+      if (!link.isReady) throw withoutWords(failure);
     }
     this.#wasUp = true;
   }
@@ -118,16 +119,19 @@ export class Connection {
           reject(new Error(`redis: no answer within ${patienceMs} ms`));
         },
       };
-      this.#pending.add(pending);
-      this.#timer ??= setTimeout(() => this.#sweep(), patienceMs).unref();
+      this.#wait(pending);
+      const settle = (): boolean => {
+        const isInTime = this.#pending.delete(pending);
+        if (!isInTime) patience?.late();
+        else if (this.#pending.size === 0) this.#timer?.unref();
+        return isInTime;
+      };
       link.send(words).then(
         (reply) => {
-          if (this.#pending.delete(pending)) resolve(reply);
-          else patience?.late();
+          if (settle()) resolve(reply);
         },
         (error: unknown) => {
-          if (this.#pending.delete(pending)) reject(error);
-          else patience?.late();
+          if (settle()) reject(withoutWords(error));
         },
       );
     });
@@ -144,12 +148,19 @@ export class Connection {
     if (this.#options.isOurs) this.#options.link.end();
   }
 
+  /** The timer keeps the process alive as long as a call is under way: the connections do not. */
+  #wait(pending: Pending): void {
+    if (this.#timer === null) this.#timer = setTimeout(() => this.#sweep(), this.#options.patienceMs);
+    else if (this.#pending.size === 0) this.#timer.ref();
+    this.#pending.add(pending);
+  }
+
   #sweep(): void {
     this.#timer = null;
     const now = performance.now();
     for (const pending of this.#pending) {
       if (pending.givenUpAt > now) {
-        this.#timer = setTimeout(() => this.#sweep(), pending.givenUpAt - now).unref();
+        this.#timer = setTimeout(() => this.#sweep(), pending.givenUpAt - now);
         return;
       }
       this.#pending.delete(pending);
@@ -184,7 +195,7 @@ export class Connection {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#changed = () => undefined;
-        reject(new Error(`redis: not reached within ${withinMs} ms`, { cause: cause() }));
+        reject(new Error(`redis: not reached within ${withinMs} ms`, { cause: withoutWords(cause()) }));
       }, withinMs);
       this.#changed = () => {
         if (!fact()) return;
@@ -194,4 +205,15 @@ export class Connection {
       };
     });
   }
+}
+
+/**
+ * The error of a client without what it carries of the command: ids and passwords are secrets, and ioredis hangs all words
+ * of a command on the error.
+ */
+function withoutWords(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const { name, message } = error;
+  const { code } = error as NodeJS.ErrnoException;
+  return Object.assign(new Error(message), { name }, code === undefined ? {} : { code });
 }

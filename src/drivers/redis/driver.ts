@@ -32,6 +32,8 @@ export interface RedisOptions {
    * away is granted to somebody else while it is held. Default false: open() refuses such a server.
    */
   readonly allowEviction?: boolean;
+  /** For claims that bring no label of their own. */
+  readonly label?: string;
 }
 
 const TRAITS: Traits = {
@@ -112,7 +114,7 @@ class RedisDriver implements Driver {
 
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
-    const words = [...this.#head, ...wordsOf(claim), ...termsOf(claim)];
+    const words = [...this.#head, ...wordsOf(claim), ...termsOf(claim, this.#options.label)];
     const late = (): void => {
       // released while it was on its way: it may have taken a place that nobody wants
       if (this.#late.get(id) === true) this.release([claim], new Set([id])).catch(() => undefined);

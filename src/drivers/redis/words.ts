@@ -56,10 +56,16 @@ export function homeOf(claim: Claim): string {
 }
 
 /** What only `claim` tells: tokens, floor, waits, label, and the holds as the record keeps them. */
-export function termsOf(claim: Claim): readonly string[] {
+export function termsOf(claim: Claim, defaultLabel = ""): readonly string[] {
   const { holds, tokens, floor, wait, label } = claim;
   const rows = holds.map(({ key, permits, limit }) => [bucketOf(key), key, String(permits), String(limit)]);
-  return [String(tokens), String(floor), wait ? "1" : "0", label, holds.length > 1 ? JSON.stringify(rows) : ""];
+  return [
+    String(tokens),
+    String(floor),
+    wait ? "1" : "0",
+    label || defaultLabel,
+    holds.length > 1 ? JSON.stringify(rows) : "",
+  ];
 }
 
 /** @throws FatalDriverError for a refused floor, Error for what no script of ours says */

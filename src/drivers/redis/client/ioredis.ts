@@ -7,10 +7,8 @@ export function ioredisLink(client: IoredisLike): Link {
     get isReady() {
       return client.status === "ready";
     },
-    async start() {
-      // "wait": made with lazyConnect; any command would do the same
-      if (client.status === "wait") await client.connect();
-    },
+    start: () => start(client),
+    own: () => own(client),
     send: ([command = "", ...words]) => client.call(command, ...words),
     watch({ up, down }) {
       client.on("ready", up);
@@ -25,21 +23,43 @@ export function ioredisLink(client: IoredisLike): Link {
   };
 }
 
+/** "wait": made with lazyConnect; any command would connect it, too. @throws why it could not */
+async function start(client: IoredisLike): Promise<void> {
+  if (client.status !== "wait") return;
+  let why: unknown;
+  const note = (error: unknown): void => {
+    why ??= error;
+  };
+  client.on("error", note);
+  try {
+    await client.connect();
+  } catch (error) {
+    throw why ?? error; // what connect() throws is only that the connection is closed
+  } finally {
+    client.off("error", note);
+  }
+}
+
+function own(client: IoredisLike): void {
+  client.on("error", () => undefined);
+  client.on("connect", () => void client.stream?.unref?.());
+}
+
 function inbox(client: IoredisLike, channel: string, hear: (message: string) => void, events: LinkEvents): Inbox {
   // we subscribe ourselves, to know when it is done; channels bear no prefix of the client's
-  const own = client.duplicate({ lazyConnect: true, autoResubscribe: false, keyPrefix: "", enableOfflineQueue: true });
+  const ears = client.duplicate({ lazyConnect: true, autoResubscribe: false, keyPrefix: "", enableOfflineQueue: true });
   // it connects again by itself; why it could not is told by the commands' connection
   const ignore = (): void => undefined;
-  own.on("error", ignore);
-  own.on("close", events.down);
-  own.on("message", (_, message) => hear(String(message)));
-  own.on("ready", () => void own.subscribe(channel).then(events.up, ignore));
-  own.connect().catch(ignore);
+  own(ears);
+  ears.on("close", events.down);
+  ears.on("message", (_, message) => hear(String(message)));
+  ears.on("ready", () => void ears.subscribe(channel).then(events.up, ignore));
+  ears.connect().catch(ignore);
   return {
-    confirm: () => own.subscribe(channel),
+    confirm: () => ears.subscribe(channel),
     end() {
-      own.off("close", events.down);
-      own.disconnect();
+      ears.off("close", events.down);
+      ears.disconnect();
     },
   };
 }

@@ -10,6 +10,7 @@ export function nodeRedisLink(client: NodeRedisLike): Link {
     async start() {
       if (!client.isOpen) await client.connect();
     },
+    own: () => own(client),
     send: (words) => client.sendCommand(words),
     watch({ up, down }) {
       client.on("ready", up);
@@ -28,29 +29,34 @@ export function nodeRedisLink(client: NodeRedisLike): Link {
   };
 }
 
+function own(client: NodeRedisLike): void {
+  client.on("error", () => undefined);
+  client.on("connect", () => client.unref?.());
+}
+
 function inbox(client: NodeRedisLike, channel: string, hear: (message: string) => void, events: LinkEvents): Inbox {
-  const own = client.duplicate();
+  const ears = client.duplicate();
   // it connects again by itself; why it could not is told by the commands' connection
   const ignore = (): void => undefined;
   let subscribed = false;
-  own.on("error", ignore);
-  own.on("reconnecting", events.down);
+  own(ears);
+  ears.on("reconnecting", events.down);
   // after a break it subscribes anew before it says that it is ready
-  own.on("ready", () => {
+  ears.on("ready", () => {
     if (subscribed) events.up();
   });
   const begin = async (): Promise<void> => {
-    await own.connect();
-    await own.subscribe(channel, hear);
+    await ears.connect();
+    await ears.subscribe(channel, hear);
     subscribed = true;
     events.up();
   };
   begin().catch(ignore);
   return {
-    confirm: () => own.ping(),
+    confirm: () => ears.ping(),
     end() {
-      own.off("reconnecting", events.down);
-      if (own.isOpen) own.destroy();
+      ears.off("reconnecting", events.down);
+      if (ears.isOpen) ears.destroy();
     },
   };
 }

@@ -6,6 +6,7 @@
 /** ioredis 5 and 6, iovalkey. */
 export interface IoredisLike {
   readonly status: string;
+  readonly stream?: { unref?(): unknown } | undefined;
   call(command: string, ...words: string[]): Promise<unknown>;
   duplicate(override?: object): IoredisLike;
   subscribe(channel: string): Promise<unknown>;
@@ -23,6 +24,7 @@ export interface NodeRedisLike {
   duplicate(): NodeRedisLike;
   subscribe(channel: string, listener: (message: string) => unknown): Promise<void>;
   ping(): Promise<unknown>;
+  unref?(): void;
   connect(): Promise<unknown>;
   destroy(): void;
   on(event: string, listener: (...details: unknown[]) => void): unknown;
@@ -48,6 +50,11 @@ export interface Link {
   watch(events: LinkEvents): () => void;
   /** A connection of our own beside it, for one channel. It connects, and subscribes anew after each break. */
   listen(channel: string, hear: (message: string) => void, events: LinkEvents): Inbox;
+  /**
+   * The client was made for us: its errors are told by the calls that fail, and it keeps no process alive by itself.
+   * Called once, before start().
+   */
+  own(): void;
   /** Ends the connection at once. Only for one that is ours. */
   end(): void;
 }

@@ -380,9 +380,10 @@ local function none(how)
   return how and 'n ' .. how or 'n'
 end
 
---- Restarts the lease, unless more than three quarters of it are left.
+--- Restarts the lease, unless more than three quarters of it are left (and it was not found away since).
 local function extend(claim, holds)
-  if claim.expires - now > 0.75 * claim.ttl and not claim.stepped then return end
+  local heardAt = claim.expires - claim.ttl
+  if now - heardAt < 0.25 * claim.ttl and not claim.stepped and claim.missed <= heardAt then return end
   claim.expires = now + claim.ttl
   write('PEXPIRE', claim.key, claim.ttl * 2 + SLACK)
   write('HSET', claim.key, 'e', claim.expires, 'c', inbox)

@@ -1,0 +1,298 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { bucketOf } from "../../src/drivers/redis/words.ts";
+import type { Claim } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { withRedis } from "../support/redis-store.ts";
+import { until } from "../support/wait-for.ts";
+
+const LONG_MS = 15_000;
+
+withRedis((server) => {
+  let scene: RedisScene;
+  beforeEach(() => {
+    scene = redisScene(server().port);
+  });
+  afterEach(() => scene.close());
+
+  const named = (kind: string, key: string, name = key): string =>
+    `${scene.prefix}:1:{${bucketOf(key)}}:${kind}:${name}`;
+
+  describe("who does not listen", () => {
+    test("loses a turn to the next, and keeps its place before the others", async () => {
+      const [lost, well] = [await scene.openWithFrailInbox(), await scene.open()];
+      const [holder, away, next, last] = [claimOf("key"), claimOf("key"), claimOf("key"), claimOf("key")];
+      await well.hold(holder);
+      await lost.claim(away);
+      await well.claim(next);
+      await well.claim(last);
+      await scene.breakInboxes();
+      await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
+      await well.driver.release([holder]);
+      expect((await well.ask(next)).state).toBe("held");
+      expect((await lost.ask(away)).state).toBe("waiting");
+      // it has spoken meanwhile, so it loses only turns, however much later
+      await delay(1_050);
+      await well.driver.release([next]);
+      expect((await well.ask(last)).state).toBe("held");
+      await well.driver.release([last]);
+      expect((await lost.granted(away)).state).toBe("held");
+      await lost.driver.release([away]);
+    });
+
+    test("is out of the line when it is found away again a second later without a word in between", async () => {
+      const [lost, well] = [await scene.openWithFrailInbox(), await scene.open()];
+      const [holder, away, next, third] = [claimOf("key"), claimOf("key"), claimOf("key"), claimOf("key")];
+      await well.hold(holder);
+      await lost.claim(away);
+      await well.claim(next);
+      await well.claim(third);
+      await scene.breakInboxes();
+      await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
+      await well.driver.release([holder]);
+      await delay(1_050);
+      expect((await well.driver.list("key", 10)).length).toBe(3);
+      await well.driver.release([next]);
+      expect((await well.ask(third)).state).toBe("held");
+      expect((await well.driver.list("key", 10)).length).toBe(1);
+      expect(await lost.ask(away)).toEqual({ state: "none" });
+      await well.driver.release([third]);
+    });
+
+    test("is granted for a second when nobody listens, which its renewal makes whole", async () => {
+      const lost = await scene.openWithFrailInbox();
+      const [holder, away] = [claimOf("key"), claimOf("key")];
+      await lost.hold(holder);
+      await lost.claim(away);
+      await scene.breakInboxes();
+      const told = lost.pushes.length;
+      await lost.driver.release([holder]);
+      const [view] = await lost.driver.list("key", 10);
+      expect(view?.answer.state).toBe("held");
+      expect(view?.answer.state === "held" && view.answer.ttlMs <= 1_000).toBe(true);
+      expect(lost.pushes.length).toBe(told);
+      const answer = await lost.ask(away);
+      expect(answer.state === "held" && answer.ttlMs > 59_000).toBe(true);
+      await lost.driver.release([away]);
+    });
+
+    test("costs a second when it is dead and alone before us", async () => {
+      const [dead, well] = [await scene.openWithFrailInbox(), await scene.open()];
+      const [holder, away, mine] = [claimOf("key"), claimOf("key"), claimOf("key")];
+      await dead.hold(holder);
+      await dead.claim(away);
+      await scene.breakInboxes();
+      await dead.driver.release([holder]);
+      const waiting = await well.claim(mine);
+      expect(waiting.state === "waiting" && waiting.recheckMs <= 1_000).toBe(true);
+      await delay(1_020);
+      expect((await well.ask(mine)).state).toBe("held");
+      await well.driver.release([mine]);
+    });
+
+    test("64 waiters of a process whose inbox reconnects lose no place by a release meanwhile", async () => {
+      const [crowd, well] = [await scene.open(), await scene.open()];
+      const holder = claimOf("key");
+      await well.hold(holder);
+      const waiters = Array.from({ length: 64 }, () => claimOf("key"));
+      for (const waiter of waiters) await crowd.claim(waiter);
+      const later = claimOf("key");
+      await well.claim(later);
+      await Promise.all([scene.breakInboxes(), well.driver.release([holder])]);
+      const order: string[] = [];
+      const all = new Map<string, Claim>([...waiters, later].map((claim) => [claim.id, claim]));
+      while (all.size > 0) {
+        const claims = [...all.values()];
+        const answers = await crowd.driver.renew(claims);
+        expect(answers.every(({ state }) => state !== "none")).toBe(true);
+        const held = claims.filter((_, at) => answers[at]?.state === "held");
+        expect(held.length).toBe(1);
+        order.push((held[0] as Claim).id);
+        all.delete((held[0] as Claim).id);
+        await crowd.driver.release(held);
+      }
+      const inOrder = waiters.map(({ id }) => id);
+      expect(order.filter((id) => id !== later.id)).toEqual(inOrder);
+    });
+
+    test("10,000 dead waiters delay a release by at most 32 of them", { timeout: 60_000 }, async () => {
+      const [dead, well] = [await scene.openWithFrailInbox(), await scene.open()];
+      const holder = claimOf("key");
+      await well.hold(holder);
+      const waiters = Array.from({ length: 10_000 }, () => claimOf("key", { ttlMs: 20_000 }));
+      for (let at = 0; at < waiters.length; at += 500) {
+        await Promise.all(waiters.slice(at, at + 500).map((claim) => dead.claim(claim)));
+      }
+      await scene.breakInboxes();
+      await scene.admin.config("RESETSTAT");
+      const start = performance.now();
+      await well.driver.release([holder]);
+      expect(performance.now() - start).toBeLessThan(500);
+      const stats = await scene.admin.info("commandstats");
+      expect(Number(/cmdstat_publish:calls=(\d+)/.exec(stats)?.[1])).toBeLessThanOrEqual(32);
+      await scene.admin.flushall();
+    });
+  });
+
+  describe("what somebody removes behind our back", () => {
+    test("a line that was deleted makes its holder answer none, and leaves no trace", async () => {
+      const one = await scene.open();
+      const claim = claimOf("key");
+      await one.hold(claim);
+      await scene.admin.del(named("a", "key"));
+      expect(await one.ask(claim)).toEqual({ state: "none" });
+      const next = claimOf("key");
+      await one.hold(next);
+      expect(await one.driver.release([claim])).toEqual([false]);
+      expect(await one.driver.release([next])).toEqual([true]);
+    });
+
+    test("a claim that was deleted answers none, and its places go", async () => {
+      const one = await scene.open();
+      const [holder, waiter] = [claimOf("key"), claimOf("key")];
+      await one.hold(holder);
+      await one.claim(waiter);
+      await scene.admin.del(named("c", "key", holder.id));
+      expect(await one.ask(holder)).toEqual({ state: "none" });
+      expect((await one.ask(waiter)).state).toBe("held");
+      await one.driver.release([waiter]);
+    });
+
+    test("a claim over several keys that is missing from one line leaves the others", async () => {
+      const one = await scene.open();
+      const hold = (key: string) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
+      const both = claimOf([hold("a"), hold("b")]);
+      await one.hold(both);
+      await scene.admin.del(named("a", "b"));
+      expect(await one.ask(both)).toEqual({ state: "none" });
+      const a = claimOf("a");
+      await one.hold(a);
+      await one.driver.release([a]);
+    });
+
+    test("a release of a claim whose record was deleted frees its key", async () => {
+      const one = await scene.open();
+      const [claim, next] = [claimOf("key"), claimOf("key")];
+      await one.hold(claim);
+      await scene.admin.del(named("c", "key", claim.id));
+      await one.driver.release([claim]);
+      await one.hold(next);
+      await one.driver.release([next]);
+    });
+  });
+
+  describe("a step back of the store's clock", () => {
+    // the same as everything stored being ahead
+    const HOUR_MS = 3_600_000;
+
+    test("lets nobody pass who came before, and cuts leases to their length", async () => {
+      const one = await scene.open();
+      const [holder, waiter, late] = [
+        claimOf("key", { ttlMs: 400 }),
+        claimOf("key"),
+        claimOf("key", { ttlMs: 30_000 }),
+      ];
+      await one.hold(holder);
+      await one.claim(waiter);
+      for (const [kind, ahead] of [
+        ["a", HOUR_MS],
+        ["w", HOUR_MS * 1_000],
+      ] as const) {
+        const [place] = await scene.admin.zrange(named(kind, "key"), "0", "0");
+        await scene.admin.zincrby(named(kind, "key"), ahead, String(place));
+      }
+      for (const { id } of [holder, waiter]) await scene.admin.hincrby(named("c", "key", id), "e", HOUR_MS);
+      expect((await one.claim(late)).state).toBe("waiting");
+      const views = await one.driver.list("key", 10);
+      expect(views.map(({ ttlMs }) => ttlMs)).toEqual([400, 60_000, 30_000]);
+      await one.granted(waiter);
+      expect((await one.ask(late)).state).toBe("waiting");
+      await one.driver.release([waiter, late]);
+    });
+
+    test("makes no token fall", async () => {
+      const one = await scene.open();
+      const [first, second] = [claimOf("key", { tokens: 64 }), claimOf("key")];
+      const { token } = await one.hold(first);
+      await one.driver.release([first]);
+      const counter = `${scene.prefix}:1:{${bucketOf("key")}}:n`;
+      expect(await scene.admin.get(counter)).toBe(String(token + 63n));
+      const ahead = token + BigInt(HOUR_MS) * 1_000n;
+      await scene.admin.set(counter, String(ahead), "PX", 100_000);
+      expect((await one.hold(second)).token).toBe(ahead + 1n);
+      await one.driver.release([second]);
+    });
+  });
+
+  describe("what is left in Redis", () => {
+    test("every key has a time to live, but for the number of the layout", async () => {
+      const one = await scene.open();
+      const hold = (key: string) => ({ key, permits: 1, limit: 3 });
+      const claims = [claimOf("a"), claimOf("a"), claimOf([hold("a"), hold("b")]), claimOf("c"), claimOf("d")];
+      for (const claim of claims) await one.claim(claim);
+      await one.driver.renew(claims);
+      await one.driver.release(claims.slice(0, 2), new Set([(claims[0] as Claim).id]));
+      const keys = await scene.keys();
+      expect(keys.length).toBeGreaterThan(8);
+      for (const key of keys) {
+        if (key !== `${scene.prefix}:layout`) expect(await scene.admin.pttl(key), key).toBeGreaterThan(0);
+      }
+      await one.driver.release(claims);
+    });
+
+    test("a released key leaves the counter of its bucket and nothing else", async () => {
+      const one = await scene.open();
+      for (let round = 0; round < 300; round++) {
+        const claim = claimOf(`key ${round}`);
+        await one.hold(claim);
+        await one.driver.release([claim]);
+      }
+      const others = (await scene.keys()).filter((key) => !/:n$|:layout$/.test(key));
+      expect(others).toEqual([]);
+    });
+
+    test("keys whose claims ran out unseen leave the index in time, and no other does", {
+      timeout: LONG_MS,
+    }, async () => {
+      const one = await scene.open();
+      const name = (at: number): string => `left ${at}`;
+      const index = async (): Promise<number> => {
+        const keys = (await scene.keys()).filter((key) => key.endsWith(":i"));
+        let members = 0;
+        for (const key of keys) members += await scene.admin.zcard(key);
+        return members;
+      };
+      for (let at = 0; at < 300; at++) await one.claim(claimOf(name(at), { ttlMs: 100 }));
+      const kept = Array.from({ length: 20 }, (_, at) => claimOf(`kept ${at}`));
+      for (const claim of kept) await one.hold(claim);
+      await until(async () => (await one.driver.list("left", 1_000)).length === 0, { within: 5_000, what: "the end" });
+      await until(
+        async () => {
+          for (let at = 0; at < 200; at++) {
+            const claim = claimOf(`new ${at}`);
+            await one.hold(claim);
+            await one.driver.release([claim]);
+          }
+          return (await index()) < 120;
+        },
+        { within: 12_000, what: "a smaller index" },
+      );
+      expect((await one.driver.list("kept", 100)).length).toBe(20);
+      await one.driver.release(kept);
+    });
+
+    test("no command looks through all keys", async () => {
+      const one = await scene.open();
+      const claims = Array.from({ length: 40 }, (_, at) => claimOf(`key ${at % 7}`));
+      await scene.admin.config("RESETSTAT");
+      for (const claim of claims) await one.claim(claim);
+      expect((await one.driver.list("key", 100)).length).toBe(40);
+      expect((await one.driver.list("key 3", 3)).length).toBe(3);
+      await one.driver.release(claims);
+      const stats = await scene.admin.info("commandstats");
+      expect(stats).not.toMatch(/cmdstat_(keys|scan|smembers|hgetall|sort)/);
+    });
+  });
+});

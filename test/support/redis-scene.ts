@@ -1,0 +1,108 @@
+/** What the tests of the Redis driver's own facts work with. */
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import type { RedisOptions } from "../../src/drivers/redis/driver.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import { newId } from "../../src/ids.ts";
+import type { Answer, Claim, ClaimId, Driver, Hold } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { until } from "./wait-for.ts";
+
+export type Held = Extract<Answer, { state: "held" }>;
+
+/** A driver that was opened, and what it said by itself. */
+export interface Opened {
+  readonly driver: Driver;
+  readonly pushes: readonly { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+  claim(claim: Claim): Promise<Answer>;
+  ask(claim: Claim): Promise<Answer>;
+  hold(claim: Claim): Promise<Held>;
+  granted(claim: Claim): Promise<Held>;
+}
+
+export interface RedisScene {
+  readonly prefix: string;
+  /** A connection that sees everything. */
+  readonly admin: Redis;
+  open(driver?: Driver): Promise<Opened>;
+  /** A driver whose inbox, once its connection is broken, stays away. */
+  openWithFrailInbox(): Promise<Opened>;
+  /** Breaks the inboxes of all drivers, and waits until Redis knows. */
+  breakInboxes(): Promise<void>;
+  /** All our keys. */
+  keys(): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+export function redisScene(port: number, options: RedisOptions = {}): RedisScene {
+  const prefix = options.prefix ?? randomUUID();
+  const admin = new Redis(port, "127.0.0.1");
+  const opened: Driver[] = [];
+  const open = async (driver = redis(() => new Redis(port, "127.0.0.1"), { ...options, prefix })): Promise<Opened> => {
+    opened.push(driver);
+    return openedOf(driver);
+  };
+  return {
+    prefix,
+    admin,
+    open,
+    openWithFrailInbox() {
+      const client = new Redis(port, "127.0.0.1");
+      const frail = Object.assign(client, {
+        duplicate: (more: object) =>
+          new Redis({ port, host: "127.0.0.1", ...more, lazyConnect: true, retryStrategy: () => null }),
+      });
+      return open(redis(() => frail, { ...options, prefix }));
+    },
+    async breakInboxes() {
+      await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
+    },
+    keys: () => admin.keys(`${prefix}:*`),
+    async close() {
+      for (const driver of opened) await driver.close();
+      admin.disconnect();
+    },
+  };
+}
+
+async function openedOf(driver: Driver): Promise<Opened> {
+  const pushes: { id: ClaimId | null; answer: Answer | undefined }[] = [];
+  await driver.open((id, answer) => pushes.push({ id, answer }));
+  const ask = async (claim: Claim): Promise<Answer> => (await driver.renew([claim]))[0] as Answer;
+  return {
+    driver,
+    pushes,
+    claim: (claim) => driver.claim(claim),
+    ask,
+    async hold(claim) {
+      const answer = await driver.claim(claim);
+      assert.equal(answer.state, "held");
+      return answer as Held;
+    },
+    granted: (claim) =>
+      until(
+        async () => {
+          const answer = await ask(claim);
+          return answer.state === "held" ? answer : null;
+        },
+        { within: 5_000, what: "a grant" },
+      ),
+  };
+}
+
+/** A claim of one key or several, exclusive unless the holds say otherwise. */
+export function claimOf(target: string | readonly Hold[], terms: Partial<Claim> = {}): Claim {
+  const holds = typeof target === "string" ? [{ key: target, permits: ALL_PERMITS, limit: ALL_PERMITS }] : target;
+  return {
+    id: newId(),
+    holds: holds as unknown as Claim["holds"],
+    ttlMs: 60_000,
+    tokens: 1,
+    floor: 0n,
+    wait: true,
+    label: "test",
+    ...terms,
+  };
+}
