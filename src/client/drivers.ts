@@ -21,6 +21,10 @@ interface Scheme {
   readonly parameters: readonly string[];
   /** Does the store know its clients by a credential of ours? */
   readonly credential?: true;
+  /** Its urls name several hosts: it checks them whole. */
+  readonly whole?: true;
+  /** May the url carry a user and a password? */
+  readonly password?: true;
   driver(url: string, options: DialOptions): Promise<Driver>;
 }
 
@@ -70,7 +74,18 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       return server({ path, ...options });
     },
   },
+  "zookeeper:": {
+    parameters: [],
+    whole: true,
+    driver: async (url, options) => (await import("../drivers/zookeeper/url.ts")).fromUrl(url, options),
+  },
+  "redis:": { parameters: ["prefix"], password: true, driver: redis },
+  "rediss:": { parameters: ["prefix", "servername"], password: true, driver: redis },
 };
+
+async function redis(url: string, { connectTimeoutMs, label }: DialOptions): Promise<Driver> {
+  return (await import("../drivers/redis/client/dial.ts")).redisAt(url, { connectTimeoutMs, label });
+}
 
 /** The driver of a url, not opened yet. @throws TypeError as connect() */
 export async function driverFor(
@@ -84,13 +99,19 @@ export async function driverFor(
     const { onDemand } = await import("../drivers/server/on-demand.ts");
     return onDemand({ connectTimeoutMs, label });
   }
+  const several = typeof url === "string" ? SCHEMES[/^[a-z+]+:/.exec(url)?.[0] ?? ""] : undefined;
+  if (several?.whole) {
+    refuseCredential(options.credential, url.slice(0, url.indexOf(":") + 1));
+    return several.driver(url, { connectTimeoutMs, label });
+  }
   if (typeof url !== "string" || !URL.canParse(url)) throw new TypeError(`url must be a url, not ${shown(url)}`);
   const { protocol, searchParams, username, password } = new URL(url);
   const scheme = SCHEMES[protocol];
   if (scheme === undefined) {
     throw new TypeError(`url must begin with one of ${Object.keys(SCHEMES).join(" ")}, not ${shown(protocol)}`);
   }
-  if (username !== "" || password !== "") throw new TypeError("url must not carry a user or password for this store");
+  if (scheme.password === undefined && (username !== "" || password !== ""))
+    throw new TypeError("url must not carry a user or password for this store");
   // a mistyped parameter must not silently mean something else
   for (const name of searchParams.keys()) {
     if (!scheme.parameters.includes(name)) throw new TypeError(`url has no parameter ${shown(name)} for ${protocol}`);
