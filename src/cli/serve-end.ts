@@ -20,27 +20,36 @@ export interface EndOptions {
   readonly log: Log;
 }
 
-/** Settles with the reason why the server is to stop. A second signal then ends the process at once. */
-export function untilOver(server: Server, { path, idleMs, hangup, log }: EndOptions): Promise<string> {
+/** Why a server is to stop. */
+export interface End {
+  readonly why: string;
+  /** Its terminal has gone: the process must end by the signal, since Node aborts when it exits without its terminal. */
+  readonly hangup: boolean;
+}
+
+/** Settles when the server is to stop. A second signal then ends the process at once. */
+export function untilOver(server: Server, { path, idleMs, hangup, log }: EndOptions): Promise<End> {
   return new Promise((resolve) => {
     let ending = false;
-    const end = (name: NodeJS.Signals): void => {
+    const over = (why: string): void => resolve({ why, hangup: false });
+    const end = (name: NodeJS.Signals, isGone = false): void => {
       if (ending) process.exit(128 + constants.signals[name]);
       ending = true;
-      resolve(`received ${name}`);
+      resolve({ why: `received ${name}`, hangup: isGone });
     };
-    process.on("SIGTERM", end);
-    process.on("SIGINT", end);
+    process.on("SIGTERM", () => end("SIGTERM"));
+    process.on("SIGINT", () => end("SIGINT"));
     const terminal = [0, 1, 2].find((descriptor) => isatty(descriptor));
     process.on("SIGHUP", () => {
       // a terminal that has gone is no terminal any more, and took its server with it
-      if (hangup === "ends" || (terminal !== undefined && !isatty(terminal))) return end("SIGHUP");
+      if (hangup === "ends") return end("SIGHUP");
+      if (terminal !== undefined && !isatty(terminal)) return end("SIGHUP", true);
       log("received SIGHUP: reading credentials and certificates again");
       // what could not be read was said in the log
       server.reload().catch(() => undefined);
     });
-    if (path !== null) watchOwnPath(path, server.start, resolve);
-    if (idleMs !== undefined) watchIdle(server, idleMs, resolve);
+    if (path !== null) watchOwnPath(path, server.start, over);
+    if (idleMs !== undefined) watchIdle(server, idleMs, over);
   });
 }
 

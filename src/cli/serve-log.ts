@@ -60,7 +60,7 @@ function errorText(error: unknown): string {
   const said: string[] = [];
   let next: unknown = error;
   for (let depth = 0; depth < MOST_CAUSES && next !== undefined && next !== null; depth++) {
-    const text = next instanceof Error ? next.message : String(next);
+    const text = (next instanceof Error ? next.message : String(next)).replaceAll("\n", "; ");
     // who wraps an error often repeats it
     if (text !== "" && !said.some((earlier) => earlier.includes(text))) said.push(text);
     next = next instanceof Error ? next.cause : undefined;

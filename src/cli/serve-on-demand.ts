@@ -32,7 +32,7 @@ export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
     const over = untilOver(server, { path: socket, idleMs, hangup: "ends", log });
     log(`listening on ${socket}`);
     answerStarter("ready");
-    log(`stopping: ${await over}`);
+    log(`stopping: ${(await over).why}`);
     await server.close();
     return 0;
   } catch (error) {

@@ -14,6 +14,7 @@ import type { Wanted } from "./serve-options.ts";
 import { complaintsOf, wantedOf } from "./serve-options.ts";
 import type { Complaint, FlagValues, Gathered } from "./serve-settings.ts";
 import { gather } from "./serve-settings.ts";
+import { InterruptedError } from "./signals.ts";
 
 /** Saving the state and telling the clients may take so long. */
 const DRAIN_MS = 10_000;
@@ -44,11 +45,13 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
     const left = Math.ceil(server.reclaimMs / 1_000);
     log(`${reclaiming(options)}: granting nothing new for up to ${left} s`, undefined, { level: "warn" });
   }
-  log(`stopping: ${await over}`);
+  const { why, hangup } = await over;
+  log(`stopping: ${why}`);
   const late = delay(DRAIN_MS, "late", { ref: false });
   if ((await Promise.race([server.close(), late])) === "late") {
     throw new CommandError("internal", `stopping took more than ${DRAIN_MS / 1_000} s: the state may not be saved`);
   }
+  if (hangup) throw new InterruptedError("SIGHUP");
   return 0;
 }
 

@@ -136,7 +136,7 @@ function attempt<T>(option: string, note: Note, work: () => T, named: boolean = 
   try {
     return work();
   } catch (error) {
-    note(option, (error as Error).message, named);
+    for (const line of (error as Error).message.split("\n")) note(option, line, named);
     return null;
   }
 }

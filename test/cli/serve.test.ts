@@ -1,8 +1,8 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
-import { isAlive, place } from "./command.ts";
+import { isAlive, PROGRAM, place } from "./command.ts";
 
 const here = place();
 
@@ -85,4 +85,15 @@ test("--idle lets a server leave that nobody needs", async () => {
   const { code, err } = await server.ended;
   expect(code).toBe(0);
   expect(err).toMatch(/stopping: nobody has needed it/);
+});
+
+test.skipIf(!existsSync("/usr/bin/script"))("a server in a terminal ends cleanly when the terminal goes", async () => {
+  const state = join(here.folder, "terminal");
+  const command = `echo pid $$; exec ${process.execPath} ${PROGRAM} serve --listen tcp://127.0.0.1:0 --state ${state}`;
+  const terminal = here.program(["script", "-qec", command, "/dev/null"], { env: { SHELL: "/bin/sh" } });
+  await until(() => terminal.out().includes("listening"), { within: 20_000, what: "the server" });
+  const pid = Number(/pid (\d+)/.exec(terminal.out())?.[1]);
+  terminal.process.kill("SIGKILL");
+  await until(() => !isAlive(pid), { within: 10_000, what: "the server's end" });
+  expect(readFileSync(join(state, "state"), "utf8")).toContain('"clean":{');
 });
