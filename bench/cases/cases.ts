@@ -8,7 +8,7 @@ import { inProcessAlone, inProcessCrowd } from "./in-process.ts";
 import { flat, held } from "./many.ts";
 import { memoryUse } from "./memory-use.ts";
 import { socketAlone, socketCrowd, socketWide } from "./over-socket.ts";
-import { processes } from "./processes.ts";
+import { processes, secured } from "./processes.ts";
 import { loading, running } from "./startup.ts";
 import { tokenServer } from "./token-server.ts";
 
@@ -18,6 +18,7 @@ export const CASES: readonly BenchCase[] = [
   socketWide,
   socketCrowd,
   processes,
+  secured,
   handOff,
   tokenServer,
   held,

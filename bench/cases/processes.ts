@@ -4,7 +4,7 @@ import type { BenchCase } from "../harness/case.ts";
 import { check } from "../harness/case.ts";
 import { interleaveCrews } from "../harness/crews.ts";
 import type { Round } from "../harness/rounds.ts";
-import { rates, rowOf } from "../harness/rounds.ts";
+import { cpus, rates, rowOf } from "../harness/rounds.ts";
 import { ratioOf } from "../harness/stats.ts";
 
 const OURS = "holdfast";
@@ -34,3 +34,21 @@ export const processes: BenchCase = {
 function serverCpu(rounds: readonly Round[]): readonly number[] {
   return rounds.map(({ serverCpu: micros, pairs }) => micros / pairs);
 }
+
+const SECURED = "holdfast, TLS";
+
+export const secured: BenchCase = {
+  name: "tls",
+  title: "TLS against plain TCP, one process with 64 callers",
+  about: "Every caller on keys that nobody else wants just then. CPU of client and server together.",
+  async run() {
+    const names = [OURS, SECURED];
+    const workload = { callers: 64, keys: 640, ms: 700, latencies: false };
+    const rounds = await interleaveCrews(names, { processes: 1, tcp: true }, workload);
+    const [plain, tls] = [rounds(OURS), rounds(SECURED)];
+    return {
+      rows: names.map((name) => rowOf(name, rounds(name))),
+      checks: [check("goal", "CPU a pair of plain", ratioOf(cpus(tls), cpus(plain)), "at most", 1.5)],
+    };
+  },
+};

@@ -5,7 +5,7 @@ import { openAsyncMutex } from "./async-mutex.ts";
 import { openFloorA, openFloorB } from "./floors.ts";
 import { openMemory, openMemoryDriver, openNothing } from "./in-process.ts";
 import { openLiveMutex } from "./live-mutex.ts";
-import { openHoldfast, openStrict } from "./over-socket.ts";
+import { openHoldfast, openSecured, openStrict } from "./over-socket.ts";
 
 interface Entrant {
   /** Ready to be measured. @param socket its server's path, where it has a server */
@@ -19,6 +19,7 @@ const ENTRANTS: Readonly<Record<string, Entrant>> = {
   "floor B": { open: openFloorB, server: "floor-b" },
   "live-mutex": { open: openLiveMutex, server: "live-mutex" },
   holdfast: { open: openHoldfast, server: "holdfast" },
+  "holdfast, TLS": { open: openSecured, server: "holdfast-tls" },
   "holdfast, handoffs 1": { open: openStrict, server: "holdfast" },
   "async-mutex": { open: openAsyncMutex },
   "holdfast, memory": { open: openMemory },

@@ -15,9 +15,17 @@ export function openStrict(socket: string): Promise<Contestant<Lock>> {
   return open(socket, { handoffs: 1 });
 }
 
-async function open(socket: string, options: LocksOptions): Promise<Contestant<Lock>> {
+/** Through TLS. @param url of its server */
+export function openSecured(url: string): Promise<Contestant<Lock>> {
+  return openUrl(url, {});
+}
+
+function open(socket: string, options: LocksOptions): Promise<Contestant<Lock>> {
   const port = portOf(socket);
-  const url = port === null ? `holdfast+unix:${encodeURI(socket)}` : `holdfast://127.0.0.1:${port}`;
+  return openUrl(port === null ? `holdfast+unix:${encodeURI(socket)}` : `holdfast://127.0.0.1:${port}`, options);
+}
+
+async function openUrl(url: string, options: LocksOptions): Promise<Contestant<Lock>> {
   const locks = await connect(url, options);
   return {
     acquire: (key) => locks.acquire(key),

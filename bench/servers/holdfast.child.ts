@@ -3,10 +3,12 @@
 import { serve } from "../../src/server/serve.ts";
 import type { Listen } from "../harness/address.ts";
 import { answerCalls } from "../harness/calls.ts";
+import { ROOMY } from "./roomy.ts";
 
 answerCalls({
   listen: async ({ path, tcp }: Listen) => {
-    const { addresses } = await serve({ listen: tcp ? "tcp://127.0.0.1:0" : `unix:${path}`, state: `${path}.state` });
+    const listen = tcp ? "tcp://127.0.0.1:0" : `unix:${path}`;
+    const { addresses } = await serve({ listen, state: `${path}.state`, limits: ROOMY });
     return tcp ? `tcp:${addresses[0]?.split(":").at(-1)}` : path;
   },
 });
