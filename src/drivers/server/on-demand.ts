@@ -133,13 +133,13 @@ function openLog(directory: string): number {
   return log;
 }
 
-/** The program that holds the server. As built this code stands one folder below dist; a bundle by others has no program. */
+/** Where it may be from here: as built (one folder below dist), as compiled for the tests, as source. */
+const PROGRAMS: readonly string[] = ["../cli/main.js", "../../cli/main.js", "../../../dist/cli/main.js"];
+
+/** The program that holds the server. A bundle by others has none. */
 function serverProgram(): string {
-  const own = new URL("../cli/main.js", import.meta.url);
-  const program = fileURLToPath(
-    import.meta.url.endsWith(".ts") ? new URL("../../../dist/cli/main.js", import.meta.url) : own,
-  );
-  if (!existsSync(program)) {
+  const program = PROGRAMS.map((path) => fileURLToPath(new URL(path, import.meta.url))).find(existsSync);
+  if (program === undefined) {
     throw new Error(
       "no lock server is running, and the program to start one is not here: run `holdfast serve`, or give a url",
     );

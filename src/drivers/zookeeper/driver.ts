@@ -19,10 +19,12 @@ import type { Answer, Claim, ClaimView, Driver, Notify, RevokeTarget, Traits } f
 import { FatalDriverError } from "../../spi/driver.ts";
 import { AuthFailedError, isRefusal, SessionExpiredError } from "./client/errors.ts";
 import { checkedPath } from "./client/paths.ts";
+import { childrenOf, makePath } from "./client/recipes.ts";
 import type { Acl } from "./client/records.ts";
 import { CREATOR_ALL, OPEN_TO_ALL } from "./client/records.ts";
 import type { SaslOptions } from "./client/sasl.ts";
 import type { ServerAddress } from "./client/servers.ts";
+import type { SessionEvents } from "./client/zookeeper.ts";
 import { ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
 import { Lines } from "./lines.ts";
@@ -95,7 +97,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
           notify(null);
         },
       });
-      await makeRoot(zk, root, acl);
+      await makePath(zk, root, acl, "persistent");
       notify = sink;
     },
 
@@ -153,7 +155,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   };
 
   async function namesOf(folders: readonly string[]): Promise<Map<string, readonly string[]>> {
-    const read = await Promise.all(folders.map((folder) => childrenOr(zk, folder)));
+    const read = await Promise.all(folders.map((folder) => childrenOf(zk, folder)));
     return new Map(folders.map((folder, at) => [folder, read[at] as readonly string[]]));
   }
 
@@ -179,20 +181,23 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
   async function revoked({ key, token, now }: RevokeTarget): Promise<boolean> {
     const folder = folderOf(key, root);
-    const { line } = lineOf(await childrenOr(zk, folder));
-    for (const { name } of line.slice(0, admittedCount(line))) {
-      const path = `${folder}/${name}`;
-      try {
-        const { data, stat } = await zk.get(path);
-        if (!lines.hasToken(stat.czxid, readData(data)?.tokens ?? 1, token)) continue;
-        // its holder's watch tells of the change, and so why the node is gone
-        await zk.multi([{ do: "set", path, data: REVOKE }, ...(now ? [{ do: "delete" as const, path }] : [])]);
-        return true;
-      } catch (error) {
-        if (!isRefusal(error, "NO_NODE")) throw error;
-      }
-    }
-    return false;
+    const { line } = lineOf(await childrenOf(zk, folder));
+    const there = await Promise.all(
+      line.slice(0, admittedCount(line)).map(async ({ name }) => {
+        const path = `${folder}/${name}`;
+        try {
+          const { data, stat } = await zk.get(path);
+          if (!lines.hasToken(stat.czxid, readData(data)?.tokens ?? 1, token)) return false;
+          // its holder's watch tells of the change, and so why the node is gone
+          await zk.multi([{ do: "set", path, data: REVOKE }, ...(now ? [{ do: "delete" as const, path }] : [])]);
+          return true;
+        } catch (error) {
+          if (!isRefusal(error, "NO_NODE")) throw error;
+          return false;
+        }
+      }),
+    );
+    return there.includes(true);
   }
 
   /** What cannot get better is fatal, and its place is not kept. */
@@ -218,15 +223,6 @@ function isInLine(place: NodePlace): boolean {
   return place.at === "there" && !place.isHeld && !place.revoked;
 }
 
-async function childrenOr(zk: ZooKeeper, folder: string): Promise<readonly string[]> {
-  try {
-    return (await zk.children(folder)).names;
-  } catch (error) {
-    if (isRefusal(error, "NO_NODE")) return [];
-    throw error;
-  }
-}
-
 function checkedKeyPath({ holds: [{ key }] }: Claim): void {
   if (!key.startsWith("/")) return;
   try {
@@ -236,27 +232,11 @@ function checkedKeyPath({ holds: [{ key }] }: Claim): void {
   }
 }
 
-async function opened(zk: ZooKeeper, withinMs: number, events: Parameters<ZooKeeper["open"]>[0]): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`ZooKeeper did not answer within ${withinMs} ms`)), withinMs);
-  });
+async function opened(zk: ZooKeeper, withinMs: number, events: SessionEvents): Promise<void> {
   try {
-    await Promise.race([zk.open(events), late]);
+    await zk.open(events, withinMs);
   } catch (error) {
     await zk.close();
     throw error instanceof AuthFailedError ? new FatalDriverError(error.message, { cause: error }) : error;
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-async function makeRoot(zk: ZooKeeper, root: string, acl: readonly Acl[]): Promise<void> {
-  const parts = root.split("/").slice(1);
-  for (let depth = 1; depth <= parts.length; depth++) {
-    const path = `/${parts.slice(0, depth).join("/")}`;
-    await zk.create(path, { acl }).catch((error: unknown) => {
-      if (!isRefusal(error, "NODE_EXISTS")) throw error;
-    });
   }
 }

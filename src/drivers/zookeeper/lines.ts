@@ -4,18 +4,17 @@ import { admittedCount, blockerOf } from "../../core/line.ts";
 import type { Answer, ClaimId } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
 import { isRefusal } from "./client/errors.ts";
-import type { Acl } from "./client/records.ts";
+import { childrenOf, createBelow } from "./client/recipes.ts";
+import type { Acl, Stat } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import { isUnknown } from "./client/zookeeper.ts";
 import { dataOf, REVOKE } from "./data.ts";
 import type { Seat } from "./names.ts";
-import { lineOf, ofClaim } from "./names.ts";
+import { lineOf, nameFor, ofClaim } from "./names.ts";
 import type { NodePlace, Places } from "./places.ts";
 
 /** Room in a token for the run of a local hand-off. */
 const RUN = 1_024n;
-/** The servers may remove an empty container between our making it and our using it. */
-const CREATE_TRIES = 5;
 
 export interface LinesOptions {
   readonly zk: ZooKeeper;
@@ -50,19 +49,19 @@ export class Lines {
 
   async #place(place: NodePlace): Promise<void> {
     if (place.isUnsure && (await this.find(place))) return;
-    for (let tries = 1; ; tries++) {
-      try {
-        const { path, czxid } = await this.#zk.create(place.prefix, {
-          mode: "ephemeralSequential",
-          data: dataOf(place.claim),
-          acl: this.#options.acl,
-        });
-        return this.#isThere(place, path.slice(place.folder.length + 1), czxid);
-      } catch (error) {
-        if (isUnknown(error)) place.isUnsure = true;
-        if (!isRefusal(error, "NO_NODE") || tries === CREATE_TRIES) throw error;
-        await this.#makeFolder(place.folder);
-      }
+    const { folder, claim } = place;
+    const { acl } = this.#options;
+    try {
+      const mode = "ephemeralSequential";
+      const { path, czxid } = await createBelow(this.#zk, folder, nameFor(claim.id, claim.holds[0]), {
+        mode,
+        data: dataOf(claim),
+        acl,
+      });
+      this.#isThere(place, path.slice(folder.length + 1), czxid);
+    } catch (error) {
+      if (isUnknown(error)) place.isUnsure = true;
+      throw error;
     }
   }
 
@@ -77,20 +76,21 @@ export class Lines {
   /** Is the node of a create without an answer there, in our session? */
   async find(place: NodePlace): Promise<boolean> {
     const { folder, claim } = place;
-    try {
-      // this server may not have heard yet of what another one has done for us
-      const [, { names }] = await Promise.all([this.#zk.sync(folder), this.#zk.children(folder)]);
-      for (const name of names.filter((one) => one.startsWith(ofClaim(claim.id)))) {
-        const stat = await this.#zk.exists(`${folder}/${name}`);
-        if (stat?.ephemeralOwner !== this.#zk.sessionId) continue;
-        this.#isThere(place, name, stat.czxid);
-        return true;
-      }
-    } catch (error) {
-      if (!isRefusal(error, "NO_NODE")) throw error;
-    }
+    // this server may not have heard yet of what another one has done for us
+    const [, names] = await Promise.all([this.#synced(folder), childrenOf(this.#zk, folder)]);
+    const ours = names.filter((one) => one.startsWith(ofClaim(claim.id)));
+    const stats = await Promise.all(ours.map((name) => this.#zk.exists(`${folder}/${name}`)));
     place.isUnsure = false;
-    return false;
+    const at = stats.findIndex((stat) => stat?.ephemeralOwner === this.#zk.sessionId);
+    if (at === -1) return false;
+    this.#isThere(place, ours[at] as string, (stats[at] as Stat).czxid);
+    return true;
+  }
+
+  async #synced(folder: string): Promise<void> {
+    await this.#zk.sync(folder).catch((error: unknown) => {
+      if (!isRefusal(error, "NO_NODE")) throw error;
+    });
   }
 
   /** Reads the line and says where the claim stands. */
@@ -222,17 +222,5 @@ export class Lines {
     if (place.revoked || place.at !== "there") return;
     place.revoked = true;
     this.#options.changed(place.claim.id);
-  }
-
-  /** The folder as a container, which the servers remove when it is empty; what is above it stays. */
-  async #makeFolder(folder: string): Promise<void> {
-    const parts = folder.split("/").slice(1);
-    for (let depth = 1; depth <= parts.length; depth++) {
-      const mode = depth === parts.length ? "container" : "persistent";
-      const path = `/${parts.slice(0, depth).join("/")}`;
-      await this.#zk.create(path, { mode, acl: this.#options.acl }).catch((error: unknown) => {
-        if (!isRefusal(error, "NODE_EXISTS")) throw error;
-      });
-    }
   }
 }

@@ -4,15 +4,13 @@ import { admittedCount } from "../../core/line.ts";
 import { tagOf } from "../../ids.ts";
 import type { Answer, ClaimView, Hold } from "../../spi/driver.ts";
 import { isRefusal } from "./client/errors.ts";
+import { childrenOf, gathered } from "./client/recipes.ts";
 import type { Stat } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
 import type { Lines } from "./lines.ts";
 import type { Seat } from "./names.ts";
 import { folderOf, keyOf, lineOf } from "./names.ts";
-
-/** So many nodes are read at once. */
-const AT_ONCE = 256;
 
 export interface ListingOptions {
   readonly zk: ZooKeeper;
@@ -28,24 +26,28 @@ export async function listed(
   prefix: string,
   max: number,
   after?: string,
-): Promise<ClaimView[]> {
-  const views: ClaimView[] = [];
-  let skips = after !== undefined;
-  for (const key of await keysOf(options, prefix)) {
-    const line = await lineBelow(options.zk, folderOf(key, options.root));
-    const admitted = admittedCount(line);
-    for (let from = 0; from < line.length && views.length < max; from += AT_ONCE) {
-      const seats = line.slice(from, from + AT_ONCE);
-      const seen = await Promise.all(seats.map((seat, at) => view(options, key, seat, from + at < admitted)));
-      for (const one of seen) {
-        if (one === null) continue;
-        if (!skips && views.length < max) views.push(one);
-        else if (one.tag === after) skips = false;
-      }
-    }
-    if (views.length >= max) break;
-  }
-  return views;
+): Promise<readonly ClaimView[]> {
+  const seats = await gathered(await keysOf(options, prefix), (key) => seatsOf(options, key));
+  const from = after === undefined ? 0 : seats.findIndex(({ seat }) => tagOf(seat.id) === after) + 1;
+  const views = await gathered(
+    seats.slice(from),
+    (one) => view(options, one),
+    (found) => found.length >= max,
+  );
+  return views.slice(0, max);
+}
+
+/** A place in the line of a key. */
+interface Listed {
+  readonly key: string;
+  readonly seat: Seat;
+  readonly isHeld: boolean;
+}
+
+async function seatsOf({ zk, root }: ListingOptions, key: string): Promise<readonly Listed[]> {
+  const { line } = lineOf(await childrenOf(zk, folderOf(key, root)));
+  const admitted = admittedCount(line);
+  return line.map((seat, at) => ({ key, seat, isHeld: at < admitted }));
 }
 
 /** A prefix that begins with "/" is the beginning of a path, of which only the last folder is searched. */
@@ -59,28 +61,15 @@ async function keysOf({ zk, root }: ListingOptions, prefix: string): Promise<str
   return paths.filter((path) => path.startsWith(prefix)).sort();
 }
 
-async function lineBelow(zk: ZooKeeper, folder: string): Promise<readonly Seat[]> {
-  return lineOf(await childrenOf(zk, folder)).line;
-}
-
-async function childrenOf(zk: ZooKeeper, path: string): Promise<readonly string[]> {
-  try {
-    return (await zk.children(path)).names;
-  } catch (error) {
-    if (isRefusal(error, "NO_NODE")) return [];
-    throw error;
-  }
-}
-
-/** Null: it has gone meanwhile. */
-async function view(options: ListingOptions, key: string, seat: Seat, isHeld: boolean): Promise<ClaimView | null> {
+/** None: it has gone meanwhile. */
+async function view(options: ListingOptions, { key, seat, isHeld }: Listed): Promise<readonly ClaimView[]> {
   const { zk, root, lines, wall } = options;
   let data: Buffer;
   let stat: Stat;
   try {
     ({ data, stat } = await zk.get(`${folderOf(key, root)}/${seat.name}`));
   } catch (error) {
-    if (isRefusal(error, "NO_NODE")) return null;
+    if (isRefusal(error, "NO_NODE")) return [];
     throw error;
   }
   const ours = readData(data);
@@ -90,7 +79,7 @@ async function view(options: ListingOptions, key: string, seat: Seat, isHeld: bo
   const answer: Answer = isHeld ? held : { state: "waiting", ttlMs, recheckMs: ttlMs };
   const hold: Hold = { key, permits: seat.permits, limit: seat.limit };
   const ageMs = Math.max(wall() - stat.ctime, 0);
-  return { tag: tagOf(seat.id), holds: [hold], ttlMs: "session", tokens, floor, wait, label, answer, ageMs };
+  return [{ tag: tagOf(seat.id), holds: [hold], ttlMs: "session", tokens, floor, wait, label, answer, ageMs }];
 }
 
 /** A place that is not ours: what its client wrote into it, where that can be shown. */

@@ -1,7 +1,7 @@
 /** What the driver knows of its own claims in this session. */
 
 import type { Answer, Claim, ClaimId, Ending } from "../../spi/driver.ts";
-import { folderOf, nameFor } from "./names.ts";
+import { folderOf } from "./names.ts";
 
 /**
  * One claim's node.
@@ -44,11 +44,6 @@ export class NodePlace {
 
   get isHeld(): boolean {
     return this.token !== 0n;
-  }
-
-  /** How its node's path begins. */
-  get prefix(): string {
-    return `${this.folder}/${nameFor(this.claim.id, this.claim.holds[0])}`;
   }
 
   get none(): Answer {

@@ -58,6 +58,7 @@ export class ZooKeeper {
   readonly #connection: Connection;
   readonly #chroot: Chroot;
   readonly #requestMs: number;
+  readonly #clock: Clock;
   #events: SessionEvents = {};
   #opening: { resolve(): void; reject(error: Error): void } | null = null;
 
@@ -66,6 +67,7 @@ export class ZooKeeper {
     const { servers, chroot = "", auth = [], sasl = null, tls, clock = systemClock } = options;
     const sessionMs = options.sessionMs === undefined ? 30_000 : durationMs(options.sessionMs, "sessionMs");
     this.#chroot = new Chroot(chroot);
+    this.#clock = clock;
     this.#requestMs = options.requestMs === undefined ? sessionMs : durationMs(options.requestMs, "requestMs");
     this.#connection = new Connection(
       {
@@ -113,13 +115,22 @@ export class ZooKeeper {
     return this.#connection.leftMs();
   }
 
-  /** Settles with the first session. @throws AuthFailedError; ConnectionLossError when it is closed before */
-  open(events: SessionEvents = {}): Promise<void> {
+  /** Settles with the first session. @throws AuthFailedError; ConnectionLossError when it is closed before, or too late */
+  async open(events: SessionEvents = {}, withinMs: number = Number.POSITIVE_INFINITY): Promise<void> {
     this.#events = events;
-    return new Promise((resolve, reject) => {
-      this.#opening = { resolve, reject };
-      this.#connection.open();
-    });
+    const late = (): void =>
+      this.#opening?.reject(new ConnectionLossError(false, `ZooKeeper did not answer within ${withinMs} ms`));
+    const timer = this.#clock.timer(late);
+    timer.keepAlive(true);
+    if (Number.isFinite(withinMs)) timer.set(this.#clock.now() + withinMs);
+    try {
+      await new Promise<void>((resolve, reject) => {
+        this.#opening = { resolve, reject };
+        this.#connection.open();
+      });
+    } finally {
+      timer.stop();
+    }
   }
 
   /** Is the process to be kept alive for the session's sake? Not by default. */

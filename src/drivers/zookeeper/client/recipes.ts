@@ -1,0 +1,68 @@
+/** Small recipes of several requests that know nothing of locks. */
+
+import { isRefusal } from "./errors.ts";
+import type { Created, CreateOptions } from "./operations.ts";
+import type { Acl } from "./records.ts";
+import type { ZooKeeper } from "./zookeeper.ts";
+
+/** The servers may remove an empty container between our making it and our using it. */
+const CREATE_TRIES = 5;
+/** So many requests of a recipe are under way at once. */
+const AT_ONCE = 256;
+
+/** Makes a node and all above it, as far as they are not there; the last one as a container, if that is wanted. */
+export async function makePath(
+  zk: ZooKeeper,
+  path: string,
+  acl: readonly Acl[],
+  last: "container" | "persistent",
+): Promise<void> {
+  const parts = path.split("/").slice(1);
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const mode = depth === parts.length ? last : "persistent";
+    await zk.create(`/${parts.slice(0, depth).join("/")}`, { mode, acl }).catch((error: unknown) => {
+      if (!isRefusal(error, "NODE_EXISTS")) throw error;
+    });
+  }
+}
+
+/** Makes a node below a container, which is made if it is not there. */
+export async function createBelow(
+  zk: ZooKeeper,
+  folder: string,
+  name: string,
+  options: CreateOptions & { readonly acl: readonly Acl[] },
+): Promise<Created> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await zk.create(`${folder}/${name}`, options);
+    } catch (error) {
+      // refused, so nothing was made: this is another request, not the same one again
+      if (!isRefusal(error, "NO_NODE") || tries === CREATE_TRIES) throw error;
+      await makePath(zk, folder, options.acl, "container");
+    }
+  }
+}
+
+/** The names below a node; none if there is no such node. */
+export async function childrenOf(zk: ZooKeeper, path: string): Promise<readonly string[]> {
+  try {
+    return (await zk.children(path)).names;
+  } catch (error) {
+    if (isRefusal(error, "NO_NODE")) return [];
+    throw error;
+  }
+}
+
+/** What `ask` finds of these, in their order, some of them at once; stops when `enough` says so. */
+export async function gathered<T, R>(
+  items: readonly T[],
+  ask: (item: T) => Promise<readonly R[]>,
+  enough: (found: readonly R[]) => boolean = () => false,
+): Promise<R[]> {
+  const found: R[] = [];
+  for (let from = 0; from < items.length && !enough(found); from += AT_ONCE) {
+    for (const some of await Promise.all(items.slice(from, from + AT_ONCE).map(ask))) found.push(...some);
+  }
+  return found;
+}
