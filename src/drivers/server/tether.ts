@@ -44,18 +44,16 @@ export async function openTether(driver: Driver): Promise<Socket | null> {
   if (reach === undefined || !("path" in reach.address)) return null;
   const socket = connect({ path: reach.address.path });
   const { session } = reach;
-  const late = setTimeout(() => socket.destroy(new Error(`did not answer within ${ANSWER_MS} ms`)), ANSWER_MS);
+  socket.setTimeout(ANSWER_MS, () => socket.destroy(new Error(`did not answer within ${ANSWER_MS} ms`)));
   socket.write(
     encodeHello({ protocol: PROTOCOL, version: VERSION, label: "", session, tether: true, pid: null, pidStart: null }),
   );
   try {
     decodeWelcome(await firstLine(socket));
-    return socket;
+    return socket.setTimeout(0);
   } catch (error) {
     socket.destroy();
     throw error;
-  } finally {
-    clearTimeout(late);
   }
 }
 
