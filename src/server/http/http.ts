@@ -161,7 +161,9 @@ async function answer(
     const reply = await route.handle({ incoming, outgoing, principal, address, gone });
     if (reply !== null && !outgoing.destroyed) send(outgoing, reply);
   } catch (error) {
-    answerError(outgoing, error, options);
+    // who has gone in the midst of a request is told nothing, and is no fault
+    const isGone = gone.aborted || (incoming.destroyed && !incoming.complete);
+    if (!isGone || problemOf(error) !== null) answerError(outgoing, error, options);
   } finally {
     done();
   }

@@ -81,7 +81,7 @@ function viewOf({ tag, holds, answer, ttlMs, label, ageMs }: ClaimView): object 
     state: isHeld ? "held" : "waiting",
     holds: holds.map(holdOf),
     token: isHeld ? String(answer.token) : null,
-    ttlMs: ttlMs === "session" || answer.state === "none" ? null : Math.floor(answer.ttlMs),
+    ttlMs: ttlMs === "session" || answer.state === "none" ? null : Math.max(0, Math.floor(answer.ttlMs)),
     label,
     ageMs: Math.floor(ageMs),
   };

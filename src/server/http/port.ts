@@ -87,6 +87,8 @@ export class Port {
     const { socket } = incoming;
     const pending = (this.#pending.get(socket) ?? 0) + 1;
     this.#pending.set(socket, pending);
+    // each request that waits listens for the end of its connection
+    socket.setMaxListeners(2 * MOST_PIPELINED);
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) outgoing.setHeader(name, value as string);
     if (this.#draining) outgoing.setHeader("connection", "close");
     outgoing.once("finish", () => this.#pending.set(socket, (this.#pending.get(socket) ?? 1) - 1));

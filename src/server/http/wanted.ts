@@ -99,7 +99,7 @@ function ttlFrom(body: Body, limits: ServerLimits): number {
     const instead = `ask for a ttl (the longest is ${limits.ttlMs} ms) and renew it, or not`;
     throw invalid("ttl", "session", `over HTTP there is no session that a lock could end with: ${instead}`);
   }
-  return durationIn(body, "ttl", MIN_TTL_MS, limits.ttlMs) ?? DEFAULT_TTL_MS;
+  return durationIn(body, "ttl", MIN_TTL_MS, limits.ttlMs) ?? Math.min(DEFAULT_TTL_MS, limits.ttlMs);
 }
 
 function checkTraits({ lease, manyKeys, permits }: Traits, keys: number, form: Form): void {
