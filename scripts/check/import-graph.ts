@@ -1,5 +1,6 @@
 // What loading a library entry can reach, and circles among imports.
 
+import { readFileSync } from "node:fs";
 import { packageEntries } from "./entries.ts";
 import type { Import, Sources } from "./sources.ts";
 import { importsOf } from "./sources.ts";
@@ -21,7 +22,7 @@ function entryFaults(sources: Sources, name: string, start: string): string[] {
     for (const edge of file === undefined ? [] : importsOf(file)) {
       const way = `entry "${name}" reaches ${edge.to} by ${trail(cameFrom, path)}:${edge.line}`;
       if (!edge.relative) {
-        if (!edge.to.startsWith("node:")) faults.push(`${way}: only node: builtins are allowed`);
+        if (!isAllowed(edge)) faults.push(`${way}: only node: builtins are allowed`);
       } else if (NEVER.some((folder) => edge.to.startsWith(folder))) {
         faults.push(`${way}: a library entry never loads it`);
       } else if (!cameFrom.has(edge.to)) {
@@ -30,6 +31,13 @@ function entryFaults(sources: Sources, name: string, start: string): string[] {
     }
   }
   return faults;
+}
+
+/** Node's own, and clients of stores where they are loaded on demand: the lack of one is an error that names it. */
+function isAllowed({ to, dynamic }: Import): boolean {
+  if (to.startsWith("node:")) return true;
+  const manifest = JSON.parse(readFileSync("package.json", "utf8")) as { peerDependencies?: Record<string, string> };
+  return dynamic && manifest.peerDependencies?.[to] !== undefined;
 }
 
 function trail(cameFrom: ReadonlyMap<string, string | undefined>, path: string): string {

@@ -10,10 +10,10 @@ import type { Answer, Claim, ClaimId, Driver, Hold } from "../../src/spi/driver.
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { until } from "./wait-for.ts";
 
-export type Held = Extract<Answer, { state: "held" }>;
+type Held = Extract<Answer, { state: "held" }>;
 
 /** A driver that was opened, and what it said by itself. */
-export interface Opened {
+interface Opened {
   readonly driver: Driver;
   readonly pushes: readonly { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
   claim(claim: Claim): Promise<Answer>;

@@ -14,7 +14,7 @@ import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REVOKE } from "./scripts.ts";
 import { bucketOf, homeOf, LAYOUT, readAnswer, readFlags, readPush, routeOf, termsOf, wordsOf } from "./words.ts";
 
-export type { IoredisLike, NodeRedisLike, RedisClient } from "./client/shapes.ts";
+export type { RedisClient } from "./client/shapes.ts";
 
 /** What may be said of a Redis store. */
 export interface RedisOptions {
@@ -46,7 +46,7 @@ const TRAITS: Traits = {
 };
 
 /**
- * A driver for a single Redis server, 6.2 or later. `client`: one of ioredis (5, 6), iovalkey or redis (node-redis 5, 6),
+ * A driver for a single Redis server (tested with 7.0). `client`: one of ioredis (5, 6), iovalkey or redis (node-redis 5, 6),
  * connected or connecting, which stays the caller's and is never closed by us; or a function that makes one, which is
  * ours and closed with the driver. Beside it the driver opens one connection of its own, to hear of grants.
  * @throws TypeError naming the argument if the client or an option is not one
