@@ -9,7 +9,7 @@ export interface Plot {
   readonly series: readonly Series[];
 }
 
-export interface Series {
+interface Series {
   readonly name: string;
   readonly points: readonly (readonly [count: number, cost: number])[];
 }

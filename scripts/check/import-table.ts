@@ -28,7 +28,14 @@ const DRIVER: readonly string[] = [
  * What our own command line needs besides what the package exports: references and sessions are no public matter, and it
  * starts faster when it loads only what it uses.
  */
-const CLI: readonly string[] = [...SMALL, "src/client/", "src/core/", "src/spi/", "src/drivers/server/"];
+const CLI: readonly string[] = [
+  ...SMALL,
+  "src/client/",
+  "src/core/",
+  "src/spi/",
+  "src/drivers/server/",
+  "src/protocol/",
+];
 
 type Row = {
   /** A file, or a folder when it ends with a slash. The first row that fits a file holds for it. */

@@ -57,7 +57,7 @@ function machine(): string {
   return `${process.platform}, ${cpus().length} cores, Node ${process.versions.node}`;
 }
 
-export function longPage(results: readonly LongResult[], order: readonly string[]): string {
+function longPage(results: readonly LongResult[], order: readonly string[]): string {
   const rows = results.map(({ name, date, commit, machine, seconds, counts }) => {
     const cells = [name, date, commit, machine, `${seconds} s`, counts.passed, counts.failed, counts.skipped];
     return `| ${cells.join(" | ")} |`;

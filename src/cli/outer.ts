@@ -27,7 +27,7 @@ export function watchOuter(driver: Driver, joined: readonly Joined[], gone: (key
       }
       state = "asking";
       // unknown is not lost: the outer run watches its lease
-      one
+      void one
         .stands()
         .catch(() => true)
         .then((stands) => {

@@ -11,6 +11,7 @@ import { SlotMap } from "../core/slot-map.ts";
 import { isFatal } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../spi/driver.ts";
 import { SleepWatch } from "./clock-watch.ts";
+import type { EngineOptions } from "./engine-options.ts";
 import type { Events } from "./events.ts";
 import type { Released } from "./releases.ts";
 import { attempt, Releases } from "./releases.ts";
@@ -24,14 +25,6 @@ const BATCH = 500;
 
 /** When the timer fires, calls due within this time ride along. */
 const RIDE_MS = 1_000;
-
-export interface EngineOptions {
-  readonly driver: Driver;
-  readonly clock: Clock;
-  /** From 0 to 1. */
-  readonly random: () => number;
-  readonly events: Events;
-}
 
 export class Engine {
   readonly driver: Driver;

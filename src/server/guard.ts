@@ -19,7 +19,7 @@ export function guarded(backend: Backend, access: Access): Backend {
 }
 
 /** May it acquire all keys of the claim? */
-export function mayAcquire(principal: Principal, claim: Claim): boolean {
+function mayAcquire(principal: Principal, claim: Claim): boolean {
   return claim.holds.every(({ key }) => principal.may("acquire", key));
 }
 

@@ -151,7 +151,13 @@ test("a claim list shows holders and waiters from the front, without ids", () =>
   bench.stands("c", "other", { ttlMs: "session" });
   bench.pass(SECOND);
   expect(list("jobs/")).toMatchObject([
-    { tag: "#a", label: "one", ageMs: 2 * SECOND, heldMs: 2 * SECOND, answer: { state: "held", ttlMs: TTL - 2 * SECOND } },
+    {
+      tag: "#a",
+      label: "one",
+      ageMs: 2 * SECOND,
+      heldMs: 2 * SECOND,
+      answer: { state: "held", ttlMs: TTL - 2 * SECOND },
+    },
     { tag: "#b", ageMs: SECOND, answer: { state: "waiting", ttlMs: TTL - SECOND } },
   ]);
   for (const view of list("")) expect(view).not.toHaveProperty("id");

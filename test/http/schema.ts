@@ -101,7 +101,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 }
 
 /** What "#/components/schemas/X" means. */
-export function resolve(pointer: string, document: Schema): Schema {
+function resolve(pointer: string, document: Schema): Schema {
   const found = pointer
     .replace("#/", "")
     .split("/")

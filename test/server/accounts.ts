@@ -9,7 +9,7 @@ export interface Known {
   readonly credential: string;
 }
 
-export const ALL: readonly Right[] = ["acquire", "inspect", "force", "admin"];
+const ALL: readonly Right[] = ["acquire", "inspect", "force", "admin"];
 
 /** An account with one credential that has these rights on keys that begin with the prefix. */
 export function known(name: string, prefix = "", rights: readonly Right[] = ALL, more: Partial<Rule> = {}): Known {

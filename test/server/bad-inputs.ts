@@ -11,9 +11,9 @@ const ID = "a".repeat(26);
  *   CODE        the call fails with it, the connection stays
  *   closed      the connection ends, with code PROTOCOL
  */
-export type Outcome = "held" | "apart" | "closed" | "FLOOR" | "LIMIT";
+type Outcome = "held" | "apart" | "closed" | "FLOOR" | "LIMIT";
 
-export interface BadInput {
+interface BadInput {
   readonly row: number;
   readonly what: string;
   readonly outcome: Outcome;

@@ -122,13 +122,13 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       if (mine.some((place) => place?.isHeld)) await zk.exists(root);
       for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) lines.watchOwn(place);
       // what somebody did to our nodes before that was told before it was answered
-      await Promise.all(mine.map((place) => place?.checking));
+      await Promise.all(mine.map((place) => place?.checking ?? Promise.resolve()));
       const folders = new Set(
         mine.filter((place) => place !== null && isInLine(place)).map((place) => place?.folder as string),
       );
       const names = await namesOf([...folders]);
       return Promise.all(
-        mine.map((place) => {
+        mine.map(async (place) => {
           if (place === null) return { state: "none" } as const;
           if (place.isUnsure) return placed(zk, lines, place);
           if (place.at !== "there" || place.revoked) return place.none;

@@ -30,7 +30,7 @@ export function ofClaim(id: string): string {
 const NODE = /^_c_([0-9A-Za-z]+(?:-[0-9A-Fa-f]+)*?)-(?:p(\d{1,10})\.(\d{1,10})-)?lock-(-?\d{9,10})$/;
 
 /** What a node of a line is; null: it is not of our family. */
-export function seatOf(name: string): Seat | null {
+function seatOf(name: string): Seat | null {
   const found = NODE.exec(name);
   if (found === null) return null;
   const [, id, permits, limit, number] = found as unknown as [string, string, string?, string?, string?];

@@ -74,7 +74,7 @@ export function internal(): Problem {
   return new Problem(500, "INTERNAL", "server", "the server failed; see its log");
 }
 
-export const PROBLEM_TYPE = "application/problem+json";
+const PROBLEM_TYPE = "application/problem+json";
 
 export function problemText({ status, code, reason, message, more }: Problem): string {
   const { field, holder, retryMs } = more;

@@ -11,7 +11,7 @@ import { countIn, durationIn, missing, textIn } from "./fields.ts";
 import { invalid, Problem } from "./problem.ts";
 
 /** The longest that a request waits; then it is answered that it does, and may be repeated. */
-export const MOST_WAIT_MS = 25_000;
+const MOST_WAIT_MS = 25_000;
 const DEFAULT_TTL_MS = 30_000;
 
 /** A claim to place, and how long the request waits for it; 0: it leaves no place. */

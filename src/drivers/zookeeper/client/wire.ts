@@ -16,7 +16,7 @@ export interface Wire {
 }
 
 /** What a wire tells. After closed() it tells nothing more. */
-export interface WireEvents {
+interface WireEvents {
   connected(): void;
   frames(frames: readonly Buffer[]): void;
   closed(error: Error | null): void;
