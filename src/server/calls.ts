@@ -13,7 +13,10 @@ import type { Session } from "./session.ts";
 export class Calls {
   readonly #hub: Hub;
   readonly #link: Link;
+  /** `list` frames in this line. */
   #lists = 0;
+  /** Those that have no answer yet. */
+  #listing = 0;
 
   constructor(hub: Hub, link: Link) {
     this.#hub = hub;
@@ -109,8 +112,13 @@ export class Calls {
 
   #list(session: Session, prefix: string, max: number, after: string | undefined): Soon<Page> {
     const { lists } = this.#hub.limits;
-    if (++this.#lists > lists) throw new Refusal("LIMIT", `at most ${lists} list frames in a line`);
-    return this.#hub.backend.list(session, prefix, max, after);
+    if (++this.#lists > lists || this.#listing >= lists) throw new Refusal("LIMIT", `at most ${lists} lists at a time`);
+    const page = this.#hub.backend.list(session, prefix, max, after);
+    if (!(page instanceof Promise)) return page;
+    this.#listing++;
+    return page.finally(() => {
+      this.#listing--;
+    });
   }
 
   /** Answers at once if the result is there, else when it is. */

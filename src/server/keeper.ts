@@ -14,17 +14,16 @@
 
 import type { Clock } from "../clock.ts";
 import type { Entry } from "../core/entry.ts";
-import { listTable } from "../core/listing.ts";
 import { Table } from "../core/table.ts";
-import { tagOf } from "../ids.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
-import { cutPage, Refusal } from "./backend.ts";
+import { Refusal } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
 import { Durability, SHORT_MS } from "./durability.ts";
 import type { KeeperOptions } from "./keeper-options.ts";
 import { DEFAULT_LIMITS } from "./limits.ts";
+import { Lister } from "./lister.ts";
 import type { Log } from "./logging.ts";
 import { Reclaiming } from "./reclaiming.ts";
 import type { Record } from "./record.ts";
@@ -46,6 +45,7 @@ export class Keeper implements Backend {
   readonly #log: Log;
   readonly #record: Record | null;
   readonly #tenants: Tenants;
+  readonly #lister: Lister;
   readonly #note: (session: Session) => void;
   #draining = false;
 
@@ -56,13 +56,15 @@ export class Keeper implements Backend {
     this.#log = log;
     this.#note = note;
     this.#record = options.record ?? null;
-    this.#tenants = new Tenants(options.limits ?? DEFAULT_LIMITS, this.#record);
+    const { limits = DEFAULT_LIMITS } = options;
+    this.#tenants = new Tenants(limits, this.#record);
     const ceiling = ledger?.bound ?? Number.POSITIVE_INFINITY;
     const forgotten = (entry: Entry): void => this.#forgotten(entry);
     this.table = new Table({ sessionMs, ceiling, forgotten, observer: this.#tenants.observer });
     this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock, log);
     this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
     const { table } = this;
+    this.#lister = new Lister(table, clock, limits.listMs);
     const opened = (): void => this.#opened();
     this.#reclaiming = new Reclaiming({ table, clock, boundAtStart, reclaimMs, awaited, opened });
     // until start(): what comes back from disk is not to be admitted again
@@ -192,11 +194,9 @@ export class Keeper implements Backend {
     });
   }
 
-  list({ principal }: Session, prefix: string, max: number, after: string | undefined): Page {
+  list({ principal }: Session, prefix: string, max: number, after: string | undefined): Soon<Page> {
     this.advance(this.#clock.now());
-    const may = (key: string): boolean => principal.may("inspect", key);
-    const query = { prefix, max: max + 1, may, ...(after !== undefined && { after }) };
-    return cutPage(listTable(this.table, tagOf, query, this.#clock.now()), max);
+    return this.#lister.list(principal, prefix, max, after);
   }
 
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {
@@ -227,6 +227,7 @@ export class Keeper implements Backend {
     return Math.min(
       this.table.nextDue() ?? Number.POSITIVE_INFINITY,
       this.#tenants.nextDue(),
+      this.#lister.nextDue(),
       this.#reclaiming.openAt,
       this.#durability?.retryAt ?? Number.POSITIVE_INFINITY,
     );
@@ -235,6 +236,7 @@ export class Keeper implements Backend {
   advance(now: number): void {
     this.table.advance(now, this.#micros());
     this.#tenants.advance(this.table, now, this.#micros());
+    this.#lister.advance(now);
     this.#reclaiming.endIfOver();
     this.#durability?.advance(now);
   }

@@ -70,7 +70,7 @@ export interface ServerLimits {
   // what tools ask
   /** Claims in one page of a list. */
   readonly page: number;
-  /** How long the server may be busy with one page; what it has by then is the page. */
+  /** How long the server may be at lists at a time; then it serves others for as long. */
   readonly listMs: number;
   /** `list` frames in one line. */
   readonly lists: number;
@@ -108,7 +108,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   waitersPerKey: 10_000,
   waiters: 100_000,
   page: LIMITS.page,
-  listMs: 100,
+  listMs: 5,
   lists: 16,
   subscribers: 1_000,
   subscribersPerConnection: 16,

@@ -180,6 +180,29 @@ test("page: no answer to list has more", async () => {
   expect(await driver.list("", 10)).toHaveLength(3);
 });
 
+test("listMs: however many lists a client asks for, the others are served in between", async () => {
+  const it = await running({ limits: { lists: 8 } });
+  const address = it.addresses[0] as string;
+  const [busy, other] = [await opened(address), await opened(address)];
+  for (let part = 0; part < 5; part++) {
+    busy.say(...Array.from({ length: 2_000 }, (_, n) => `["claim",${n + 9_000},"${newId()}",["k${part}/${n}"],30000]`));
+    await busy.call("ping");
+  }
+  expect(it.stats().claims).toBe(10_000);
+  // a prefix that nothing has, and a cursor that is none: all is looked through for a small answer
+  for (let line = 0; line < 50; line++) {
+    busy.say(...Array.from({ length: 8 }, (_, n) => `["list",${line * 8 + n + 100_000},"none",10,"aaaaaaaaaa"]`));
+  }
+  const pings: number[] = [];
+  for (let at = 0; at < 20; at++) {
+    const began = performance.now();
+    await other.call("ping");
+    pings.push(performance.now() - began);
+  }
+  expect(Math.max(...pings)).toBeLessThan(500);
+  expect((await other.call("list", "k3/", 1_000)).length).toBe(2);
+});
+
 test("unreadBytes: a client that does not read is ended when so much waits for it; the others are not disturbed", async () => {
   const it = await running({ limits: { unreadBytes: 65_536 } });
   const address = it.addresses[0] as string;
