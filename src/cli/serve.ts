@@ -8,6 +8,7 @@ import type { Fault, ServeOptions, Server } from "../server/serve.ts";
 import { checkDirectory, preparedSocketPath, socketPath, userDirectory } from "../user-directory.ts";
 import { CommandError } from "./failure.ts";
 import { jsonLine, print, visible } from "./output.ts";
+import { durationOf } from "./run-options.ts";
 import { untilOver } from "./serve-end.ts";
 import { logOf } from "./serve-log.ts";
 import type { Wanted } from "./serve-options.ts";
@@ -26,7 +27,7 @@ const DRAIN_MS = 10_000;
 export async function serveCommand(flags: FlagValues): Promise<number> {
   if (flags.onDemand === true) {
     const { serveOnDemand } = await import("./serve-on-demand.ts");
-    return serveOnDemand();
+    return serveOnDemand(typeof flags.idle === "string" ? durationOf(flags.idle, "--idle") : undefined);
   }
   const gathered = gather(flags, process.env);
   const wanted = await wantedOf(gathered.given, gathered.complaints);
