@@ -42,11 +42,12 @@ test("by key, in each line from the front, each claim once, whatever the size of
   for (let n = 0; n < 40; n++) bench.claim(`${n}`, `k${(n * 7) % 13}`);
   bench.claim("both", "k1", "k5");
   bench.claim("waits", "k0", "k9");
+  bench.claim("holds", "x", "y");
   const all = bench.list("", 1_000);
-  expect(new Set(all).size).toBe(42);
+  expect(new Set(all).size).toBe(43);
   const keys = listTable(bench.table, bench.tagOf, { prefix: "", max: 1_000 }, 0).map(({ holds }) => holds[0].key);
   expect(keys).toEqual([...keys].sort());
-  for (const max of [1, 2, 3, 7, 41, 42, 43]) expect(bench.pages(max), `${max} a page`).toEqual(all);
+  for (const max of [1, 2, 3, 7, 42, 43, 44]) expect(bench.pages(max), `${max} a page`).toEqual(all);
 });
 
 test("what stands in no line that is shown comes last: parked places, and claims that have not come to that key yet", () => {

@@ -5,6 +5,8 @@ import { expect, test } from "vitest";
 import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
 import { decodeRefusal, decodeWelcome, VERSION } from "../../src/protocol/hello.ts";
 import { decodeEvents, decodeInfo, decodeWatched } from "../../src/protocol/tools.ts";
+import type { Access } from "../../src/server/access.ts";
+import { createAccess, hashOf, OPEN } from "../../src/server/access.ts";
 import { Hub } from "../../src/server/hub.ts";
 import type { Link } from "../../src/server/link.ts";
 import { openKeeper } from "../../src/server/opening.ts";
@@ -29,11 +31,11 @@ const vectors: Vector[] = [
 
 class Stage {
   readonly clock = new FakeClock();
-  readonly disk = new FakeDisk();
+  disk = new FakeDisk();
   hub!: Hub;
   readonly #connections = new Map<string, { link: Link; got: string[]; closed: boolean }>();
 
-  async start(): Promise<void> {
+  async start(access: Access = OPEN): Promise<void> {
     const log = (message: string, error?: unknown): void => {
       // a revocation is told, and is no fault
       if (error !== undefined) throw new Error(`${message}: ${error}`);
@@ -63,7 +65,7 @@ class Stage {
       load,
     });
     const tools = createTools({ record, facts });
-    this.hub = new Hub({ backend, sessions, clock, start: START, version: "0.1.0", log, tools });
+    this.hub = new Hub({ backend, sessions, clock, start: START, version: "0.1.0", log, tools, access });
   }
 
   at(name: string): { link: Link; got: string[]; closed: boolean } {
@@ -108,6 +110,14 @@ async function play(step: string, stage: Stage): Promise<void> {
 async function direct(what: string, stage: Stage): Promise<void> {
   const pause = /^(\d+) s pass(?:es)?$/.exec(what);
   if (pause !== null) return stage.clock.pass(Number(pause[1]) * 1_000);
+  const known = /^the server knows "(.*)" as (.*), who may hold "(.*)" for (\d+) s$/.exec(what);
+  if (known !== null) {
+    const [, credential, name, prefix, seconds] = known as unknown as [string, string, string, string, string];
+    const rules = [{ prefix, rights: ["acquire", "inspect"] as const, maxHoldMs: Number(seconds) * 1_000 }];
+    // nothing was there before
+    stage.disk = new FakeDisk();
+    return stage.start(createAccess([{ name, hashes: [hashOf(credential)], rules }]));
+  }
   const crash = /^the server has crashed; "(.*)" may hold something$/.exec(what);
   if (crash === null) throw new Error(`no such step: ${what}`);
   stage.disk.note({ id: crash[1] as string, local: true, label: "", pid: null, pidStart: null });
@@ -153,7 +163,7 @@ test("what the vectors show the client's side understands", () => {
       }
     }
   }
-  expect([...seen].sort()).toEqual([START, "PROTOCOL", "VERSION", "error", "events", "ok", "push"].sort());
+  expect([...seen].sort()).toEqual([START, "AUTH", "PROTOCOL", "VERSION", "error", "events", "ok", "push"].sort());
 });
 
 test("there are vectors, and the page names the version", () => {
