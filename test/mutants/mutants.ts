@@ -52,6 +52,13 @@ export const MUTANTS: readonly Mutant[] = [
     replace: 'event.call < 0 && answer.state !== "none"',
   },
   {
+    name: "a sleep that the wall clock hides",
+    file: "src/client/clock-watch.ts",
+    find: "const UPTIME_EACH_MS = 10;",
+    replace: "const UPTIME_EACH_MS = 1e9;",
+    tests: "test/client/time.test.ts",
+  },
+  {
     name: "a place whose deadline is put off",
     file: "src/core/pending.ts",
     find: "if (!terms.endures || state.talk.failures > 0) return",
@@ -97,8 +104,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a release that is sent once and never again",
     file: "src/client/releases.ts",
-    find: "if (now < one.giveUpAt) return true;",
-    replace: "if (now < 0) return true;",
+    find: "if (this.#stopped || (now >= one.giveUpAt",
+    replace: "if (this.#stopped || (now >= 0",
   },
   {
     name: "release before the body has ended",
@@ -233,14 +240,39 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "grants while a restarted server reclaims",
     file: "src/server/keeper.ts",
-    find: "    this.table.pause();\n  }\n\n  /** What comes back from disk has been put back",
-    replace: "  }\n\n  /** What comes back from disk has been put back",
+    find: "    this.table.pause();\n  }\n\n  /** Puts a claim back that comes from disk.",
+    replace: "  }\n\n  /** Puts a claim back that comes from disk.",
   },
   {
     name: "clients forgotten by a second crash",
     file: "src/server/opening.ts",
     find: "strangers: awaited === null",
     replace: "strangers: false",
+  },
+  {
+    name: "a session of the journal that counts as noted",
+    file: "src/server/opening.ts",
+    find: "sessionOf({ id, ...nobody })",
+    replace: "Object.assign(sessionOf({ id, ...nobody }), { noted: true })",
+  },
+  {
+    name: "a renewal answered before its claim's own write",
+    file: "src/server/durability.ts",
+    find: "return this.#writing.get(id) ?? (this",
+    replace: "return (this",
+    tests: "test/server/behind-writes.test.ts",
+  },
+  {
+    name: "a revoked hold that a new start does not hear of",
+    file: "src/drivers/server/driver.ts",
+    find: 'if (answer?.state === "held" && (reason === "revoked" || reason === "maxHold")) return;',
+    replace: "if (reason === undefined && answer === undefined) return;",
+  },
+  {
+    name: "a sleep that a new start does not hear of",
+    file: "src/drivers/server/known.ts",
+    find: "return byMs > DRIFT_MS ? byMs : 0;",
+    replace: "return byMs > DRIFT_MS ? 0 : 0;",
   },
   {
     name: "a new start of the server taken for the old one",
@@ -258,8 +290,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a session's claim given up although its session lives",
     file: "src/client/releases.ts",
-    find: 'if (one.claim.ttlMs !== "session") {',
-    replace: "if (one.claim.ttlMs !== undefined) {",
+    find: 'now >= one.giveUpAt && one.claim.ttlMs !== "session"',
+    replace: "now >= one.giveUpAt",
   },
   {
     name: "a push of an earlier start believed",
