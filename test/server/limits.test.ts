@@ -226,6 +226,25 @@ test("unreadBytes: a client that does not read is ended when so much waits for i
   await deaf.closed();
 });
 
+test("subscribers: of one connection, and in all; when one goes there is room again", async () => {
+  const { address } = await served({ subscribersPerConnection: 2, subscribers: 3 });
+  const [first, second] = [await opened(address), await opened(address)];
+  await first.call("watch", "");
+  await first.call("watch", "");
+  await expect(first.call("watch", "")).rejects.toThrow("LIMIT");
+  await second.call("watch", "");
+  await expect(second.call("watch", "")).rejects.toThrow("LIMIT");
+  first.end();
+  await until(
+    () =>
+      second.call("watch", "").then(
+        () => true,
+        () => false,
+      ),
+    { within: 2_000, what: "room" },
+  );
+});
+
 test("every limit has a default, and a wrong value of one is told with all others", () => {
   expect(limitsFrom({})).toEqual(DEFAULT_LIMITS);
   const wrong = { connections: 0, ttlMs: 1.5, tokens: 5, claim: 3, waiters: "many" } as never;
