@@ -17,7 +17,7 @@ cleanUp();
 const REQUESTS = process.env.HOLDFAST_LONG === "1" ? 10_000_000 : 20_000;
 const SEED = Number(process.env.HOLDFAST_SEED ?? Math.floor(Math.random() * 2 ** 31));
 /** Connections that ask at a time. */
-const AT_ONCE = 64;
+const AT_ONCE = 32;
 
 // biome-ignore lint/suspicious/noExplicitAny: a document
 const api = document("0.1.0") as any;
@@ -216,7 +216,7 @@ function check({ method, path }: Sent, { status, headers, text }: Got): void {
 test(`the server stands ${REQUESTS} fuzzed requests (seed ${SEED})`, async () => {
   const random = seededRandom(SEED);
   // some of the nasty numbers are fine as leases, but too long to wait for their end
-  const it = await running({ limits: { ttlMs: 2_000 } });
+  const it = await running({ limits: { ttlMs: 10_000 } });
   const url = new URL(it.url);
   let sent = 0;
   const statuses = new Map<number, number>();
@@ -231,7 +231,7 @@ test(`the server stands ${REQUESTS} fuzzed requests (seed ${SEED})`, async () =>
       statuses.set(got.status, (statuses.get(got.status) ?? 0) + 1);
       check(asked, got);
       if (turn % 500 === 0) {
-        const held = await post(it.url, "/v1/claims", { key: `healthy ${turn}`, wait: 0 });
+        const held = await post(it.url, "/v1/claims", { key: `healthy ${turn}`, wait: 0, ttl: "10s" });
         expect(held.status).toBe(201);
         expect((await post(it.url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
       }
@@ -248,7 +248,7 @@ test(`the server stands ${REQUESTS} fuzzed requests (seed ${SEED})`, async () =>
 
 test(`connections that speak anything, cut at any byte, harm nobody (seed ${SEED})`, async () => {
   const random = seededRandom(SEED + 1);
-  const it = await running({ limits: { ttlMs: 2_000 } });
+  const it = await running({ limits: { ttlMs: 10_000 } });
   const { host, port } = new URL(it.url);
   const open = new Set<Socket>();
   const turns = Math.min(REQUESTS / 20, 20_000);
@@ -273,7 +273,7 @@ test(`connections that speak anything, cut at any byte, harm nobody (seed ${SEED
     else socket.end();
     if (open.size > 200) await until(() => open.size < 100, { within: 5_000, what: "the end of connections" });
     if (turn % 100 !== 0) continue;
-    const held = await post(it.url, "/v1/claims", { key: `healthy ${turn}`, wait: 0 });
+    const held = await post(it.url, "/v1/claims", { key: `healthy ${turn}`, wait: 0, ttl: "10s" });
     expect((await post(it.url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
   }
   await until(() => open.size === 0, { within: 35_000, what: "the end of all connections" });

@@ -1,12 +1,14 @@
 // Over HTTP a credential sees, takes, releases and ends what it may, and what it may not looks as if it were not there.
 
+import { request as secureRequest } from "node:https";
 import { expect, test } from "vitest";
 import type { Access, Account } from "../../src/server/access.ts";
 import { createAccess, hashOf } from "../../src/server/access.ts";
+import { authority, writeCertificate } from "../support/certificates.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
 import type { Running } from "./support.ts";
-import { ask, begin, cleanUp, post, running } from "./support.ts";
+import { ask, begin, cleanUp, folder, post, running } from "./support.ts";
 
 leakCheck();
 cleanUp();
@@ -178,4 +180,39 @@ test("a request that waits is refused when its credential is taken away, and lea
   await until(() => stats().claims === 1, { within: 2_000, what: "the end of its place" });
   expect(await waiting).toMatchObject({ status: 401, json: { code: "AUTH" } });
   expect((await post(url, "/v1/claims/release", { reference: held.json.reference }, as("a-too"))).status).toBe(200);
+});
+
+test("over TLS it is the same, and a page of the same host without TLS is a foreign one", async () => {
+  const issuer = authority();
+  const files = writeCertificate(folder(), issuer.issue(["locks.example", "127.0.0.1"]), issuer);
+  const it = await running({ access: createAccess(ACCOUNTS), tls: files, http: "0.0.0.0:0" });
+  expect(it.url).toMatch(/^https:/);
+  const { port } = new URL(it.url);
+  const get = (headers: { readonly [name: string]: string }): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const all = { authorization: `Bearer ${CANARY}`, ...headers };
+      const options = {
+        host: "127.0.0.1",
+        port,
+        path: "/v1/locks",
+        headers: all,
+        servername: "locks.example",
+        ca: issuer.cert,
+        agent: false as const,
+      };
+      secureRequest(options, (answer) => {
+        answer.resume().on("end", () => resolve(answer.statusCode as number));
+      })
+        .on("error", reject)
+        .end();
+    });
+  expect(await get({})).toBe(200);
+  // a name of the certificate is a name of the server
+  expect(await get({ host: "locks.example" })).toBe(200);
+  expect(await get({ host: "evil.example" })).toBe(403);
+  expect(await get({ origin: `https://127.0.0.1:${port}` })).toBe(200);
+  expect(await get({ origin: `http://127.0.0.1:${port}` })).toBe(403);
+  expect(await get({ authorization: "Bearer wrong" })).toBe(401);
+  // plain HTTP on it is no request
+  await expect(ask(`http://127.0.0.1:${port}`, "/health")).rejects.toThrow();
 });
