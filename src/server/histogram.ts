@@ -3,6 +3,8 @@
 /** Upper ends of the steps, in seconds; the last one is infinity. */
 export const STEPS: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1_800, 3_600];
 
+const STEPS_MS: readonly number[] = STEPS.map((seconds) => seconds * 1_000);
+
 export class Histogram {
   /** Of each step alone; one more than STEPS. */
   readonly counts: Float64Array = new Float64Array(STEPS.length + 1);
@@ -11,9 +13,8 @@ export class Histogram {
 
   add(ms: number): void {
     this.sumMs += ms;
-    const seconds = ms / 1_000;
     let step = 0;
-    while (step < STEPS.length && seconds > (STEPS[step] as number)) step++;
+    while (step < STEPS_MS.length && ms > (STEPS_MS[step] as number)) step++;
     this.counts[step] = (this.counts[step] as number) + 1;
   }
 }

@@ -3,10 +3,10 @@
  * and who may read it learns nothing of what is locked.
  */
 
-import type { Happening } from "../core/observer.ts";
 import type { Histogram } from "./histogram.ts";
 import { STEPS } from "./histogram.ts";
 import type { Record } from "./record.ts";
+import { KINDS } from "./ring.ts";
 
 /** The content type of Metrics.text(). */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
@@ -55,19 +55,6 @@ const CODES = [
 ] as const;
 type Code = (typeof CODES)[number];
 
-const EVENTS: readonly Happening[] = [
-  "waiting",
-  "granted",
-  "reclaimed",
-  "released",
-  "left",
-  "expired",
-  "gone",
-  "revoked",
-  "outstayed",
-  "removed",
-];
-
 export class Metrics implements Tally {
   readonly #sources: MetricSources;
   readonly #refused = new Map<Code, number>(CODES.map((code) => [code, 0]));
@@ -93,7 +80,7 @@ export class Metrics implements Tally {
 
   #ofLocks(): string[] {
     const { record, claims } = this.#sources;
-    const { held, counts, waits, holds } = record;
+    const { held, waits, holds } = record;
     return [
       ...family("holdfast_claims", "gauge", "Claims there are, by state.", [
         ['{state="held"}', held],
@@ -103,7 +90,7 @@ export class Metrics implements Tally {
         "holdfast_claim_events_total",
         "counter",
         "What happened to claims; an ending without a grant before it is counted too.",
-        EVENTS.map((event) => [`{event="${event}"}`, counts[event]]),
+        KINDS.map((event) => [`{event="${event}"}`, record.count(event)]),
       ),
       ...distribution("holdfast_wait_seconds", "From placing a claim to its grant.", waits),
       ...distribution("holdfast_hold_seconds", "From the grant of a claim to its end.", holds),

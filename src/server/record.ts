@@ -2,7 +2,8 @@
  * What happened: for `holdfast show` and `watch`, for event streams and metrics. It is fed on the hot path, so noting an
  * event writes one slot of a ring and some counters; tags, times of day and rights are worked out when somebody reads.
  *
- * Rare events have a ring of their own: the bustle of grants and releases does not wash them away.
+ * Rare events have a ring of their own: the bustle of grants and releases does not wash them away. The rings are small on
+ * purpose: a claim that is kept is copied by the collector of garbage, and with 8,192 of them that cost more than the rest.
  */
 
 import type { Clock, Timer } from "../clock.ts";
@@ -10,7 +11,7 @@ import type { Happening, Observer } from "../core/observer.ts";
 import { Refusal } from "./backend.ts";
 import { Histogram } from "./histogram.ts";
 import type { Noted } from "./ring.ts";
-import { Ring } from "./ring.ts";
+import { KINDS, Ring } from "./ring.ts";
 import type { Batch, Filter, Listener, RecordedEvent } from "./telling.ts";
 import { keysOf, Telling } from "./telling.ts";
 
@@ -19,7 +20,7 @@ export type { Batch, Filter, Listener, RecordedEvent } from "./telling.ts";
 
 export interface RecordOptions {
   readonly clock: Clock;
-  /** Events kept; of rare ones a quarter of it more. Default 8,192. */
+  /** Events kept, and as many rare ones; a power of two. Default 2,048. */
   readonly size?: number;
   /** Most subscribers at a time. Default 64. */
   readonly mostSubscribers?: number;
@@ -32,13 +33,14 @@ export interface Lived extends Noted {
   readonly heldAt: number;
 }
 
+const GRANTED = KINDS.indexOf("granted");
+const RELEASED = KINDS.indexOf("released");
+const ENDINGS: ReadonlySet<Happening> = new Set(["left", "expired", "gone", "removed"]);
 const RARE: ReadonlySet<Happening> = new Set(["expired", "gone", "revoked", "outstayed", "removed"]);
 /** How long events gather before subscribers are told. */
 const GATHER_MS = 50;
 
 export class Record implements Observer {
-  /** How often each thing happened. */
-  readonly counts: { -readonly [what in Happening]: number };
   /** From placing a claim to its grant. */
   readonly waits: Histogram = new Histogram();
   /** From the grant to the end of the hold. */
@@ -47,8 +49,10 @@ export class Record implements Observer {
   held = 0;
   readonly #clock: Clock;
   readonly #timer: Timer;
+  readonly #counts = new Float64Array(KINDS.length);
   readonly #common: Ring;
   readonly #rare: Ring;
+  readonly #size: number;
   readonly #mostSubscribers: number;
   readonly #subscribers = new Set<Telling>();
   #sequence = 0;
@@ -56,23 +60,12 @@ export class Record implements Observer {
   /** Events since the subscribers were last looked after. */
   #fresh = 0;
 
-  constructor({ clock, size = 8_192, mostSubscribers = 64 }: RecordOptions) {
-    this.counts = {
-      waiting: 0,
-      granted: 0,
-      reclaimed: 0,
-      released: 0,
-      left: 0,
-      expired: 0,
-      gone: 0,
-      revoked: 0,
-      outstayed: 0,
-      removed: 0,
-    };
+  constructor({ clock, size = 2_048, mostSubscribers = 64 }: RecordOptions) {
     this.#clock = clock;
     this.#timer = clock.timer(() => this.#tell());
+    this.#size = size;
     this.#common = new Ring(size);
-    this.#rare = new Ring(Math.ceil(size / 4));
+    this.#rare = new Ring(size);
     this.#mostSubscribers = mostSubscribers;
   }
 
@@ -86,27 +79,25 @@ export class Record implements Observer {
     return this.#sequence;
   }
 
+  /** How often that happened. */
+  count(what: Happening): number {
+    return this.#counts[KINDS.indexOf(what)] as number;
+  }
+
   happened(what: Happening, lived: Lived, now: number): void {
-    this.counts[what]++;
-    switch (what) {
-      case "granted":
-        this.held++;
-        this.waits.add(now - lived.placedAt);
-        break;
-      case "reclaimed":
-        this.held++;
-        break;
-      case "waiting":
-      case "revoked":
-      case "outstayed":
-        break;
-      default:
-        if (lived.token === 0) break;
-        this.held--;
-        this.holds.add(now - lived.heldAt);
+    // these two are nearly everything there is
+    if (what === "granted") {
+      this.held++;
+      this.waits.add(now - lived.placedAt);
+      this.#note(this.#common, GRANTED, lived, now);
+    } else if (what === "released") {
+      this.#ended(lived, now);
+      this.#note(this.#common, RELEASED, lived, now);
+    } else {
+      if (what === "reclaimed") this.held++;
+      else if (ENDINGS.has(what)) this.#ended(lived, now);
+      this.#note(RARE.has(what) ? this.#rare : this.#common, KINDS.indexOf(what), lived, now);
     }
-    (RARE.has(what) ? this.#rare : this.#common).push(what, lived, ++this.#sequence, now);
-    if (this.#subscribers.size > 0) this.#wake(now);
   }
 
   /** Says who had the last revocation or removal done, and why. To be called right after it. */
@@ -154,13 +145,26 @@ export class Record implements Observer {
     this.#timer.stop();
   }
 
+  #note(ring: Ring, kind: number, lived: Lived, now: number): void {
+    this.#counts[kind] = (this.#counts[kind] as number) + 1;
+    ring.push(kind, lived, ++this.#sequence, now);
+    if (this.#subscribers.size > 0) this.#wake(now);
+  }
+
+  #ended(lived: Lived, now: number): void {
+    // a waiting place was never held
+    if (lived.token === 0) return;
+    this.held--;
+    this.holds.add(now - lived.heldAt);
+  }
+
   #rings(): readonly Ring[] {
     return [this.#common, this.#rare];
   }
 
   #wake(now: number): void {
     // before the ring has gone round, so that a busy server loses nothing for those who follow one quiet key
-    if (++this.#fresh > this.#common.size / 4) this.#gather();
+    if (++this.#fresh > this.#size / 4) this.#gather();
     this.#arm(now);
   }
 

@@ -21,17 +21,34 @@ export interface Because {
   readonly reason: string;
 }
 
-/** Holds in all events of a ring together, as a multiple of its size. */
-const HOLDS_AN_EVENT = 2;
+/** Keys in all events of a ring together, as a multiple of its size. */
+const KEYS_AN_EVENT = 2;
+
+/** A ring keeps the numbers of kinds, which are their places in here. */
+export const KINDS: readonly Happening[] = [
+  "waiting",
+  "granted",
+  "reclaimed",
+  "released",
+  "left",
+  "expired",
+  "gone",
+  "revoked",
+  "outstayed",
+  "removed",
+];
 
 export class Ring {
-  readonly size: number;
-  readonly #kinds: Happening[] = [];
+  readonly #size: number;
+  readonly #mask: number;
+  readonly #kinds: Uint8Array;
   readonly #sequence: Float64Array;
   readonly #times: Float64Array;
   readonly #tokens: Float64Array;
-  readonly #claims: (Claim | null)[] = [];
-  readonly #accounts: string[] = [];
+  /** Keys of each event, at most 255: to be known without touching a claim of long ago. */
+  readonly #keys: Uint8Array;
+  readonly #claims: (Claim | null)[];
+  readonly #accounts: string[];
   /** What only few have, by their slots: tokens beyond 2^53, and reasons. */
   readonly #long = new Map<number, bigint>();
   readonly #because = new Map<number, Because>();
@@ -39,13 +56,20 @@ export class Ring {
   #next = 0;
   #first = 0;
   #lost = 0;
-  #holds = 0;
+  /** Keys of all events that are kept. */
+  #kept = 0;
 
+  /** size: a power of two. */
   constructor(size: number) {
-    this.size = size;
+    this.#size = size;
+    this.#mask = size - 1;
+    this.#kinds = new Uint8Array(size);
     this.#sequence = new Float64Array(size);
     this.#times = new Float64Array(size);
     this.#tokens = new Float64Array(size);
+    this.#keys = new Uint8Array(size);
+    this.#claims = new Array<Claim | null>(size).fill(null);
+    this.#accounts = new Array<string>(size).fill("");
   }
 
   /** Where the oldest that is kept stands, and one behind the newest. */
@@ -62,55 +86,59 @@ export class Ring {
     return this.#lost;
   }
 
-  push(kind: Happening, noted: Noted, sequence: number, at: number): void {
-    const slot = this.#next % this.size;
-    if (this.#next - this.#first === this.size) this.#drop();
-    const { claim, token } = noted;
+  /** kind: its place in KINDS. */
+  push(kind: number, noted: Noted, sequence: number, at: number): void {
+    if (this.#next - this.#first === this.#size) this.#drop();
+    const slot = this.#next & this.#mask;
+    const { claim, token, by = "" } = noted;
+    const keys = claim.holds.length;
     this.#kinds[slot] = kind;
     this.#sequence[slot] = sequence;
     this.#times[slot] = at;
+    this.#keys[slot] = keys;
     this.#claims[slot] = claim;
-    this.#accounts[slot] = noted.by ?? "";
+    // nearly always it is the same, and not to write costs less
+    if (this.#accounts[slot] !== by) this.#accounts[slot] = by;
     if (typeof token === "number") this.#tokens[slot] = token;
     else this.#setLong(slot, token);
-    this.#holds += claim.holds.length;
+    this.#kept += keys;
     this.#next++;
-    while (this.#holds > this.size * HOLDS_AN_EVENT && this.#next - this.#first > 1) this.#drop();
+    while (this.#kept > this.#size * KEYS_AN_EVENT && this.#next - this.#first > 1) this.#drop();
   }
 
   /** Says why the newest came about. */
   explain(because: Because): void {
-    if (this.#next > this.#first) this.#because.set((this.#next - 1) % this.size, because);
+    if (this.#next > this.#first) this.#because.set((this.#next - 1) & this.#mask, because);
   }
 
   sequenceAt(place: number): number {
-    return this.#sequence[place % this.size] as number;
+    return this.#sequence[place & this.#mask] as number;
   }
 
   kindAt(place: number): Happening {
-    return this.#kinds[place % this.size] as Happening;
+    return KINDS[this.#kinds[place & this.#mask] as number] as Happening;
   }
 
   /** On the clock's scale, milliseconds. */
   timeAt(place: number): number {
-    return this.#times[place % this.size] as number;
+    return this.#times[place & this.#mask] as number;
   }
 
   claimAt(place: number): Claim {
-    return this.#claims[place % this.size] as Claim;
+    return this.#claims[place & this.#mask] as Claim;
   }
 
   tokenAt(place: number): bigint {
-    const slot = place % this.size;
+    const slot = place & this.#mask;
     return this.#long.get(slot) ?? BigInt(this.#tokens[slot] as number);
   }
 
   accountAt(place: number): string {
-    return this.#accounts[place % this.size] as string;
+    return this.#accounts[place & this.#mask] as string;
   }
 
   becauseAt(place: number): Because | undefined {
-    return this.#because.get(place % this.size);
+    return this.#because.get(place & this.#mask);
   }
 
   #setLong(slot: number, token: bigint): void {
@@ -118,12 +146,12 @@ export class Ring {
     this.#long.set(slot, token);
   }
 
-  /** Forgets the oldest. */
+  /** Forgets the oldest; its slot is written anew by the next, or holds no claim any more. */
   #drop(): void {
-    const slot = this.#first % this.size;
-    this.#holds -= (this.#claims[slot] as Claim).holds.length;
-    this.#claims[slot] = null;
+    const slot = this.#first & this.#mask;
+    this.#kept -= this.#keys[slot] as number;
     this.#lost = this.#sequence[slot] as number;
+    this.#claims[slot] = null;
     if (this.#long.size > 0) this.#long.delete(slot);
     if (this.#because.size > 0) this.#because.delete(slot);
     this.#first++;

@@ -63,7 +63,7 @@ test("events older than the ring are forgotten, the rare ones later than the com
   for (let turn = 0; turn < 100; turn++) record.happened("released", life("x", "k", 2), 0);
   const events = record.last("k", 100, () => true);
   expect(events.map(({ seq }) => seq)).toEqual([1, 94, 95, 96, 97, 98, 99, 100, 101]);
-  expect(record.counts).toMatchObject({ expired: 1, released: 100 });
+  expect([record.count("expired"), record.count("released")]).toEqual([1, 100]);
 });
 
 test("claims of many keys fill the ring sooner, so that what it keeps alive stays small", () => {
