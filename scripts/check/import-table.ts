@@ -34,7 +34,8 @@ const CLI: readonly string[] = [
   "src/core/",
   "src/spi/",
   "src/drivers/server/",
-  "src/protocol/",
+  "src/protocol/hello.ts",
+  "src/protocol/tools.ts",
 ];
 
 type Row = {
