@@ -204,6 +204,10 @@ withRedis((server) => {
         await scene.admin.zincrby(named(kind, "key"), ahead, String(place));
       }
       for (const { id } of [holder, waiter]) await scene.admin.hincrby(named("c", "key", id), "e", HOUR_MS);
+      // and what Redis itself would end by its clock lives longer, too
+      for (const key of (await scene.keys()).filter((name) => /:[awc]:/.test(name))) {
+        await scene.admin.pexpire(key, HOUR_MS);
+      }
       expect((await one.claim(late)).state).toBe("waiting");
       const views = await one.driver.list("key", 10);
       expect(views.map(({ ttlMs }) => ttlMs)).toEqual([400, 60_000, 30_000]);
@@ -226,7 +230,46 @@ withRedis((server) => {
     });
   });
 
+  describe("leases", () => {
+    test("a waiter whose lease has run out unseen is not granted: the one behind it is, in the same trip", async () => {
+      const [one, other] = [await scene.open(), await scene.open()];
+      const [holder, quiet, next] = [claimOf("key"), claimOf("key", { ttlMs: 100 }), claimOf("key")];
+      await one.hold(holder);
+      await one.claim(quiet);
+      await other.claim(next);
+      await delay(150);
+      await one.driver.release([holder]);
+      await until(() => other.pushes.length > 0, { within: 5_000, what: "the push" });
+      expect(other.pushes[0]?.id).toBe(next.id);
+      expect(one.pushes).toEqual([]);
+      await other.driver.release([next]);
+    });
+
+    test("a short one ends no line with longer ones in it", async () => {
+      const one = await scene.open();
+      const share = { key: "key", permits: 1, limit: 3 };
+      const [held, short] = [claimOf([share]), claimOf([share], { ttlMs: 100 })];
+      await one.hold(held);
+      await one.hold(short);
+      expect(await scene.admin.pttl(named("a", "key"))).toBeGreaterThan(50_000);
+      await one.driver.release([held, short]);
+    });
+  });
+
   describe("what is left in Redis", () => {
+    test("a key that a claim over several comes to by a grant is listed as any other", async () => {
+      const one = await scene.open();
+      const hold = (key: string) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
+      const [first, both, behind] = [claimOf("a"), claimOf([hold("a"), hold("b")]), claimOf("b")];
+      await one.hold(first);
+      await one.claim(both);
+      await one.driver.release([first]);
+      await one.granted(both);
+      await one.claim(behind);
+      expect((await one.driver.list("b", 10)).map(({ answer }) => answer.state)).toEqual(["held", "waiting"]);
+      await one.driver.release([both, behind]);
+    });
+
     test("every key has a time to live, but for the number of the layout", async () => {
       const one = await scene.open();
       const hold = (key: string) => ({ key, permits: 1, limit: 3 });
