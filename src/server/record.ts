@@ -37,6 +37,8 @@ const GRANTED = KINDS.indexOf("granted");
 const RELEASED = KINDS.indexOf("released");
 const ENDINGS: ReadonlySet<Happening> = new Set(["left", "expired", "gone", "removed"]);
 const RARE: ReadonlySet<Happening> = new Set(["expired", "gone", "revoked", "outstayed", "removed"]);
+/** A wall clock that has moved further than this against the monotonic one was set. */
+const STEP_MS = 1_000;
 /** How long events gather before subscribers are told. */
 const GATHER_MS = 50;
 
@@ -56,6 +58,9 @@ export class Record implements Observer {
   readonly #mostSubscribers: number;
   readonly #subscribers = new Set<Telling>();
   #sequence = 0;
+  /** From the clock's scale to the wall clock's. */
+  #wallAhead: number;
+  readonly #wallAt = (time: number): number => this.#wallOf(time);
   #isArmed = false;
   /** Events since the subscribers were last looked after. */
   #fresh = 0;
@@ -63,6 +68,7 @@ export class Record implements Observer {
   constructor({ clock, size = 2_048, mostSubscribers = 64 }: RecordOptions) {
     this.#clock = clock;
     this.#timer = clock.timer(() => this.#tell());
+    this.#wallAhead = clock.wall() - clock.now();
     this.#size = size;
     this.#common = new Ring(size);
     this.#rare = new Ring(size);
@@ -109,7 +115,7 @@ export class Record implements Observer {
   last(key: string, max: number, may: (key: string) => boolean): readonly RecordedEvent[] {
     if (!may(key)) return [];
     const found: RecordedEvent[] = [];
-    const telling = new Telling(this.#rings(), this.#clock, { prefix: key, may }, Number.POSITIVE_INFINITY);
+    const telling = new Telling(this.#rings(), this.#wallAt, { prefix: key, may }, Number.POSITIVE_INFINITY);
     for (const [ring, place] of telling.backwards()) {
       if (found.length >= max) break;
       if (keysOf(ring.claimAt(place)).includes(key)) found.push(telling.eventAt(ring, place) as RecordedEvent);
@@ -119,7 +125,7 @@ export class Record implements Observer {
 
   /** Events behind number `after`, oldest first, at most `max`. */
   since(after: number, max: number, filter: Filter): Batch {
-    const telling = new Telling(this.#rings(), this.#clock, filter, after);
+    const telling = new Telling(this.#rings(), this.#wallAt, filter, after);
     telling.gather(max);
     return telling.take();
   }
@@ -133,7 +139,7 @@ export class Record implements Observer {
     if (this.#subscribers.size >= this.#mostSubscribers) {
       throw new Refusal("LIMIT", `at most ${this.#mostSubscribers} may follow the events`);
     }
-    const telling = new Telling(this.#rings(), this.#clock, filter, after, listener);
+    const telling = new Telling(this.#rings(), this.#wallAt, filter, after, listener);
     this.#subscribers.add(telling);
     if (after < this.#sequence) this.#arm(this.#clock.now());
     return { [Symbol.dispose]: () => void this.#subscribers.delete(telling) };
@@ -143,6 +149,13 @@ export class Record implements Observer {
   close(): void {
     this.#subscribers.clear();
     this.#timer.stop();
+  }
+
+  /** The same for an event whenever it is read; only a step of the wall clock changes it. */
+  #wallOf(time: number): number {
+    const ahead = this.#clock.wall() - this.#clock.now();
+    if (Math.abs(ahead - this.#wallAhead) > STEP_MS) this.#wallAhead = ahead;
+    return Math.round(time + this.#wallAhead);
   }
 
   #note(ring: Ring, kind: number, lived: Lived, now: number): void {

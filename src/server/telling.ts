@@ -1,6 +1,5 @@
 /** What one reader is told of the events: those it asked for and may see, in order, and no more than it can take. */
 
-import type { Clock } from "../clock.ts";
 import type { Happening } from "../core/observer.ts";
 import { tagOf } from "../ids.ts";
 import type { ToldEvent } from "../protocol/tools.ts";
@@ -31,7 +30,7 @@ const MOST_GATHERED = 500;
 
 export class Telling {
   readonly #rings: readonly Ring[];
-  readonly #clock: Clock;
+  readonly #wallAt: (time: number) => number;
   readonly #filter: Filter;
   readonly #listener: Listener | undefined;
   /** The number of the last event looked at. */
@@ -39,9 +38,16 @@ export class Telling {
   #events: RecordedEvent[] = [];
   #gap = false;
 
-  constructor(rings: readonly Ring[], clock: Clock, filter: Filter, after: number, listener?: Listener) {
+  /** wallAt: the wall clock at a time of the record's clock. */
+  constructor(
+    rings: readonly Ring[],
+    wallAt: (time: number) => number,
+    filter: Filter,
+    after: number,
+    listener?: Listener,
+  ) {
     this.#rings = rings;
-    this.#clock = clock;
+    this.#wallAt = wallAt;
     this.#filter = filter;
     this.#after = after;
     this.#listener = listener;
@@ -87,7 +93,7 @@ export class Telling {
     const token = ring.tokenAt(place);
     return {
       seq: ring.sequenceAt(place),
-      at: Math.round(this.#clock.wall() - (this.#clock.now() - ring.timeAt(place))),
+      at: this.#wallAt(ring.timeAt(place)),
       kind: ring.kindAt(place),
       keys,
       tag: tagOf(claim.id),

@@ -57,6 +57,18 @@ test("the last events of a key stand in order, without ids, with the time of day
   expect(record.last("k", 2, () => true).map(({ seq }) => seq)).toEqual([4, 5]);
 });
 
+test("an event's time of day is the same whenever it is read, unless the clock was set", () => {
+  const clock = fakeClock();
+  const record = new Record({ clock });
+  record.happened("granted", life("a", "k", 1), clock.now());
+  const at = (): number | undefined => record.last("k", 1, () => true)[0]?.at;
+  const first = at();
+  clock.setWall(7);
+  expect(at()).toBe(first);
+  clock.setWall(3_600_000);
+  expect(at()).toBe((first as number) + 3_600_007);
+});
+
 test("events older than the ring are forgotten, the rare ones later than the common ones", () => {
   const record = new Record({ clock: fakeClock(), size: 8 });
   record.happened("expired", life("dead", "k", 1), 0);
