@@ -60,10 +60,15 @@ export function reentrancy(check: Check, { traits }: Subject): void {
   check("what outlives the hold queues like anyone", async (scene) => {
     const { locks } = await player(scene);
     let late: Promise<unknown> = Promise.resolve();
+    let goOn = (): void => undefined;
+    const gate = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
     await locks.using("key", () => {
-      late = pending(scene.pause(10).then(() => locks.using("key", () => undefined)));
+      late = pending(gate.then(() => locks.using("key", () => undefined)));
     });
     const lock = await locks.acquire("key");
+    goOn();
     await scene.pause(20);
     assert.equal(await stateOf(late), "pending");
     await lock.release();
