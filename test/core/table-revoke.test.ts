@@ -67,3 +67,23 @@ test("only a held claim with a ttl, not revoked, can be detached", () => {
   bench.revoke("k", bench.token("a"));
   expect(["a", "waits", "session", "gone"].map((id) => bench.detach(id))).toEqual([false, false, false, false]);
 });
+
+test("a claim that was held for too long is revoked once, and not when it is gone", () => {
+  const bench = new Bench();
+  bench.stands("a", "k");
+  const a = bench.table.entries.get("a");
+  if (a === undefined) throw new Error("a is not there");
+  const outstays = (): void => {
+    bench.table.outstayed(a, bench.now, bench.wall);
+    bench.collect();
+  };
+  outstays();
+  expect(bench.revoked, "its owner is told").toEqual(["a"]);
+  expect(bench.renew("a")).toEqual({ state: "none", reason: "maxHold" });
+  outstays();
+  expect(bench.revoked, "once").toEqual(["a"]);
+  bench.release("a");
+  bench.stands("a", "k");
+  outstays();
+  expect(bench.revoked, "another claim by that id is not meant").toEqual(["a"]);
+});

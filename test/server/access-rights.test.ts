@@ -11,6 +11,7 @@ import type { Known } from "./accounts.ts";
 import { accessFor, known } from "./accounts.ts";
 import type { Opened } from "./support.ts";
 import { claimOf, cleanUp, client, held, later, running } from "./support.ts";
+import { World } from "./world.ts";
 
 leakCheck();
 cleanUp();
@@ -190,4 +191,23 @@ test("accounts that were given credentials later do not shut out what was placed
   // ben knows the id, but may not acquire the key
   expect(await other.driver.renew([before])).toEqual([{ state: "none" }]);
   expect(await mine.driver.renew([before])).toMatchObject([{ state: "held", token }]);
+});
+
+test.each(["is stopped", "dies"])("whose a claim is outlives a server that %s", async (how) => {
+  const other = known("other");
+  const world = new World({ access: accessFor(root, other) });
+  await world.start();
+  const owner = await world.client(true, root.credential);
+  const [detached, session] = [claimOf("d", { ttlMs: 600_000 }), claimOf("s")];
+  held(await owner.driver.claim(detached));
+  held(await owner.driver.claim(session));
+  expect(await owner.driver.detach?.([detached])).toEqual([true]);
+  if (how === "dies") world.crash();
+  else await world.stop();
+  await world.start();
+  await world.clock.pass(5_000);
+  const thief = await world.client(true, other.credential);
+  expect(await thief.driver.renew([detached, session])).toEqual([{ state: "none" }, { state: "none" }]);
+  expect(await thief.driver.release([detached, session])).toEqual([false, false]);
+  expect(await owner.driver.renew([detached, session])).toMatchObject([{ state: "held" }, { state: "held" }]);
 });

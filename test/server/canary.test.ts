@@ -83,7 +83,7 @@ test("no log line, error, list, event or answer to another has a secret of a cli
     expect(text, word).toContain(word);
   }
   const secrets = [ana, ops].flatMap(({ credential, account }) => [credential, ...account.hashes]);
-  secrets.push(wrong, session, claim.id, waiting.id, detached.id, reference);
+  secrets.push(wrong, session, watcher.session, claim.id, waiting.id, detached.id, reference);
   for (const secret of secrets) expect(text.includes(secret), `a secret of ${secret.length} characters`).toBe(false);
   expect(text).not.toContain("\u001b");
 });

@@ -119,6 +119,11 @@ test("the counts of held, of accounts and of sessions come back to nothing howev
     await one.driver.close();
     await expect.poll(() => it.stats().claims).toBe(0);
   }
+  // whoever was counted as a holder for ever would make room for more who wait
+  const { driver } = await client(address, { credential: ana.credential });
+  held(await driver.claim(claimOf("k")));
+  for (let at = 0; at < 2; at++) await driver.claim(claimOf("k"));
+  await expect(driver.claim(claimOf("k"))).rejects.toThrow("at most 2 waiting claims");
 });
 
 test("ttlMs: a longer lease is refused, in a claim, a renewal and a reclaim", async () => {
