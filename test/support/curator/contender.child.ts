@@ -1,0 +1,94 @@
+/** Holdfast's contender: a process that obeys the orders of Contender.java, and tells the same. Ends with its input. */
+
+import { once } from "node:events";
+import { connect as dial } from "node:net";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import type { Lock, Lockable, Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+
+const [server = "", sessionMs = "", registerPort = ""] = process.argv.slice(2);
+
+type Contender = {
+  readonly locks: Locks;
+  readonly path: string;
+  readonly lockable: Lockable;
+  readonly isRevocable: boolean;
+  lock: Lock | null;
+};
+
+const all = new Map<string, Contender>();
+
+function tell(name: string, what: string): void {
+  process.stdout.write(`${name} ${what}\n`);
+}
+
+function open(name: string, recipe: string, path: string): void {
+  const [host = "", port] = server.split(":");
+  const fair = recipe !== "unfair";
+  const driver = zookeeper({ servers: [{ host, port: Number(port) }], sessionMs: Number(sessionMs), ...{ fair } });
+  const locks = createLocks(driver, { ttl: "session", handoffs: 1, label: name });
+  all.set(name, { locks, path, lockable: locks.mutex(path), isRevocable: false, lock: null });
+  tell(name, "open");
+}
+
+async function obey([what = "", name = "", first = "", second = ""]: readonly string[]): Promise<void> {
+  if (what === "open") return open(name, first, second);
+  const one = all.get(name) as Contender;
+  try {
+    if (what === "acquire") held(name, one, await one.lockable.acquire());
+    else if (what === "try") held(name, one, await one.lockable.acquire({ wait: Number(first) }).catch(busy));
+    else if (what === "laps") await laps(name, one, Number(first), Number(second));
+    else if (what === "revocable") all.set(name, { ...one, isRevocable: true });
+    else if (what === "release") {
+      await one.lock?.release();
+      tell(name, "released");
+    } else if (what === "revoke") {
+      const [holder] = await one.locks.list(one.path);
+      const isHeld = holder?.answer.state === "held";
+      tell(name, isHeld && (await one.locks.revoke(one.path, holder.answer.token)) ? "revoked" : "found nobody");
+    }
+  } catch (error) {
+    tell(name, `failed ${error}`);
+  }
+}
+
+function held(name: string, one: Contender, lock: Lock | null): void {
+  one.lock = lock;
+  tell(name, lock === null ? "busy" : "held");
+  if (lock === null || !one.isRevocable) return;
+  lock.signal.addEventListener("abort", () => {
+    tell(name, "asked");
+    void lock.release().then(() => tell(name, "released"));
+  });
+}
+
+function busy(error: { readonly code?: string }): null {
+  if (error.code !== "LOCK_TIMEOUT") throw error;
+  return null;
+}
+
+async function laps(name: string, { lockable }: Contender, times: number, holdMs: number): Promise<void> {
+  const socket = dial(Number(registerPort), "127.0.0.1");
+  socket.setNoDelay(true);
+  await once(socket, "connect");
+  const answers = createInterface({ input: socket })[Symbol.asyncIterator]();
+  const say = async (what: string): Promise<void> => {
+    socket.write(`${what} ${name}\n`);
+    if ((await answers.next()).done === true) throw new Error("the register has gone");
+  };
+  for (let lap = 0; lap < times; lap++) {
+    const lock = await lockable.acquire();
+    await say("enter");
+    await delay(holdMs);
+    await say("leave");
+    await lock.release();
+  }
+  socket.end();
+  tell(name, "done");
+}
+
+process.stdout.write("ready\n");
+for await (const line of createInterface({ input: process.stdin })) void obey(line.split(" "));
+process.exit(0);

@@ -1,0 +1,119 @@
+/**
+ * Curator itself, from Debian, as a process that contends for locks; and one of ours that takes the same orders (see
+ * test/support/curator). Installed where it is missing; the Java program is compiled once, into a temporary folder.
+ */
+
+import type { ChildProcessWithoutNullStreams } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { until } from "../wait-for.ts";
+
+const JAR = "/usr/share/java/curator-recipes.jar";
+const PACKAGES = ["libcurator-recipes-java", "default-jdk-headless"];
+const SOURCE = resolve("test/support/curator/Contender.java");
+const OURS = resolve("build/test/support/curator/contender.child.js");
+const JAVA_OPTIONS = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+/** A machine that is busy with other tests starts a JVM slowly. */
+const WITHIN = 40_000;
+
+/** A process of contenders, each with a name and a session of its own. */
+export type Crew = AsyncDisposable & {
+  /** An order of Contender.java. */
+  tell(order: string): void;
+  /** When it has told this line so many times in all: "a held". @throws what failed, if something has */
+  told(line: string, times?: number): Promise<void>;
+  hasTold(line: string): boolean;
+  /** kill -9. */
+  kill(): Promise<void>;
+};
+
+export type CrewOptions = {
+  /** Of ZooKeeper: host:port. */
+  readonly server: string;
+  readonly sessionMs: number;
+  /** See test/support/curator/register.ts; 0: none. */
+  readonly registerPort?: number;
+};
+
+/** Contenders that use Curator. */
+export async function curatorCrew(options: CrewOptions): Promise<Crew> {
+  const classes = compiled();
+  return started("java", [...JAVA_OPTIONS, "-cp", `${classes}:${JAR}`, "Contender"], options);
+}
+
+/** Contenders that use Holdfast, in strict order of arrival. */
+export async function ourCrew(options: CrewOptions): Promise<Crew> {
+  return started(process.execPath, [OURS], options);
+}
+
+async function started(command: string, args: readonly string[], options: CrewOptions): Promise<Crew> {
+  const { server, sessionMs, registerPort = 0 } = options;
+  const child = spawn(command, [...args, server, String(sessionMs), String(registerPort)]);
+  const lines: string[] = [];
+  let errors = "";
+  createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
+  child.stderr.on("data", (text: Buffer) => {
+    errors += text;
+  });
+  // an order to one that was killed
+  child.stdin.on("error", () => undefined);
+  const told = async (line: string, times = 1): Promise<void> => {
+    const isSo = (): boolean => {
+      const failed = lines.find((one) => one.includes(" failed "));
+      if (failed !== undefined) throw new Error(failed);
+      if (child.exitCode !== null) throw new Error(`the contenders ended: ${errors}`);
+      return lines.filter((one) => one === line).length >= times;
+    };
+    await until(isSo, { within: WITHIN, what: `"${line}", times ${times}` });
+  };
+  const crew: Crew = {
+    tell: (order) => void child.stdin.write(`${order}\n`),
+    told,
+    hasTold: (line) => lines.includes(line),
+    kill: () => ended(child, "SIGKILL"),
+    [Symbol.asyncDispose]: () => ended(child, "SIGTERM"),
+  };
+  await told("ready");
+  return crew;
+}
+
+async function ended(child: ChildProcessWithoutNullStreams, signal: NodeJS.Signals): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise((done) => child.once("exit", done));
+  child.kill(signal);
+  await gone;
+}
+
+/** The folder of the Java program's classes. */
+function compiled(): string {
+  installIfMissing();
+  const version = createHash("sha256").update(readFileSync(SOURCE)).digest("hex").slice(0, 16);
+  const classes = join(tmpdir(), `holdfast-curator-${process.getuid?.() ?? ""}-${version}`);
+  if (existsSync(classes)) return classes;
+  const fresh = mkdtempSync(join(tmpdir(), "holdfast-javac-"));
+  const { status, stderr } = spawnSync("javac", ["-cp", JAR, "-d", fresh, SOURCE], { encoding: "utf8" });
+  if (status !== 0) throw new Error(`javac: ${stderr}`);
+  try {
+    renameSync(fresh, classes);
+  } catch (error) {
+    // another test file was faster
+    if (!existsSync(classes)) throw error;
+    rmSync(fresh, { recursive: true });
+  }
+  return classes;
+}
+
+function installIfMissing(): void {
+  if (existsSync(JAR) && spawnSync("javac", ["-version"]).status === 0) return;
+  console.log(`installing ${PACKAGES.join(" and ")} for the tests with Curator`);
+  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+  const apt = (...args: string[]): number | null => spawnSync("apt-get", args, { env, stdio: "ignore" }).status;
+  const install = ["install", "-y", "--no-install-recommends", ...PACKAGES];
+  if (apt(...install) !== 0 && (apt("update") !== 0 || apt(...install) !== 0)) {
+    throw new Error(`could not install ${PACKAGES.join(" and ")}: install them by hand`);
+  }
+}
