@@ -19,6 +19,8 @@ export async function detach(lock: LockHandle): Promise<string> {
     if (why !== null) throw new UnsupportedError(`cannot detach ${named(keys)}: ${why}`, { keys });
   }
   const claims = tenures.map(({ tracked }) => tracked.claim);
+  // the store may have lengthened the lease although its answer was lost: a release is repeated for as long
+  for (const { tracked } of tenures) tracked.lastSentAt = engine.clock.now();
   let there: readonly boolean[];
   try {
     there = await inTime(engine, lock.remainingMs, () => letGo(engine.driver, claims));

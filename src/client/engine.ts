@@ -147,9 +147,11 @@ export class Engine {
     return this.#releases.idle();
   }
 
-  /** Stops the timer. For the very end. */
+  /** Stops the timer, and ends what still waits for its time. For the very end. */
   stop(): void {
     this.#releases.stop();
+    const now = this.clock.now();
+    for (const item of this.#schedule.takeAllDue(Number.POSITIVE_INFINITY)) item.due(now, 0);
     this.#timer.keepAlive(false);
     this.#timer.stop();
   }

@@ -17,4 +17,10 @@ export const KNOWN_SEEDS: readonly KnownSeed[] = [
     extras: true,
     found: "a machine that slept took back what others had had, from a server started anew",
   },
+  {
+    seed: 374790,
+    extras: true,
+    found: "a release was given up before a lease that an unanswered detach had lengthened",
+  },
+  { seed: 370871, extras: true, found: "a wait's last look never settled after its client was closed" },
 ];
