@@ -29,6 +29,7 @@ export {
   type ClaimView,
   type Driver,
   type Ending,
+  type Finding,
   type Hold,
   type LostReason,
   type Notify,

@@ -2,11 +2,10 @@
 
 import { newId } from "../ids.ts";
 import type { ServerInfo } from "../protocol/tools.ts";
-import type { Claim, Driver } from "../spi/driver.ts";
+import type { Claim, Driver, Finding } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import type { CommandError } from "./failure.ts";
 import { commandError, EXIT_CODES } from "./failure.ts";
-import type { Finding } from "./findings.ts";
 import { findingsOf, VERSIONS } from "./findings.ts";
 import { jsonLine, print } from "./output.ts";
 import { ownScreen, paint } from "./screen.ts";
@@ -33,6 +32,8 @@ export interface Measured {
   readonly isServer: boolean;
   /** What the server says of itself; a string: why it does not. */
   readonly info: ServerInfo | string;
+  /** What the store's driver found; null: it does not look. */
+  readonly store: readonly Finding[] | null;
   /** Our wall clock in the middle of the question, and how long the question took. */
   readonly wallMs: number;
   readonly tripMs: number;
@@ -61,6 +62,7 @@ async function measure({ url, key = "" }: DoctorFlags): Promise<Measured> {
     connectMs: 0,
     isServer: false,
     info: "it was not reached",
+    store: null,
     wallMs: 0,
     tripMs: 0,
     key,
@@ -76,9 +78,19 @@ async function measure({ url, key = "" }: DoctorFlags): Promise<Measured> {
       const wallAt = Date.now();
       const info = (await tools?.info(key).catch(whyNot)) ?? "it is no Holdfast server";
       const tripMs = performance.now() - sentAt;
+      const found = (await store.driver.examine?.()) ?? null;
       const cyclesMs = await cycles(store.driver, key).catch(whyNot);
       const times = { connectMs, wallMs: wallAt + tripMs / 2, tripMs };
-      return { ...unknown, ...times, name: store.name, failure: null, isServer: tools !== null, info, cyclesMs };
+      return {
+        ...unknown,
+        ...times,
+        name: store.name,
+        failure: null,
+        isServer: tools !== null,
+        info,
+        store: found,
+        cyclesMs,
+      };
     } finally {
       tools?.close();
       await store.locks.close();

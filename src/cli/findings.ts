@@ -3,20 +3,12 @@
 import { shownDuration } from "../duration.ts";
 import { PROTOCOL, VERSION } from "../protocol/hello.ts";
 import type { ServerInfo } from "../protocol/tools.ts";
+import type { Finding } from "../spi/driver.ts";
 import type { Measured } from "./doctor.ts";
 import { quoted, visible } from "./output.ts";
 
 /** What this program is. */
 export const VERSIONS: { readonly client: string; readonly protocol: number } = { client: VERSION, protocol: PROTOCOL };
-
-/** One thing that was looked at. */
-export interface Finding {
-  /** unknown: it could not be found out, which is no fault. */
-  readonly level: "good" | "bad" | "doubtful" | "unknown";
-  readonly what: string;
-  readonly says: string;
-  readonly advice?: string;
-}
 
 /** A clock further off than this is worth a word. */
 const CLOCK_MS = 1_000;
@@ -28,6 +20,8 @@ export function findingsOf(measured: Measured): Finding[] {
   if (failure !== null) return [notReached(measured)];
   const reached: Finding = { level: "good", what: "reachable", says: `${visible(name)}, in ${ms(connectMs)}` };
   const latency = ofLatency(measured);
+  const { store } = measured;
+  if (store !== null) return [reached, ...store.map(shownSafely), latency];
   if (typeof measured.info === "string") return [reached, ofSilence(measured), latency];
   const { info } = measured;
   return [reached, ofVersions(info), ofState(info), ofClock(measured, info), ofRights(measured, info), latency];
@@ -44,6 +38,11 @@ function notReached({ failure }: Measured): Finding {
   const { why = "internal", message = "" } = failure ?? {};
   const advice = ADVICE[why];
   return { level: "bad", what: "reachable", says: message, ...(advice !== undefined && { advice }) };
+}
+
+/** What a store says of itself may hold anything. */
+function shownSafely({ level, what, says, advice }: Finding): Finding {
+  return { level, what, says: visible(says), ...(advice !== undefined && { advice: visible(advice) }) };
 }
 
 function ofSilence({ isServer, info, name }: Measured): Finding {

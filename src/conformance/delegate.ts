@@ -4,7 +4,7 @@ import type { Driver } from "../spi/driver.ts";
 
 /** A driver that does what `driver` does, but for the members given. It has the optional verbs that `driver` has. */
 export function delegate(driver: Driver, members: Partial<Driver>): Driver {
-  const { detach, revoke } = driver;
+  const { detach, revoke, examine } = driver;
   return {
     name: driver.name,
     // final only once open() has settled, so it is not copied
@@ -17,6 +17,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     release: (claims, unanswered) => driver.release(claims, unanswered),
     ...(detach && { detach: (claims) => detach.call(driver, claims) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
+    ...(examine && { examine: () => examine.call(driver) }),
     list: (prefix, max, after) => driver.list(prefix, max, after),
     close: () => driver.close(),
     ...members,

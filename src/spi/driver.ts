@@ -119,6 +119,16 @@ export interface RevokeTarget {
   readonly reason?: string;
 }
 
+/** One thing that was looked at, for people: what `holdfast doctor` prints. */
+export interface Finding {
+  /** unknown: it could not be found out, which is no fault. */
+  readonly level: "good" | "bad" | "doubtful" | "unknown";
+  /** One word: "version", "memory". */
+  readonly what: string;
+  readonly says: string;
+  readonly advice?: string;
+}
+
 /**
  * A store that can keep lines of claims.
  *
@@ -168,6 +178,12 @@ export interface Driver {
 
   /** Live claims any of whose keys starts with prefix, front of the line first, from after a cursor (a tag). May be a little stale. */
   list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]>;
+
+  /**
+   * Optional, for tools: what of this store matters to locks (version, role, settings), each in plain words. Reads only,
+   * and only after open(); what this user may not look at is "unknown".
+   */
+  examine?(): Promise<readonly Finding[]>;
 
   /** Let go of what open() made; a client passed in by the user stays open. Claims are released by the core first. */
   close(): Promise<void>;

@@ -25,6 +25,7 @@ function measured(change: Partial<Measured> = {}, info: Partial<ServerInfo> = {}
     connectMs: 3,
     isServer: true,
     info: { ...INFO, ...info },
+    store: null,
     wallMs: 1_000_010,
     tripMs: 2,
     key: "",
@@ -123,4 +124,15 @@ test("a slow cycle is doubtful unless the way there explains it", () => {
 test("what a server says of itself cannot move the cursor", () => {
   const findings = findingsOf(measured({}, { version: "\u001b[2J", why: "\u001b[2J", account: "\u001b[2J" }));
   expect(JSON.stringify(findings)).not.toContain("\\u001b");
+});
+
+test("a store that is no server of ours is told of by its driver, between reach and latency", () => {
+  const store = [{ level: "doubtful" as const, what: "version", says: "6.0\u001b[31m", advice: "upgrade" }];
+  const measuredStore = measured({ isServer: false, store });
+  expect(findingsOf(measuredStore).map(({ level, what }) => `${what} ${level}`)).toEqual([
+    "reachable good",
+    "version doubtful",
+    "latency good",
+  ]);
+  expect(said("version", measuredStore)[1]).not.toContain("\u001b");
 });
