@@ -3,12 +3,14 @@
 
 import { constants } from "node:os";
 import { parseAndRun } from "./commands.ts";
-import type { CommandError } from "./failure.ts";
-import { commandError } from "./failure.ts";
+import { CommandError, commandError } from "./failure.ts";
 import { complain, jsonLine, say } from "./output.ts";
 import { InterruptedError } from "./signals.ts";
 
 const argv = process.argv.slice(2);
+
+// nobody may take a defect of ours for the exit code of the program that was run; its guard ends that one
+process.once("uncaughtException", (error) => fail(new CommandError("internal", error.message, { cause: error })));
 
 try {
   finish(await parseAndRun(argv));
@@ -21,8 +23,9 @@ function fail(error: CommandError): void {
   const own = argv.slice(0, argv.includes("--") ? argv.indexOf("--") : argv.length);
   const { why, code, message, details } = error;
   if (own.includes("--json")) complain(jsonLine({ error: why, code, message, ...details }));
+  else if (why === "internal") say(`a defect of ours, please report it: ${message}`);
   else if (!own.includes("--quiet") && !own.includes("-q")) say(message);
-  if (why === "internal" && own.includes("--verbose"))
+  if (why === "internal" && (own.includes("--verbose") || own.includes("-v")))
     complain(String(error.cause instanceof Error ? error.cause.stack : error.stack));
   finish(code);
 }

@@ -2,9 +2,10 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
-import { isAlive, place } from "./command.ts";
+import { isAlive, PROGRAM, place } from "./command.ts";
 
 const here = place();
+const beginning = ["run", "defect", "--quiet", "--", "sh", "-c", "echo $$; exec sleep 60"] as const;
 
 /** Holds a key until it is told to stop. */
 async function holder(key: string, ...flags: string[]) {
@@ -46,6 +47,17 @@ describe.concurrent("exit codes of run", () => {
     expect((await here.run(["run", "busy", "--no-wait", "--conflict-exit-code", "9", "--", "true"])).code).toBe(9);
     first.process.kill("SIGTERM");
     await first.ended;
+  });
+
+  test("70 when we have a defect, said as such, and the command does not go on without the lock", async () => {
+    const script = 'process.on("SIGWINCH", () => { throw new RangeError("boom") })';
+    const run = here.program([process.execPath, "--import", `data:text/javascript,${script}`, PROGRAM, ...beginning]);
+    await until(() => run.out().includes("\n"), { within: 20_000, what: "the command" });
+    run.process.kill("SIGWINCH");
+    const { code, out, err } = await run.ended;
+    expect(code).toBe(70);
+    expect(err).toMatch(/^holdfast: a defect of ours, please report it: boom\n/);
+    await until(() => !isAlive(Number(out)), { within: 20_000, what: "the command's end" });
   });
 
   test("123 when the lock was lost while the command worked", async () => {
