@@ -15,13 +15,15 @@ import type { ConnectionOptions as TlsOptions } from "node:tls";
 import type { Clock } from "../../clock.ts";
 import { systemClock } from "../../clock.ts";
 import { admittedCount } from "../../core/line.ts";
+import { shown } from "../../duration.ts";
 import type { Answer, Claim, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
-import { AuthFailedError, isRefusal, SessionExpiredError } from "./client/errors.ts";
+import { AuthFailedError, isRefusal } from "./client/errors.ts";
 import { checkedPath } from "./client/paths.ts";
 import { childrenOf, makePath } from "./client/recipes.ts";
 import type { Acl } from "./client/records.ts";
 import { CREATOR_ALL, OPEN_TO_ALL } from "./client/records.ts";
+import type { RetryPolicy } from "./client/retry.ts";
 import type { SaslOptions } from "./client/sasl.ts";
 import type { ServerAddress } from "./client/servers.ts";
 import type { SessionEvents } from "./client/zookeeper.ts";
@@ -29,19 +31,25 @@ import { ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
 import { Lines } from "./lines.ts";
 import { listed } from "./listing.ts";
+import type { Family } from "./names.ts";
 import { folderOf, lineOf } from "./names.ts";
 import type { NodePlace } from "./places.ts";
 import { Places } from "./places.ts";
+import { Placing } from "./placing.ts";
+import { Watching } from "./watching.ts";
 
 export type { Acl } from "./client/records.ts";
+export type { RetryPolicy } from "./client/retry.ts";
+export { exponential } from "./client/retry.ts";
 export type { SaslOptions } from "./client/sasl.ts";
 export type { ServerAddress } from "./client/servers.ts";
+export type { Family } from "./names.ts";
 
 /** How to reach an ensemble, and where locks stand in it. */
 export interface ZooKeeperDriverOptions {
   /** At least one server; all of one ensemble. */
   readonly servers: readonly ServerAddress[];
-  /** A node that stands before every path; must exist. Default: none. */
+  /** A node that stands before every path, as Curator's namespace does; made if need be. Default: none. */
   readonly chroot?: string;
   /** The node below which keys stand; made if need be. Keys that begin with "/" are paths themselves. Default "/holdfast". */
   readonly root?: string;
@@ -57,6 +65,18 @@ export interface ZooKeeperDriverOptions {
   readonly sasl?: SaslOptions;
   /** Over TLS, with these options of node:tls. */
   readonly tls?: TlsOptions;
+  /**
+   * Whose names nodes bear, so that the locks of Java programs and ours exclude each other on one path: those of Curator's
+   * InterProcessMutex, or those of its InterProcessReadWriteLock. Default "mutex".
+   */
+  readonly family?: Family;
+  /**
+   * false: a waiting claim keeps no place in line; it tries again, after a short random time, when whoever is in its way
+   * has gone, and who comes later may be first. Default true.
+   */
+  readonly fair?: boolean;
+  /** How long to rest before another connection is tried. Default: exponential(20, 1_000). */
+  readonly retry?: RetryPolicy;
   /** Who may do what with our nodes. Default: with credentials only their owner, else everybody. */
   readonly acl?: readonly Acl[];
   /** Time, for tests. */
@@ -69,20 +89,24 @@ export interface ZooKeeperDriverOptions {
  */
 export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   const { root = "/holdfast", clock = systemClock, tokenBase = 0n, connectTimeoutMs = 5_000 } = options;
+  const { family = "mutex", fair = true } = options;
   checkedPath(root, "root");
+  checkedChoices(family, fair);
   const hasCredentials = options.sasl !== undefined || (options.auth ?? []).length > 0;
   const acl = options.acl ?? (hasCredentials ? CREATOR_ALL : OPEN_TO_ALL);
   const zk = new ZooKeeper(options);
   const places = new Places(root);
   let notify: Notify = () => undefined;
-  const lines = new Lines({ zk, places, acl, tokenBase, changed: (id) => notify(id) });
+  const watching = new Watching(zk, places, (id) => notify(id));
+  const lines = new Lines({ zk, places, acl, tokenBase, family, watching });
+  const placing = new Placing({ zk, lines, places, fair, random: Math.random });
 
   return {
     name: "zookeeper",
 
     get traits(): Traits {
       const lease = { claim: false, sessionMs: zk.sessionMs };
-      return { lease, manyKeys: false, permits: "any", fencing: true, fifo: true, survives: "failover" };
+      return { lease, manyKeys: false, permits: "any", fencing: true, fifo: fair, survives: "failover" };
     },
 
     async open(sink) {
@@ -97,6 +121,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
           notify(null);
         },
       });
+      await zk.makeChroot(acl);
       await makePath(zk, root, acl, "persistent");
       notify = sink;
     },
@@ -107,12 +132,12 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       zk.need(places.size > 0);
       if (place.at === "gone") return place.none;
       try {
-        const answer = await placed(zk, lines, place);
+        const answer = await placing.placed(place);
         if (answer.state !== "waiting" || claim.wait) return answer;
-        await removed(place);
+        await placing.removed(place);
         return { state: "none" };
       } catch (error) {
-        throw await explained(error, place);
+        throw await placing.explained(error, place);
       }
     },
 
@@ -120,7 +145,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       const mine = claims.map((claim) => places.find(claim));
       // one question proves the session for all that are held
       if (mine.some((place) => place?.isHeld)) await zk.exists(root);
-      for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) lines.watchOwn(place);
+      for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) watching.own(place);
       // what somebody did to our nodes before that was told before it was answered
       await Promise.all(mine.map((place) => place?.checking ?? Promise.resolve()));
       const folders = new Set(
@@ -128,17 +153,25 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       );
       const names = await namesOf([...folders]);
       return Promise.all(
-        mine.map(async (place) => {
-          if (place === null) return { state: "none" } as const;
-          if (place.isUnsure) return placed(zk, lines, place);
-          if (place.at !== "there" || place.revoked) return place.none;
-          return place.isHeld ? lines.held(place) : lines.stand(place, names.get(place.folder) ?? []);
+        mine.map(async (place): Promise<Answer> => {
+          if (place === null) return { state: "none" };
+          try {
+            if (place.isUnsure) return await placing.placed(place);
+            if (place.isAside) return await placing.tried(place);
+            if (place.at !== "there" || place.revoked) return place.none;
+            return place.isHeld ? lines.held(place) : await placing.stood(place, names.get(place.folder) ?? []);
+          } catch (error) {
+            if (!(error instanceof FatalDriverError)) throw error;
+            // the affair of one claim: out of line it is claimed anew, and that call says why it is refused
+            await placing.removed(place);
+            return { state: "none" };
+          }
         }),
       );
     },
 
     async release(claims: readonly Claim[]): Promise<readonly boolean[]> {
-      const there = await Promise.all(claims.map((claim) => removed(places.of(claim))));
+      const there = await Promise.all(claims.map((claim) => placing.removed(places.of(claim))));
       zk.need(places.size > 0);
       return there;
     },
@@ -146,7 +179,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     revoke: (targets: readonly RevokeTarget[]) => Promise.all(targets.map(revoked)),
 
     list: (prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> =>
-      listed({ zk, root, lines, wall: () => clock.wall() }, prefix, max, after),
+      listed({ zk, root, family, lines, wall: () => clock.wall() }, prefix, max, after),
 
     async close() {
       notify = () => undefined;
@@ -159,29 +192,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     return new Map(folders.map((folder, at) => [folder, read[at] as readonly string[]]));
   }
 
-  /** Deletes the claim's node, wherever a create of it may have got to. */
-  async function removed(place: NodePlace): Promise<boolean> {
-    const isOurs = place.at === "there" && !place.revoked;
-    if (place.at === "gone" && place.name === "" && place.placing === null && !place.isUnsure) return false;
-    // from now on nobody else answers for it
-    places.end(place, "released");
-    try {
-      await place.placing?.catch(() => undefined);
-      if (place.name === "" && !(await lines.find(place))) return false;
-      await zk.delete(place.path);
-      place.name = "";
-      return isOurs;
-    } catch (error) {
-      if (error instanceof SessionExpiredError) return false;
-      if (!isRefusal(error, "NO_NODE")) throw error;
-      place.name = "";
-      return false;
-    }
-  }
-
   async function revoked({ key, token, now }: RevokeTarget): Promise<boolean> {
     const folder = folderOf(key, root);
-    const { line } = lineOf(await childrenOf(zk, folder));
+    const { line } = lineOf(await childrenOf(zk, folder), family);
     const there = await Promise.all(
       line.slice(0, admittedCount(line)).map(async ({ name }) => {
         const path = `${folder}/${name}`;
@@ -199,28 +212,17 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     );
     return there.includes(true);
   }
-
-  /** What cannot get better is fatal, and its place is not kept. */
-  async function explained(error: unknown, place: NodePlace): Promise<unknown> {
-    const refused = isRefusal(error, "NO_AUTH") || error instanceof AuthFailedError;
-    const fatal = refused ? new FatalDriverError((error as Error).message, { cause: error }) : error;
-    if (fatal instanceof FatalDriverError) await removed(place).catch(() => undefined);
-    return fatal;
-  }
-}
-
-/** Places the claim if it is not placed yet, and says where it stands. */
-async function placed(zk: ZooKeeper, lines: Lines, place: NodePlace): Promise<Answer> {
-  if (place.at === "there") return place.revoked ? place.none : lines.look(place);
-  // both leave in one write: a free lock costs one round trip
-  const [made, seen] = await Promise.allSettled([lines.place(place), zk.children(place.folder)]);
-  if (made.status === "rejected") throw made.reason;
-  const names = seen.status === "fulfilled" ? seen.value.names : [];
-  return names.includes(place.name) ? lines.stand(place, names) : lines.look(place);
 }
 
 function isInLine(place: NodePlace): boolean {
   return place.at === "there" && !place.isHeld && !place.revoked;
+}
+
+/** Options may come from JavaScript. */
+function checkedChoices(family: unknown, fair: unknown): void {
+  if (family !== "mutex" && family !== "readWrite")
+    throw new TypeError(`family must be "mutex" or "readWrite", not ${shown(family)}`);
+  if (typeof fair !== "boolean") throw new TypeError(`fair must be true or false, not ${shown(fair)}`);
 }
 
 function checkedKeyPath({ holds: [{ key }] }: Claim): void {

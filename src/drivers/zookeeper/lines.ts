@@ -1,17 +1,18 @@
-/** Lines of the store: placing a node, looking where it stands, watching who stands in its way. */
+/** Lines of the store: placing a node, looking where it stands, and what that means. */
 
-import { admittedCount, blockerOf } from "../../core/line.ts";
-import type { Answer, ClaimId } from "../../spi/driver.ts";
+import { admittedCount } from "../../core/line.ts";
+import type { Answer } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
 import { isRefusal } from "./client/errors.ts";
 import { childrenOf, createBelow } from "./client/recipes.ts";
 import type { Acl, Stat } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import { isUnknown } from "./client/zookeeper.ts";
-import { dataOf, REVOKE } from "./data.ts";
-import type { Seat } from "./names.ts";
-import { lineOf, nameFor, ofClaim } from "./names.ts";
+import { dataOf } from "./data.ts";
+import type { Family, Seat } from "./names.ts";
+import { lineOf, nameFor, ofClaim, refusalOf } from "./names.ts";
 import type { NodePlace, Places } from "./places.ts";
+import type { Watching } from "./watching.ts";
 
 /** Room in a token for the run of a local hand-off. */
 const RUN = 1_024n;
@@ -21,8 +22,8 @@ export interface LinesOptions {
   readonly places: Places;
   readonly acl: readonly Acl[];
   readonly tokenBase: bigint;
-  /** A claim's answer may have changed. */
-  readonly changed: (id: ClaimId) => void;
+  readonly family: Family;
+  readonly watching: Watching;
 }
 
 export class Lines {
@@ -50,10 +51,10 @@ export class Lines {
   async #place(place: NodePlace): Promise<void> {
     if (place.isUnsure && (await this.find(place))) return;
     const { folder, claim } = place;
-    const { acl } = this.#options;
+    const { acl, family } = this.#options;
     try {
       const mode = "ephemeralSequential";
-      const { path, czxid } = await createBelow(this.#zk, folder, nameFor(claim.id, claim.holds[0]), {
+      const { path, czxid } = await createBelow(this.#zk, folder, nameFor(claim.id, claim.holds[0], family), {
         mode,
         data: dataOf(claim),
         acl,
@@ -106,18 +107,35 @@ export class Lines {
   /** Where the claim stands among these children of its folder. */
   stand(place: NodePlace, names: readonly string[]): Answer {
     if (place.at !== "there") return place.none;
-    const { line, stranger } = lineOf(names);
-    if (stranger !== null) {
-      throw new FatalDriverError(
-        `zookeeper: ${place.folder} holds ${stranger}, which is no place of a mutex: two recipes on one path do not exclude each other`,
-      );
-    }
+    const line = this.#lineOf(place, names);
     const mine = line.findIndex(({ name }) => name === place.name);
     if (mine === -1) return this.#missing(place);
     if (mine < admittedCount(line)) return this.#granted(place);
-    this.#watch(place, line, mine);
-    const ttlMs = this.#zk.leftMs();
-    return { state: "waiting", ttlMs, recheckMs: this.#zk.sessionMs };
+    this.#options.watching.blocker(place, line, mine);
+    return this.waiting();
+  }
+
+  /** recheckMs: when to ask again, if nothing is told before. */
+  waiting(recheckMs: number = this.#zk.sessionMs): Answer {
+    return { state: "waiting", ttlMs: this.#zk.leftMs(), recheckMs };
+  }
+
+  /** Would a claim that has no node be held if it got one now? If not, it watches who stands in its way. */
+  async isFree(place: NodePlace): Promise<boolean> {
+    const line = this.#lineOf(place, await childrenOf(this.#zk, place.folder));
+    const [{ permits, limit }] = place.claim.holds;
+    const withUs = [...line, { name: "", id: place.claim.id, number: 0, permits, limit }];
+    if (admittedCount(withUs) === withUs.length) return true;
+    this.#options.watching.blocker(place, withUs, line.length);
+    return false;
+  }
+
+  /** @throws FatalDriverError if a place of another recipe stands there */
+  #lineOf({ folder }: NodePlace, names: readonly string[]): readonly Seat[] {
+    const { family } = this.#options;
+    const { line, stranger } = lineOf(names, family);
+    if (stranger !== null) throw new FatalDriverError(refusalOf(stranger, folder, family));
+    return line;
   }
 
   /** What is known of a held claim without asking: its watch tells when that changes. */
@@ -147,7 +165,7 @@ export class Lines {
         );
       }
       place.token = token;
-      this.watchOwn(place);
+      this.#options.watching.own(place);
     }
     return this.held(place);
   }
@@ -156,71 +174,5 @@ export class Lines {
   #missing(place: NodePlace): Answer {
     this.#places.end(place, null);
     return place.none;
-  }
-
-  /**
-   * Exactly one watch a waiting claim. It is set behind the look on the same connection: if the blocker has gone in
-   * between, the answer says so, and the claim is asked about again.
-   */
-  #watch(place: NodePlace, line: readonly Seat[], mine: number): void {
-    const blocker = blockerOf(line, mine);
-    const target = blocker === "line" ? "line" : (line[blocker] as Seat).name;
-    if (place.watching === target) return;
-    place.watching = target;
-    const again = (): void => {
-      if (place.watching !== target) return;
-      place.watching = "";
-      if (place.at === "there") this.#options.changed(place.claim.id);
-    };
-    const fired = (event: unknown): void => {
-      if (event !== null) again();
-    };
-    if (target === "line") {
-      const before = line.length;
-      this.#zk
-        .children(place.folder, fired)
-        .then(({ names }) => (names.length < before ? again() : undefined))
-        .catch(again);
-    } else {
-      this.#zk
-        .exists(`${place.folder}/${target}`, fired)
-        .then((stat) => (stat === null ? again() : undefined))
-        .catch(again);
-    }
-  }
-
-  /**
-   * Tells when our node is deleted, or revoked by its data (Curator's convention). Nobody but who revokes changes it: one
-   * that was changed and is gone was revoked, and removed at once.
-   */
-  watchOwn(place: NodePlace, isChanged = false): void {
-    if (place.at !== "there") return;
-    const told = this.#zk.get(place.path, (event) => {
-      if (event !== null) this.watchOwn(place, event.kind === "changed");
-    });
-    const checking = told.then(
-      ({ data }) => {
-        place.isWatched = true;
-        if (data.equals(REVOKE)) this.#isRevoked(place);
-      },
-      (error: unknown) => {
-        // where it could not be asked, the next renewal does
-        place.isWatched = false;
-        if (place.at !== "there" || !isRefusal(error, "NO_NODE")) return;
-        if (isChanged) this.#isRevoked(place);
-        this.#places.end(place, null);
-        this.#options.changed(place.claim.id);
-      },
-    );
-    place.checking = checking;
-    void checking.finally(() => {
-      if (place.checking === checking) place.checking = null;
-    });
-  }
-
-  #isRevoked(place: NodePlace): void {
-    if (place.revoked || place.at !== "there") return;
-    place.revoked = true;
-    this.#options.changed(place.claim.id);
   }
 }

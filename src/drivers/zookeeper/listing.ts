@@ -9,12 +9,13 @@ import type { Stat } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
 import type { Lines } from "./lines.ts";
-import type { Seat } from "./names.ts";
+import type { Family, Seat } from "./names.ts";
 import { folderOf, keyOf, lineOf } from "./names.ts";
 
 export interface ListingOptions {
   readonly zk: ZooKeeper;
   readonly root: string;
+  readonly family: Family;
   readonly lines: Lines;
   /** Wall clock, in milliseconds. */
   readonly wall: () => number;
@@ -44,8 +45,8 @@ interface Listed {
   readonly isHeld: boolean;
 }
 
-async function seatsOf({ zk, root }: ListingOptions, key: string): Promise<readonly Listed[]> {
-  const { line } = lineOf(await childrenOf(zk, folderOf(key, root)));
+async function seatsOf({ zk, root, family }: ListingOptions, key: string): Promise<readonly Listed[]> {
+  const { line } = lineOf(await childrenOf(zk, folderOf(key, root)), family);
   const admitted = admittedCount(line);
   return line.map((seat, at) => ({ key, seat, isHeld: at < admitted }));
 }

@@ -1,11 +1,17 @@
 /**
- * Names of nodes. They are those of Curator's InterProcessMutex, which orders by what stands behind "lock-", so that its
- * locks and ours keep each other out: `_c_<id>-lock-<number>`; permits other than all stand before it: `_c_<id>-p2.5-lock-`.
+ * Names of nodes. They are Curator's, so that its locks and ours keep each other out: those of its InterProcessMutex,
+ * which orders by what stands behind "lock-": `_c_<id>-lock-<number>`; or those of its InterProcessReadWriteLock:
+ * `_c_<id>-__WRIT__<number>` and `_c_<id>-__READ__<number>`. Permits that neither knows stand before that:
+ * `_c_<id>-p2.5-lock-<number>`. A reader of Curator's minds writers only, and so does one of ours beside a semaphore; a
+ * mutex and a writer of Curator's mind every node before them.
  */
 
 import type { Place } from "../../core/line.ts";
 import { ALL_PERMITS } from "../../core/line.ts";
 import type { Hold } from "../../spi/driver.ts";
+
+/** Whose names the nodes of a path bear: of Curator's InterProcessMutex, or of its InterProcessReadWriteLock. */
+export type Family = "mutex" | "readWrite";
 
 /** A node of a line, as its name tells. */
 export interface Seat extends Place {
@@ -15,10 +21,12 @@ export interface Seat extends Place {
 }
 
 /** How the name of a claim's node begins; the server appends its number. */
-export function nameFor(id: string, { permits, limit }: Hold): string {
-  return permits === ALL_PERMITS && limit === ALL_PERMITS
-    ? `${ofClaim(id)}lock-`
-    : `${ofClaim(id)}p${permits}.${limit}-lock-`;
+export function nameFor(id: string, { permits, limit }: Hold, family: Family): string {
+  const all = permits === ALL_PERMITS && limit === ALL_PERMITS;
+  if (family === "mutex") return all ? `${ofClaim(id)}lock-` : `${ofClaim(id)}p${permits}.${limit}-lock-`;
+  if (all) return `${ofClaim(id)}__WRIT__`;
+  const reads = permits === 1 && limit === ALL_PERMITS;
+  return reads ? `${ofClaim(id)}__READ__` : `${ofClaim(id)}p${permits}.${limit}-__READ__`;
 }
 
 /** How the names of all nodes of a claim begin, whichever number they have. */
@@ -27,40 +35,66 @@ export function ofClaim(id: string): string {
 }
 
 // the server writes %010d, the sign counting as a digit
-const NODE = /^_c_([0-9A-Za-z]+(?:-[0-9A-Fa-f]+)*?)-(?:p(\d{1,10})\.(\d{1,10})-)?lock-(-?\d{9,10})$/;
+const ID_AND_PERMITS = "^_c_([0-9A-Za-z]+(?:-[0-9A-Fa-f]+)*?)-(?:p(\\d{1,10})\\.(\\d{1,10})-)?";
+const NODES: Readonly<Record<Family, RegExp>> = {
+  mutex: new RegExp(`${ID_AND_PERMITS}(lock-)(-?\\d{9,10})$`),
+  readWrite: new RegExp(`${ID_AND_PERMITS}(__READ__|__WRIT__)(-?\\d{9,10})$`),
+};
 
-/** What a node of a line is; null: it is not of our family. */
-function seatOf(name: string): Seat | null {
-  const found = NODE.exec(name);
+/** What a node of a line is; null: it is not of this family. */
+function seatOf(name: string, family: Family): Seat | null {
+  const found = NODES[family].exec(name);
   if (found === null) return null;
-  const [, id, permits, limit, number] = found as unknown as [string, string, string?, string?, string?];
-  const all = permits === undefined;
+  const [, id, permits, limit, kind, number] = found as unknown as [string, string, string?, string?, string?, string?];
+  const unsaid = kind === "__READ__" ? 1 : ALL_PERMITS;
   return {
     name,
     id,
     number: Number(number),
-    permits: all ? ALL_PERMITS : Number(permits),
-    limit: all ? ALL_PERMITS : Number(limit),
+    permits: permits === undefined ? unsaid : Number(permits),
+    limit: limit === undefined ? ALL_PERMITS : Number(limit),
   };
 }
 
 /**
  * The line that these children of a node form, and the first child that is of another family, if there is one. Numbers
- * are compared by their distance, so that order survives their wrap-around.
+ * are compared by their distance, so that order survives their wrap-around. Equal ones are a writer of Curator's and its
+ * own reader, which it made to keep the place: the writer comes first.
  */
-export function lineOf(children: readonly string[]): {
+export function lineOf(
+  children: readonly string[],
+  family: Family,
+): {
   readonly line: readonly Seat[];
   readonly stranger: string | null;
 } {
   const line: Seat[] = [];
   let stranger: string | null = null;
   for (const name of children) {
-    const seat = seatOf(name);
+    const seat = seatOf(name, family);
     if (seat !== null) line.push(seat);
     else stranger ??= name;
   }
-  line.sort((one, other) => (one.number - other.number) | 0);
+  line.sort((one, other) => (one.number - other.number) | 0 || other.permits - one.permits);
   return { line, stranger };
+}
+
+/** Why nobody may hold a path on which this child stands: recipes that do not know each other admit one each. */
+export function refusalOf(stranger: string, folder: string, family: Family): string {
+  const [ours, other, theirs] = (
+    family === "mutex"
+      ? ["mutex", "readWrite", "Curator's read-write lock"]
+      : ["read-write lock", "mutex", "a mutex, as Curator and Holdfast make it"]
+  ) as readonly [string, Family, string];
+  const isOther = seatOf(stranger, other) !== null;
+  const what = isOther ? `a place of ${theirs}` : `which is no place of a ${ours}`;
+  const advice = isOther ? `; use the driver's option family: "${other}" for this path` : "";
+  return `zookeeper: ${folder} holds ${withoutId(stranger)}, ${what}: two recipes on one path do not exclude each other${advice}`;
+}
+
+/** A node's name for people: the id in it is a secret. */
+function withoutId(name: string): string {
+  return name.replace(/^_c_[0-9A-Za-z]+(?:-[0-9A-Fa-f]{4,12})*-/, "_c_...-");
 }
 
 // letters, digits and what no tool that lists paths minds

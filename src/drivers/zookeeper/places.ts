@@ -6,7 +6,7 @@ import { folderOf } from "./names.ts";
 /**
  * One claim's node.
  *
- *   new    there is none, as far as we know
+ *   new    there is none, as far as we know: not made yet, or given up to wait aside
  *   there  it is there, as far as we know: waiting, or held when its token is known
  *   gone   released, deleted by somebody else, or ended with its session: it never comes back
  */
@@ -32,6 +32,10 @@ export class NodePlace {
   placing: Promise<void> | null = null;
   /** Whose end it waits for: a name, or "line"; "": nobody is watched. */
   watching = "";
+  /** It waits without a node, having found others before it (fair: false). */
+  isAside = false;
+  /** Who was in its way has gone. */
+  isWoken = false;
 
   constructor(claim: Claim, root: string) {
     this.claim = claim;

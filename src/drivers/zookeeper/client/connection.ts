@@ -65,7 +65,7 @@ export class Connection {
     this.#hooks = hooks;
     this.#clock = options.clock;
     this.#handshake = new Handshake(options.auth, options.sasl);
-    this.#servers = new Servers(options.servers, options.random);
+    this.#servers = new Servers(options.servers, options.random, options.retry);
     this.#timer = options.clock.timer(() => this.#tick());
   }
 

@@ -2,6 +2,7 @@
 
 import type { Clock } from "../../../clock.ts";
 import type { AuthInfo } from "./handshake.ts";
+import type { RetryPolicy } from "./retry.ts";
 import type { SaslOptions } from "./sasl.ts";
 import type { ServerAddress } from "./servers.ts";
 import type { Dial } from "./wire.ts";
@@ -13,6 +14,7 @@ export interface ConnectionOptions {
   readonly dial: Dial;
   readonly clock: Clock;
   readonly random: () => number;
+  readonly retry: RetryPolicy;
   /** What is asked for; the servers have bounds of their own. */
   readonly sessionMs: number;
   readonly auth: readonly AuthInfo[];

@@ -10,23 +10,30 @@ const CREATE_TRIES = 5;
 /** So many requests of a recipe are under way at once. */
 const AT_ONCE = 256;
 
-/** Makes a node and all above it, as far as they are not there; the last one as a container, if that is wanted. */
+/**
+ * Makes a node and all above it, as far as they are not there, from below: who may not make what exists already (the root
+ * of the servers, mostly) is not stopped by that.
+ */
 export async function makePath(
-  zk: ZooKeeper,
+  zk: Pick<ZooKeeper, "create" | "exists">,
   path: string,
   acl: readonly Acl[],
-  last: "container" | "persistent",
+  mode: "container" | "persistent",
 ): Promise<void> {
-  const parts = path.split("/").slice(1);
-  for (let depth = 1; depth <= parts.length; depth++) {
-    const mode = depth === parts.length ? last : "persistent";
-    await zk.create(`/${parts.slice(0, depth).join("/")}`, { mode, acl }).catch((error: unknown) => {
-      if (!isRefusal(error, "NODE_EXISTS")) throw error;
-    });
+  for (let tries = 1; ; tries++) {
+    try {
+      await zk.create(path, { mode, acl });
+      return;
+    } catch (error) {
+      if (isRefusal(error, "NODE_EXISTS")) return;
+      if (isRefusal(error, "NO_AUTH") && (await zk.exists(path)) !== null) return;
+      if (!isRefusal(error, "NO_NODE") || path === "/" || tries === CREATE_TRIES) throw error;
+    }
+    await makePath(zk, path.slice(0, path.lastIndexOf("/")) || "/", acl, mode);
   }
 }
 
-/** Makes a node below a container, which is made if it is not there. */
+/** Makes a node below a container, which is made if it is not there, and so is all above it: the servers remove them again. */
 export async function createBelow(
   zk: ZooKeeper,
   folder: string,

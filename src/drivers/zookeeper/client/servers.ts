@@ -1,6 +1,7 @@
 /** The servers of an ensemble, which of them has its turn, and when the next one has. */
 
-import { backoffMs } from "../../../core/backoff.ts";
+import type { RetryPolicy } from "./retry.ts";
+import { restMs } from "./retry.ts";
 
 /** One server of an ensemble. */
 export interface ServerAddress {
@@ -8,20 +9,20 @@ export interface ServerAddress {
   readonly port: number;
 }
 
-const LONGEST_REST_MS = 1_000;
-
 export class Servers {
   readonly #all: readonly ServerAddress[];
   readonly #random: () => number;
+  readonly #retry: RetryPolicy;
   #round: ServerAddress[] = [];
   #failures = 0;
   #dueAt = 0;
 
   /** @throws TypeError if there is none */
-  constructor(all: readonly ServerAddress[], random: () => number) {
+  constructor(all: readonly ServerAddress[], random: () => number, retry: RetryPolicy) {
     if (all.length === 0) throw new TypeError("servers must name at least one server");
     this.#all = all;
     this.#random = random;
+    this.#retry = retry;
   }
 
   /** When the present attempt has taken too long, or after a failure the next one may begin. */
@@ -44,7 +45,7 @@ export class Servers {
   failed(now: number): void {
     this.#failures++;
     const rounds = Math.floor(this.#failures / this.#all.length);
-    this.#dueAt = now + (rounds === 0 ? 0 : backoffMs(rounds, this.#random(), LONGEST_REST_MS));
+    this.#dueAt = now + (rounds === 0 ? 0 : restMs(this.#retry, rounds));
   }
 }
 

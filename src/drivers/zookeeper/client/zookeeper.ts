@@ -13,7 +13,10 @@ import { ConnectionLossError } from "./errors.ts";
 import type { Created, CreateOptions, Step } from "./operations.ts";
 import * as operations from "./operations.ts";
 import { Chroot } from "./paths.ts";
+import { makePath } from "./recipes.ts";
 import type { Acl, Stat, WatchedEvent } from "./records.ts";
+import type { RetryPolicy } from "./retry.ts";
+import { exponential, FIRST_REST_MS, LONGEST_REST_MS } from "./retry.ts";
 import type { SaslOptions } from "./sasl.ts";
 import type { ServerAddress } from "./servers.ts";
 import type { Watcher, WatchKind } from "./watches.ts";
@@ -23,7 +26,7 @@ import { netDial } from "./wire.ts";
 /** How a client is made. */
 export interface ZooKeeperOptions {
   readonly servers: readonly ServerAddress[];
-  /** Stands before every path; must exist. Default: none. */
+  /** Stands before every path; must exist, or be made by makeChroot(). Default: none. */
   readonly chroot?: string;
   /** How long the servers keep the session without hearing of us; they have bounds of their own. Default 30 s. */
   readonly sessionMs?: number;
@@ -35,6 +38,8 @@ export interface ZooKeeperOptions {
   readonly sasl?: SaslOptions;
   /** Over TLS, with these options of node:tls. */
   readonly tls?: TlsOptions;
+  /** How long to rest before another connection is tried. Default: exponential(20, 1_000). */
+  readonly retry?: RetryPolicy;
   /** Time, for tests. */
   readonly clock?: Clock;
   /** Connections, for tests. */
@@ -64,7 +69,7 @@ export class ZooKeeper {
 
   /** @throws TypeError naming the option that is wrong */
   constructor(options: ZooKeeperOptions) {
-    const { servers, chroot = "", auth = [], sasl = null, tls, clock = systemClock } = options;
+    const { servers, chroot = "", auth = [], sasl = null, tls, clock = systemClock, random = Math.random } = options;
     const sessionMs = options.sessionMs === undefined ? 30_000 : durationMs(options.sessionMs, "sessionMs");
     this.#chroot = new Chroot(chroot);
     this.#clock = clock;
@@ -74,7 +79,8 @@ export class ZooKeeper {
         servers,
         dial: options.dial ?? netDial(tls),
         clock,
-        random: options.random ?? Math.random,
+        random,
+        retry: options.retry ?? exponential(FIRST_REST_MS, LONGEST_REST_MS, random),
         sessionMs,
         auth: auth.map((one) => ({ scheme: one.scheme, auth: Buffer.from(one.auth) })),
         sasl,
@@ -178,6 +184,16 @@ export class ZooKeeper {
   /** What is read after it is at least as new as what anybody had been answered before it was asked. */
   sync(path: string): Promise<void> {
     return this.#ask(operations.sync(this.#chroot.out(path)));
+  }
+
+  /** Makes the node that stands before every path, if it is not there. */
+  async makeChroot(acl: readonly Acl[]): Promise<void> {
+    const whole = {
+      create: (path: string, options: CreateOptions = {}) => this.#ask(operations.create(path, options)),
+      exists: (path: string) => this.#ask(operations.exists(path, false, () => undefined)),
+    };
+    const path = this.#chroot.out("/");
+    if (path !== "/") await makePath(whole, path, acl, "persistent");
   }
 
   getAcl(path: string): Promise<readonly Acl[]> {
