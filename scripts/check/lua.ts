@@ -14,7 +14,7 @@ const INCLUDE = `--- include ${COMMON}\n`;
 /** The module as it should be. */
 export function luaModule(): string {
   const names = readdirSync(FOLDER).filter((name) => name.endsWith(".lua") && name !== COMMON);
-  const common = withoutComments(read(COMMON));
+  const common = whole(COMMON);
   const scripts = names.sort().map((name) => {
     const source = withoutHead(read(name));
     const includes = source.startsWith(INCLUDE);
@@ -38,6 +38,12 @@ export function luaModule(): string {
 export function luaFaults(): string[] {
   const current = existsSync(LUA_MODULE) && readFileSync(LUA_MODULE, "utf8") === luaModule();
   return current ? [] : [`${LUA_MODULE} is not what ${FOLDER} says: npm run lua`];
+}
+
+/** A file without comments, with all it includes in its place. */
+function whole(name: string): string {
+  const parts = withoutHead(read(name)).split(/^--- include (\S+)\n/m);
+  return parts.map((part, at) => (at % 2 === 0 ? withoutComments(part) : whole(part))).join("");
 }
 
 function read(name: string): string {
