@@ -46,6 +46,12 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
   const label = flags.label ?? labelFor("holdfast acquire", process.ppid);
   const waitMs = waitOf(flags.wait);
   return withStore(flags, async (store) => {
+    if (!store.driver.traits.lease.claim) {
+      throw new CommandError(
+        "usage",
+        `${store.name} keeps a lock only as long as its client's session lives, so none can be carried by a reference; use \`holdfast run KEY -- COMMAND\``,
+      );
+    }
     const conflictExitCode =
       flags.conflictExitCode === undefined ? {} : { conflictExitCode: Number(flags.conflictExitCode) };
     const options = { ...voiceFlags(flags), ...conflictExitCode, waitMs, ttl, label, signal: signals.ending };

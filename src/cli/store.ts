@@ -21,9 +21,10 @@ export interface Store {
 }
 
 /** A url without user and password, as messages show it. */
-function storeName(url: string | undefined): string {
-  if (url === undefined) return "your lock server";
-  return URL.canParse(url) ? url.replace(/\/\/[^/@]*@/, "//") : "the url";
+function storeName(url: string | undefined = process.env.HOLDFAST_URL): string {
+  if (url === undefined || url === "") return "your lock server";
+  // one that names several hosts is no url to every reader
+  return /^[a-z+]+:/.test(url) ? url.replace(/\/\/[^/@]*@/, "//") : "the url";
 }
 
 /**

@@ -3,19 +3,22 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Server } from "node:net";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Certified } from "../certificates.ts";
 import { until } from "../wait-for.ts";
 
 const JAR = "/usr/share/java/zookeeper.jar";
-const PACKAGES = ["libzookeeper-java", "default-jre-headless"];
+const PACKAGES = ["libzookeeper-java", "libnetty-java", "default-jre-headless"];
 const START_MS = 50_000;
 const ASK_MS = 1_000;
 
 export type ZooKeeperServer = {
   readonly address: { readonly host: string; readonly port: number };
+  /** Where it takes TLS, if it does. */
+  readonly secureAddress: { readonly host: string; readonly port: number };
   readonly pid: number;
   /** What a four-letter command answers. */
   ask(command: string): Promise<string>;
@@ -26,31 +29,89 @@ export type ZooKeeperServer = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
+export type ServerOptions = {
+  /** How often empty containers are looked for and removed, in milliseconds. Default: a minute. */
+  readonly reapMs?: number;
+  /** Takes TLS on a second port, and knows these users by SASL. */
+  readonly secure?: { readonly certificate: Certified; readonly users: Readonly<Record<string, string>> };
+};
+
 /** One server of its own, its sessions from 1 to 40 s long. */
-export async function startZooKeeper(): Promise<ZooKeeperServer> {
+export async function startZooKeeper(options: ServerOptions = {}): Promise<ZooKeeperServer> {
   installIfMissing();
+  const [port = 0, securePort = 0] = await freePorts(options.secure === undefined ? 1 : 2);
+  return started(port, securePort, [], options);
+}
+
+/** Several servers that are one store; each is started and ended by itself. */
+export type Ensemble = {
+  readonly servers: readonly ZooKeeperServer[];
+  readonly addresses: readonly { readonly host: string; readonly port: number }[];
+  /** Waits until one of the servers that answer leads, and gives it. */
+  leader(): Promise<ZooKeeperServer>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** Three servers; any two of them go on. */
+export async function startEnsemble(options: ServerOptions = {}): Promise<Ensemble> {
+  installIfMissing();
+  const ports = await freePorts(9);
+  const at = (index: number): number => ports[index] as number;
+  const members = [1, 2, 3].map((id) => `server.${id}=127.0.0.1:${at(id + 2)}:${at(id + 5)}`);
+  const config = ["initLimit=20", "syncLimit=10", ...members];
+  const servers = await Promise.all([0, 1, 2].map((index) => started(at(index), 0, config, options, index + 1)));
+  const leads = async (server: ZooKeeperServer): Promise<ZooKeeperServer | null> =>
+    (await server.ask("srvr").catch(() => "")).includes("Mode: leader") ? server : null;
+  return {
+    servers,
+    addresses: servers.map(({ address }) => address),
+    leader: () =>
+      until(async () => (await Promise.all(servers.map(leads))).find((one) => one !== null), {
+        within: START_MS,
+        what: "a leader",
+      }),
+    async [Symbol.asyncDispose]() {
+      await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
+    },
+  };
+}
+
+async function started(
+  port: number,
+  securePort: number,
+  members: readonly string[],
+  { reapMs = 60_000, secure }: ServerOptions,
+  id = 1,
+): Promise<ZooKeeperServer> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-"));
-  const port = await freePort();
   const config = join(folder, "zoo.cfg");
-  writeFileSync(
-    config,
-    [
-      "tickTime=500",
-      `dataDir=${folder}`,
-      `clientPort=${port}`,
-      "clientPortAddress=127.0.0.1",
-      "admin.enableServer=false",
-      "4lw.commands.whitelist=*",
-      "maxClientCnxns=0",
-      "maxSessionTimeout=40000",
-    ].join("\n"),
-  );
+  writeFileSync(join(folder, "myid"), `${id}`);
+  const lines = [
+    "tickTime=500",
+    `dataDir=${folder}`,
+    `clientPort=${port}`,
+    "clientPortAddress=127.0.0.1",
+    "admin.enableServer=false",
+    "4lw.commands.whitelist=*",
+    "maxClientCnxns=0",
+    "maxSessionTimeout=40000",
+    ...members,
+  ];
+  const options = [
+    ...["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.extendedTypesEnabled=true"],
+    `-Dznode.container.checkIntervalMs=${reapMs}`,
+  ];
+  if (secure !== undefined) {
+    lines.push(...secureLines(folder, securePort, secure));
+    options.push(`-Djava.security.auth.login.config=${join(folder, "jaas.conf")}`);
+  }
+  writeFileSync(config, lines.join("\n"));
+  const classPath = secure === undefined ? JAR : [JAR, ...NETTY].join(":");
   let child: ChildProcess | null = null;
 
   async function start(): Promise<void> {
-    const options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.extendedTypesEnabled=true"];
     const main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
-    child = spawn("java", [...options, "-cp", JAR, main, config], { stdio: "ignore" });
+    child = spawn("java", [...options, "-cp", classPath, main, config], { stdio: "ignore" });
     await until(async () => (await ask(port, "srvr").catch(() => "")).includes("Mode:"), {
       within: START_MS,
       what: "ZooKeeper to answer",
@@ -69,6 +130,7 @@ export async function startZooKeeper(): Promise<ZooKeeperServer> {
   await start();
   return {
     address: { host: "127.0.0.1", port },
+    secureAddress: { host: "127.0.0.1", port: securePort },
     get pid() {
       return child?.pid ?? 0;
     },
@@ -80,6 +142,37 @@ export async function startZooKeeper(): Promise<ZooKeeperServer> {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** The Netty of Debian is in several jars, which the server's own does not name. */
+const NETTY = ["buffer", "codec", "common", "handler", "resolver", "transport", "transport-native-unix-common"].map(
+  (part) => `/usr/share/java/netty-${part}.jar`,
+);
+
+function secureLines(
+  folder: string,
+  port: number,
+  { certificate, users }: NonNullable<ServerOptions["secure"]>,
+): string[] {
+  const [both, trusted] = [join(folder, "both.pem"), join(folder, "trusted.pem")];
+  writeFileSync(both, certificate.key + certificate.cert, { mode: 0o600 });
+  writeFileSync(trusted, certificate.cert);
+  const known = Object.entries(users).map(([user, password]) => `user_${user}="${password}"`);
+  writeFileSync(
+    join(folder, "jaas.conf"),
+    `Server { org.apache.zookeeper.server.auth.DigestLoginModule required ${known.join(" ")}; };\n`,
+    { mode: 0o600 },
+  );
+  return [
+    "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+    `secureClientPort=${port}`,
+    `ssl.keyStore.location=${both}`,
+    "ssl.keyStore.type=PEM",
+    `ssl.trustStore.location=${trusted}`,
+    "ssl.trustStore.type=PEM",
+    "ssl.clientAuth=none",
+    "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+  ];
 }
 
 function installIfMissing(): void {
@@ -108,11 +201,18 @@ function ask(port: number, command: string): Promise<string> {
   });
 }
 
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
+/** Different ones: all are found before the first is given up. */
+async function freePorts(count: number): Promise<number[]> {
+  const servers = await Promise.all(
+    Array.from(
+      { length: count },
+      () =>
+        new Promise<Server>((resolve) => {
+          const server = createServer().listen(0, "127.0.0.1", () => resolve(server));
+        }),
+    ),
+  );
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  return ports;
 }
