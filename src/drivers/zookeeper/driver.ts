@@ -27,8 +27,9 @@ import type { RetryPolicy } from "./client/retry.ts";
 import type { SaslOptions } from "./client/sasl.ts";
 import type { ServerAddress } from "./client/servers.ts";
 import type { SessionEvents } from "./client/zookeeper.ts";
-import { ZooKeeper } from "./client/zookeeper.ts";
+import { DEFAULT_SESSION_MS, ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
+import { examined } from "./examine.ts";
 import { Lines } from "./lines.ts";
 import { listed } from "./listing.ts";
 import type { Family } from "./names.ts";
@@ -110,7 +111,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     },
 
     async open(sink) {
-      await opened(zk, connectTimeoutMs, {
+      const events: SessionEvents = {
         // whatever was missed meanwhile: watches are set again, and the core asks
         connected: () => notify(null),
         // the core asks, hears nothing, and tells its holders
@@ -120,9 +121,8 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
           zk.need(false);
           notify(null);
         },
-      });
-      await zk.makeChroot(acl);
-      await makePath(zk, root, acl, "persistent");
+      };
+      await opened(zk, { withinMs: connectTimeoutMs, events, root, acl });
       notify = sink;
     },
 
@@ -181,6 +181,8 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     list: (prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> =>
       listed({ zk, root, family, lines, wall: () => clock.wall() }, prefix, max, after),
 
+    examine: () => examined(zk, root, options.sessionMs ?? DEFAULT_SESSION_MS),
+
     async close() {
       notify = () => undefined;
       await zk.close();
@@ -234,11 +236,21 @@ function checkedKeyPath({ holds: [{ key }] }: Claim): void {
   }
 }
 
-async function opened(zk: ZooKeeper, withinMs: number, events: SessionEvents): Promise<void> {
+interface Opening {
+  readonly withinMs: number;
+  readonly events: SessionEvents;
+  readonly root: string;
+  readonly acl: readonly Acl[];
+}
+
+async function opened(zk: ZooKeeper, { withinMs, events, root, acl }: Opening): Promise<void> {
   try {
     await zk.open(events, withinMs);
+    await zk.makeChroot(acl);
+    await makePath(zk, root, acl, "persistent");
   } catch (error) {
     await zk.close();
-    throw error instanceof AuthFailedError ? new FatalDriverError(error.message, { cause: error }) : error;
+    const refused = isRefusal(error, "NO_AUTH") || error instanceof AuthFailedError;
+    throw refused ? new FatalDriverError((error as Error).message, { cause: error }) : error;
   }
 }

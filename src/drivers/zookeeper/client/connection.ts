@@ -21,24 +21,19 @@
 import type { Clock, Timer } from "../../../clock.ts";
 import type { Request } from "./calls.ts";
 import { Calls } from "./calls.ts";
-import { AuthFailedError, ConnectionLossError, SessionExpiredError } from "./errors.ts";
+import { AuthFailedError, closedError, SessionExpiredError } from "./errors.ts";
 import { Handshake } from "./handshake.ts";
 import type { ConnectionOptions, Hooks } from "./hooks.ts";
 import { JuteError, JuteReader, JuteWriter } from "./jute.ts";
 import { closeSession } from "./operations.ts";
 import { OP, readEvent, XID } from "./records.ts";
 import { Servers } from "./servers.ts";
+import type { Session } from "./session-clock.ts";
 import { SessionClock } from "./session-clock.ts";
 import { Watches } from "./watches.ts";
 import type { Wire } from "./wire.ts";
 
 const EXPIRED = -112;
-
-interface Session {
-  readonly id: bigint;
-  readonly password: Buffer;
-  readonly time: SessionClock;
-}
 
 export class Connection {
   readonly watches: Watches = new Watches();
@@ -73,6 +68,11 @@ export class Connection {
     return this.#at === "up";
   }
 
+  /** Why the last connection ended, or never stood. */
+  get failure(): Error | null {
+    return this.#servers.failure;
+  }
+
   /** 0: there is none. */
   get sessionId(): bigint {
     return this.#session?.id ?? 0n;
@@ -95,7 +95,7 @@ export class Connection {
   /** Settles with the answer, or fails with an error of errors.ts. Waits for a connection as long as `withinMs` allows. */
   ask<T>(request: Request<T>, withinMs: number): Promise<T> {
     return new Promise((resolve, reject) => {
-      if (this.#at === "over") return reject(closed());
+      if (this.#at === "over") return reject(closedError());
       this.#calls.add(request, this.#clock.now() + withinMs, resolve, reject);
       if (this.#at === "up") this.#flushSoon();
       this.#arm();
@@ -114,7 +114,7 @@ export class Connection {
       // a server that is not told ends it by itself
       await this.ask(closeSession(), withinMs).catch(() => undefined);
     }
-    this.#end(closed());
+    this.#end(closedError());
   }
 
   #end(error: Error): void {
@@ -238,7 +238,7 @@ export class Connection {
     const wasUp = this.#at === "up";
     this.#wire?.close();
     this.#wire = null;
-    this.#servers.failed(this.#clock.now());
+    this.#servers.failed(this.#clock.now(), cause);
     this.#at = "resting";
     this.#calls.lost(cause);
     if (wasUp) this.#hooks.suspended();
@@ -293,8 +293,4 @@ export class Connection {
     else if (time !== undefined) due = Math.min(due, time.pingDueAt(), time.deadAt());
     this.#timer.set(due === Number.POSITIVE_INFINITY ? null : due);
   }
-}
-
-function closed(): ConnectionLossError {
-  return new ConnectionLossError(false, "the ZooKeeper client was closed");
 }

@@ -57,6 +57,10 @@ export class ConnectionLossError extends Error {
   }
 }
 
+export function closedError(): ConnectionLossError {
+  return new ConnectionLossError(false, "the ZooKeeper client was closed");
+}
+
 /** The session is over, and with it its ephemeral nodes and watches; what is asked next belongs to another session. */
 export class SessionExpiredError extends Error {
   readonly code = "SESSION_EXPIRED";

@@ -15,6 +15,8 @@ export class Servers {
   readonly #retry: RetryPolicy;
   #round: ServerAddress[] = [];
   #failures = 0;
+  /** Of the last attempt; null: it said nothing, or there was none. */
+  failure: Error | null = null;
   #dueAt = 0;
 
   /** @throws TypeError if there is none */
@@ -42,7 +44,8 @@ export class Servers {
   }
 
   /** Each of them has its turn before there is a pause. */
-  failed(now: number): void {
+  failed(now: number, cause: Error | null): void {
+    this.failure = cause;
     this.#failures++;
     const rounds = Math.floor(this.#failures / this.#all.length);
     this.#dueAt = now + (rounds === 0 ? 0 : restMs(this.#retry, rounds));

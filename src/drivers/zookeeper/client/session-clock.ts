@@ -12,6 +12,13 @@ const PING_AFTER = 1 / 3;
 /** A server that has said nothing for so much of the timeout is not there: a third is left to find another. */
 const DEAD_AFTER = 2 / 3;
 
+/** A session as we hold it: its number, what proves that it is ours, and how long it lives. */
+export interface Session {
+  readonly id: bigint;
+  readonly password: Buffer;
+  readonly time: SessionClock;
+}
+
 export class SessionClock {
   timeoutMs: number;
   #sentAt: number;

@@ -57,6 +57,7 @@ export interface SessionEvents {
   expired?(): void;
 }
 
+export const DEFAULT_SESSION_MS = 30_000;
 const CLOSE_MS = 2_000;
 
 export class ZooKeeper {
@@ -70,7 +71,7 @@ export class ZooKeeper {
   /** @throws TypeError naming the option that is wrong */
   constructor(options: ZooKeeperOptions) {
     const { servers, chroot = "", auth = [], sasl = null, tls, clock = systemClock, random = Math.random } = options;
-    const sessionMs = options.sessionMs === undefined ? 30_000 : durationMs(options.sessionMs, "sessionMs");
+    const sessionMs = options.sessionMs === undefined ? DEFAULT_SESSION_MS : durationMs(options.sessionMs, "sessionMs");
     this.#chroot = new Chroot(chroot);
     this.#clock = clock;
     this.#requestMs = options.requestMs === undefined ? sessionMs : durationMs(options.requestMs, "requestMs");
@@ -124,8 +125,12 @@ export class ZooKeeper {
   /** Settles with the first session. @throws AuthFailedError; ConnectionLossError when it is closed before, or too late */
   async open(events: SessionEvents = {}, withinMs: number = Number.POSITIVE_INFINITY): Promise<void> {
     this.#events = events;
-    const late = (): void =>
-      this.#opening?.reject(new ConnectionLossError(false, `ZooKeeper did not answer within ${withinMs} ms`));
+    const late = (): void => {
+      const { failure } = this.#connection;
+      const why = failure === null ? "" : `: ${failure.message}`;
+      const message = `ZooKeeper did not answer within ${withinMs} ms${why}`;
+      this.#opening?.reject(new ConnectionLossError(false, message, failure ?? undefined));
+    };
     const timer = this.#clock.timer(late);
     timer.keepAlive(true);
     if (Number.isFinite(withinMs)) timer.set(this.#clock.now() + withinMs);
@@ -226,6 +231,15 @@ export class ZooKeeper {
 
   whoAmI(): Promise<readonly { readonly scheme: string; readonly user: string }[]> {
     return this.#ask(operations.whoAmI());
+  }
+
+  /** The servers of the ensemble as its configuration names them; none: it is one server alone. */
+  async members(): Promise<readonly string[]> {
+    const { data } = await this.#ask(operations.get("/zookeeper/config", false, () => undefined));
+    return data
+      .toString("utf8")
+      .split("\n")
+      .filter((line) => line.startsWith("server."));
   }
 
   #ask<T>(request: Request<T>): Promise<T> {
