@@ -1,4 +1,7 @@
-/** Holdfast's contender: a process that obeys the orders of Contender.java, and tells the same. Ends with its input. */
+/**
+ * Holdfast's contender: a process that obeys the orders of Contender.java, and tells the same; it knows a recipe more,
+ * unfair. Ends with its input.
+ */
 
 import { once } from "node:events";
 import { connect as dial } from "node:net";
@@ -26,10 +29,15 @@ function tell(name: string, what: string): void {
 
 function open(name: string, recipe: string, path: string): void {
   const [host = "", port] = server.split(":");
-  const fair = recipe !== "unfair";
-  const driver = zookeeper({ servers: [{ host, port: Number(port) }], sessionMs: Number(sessionMs), ...{ fair } });
+  const driver = zookeeper({
+    servers: [{ host, port: Number(port) }],
+    sessionMs: Number(sessionMs),
+    fair: recipe !== "unfair",
+    family: recipe === "read" || recipe === "write" ? "readWrite" : "mutex",
+  });
   const locks = createLocks(driver, { ttl: "session", handoffs: 1, label: name });
-  all.set(name, { locks, path, lockable: locks.mutex(path), isRevocable: false, lock: null });
+  const lockable = recipe === "read" ? locks.rw(path).read : locks.mutex(path);
+  all.set(name, { locks, path, lockable, isRevocable: false, lock: null });
   tell(name, "open");
 }
 

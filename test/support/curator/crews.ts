@@ -1,0 +1,68 @@
+/** Where contenders of both kinds meet: a ZooKeeper of the test file's own, and what stands in it. */
+
+import { afterAll, afterEach, beforeAll } from "vitest";
+import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { Crew } from "../services/curator.ts";
+import { curatorCrew, ourCrew } from "../services/curator.ts";
+import type { ZooKeeperServer } from "../services/zookeeper.ts";
+import { startZooKeeper } from "../services/zookeeper.ts";
+import { until } from "../wait-for.ts";
+import type { Register, RegisterOptions } from "./register.ts";
+import { openRegister } from "./register.ts";
+
+const WITHIN = 20_000;
+const SESSION_MS = 2_000;
+
+export type Meeting = { readonly register: Register; readonly ours: Crew; readonly theirs: Crew };
+
+export type Crews = {
+  /** A process of each kind, and a register that both write to; all end with the test. */
+  meet(options?: RegisterOptions): Promise<Meeting>;
+  /** The nodes of a path, the lowest number first. */
+  lineOf(path: string): Promise<readonly { readonly name: string; readonly number: number }[]>;
+  /** Settles when so many nodes stand there. */
+  placesAt(path: string, count: number): Promise<void>;
+  /** A connection that looks on. */
+  zk(): ZooKeeper;
+};
+
+/** Called once at the head of a file. */
+export function crews(): Crews {
+  let server: ZooKeeperServer;
+  let zk: ZooKeeper;
+  const open: AsyncDisposable[] = [];
+
+  beforeAll(async () => {
+    server = await startZooKeeper();
+    zk = new ZooKeeper({ servers: [server.address] });
+    await zk.open();
+  }, 60_000);
+  afterAll(async () => {
+    await zk.close();
+    await server[Symbol.asyncDispose]();
+  });
+  afterEach(async () => {
+    await Promise.all(open.splice(0).map((one) => one[Symbol.asyncDispose]()));
+  });
+
+  const here: Crews = {
+    zk: () => zk,
+    async meet(options) {
+      const register = await openRegister(options);
+      const { host, port } = server.address;
+      const terms = { server: `${host}:${port}`, sessionMs: SESSION_MS, registerPort: register.port };
+      const [ours, theirs] = await Promise.all([ourCrew(terms), curatorCrew(terms)]);
+      open.push(ours, theirs, register);
+      return { register, ours, theirs };
+    },
+    async lineOf(path) {
+      const { names } = await zk.children(path).catch(() => ({ names: [] as readonly string[] }));
+      return names.map((name) => ({ name, number: Number(name.slice(-10)) })).sort((a, b) => a.number - b.number);
+    },
+    async placesAt(path, count) {
+      const isSo = async (): Promise<boolean> => (await here.lineOf(path)).length === count;
+      await until(isSo, { within: WITHIN, what: `${count} places` });
+    },
+  };
+  return here;
+}
