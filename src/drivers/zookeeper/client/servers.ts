@@ -47,8 +47,8 @@ export class Servers {
   failed(now: number, cause: Error | null): void {
     this.failure = cause;
     this.#failures++;
-    const rounds = Math.floor(this.#failures / this.#all.length);
-    this.#dueAt = now + (rounds === 0 ? 0 : restMs(this.#retry, rounds));
+    const rounds = this.#failures / this.#all.length;
+    this.#dueAt = now + (Number.isInteger(rounds) ? restMs(this.#retry, rounds) : 0);
   }
 }
 

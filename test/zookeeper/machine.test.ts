@@ -1,0 +1,222 @@
+// The client's state machine under a clock that tests move: when it pings, gives a server up, and ends its session.
+
+import { expect, test } from "vitest";
+import { OP, XID } from "../../src/drivers/zookeeper/client/records.ts";
+import type { ZooKeeperOptions } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { FakeClock } from "../support/fake-clock.ts";
+import { fakeClock } from "../support/fake-clock.ts";
+import type { ScriptedServers } from "./scripted-servers.ts";
+import { scriptedServers } from "./scripted-servers.ts";
+
+const TIMEOUT_MS = 9_000;
+const PING: [number, number] = [XID.ping, OP.ping];
+
+type Scene = {
+  readonly zk: ZooKeeper;
+  readonly clock: FakeClock;
+  readonly servers: ScriptedServers;
+  readonly events: string[];
+  readonly opening: Promise<void>;
+};
+
+function scene(options: Partial<ZooKeeperOptions> = {}): Scene {
+  const [clock, servers, events] = [fakeClock(), scriptedServers(), [] as string[]];
+  const addresses = ["a", "b", "c"].map((host) => ({ host, port: 2_181 }));
+  const zk = new ZooKeeper({
+    servers: addresses,
+    sessionMs: TIMEOUT_MS,
+    clock,
+    dial: servers.dial,
+    random: () => 0.5,
+    ...options,
+  });
+  const opening = zk.open({
+    connected: (renewed) => events.push(renewed ? "new session" : "same session"),
+    suspended: () => events.push("suspended"),
+    expired: () => events.push("expired"),
+  });
+  return { zk, clock, servers, events, opening };
+}
+
+/** A client with session 7 on the newest connection. */
+async function up(options: Partial<ZooKeeperOptions> = {}): Promise<Scene> {
+  const made = scene(options);
+  made.servers.peer.accept();
+  made.servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  await made.opening;
+  made.servers.peer.sent();
+  return made;
+}
+
+test("pings leave at a third of the session after the last thing sent, whatever is received", async () => {
+  const { clock, servers } = await up();
+  await clock.pass(TIMEOUT_MS / 3 - 1);
+  expect(servers.peer.sent()).toEqual([]);
+  await clock.pass(1);
+  expect(servers.peer.sent()).toEqual([PING]);
+  servers.peer.answer(XID.ping);
+  await clock.pass(TIMEOUT_MS / 3);
+  expect(servers.peer.sent()).toEqual([PING]);
+});
+
+test("a request that leaves puts the next ping off", async () => {
+  const { zk, clock, servers } = await up();
+  await clock.pass(2_000);
+  const asked = zk.delete("/a");
+  await clock.pass(0);
+  const [request] = servers.peer.sent();
+  servers.peer.answer((request as [number, number])[0]);
+  await asked;
+  await clock.pass(2_999);
+  expect(servers.peer.sent()).toEqual([]);
+  await clock.pass(1);
+  expect(servers.peer.sent()).toEqual([PING]);
+});
+
+test("a server that says nothing for two thirds of the session is given up, and the session is kept for the next", async () => {
+  const { zk, clock, servers, events } = await up();
+  await clock.pass((TIMEOUT_MS * 2) / 3 - 1);
+  expect(events).toEqual(["new session"]);
+  await clock.pass(1);
+  expect(events).toEqual(["new session", "suspended"]);
+  expect(servers.peers[0]?.isClosed).toBe(true);
+  expect(servers.peers).toHaveLength(2);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  expect(events.at(-1)).toBe("same session");
+  expect(zk.leftMs()).toBeCloseTo(TIMEOUT_MS * 0.99);
+});
+
+test("the session ends by our clock at 99 hundredths of its time after the last answered send, connected or not", async () => {
+  const { zk, clock, servers, events } = await up();
+  // the ping is answered late: what counts is when it left
+  await clock.pass(3_000);
+  expect(servers.peer.sent()).toEqual([PING]);
+  await clock.pass(2_000);
+  servers.peer.answer(XID.ping);
+  expect(zk.leftMs()).toBeCloseTo(3_000 + TIMEOUT_MS * 0.99 - 5_000);
+  servers.peer.cut();
+  const asked = zk.delete("/a").catch((error: unknown) => error);
+  await clock.pass(3_000 + TIMEOUT_MS * 0.99 - 5_000 - 1);
+  expect(events).toEqual(["new session", "suspended"]);
+  await clock.pass(2);
+  expect(events).toEqual(["new session", "suspended", "expired"]);
+  expect(zk.leftMs()).toBe(0);
+  expect(await asked).toMatchObject({ code: "SESSION_EXPIRED" });
+  expect(zk.sessionId).toBe(0n);
+});
+
+test("bytes that answer nothing prove nothing: pings that are not answered end the session", async () => {
+  const { zk, clock, servers, events } = await up();
+  for (let second = 0; second < 8; second++) {
+    await clock.pass(1_000);
+    // a watch's event: the server is there, but says nothing of when it heard us
+    servers.peer.answer(XID.setWatches);
+  }
+  expect(events).toEqual(["new session"]);
+  await clock.pass(1_000);
+  expect(events).toEqual(["new session", "suspended", "expired"]);
+  expect(zk.isConnected).toBe(false);
+});
+
+test("a session of another number than ours means that ours is over", async () => {
+  const { zk, clock, servers, events } = await up();
+  servers.peer.cut();
+  await clock.pass(2_000);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 8n, timeoutMs: TIMEOUT_MS });
+  expect(events).toEqual(["new session", "suspended", "expired", "new session"]);
+  expect(zk.sessionId).toBe(8n);
+});
+
+test("a session that the server calls over is followed by a new one, on a connection of its own", async () => {
+  const { zk, clock, servers, events } = await up();
+  servers.peer.cut();
+  await clock.pass(2_000);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 0n, timeoutMs: 0 });
+  expect(events).toEqual(["new session", "suspended", "expired"]);
+  await clock.pass(2_000);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 9n, timeoutMs: TIMEOUT_MS });
+  expect(zk.sessionId).toBe(9n);
+});
+
+test("each server has a share of the session's time for its greeting, then the next one has its turn", async () => {
+  const { clock, servers } = scene();
+  const tried: string[] = [];
+  for (let turn = 0; turn < 3; turn++) {
+    tried.push(servers.peer.address.host);
+    servers.peer.accept();
+    await clock.pass(TIMEOUT_MS / 3 - 1);
+    expect(servers.peers).toHaveLength(turn + 1);
+    await clock.pass(1);
+  }
+  expect(tried.sort()).toEqual(["a", "b", "c"]);
+});
+
+test("after each round of failures there is a rest, as the retry policy says", async () => {
+  const rounds: number[] = [];
+  const { clock, servers } = scene({
+    retry(round) {
+      rounds.push(round);
+      return round * 100;
+    },
+  });
+  for (const rest of [100, 200, 300]) {
+    for (let turn = 0; turn < 3; turn++) {
+      servers.peer.cut(new Error("refused"));
+      if (turn < 2) await clock.pass(0);
+    }
+    const before = servers.peers.length;
+    await clock.pass(rest - 1);
+    expect(servers.peers).toHaveLength(before);
+    await clock.pass(1);
+    expect(servers.peers).toHaveLength(before + 1);
+  }
+  expect(rounds).toEqual([1, 2, 3]);
+});
+
+test("a reply out of its turn ends the connection, and what was asked has an unknown outcome", async () => {
+  const { zk, clock, servers, events } = await up();
+  const asked = Promise.allSettled([zk.delete("/a"), zk.delete("/b")]);
+  await clock.pass(0);
+  const [, second] = servers.peer.sent();
+  servers.peer.answer((second as [number, number])[0]);
+  expect(events).toEqual(["new session", "suspended"]);
+  for (const one of await asked) {
+    expect(one).toMatchObject({ reason: { code: "CONNECTION_LOSS", sent: true } });
+  }
+});
+
+test("what has left is never sent again; what has not left leaves on the next connection", async () => {
+  const { zk, clock, servers } = await up();
+  const first = zk.delete("/a").catch((error: unknown) => error);
+  await clock.pass(0);
+  servers.peer.sent();
+  servers.peer.cut();
+  const second = zk.delete("/b");
+  await clock.pass(1_000);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  await clock.pass(0);
+  expect(await first).toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  const sent = servers.peer.sent();
+  expect(sent.map((frame) => frame?.[1])).toEqual([undefined, OP.delete]);
+  servers.peer.answer((sent[1] as [number, number])[0]);
+  await second;
+});
+
+test("a server's shorter session is the one that counts", async () => {
+  const { zk, clock, servers } = scene();
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: 3_000 });
+  expect(zk.sessionMs).toBe(3_000);
+  servers.peer.sent();
+  await clock.pass(1_000);
+  expect(servers.peer.sent()).toEqual([PING]);
+  servers.peer.cut();
+  await clock.pass(1_971);
+  expect(zk.sessionId).toBe(0n);
+});

@@ -1,0 +1,85 @@
+// Servers that say what a test tells them to, for the client's state machine under a clock that tests move.
+
+import { JuteReader, JuteWriter } from "../../src/drivers/zookeeper/client/jute.ts";
+import type { ServerAddress } from "../../src/drivers/zookeeper/client/servers.ts";
+import type { Dial } from "../../src/drivers/zookeeper/client/wire.ts";
+
+type Events = Parameters<Dial>[1];
+
+/** One connection, as its server sees it. */
+export type Peer = {
+  readonly address: ServerAddress;
+  /** Has the client given it up? */
+  readonly isClosed: boolean;
+  /** What the client has sent since this was asked last, as `[xid, op]`; of the first frame null. */
+  sent(): ([number, number] | null)[];
+  /** The connection stands; the client says hello. */
+  accept(): void;
+  /** Gives a session; timeoutMs 0: the one that was asked for is over. */
+  welcome(session: { readonly id: bigint; readonly timeoutMs: number }): void;
+  /** Answers a request without a result: delete, or with code an error. */
+  answer(xid: number, code?: number): void;
+  /** The connection ends. */
+  cut(error?: Error): void;
+};
+
+export type ScriptedServers = {
+  readonly dial: Dial;
+  /** All connections so far, the newest last. */
+  readonly peers: readonly Peer[];
+  /** The newest connection. */
+  readonly peer: Peer;
+};
+
+export function scriptedServers(): ScriptedServers {
+  const peers: Peer[] = [];
+  const dial: Dial = (address, events) => {
+    const frames: Buffer[] = [];
+    const closed = { is: false };
+    peers.push(peerOf(address, events, frames, closed));
+    return {
+      write: (written) => void frames.push(...written),
+      close: () => {
+        closed.is = true;
+      },
+      keepAlive: () => undefined,
+    };
+  };
+  return {
+    dial,
+    peers,
+    get peer() {
+      return peers.at(-1) as Peer;
+    },
+  };
+}
+
+function peerOf(address: ServerAddress, events: Events, frames: Buffer[], closed: { is: boolean }): Peer {
+  let greeted = false;
+  const say = (writer: JuteWriter): void => {
+    if (!closed.is) events.frames([writer.frame().subarray(4)]);
+  };
+  return {
+    address,
+    get isClosed() {
+      return closed.is;
+    },
+    sent() {
+      return frames.splice(0).map((frame) => {
+        if (!greeted) {
+          greeted = true;
+          return null;
+        }
+        const reader = new JuteReader(frame.subarray(4));
+        return [reader.int(), reader.int()];
+      });
+    },
+    accept: () => events.connected(),
+    welcome: ({ id, timeoutMs }) => say(new JuteWriter().int(0).int(timeoutMs).long(id).buffer(Buffer.alloc(16, 1))),
+    answer: (xid, code = 0) => say(new JuteWriter().int(xid).long(1n).int(code)),
+    cut(error) {
+      closed.is = true;
+      events.closed(error ?? null);
+    },
+  };
+}
