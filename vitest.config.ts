@@ -14,6 +14,15 @@ export default defineConfig({
         include: globs(part.tests),
         exclude: globs(part.except ?? []),
         fileParallelism: part.oneAtATime !== true,
+        ...(part.typesOnly === true && {
+          include: [],
+          typecheck: {
+            enabled: true,
+            only: true,
+            ignoreSourceErrors: true,
+            include: part.tests.map((folder) => `${folder}**/*.test-d.ts`),
+          },
+        }),
       },
     })),
     coverage: {

@@ -18,6 +18,8 @@ export type VitestPart = {
   /** For tests with child processes and real time: another file at work would disturb them. */
   readonly oneAtATime?: true;
   readonly coverage?: true;
+  /** Compiled, not run: files named *.test-d.ts. */
+  readonly typesOnly?: true;
 };
 
 /** A program that prints the closing line itself. */
@@ -41,7 +43,7 @@ export const PARTS: readonly Part[] = [
     seconds: 30,
     longSeconds: 600,
   },
-  { name: "types", tests: ["test/types/"], seconds: 10, longSeconds: 10 },
+  { name: "types", tests: ["test/types/"], typesOnly: true, seconds: 15, longSeconds: 15 },
   {
     name: "conformance",
     tests: ["test/drivers/", "test/conformance/"],
@@ -107,7 +109,7 @@ export function globs(prefixes: readonly string[]): string[] {
 
 export function testFiles(): string[] {
   return readdirSync("test", { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".test.ts"))
+    .filter((name) => name.endsWith(".test.ts") || name.endsWith(".test-d.ts"))
     .map((name) => join("test", name).replaceAll("\\", "/"))
     .filter((name) => !name.includes("node_modules"));
 }
