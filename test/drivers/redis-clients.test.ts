@@ -153,7 +153,6 @@ withRedis((server) => {
       for (const wrong of [undefined, null, 5, "redis://", {}, { call() {} }, { sendCommand() {} }]) {
         expect(() => redis(wrong as never), String(wrong)).toThrow(/^client must be/);
       }
-      expect(() => redis(Object.assign(ioredis(), { isCluster: true }))).toThrow(/Cluster is not supported/);
       for (const prefix of ["", "a b", "a{b}", "x".repeat(65), 5]) {
         expect(() => redis(ioredis(), { prefix: prefix as string })).toThrow(/^prefix must be/);
       }

@@ -98,8 +98,8 @@ withRedis((server) => {
 
     test("another layout is refused", async () => {
       await scene.open();
-      expect(await scene.admin.get(`${scene.prefix}:layout`)).toBe("1");
-      await scene.admin.set(`${scene.prefix}:layout`, "2");
+      expect(await scene.admin.get(`${scene.prefix}:{00}:layout`)).toBe("1");
+      await scene.admin.set(`${scene.prefix}:{00}:layout`, "2");
       expect(await refused({})).toMatch(/^DRIVER_FATAL: .*layout 2 is in use here, and this version knows 1/);
     });
 

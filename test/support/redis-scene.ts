@@ -50,10 +50,10 @@ export function redisScene(port: number, options: RedisOptions = {}): RedisScene
     open,
     openWithFrailInbox() {
       const client = new Redis(port, "127.0.0.1");
-      const frail = Object.assign(client, {
-        duplicate: (more: object) =>
-          new Redis({ port, host: "127.0.0.1", ...more, lazyConnect: true, retryStrategy: () => null }),
-      });
+      let times = 0;
+      const duplicate = (more: object): Redis =>
+        new Redis({ port: times++ === 0 ? port : 1, host: "127.0.0.1", ...more });
+      const frail = Object.assign(client, { duplicate });
       return open(redis(() => frail, { ...options, prefix }));
     },
     async breakInboxes() {

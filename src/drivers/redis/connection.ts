@@ -1,33 +1,50 @@
 /**
- * The driver's two connections: the link that its scripts go over, and the inbox that it hears of grants by. The only
- * place of the driver that times anything.
+ * The driver's connections: the link that its scripts go over, and what it hears of grants by (hearing.ts). The only places
+ * of the driver that time anything.
  *
  * Invariants
  * - A call is answered, fails, or is given up on within its time. Nothing is sent while the link is down, so no client
  *   library keeps it for later; what a library sends again by itself after a break is told by `life`.
- * - A push counts as an answer only if it came over the same life of the store as the answers do: after a break of the
- *   link pushes are nudges until all that the inbox heard before has passed.
+ * - In each life of the link a store (in a Cluster each bucket) is greeted before anything else is asked of it.
  */
 
-import type { Inbox, Link } from "./client/shapes.ts";
+import type { Link } from "./client/shapes.ts";
+import { Hearing } from "./hearing.ts";
 import type { Script } from "./scripts.ts";
+
+/** Sends a script the way that is a route: any key of its bucket. */
+export type Run = (script: Script, route: string, words: readonly string[]) => Promise<unknown>;
 
 export interface ConnectionOptions {
   readonly link: Link;
   /** Was the link's client made by us? Then it ends with us. */
   readonly isOurs: boolean;
-  readonly channel: string;
+  /** The beginning of all names that have a bucket. */
+  readonly root: string;
+  /** What our inbox is known by: random. */
+  readonly inboxId: string;
   /** Milliseconds after which a call is given up on. */
   readonly patienceMs: number;
   /** Something was said to our channel. `isAnswer`: it may be taken at its word. */
   readonly heard: (message: string, isAnswer: boolean) => void;
   /** Anything may have been missed. */
   readonly missed: () => void;
+  /**
+   * Asked after every connect before any other script runs, in a Cluster for each bucket before its first: it may be another
+   * server than before, or the same one empty. Scripts wait for it; while it fails they fail, and the next asks it again.
+   */
+  readonly greet?: (run: Run, route: string) => Promise<void>;
 }
 
 interface Pending {
   readonly givenUpAt: number;
   readonly giveUp: () => void;
+}
+
+interface Greeting {
+  readonly life: number;
+  /** Null when it is done. */
+  done: Promise<void> | null;
 }
 
 /** Told when a call is given up on, and when it is settled all the same. */
@@ -42,20 +59,49 @@ export class Connection {
   /** In the order in which they are given up on, all having the same patience. */
   readonly #pending = new Set<Pending>();
   #timer: NodeJS.Timeout | null = null;
-  #inbox: Inbox | null = null;
-  #pushesAnswer = true;
+  readonly #hearing: Hearing;
+  readonly #greetings = new Map<string, Greeting>();
   #isClosed = false;
   #changed: () => void = () => undefined;
-  #inboxIsUp = false;
   #wasUp = false;
-  #wasHeard = false;
+  readonly #channel: string;
   /** Counts the breaks of the link. */
   life = 0;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
+    const { link, root, inboxId, heard, missed } = options;
+    this.#channel = `${root}inbox:${inboxId}`;
+    this.#hearing = new Hearing({
+      link,
+      channelOf: (route) => this.inboxOf(route),
+      send: (words, route) => this.send(words, route),
+      life: () => this.life,
+      heard,
+      missed: () => {
+        if (!this.#isClosed) missed();
+      },
+    });
     if (options.isOurs) options.link.own();
     this.#unwatch = options.link.watch({ up: () => this.#up(), down: () => this.#down() });
+  }
+
+  /** Several masters: the calls of each bucket go by themselves, and each bucket has an inbox. */
+  get isCluster(): boolean {
+    return this.#options.link.isCluster;
+  }
+
+  /** The channel of the inbox for claims that go this way. */
+  inboxOf(route: string): string {
+    if (!this.isCluster) return this.#channel;
+    // beside the keys of the bucket: its hash tag makes it theirs
+    return `${route.slice(0, route.indexOf("}") + 1)}:inbox:${this.#options.inboxId}`;
+  }
+
+  /** Null if nothing said to the inbox of this route is missed; else settles when that is so. */
+  listening(route: string): Promise<void> | null {
+    const listening = this.#hearing.listening(route);
+    return listening && this.#within(listening, this.#options.patienceMs);
   }
 
   /** Settles when the link is ready. @throws Error if that takes longer than `withinMs` */
@@ -77,38 +123,14 @@ export class Connection {
     this.#wasUp = true;
   }
 
-  /** Begins to listen; settles when nothing more can be missed. */
-  async listen(withinMs: number): Promise<void> {
-    const { link, channel, heard, missed } = this.#options;
-    this.#inbox = link.listen(channel, (message) => heard(message, this.#pushesAnswer), {
-      up: () => {
-        const again = this.#wasHeard;
-        this.#inboxIsUp = true;
-        this.#wasHeard = true;
-        this.#changed();
-        if (again && !this.#isClosed) missed();
-      },
-      down: () => {
-        this.#inboxIsUp = false;
-      },
-    });
-    await this.#until(
-      () => this.#inboxIsUp,
-      withinMs,
-      () => undefined,
-    );
+  /** Runs a script, after the store has been greeted. */
+  async run(script: Script, route: string, words: readonly string[], patience?: Patience): Promise<unknown> {
+    const greeting = this.#greeted(route);
+    if (greeting !== null) await greeting;
+    return this.#run(script, route, words, patience);
   }
 
-  async run(script: Script, key: string, words: readonly string[], patience?: Patience): Promise<unknown> {
-    try {
-      return await this.send(["EVALSHA", script.sha, "1", key, ...words], patience);
-    } catch (error) {
-      if (!/no_?script/i.test(String(error))) throw error;
-      return this.send(["EVAL", script.text, "1", key, ...words], patience);
-    }
-  }
-
-  send(words: string[], patience?: Patience): Promise<unknown> {
+  send(words: string[], route: string, patience?: Patience): Promise<unknown> {
     const { link, patienceMs } = this.#options;
     if (this.#isClosed || !link.isReady) return Promise.reject(new Error("redis: not connected"));
     return new Promise((resolve, reject) => {
@@ -126,7 +148,7 @@ export class Connection {
         else if (this.#pending.size === 0) this.#timer?.unref();
         return isInTime;
       };
-      link.send(words).then(
+      link.send(words, route).then(
         (reply) => {
           if (settle()) resolve(reply);
         },
@@ -144,7 +166,7 @@ export class Connection {
     this.#timer = null;
     for (const { giveUp } of this.#pending) giveUp();
     this.#pending.clear();
-    this.#inbox?.end();
+    this.#hearing.close();
     if (this.#options.isOurs) this.#options.link.end();
   }
 
@@ -168,25 +190,61 @@ export class Connection {
     }
   }
 
+  async #run(script: Script, route: string, words: readonly string[], patience?: Patience): Promise<unknown> {
+    const keys = this.isCluster ? ["2", route, neverOf(route)] : ["1", route];
+    try {
+      return await this.send(["EVALSHA", script.sha, ...keys, ...words], route, patience);
+    } catch (error) {
+      if (!/no_?script/i.test(String(error))) throw error;
+      return this.send(["EVAL", script.text, ...keys, ...words], route, patience);
+    }
+  }
+
+  /** Null if the store has been greeted in this life. */
+  #greeted(route: string): Promise<void> | null {
+    const { greet } = this.#options;
+    if (greet === undefined) return null;
+    const where = this.isCluster ? route : "";
+    const known = this.#greetings.get(where);
+    if (known?.life === this.life) return known.done;
+    const greeting: Greeting = {
+      life: this.life,
+      done: greet((...call) => this.#run(...call), route).then(
+        () => {
+          greeting.done = null;
+        },
+        (error: unknown) => {
+          if (this.#greetings.get(where) === greeting) this.#greetings.delete(where);
+          throw error;
+        },
+      ),
+    };
+    this.#greetings.set(where, greeting);
+    return greeting.done;
+  }
+
   #up(): void {
     this.#changed();
     if (!this.#wasUp || this.#isClosed) return;
-    this.#confirm();
+    this.#hearing.doubtAll();
     this.#options.missed();
   }
 
   #down(): void {
     this.life++;
-    this.#pushesAnswer = false;
   }
 
-  #confirm(): void {
-    const { life } = this;
-    const confirmed = (): void => {
-      if (life === this.life) this.#pushesAnswer = true;
-    };
-    // if the inbox is down, what it hears when it is back is of this life, too
-    this.#inbox?.confirm().then(confirmed, () => undefined);
+  /** @throws Error if it takes longer */
+  async #within(work: Promise<void>, ms: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`redis: no inbox within ${ms} ms`)), ms);
+    });
+    try {
+      await Promise.race([work, late]);
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   /** Settles when a fact holds that `#changed` tells of. */
@@ -205,6 +263,14 @@ export class Connection {
       };
     });
   }
+}
+
+/**
+ * A key that never is, named along with every call in a Cluster: while a slot moves, Redis then refuses our scripts on both
+ * its nodes (TRYAGAIN). Else they would run where a part of the bucket's keys is: whoever holds would not be seen.
+ */
+function neverOf(route: string): string {
+  return `${route}ever`;
 }
 
 /**

@@ -7,11 +7,13 @@ import { newId } from "../../ids.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
 import { linkOf } from "./client/link.ts";
 import type { RedisClient } from "./client/shapes.ts";
+import type { Run } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { listed } from "./listing.ts";
 import { opened } from "./opening.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REVOKE } from "./scripts.ts";
+import { Spread } from "./spread.ts";
 import { bucketOf, homeOf, LAYOUT, readAnswer, readFlags, readPush, routeOf, termsOf, wordsOf } from "./words.ts";
 
 export type { RedisClient } from "./client/shapes.ts";
@@ -46,9 +48,10 @@ const TRAITS: Traits = {
 };
 
 /**
- * A driver for a single Redis server (tested with 7.0). `client`: one of ioredis (5, 6), iovalkey or redis (node-redis 5, 6),
- * connected or connecting, which stays the caller's and is never closed by us; or a function that makes one, which is
- * ours and closed with the driver. Beside it the driver opens one connection of its own, to hear of grants.
+ * A driver for Redis (tested with 7.0): a single server, one that Sentinels name, or a Cluster. `client`: one of ioredis
+ * (5, 6), iovalkey or redis (node-redis 5, 6), connected or connecting, which stays the caller's and is never closed by
+ * us; or a function that makes one, which is ours and closed with the driver. Beside it the driver opens one connection of
+ * its own, to hear of grants; in a Cluster, which needs Redis 7, one to each master.
  * @throws TypeError naming the argument if the client or an option is not one
  */
 export function redis(
@@ -63,15 +66,15 @@ export function redis(
 
 class RedisDriver implements Driver {
   readonly name = "redis";
-  readonly traits: Traits = TRAITS;
+  traits: Traits = TRAITS;
   readonly #makeClient: () => RedisClient | Promise<RedisClient>;
   readonly #isOurs: boolean;
   readonly #options: RedisOptions;
   /** The beginning of all our names but the layout's: "holdfast:1:". */
   readonly #root: string;
   readonly #layoutKey: string;
-  /** What the scripts that change lines begin with: root and inbox. */
-  readonly #head: readonly [root: string, inbox: string];
+  /** In a Cluster: renewals, bucket by bucket. */
+  readonly #renewals: Spread<Claim, Answer>;
   /** Claims whose `claim` call was given up on and may still come; true: they have been released meanwhile. */
   readonly #late = new Map<ClaimId, boolean>();
   #connection: Connection | null = null;
@@ -87,8 +90,9 @@ class RedisDriver implements Driver {
     this.#isOurs = isOurs;
     this.#options = options;
     this.#root = `${prefix}:${LAYOUT}:`;
-    this.#layoutKey = `${prefix}:layout`;
-    this.#head = [this.#root, `${this.#root}inbox:${newId()}`];
+    this.#layoutKey = `${prefix}:{00}:layout`;
+    const route = (claim: Claim): string => routeOf(this.#root, homeOf(claim));
+    this.#renewals = new Spread(route, (claims) => this.#renewed(claims));
   }
 
   async open(notify: Notify): Promise<void> {
@@ -96,13 +100,14 @@ class RedisDriver implements Driver {
     const connection = new Connection({
       link: linkOf(await this.#makeClient()),
       isOurs: this.#isOurs,
-      channel: this.#head[1],
+      root: this.#root,
+      inboxId: newId(),
       patienceMs: commandTimeoutMs,
       heard: (message, isAnswer) => this.#heard(message, isAnswer),
       missed: () => this.#notify(null),
     });
     try {
-      const names = { root: this.#root, layoutKey: this.#layoutKey, inbox: this.#head[1] };
+      const names = { root: this.#root, layoutKey: this.#layoutKey, route: routeOf(this.#root, "00") };
       await opened(connection, names, { connectTimeoutMs, allowEviction });
     } catch (error) {
       connection.close();
@@ -110,22 +115,35 @@ class RedisDriver implements Driver {
     }
     this.#notify = notify;
     this.#connection = connection;
+    if (connection.isCluster) this.traits = { ...TRAITS, manyKeys: false };
   }
 
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
-    const words = [...this.#head, ...wordsOf(claim), ...termsOf(claim, this.#options.label)];
+    const route = routeOf(this.#root, homeOf(claim));
+    const connection = this.#ready;
+    // before the first wait in a bucket its inbox is there: who cannot be told loses its turn
+    const listening = claim.wait ? connection.listening(route) : null;
+    if (listening !== null) await listening;
+    const words = [...this.#head(route), ...wordsOf(claim), ...termsOf(claim, this.#options.label)];
     const late = (): void => {
       // released while it was on its way: it may have taken a place that nobody wants
       if (this.#late.get(id) === true) this.release([claim], new Set([id])).catch(() => undefined);
       this.#late.delete(id);
     };
     const givenUp = (): void => void this.#late.set(id, false);
-    return readAnswer(await this.#ready.run(CLAIM, routeOf(this.#root, homeOf(claim)), words, { late, givenUp }));
+    return readAnswer(await connection.run(CLAIM, route, words, { late, givenUp }));
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
-    const raw = await this.#many(RENEW, claims, wordsOf);
+  renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+    if (!this.#ready.isCluster) return this.#renewed(claims);
+    // the core takes what is left out for an answer that did not come
+    return this.#renewals.all(claims) as Promise<readonly Answer[]>;
+  }
+
+  /** Claims that one call reaches. */
+  async #renewed(claims: readonly Claim[]): Promise<readonly Answer[]> {
+    const raw = await this.#many(RENEW, claims, homeOf, wordsOf);
     if (!Array.isArray(raw) || raw.length !== claims.length)
       throw new Error("redis: renew did not answer for every claim");
     return raw.map(readAnswer);
@@ -136,28 +154,30 @@ class RedisDriver implements Driver {
     const connection = this.#ready;
     const { life } = connection;
     const flag = ({ id }: Claim): string => (unanswered?.has(id) === true ? "1" : "0");
-    const raw = await this.#many(RELEASE, claims, (claim) => [flag(claim), ...wordsOf(claim)]);
+    const released = await this.#flags(RELEASE, claims, homeOf, (claim) => [flag(claim), ...wordsOf(claim)]);
     // a client library may have sent it twice, and the second found nothing although all was well
     if (life !== connection.life) throw new Error("redis: the connection broke while a release was under way");
-    return readFlags(raw, claims.length);
+    return released;
   }
 
-  async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
-    return readFlags(await this.#many(DETACH, claims, wordsOf), claims.length);
+  detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
+    return this.#flags(DETACH, claims, homeOf, wordsOf);
   }
 
-  async revoke(
+  revoke(
     targets: readonly { readonly key: string; readonly token: bigint; readonly now: boolean }[],
   ): Promise<readonly boolean[]> {
-    const words = targets.flatMap(({ key, token, now }) => [bucketOf(key), key, String(token), now ? "1" : "0"]);
-    const route = routeOf(this.#root, words[0] ?? "00");
-    const raw = await this.#ready.run(REVOKE, route, [...this.#head, String(targets.length), ...words]);
-    return readFlags(raw, targets.length);
+    const home = ({ key }: { readonly key: string }): string => bucketOf(key);
+    return this.#flags(REVOKE, targets, home, (target) => {
+      const { key, token, now } = target;
+      return [home(target), key, String(token), now ? "1" : "0"];
+    });
   }
 
   list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
     const connection = this.#ready;
-    return listed((script, key, words) => connection.run(script, key, words), this.#root, { prefix, max, after });
+    const run: Run = (script, route, words) => connection.run(script, route, words);
+    return listed(run, this.#root, { prefix, max, after }, connection.isCluster);
   }
 
   async close(): Promise<void> {
@@ -170,10 +190,41 @@ class RedisDriver implements Driver {
     return this.#connection;
   }
 
-  #many(script: Script, claims: readonly Claim[], words: (claim: Claim) => readonly string[]): Promise<unknown> {
-    const first = claims[0];
-    const route = routeOf(this.#root, first === undefined ? "00" : homeOf(first));
-    return this.#ready.run(script, route, [...this.#head, String(claims.length), ...claims.flatMap(words)]);
+  /** What the scripts that change lines begin with. */
+  #head(route: string): readonly string[] {
+    return [this.#root, this.#ready.inboxOf(route)];
+  }
+
+  /** One call for many; their buckets may differ where there is but one server. */
+  #many<T>(
+    script: Script,
+    items: readonly T[],
+    home: (item: T) => string,
+    words: (item: T) => readonly string[],
+  ): Promise<unknown> {
+    const first = items[0];
+    const route = routeOf(this.#root, first === undefined ? "00" : home(first));
+    return this.#ready.run(script, route, [...this.#head(route), String(items.length), ...items.flatMap(words)]);
+  }
+
+  /** A call that answers yes or no for each; in a Cluster one a bucket. */
+  async #flags<T>(
+    script: Script,
+    items: readonly T[],
+    home: (item: T) => string,
+    words: (item: T) => readonly string[],
+  ): Promise<boolean[]> {
+    const ask = async (some: readonly T[]): Promise<boolean[]> =>
+      readFlags(await this.#many(script, some, home, words), some.length);
+    if (!this.#ready.isCluster || items.length < 2) return ask(items);
+    const flags = new Map<T, boolean>();
+    const one = async (some: readonly T[]): Promise<void> => {
+      for (const [at, flag] of (await ask(some)).entries()) flags.set(some[at] as T, flag);
+    };
+    const byHome = new Map<string, T[]>();
+    for (const item of items) byHome.set(home(item), [...(byHome.get(home(item)) ?? []), item]);
+    await Promise.all([...byHome.values()].map(one));
+    return items.map((item) => flags.get(item) === true);
   }
 
   #heard(message: string, isAnswer: boolean): void {

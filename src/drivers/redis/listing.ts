@@ -2,12 +2,9 @@
 
 import { tagOf } from "../../ids.ts";
 import type { Answer, ClaimView, Hold } from "../../spi/driver.ts";
-import type { Script } from "./scripts.ts";
+import type { Run } from "./connection.ts";
 import { LINES, LIST } from "./scripts.ts";
 import { ALL_BUCKETS, routeOf } from "./words.ts";
-
-/** Runs a script. */
-export type Run = (script: Script, key: string, words: readonly string[]) => Promise<unknown>;
 
 /** Members of one bucket's index read at once. */
 const INDEX_PAGE = 256;
@@ -30,10 +27,12 @@ interface Wanted {
 }
 
 /** Live claims any of whose keys starts with the prefix. A cursor whose claim is gone starts again. */
-export async function listed(run: Run, root: string, wanted: Wanted): Promise<readonly ClaimView[]> {
-  const reading = new Reading(run, root, wanted);
+export async function listed(run: Run, root: string, wanted: Wanted, isCluster = false): Promise<readonly ClaimView[]> {
+  const reading = new Reading(run, root, wanted, isCluster);
   await reading.keysFrom("");
-  if (wanted.after !== undefined && !reading.foundCursor) return listed(run, root, { ...wanted, after: undefined });
+  if (wanted.after !== undefined && !reading.foundCursor) {
+    return listed(run, root, { ...wanted, after: undefined }, isCluster);
+  }
   return reading.views;
 }
 
@@ -44,8 +43,11 @@ class Reading {
   readonly #run: Run;
   readonly #root: string;
   readonly #wanted: Wanted;
+  /** A call reads but one bucket. */
+  readonly #isCluster: boolean;
 
-  constructor(run: Run, root: string, wanted: Wanted) {
+  constructor(run: Run, root: string, wanted: Wanted, isCluster: boolean) {
+    this.#isCluster = isCluster;
     this.#run = run;
     this.#root = root;
     this.#wanted = wanted;
@@ -56,8 +58,7 @@ class Reading {
   }
 
   async keysFrom(start: string): Promise<void> {
-    const words = [this.#root, this.#wanted.prefix, start, String(INDEX_PAGE), ...ALL_BUCKETS];
-    const answer = (await this.#run(LINES, routeOf(this.#root, "00"), words)) as readonly (readonly unknown[])[];
+    const answer = await this.#indexes(start);
     // what lies behind the end of a page that is full may be preceded by what that page left out
     let end: Buffer | null = null;
     const entries: Entry[] = [];
@@ -76,10 +77,20 @@ class Reading {
     if (bound !== null && !this.#isFull) await this.keysFrom(bound.toString());
   }
 
+  /** Of each bucket what its index has behind `start`. */
+  async #indexes(start: string): Promise<readonly (readonly unknown[])[]> {
+    const read = async (buckets: readonly string[]): Promise<readonly (readonly unknown[])[]> => {
+      const words = [this.#root, this.#wanted.prefix, start, String(INDEX_PAGE), ...buckets];
+      return (await this.#run(LINES, routeOf(this.#root, buckets[0] as string), words)) as readonly unknown[][];
+    };
+    if (!this.#isCluster) return read(ALL_BUCKETS);
+    return (await Promise.all(ALL_BUCKETS.map((bucket) => read([bucket])))).flat();
+  }
+
   /** Reads these lines, the first one from its waiting place `from` on. */
   async #lines(entries: readonly Entry[], from: number): Promise<void> {
     if (entries.length === 0 || this.#isFull) return;
-    const part = entries.slice(0, LINES_AT_ONCE);
+    const part = entries.slice(0, this.#isCluster ? 1 : LINES_AT_ONCE);
     const words = part.flatMap(({ bucket, member }, at) => {
       const [key = "", owner] = member.split("\0");
       return [bucket, key, owner === undefined ? String(at === 0 ? from : 0) : `@${owner}`];
@@ -95,7 +106,7 @@ class Reading {
         this.#add(texts.slice(of, of + TEXTS).map(String), key, Number(now));
       if (String(more) === "1") return this.#lines(entries.slice(at), (at === 0 ? from : 0) + WAITING_AT_ONCE);
     }
-    return this.#lines(entries.slice(LINES_AT_ONCE), 0);
+    return this.#lines(entries.slice(part.length), 0);
   }
 
   #add(texts: readonly string[], key: string, now: number): void {

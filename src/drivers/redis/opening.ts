@@ -8,7 +8,8 @@ import { LAYOUT } from "./words.ts";
 export interface Names {
   readonly root: string;
   readonly layoutKey: string;
-  readonly inbox: string;
+  /** Of our own, any. */
+  readonly route: string;
 }
 
 export interface Terms {
@@ -24,18 +25,20 @@ export async function opened(connection: Connection, names: Names, terms: Terms)
   try {
     await connection.connected(terms.connectTimeoutMs);
     await rights(connection, names);
-    if (!terms.allowEviction) await eviction(connection);
+    if (!terms.allowEviction) await eviction(connection, names);
     // else the first call of each would bring its script along, which takes a second trip
-    await Promise.all([CLAIM, RENEW, RELEASE].map(({ text }) => optional(connection.send(["SCRIPT", "LOAD", text]))));
-    await connection.listen(terms.connectTimeoutMs);
+    await Promise.all(
+      [CLAIM, RENEW, RELEASE].map(({ text }) => optional(connection.send(["SCRIPT", "LOAD", text], names.route))),
+    );
+    await connection.listening(names.route);
   } catch (error) {
     throw refusal(error) ?? error;
   }
 }
 
-async function rights(connection: Connection, { root, layoutKey, inbox }: Names): Promise<void> {
-  const words = ["EVAL", OPEN.text, "2", layoutKey, `${root}{00}:p:`, LAYOUT, inbox];
-  const [layout, refused] = (await connection.send(words)) as [unknown, unknown];
+async function rights(connection: Connection, { root, layoutKey, route }: Names): Promise<void> {
+  const words = ["EVAL", OPEN.text, "2", layoutKey, `${root}{00}:p:`, LAYOUT, connection.inboxOf(route)];
+  const [layout, refused] = (await connection.send(words, route)) as [unknown, unknown];
   if (String(refused).includes("READONLY")) {
     throw new FatalDriverError("redis: this is a replica; connect to the master");
   }
@@ -47,8 +50,8 @@ async function rights(connection: Connection, { root, layoutKey, inbox }: Names)
   }
 }
 
-async function eviction(connection: Connection): Promise<void> {
-  const info = String((await optional(connection.send(["INFO", "memory"]))) ?? "");
+async function eviction(connection: Connection, { route }: Names): Promise<void> {
+  const info = String((await optional(connection.send(["INFO", "memory"], route))) ?? "");
   const policy = /maxmemory_policy:(\S+)/.exec(info)?.[1] ?? "noeviction";
   if (policy === "noeviction") return;
   throw new FatalDriverError(

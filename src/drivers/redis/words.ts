@@ -2,6 +2,7 @@
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Claim, Ending } from "../../spi/driver.ts";
+import { crc16 } from "./crc16.ts";
 
 /** The number of our layout: in every key and channel, so that no two layouts serve one prefix. */
 export const LAYOUT = "1";
@@ -13,18 +14,9 @@ const HEX: readonly string[] = Array.from({ length: BUCKETS }, (_, at) => at.toS
 /** Every bucket there is. */
 export const ALL_BUCKETS: readonly string[] = HEX;
 
-/** CRC16 as Redis has it for its slots, a byte at a time. */
-const CRC: readonly number[] = Array.from({ length: 256 }, (_, byte) => {
-  let crc = byte << 8;
-  for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ ((crc & 0x8000) === 0 ? 0 : 0x1021)) & 0xffff;
-  return crc;
-});
-
 /** The bucket of a key: two hexadecimal digits, the same in every client and version. */
 export function bucketOf(key: string): string {
-  let crc = 0;
-  for (const byte of Buffer.from(key)) crc = ((crc << 8) & 0xffff) ^ (CRC[((crc >> 8) ^ byte) & 0xff] as number);
-  return HEX[crc & (BUCKETS - 1)] as string;
+  return HEX[crc16(key) & (BUCKETS - 1)] as string;
 }
 
 /** Where a call goes: any name of its bucket. */

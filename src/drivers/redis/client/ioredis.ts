@@ -1,13 +1,14 @@
-/** ioredis and iovalkey as a link. */
+/** ioredis and iovalkey as a link: one server, or the master that Sentinels name. */
 
-import type { Inbox, IoredisLike, Link, LinkEvents } from "./shapes.ts";
+import type { Ears, EarsEvents, IoredisLike, Link } from "./shapes.ts";
 
 export function ioredisLink(client: IoredisLike): Link {
   return {
     get isReady() {
       return client.status === "ready";
     },
-    start: () => start(client),
+    isCluster: false,
+    start: () => startIoredis(client),
     own: () => own(client),
     send: ([command = "", ...words]) => client.call(command, ...words),
     watch({ up, down }) {
@@ -18,13 +19,14 @@ export function ioredisLink(client: IoredisLike): Link {
         client.off("close", down);
       };
     },
-    listen: (channel, hear, events) => inbox(client, channel, hear, events),
+    nodeOf: () => "",
+    ears: (_, events) => ioredisEars(client, events, false),
     end: () => client.disconnect(),
   };
 }
 
 /** "wait": made with lazyConnect; any command would connect it, too. @throws why it could not */
-async function start(client: IoredisLike): Promise<void> {
+export async function startIoredis(client: Pick<IoredisLike, "status" | "on" | "off" | "connect">): Promise<void> {
   if (client.status !== "wait") return;
   let why: unknown;
   const note = (error: unknown): void => {
@@ -45,20 +47,38 @@ function own(client: IoredisLike): void {
   client.on("connect", () => void client.stream?.unref?.());
 }
 
-function inbox(client: IoredisLike, channel: string, hear: (message: string) => void, events: LinkEvents): Inbox {
-  // we subscribe ourselves, to know when it is done; channels bear no prefix of the client's
-  const ears = client.duplicate({ lazyConnect: true, autoResubscribe: false, keyPrefix: "", enableOfflineQueue: true });
-  // it connects again by itself; why it could not is told by the commands' connection
-  const ignore = (): void => undefined;
+/** What every connection of ours beside a client is made with: it connects once, and names are what we say. */
+const ONCE = {
+  lazyConnect: true,
+  autoResubscribe: false,
+  keyPrefix: "",
+  enableOfflineQueue: true,
+  readOnly: false,
+  retryStrategy: null,
+};
+
+/** @param isSharded for sharded channels, of a node of a Cluster */
+export function ioredisEars(client: IoredisLike, events: EarsEvents, isSharded: boolean): Ears {
+  const ears = client.duplicate(ONCE);
+  let isOver = false;
+  const over = (): void => {
+    if (isOver) return;
+    isOver = true;
+    events.broken();
+  };
   own(ears);
-  ears.on("close", events.down);
-  ears.on("message", (_, message) => hear(String(message)));
-  ears.on("ready", () => void ears.subscribe(channel).then(events.up, ignore));
-  ears.connect().catch(ignore);
+  ears.on("end", over);
+  ears.on("close", over);
+  // a subscription that the server ended comes as "moved", or in older versions as a reply that nobody asked for
+  ears.on("moved", () => events.unsettled());
+  ears.on("error", () => events.unsettled());
+  const heard = (channel: unknown, message: unknown): void => events.heard(String(channel), String(message));
+  ears.on(isSharded ? "smessage" : "message", heard);
+  ears.connect().catch(over);
   return {
-    confirm: () => ears.subscribe(channel),
+    subscribe: (channel) => (isSharded ? ears.ssubscribe(channel) : ears.subscribe(channel)),
     end() {
-      ears.off("close", events.down);
+      isOver = true;
       ears.disconnect();
     },
   };

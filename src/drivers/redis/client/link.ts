@@ -1,23 +1,28 @@
 /** Which library a client is of. */
 
 import { ioredisLink } from "./ioredis.ts";
+import { ioredisClusterLink } from "./ioredis-cluster.ts";
 import { nodeRedisLink } from "./node-redis.ts";
-import type { IoredisLike, Link, NodeRedisLike } from "./shapes.ts";
+import { nodeRedisClusterLink } from "./node-redis-cluster.ts";
+import type { IoredisClusterLike, IoredisLike, Link, NodeRedisClusterLike, NodeRedisLike } from "./shapes.ts";
+
+type Method = keyof IoredisLike | keyof IoredisClusterLike | keyof NodeRedisLike | keyof NodeRedisClusterLike;
 
 /** @throws TypeError if it is no client of Redis, or of a kind that is not supported */
 export function linkOf(client: unknown): Link {
-  const of = client as Partial<IoredisLike & NodeRedisLike & { isCluster: boolean; masters: unknown }> | null;
-  const has = (name: keyof IoredisLike | keyof NodeRedisLike): boolean => typeof of?.[name] === "function";
-  if (typeof client !== "object" || of === null) {
+  if (typeof client !== "object" || client === null) {
     throw new TypeError("client must be a Redis client (ioredis, iovalkey, redis) or a function that makes one");
   }
-  if (of.isCluster === true || of.masters !== undefined) {
-    throw new TypeError("client must be that of a single Redis server: Cluster is not supported yet");
+  const of = client as Partial<Record<Method, unknown>>;
+  const has = (...names: readonly Method[]): boolean => names.every((name) => typeof of[name] === "function");
+  if (of.isCluster === true && has("call", "nodes")) return ioredisClusterLink(client as IoredisClusterLike);
+  if (has("sendCommand", "nodeClient") && Array.isArray(of.masters)) {
+    return nodeRedisClusterLink(client as NodeRedisClusterLike);
   }
-  if (has("call") && has("duplicate") && has("subscribe") && typeof of.status === "string") {
+  if (has("call", "duplicate", "subscribe") && typeof of.status === "string") {
     return ioredisLink(client as IoredisLike);
   }
-  if (has("sendCommand") && has("duplicate") && has("subscribe") && typeof of.isReady === "boolean") {
+  if (has("sendCommand", "duplicate", "subscribe") && typeof of.isReady === "boolean") {
     return nodeRedisLink(client as NodeRedisLike);
   }
   throw new TypeError("client must be a Redis client of a known shape: ioredis, iovalkey or redis (node-redis)");

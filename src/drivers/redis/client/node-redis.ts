@@ -1,12 +1,13 @@
-/** node-redis as a link. */
+/** node-redis as a link: one server. */
 
-import type { Inbox, Link, LinkEvents, NodeRedisLike } from "./shapes.ts";
+import type { Ears, EarsEvents, Link, NodeRedisLike } from "./shapes.ts";
 
 export function nodeRedisLink(client: NodeRedisLike): Link {
   return {
     get isReady() {
       return client.isReady;
     },
+    isCluster: false,
     async start() {
       if (!client.isOpen) await client.connect();
     },
@@ -22,7 +23,8 @@ export function nodeRedisLink(client: NodeRedisLike): Link {
         client.off("end", down);
       };
     },
-    listen: (channel, hear, events) => inbox(client, channel, hear, events),
+    nodeOf: () => "",
+    ears: (_, events) => nodeRedisEars(client, events, false),
     end() {
       if (client.isOpen) client.destroy();
     },
@@ -34,29 +36,36 @@ function own(client: NodeRedisLike): void {
   client.on("connect", () => client.unref?.());
 }
 
-function inbox(client: NodeRedisLike, channel: string, hear: (message: string) => void, events: LinkEvents): Inbox {
-  const ears = client.duplicate();
-  // it connects again by itself; why it could not is told by the commands' connection
-  const ignore = (): void => undefined;
-  let subscribed = false;
-  own(ears);
-  ears.on("reconnecting", events.down);
-  // after a break it subscribes anew before it says that it is ready
-  ears.on("ready", () => {
-    if (subscribed) events.up();
-  });
-  const begin = async (): Promise<void> => {
-    await ears.connect();
-    await ears.subscribe(channel, hear);
-    subscribed = true;
-    events.up();
+/** @param isSharded for sharded channels, of a node of a Cluster */
+export function nodeRedisEars(client: NodeRedisLike, events: EarsEvents, isSharded: boolean): Ears {
+  const ears = client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });
+  const listeners = new Map<string, (message: string) => void>();
+  let isOver = false;
+  const end = (): void => {
+    isOver = true;
+    if (ears.isOpen) ears.destroy();
   };
-  begin().catch(ignore);
+  const over = (): void => {
+    if (isOver) return;
+    end();
+    events.broken();
+  };
+  own(ears);
+  for (const event of ["error", "end", "reconnecting"]) ears.on(event, over);
+  // by the names that one version and another have for it
+  for (const event of ["sharded-channel-moved", "server-sunsubscribe"]) ears.on(event, () => events.unsettled());
+  const connected = ears.connect();
+  connected.catch(over);
   return {
-    confirm: () => ears.ping(),
-    end() {
-      ears.off("reconnecting", events.down);
-      if (ears.isOpen) ears.destroy();
+    async subscribe(channel) {
+      let listener = listeners.get(channel);
+      if (listener === undefined) {
+        listener = (message) => events.heard(channel, message);
+        listeners.set(channel, listener);
+      }
+      await connected;
+      await (isSharded ? ears.sSubscribe(channel, listener) : ears.subscribe(channel, listener));
     },
+    end,
   };
 }

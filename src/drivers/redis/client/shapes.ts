@@ -3,36 +3,64 @@
  * any version, and any library made like them, will do.
  */
 
-/** ioredis 5 and 6, iovalkey. */
-export interface IoredisLike {
+interface Emitter {
+  on(event: string, listener: (...details: unknown[]) => void): unknown;
+  off(event: string, listener: (...details: unknown[]) => void): unknown;
+}
+
+/** ioredis 5 and 6, iovalkey: one server, or the master that Sentinels name. */
+export interface IoredisLike extends Emitter {
   readonly status: string;
   readonly stream?: { unref?(): unknown } | undefined;
   call(command: string, ...words: string[]): Promise<unknown>;
   duplicate(override?: object): IoredisLike;
   subscribe(channel: string): Promise<unknown>;
+  ssubscribe(channel: string): Promise<unknown>;
   connect(): Promise<void>;
   disconnect(): void;
-  on(event: string, listener: (...details: unknown[]) => void): unknown;
-  off(event: string, listener: (...details: unknown[]) => void): unknown;
 }
 
-/** node-redis 5 and 6 (the package `redis`). */
-export interface NodeRedisLike {
+/** Redis.Cluster of ioredis 5 and 6 and of iovalkey. */
+export interface IoredisClusterLike extends Emitter {
+  readonly isCluster: true;
+  readonly status: string;
+  /** Of each slot its nodes as "host:port", the master first. */
+  readonly slots: readonly (readonly string[] | undefined)[];
+  call(command: string, ...words: string[]): Promise<unknown>;
+  nodes(
+    role: "master",
+  ): readonly (IoredisLike & { readonly options: { readonly host?: string; readonly port?: number } })[];
+  connect(): Promise<void>;
+  disconnect(): void;
+}
+
+/** node-redis 5 and 6 (the package `redis`): one server. */
+export interface NodeRedisLike extends Emitter {
   readonly isOpen: boolean;
   readonly isReady: boolean;
+  readonly options?: { readonly socket?: object | undefined } | undefined;
   sendCommand(words: string[]): Promise<unknown>;
-  duplicate(): NodeRedisLike;
+  duplicate(override?: object): NodeRedisLike;
   subscribe(channel: string, listener: (message: string) => unknown): Promise<void>;
-  ping(): Promise<unknown>;
+  sSubscribe(channel: string, listener: (message: string) => unknown): Promise<void>;
   unref?(): void;
   connect(): Promise<unknown>;
   destroy(): void;
-  on(event: string, listener: (...details: unknown[]) => void): unknown;
-  off(event: string, listener: (...details: unknown[]) => void): unknown;
+}
+
+/** createCluster() of node-redis 5 and 6. */
+export interface NodeRedisClusterLike extends Emitter {
+  readonly isOpen: boolean;
+  readonly masters: readonly unknown[];
+  readonly slots: readonly ({ readonly master: { readonly address: string } } | undefined)[];
+  nodeClient(node: { readonly address: string }): NodeRedisLike | Promise<NodeRedisLike>;
+  sendCommand(firstKey: string | undefined, isReadonly: boolean | undefined, words: string[]): Promise<unknown>;
+  connect(): Promise<unknown>;
+  destroy(): void;
 }
 
 /** A client of Redis that the driver can use. */
-export type RedisClient = IoredisLike | NodeRedisLike;
+export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike;
 
 /** A connection comes up, or breaks. */
 export interface LinkEvents {
@@ -40,16 +68,22 @@ export interface LinkEvents {
   down(): void;
 }
 
-/** One connection for commands, whatever the library. */
+/**
+ * Whatever takes our commands: one connection, or those to all masters of a Cluster. A route is any key of ours with a
+ * hash tag: in a Cluster a command goes to the master that has it; elsewhere it says nothing.
+ */
 export interface Link {
   readonly isReady: boolean;
+  readonly isCluster: boolean;
   /** Begins to connect, if that has to be asked for. */
   start(): Promise<unknown>;
-  send(words: string[]): Promise<unknown>;
-  /** Tells of every change from now on, until the function given back is called. */
+  send(words: string[], route: string): Promise<unknown>;
+  /** Tells of every change from now on, until the function given back is called. In a Cluster: of any node's. */
   watch(events: LinkEvents): () => void;
-  /** A connection of our own beside it, for one channel. It connects, and subscribes anew after each break. */
-  listen(channel: string, hear: (message: string) => void, events: LinkEvents): Inbox;
+  /** The name of the master that has this route, as far as is known; null: not known, or none. */
+  nodeOf(route: string): string | null;
+  /** A connection of our own beside it, to the master that has this route. */
+  ears(route: string, events: EarsEvents): Ears | Promise<Ears>;
   /**
    * The client was made for us: its errors are told by the calls that fail, and it keeps no process alive by itself.
    * Called once, before start().
@@ -59,9 +93,18 @@ export interface Link {
   end(): void;
 }
 
-/** The connection that hears pushes. */
-export interface Inbox {
-  /** Settles when all that was said before the call has been heard. */
-  confirm(): Promise<unknown>;
+/** What is heard by ears. */
+export interface EarsEvents {
+  heard(channel: string, message: string): void;
+  /** The connection is gone. Told once, also when it was never there; nothing follows. */
+  broken(): void;
+  /** A subscription may have ended: its slot has gone to another node. */
+  unsettled(): void;
+}
+
+/** A connection for what is published. It is made once: when it breaks, it is over. */
+export interface Ears {
+  /** Subscribes, or does so again; settles when that is done. In a Cluster: to a sharded channel. */
+  subscribe(channel: string): Promise<unknown>;
   end(): void;
 }

@@ -31,7 +31,7 @@ try('PTTL', plain)
 try('PEXPIRE', plain, 1000)
 try('EXISTS', plain)
 try('DEL', hash, set, plain)
-try('PUBLISH', ARGV[2], '')
+try(string.find(ARGV[2], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[2], '')
 local layout = try('GET', KEYS[1])
 if not layout and refused == '' then try('SET', KEYS[1], ARGV[1]) end
 return { layout or ARGV[1], refused }

@@ -27,8 +27,9 @@ local function grant(claim, line)
   end
 end
 
---- Says it to the claim's process; was it listening? An error of Redis (no right to publish) is no sign of that.
+--- Says it to the claim's process, in a Cluster by a channel of the bucket's own (it has a hash tag); was it listening? An error of Redis (no right to publish) is no sign of that.
 local function tell(claim, message)
-  local heard = redis.pcall('PUBLISH', claim.inbox, message)
+  local how = string.find(claim.inbox, '{', 1, true) and 'SPUBLISH' or 'PUBLISH'
+  local heard = redis.pcall(how, claim.inbox, message)
   return type(heard) ~= 'number' or heard > 0
 end

@@ -1,0 +1,62 @@
+/** Redis.Cluster of ioredis and iovalkey as a link. The library routes and follows what moved; it knows whose a slot is. */
+
+import { ioredisEars, startIoredis } from "./ioredis.ts";
+import type { IoredisClusterLike, IoredisLike, Link } from "./shapes.ts";
+import { slotOf } from "./slots.ts";
+
+export function ioredisClusterLink(client: IoredisClusterLike): Link {
+  const masterOf = (route: string): IoredisLike | null => {
+    const name = nameOf(client, route);
+    const at = client.nodes("master").find(({ options: { host, port } }) => `${host}:${port}` === name);
+    return at ?? null;
+  };
+  return {
+    get isReady() {
+      return client.status === "ready";
+    },
+    isCluster: true,
+    start: () => startIoredis(client),
+    own() {
+      client.on("error", () => undefined);
+      client.on("node error", () => undefined);
+      client.on("+node", (made) => {
+        const node = made as IoredisLike;
+        node.on("connect", () => void node.stream?.unref?.());
+      });
+    },
+    send: ([command = "", ...words]) => client.call(command, ...words),
+    watch({ up, down }) {
+      const lost = (): void => {
+        down();
+        if (client.status === "ready") up();
+      };
+      client.on("ready", up);
+      client.on("close", down);
+      client.on("-node", lost);
+      return () => {
+        client.off("ready", up);
+        client.off("close", down);
+        client.off("-node", lost);
+      };
+    },
+    nodeOf: (route) => (masterOf(route) === null ? null : nameOf(client, route)),
+    ears(route, events) {
+      const master = masterOf(route);
+      if (master === null) throw new Error("redis: nobody is known to have this slot");
+      return ioredisEars(master, events, true);
+    },
+    end: () => client.disconnect(),
+  };
+}
+
+/** Nodes may be reached by other names than they know of themselves. */
+interface Mapping {
+  natMapper?(name: string): { readonly host: string; readonly port: number };
+}
+
+function nameOf(client: IoredisClusterLike, route: string): string | null {
+  const name = client.slots[slotOf(route)]?.[0];
+  if (name === undefined) return null;
+  const mapped = (client as Mapping).natMapper?.(name);
+  return mapped === undefined ? name : `${mapped.host}:${mapped.port}`;
+}

@@ -1,0 +1,43 @@
+/** createCluster() of node-redis as a link. The library routes and follows what moved; it knows whose a slot is. */
+
+import { nodeRedisEars } from "./node-redis.ts";
+import type { Link, NodeRedisClusterLike } from "./shapes.ts";
+import { slotOf } from "./slots.ts";
+
+export function nodeRedisClusterLink(client: NodeRedisClusterLike): Link {
+  let isConnected = client.isOpen;
+  return {
+    get isReady() {
+      return client.isOpen && isConnected && client.masters.length > 0;
+    },
+    isCluster: true,
+    async start() {
+      if (!client.isOpen) await client.connect();
+      isConnected = true;
+    },
+    own() {
+      client.on("error", () => undefined);
+      client.on("node-error", () => undefined);
+    },
+    send: (words, route) => client.sendCommand(route, false, words),
+    watch({ up, down }) {
+      client.on("node-ready", up);
+      client.on("node-reconnecting", down);
+      client.on("node-disconnect", down);
+      return () => {
+        client.off("node-ready", up);
+        client.off("node-reconnecting", down);
+        client.off("node-disconnect", down);
+      };
+    },
+    nodeOf: (route) => client.slots[slotOf(route)]?.master.address ?? null,
+    async ears(route, events) {
+      const master = client.slots[slotOf(route)]?.master;
+      if (master === undefined) throw new Error("redis: nobody is known to have this slot");
+      return nodeRedisEars(await client.nodeClient(master), events, true);
+    },
+    end() {
+      if (client.isOpen) client.destroy();
+    },
+  };
+}

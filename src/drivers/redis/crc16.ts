@@ -1,0 +1,13 @@
+/** CRC16 as Redis has it for its slots (XMODEM), a byte at a time. */
+
+const TABLE: readonly number[] = Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte << 8;
+  for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ ((crc & 0x8000) === 0 ? 0 : 0x1021)) & 0xffff;
+  return crc;
+});
+
+export function crc16(text: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(text)) crc = ((crc << 8) & 0xffff) ^ (TABLE[((crc >> 8) ^ byte) & 0xff] as number);
+  return crc;
+}

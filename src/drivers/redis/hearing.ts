@@ -1,0 +1,238 @@
+/**
+ * What is published to us: one inbox for the whole store, or in a Cluster one for every bucket in use, on the master that
+ * has it. It keeps each inbox where its bucket's commands go, through breaks, fail-over and slots that move.
+ *
+ * Invariants
+ * - An inbox is in order only when a message sent the way our commands go was counted there as heard, and was heard by us.
+ *   So it is on that very master, and all that was said to it before has passed.
+ * - A push counts as an answer only if its inbox was in order in the present life of the link; else it is a nudge.
+ */
+
+import { setTimeout as pause } from "node:timers/promises";
+import type { Ears, Link } from "./client/shapes.ts";
+
+/** Milliseconds after which an attempt to bring an inbox in order is given up. */
+const ATTEMPT_MS = 2_000;
+/** Longest pause between attempts, in milliseconds. */
+const LONGEST_PAUSE_MS = 1_000;
+/** Inboxes that come back together are told of together: so many milliseconds after the first. */
+const GATHER_MS = 10;
+/** What begins so was sent by ourselves to see that we hear. */
+const PROOF = "?";
+
+export interface HearingOptions {
+  readonly link: Link;
+  /** The channel of a route. */
+  readonly channelOf: (route: string) => string;
+  readonly send: (words: string[], route: string) => Promise<unknown>;
+  /** Counts the breaks of the link. */
+  readonly life: () => number;
+  /** Something was said to us. `isAnswer`: it may be taken at its word. */
+  readonly heard: (message: string, isAnswer: boolean) => void;
+  /** Anything may have been missed. */
+  readonly missed: () => void;
+}
+
+interface Inbox {
+  readonly route: string;
+  readonly channel: string;
+  /** The node it was last in order at. */
+  node: string | null;
+  /** The life in which it was last brought in order; -1: it is not. */
+  soundIn: number;
+  /** Counts what may have brought it out of order. */
+  doubts: number;
+  isTended: boolean;
+  wasSound: boolean;
+  heardProof: (proof: string) => void;
+  waiting: { resolve(): void; reject(error: Error): void }[];
+}
+
+export class Hearing {
+  readonly #options: HearingOptions;
+  /** By their channels. */
+  readonly #inboxes = new Map<string, Inbox>();
+  /** By the names of nodes. */
+  readonly #ears = new Map<string, Promise<Ears>>();
+  readonly #ending = new AbortController();
+  #gathering: NodeJS.Timeout | null = null;
+  #proofs = 0;
+
+  constructor(options: HearingOptions) {
+    this.#options = options;
+  }
+
+  /** Null if what is published to the inbox of this route is heard, or was before and will be again; else settles when it is. */
+  listening(route: string): Promise<void> | null {
+    const channel = this.#options.channelOf(route);
+    let inbox = this.#inboxes.get(channel);
+    if (inbox?.wasSound === true) return null;
+    if (inbox === undefined) {
+      inbox = {
+        route,
+        channel,
+        node: null,
+        soundIn: -1,
+        doubts: 0,
+        isTended: false,
+        wasSound: false,
+        heardProof: () => undefined,
+        waiting: [],
+      };
+      this.#inboxes.set(channel, inbox);
+    }
+    const { waiting } = inbox;
+    const settled = new Promise<void>((resolve, reject) => waiting.push({ resolve, reject }));
+    void this.#tend(inbox);
+    return settled;
+  }
+
+  /** The link broke, or came back: every inbox may be in the wrong place. */
+  doubtAll(): void {
+    for (const inbox of this.#inboxes.values()) this.#doubt(inbox);
+  }
+
+  close(): void {
+    this.#ending.abort();
+    if (this.#gathering !== null) clearTimeout(this.#gathering);
+    for (const { waiting } of this.#inboxes.values()) {
+      for (const { reject } of waiting.splice(0)) reject(new Error("redis: the driver was closed"));
+    }
+    this.#inboxes.clear();
+    for (const ears of this.#ears.values()) void quietly(ears.then((made) => made.end()));
+    this.#ears.clear();
+  }
+
+  #doubt(inbox: Inbox): void {
+    inbox.doubts++;
+    inbox.soundIn = -1;
+    void this.#tend(inbox);
+  }
+
+  /** Tries until the inbox is in order. */
+  async #tend(inbox: Inbox): Promise<void> {
+    if (inbox.isTended) return;
+    inbox.isTended = true;
+    for (let failures = 0; !this.#ending.signal.aborted; ) {
+      const { doubts } = inbox;
+      const life = this.#options.life();
+      const isSound = await this.#isSound(inbox);
+      if (isSound && doubts === inbox.doubts && life === this.#options.life()) {
+        this.#sound(inbox, life);
+        return;
+      }
+      if (isSound) continue;
+      failures++;
+      const most = Math.min(LONGEST_PAUSE_MS, 20 * 2 ** failures);
+      await quietly(pause(Math.random() * most, null, { ref: false, signal: this.#ending.signal }));
+    }
+  }
+
+  #sound(inbox: Inbox, life: number): void {
+    const wasSound = inbox.wasSound;
+    inbox.isTended = false;
+    inbox.wasSound = true;
+    inbox.soundIn = life;
+    for (const { resolve } of inbox.waiting.splice(0)) resolve();
+    if (!wasSound || this.#gathering !== null) return;
+    this.#gathering = setTimeout(() => {
+      this.#gathering = null;
+      this.#options.missed();
+    }, GATHER_MS).unref();
+  }
+
+  async #isSound(inbox: Inbox): Promise<boolean> {
+    const { link } = this.#options;
+    if (!link.isReady) return false;
+    const attempt = new AbortController();
+    const late = pause(ATTEMPT_MS, false, { signal: attempt.signal }).catch(() => false);
+    try {
+      return await Promise.race([this.#attempt(inbox), late]);
+    } finally {
+      attempt.abort();
+    }
+  }
+
+  async #attempt(inbox: Inbox): Promise<boolean> {
+    const { link } = this.#options;
+    const { route, channel } = inbox;
+    const node = link.nodeOf(route);
+    try {
+      if (node === null) throw new Error("redis: nobody is known to have this slot");
+      inbox.node = node;
+      const ears = await this.#earsAt(node, route);
+      await ears.subscribe(channel);
+    } catch {
+      // the library learns where the slot is by a command that goes astray
+      await quietly(this.#publish(inbox, ""));
+      return false;
+    }
+    return this.#isHeard(inbox, node);
+  }
+
+  /** Does a message that goes the way of our commands come back to us, and was it we who were counted? */
+  async #isHeard(inbox: Inbox, node: string): Promise<boolean> {
+    const proof = `${PROOF}${++this.#proofs}`;
+    const heard = new Promise<void>((resolve) => {
+      inbox.heardProof = (said) => {
+        if (said === proof) resolve();
+      };
+    });
+    try {
+      if (Number(await this.#publish(inbox, proof)) === 0) {
+        // these ears are on another server than our commands go to: a new connection finds the right one
+        if (!this.#options.link.isCluster) this.#drop(node);
+        return false;
+      }
+      await heard;
+      return true;
+    } catch {
+      return false; // the next attempt tells
+    }
+  }
+
+  #publish({ channel, route }: Inbox, message: string): Promise<unknown> {
+    const { link, send } = this.#options;
+    return send([link.isCluster ? "SPUBLISH" : "PUBLISH", channel, message], route);
+  }
+
+  #earsAt(node: string, route: string): Promise<Ears> {
+    const known = this.#ears.get(node);
+    if (known !== undefined) return known;
+    const doubtThere = (): void => {
+      for (const inbox of this.#inboxes.values()) if (inbox.node === node) this.#doubt(inbox);
+    };
+    const made = Promise.resolve(
+      this.#options.link.ears(route, {
+        heard: (channel, message) => this.#heard(channel, message),
+        broken: () => {
+          if (this.#ears.get(node) !== made) return;
+          this.#ears.delete(node);
+          doubtThere();
+        },
+        unsettled: doubtThere,
+      }),
+    );
+    this.#ears.set(node, made);
+    made.catch(() => this.#ears.delete(node));
+    return made;
+  }
+
+  #drop(node: string): void {
+    const ears = this.#ears.get(node);
+    this.#ears.delete(node);
+    if (ears !== undefined) void quietly(ears.then((made) => made.end()));
+  }
+
+  #heard(channel: string, message: string): void {
+    const inbox = this.#inboxes.get(channel);
+    if (inbox === undefined || message === "") return;
+    if (message.startsWith(PROOF)) inbox.heardProof(message);
+    else this.#options.heard(message, inbox.soundIn === this.#options.life());
+  }
+}
+
+/** What is tried anew by whoever calls it, and so needs no word. */
+async function quietly(work: Promise<unknown>): Promise<void> {
+  await work.catch(() => undefined);
+}
