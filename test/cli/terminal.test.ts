@@ -130,7 +130,7 @@ describe.runIf(hasScript)("in a terminal", () => {
     const screen = terminal(`${holdfast} run term -- sh -c 'echo "wrapper $PPID child $$"; sleep 66; echo after'`);
     await screen.sees(/wrapper \d+/);
     const [, wrapper, child] = (/wrapper (\d+) child (\d+)/.exec(screen.shown()) ?? []).map(Number);
-    const [below = 0] = childrenOf(child ?? 0);
+    const below = await until(() => childrenOf(child ?? 0)[0], { within: 20_000, what: "what is below" });
     process.kill(wrapper ?? 0, "SIGTERM");
     expect(await screen.ended).toBe(143);
     await until(() => !isAlive(below), { within: 20_000, what: "the end of what is below" });

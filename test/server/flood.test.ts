@@ -232,7 +232,9 @@ test("row 66: a client that does not read is ended when more waits for it than i
   await undisturbed(here);
 });
 
-test("row 67: RST right after a claim: the hold ends with its lease, the place at once or after a grace", async () => {
+test("row 67: RST right after a claim: the hold ends with its lease, the place at once or after a grace", {
+  timeout: 60_000,
+}, async () => {
   const here = await scene();
   for (let round = 0; round < 50; round++) {
     const gone = await RawClient.open(here.address);
@@ -243,7 +245,8 @@ test("row 67: RST right after a claim: the hold ends with its lease, the place a
   const next = await RawClient.open(here.address);
   const id = newId();
   await next.claim(id, "reset", 30_000);
-  await until(() => next.pushed.has(id), { within: 10_000, what: "the lock" });
+  // up to 50 leases, one after the other
+  await until(() => next.pushed.has(id), { within: 40_000, what: "the lock" });
   await next.release(id);
   next.end();
   await undisturbed(here);
