@@ -1,0 +1,191 @@
+/**
+ * What one client knows of one claim at each member: its votes. Pure: time comes in, nothing goes out.
+ *
+ * Invariants
+ * - `endsAt` is a time up to which that member certainly keeps the vote, by our clock: nine tenths of what it said was
+ *   left, counted from when the answered call was SENT there (design A.18). A push moves it not.
+ * - An answer counts only if no later call to that member was answered before; "waiting" counts for nothing if its call
+ *   was sent before the grant was pushed.
+ * - A vote that we gave back (`leaving`) is none until the member has answered that; only then may it be asked for again,
+ *   since a release that is still on its way would end the new place.
+ */
+
+import type { Answer, Claim } from "../../spi/driver.ts";
+
+export interface Vote {
+  /** "unknown": nothing was heard of this member. */
+  state: "unknown" | "none" | "waiting" | "held";
+  endsAt: number;
+  /** The member's own token for this vote; says what its clock was. */
+  token: bigint;
+  /** When it wants to be asked again, at the latest. */
+  recheckMs: number;
+  /** Calls sent to this member so far, and the latest of them that was answered. */
+  sent: number;
+  heard: number;
+  /** Calls up to this one were sent before the grant was pushed. */
+  pushedAfter: number;
+  /** `claim` calls that were never answered: they may still be on their way. */
+  loose: number;
+  /** The same of the ticket's. */
+  ticketLoose: number;
+  /** Such a call has failed. */
+  lost: boolean;
+  leaving: boolean;
+}
+
+/** The lease is believed for nine tenths of it. */
+const BELIEVED = 0.9;
+
+/** Of the lease: by so much may a pushed majority end earlier than the one that was told of to a waiting claim. */
+const SLACK = 0.02;
+
+export class Ballot {
+  readonly claim: Claim;
+  readonly ttlMs: number;
+  readonly votes: readonly Vote[];
+  readonly majority: number;
+  /** The grant's token; null: not granted yet. */
+  token: bigint | null = null;
+  tokens = 1;
+  /** A ticket was asked for. */
+  ticketed = false;
+  minting: Promise<boolean> | null = null;
+  /** Verbs of the core that are at work on it; what changes meanwhile they see. */
+  verbs = 0;
+  /** Released, or told to be gone: nothing more is done about it. */
+  over = false;
+  /** Over without a release: what comes yet is given back as it comes. */
+  abandoned = false;
+  /** When a vote of a split is given back; null: there is no split. */
+  yieldAt: number | null = null;
+  yields = 0;
+
+  constructor(claim: Claim, members: number) {
+    this.claim = claim;
+    this.ttlMs = claim.ttlMs === "session" ? 0 : claim.ttlMs;
+    this.majority = (members >> 1) + 1;
+    this.votes = Array.from({ length: members }, fresh);
+  }
+
+  /** The member answered call number `call`, sent at `sentAt`. */
+  answered(index: number, call: number, sentAt: number, answer: Answer): void {
+    const vote = this.votes[index] as Vote;
+    if (vote.leaving || call < vote.heard) return;
+    if (answer.state === "waiting" && call <= vote.pushedAfter) return;
+    vote.heard = call;
+    if (answer.state === "none") return clear(vote);
+    const endsAt = sentAt + BELIEVED * Math.min(answer.ttlMs, this.ttlMs);
+    vote.endsAt = Math.max(vote.endsAt, endsAt);
+    vote.state = answer.state;
+    if (answer.state === "held") vote.token = answer.token;
+    else vote.recheckMs = answer.recheckMs;
+  }
+
+  /** The member spoke first. */
+  pushed(index: number, answer: Answer): void {
+    const vote = this.votes[index] as Vote;
+    if (vote.leaving || answer.state === "waiting") return;
+    vote.pushedAfter = vote.sent;
+    if (answer.state === "none") return clear(vote);
+    // a place that nothing is known of has no lease that could be counted
+    if (vote.state !== "waiting") return;
+    vote.state = "held";
+    vote.token = answer.token;
+  }
+
+  /** We give the vote back. */
+  leaves(index: number): void {
+    const vote = this.votes[index] as Vote;
+    clear(vote);
+    vote.leaving = true;
+    vote.heard = vote.sent + 1;
+  }
+
+  /** The member has answered that it let the vote go. */
+  left(index: number): void {
+    (this.votes[index] as Vote).leaving = false;
+  }
+
+  /** Votes that stand by our clock. */
+  held(now: number): number {
+    return count(this.votes, (vote) => vote.state === "held" && vote.endsAt > now);
+  }
+
+  /** Places that stand by our clock, held or waiting. */
+  placed(now: number): number {
+    return count(this.votes, (vote) => (vote.state === "held" || vote.state === "waiting") && vote.endsAt > now);
+  }
+
+  /** Members of whom nothing is known. */
+  unknown(): number {
+    return count(this.votes, ({ state }) => state === "unknown");
+  }
+
+  /** Until when a majority of the votes stands: the least of the latest so many. */
+  heldUntil(): number {
+    return this.#nthEnd((vote) => vote.state === "held");
+  }
+
+  /**
+   * Until when a majority of the places stands, and a little less: so that a majority of grants that is pushed is never
+   * believed for longer than it stands, and seldom stands for less.
+   */
+  placedUntil(): number {
+    return this.#nthEnd((vote) => vote.state === "held" || vote.state === "waiting") - SLACK * this.ttlMs;
+  }
+
+  /** Some votes, and not enough. */
+  isSplit(now: number): boolean {
+    const held = this.held(now);
+    return held > 0 && held < this.majority;
+  }
+
+  recheckMs(): number {
+    let soonest = this.ttlMs;
+    for (const { state, recheckMs } of this.votes) if (state === "waiting") soonest = Math.min(soonest, recheckMs);
+    return Math.max(soonest, 1);
+  }
+
+  /** The highest token that a member has given this claim for its vote. */
+  highest(): bigint {
+    return this.votes.reduce((most, { state, token }) => (state === "held" && token > most ? token : most), 0n);
+  }
+
+  #nthEnd(counts: (vote: Vote) => boolean): number {
+    const ends = this.votes.filter(counts).map(({ endsAt }) => endsAt);
+    return ends.sort((one, other) => other - one)[this.majority - 1] ?? Number.NEGATIVE_INFINITY;
+  }
+}
+
+/** What a lease that ends at `endsAt` is told as by a call that began at `startedAt`: the core takes nine tenths of it. */
+export function leftMs(endsAt: number, startedAt: number, ttlMs: number): number {
+  return Math.min((endsAt - startedAt) / BELIEVED, ttlMs);
+}
+
+function fresh(): Vote {
+  return {
+    state: "unknown",
+    endsAt: 0,
+    token: 0n,
+    recheckMs: 0,
+    sent: 0,
+    heard: 0,
+    pushedAfter: 0,
+    loose: 0,
+    ticketLoose: 0,
+    lost: false,
+    leaving: false,
+  };
+}
+
+function clear(vote: Vote): void {
+  vote.state = "none";
+  vote.endsAt = 0;
+}
+
+function count(votes: readonly Vote[], counts: (vote: Vote) => boolean): number {
+  let sum = 0;
+  for (const vote of votes) if (counts(vote)) sum++;
+  return sum;
+}

@@ -1,0 +1,20 @@
+import { describe, test } from "vitest";
+import { conformance } from "../../src/conformance/suite.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { quorum } from "../../src/drivers/quorum/driver.ts";
+import { watched } from "../support/watched-test.ts";
+
+const long = process.env.HOLDFAST_LONG === "1";
+
+for (const members of long ? [3, 5] : [3]) {
+  conformance({ describe, test: watched(test) }, `a majority of ${members} memories`, {
+    open: async () => {
+      const stores = Array.from({ length: members }, () => memoryStore());
+      return { driver: () => quorum(stores.map((store) => memory({ store }))) };
+    },
+    traits: { manyKeys: false, permits: "shared", fifo: false },
+    timeScale: 0.5,
+    keys: long ? 50_000 : 1_000,
+    random: long ? { seeds: 100, steps: 200 } : { seeds: 2 },
+  });
+}
