@@ -1,7 +1,8 @@
 // `npm run build`: src to dist. Types by tsc; code by esbuild, which makes few files of many: an import of the library
 // finds, reads and links a dozen files instead of four dozen, and the command line is one (docs/decisions/0014).
 
-import { chmodSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { chmodSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import type { BuildOptions, Metafile, Plugin } from "esbuild";
 import { build } from "esbuild";
@@ -82,6 +83,14 @@ function removeStale(fresh: ReadonlySet<string>): void {
   }
 }
 
+/** The manual page, as the commands tell it of themselves; in one step, since somebody may be reading it. */
+function writeManual(): void {
+  const page = execFileSync(process.execPath, [join(OUT, "cli/main.js"), "help", "--man"]);
+  const file = join(OUT, "holdfast.1");
+  writeFileSync(`${file}.new`, page);
+  renameSync(`${file}.new`, file);
+}
+
 const entries = packageEntries()
   .map(({ source }) => source)
   .filter((source) => source !== CLI && existsSync(source));
@@ -91,4 +100,5 @@ const made = await code;
 for (const fault of types) console.error(fault);
 removeStale(new Set(made.flatMap(({ outputs }) => Object.keys(outputs))));
 chmodSync(join(OUT, "cli/main.js"), 0o755);
+writeManual();
 process.exitCode = types.length === 0 ? 0 : 1;

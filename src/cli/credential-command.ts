@@ -5,7 +5,7 @@ import type { NewFlags } from "./credential.ts";
 
 /** Adds the commands; `take` is given their work. */
 export function addCredential(program: Command, take: (work: Promise<number>) => void): void {
-  const command = program.command("credential").description("make credentials for a lock server");
+  const command = program.command("credential").helpCommand(false).description("make credentials for a lock server");
   const work = (): Promise<typeof import("./credential.ts")> => import("./credential.ts");
   command
     .command("new")

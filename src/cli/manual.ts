@@ -1,6 +1,10 @@
-/** `holdfast help all`: everything the commands say of themselves, as one text. */
+/**
+ * Everything the commands say of themselves, as one text: `holdfast help all` for people, `holdfast help --man` in the
+ * form that man(1) reads. Both are made from the commands, so they tell of no flag that is gone and miss none.
+ */
 
 import type { Command } from "commander";
+import { VERSION } from "../protocol/hello.ts";
 import { print } from "./output.ts";
 
 /** Prints the help of all commands, or of one. False: there is no such command. */
@@ -19,41 +23,80 @@ export function help(program: Command, names: readonly string[]): boolean {
   return true;
 }
 
-const ENVIRONMENT = `Environment:
-  HOLDFAST_URL              the store, where no --url is given
-  HOLDFAST_CREDENTIAL       what the server knows us by; a secret
-  HOLDFAST_CREDENTIAL_FILE  the file that it stands in, read again for each connection
-  HOLDFAST_REFERENCE        the lock for renew, release and check; a secret
-  HOLDFAST_DIR              the directory of the server on demand, instead of the one that depends on the user alone
-  NO_COLOR                  no colours, also in a terminal
+/** Prints the page for man(1). */
+export function manPage(program: Command): number {
+  print(page(program));
+  return 0;
+}
 
-Urls:
-  holdfast://host:7420            a server over TCP; a credential goes only to this machine in plain sight
-  holdfasts://host:7420?ca=/path  a server over TLS; parameters: ca, cert, key, servername
-  holdfast+unix:/path/to/socket   a server on a Unix socket
-  memory:                         within one process; for tests
+type Section = readonly [title: string, entries: readonly (readonly [name: string, text: string])[]];
 
-Exit codes:
-  0 done     64 wrong usage     69 store not reached     70 a defect of ours     77 refused     78 wrong configuration
-  121 would wait for its own ancestor     122 --max-hold passed     123 not held, or lost     124 not granted in time
-  126, 127 the command of run cannot be executed, was not found     128+n ended by signal n`;
+/** What concerns all commands. */
+const COMMON: readonly Section[] = [
+  [
+    "Environment",
+    [
+      ["HOLDFAST_URL", "the store, where no --url is given"],
+      ["HOLDFAST_CREDENTIAL", "what the server knows us by; a secret"],
+      ["HOLDFAST_CREDENTIAL_FILE", "the file that it stands in, read again for each connection"],
+      ["HOLDFAST_REFERENCE", "the lock for renew, release and check; a secret"],
+      ["HOLDFAST_DIR", "the directory of the server on demand, instead of the one that depends on the user alone"],
+      ["HOLDFAST_LISTEN, ...", "the settings of serve, each under the name of its flag"],
+      ["NO_COLOR", "no colours, also in a terminal"],
+    ],
+  ],
+  [
+    "Urls",
+    [
+      ["holdfast://host:7420", "a server over TCP; a credential goes only to this machine in plain sight"],
+      ["holdfasts://host:7420?ca=/path", "a server over TLS; parameters: ca, cert, key, servername"],
+      ["holdfast+unix:/path/to/socket", "a server on a Unix socket"],
+      ["redis://host:6379, rediss://", "Redis; parameters: prefix, servername"],
+      ["zookeeper://host:2181,host:2181", "ZooKeeper; its parameters stand in its chapter of the guide"],
+      ["memory:", "within one process; for tests"],
+    ],
+  ],
+  [
+    "Exit codes",
+    [
+      ["0", "done"],
+      ["64", "wrong usage"],
+      ["69", "store not reached, or not granting"],
+      ["70", "a defect of ours"],
+      ["77", "refused"],
+      ["78", "wrong configuration"],
+      ["121", "would wait for its own ancestor"],
+      ["122", "--max-hold passed"],
+      ["123", "not held, or lost"],
+      ["124", "not granted in time, or busy"],
+      ["126, 127", "the command of run cannot be executed, was not found"],
+      ["128+n", "ended by signal n"],
+    ],
+  ],
+];
 
 /** The texts of --help of every command that is not hidden, below headings. */
 function manual(program: Command): string {
   const commands = [program, ...shown(program)];
-  const parts = commands.map((command) => {
-    let text = "";
-    // outputHelp() writes, with what stands before and after; helpInformation() gives only the middle
-    command.configureOutput({
-      ...command.configureOutput(),
-      writeOut: (part) => {
-        text += part;
-      },
-    });
-    command.outputHelp();
-    return `${titleOf(command)}\n\n${text.trim()}`;
+  const parts = commands.map((command) => `${nameOf(command).toUpperCase()}\n\n${wholeHelp(command).trim()}`);
+  const common = COMMON.map(([title, entries]) => {
+    const width = Math.max(...entries.map(([name]) => name.length));
+    return [`${title}:`, ...entries.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`)].join("\n");
   });
-  return [...parts, ENVIRONMENT].join("\n\n\n");
+  return [...parts, common.join("\n\n")].join("\n\n\n");
+}
+
+/** What `--help` prints: outputHelp() writes it, with what stands behind; helpInformation() gives only the middle. */
+function wholeHelp(command: Command): string {
+  let text = "";
+  command.configureOutput({
+    ...command.configureOutput(),
+    writeOut: (part) => {
+      text += part;
+    },
+  });
+  command.outputHelp();
+  return text;
 }
 
 function shown(program: Command): Command[] {
@@ -61,8 +104,69 @@ function shown(program: Command): Command[] {
   return below.flatMap((command) => [command as Command, ...shown(command as Command)]);
 }
 
-function titleOf(command: Command): string {
+function nameOf(command: Command): string {
   const names: string[] = [];
   for (let at: Command | null = command; at !== null; at = at.parent) names.unshift(at.name());
-  return names.join(" ").toUpperCase();
+  return names.join(" ");
+}
+
+function page(program: Command): string {
+  return [
+    `.TH HOLDFAST 1 "" "holdfast ${roff(VERSION)}" "User Commands"`,
+    ".SH NAME",
+    `holdfast \\- ${roff(program.description())}`,
+    ".SH SYNOPSIS",
+    ".nf",
+    ...shown(program).map((command) => roff(`${nameOf(command)} ${command.usage()}`)),
+    ".fi",
+    ".SH DESCRIPTION",
+    ...behindOptions(program),
+    ".SH OPTIONS",
+    ...optionsOf(program),
+    ".SH COMMANDS",
+    ...shown(program).flatMap(commandPart),
+    ...COMMON.flatMap(([title, entries]) => [
+      `.SH ${title.toUpperCase()}`,
+      ...entries.flatMap(([name, text]) => tagged(name, text)),
+    ]),
+  ].join("\n");
+}
+
+function commandPart(command: Command): string[] {
+  const args = command.createHelp().visibleArguments(command);
+  return [
+    `.SS "${roff(nameOf(command))}"`,
+    roff(command.description()),
+    ...args.flatMap((argument) => tagged(argument.name(), argument.description)),
+    ...optionsOf(command),
+    ...behindOptions(command),
+  ];
+}
+
+function optionsOf(command: Command): string[] {
+  const help = command.createHelp();
+  return help.visibleOptions(command).flatMap((option) => tagged(option.flags, help.optionDescription(option)));
+}
+
+/** Examples and notes, line by line as they stand. */
+function behindOptions(command: Command): string[] {
+  const [, behind = ""] = wholeHelp(command).split(command.helpInformation());
+  return behind.trim() === "" ? [] : [".PP", ".nf", ...behind.trim().split("\n").map(roff), ".fi"];
+}
+
+function tagged(name: string, text: string): string[] {
+  return [".TP", `.B ${roff(name)}`, roff(text)];
+}
+
+/** As text: no character of it means anything to the formatter. */
+function roff(text: string): string {
+  return text
+    .replaceAll("\\", "\\e")
+    .replaceAll("-", "\\-")
+    .replaceAll('"', "\\(dq")
+    .replaceAll("'", "\\(aq")
+    .replaceAll("`", "\\(ga")
+    .replaceAll("^", "\\(ha")
+    .replaceAll("~", "\\(ti")
+    .replace(/^\./, "\\&.");
 }

@@ -58,13 +58,15 @@ function addSelf(program: Command, take: Take): void {
     .command("help")
     .description("print the help of a command, or of all of them with environment, urls and exit codes")
     .argument("[command...]", "a command; all: everything there is to know")
-    .action((names: string[]) =>
+    .option("--man", "all of it in the form that man(1) reads")
+    .action((names: string[], { man }: { readonly man?: boolean }) =>
       take(
-        import("./manual.ts").then(({ help }) => {
+        import("./manual.ts").then(({ help, manPage }) => {
+          if (man === true) return manPage(program);
           if (help(program, names)) return 0;
           throw new CommandError("usage", `there is no command "${names.join(" ")}"; see holdfast --help`);
         }),
       ),
     )
-    .addHelpText("after", examples("holdfast help run", "holdfast help all | less"));
+    .addHelpText("after", examples("holdfast help run", "holdfast help all | less", "holdfast help --man | man -l -"));
 }

@@ -1,7 +1,9 @@
 /** What operators do, with the real command line against a real server. */
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { EXIT_CODES } from "../../src/cli/failure.ts";
 import { until } from "../support/wait-for.ts";
 import { PROGRAM, place } from "./command.ts";
 
@@ -79,6 +81,25 @@ test("watch ends when its reader has gone", async () => {
   await until(() => piped.out() !== "", { within: 30_000, what: "the first line" });
   await here.run(["run", "k", "--", "true"]);
   expect(await piped.ended).toMatchObject({ code: 0, err: "" });
+});
+
+test("the manual page of the package has every command and every flag, and man(1) reads it without a complaint", async () => {
+  const { out: source, code } = await here.run(["help", "--man"]);
+  expect(code).toBe(0);
+  expect(readFileSync("dist/holdfast.1", "utf8")).toBe(source);
+  const plain = source.replaceAll("\\-", "-");
+  const { out: all } = await here.run(["help", "all"]);
+  const commands = [...all.matchAll(/^HOLDFAST (.+)$/gm)].map(([, name]) => `.SS "holdfast ${name?.toLowerCase()}"`);
+  expect(commands.length).toBeGreaterThan(12);
+  for (const command of commands) expect(plain).toContain(command);
+  const flags = [...all.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag as string);
+  expect(flags.length).toBeGreaterThan(60);
+  for (const flag of flags) expect(plain).toMatch(new RegExp(`^\\.B (-\\w, )?${flag}( |$)`, "m"));
+  for (const code of Object.values(EXIT_CODES))
+    expect(plain, `exit code ${code}`).toMatch(new RegExp(`^\\.B .*${code}`, "m"));
+  const { status, stderr } = spawnSync("groff", ["-man", "-Tutf8", "-ww", "-z"], { input: source, encoding: "utf8" });
+  // a machine without groff shows the page to nobody
+  if (status !== null) expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
 });
 
 test("help all has every command, and completion is what the shells read", async () => {
