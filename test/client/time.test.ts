@@ -71,6 +71,25 @@ describe("the lease by the client's clock", () => {
     assert.equal(await lock.release(), false);
   });
 
+  test("everything that is held is renewed in one call, of at most 500 claims", async () => {
+    const scene = stage({ ttl: "30s" });
+    const acquired = Array.from({ length: 1_100 }, (_, at) => scene.locks.acquire(`k${at}`));
+    const held = await Promise.all(acquired);
+    await scene.clock.pass(10_000);
+    assert.equal(scene.calls.renew, 3);
+    // what was acquired a little later goes along the next time
+    held.push(...(await Promise.all([scene.locks.acquire("late"), scene.locks.acquire("later")])));
+    await scene.clock.pass(9_500);
+    assert.equal(scene.calls.renew, 3);
+    await scene.clock.pass(500);
+    assert.equal(scene.calls.renew, 6);
+    await scene.clock.pass(10_000);
+    assert.equal(scene.calls.renew, 9);
+    for (const lock of held) lock.throwIfLost();
+    await Promise.all(held.map((lock) => lock.release()));
+    assert.equal(scene.calls.release, 3);
+  });
+
   test("renew: false sets no timer while held", async () => {
     const scene = stage({ ttl: "10s", renew: false });
     const lock = await scene.locks.acquire("k");
