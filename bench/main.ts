@@ -1,8 +1,8 @@
-// `npm run bench -- [case...]`: measures, writes one JSON a run below bench/results and, for a run of all cases, the
-// table docs/results/bench.md. Fails if a gate does not hold; rates are goals, and only reported.
+// `npm run bench -- [case or group...]`: measures, writes one JSON a run below bench/results and, for every group of which
+// all cases were run, its table in docs/results. Fails if a gate does not hold; rates are goals, and only reported.
 
 import { mkdirSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { CASES } from "./cases/cases.ts";
 import type { BenchCase } from "./harness/case.ts";
 import { commit, machine, otherLoads } from "./harness/machine.ts";
@@ -13,15 +13,34 @@ import { installRivals } from "./harness/rivals.ts";
 import { quantile } from "./harness/stats.ts";
 
 const RESULTS = "bench/results";
-const TABLE = "docs/results/bench.md";
+const TABLES = "docs/results";
+/** Cases whose names begin so have a table of their own, and are chosen together by this name. */
+const GROUPS = ["redis", "zookeeper"];
+
+function groupOf({ name }: Pick<BenchCase, "name">): string {
+  return GROUPS.find((group) => name.startsWith(`${group}-`)) ?? "";
+}
 
 function chosen(names: readonly string[]): readonly BenchCase[] {
-  const unknown = names.filter((name) => !CASES.some((one) => one.name === name));
+  const isNamed = (one: BenchCase): boolean => names.includes(one.name) || names.includes(groupOf(one));
+  const unknown = names.filter((name) => !GROUPS.includes(name) && !CASES.some((one) => one.name === name));
   if (unknown.length > 0) {
-    console.error(`no case ${unknown.join(", ")}; there are ${CASES.map(({ name }) => name).join(", ")}`);
+    const all = [...GROUPS, ...CASES.map(({ name }) => name)];
+    console.error(`no case ${unknown.join(", ")}; there are ${all.join(", ")}`);
     process.exit(64);
   }
-  return names.length === 0 ? CASES : CASES.filter(({ name }) => names.includes(name));
+  return names.length === 0 ? CASES : CASES.filter(isNamed);
+}
+
+/** For each group of which every case is in the report. */
+function writeTables(report: Report): void {
+  mkdirSync(TABLES, { recursive: true });
+  for (const group of ["", ...GROUPS]) {
+    const cases = report.cases.filter((one) => groupOf(one) === group);
+    if (cases.length === 0 || cases.length < CASES.filter((one) => groupOf(one) === group).length) continue;
+    writeFileSync(join(TABLES, group === "" ? "bench.md" : `bench-${group}.md`), asMarkdown({ ...report, cases }));
+    for (const { plot } of cases) if (plot !== undefined) writeFileSync(join(TABLES, `${plot.name}.svg`), asSvg(plot));
+  }
 }
 
 async function perform(one: BenchCase): Promise<CaseReport> {
@@ -48,13 +67,7 @@ async function main(names: readonly string[]): Promise<void> {
   const report: Report = { ...before, otherLoad, cases: reports };
   mkdirSync(RESULTS, { recursive: true });
   writeFileSync(join(RESULTS, `${before.date.replaceAll(":", "-")}.json`), JSON.stringify(report, null, 2));
-  if (names.length === 0) {
-    mkdirSync("docs/results", { recursive: true });
-    writeFileSync(TABLE, asMarkdown(report));
-    for (const { plot } of reports) {
-      if (plot !== undefined) writeFileSync(join(dirname(TABLE), `${plot.name}.svg`), asSvg(plot));
-    }
-  }
+  if (process.env.HOLDFAST_BENCH_QUICK !== "1") writeTables(report);
   const faults = faultsOf(report);
   for (const fault of faults) console.error(`FAILED ${fault}`);
   process.exitCode = faults.length === 0 ? 0 : 1;

@@ -6,6 +6,8 @@ import { openFloorA, openFloorB } from "./floors.ts";
 import { openMemory, openMemoryDriver, openNothing } from "./in-process.ts";
 import { openLiveMutex } from "./live-mutex.ts";
 import { openHoldfast, openSecured, openStrict } from "./over-socket.ts";
+import { REDIS_ENTRANTS } from "./redis.ts";
+import { ZOOKEEPER_ENTRANTS } from "./zookeeper.ts";
 
 interface Entrant {
   /** Ready to be measured. @param socket its server's path, where it has a server */
@@ -25,6 +27,8 @@ const ENTRANTS: Readonly<Record<string, Entrant>> = {
   "holdfast, memory": { open: openMemory },
   "memory driver alone": { open: openMemoryDriver },
   "no lock": { open: openNothing },
+  ...REDIS_ENTRANTS,
+  ...ZOOKEEPER_ENTRANTS,
 };
 
 /** @throws if nobody has that name */

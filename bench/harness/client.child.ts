@@ -6,6 +6,7 @@ import { exclusionSections } from "./exclusion.ts";
 import { idleKeys, manyCycles } from "./memory-use.ts";
 import { quantile } from "./stats.ts";
 import { hold, paced, turns } from "./turns.ts";
+import { windowCalls } from "./window-calls.ts";
 import type { Contestant, Outcome, Workload } from "./workload.ts";
 import { perform } from "./workload.ts";
 
@@ -34,5 +35,6 @@ answerCalls({
     paced(await contestant(), times, key),
   hold: async ({ from, count }: { readonly from: number; readonly count: number }) =>
     hold(await contestant(), from, count),
+  ...windowCalls(name, socket, contestant),
   close: async () => opened?.close(),
 });

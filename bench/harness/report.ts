@@ -113,6 +113,7 @@ function shown({ median, min, max, rounds }: Spread): string {
 }
 
 function round(figure: number): string {
-  const digits = Math.abs(figure) >= 100 ? 0 : Math.abs(figure) >= 10 ? 1 : 2;
+  const size = Math.abs(figure);
+  const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 4;
   return figure.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: 0 });
 }

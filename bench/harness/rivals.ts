@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 
 const FOLDER = resolve("bench");
 
@@ -25,4 +26,19 @@ export function installRivals(): void {
 /** A rival's module. It must have been installed. */
 export function rival<T>(name: string): T {
   return createRequire(join(FOLDER, "package.json"))(name) as T;
+}
+
+/** The same for a rival that may be an ES module; of a CommonJS one `default` is what it exports. */
+export async function loadRival<T>(name: string): Promise<T> {
+  const file = createRequire(join(FOLDER, "package.json")).resolve(name);
+  return (await import(pathToFileURL(file).href)) as T;
+}
+
+/** Compiles a rival's native part, which was left out when it was installed; why it could not be, else null. */
+export function buildRival(name: string): string | null {
+  const isBuilt = (): boolean => existsSync(join(FOLDER, "node_modules", name, "build/Release"));
+  if (isBuilt()) return null;
+  console.log(`compiling ${name} below bench/`);
+  const { status } = spawnSync("npm", ["rebuild", name, "--no-audit", "--no-fund"], { cwd: FOLDER, stdio: "ignore" });
+  return status === 0 && isBuilt() ? null : `npm rebuild ${name} failed (a compiler and Python are needed)`;
 }

@@ -1,0 +1,218 @@
+/** Ours on Redis against the floor and the rivals, without contention and on one key. */
+
+import { FLOOR, OURS, REDIS_RIVALS, SIMPLE, STRICT } from "../contestants/redis.ts";
+import type { BenchCase, Check, Findings } from "../harness/case.ts";
+import { check } from "../harness/case.ts";
+import type { Column, RedisOptions, RedisRounds } from "../harness/redis-rounds.ts";
+import {
+  bestOf,
+  clientCpuOf,
+  of,
+  onRedis,
+  ratesOf,
+  redisRow,
+  spreadOfGrants,
+  starvedOf,
+} from "../harness/redis-rounds.ts";
+import { ratioOf, spreadOf } from "../harness/stats.ts";
+
+const RIVALS: readonly string[] = Object.keys(REDIS_RIVALS);
+/** Has a broker of its own instead of Redis. */
+const BROKER = "live-mutex";
+
+const SERIAL: readonly Column[] = ["rate", "p50", "p99", "commands", "clientCpu", "serverCpu"];
+const CROWDED: readonly Column[] = [
+  "rate",
+  "p50",
+  "p99",
+  "longest",
+  "commands",
+  "spread",
+  "starved",
+  "stuck",
+  "clientCpu",
+  "serverCpu",
+];
+const WIDE: readonly Column[] = ["rate", "commands", "clientCpu", "serverCpu"];
+
+const HOW =
+  "All on the same Redis, each with ioredis 6 (simple-redis-mutex with node-redis 6), the rivals with their own delays " +
+  "between attempts and as many attempts as it takes.";
+
+export const redisAlone: BenchCase = {
+  name: "redis-alone",
+  title: "Redis, one caller, uncontended",
+  about: `One caller, one key, in a loop; a pair is timed whole. The floor is a bare EVALSHA for each half. ${HOW}`,
+  async run() {
+    const names = [OURS, FLOOR, ...RIVALS, BROKER];
+    const rounds = await onRedis(names, { processes: 1, load: { callers: 1, keys: 1, timed: "pair" }, ms: 400 });
+    const [ours, floor] = [rounds(OURS), rounds(FLOOR)];
+    return {
+      rows: names.map((name) => redisRow(name, rounds, SERIAL)),
+      checks: [
+        check("gate", "commands a pair", spreadOf(of(ours, "sent")), "exactly", 2),
+        check("goal", "p50 of the floor", ratioOf(of(ours, "p50"), of(floor, "p50")), "at most", 1.15),
+      ],
+    };
+  },
+};
+
+export const redisWide: BenchCase = {
+  name: "redis-wide",
+  title: "Redis, 64 callers on 10,000 keys",
+  about: `64 callers of one process, each on keys that nobody else wants just then. ${HOW}`,
+  async run() {
+    const names = [OURS, FLOOR, ...RIVALS, BROKER];
+    const load = { callers: 64, keys: 10_000, timed: "nothing" } as const;
+    const rounds = await onRedis(names, { processes: 1, load, ms: 400 });
+    const [ours, floor] = [rounds(OURS), rounds(FLOOR)];
+    return {
+      rows: names.map((name) => redisRow(name, rounds, WIDE)),
+      checks: [
+        check("gate", "commands a pair", spreadOf(of(ours, "sent")), "exactly", 2),
+        check("goal", "rate of the floor", ratioOf(ratesOf(ours), ratesOf(floor)), "at least", 0.85),
+        check("goal", "rate of the best rival", ratioOf(ratesOf(ours), bestOf(rounds, RIVALS)), "at least", 0.85),
+        check("goal", "client CPU of the floor", ratioOf(clientCpuOf(ours), clientCpuOf(floor)), "at most", 1.25),
+      ],
+    };
+  },
+};
+
+export const redisCrowd: BenchCase = {
+  name: "redis-64",
+  title: "Redis, 64 callers of one process on one key",
+  about:
+    "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant, of those who " +
+    "got one; the longest counts those still waiting. When the time is over nobody asks again, and who has no grant a second " +
+    `later is counted, and given up. With local hand-off, and in strict order (handoffs 1). ${HOW}`,
+  run: () =>
+    crowd(
+      { processes: 1, load: { callers: 64, keys: 1, timed: "wait" }, ms: 500, fair: true },
+      { local: 20, strict: 1 },
+    ),
+};
+
+export const redisProcesses: BenchCase = {
+  name: "redis-processes",
+  title: "Redis, 4 processes with 8 callers each on one key",
+  about: `As before, with 32 callers in four processes. ${HOW}`,
+  run: () =>
+    crowd(
+      { processes: 4, load: { callers: 8, keys: 1, timed: "wait" }, ms: 500, fair: true },
+      { local: 15, strict: 0.9 },
+    ),
+};
+
+/** Commands per grant may be a little above the bound: a run is cut short when the last of a round leave. */
+const LOCAL_COMMANDS = (2 / 64) * 1.05;
+const STRICT_COMMANDS = 2.1;
+
+async function crowd(
+  options: RedisOptions,
+  goals: { readonly local: number; readonly strict: number },
+): Promise<Findings> {
+  const names = [OURS, STRICT, ...RIVALS, BROKER];
+  const rounds = await onRedis(names, options);
+  const [ours, strict, best] = [rounds(OURS), rounds(STRICT), bestOf(rounds, RIVALS)];
+  return {
+    rows: names.map((name) => redisRow(name, rounds, CROWDED)),
+    checks: [
+      check("goal", "rate of the best rival", ratioOf(ratesOf(ours), best), "at least", goals.local),
+      check("gate", "commands a grant", spreadOf(of(ours, "sent")), "at most", LOCAL_COMMANDS),
+      ...fairness("", rounds, OURS),
+      check("goal", "strict order: rate of the best rival", ratioOf(ratesOf(strict), best), "at least", goals.strict),
+      check(
+        "goal",
+        `strict order: rate of ${BROKER}`,
+        ratioOf(ratesOf(strict), ratesOf(rounds(BROKER))),
+        "at least",
+        1,
+      ),
+      check("gate", "strict order: commands a grant", spreadOf(of(strict, "sent")), "at most", STRICT_COMMANDS),
+      ...fairness("strict order: ", rounds, STRICT),
+      check("goal", "strict order: longest wait of the median", longestOf(strict), "at most", 4),
+    ],
+  };
+}
+
+function fairness(what: string, rounds: RedisRounds, name: string): Check[] {
+  return [
+    check("gate", `${what}callers that got nothing`, spreadOf(starvedOf(rounds(name))), "exactly", 0),
+    check("gate", `${what}spread of grants per caller`, spreadOf(spreadOfGrants(rounds(name))), "at most", 0.05),
+  ];
+}
+
+function longestOf(rounds: ReturnType<RedisRounds>): ReturnType<typeof spreadOf> {
+  return ratioOf(of(rounds, "most"), of(rounds, "p50"));
+}
+
+const LINES = [
+  { processes: 1, callers: 8 },
+  { processes: 1, callers: 512 },
+  { processes: 4, callers: 2 },
+  { processes: 4, callers: 16 },
+  { processes: 4, callers: 128 },
+] as const;
+
+export const redisStrict: BenchCase = {
+  name: "redis-strict",
+  title: "Redis, strict order with shorter and longer lines",
+  about: "handoffs 1: every grant is one of Redis's. What a grant costs must not depend on how many wait.",
+  async run() {
+    const rows = [];
+    const checks: Check[] = [];
+    for (const { processes, callers } of LINES) {
+      const load = { callers, keys: 1, timed: "wait" } as const;
+      // so long that everybody's turn comes several times
+      const rounds = await onRedis([STRICT], { processes, load, ms: processes * callers > 64 ? 1_000 : 400 });
+      const what = `${processes * callers} waiting in ${processes === 1 ? "one process" : `${processes} processes`}`;
+      rows.push({ ...redisRow(STRICT, rounds, CROWDED), contestant: what });
+      checks.push(
+        check("gate", `${what}: commands a grant`, spreadOf(of(rounds(STRICT), "sent")), "at most", STRICT_COMMANDS),
+        check("gate", `${what}: callers that got nothing`, spreadOf(starvedOf(rounds(STRICT))), "exactly", 0),
+        check("goal", `${what}: longest wait of the median`, longestOf(rounds(STRICT)), "at most", 4),
+      );
+    }
+    return { rows, checks };
+  },
+};
+
+const SECTIONS_MS = [0.1, 1, 10];
+const ALONE = "no lock";
+
+export const redisSections: BenchCase = {
+  name: "redis-sections",
+  title: "Redis, sections that take time",
+  about:
+    "8 callers of one process, and 4 processes with 2 callers each, on one key. 0.1 ms is spent computing, 1 and 10 ms are " +
+    "waited for with a timer. The limit is one caller who does such sections without a lock.",
+  async run() {
+    // the rivals that came first without sections, and the one that is told instead of asking
+    const names = [OURS, STRICT, "redlock 5 beta", "redis-semaphore", "@verrou/core", SIMPLE, BROKER, ALONE];
+    const locks = names.filter((name) => name !== ALONE);
+    const rows = [];
+    const checks: Check[] = [];
+    for (const processes of [1, 4]) {
+      for (const sectionMs of SECTIONS_MS) {
+        const what = `${sectionMs} ms, ${processes === 1 ? "one process" : `${processes} processes`}`;
+        const load = (name: string) =>
+          ({ callers: name === ALONE ? 1 : 8 / processes, keys: 1, timed: "wait", sectionMs }) as const;
+        const crews = (name: string): number => (name === ALONE ? 1 : processes);
+        const rounds = await onRedis(names, { processes: crews, load, ms: 300 });
+        const limit = ratesOf(rounds(ALONE));
+        for (const name of locks) {
+          const row = redisRow(name, rounds, ["rate", "p50", "longest", "commands", "spread", "starved"]);
+          const share = rounds.failure(name) === null ? { "of the limit": ratioOf(ratesOf(rounds(name)), limit) } : {};
+          rows.push({ contestant: `${what}: ${row.contestant}`, figures: { ...row.figures, ...share } });
+        }
+        const rivals = locks.filter((name) => name !== OURS && name !== STRICT && name !== BROKER);
+        const [rates, best] = [ratesOf(rounds(OURS)), bestOf(rounds, rivals)];
+        checks.push(
+          check("goal", `${what}: rate of the best rival`, ratioOf(rates, best), "at least", 1),
+          check("gate", `${what}: callers that got nothing`, spreadOf(starvedOf(rounds(OURS))), "exactly", 0),
+        );
+      }
+    }
+    return { rows, checks };
+  },
+};

@@ -1,0 +1,63 @@
+/** Ours on Redis, and the floor below everything on Redis: two bare EVALSHA with the same client. */
+
+import { createHash, randomUUID } from "node:crypto";
+import type { RedisOptions } from "ioredis";
+import { Redis } from "ioredis";
+import type { Lock } from "../../src/client/lock.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import type { LocksOptions } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import { portOf } from "../harness/address.ts";
+import type { Contestant } from "../harness/workload.ts";
+import type { Keep } from "./redis-rivals.ts";
+
+/** A connected client of ioredis, as most users have one. */
+export async function ioredis(address: string, options: RedisOptions = {}): Promise<Redis> {
+  const client = new Redis({ host: "127.0.0.1", port: portOf(address) ?? 0, lazyConnect: true, ...options });
+  await client.connect();
+  return client;
+}
+
+export async function openOurs(
+  address: string,
+  options: LocksOptions = {},
+  client: RedisOptions = {},
+): Promise<Contestant<Lock>> {
+  const locks = createLocks(
+    redis(() => new Redis({ host: "127.0.0.1", port: portOf(address) ?? 0, ...client })),
+    options,
+  );
+  return {
+    acquire: (key) => locks.acquire(key),
+    release: (lock) => lock.release(),
+    tokenOf: (lock) => lock.token,
+    close: () => locks.close(),
+  };
+}
+
+export async function keeperOurs(address: string, ttl: number): Promise<Keep> {
+  const { acquire } = await openOurs(address, { ttl });
+  return acquire;
+}
+
+const TTL = 30_000;
+const ACQUIRE =
+  "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.call('INCR', KEYS[2]) end return 0";
+const RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+/** For one that nobody competes with: it does not wait. */
+export async function openFloor(address: string, options: RedisOptions = {}): Promise<Contestant<[string, string]>> {
+  const client = await ioredis(address, options);
+  for (const script of [ACQUIRE, RELEASE]) await client.script("LOAD", script);
+  const [acquire, release] = [ACQUIRE, RELEASE].map((script) => createHash("sha1").update(script).digest("hex"));
+  return {
+    async acquire(key) {
+      const value = randomUUID();
+      const token = await client.evalsha(acquire as string, 2, key, "token", value, TTL);
+      if (token === 0) throw new Error("the floor's key was taken");
+      return [key, value];
+    },
+    release: ([key, value]) => client.evalsha(release as string, 1, key, value),
+    close: async () => client.disconnect(),
+  };
+}
