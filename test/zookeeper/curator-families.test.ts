@@ -34,15 +34,9 @@ test("5 that keep their place, 5 that keep none and 2 of Curator's on one path: 
   await here.placesAt("/mixed", 0);
 }, 120_000);
 
-test("readers and writers of Curator's read-write lock and of ours: writers alone, readers of both kinds together", async () => {
+test("readers and writers of Curator's read-write lock and of ours under load: nobody beside a writer", async () => {
   const isReader = (name: string): boolean => name.includes("reads");
-  const met = new Set<string>();
-  const { register, ours, theirs } = await here.meet({
-    together(one, other) {
-      met.add([one.split("-")[0], other.split("-")[0]].sort().join(" beside "));
-      return isReader(one) && isReader(other);
-    },
-  });
+  const { register, ours, theirs } = await here.meet({ together: (one, other) => isReader(one) && isReader(other) });
   const laps = long ? 200 : 25;
   await contend("/read-write", laps, [
     { crew: ours, recipe: "read", names: named("our_reads", 3) },
@@ -52,16 +46,78 @@ test("readers and writers of Curator's read-write lock and of ours: writers alon
   ]);
   expect(register.faults).toEqual([]);
   expect(register.entered).toHaveLength(8 * laps);
-  expect(met).toContain("our_reads beside their_reads");
 }, 120_000);
 
-test("a path where Curator's read-write lock stands is refused to our mutex, which names it; and left clean", async () => {
+test("a reader of ours and one of Curator's hold together; writers of both wait for them, and each other, in order", async () => {
+  const path = "/order-of-both";
   const { ours, theirs } = await here.meet();
-  theirs.tell("open them read /one-recipe");
-  theirs.tell("acquire them");
-  await theirs.told("them held");
-  ours.tell("open us mutex /one-recipe");
+  const all = [
+    { crew: ours, name: "our-reader", recipe: "read" },
+    { crew: theirs, name: "their-reader", recipe: "read" },
+    { crew: theirs, name: "their-writer", recipe: "write" },
+    { crew: ours, name: "our-writer", recipe: "write" },
+    { crew: theirs, name: "late-reader", recipe: "read" },
+    { crew: ours, name: "last-reader", recipe: "read" },
+  ] as const;
+  for (const [at, { crew, name, recipe }] of all.entries()) {
+    crew.tell(`open ${name} ${recipe} ${path}`);
+    crew.tell(`acquire ${name}`);
+    await here.placesAt(path, at + 1);
+  }
+  const inTurn = async (holders: readonly number[]): Promise<void> => {
+    for (const at of holders) await all[at]?.crew.told(`${all[at].name} held`);
+    const later = all.slice((holders.at(-1) ?? 0) + 1).filter(({ crew, name }) => crew.hasTold(`${name} held`));
+    expect(later).toEqual([]);
+    for (const at of holders) all[at]?.crew.tell(`release ${all[at].name}`);
+  };
+  await inTurn([0, 1]);
+  await inTurn([2]);
+  await inTurn([3]);
+  await inTurn([4, 5]);
+  await here.placesAt(path, 0);
+}, 60_000);
+
+test("Curator's LeaderSelector and InterProcessMultiLock stand in the same line as our mutex", async () => {
+  const { ours, theirs } = await here.meet();
+  ours.tell("open us mutex /leaders");
+  theirs.tell("open leader selector /leaders");
+  theirs.tell("open both multi /leaders,/others");
   ours.tell("acquire us");
-  await expect(ours.told("us held")).rejects.toThrow(/read-write lock/);
-  await here.placesAt("/one-recipe", 1);
+  await ours.told("us held");
+  theirs.tell("acquire leader");
+  await here.placesAt("/leaders", 2);
+  theirs.tell("acquire both");
+  await here.placesAt("/leaders", 3);
+  expect([theirs.hasTold("leader held"), theirs.hasTold("both held")]).toEqual([false, false]);
+  ours.tell("release us");
+  await theirs.told("leader held");
+  ours.tell("try us 200");
+  await ours.told("us busy");
+  theirs.tell("release leader");
+  await theirs.told("both held");
+  ours.tell("try us 200");
+  await ours.told("us busy", 2);
+  theirs.tell("release both");
+  ours.tell("acquire us");
+  await ours.told("us held", 2);
+}, 60_000);
+
+test("a path where another recipe of Curator's stands is refused to our mutex, which names it and leaves no node", async () => {
+  const { ours, theirs } = await here.meet();
+  const others = [
+    ["read", /a place of Curator's read-write lock/],
+    ["latch", /latch-/],
+    ["semaphoreMutex", /holds (leases|locks)/],
+  ] as const;
+  for (const [recipe, why] of others) {
+    const path = `/one-recipe-${recipe}`;
+    theirs.tell(`open ${recipe} ${recipe} ${path}`);
+    theirs.tell(`acquire ${recipe}`);
+    await theirs.told(`${recipe} held`);
+    const before = (await here.lineOf(path)).length;
+    ours.tell(`open beside-${recipe} mutex ${path}`);
+    ours.tell(`acquire beside-${recipe}`);
+    await expect(ours.told(`beside-${recipe} held`)).rejects.toThrow(why);
+    await here.placesAt(path, before);
+  }
 }, 60_000);

@@ -5,22 +5,31 @@ import java.io.PrintStream;
 import java.io.Writer;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
+import org.apache.curator.framework.recipes.locks.InterProcessLock;
+import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
  * "Contender CONNECT SESSION_MS REGISTER_PORT" obeys a line at a time and tells on its output what happened:
  *
- *   open NAME RECIPE PATH    a client of its own, with a thread of its own; RECIPE is mutex, read or write
+ *   open NAME RECIPE PATH    a client of its own, with a thread of its own; RECIPE is mutex, read, write, multi (PATH,PATH),
+ *                            latch, selector or semaphoreMutex
  *   acquire NAME             told "NAME held"
  *   try NAME MS              told "NAME held" or "NAME busy"
  *   release NAME             told "NAME released"
@@ -34,7 +43,7 @@ public final class Contender {
 
   private final String name;
   private final CuratorFramework client;
-  private final InterProcessMutex lock;
+  private final InterProcessLock lock;
   /** Curator's locks belong to threads. */
   private final ExecutorService thread =
       Executors.newSingleThreadExecutor(
@@ -56,6 +65,10 @@ public final class Contender {
         switch (recipe) {
           case "read" -> both.readLock();
           case "write" -> both.writeLock();
+          case "multi" -> new InterProcessMultiLock(client, List.of(path.split(",")));
+          case "latch" -> new Latch(client, path);
+          case "selector" -> new Selector(client, path);
+          case "semaphoreMutex" -> new InterProcessSemaphoreMutex(client, path);
           default -> new Named(client, path, data);
         };
   }
@@ -71,6 +84,74 @@ public final class Contender {
     @Override
     protected byte[] getLockNodeBytes() {
       return data;
+    }
+  }
+
+  /** Leadership as a lock: it is acquired by being elected, once. */
+  private abstract static class Leadership implements InterProcessLock {
+    @Override
+    public boolean acquire(long time, TimeUnit unit) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public boolean isAcquiredInThisProcess() {
+      throw new UnsupportedOperationException();
+    }
+  }
+
+  private static final class Latch extends Leadership {
+    private final LeaderLatch latch;
+
+    Latch(CuratorFramework client, String path) {
+      latch = new LeaderLatch(client, path);
+    }
+
+    @Override
+    public void acquire() throws Exception {
+      latch.start();
+      latch.await();
+    }
+
+    @Override
+    public void release() throws Exception {
+      latch.close();
+    }
+  }
+
+  private static final class Selector extends Leadership {
+    private final CountDownLatch elected = new CountDownLatch(1);
+    private final CountDownLatch resigned = new CountDownLatch(1);
+    private final CountDownLatch left = new CountDownLatch(1);
+    private final LeaderSelector selector;
+
+    Selector(CuratorFramework client, String path) {
+      selector =
+          new LeaderSelector(
+              client,
+              path,
+              new LeaderSelectorListenerAdapter() {
+                @Override
+                public void takeLeadership(CuratorFramework same) throws Exception {
+                  elected.countDown();
+                  resigned.await();
+                  left.countDown();
+                }
+              });
+    }
+
+    @Override
+    public void acquire() throws Exception {
+      selector.start();
+      elected.await();
+    }
+
+    @Override
+    public void release() throws Exception {
+      resigned.countDown();
+      left.await();
+      // its node goes when the listener has returned
+      while (selector.hasLeadership()) Thread.sleep(1);
     }
   }
 
@@ -110,7 +191,7 @@ public final class Contender {
           tell("released");
         }
         case "laps" -> laps(registerPort, Integer.parseInt(words[2]), Integer.parseInt(words[3]));
-        case "revocable" -> lock.makeRevocable(asked -> thread.execute(this::go));
+        case "revocable" -> ((InterProcessMutex) lock).makeRevocable(asked -> thread.execute(this::go));
         case "revoke" -> {
           Revoker.attemptRevoke(client, words[2]);
           tell("revoked");

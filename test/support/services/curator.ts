@@ -12,7 +12,8 @@ import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { until } from "../wait-for.ts";
 
-const JAR = "/usr/share/java/curator-recipes.jar";
+/** Its class path names all else that it needs. */
+export const CURATOR_JAR = "/usr/share/java/curator-recipes.jar";
 const PACKAGES = ["libcurator-recipes-java", "default-jdk-headless"];
 const SOURCE = resolve("test/support/curator/Contender.java");
 const OURS = resolve("build/test/support/curator/contender.child.js");
@@ -42,7 +43,7 @@ export type CrewOptions = {
 /** Contenders that use Curator. */
 export async function curatorCrew(options: CrewOptions): Promise<Crew> {
   const classes = compiled();
-  return started("java", [...JAVA_OPTIONS, "-cp", `${classes}:${JAR}`, "Contender"], options);
+  return started("java", [...JAVA_OPTIONS, "-cp", `${classes}:${CURATOR_JAR}`, "Contender"], options);
 }
 
 /** Contenders that use Holdfast, in strict order of arrival. */
@@ -63,7 +64,7 @@ async function started(command: string, args: readonly string[], options: CrewOp
   child.stdin.on("error", () => undefined);
   const told = async (line: string, times = 1): Promise<void> => {
     const isSo = (): boolean => {
-      const failed = lines.find((one) => one.includes(" failed "));
+      const failed = lines.find((one) => one.startsWith(`${line.split(" ")[0]} failed `));
       if (failed !== undefined) throw new Error(failed);
       if (child.exitCode !== null) throw new Error(`the contenders ended: ${errors}`);
       return lines.filter((one) => one === line).length >= times;
@@ -90,12 +91,12 @@ async function ended(child: ChildProcessWithoutNullStreams, signal: NodeJS.Signa
 
 /** The folder of the Java program's classes. */
 function compiled(): string {
-  installIfMissing();
+  installCurator();
   const version = createHash("sha256").update(readFileSync(SOURCE)).digest("hex").slice(0, 16);
   const classes = join(tmpdir(), `holdfast-curator-${process.getuid?.() ?? ""}-${version}`);
   if (existsSync(classes)) return classes;
   const fresh = mkdtempSync(join(tmpdir(), "holdfast-javac-"));
-  const { status, stderr } = spawnSync("javac", ["-cp", JAR, "-d", fresh, SOURCE], { encoding: "utf8" });
+  const { status, stderr } = spawnSync("javac", ["-cp", CURATOR_JAR, "-d", fresh, SOURCE], { encoding: "utf8" });
   if (status !== 0) throw new Error(`javac: ${stderr}`);
   try {
     renameSync(fresh, classes);
@@ -107,9 +108,10 @@ function compiled(): string {
   return classes;
 }
 
-function installIfMissing(): void {
-  if (existsSync(JAR) && spawnSync("javac", ["-version"]).status === 0) return;
-  console.log(`installing ${PACKAGES.join(" and ")} for the tests with Curator`);
+/** Installs Curator and a JDK from Debian, unless they are there. */
+export function installCurator(): void {
+  if (existsSync(CURATOR_JAR) && spawnSync("javac", ["-version"]).status === 0) return;
+  console.log(`installing ${PACKAGES.join(" and ")} for what is done with Curator`);
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
   const apt = (...args: string[]): number | null => spawnSync("apt-get", args, { env, stdio: "ignore" }).status;
   const install = ["install", "-y", "--no-install-recommends", ...PACKAGES];
