@@ -1,0 +1,93 @@
+/** Ours on ZooKeeper against Curator's InterProcessMutex on the same server. */
+
+import { OURS, STRICT } from "../contestants/zookeeper.ts";
+import type { BenchCase, Check, Findings } from "../harness/case.ts";
+import { check } from "../harness/case.ts";
+import { ratioOf, spreadOf } from "../harness/stats.ts";
+import type { ZooKeeperOptions } from "../harness/zookeeper-rounds.ts";
+import { CURATOR, onZooKeeper, ratesOf, starvedIn, zooKeeperRow } from "../harness/zookeeper-rounds.ts";
+
+const HOW =
+  "One ZooKeeper for all, as it comes: each write is synced to the disk. Curator in a JVM, a thread a caller.";
+/** What the commissioned lock, with a local lock in front of ZooKeeper, was said to reach: lock and unlock a second. */
+const S3 = 3_000;
+
+export const zooKeeperAlone: BenchCase = {
+  name: "zookeeper-alone",
+  title: "ZooKeeper, one caller, uncontended",
+  about: `One caller, one key, in a loop; a pair is timed whole. ${HOW}`,
+  async run() {
+    const load = { callers: 1, keys: 1, timed: "pair" } as const;
+    const rounds = await onZooKeeper([OURS, CURATOR], { processes: 1, load, ms: 600 });
+    return {
+      rows: [OURS, CURATOR].map((name) => zooKeeperRow(name, rounds(name))),
+      checks: [
+        check("goal", "rate of Curator", ratioOf(ratesOf(rounds(OURS)), ratesOf(rounds(CURATOR))), "at least", 1),
+      ],
+    };
+  },
+};
+
+export const zooKeeperWide: BenchCase = {
+  name: "zookeeper-wide",
+  title: "ZooKeeper, 64 callers on 10,000 keys",
+  about: `64 callers of one process, each on keys that nobody else wants just then. ${HOW}`,
+  async run() {
+    const load = { callers: 64, keys: 10_000, timed: "nothing" } as const;
+    const rounds = await onZooKeeper([OURS, CURATOR], { processes: 1, load, ms: 600 });
+    return {
+      rows: [OURS, CURATOR].map((name) => zooKeeperRow(name, rounds(name))),
+      checks: [
+        check("goal", "rate of Curator", ratioOf(ratesOf(rounds(OURS)), ratesOf(rounds(CURATOR))), "at least", 1),
+      ],
+    };
+  },
+};
+
+export const zooKeeperCrowd: BenchCase = {
+  name: "zookeeper-64",
+  title: "ZooKeeper, 64 callers of one process on one key",
+  about:
+    "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant. With local " +
+    `hand-off, and in strict order (handoffs 1). ${HOW}`,
+  async run() {
+    const load = { callers: 64, keys: 1, timed: "wait" } as const;
+    const { rows, checks, ours } = await contended({ processes: 1, load, ms: 700 }, 15);
+    const s3 = check(
+      "goal",
+      "lock and unlock a second, as the commissioned lock reached",
+      spreadOf(ours),
+      "at least",
+      S3,
+    );
+    return { rows, checks: [...checks, s3] };
+  },
+};
+
+export const zooKeeperProcesses: BenchCase = {
+  name: "zookeeper-processes",
+  title: "ZooKeeper, 4 processes with 8 callers each on one key",
+  about: `As before, with 32 callers in four processes. ${HOW}`,
+  run: () => contended({ processes: 4, load: { callers: 8, keys: 1, timed: "wait" }, ms: 700 }, 8),
+};
+
+async function contended(
+  options: ZooKeeperOptions,
+  goal: number,
+): Promise<Findings & { readonly ours: readonly number[] }> {
+  const names = [OURS, STRICT, CURATOR];
+  const rounds = await onZooKeeper(names, options);
+  const [ours, strict, curator] = names.map((name) => ratesOf(rounds(name))) as [number[], number[], number[]];
+  const nobodyStarved = (what: string, name: string): Check =>
+    check("gate", `${what}callers that got nothing`, spreadOf(starvedIn(rounds(name))), "exactly", 0);
+  return {
+    ours,
+    rows: names.map((name) => zooKeeperRow(name, rounds(name))),
+    checks: [
+      check("goal", "rate of Curator", ratioOf(ours, curator), "at least", goal),
+      nobodyStarved("", OURS),
+      check("goal", "strict order: rate of Curator", ratioOf(strict, curator), "at least", 1),
+      nobodyStarved("strict order: ", STRICT),
+    ],
+  };
+}

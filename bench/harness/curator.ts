@@ -1,0 +1,92 @@
+/** Curator in a JVM of its own (bench/curator): compiled where a JDK and Debian's libcurator-recipes-java are. */
+
+import type { ChildProcessWithoutNullStreams } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { CURATOR_JAR, installCurator } from "../../test/support/services/curator.ts";
+import type { Load, Look } from "./window.ts";
+
+const SOURCE = resolve("bench/curator/CuratorBench.java");
+
+/** Installs it if need be, and compiles the program into this folder. @throws what apt or the compiler said */
+export function compileCurator(folder: string): void {
+  installCurator();
+  const { status, stderr } = spawnSync("javac", ["-cp", CURATOR_JAR, "-d", folder, SOURCE], { encoding: "utf8" });
+  if (status !== 0) throw new Error(stderr);
+}
+
+/** Microseconds of CPU that a process has used. */
+export function cpuOf(pid: number): number {
+  const [, ...fields] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
+  const [user, system] = (fields[0] ?? "").split(" ").slice(11, 13).map(Number) as [number, number];
+  const TICKS_PER_SECOND = 100;
+  return ((user + system) * 1_000_000) / TICKS_PER_SECOND;
+}
+
+/** A Curator client and its callers. */
+export class CuratorClient {
+  readonly #process: ChildProcessWithoutNullStreams;
+  readonly #lines: AsyncIterator<string>;
+  #cpuBefore = 0;
+
+  private constructor(child: ChildProcessWithoutNullStreams) {
+    this.#process = child;
+    this.#lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    // without a logger of its own it says so
+    child.stderr.resume();
+  }
+
+  /** @param classes the folder of compileCurator(), @param server host:port */
+  static async start(classes: string, server: string): Promise<CuratorClient> {
+    const args = ["-Xmx256m", "-cp", `${classes}:${CURATOR_JAR}`, "CuratorBench", server];
+    const started = new CuratorClient(spawn("java", args));
+    await started.#said("ready");
+    return started;
+  }
+
+  begin({ callers, keys, prefix = "" }: Load): Promise<string> {
+    return this.#ask(`${callers} ${keys} ${prefix}`);
+  }
+
+  async mark(): Promise<void> {
+    await this.#ask("mark");
+    this.#cpuBefore = cpuOf(this.#process.pid as number);
+  }
+
+  async look(): Promise<Look> {
+    const [ms, p50, p99, most, grants = ""] = (await this.#ask("look")).split(" ");
+    return {
+      ms: Number(ms),
+      cpu: cpuOf(this.#process.pid as number) - this.#cpuBefore,
+      grantsPerCaller: grants.split(",").map(Number),
+      p50: Number(p50),
+      p99: Number(p99),
+      most: Number(most),
+    };
+  }
+
+  finish(): Promise<string> {
+    return this.#ask("finish");
+  }
+
+  async end(): Promise<void> {
+    if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
+    const ended = once(this.#process, "exit");
+    this.#process.kill("SIGKILL");
+    await ended;
+  }
+
+  #ask(order: string): Promise<string> {
+    this.#process.stdin.write(`${order}\n`);
+    return this.#said();
+  }
+
+  async #said(wanted?: string): Promise<string> {
+    const { value, done } = await this.#lines.next();
+    if (done === true || (wanted !== undefined && value !== wanted)) throw new Error(`Curator ended or said ${value}`);
+    return value;
+  }
+}
