@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import type { TestAPI } from "vitest";
 import { afterAll, beforeAll, describe, test } from "vitest";
-import type { ConformanceOptions, Store } from "../../src/conformance/suite.ts";
+import type { ConformanceOptions, Runner, Store } from "../../src/conformance/suite.ts";
 import { conformance } from "../../src/conformance/suite.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import type { RedisServer } from "./services/redis.ts";
@@ -12,12 +12,31 @@ import { watched } from "./watched-test.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
 
-const OPTIONS: Omit<ConformanceOptions<Store>, "open"> = {
+export const OPTIONS: Omit<ConformanceOptions<Store>, "open"> = {
   verbs: ["detach", "revoke"],
   timeScale: 0.5,
   keys: long ? 100_000 : 5_000,
   random: long ? { seeds: 200, steps: 200 } : { seeds: 3 },
 };
+
+/** What every client and topology shows also where time is short; with HOLDFAST_LONG=1 it shows everything. */
+const SHORT: readonly string[] = ["lifecycle", "contention", "order", "lost replies", "close"];
+
+/** The runner of the suite; unless it may take long, it registers the short topics only. */
+export function shortRunner(): Runner {
+  let depth = 0;
+  return {
+    describe(name, body) {
+      if (depth === 1 && !long && !SHORT.includes(name)) return;
+      describe(name, () => {
+        depth++;
+        body();
+        depth--;
+      });
+    },
+    test: watched(test as TestAPI),
+  };
+}
 
 /** The conformance suite on a real server, each test with a prefix of its own. */
 export function redisConforms(name: string, driver: (server: RedisServer, prefix: string) => Driver): void {

@@ -109,10 +109,13 @@ export class Connection {
     const { link } = this.#options;
     if (!link.isReady) {
       let failure: unknown;
-      link.start().catch((error: unknown) => {
-        failure = error;
-        this.#changed();
-      });
+      link.start().then(
+        () => this.#changed(),
+        (error: unknown) => {
+          failure = error;
+          this.#changed();
+        },
+      );
       await this.#until(
         () => link.isReady || failure !== undefined,
         withinMs,

@@ -48,7 +48,7 @@ export function whyNoRedis(): string | null {
   return canInstall() ? null : `${PROGRAM} is not installed, and only root on Debian or Ubuntu could install it`;
 }
 
-function install(): void {
+export function install(): void {
   if (isInstalled()) return;
   const reason = whyNoRedis();
   if (reason !== null) throw new Error(reason);
@@ -71,7 +71,8 @@ function canInstall(): boolean {
   return process.getuid?.() === 0 && spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status === 0;
 }
 
-async function run(folder: string, port: number, settings: readonly string[]): Promise<ChildProcess> {
+/** A server on this port, ready; ended by `ended`. */
+export async function run(folder: string, port: number, settings: readonly string[]): Promise<ChildProcess> {
   const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
   const child = spawn(PROGRAM, [...fixed, ...settings], { stdio: "ignore" });
   const failed = new Promise<never>((_, reject) => child.once("error", reject));
@@ -80,14 +81,15 @@ async function run(folder: string, port: number, settings: readonly string[]): P
   return child;
 }
 
-async function ended(child: ChildProcess): Promise<void> {
+/** Ends it as `kill -9` does. */
+export async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGKILL");
   await gone;
 }
 
-function isUp(port: number): Promise<boolean> {
+export function isUp(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = dial(port, "127.0.0.1", () => socket.write("PING\r\n"));
     const settle = (up: boolean) => (): void => {
@@ -99,7 +101,7 @@ function isUp(port: number): Promise<boolean> {
   });
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };

@@ -1,0 +1,143 @@
+/** A real Redis Cluster for tests: masters, each with a replica if wanted, on free ports, ended by their pids. */
+
+import type { ChildProcess } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import { until } from "../wait-for.ts";
+import { ended, freePort, install, run } from "./redis.ts";
+
+const SLOTS = 16_384;
+
+export interface RedisCluster {
+  readonly ports: readonly number[];
+  /** A connection to each node, to look and to administrate. */
+  readonly admin: readonly Redis[];
+  /** The node that is master of a slot now. */
+  masterOf(slot: number): Promise<number>;
+  /** Moves a slot with its keys; `between`: done while it is half-way, after each `keys` keys. */
+  move(slot: number, to: number, between?: () => Promise<unknown>): Promise<void>;
+  /** The replica of a master takes over, the master consenting. */
+  failOver(master: number): Promise<void>;
+  /** Ends a node as `kill -9` does. */
+  kill(node: number): Promise<void>;
+  stop(): Promise<void>;
+}
+
+type Range = readonly [from: number, to: number, master: readonly [host: string, port: number]];
+
+interface Node {
+  readonly port: number;
+  readonly child: ChildProcess;
+  readonly admin: Redis;
+  readonly id: string;
+}
+
+export async function startRedisCluster(masters: number, withReplicas = false): Promise<RedisCluster> {
+  install();
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-cluster-"));
+  const count = withReplicas ? 2 * masters : masters;
+  const nodes = await Promise.all(Array.from({ length: count }, (_, at) => node(join(folder, String(at)))));
+  await meet(nodes, masters);
+  const whole = async (): Promise<boolean> => {
+    for (const { admin } of nodes) if (!(await isWhole(admin, count))) return false;
+    return true;
+  };
+  await until(whole, { within: 15_000, what: "the cluster" });
+  if (withReplicas) {
+    await Promise.all(nodes.slice(masters).map(({ admin }, at) => admin.cluster("REPLICATE", (nodes[at] as Node).id)));
+    const online = async (): Promise<boolean> => {
+      for (const { admin } of nodes.slice(masters)) {
+        if (!/master_link_status:up/.test(await admin.info("replication"))) return false;
+      }
+      return true;
+    };
+    await until(online, { within: 15_000, what: "the replicas" });
+  }
+  return clusterOf(nodes, masters, folder);
+}
+
+async function node(folder: string): Promise<Node> {
+  mkdirSync(folder);
+  const [port, bus] = [await freePort(), await freePort()];
+  const settings = ["--cluster-enabled", "yes", "--cluster-port", String(bus), "--cluster-node-timeout", "1000"];
+  const sooner = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
+  const child = await run(folder, port, [...settings, ...sooner]);
+  const admin = new Redis(port, "127.0.0.1", { retryStrategy: () => 100 });
+  admin.on("error", () => undefined);
+  return { port, child, admin, id: String(await admin.cluster("MYID")) };
+}
+
+async function meet(nodes: readonly Node[], masters: number): Promise<void> {
+  const bus = async ({ admin }: Node): Promise<string> =>
+    String(((await admin.config("GET", "cluster-port")) as string[])[1]);
+  const first = nodes[0] as Node;
+  for (const [at, { admin }] of nodes.entries()) {
+    await admin.cluster("SET-CONFIG-EPOCH", at + 1);
+    if (at > 0) await admin.call("CLUSTER", "MEET", "127.0.0.1", String(first.port), await bus(first));
+    if (at >= masters) continue;
+    const [from, to] = [Math.floor((at * SLOTS) / masters), Math.floor(((at + 1) * SLOTS) / masters) - 1];
+    await admin.call("CLUSTER", "ADDSLOTSRANGE", String(from), String(to));
+  }
+}
+
+async function isWhole(admin: Redis, count: number): Promise<boolean> {
+  const info = String(await admin.cluster("INFO"));
+  return info.includes("cluster_state:ok") && info.includes(`cluster_known_nodes:${count}`);
+}
+
+function clusterOf(nodes: readonly Node[], masters: number, folder: string): RedisCluster {
+  const dead = new Set<number>();
+  const at = (index: number): Node => nodes[index] as Node;
+  const masterOf = async (slot: number): Promise<number> => {
+    for (const [index, { admin }] of nodes.entries()) {
+      if (dead.has(index)) continue;
+      for (const [from, to, [, port]] of (await admin.cluster("SLOTS")) as unknown as Range[]) {
+        if (from <= slot && slot <= to) return nodes.findIndex((one) => one.port === port);
+      }
+    }
+    throw new Error(`nobody has slot ${slot}`);
+  };
+  return {
+    ports: nodes.map(({ port }) => port),
+    admin: nodes.map(({ admin }) => admin),
+    masterOf,
+    async move(slot, to, between) {
+      const from = await masterOf(slot);
+      if (from === to) return;
+      const [source, target] = [at(from), at(to)];
+      await target.admin.call("CLUSTER", "SETSLOT", String(slot), "IMPORTING", source.id);
+      await source.admin.call("CLUSTER", "SETSLOT", String(slot), "MIGRATING", target.id);
+      await between?.();
+      for (;;) {
+        const keys = (await source.admin.call("CLUSTER", "GETKEYSINSLOT", String(slot), "1")) as string[];
+        if (keys.length === 0) break;
+        await source.admin.call("MIGRATE", "127.0.0.1", String(target.port), "", "0", "5000", "KEYS", ...keys);
+        await between?.();
+      }
+      for (const { admin } of [target, source, ...nodes.slice(0, masters)]) {
+        await admin.call("CLUSTER", "SETSLOT", String(slot), "NODE", target.id);
+      }
+    },
+    async failOver(master) {
+      const replica = at(master + masters);
+      await replica.admin.cluster("FAILOVER");
+      await until(async () => /role:master/.test(await replica.admin.info("replication")), {
+        within: 10_000,
+        what: "the replica as master",
+      });
+    },
+    async kill(index) {
+      dead.add(index);
+      await ended(at(index).child);
+    },
+    async stop() {
+      for (const { admin, child } of nodes) {
+        admin.disconnect();
+        await ended(child);
+      }
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
