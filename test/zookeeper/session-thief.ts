@@ -56,8 +56,9 @@ export async function sessionThief(target: Address): Promise<SessionThief> {
       });
     },
     async [Symbol.asyncDispose]() {
+      const closed = new Promise((resolve) => listener.close(resolve));
       for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => listener.close(resolve));
+      await closed;
     },
   };
 }

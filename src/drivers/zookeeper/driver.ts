@@ -144,7 +144,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
       const mine = claims.map((claim) => places.find(claim));
       // one question proves the session for all that are held
-      if (mine.some((place) => place?.isHeld)) await zk.exists(root);
+      if (mine.some((place) => place?.isHeld && place.at === "there")) await zk.exists(root);
       for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) watching.own(place);
       // what somebody did to our nodes before that was told before it was answered
       await Promise.all(mine.map((place) => place?.checking ?? Promise.resolve()));

@@ -59,7 +59,9 @@ export class Watching {
   own(place: NodePlace, isChanged = false): void {
     if (place.at !== "there") return;
     const told = this.#zk.get(place.path, (event) => {
-      if (event !== null) this.own(place, event.kind === "changed");
+      // a session that was ended from outside is not answered any more: what is known is not asked
+      if (event?.kind === "deleted") this.#isDeleted(place);
+      else if (event !== null) this.own(place, true);
     });
     const checking = told.then(
       ({ data }) => {
@@ -71,14 +73,19 @@ export class Watching {
         place.isWatched = false;
         if (place.at !== "there" || !isRefusal(error, "NO_NODE")) return;
         if (isChanged) this.#isRevoked(place);
-        this.#places.end(place, null);
-        this.#changed(place.claim.id);
+        this.#isDeleted(place);
       },
     );
     place.checking = checking;
     void checking.finally(() => {
       if (place.checking === checking) place.checking = null;
     });
+  }
+
+  #isDeleted(place: NodePlace): void {
+    if (place.at !== "there") return;
+    this.#places.end(place, null);
+    this.#changed(place.claim.id);
   }
 
   #isRevoked(place: NodePlace): void {

@@ -1,0 +1,321 @@
+// What the recipe promises where others failed: nodes that nobody waits for, grants that nobody saw, storms, reaped parents.
+
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { Locks } from "../../src/client/locks.ts";
+import { createLocks } from "../../src/client/locks.ts";
+import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import { newId } from "../../src/ids.ts";
+import type { Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
+import { startZooKeeper } from "../support/services/zookeeper.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+import { sessionThief } from "./session-thief.ts";
+
+const WITHIN = 20_000;
+const SESSION_MS = 10_000;
+const CURATOR = "_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-";
+let server: ZooKeeperServer;
+let zk: ZooKeeper;
+let count = 0;
+const drivers: Driver[] = [];
+const clients: Locks[] = [];
+
+beforeAll(async () => {
+  // empty parents go as soon as they may: whatever runs here meets that
+  server = await startZooKeeper({ reapMs: 50 });
+  zk = new ZooKeeper({ servers: [server.address] });
+  await zk.open();
+}, 60_000);
+
+afterAll(async () => {
+  await zk.close();
+  await server[Symbol.asyncDispose]();
+});
+
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((one) => one.close()));
+  await Promise.all(drivers.splice(0).map((one) => one.close()));
+});
+
+type Options = Partial<ZooKeeperDriverOptions>;
+
+function made(options: Options = {}): Driver {
+  return zookeeper({ servers: [server.address], root: "/recipe", sessionMs: SESSION_MS, ...options });
+}
+
+async function opened(options: Options = {}, told: (id: ClaimId | null) => void = () => undefined): Promise<Driver> {
+  const driver = made(options);
+  drivers.push(driver);
+  await driver.open(told);
+  return driver;
+}
+
+function locksOn(options: Options = {}): Locks {
+  const locks = createLocks(made(options), { ttl: "session", handoffs: 1 });
+  clients.push(locks);
+  return locks;
+}
+
+function claimOf(key: string, more: Partial<Claim> = {}): Claim {
+  const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
+  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test", ...more };
+}
+
+const reads = (key: string): Partial<Claim> => ({ holds: [{ key, permits: 1, limit: ALL_PERMITS }] });
+
+function key(): [string, string] {
+  const name = `key-${++count}`;
+  return [name, `/recipe/${name}`];
+}
+
+/** None if their parent is gone, too. */
+async function nodes(folder: string): Promise<readonly string[]> {
+  return (await zk.exists(folder)) === null ? [] : (await zk.children(folder)).names;
+}
+
+test("in the family of Curator's read-write lock nodes bear its names, and its nodes are obeyed", async () => {
+  const driver = await opened({ family: "readWrite" });
+  const [name, folder] = key();
+  const [reader, writer, last] = [claimOf(name, reads(name)), claimOf(name), claimOf(name, reads(name))];
+  expect((await driver.claim(reader)).state).toBe("held");
+  const theirs = (await zk.create(`${folder}/${CURATOR}__READ__`, { mode: "ephemeralSequential" })).path;
+  expect((await driver.claim(writer)).state).toBe("waiting");
+  expect((await driver.claim(last)).state).toBe("waiting");
+  expect([...(await nodes(folder))].sort()).toEqual(
+    [
+      `_c_${reader.id}-__READ__0000000000`,
+      theirs.slice(folder.length + 1),
+      `_c_${writer.id}-__WRIT__0000000002`,
+      `_c_${last.id}-__READ__0000000003`,
+    ].sort(),
+  );
+  await driver.release([reader]);
+  expect((await driver.renew([writer]))[0]?.state, "their reader is in").toBe("waiting");
+  await zk.delete(theirs);
+  expect((await driver.renew([writer, last])).map(({ state }) => state)).toEqual(["held", "waiting"]);
+  await driver.release([writer, last]);
+});
+
+test("two families on one path refuse each other, whoever comes second, and without an id in the message", async () => {
+  const [mutex, rw] = [await opened(), await opened({ family: "readWrite" })];
+  for (const [first, second, advice] of [
+    [mutex, rw, 'family: "mutex"'],
+    [rw, mutex, 'family: "readWrite"'],
+  ] as const) {
+    const [name, folder] = key();
+    const [held, refused] = [claimOf(name), claimOf(name)];
+    await first.claim(held);
+    const error = await second.claim(refused).catch((thrown: unknown) => thrown as Error);
+    expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(advice) });
+    expect((error as Error).message).not.toContain(held.id);
+    expect(await nodes(folder)).toHaveLength(1);
+    await first.release([held]);
+  }
+});
+
+test("a stranger on one path is the affair of that path alone", async () => {
+  const driver = await opened();
+  const [[bad, folder], [good]] = [key(), key()];
+  const [holder, waiter, other, next] = [claimOf(bad), claimOf(bad), claimOf(good), claimOf(good)];
+  for (const claim of [holder, waiter, other, next]) await driver.claim(claim);
+  const stranger = (await zk.create(`${folder}/${CURATOR}__WRIT__`, { mode: "ephemeralSequential" })).path;
+  const states = (await driver.renew([holder, waiter, other, next])).map(({ state }) => state);
+  expect(states).toEqual(["held", "none", "held", "waiting"]);
+  await expect(driver.claim(claimOf(bad))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await driver.release([holder, other, next]);
+  expect(await nodes(folder)).toEqual([stranger.slice(folder.length + 1)]);
+  await zk.delete(stranger);
+});
+
+test("a wait that times out leaves no node, and whoever comes next does not wait for it", async () => {
+  const [one, other] = [locksOn(), locksOn()];
+  const [name, folder] = key();
+  const lock = await one.acquire(name);
+  await expect(other.acquire(name, { wait: 200 })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+  expect(await nodes(folder)).toHaveLength(1);
+  await lock.release();
+  await (await other.acquire(name)).release();
+  expect(await nodes(folder)).toEqual([]);
+});
+
+test("a node of an earlier request of the same session is not taken for a later one's", async () => {
+  await using proxy = await tcpProxy(server.address);
+  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
+  const [name, folder] = key();
+  const earlier = claimOf(name);
+  expect((await driver.claim(earlier)).state).toBe("held");
+  // the later one's create is lost on its way, so that it looks for its node
+  const later = claimOf(name);
+  proxy.up.cutAfter(20);
+  await driver.claim(later).catch(() => undefined);
+  const answer = await until(() => driver.claim(later).catch(() => null), { within: WITHIN, what: "an answer" });
+  expect(answer.state).toBe("waiting");
+  expect(await nodes(folder)).toHaveLength(2);
+  await driver.release([earlier, later]);
+});
+
+test("a node of another session is not taken for ours, whatever its name says", async () => {
+  await using proxy = await tcpProxy(server.address);
+  const dying = await opened();
+  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
+  const [name, folder] = key();
+  const claim = claimOf(name);
+  expect((await dying.claim(claim)).state).toBe("held");
+  const same = { ...claim };
+  proxy.up.cutAfter(20);
+  await driver.claim(same).catch(() => undefined);
+  const answer = await until(() => driver.claim(same).catch(() => null), { within: WITHIN, what: "an answer" });
+  expect(answer.state).toBe("waiting");
+  expect(await nodes(folder)).toHaveLength(2);
+  await driver.release([same]);
+  expect(await nodes(folder)).toHaveLength(1);
+  await dying.release([claim]);
+});
+
+test("whoever goes between the look and the watch is noticed", async () => {
+  const told: (ClaimId | null)[] = [];
+  await using proxy = await tcpProxy(server.address);
+  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] }, (id) => told.push(id));
+  const [name, folder] = key();
+  const blocker = await (async () => {
+    const warm = claimOf(name);
+    await driver.claim(warm);
+    const { path } = await zk.create(`${folder}/${CURATOR}lock-`, { mode: "ephemeralSequential" });
+    await driver.release([warm]);
+    return path;
+  })();
+  const claim = claimOf(name);
+  // what it sees arrives late: when it sets its watch, nobody is there any more
+  proxy.down.delay(300);
+  const asked = driver.claim(claim);
+  await until(async () => (await nodes(folder)).length === 2, { within: WITHIN, what: "its place" });
+  await zk.delete(blocker);
+  expect((await asked).state).toBe("waiting");
+  await until(() => told.includes(claim.id), { within: SESSION_MS / 3, what: "to be told" });
+  expect((await driver.renew([claim]))[0]?.state).toBe("held");
+  await driver.release([claim]);
+});
+
+test("each release among a thousand waiters wakes one, the next", async () => {
+  const told: ClaimId[] = [];
+  const driver = await opened({}, (id) => void (id !== null && told.push(id)));
+  const [name, folder] = key();
+  const claims = Array.from({ length: 1_001 }, () => claimOf(name));
+  // in this order: creates of one connection are carried out as they were sent
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  expect(told).toEqual([]);
+  const watched = Number(/Total watches:(\d+)/.exec(await server.ask("wchs"))?.[1]);
+  expect(watched, "one watch a waiter, and the holder's own").toBeLessThanOrEqual(1_001);
+  for (let turn = 0; turn < 100; turn++) {
+    await driver.release([claims[turn] as Claim]);
+    await until(() => told.length > turn, { within: WITHIN, what: "the next one" });
+    expect((await driver.renew([claims[turn + 1] as Claim]))[0]?.state).toBe("held");
+  }
+  expect(told).toEqual(claims.slice(1, 101).map(({ id }) => id));
+  await driver.release(claims);
+  expect(await nodes(folder)).toEqual([]);
+}, 60_000);
+
+test("a release that cannot be sent is sent when the servers are back, and its node goes although the session lives", async () => {
+  await using proxy = await tcpProxy(server.address);
+  const [cut, other] = [locksOn({ servers: [proxy.address as { host: string; port: number }] }), locksOn()];
+  const [name, folder] = key();
+  const lock = await cut.acquire(name);
+  const kept = await cut.acquire(`${name}-kept`);
+  proxy.refuse(true);
+  proxy.reset();
+  const released = lock.release();
+  const next = other.acquire(name);
+  expect(await nodes(folder)).not.toEqual([]);
+  proxy.refuse(false);
+  await (await next).release();
+  await released;
+  kept.throwIfLost();
+  await kept.release();
+});
+
+test("a session that is ended from outside: what is held is lost, who waits waits on, and the next session is used", async () => {
+  await using thief = await sessionThief(server.address);
+  const [robbed, other] = [locksOn({ servers: [thief.address] }), locksOn()];
+  const [[held], [busy]] = [key(), key()];
+  const lock = await robbed.acquire(held);
+  const blocker = await other.acquire(busy);
+  const waits = robbed.acquire(busy);
+  await until(async () => (await other.list(busy)).length === 2, { within: WITHIN, what: "the place" });
+  await thief.end();
+  await until(() => lock.signal.aborted, { within: WITHIN, what: "the holder to be told" });
+  expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "expired" });
+  await (await other.acquire(held)).release();
+  await until(async () => (await other.list(busy)).length === 2, { within: WITHIN, what: "the next place" });
+  await blocker.release();
+  await (await waits).release();
+  await robbed.close();
+}, 60_000);
+
+test("reconnects in a storm make no more nodes than there are claims", async () => {
+  await using proxy = await tcpProxy(server.address);
+  const driver = await opened({ servers: [proxy.address as { host: string; port: number }], retry: () => 5 });
+  const [name, folder] = key();
+  const claims = Array.from({ length: 20 }, () => claimOf(name));
+  let [done, most] = [0, 0];
+  const working = Promise.all(
+    claims.map(async (claim) => {
+      await until(() => driver.claim(claim).catch(() => null), { within: WITHIN, what: "a place" });
+      done++;
+    }),
+  );
+  for (let reset = 0; reset < 40; reset++) {
+    proxy.down.cutAfter(30 + 7 * reset);
+    most = Math.max(most, (await nodes(folder)).length);
+    await driver.renew(claims.slice(0, 1)).catch(() => undefined);
+  }
+  proxy.down.cutAfter(Number.POSITIVE_INFINITY);
+  await working;
+  most = Math.max(most, (await nodes(folder)).length);
+  expect([done, most]).toEqual([20, 20]);
+  const made = new Set((await nodes(folder)).map((node) => node.split("-")[0]));
+  expect(made.size).toBe(20);
+  await until(() => driver.release(claims).catch(() => null), { within: WITHIN, what: "the release" });
+  expect(await nodes(folder)).toEqual([]);
+}, 60_000);
+
+test("empty parents are removed, of keys and of paths, and taking a key just then does no harm", async () => {
+  const locks = locksOn();
+  const name = "/deep/path/of/mine";
+  for (let turn = 0; turn < 60; turn++) await locks.using(name, () => undefined);
+  await until(async () => (await zk.exists("/deep")) === null, { within: WITHIN, what: "the parents to be removed" });
+  await locks.using(name, () => undefined);
+  const [other, folder] = key();
+  await locks.using(other, () => undefined);
+  await until(async () => (await zk.exists(folder)) === null, { within: WITHIN, what: "the key's node to be removed" });
+  expect(await zk.exists("/recipe")).not.toBeNull();
+});
+
+test("a chroot that does not exist is made, and a prefix parts the locks of two programs", async () => {
+  const driver = zookeeper({ servers: [server.address], chroot: "/name/space", sessionMs: SESSION_MS });
+  const [billing, mail] = [
+    createLocks(driver, { ttl: "session", prefix: "billing/" }),
+    createLocks(zookeeper({ servers: [server.address], chroot: "/name/space", sessionMs: SESSION_MS }), {
+      ttl: "session",
+      prefix: "mail/",
+    }),
+  ];
+  clients.push(billing, mail);
+  const locks = [await billing.acquire("nightly"), await mail.acquire("nightly")];
+  expect([...(await zk.children("/name/space/holdfast")).names].sort()).toEqual([
+    "billing%2Fnightly",
+    "mail%2Fnightly",
+  ]);
+  await Promise.all(locks.map((lock) => lock.release()));
+});
+
+test.each([
+  [{ family: "semaphore" as never }, "family"],
+  [{ fair: 1 as never }, "fair"],
+])("%o is refused, naming the option", (options, name) => {
+  expect(() => made(options)).toThrow(new RegExp(`^${name} must be`));
+});
