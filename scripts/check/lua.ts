@@ -10,6 +10,8 @@ export const LUA_MODULE = "src/drivers/redis/scripts.ts";
 /** What others include, at their beginning. */
 const COMMON = "line.lua";
 const INCLUDE = `--- include ${COMMON}\n`;
+/** As the formatter has it. */
+const MOST_ON_A_LINE = 112;
 
 /** The module as it should be. */
 export function luaModule(): string {
@@ -22,7 +24,9 @@ export function luaModule(): string {
     const sha = createHash("sha1")
       .update(includes ? common + own : own)
       .digest("hex");
-    const text = `${includes ? "\n    LINE +\n    " : " "}${JSON.stringify(own)}`;
+    const short = ` LINE + ${JSON.stringify(own)}`;
+    const joined = short.length < MOST_ON_A_LINE ? short : `\n    LINE +\n    ${JSON.stringify(own)}`;
+    const text = includes ? joined : ` ${JSON.stringify(own)}`;
     return `export const ${constant(name)}: Script = {\n  sha: "${sha}",\n  text:${text},\n};\n`;
   });
   return [

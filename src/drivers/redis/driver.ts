@@ -5,6 +5,8 @@
 
 import { newId } from "../../ids.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
+import type { GuardOptions } from "./birth.ts";
+import { Birth, longestTtlOf } from "./birth.ts";
 import { linkOf } from "./client/link.ts";
 import type { RedisClient } from "./client/shapes.ts";
 import type { Run } from "./connection.ts";
@@ -12,9 +14,20 @@ import { Connection } from "./connection.ts";
 import { listed } from "./listing.ts";
 import { opened } from "./opening.ts";
 import type { Script } from "./scripts.ts";
-import { CLAIM, DETACH, RELEASE, RENEW, REVOKE } from "./scripts.ts";
+import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
 import { Spread } from "./spread.ts";
-import { bucketOf, homeOf, LAYOUT, readAnswer, readFlags, readPush, routeOf, termsOf, wordsOf } from "./words.ts";
+import {
+  bucketOf,
+  homeOf,
+  isForgotten,
+  LAYOUT,
+  readAnswer,
+  readFlags,
+  readPush,
+  routeOf,
+  termsOf,
+  wordsOf,
+} from "./words.ts";
 
 export type { RedisClient } from "./client/shapes.ts";
 
@@ -34,9 +47,23 @@ export interface RedisOptions {
    * away is granted to somebody else while it is held. Default false: open() refuses such a server.
    */
   readonly allowEviction?: boolean;
+  /**
+   * After a loss of data (a flush, an empty restart, a replica promoted without the last writes) grant nothing new for as
+   * long as the longest ttl, while those who hold place their claims anew: so nobody is granted over a live holder. It
+   * needs the right to INFO, the first use of a prefix waits as long, too, and all clients of a prefix must have it alike.
+   * Default false: a loss is noticed, its holders are told at once, and `warn` tells how many.
+   */
+  readonly guardDataLoss?: boolean | GuardOptions;
+  /**
+   * Told in plain words of what endangers locks: settings of the server, locks that it lost. Default: a warning of the
+   * process.
+   */
+  readonly warn?: (warning: string) => void;
   /** For claims that bring no label of their own. */
   readonly label?: string;
 }
+
+export type { GuardOptions } from "./birth.ts";
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -60,6 +87,7 @@ export function redis(
 ): Driver {
   const isOurs = typeof client === "function";
   if (!isOurs) linkOf(client);
+  longestTtlOf(options.guardDataLoss);
   const prefix = checkedPrefix(options.prefix ?? "holdfast");
   return new RedisDriver(isOurs ? client : () => client, isOurs, prefix, options);
 }
@@ -75,6 +103,7 @@ class RedisDriver implements Driver {
   readonly #layoutKey: string;
   /** In a Cluster: renewals, bucket by bucket. */
   readonly #renewals: Spread<Claim, Answer>;
+  readonly #birth: Birth;
   /** Claims whose `claim` call was given up on and may still come; true: they have been released meanwhile. */
   readonly #late = new Map<ClaimId, boolean>();
   #connection: Connection | null = null;
@@ -91,6 +120,13 @@ class RedisDriver implements Driver {
     this.#options = options;
     this.#root = `${prefix}:${LAYOUT}:`;
     this.#layoutKey = `${prefix}:{00}:layout`;
+    this.#birth = new Birth({
+      root: this.#root,
+      longestTtlMs: longestTtlOf(options.guardDataLoss),
+      label: options.label,
+      warn: options.warn ?? ((warning) => process.emitWarning(warning, { type: "HoldfastWarning" })),
+      forgot: () => this.#notify(null),
+    });
     const route = (claim: Claim): string => routeOf(this.#root, homeOf(claim));
     this.#renewals = new Spread(route, (claims) => this.#renewed(claims));
   }
@@ -109,6 +145,8 @@ class RedisDriver implements Driver {
     try {
       const names = { root: this.#root, layoutKey: this.#layoutKey, route: routeOf(this.#root, "00") };
       await opened(connection, names, { connectTimeoutMs, allowEviction });
+      const run: Run = (script, route, words) => connection.run(script, route, words);
+      await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
     } catch (error) {
       connection.close();
       throw error;
@@ -120,6 +158,7 @@ class RedisDriver implements Driver {
 
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
+    this.#birth.asked(claim);
     const route = routeOf(this.#root, homeOf(claim));
     const connection = this.#ready;
     // before the first wait in a bucket its inbox is there: who cannot be told loses its turn
@@ -132,7 +171,10 @@ class RedisDriver implements Driver {
       this.#late.delete(id);
     };
     const givenUp = (): void => void this.#late.set(id, false);
-    return readAnswer(await connection.run(CLAIM, route, words, { late, givenUp }));
+    const raw = await connection.run(CLAIM, route, words, { late, givenUp });
+    const answer = readAnswer(raw);
+    this.#birth.learn([claim], [answer], [raw]);
+    return answer;
   }
 
   renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
@@ -146,11 +188,19 @@ class RedisDriver implements Driver {
     const raw = await this.#many(RENEW, claims, homeOf, wordsOf);
     if (!Array.isArray(raw) || raw.length !== claims.length)
       throw new Error("redis: renew did not answer for every claim");
-    return raw.map(readAnswer);
+    const answers = raw.map(readAnswer);
+    if (raw.some(isForgotten)) {
+      await this.#birth.replaced(claims, raw, answers, (lost, words) => this.#many(REPLACE, lost, homeOf, words));
+    }
+    this.#birth.learn(claims, answers, raw);
+    return answers;
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
-    for (const { id } of claims) if (this.#late.has(id)) this.#late.set(id, true);
+    for (const { id } of claims) {
+      if (this.#late.has(id)) this.#late.set(id, true);
+      this.#birth.forget(id);
+    }
     const connection = this.#ready;
     const { life } = connection;
     const flag = ({ id }: Claim): string => (unanswered?.has(id) === true ? "1" : "0");
@@ -191,8 +241,8 @@ class RedisDriver implements Driver {
   }
 
   /** What the scripts that change lines begin with. */
-  #head(route: string): readonly string[] {
-    return [this.#root, this.#ready.inboxOf(route)];
+  #head(route: string, connection: Connection = this.#ready): readonly string[] {
+    return [this.#root, connection.inboxOf(route), ...this.#birth.words(route, connection.isCluster)];
   }
 
   /** One call for many; their buckets may differ where there is but one server. */
@@ -230,6 +280,7 @@ class RedisDriver implements Driver {
   #heard(message: string, isAnswer: boolean): void {
     const push = readPush(message);
     if (push === null) return;
+    if (push.answer !== undefined) this.#birth.pushed(push.id, push.answer);
     if (push.answer !== undefined && isAnswer) this.#notify(push.id, push.answer);
     else this.#notify(push.id);
   }

@@ -24,6 +24,11 @@ export function routeOf(root: string, bucket: string): string {
   return `${root}{${bucket}}:n`;
 }
 
+/** The birth record of a bucket (guardDataLoss; lua/line/birth.lua). */
+export function birthOf(route: string): string {
+  return `${route.slice(0, route.indexOf("}") + 1)}:b`;
+}
+
 const known = new WeakMap<Claim, readonly string[]>();
 
 /** A claim as every script takes it: id, ttl, count, then bucket, key, permits and limit of each hold. */
@@ -74,6 +79,8 @@ export function readAnswer(raw: unknown): Answer {
       };
     case "w":
       return { state: "waiting", ttlMs: Number(one), recheckMs: Number(two), storeMs: Number(three) };
+    case "b":
+      return { state: "none" };
     case "n":
       return one === undefined ? { state: "none" } : { state: "none", reason: one as Ending };
     case "f":
@@ -81,6 +88,17 @@ export function readAnswer(raw: unknown): Answer {
     default:
       throw new Error(`redis: a script answered what it never does: ${String(raw).slice(0, 80)}`);
   }
+}
+
+/** From when on a store that forgot grants new claims, if an answer says so: its wall clock in milliseconds. */
+export function opensAtOf(raw: unknown): string | null {
+  const words = String(raw).split(" ");
+  return (words[0] === "b" ? words[1] : words[words[0] === "h" ? 5 : 4]) ?? null;
+}
+
+/** May this claim be placed anew? */
+export function isForgotten(raw: unknown): boolean {
+  return String(raw).startsWith("b ");
 }
 
 /** "101": what was there. */

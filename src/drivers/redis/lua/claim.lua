@@ -1,8 +1,9 @@
 --[[ claim.lua — places a claim, or finds it by its id, and says where it stands. One trip.
      KEYS  1 any name of the bucket of its first key: where to send the call
-     ARGV  root, inbox, the claim (id, ttl, count, holds), tokens, floor, waits ("1" or "0"), label, holds as JSON
+     ARGV  root, inbox, birth record, longest ttl, the claim (id, ttl, count, holds), tokens, floor, waits ("1" or "0"), label, holds as JSON
      Gives "h <token> <tokens> <ttl left> <store ms>" | "w <ttl left> <recheck> <store ms>" | "n [how it ended]" | "f":
-           the floor is more than a day ahead of the clock
+           the floor is more than a day ahead of the clock. A store that has forgotten adds to "h" and "w" from when
+           on it grants again (ms)
      Work  O(admitted + run out) a line ]]
 --- include line.lua
 
@@ -19,7 +20,7 @@ end
 if floor > micros + DAY * 1000 then return 'f' end
 
 local function isFree(line, hold)
-  return not line.front and line.used + hold[3] <= tonumber(hold[4])
+  return not breathing and not line.front and line.used + hold[3] <= tonumber(hold[4])
 end
 
 if not waits then

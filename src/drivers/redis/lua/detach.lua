@@ -1,6 +1,6 @@
 --[[ detach.lua — held claims go their own way: a full lease from now on, and how they end is remembered. One trip.
      KEYS  1 where to send the call
-     ARGV  root, inbox, number of claims, then each claim (id, ttl, count, holds)
+     ARGV  root, inbox, birth record, longest ttl, number of claims, then each claim (id, ttl, count, holds)
      Gives a string with "1" for each claim that was held, else "0" ]]
 --- include line.lua
 

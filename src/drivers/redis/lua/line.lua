@@ -2,12 +2,14 @@
      includes it. It restates core/line.ts (a place is admitted if it fits behind those admitted before it) and
      core/mint.ts (token = max(last + 1, floor, clock)); the oracle of the conformance suite holds them together.
 
-     ARGV  1 root of our names ("hf:1:"), 2 inbox of the caller
+     ARGV  1 root of our names ("hf:1:"), 2 inbox of the caller, 3 the birth record to heed ("": none), 4 with it the
+           longest ttl there is (ms)
      Names, `b` being the bucket of a key (two hex digits, the hash tag that spreads keys over 256 slots):
        <root>{b}:a:<key>  sorted set: admitted places by the end of their lease (ms)
        <root>{b}:w:<key>  sorted set: waiting places by arrival (microseconds)
        <root>{b}:c:<id>   hash: one claim, in the bucket of its first key
        <root>{b}:n        the highest token granted in the bucket; kept for two days past its last grant
+       <root>{b}:b        the birth record: which run of the server, and from when on it grants (line/birth.lua)
        <root>{b}:i        sorted set by name: keys with places, and key .. "\0" .. bucket .. id of claims over several
      A place is "<b><id>:<permits>:<limit>:<ttl>", so a line can be judged without reading its claims.
      A claim: e end of lease, t ttl, k token (0: waiting), n tokens, f floor, c inbox, s lines entered, z lines wanted,
@@ -20,8 +22,9 @@
        refused any more (neither for want of memory), so where a verb must succeed its first write is one that frees.
      - A claim enters a line only when it is admitted in that of its key before, so lines are settled upwards only.
      - Loops end: a script looks at no more than `looks` waiting places.
-     - A key of ours always has a time to live. ]]
+     - A key of ours always has a time to live, but for the birth record. ]]
 --- include line/store.lua
+--- include line/birth.lua
 --- include line/claims.lua
 --- include line/seats.lua
 --- include line/tokens.lua

@@ -1,7 +1,8 @@
 --[[ renew.lua — restarts the leases of claims, held and waiting alike, and says where each stands. One trip.
      KEYS  1 where to send the call
-     ARGV  root, inbox, number of claims, then each claim (id, ttl, count, holds)
-     Gives one answer a claim, as claim.lua
+     ARGV  root, inbox, birth record, longest ttl, number of claims, then each claim (id, ttl, count, holds)
+     Gives one answer a claim, as claim.lua, or "b <from when on it grants (ms)>": not there, but the store has forgotten
+           since, and what was held may be placed anew
      Work  O(claims x (admitted + run out)) ]]
 --- include line.lua
 
@@ -18,7 +19,7 @@ for at, pair in ipairs(claims) do
     answers[at] = renew(known, holds)
   else
     sweep(claim, holds)
-    answers[at] = none()
+    answers[at] = breathing and forgotten() or none()
   end
 end
 settleAll()

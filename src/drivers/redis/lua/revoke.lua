@@ -1,7 +1,7 @@
 --[[ revoke.lua — asks holders to go: they answer "n revoked" from now on and keep their place until they release it or
      their lease ends; with "now" they are removed at once. Their processes are told to ask. One trip.
      KEYS  1 where to send the call
-     ARGV  root, inbox, number of targets, then for each: bucket, key, token, now ("1" or "0")
+     ARGV  root, inbox, birth record, longest ttl, number of targets, then for each: bucket, key, token, now ("1" or "0")
      Gives a string with "1" for each that was there, else "0"
      Work  O(admitted) a target ]]
 --- include line.lua

@@ -61,7 +61,7 @@ settle = function(line)
     look(line)
     local place = call('ZRANGE', line.waiting, #passed, #passed)[1]
     line.front = #passed > 0 and passed[1].place or place
-    if not place or looks == 0 then break end
+    if not place or looks == 0 or breathing then break end
     local parsed = parse(place)
     if line.used + parsed.permits > parsed.limit then break end
     looks = looks - 1

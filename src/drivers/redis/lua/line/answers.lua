@@ -2,6 +2,7 @@
 --- When a waiting claim should ask again: when a lease ahead of it may end.
 local function recheckOf(claim, line)
   local at = math.min(now + claim.ttl, line.soonest)
+  if breathing then at = math.min(at, opensAt) end
   if looks == 0 then return 50 end
   if line.front and parse(line.front).id ~= claim.id then
     local front = parse(line.front)
@@ -13,10 +14,16 @@ end
 
 local function answer(claim, line)
   local left = text(claim.expires - now)
+  local clocks = breathing and text(now) .. ' ' .. text(opensAt) or text(now)
   if claim.token > 0 then
-    return 'h ' .. text(claim.token) .. ' ' .. text(claim.tokens) .. ' ' .. left .. ' ' .. text(now)
+    return 'h ' .. text(claim.token) .. ' ' .. text(claim.tokens) .. ' ' .. left .. ' ' .. clocks
   end
-  return 'w ' .. left .. ' ' .. text(recheckOf(claim, line)) .. ' ' .. text(now)
+  return 'w ' .. left .. ' ' .. text(recheckOf(claim, line)) .. ' ' .. clocks
+end
+
+--- What holders may place anew now.
+local function forgotten()
+  return 'b ' .. text(opensAt)
 end
 
 local function none(how)

@@ -1,6 +1,6 @@
 --[[ arguments.lua — what the scripts are told of claims. ]]
 --- Arguments: id, ttl, count, then bucket, key, permits, limit for each hold.
-local cursor = 2
+local cursor = 4
 local function take()
   cursor = cursor + 1
   return ARGV[cursor]

@@ -1,0 +1,159 @@
+/**
+ * A store that forgot (option guardDataLoss). What it granted us is kept here, so that it can be placed anew; and what it
+ * no longer knows is noticed, with the option and without.
+ */
+
+import { FatalDriverError } from "../../errors.ts";
+import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
+import type { Run } from "./connection.ts";
+import { BIRTH } from "./scripts.ts";
+import { ALL_BUCKETS, birthOf, isForgotten, opensAtOf, readAnswer, routeOf, termsOf, wordsOf } from "./words.ts";
+
+/** How a store that forgot is met. The same for every client of a prefix. */
+export interface GuardOptions {
+  /** No claim is longer than this, in milliseconds: so long does a store that forgot grant nothing new. Default 60 s. */
+  readonly longestTtlMs?: number;
+}
+
+export interface BirthOptions {
+  readonly root: string;
+  /** Milliseconds; null: no guard. */
+  readonly longestTtlMs: number | null;
+  readonly label: string | undefined;
+  readonly warn: (warning: string) => void;
+  /** Whoever holds must ask now. */
+  readonly forgot: () => void;
+}
+
+interface Grant {
+  readonly token: bigint;
+  readonly tokens: number;
+}
+
+/** Places held claims anew, these words being theirs, and gives what the store says of each. */
+export type Replace = (lost: readonly Claim[], words: (claim: Claim) => readonly string[]) => Promise<unknown>;
+
+/** The longest ttl in milliseconds; null: no guard. @throws TypeError naming the option */
+export function longestTtlOf(option: boolean | GuardOptions | undefined): number | null {
+  if (option === undefined || option === false) return null;
+  const { longestTtlMs = 60_000 } = option === true ? {} : option;
+  if (Number.isInteger(longestTtlMs) && longestTtlMs >= 100 && longestTtlMs <= 86_400_000) return longestTtlMs;
+  throw new TypeError("guardDataLoss.longestTtlMs must be a whole number of milliseconds from 100 to 86400000");
+}
+
+export class Birth {
+  readonly #options: BirthOptions;
+  /** What we were granted and have not released; null: asked for, not granted yet. */
+  readonly #known = new Map<ClaimId, Grant | null>();
+  /** Until when the store grants nothing new, as it told last: a loss that we know of. */
+  #opensAt = "";
+  /** How many grants the store did not know any more, without any of the ends that it tells of. */
+  lost = 0;
+
+  constructor(options: BirthOptions) {
+    this.#options = options;
+  }
+
+  /** What scripts are told: the record to heed, and the longest ttl there is. On one server all buckets have one record. */
+  words(route: string, isCluster: boolean): readonly [string, string] {
+    const { root, longestTtlMs } = this.#options;
+    if (longestTtlMs === null) return ["", "0"];
+    return [isCluster ? birthOf(route) : birthOf(routeOf(root, "00")), String(longestTtlMs)];
+  }
+
+  /** @throws FatalDriverError if the claim could outlast the time in which nothing new is granted */
+  asked({ id, ttlMs }: Claim): void {
+    const { longestTtlMs } = this.#options;
+    if (longestTtlMs !== null && Number(ttlMs) > longestTtlMs) {
+      const bound = `guardDataLoss.longestTtlMs (${longestTtlMs} ms)`;
+      throw new FatalDriverError(`redis: ttl of ${ttlMs} ms is longer than ${bound} allows`);
+    }
+    if (!this.#known.has(id)) this.#known.set(id, null);
+  }
+
+  /** A push may be for a claim that we have given up. */
+  pushed(id: ClaimId, answer: Answer): void {
+    if (this.#known.has(id)) this.#note(id, answer);
+  }
+
+  forget(id: ClaimId): void {
+    this.#known.delete(id);
+  }
+
+  /** Notes what these claims were told, and a loss of data that is seen by it. */
+  learn(claims: readonly Claim[], answers: readonly Answer[], raw: readonly unknown[]): void {
+    let lost = 0;
+    for (const [at, { id }] of claims.entries()) if (this.#note(id, answers[at] as Answer)) lost++;
+    this.lost += lost;
+    if (lost > 0) {
+      const what = lost === 1 ? "a lock of ours: its holder is" : `${lost} locks of ours: their holders are`;
+      this.#options.warn(`redis: the server has lost ${what} told, and it may have been granted to others`);
+    }
+    if (this.#options.longestTtlMs === null) return;
+    for (const one of raw) {
+      const opensAt = opensAtOf(one);
+      if (opensAt !== null) return this.#forgot(opensAt);
+    }
+  }
+
+  /** What we hold and the store has forgotten is placed anew; the answers become what it says then. */
+  async replaced(
+    claims: readonly Claim[],
+    raw: readonly unknown[],
+    answers: Answer[],
+    replace: Replace,
+  ): Promise<void> {
+    const lost = new Map<Claim, readonly string[]>();
+    const places: number[] = [];
+    for (const [at, claim] of claims.entries()) {
+      const grant = this.#known.get(claim.id) ?? null;
+      if (grant === null || !isForgotten(raw[at])) continue;
+      const { token, tokens } = grant;
+      const terms = termsOf({ ...claim, tokens, floor: token }, this.#options.label);
+      lost.set(claim, [...wordsOf(claim), ...terms, String(token)]);
+      places.push(at);
+    }
+    if (lost.size === 0) return;
+    const said = await replace([...lost.keys()], (claim) => lost.get(claim) as readonly string[]);
+    if (!Array.isArray(said) || said.length !== lost.size)
+      throw new Error("redis: a script did not answer for every claim");
+    for (const [index, at] of places.entries()) answers[at] = readAnswer(said[index]);
+  }
+
+  /**
+   * Has the store forgotten? Asked when a driver opens: the first use of a prefix counts as that, too.
+   * @throws FatalDriverError if we may not ask
+   */
+  async greet(run: Run, head: (route: string) => readonly string[], isCluster: boolean): Promise<void> {
+    const { root, longestTtlMs, warn } = this.#options;
+    if (longestTtlMs === null) return;
+    const routes = (isCluster ? ALL_BUCKETS : ["00"]).map((bucket) => routeOf(root, bucket));
+    try {
+      const said = await Promise.all(routes.map((route) => run(BIRTH, route, head(route))));
+      const leftMs = Math.max(...said.map((one) => Number((one as unknown[])[0]) - Number((one as unknown[])[1])));
+      if (leftMs <= 0) return;
+      warn(`redis: the server has forgotten what it had, or is new to us: it grants nothing new for ${leftMs} ms`);
+    } catch (error) {
+      if (!/\bACL\b|NOPERM|can't run this command/i.test(String(error))) throw error;
+      throw new FatalDriverError("redis: guardDataLoss needs the right to INFO (+info)", { cause: error });
+    }
+  }
+
+  #note(id: ClaimId, answer: Answer): boolean {
+    if (answer.state === "held") {
+      const { token, tokens } = answer;
+      this.#known.set(id, { token, tokens });
+    }
+    if (answer.state !== "none") return false;
+    const wasHeld = (this.#known.get(id) ?? null) !== null;
+    this.#known.delete(id);
+    return wasHeld && answer.reason === undefined;
+  }
+
+  /** Those who hold must ask now, to place their claims anew. */
+  #forgot(opensAt: string): void {
+    if (this.#opensAt === opensAt) return;
+    this.#opensAt = opensAt;
+    queueMicrotask(this.#options.forgot);
+  }
+}

@@ -1,0 +1,267 @@
+/** The option guardDataLoss, on a server that is killed, flushed, or has forgotten a part. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { RedisOptions } from "../../src/drivers/redis/driver.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import { bucketOf } from "../../src/drivers/redis/words.ts";
+import type { Locks } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { withRedis } from "../support/redis-store.ts";
+import { until } from "../support/wait-for.ts";
+
+const TTL_MS = 1_500;
+const BIRTH = "1:{00}:b";
+
+withRedis((server) => {
+  let scene: RedisScene;
+  let clients: Locks[];
+  let warnings: string[];
+  beforeEach(async () => {
+    scene = redisScene(server().port);
+    await scene.admin.flushall();
+    clients = [];
+    warnings = [];
+  });
+  afterEach(async () => {
+    for (const one of clients) await one.close();
+    await scene.close();
+  });
+
+  const driver = (options: RedisOptions = {}): Driver =>
+    redis(() => new Redis(server().port, "127.0.0.1"), {
+      prefix: scene.prefix,
+      warn: (text) => warnings.push(text),
+      guardDataLoss: { longestTtlMs: TTL_MS },
+      ...options,
+    });
+  const client = (options: RedisOptions = {}): Locks => {
+    const locks = createLocks(driver(options), { ttl: TTL_MS, handoffs: 1 });
+    clients.push(locks);
+    return locks;
+  };
+  /** The time of a first use of the prefix is over. */
+  const grants = async (of: Locks): Promise<void> => of.using("warm", () => undefined);
+  const open = (options: RedisOptions = {}): ReturnType<RedisScene["open"]> => scene.open(driver(options));
+  /** An opened driver whose store grants. */
+  const opened = async (): Promise<Awaited<ReturnType<typeof open>>> => {
+    const one = await open();
+    await until(
+      async () => {
+        const probe = claimOf("warm", { ttlMs: TTL_MS, wait: false });
+        const { state } = await one.claim(probe);
+        if (state === "held") await one.driver.release([probe]);
+        return state === "held";
+      },
+      { within: 10_000, what: "a store that grants" },
+    );
+    return one;
+  };
+
+  for (const [what, lose] of [
+    ["killed and starts empty", () => server().restart()],
+    ["flushed", () => scene.admin.flushall()],
+  ] as const) {
+    describe(`a server that is ${what}`, () => {
+      test("grants nobody over a live holder, who keeps its lock and its token", { timeout: 40_000 }, async () => {
+        const [one, other, late] = [client(), client(), client()];
+        await grants(one);
+        const lock = await one.acquire("key");
+        const order: string[] = [];
+        // who waited comes again: in which order, a store that forgot cannot know
+        const inTurn = async (of: Locks, key: string): Promise<bigint> => {
+          const next = await of.acquire(key);
+          order.push(key);
+          await next.release();
+          return next.token;
+        };
+        const second = inTurn(other, "key");
+        await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+        const began = performance.now();
+        await lose();
+        const third = inTurn(late, "key");
+        await inTurn(late, "free");
+        // a new lock was granted, but only when every lease from before the loss had had its time
+        expect(performance.now() - began).toBeGreaterThanOrEqual(TTL_MS * 0.99);
+        expect(order).toEqual(["free"]);
+        expect(lock.signal.aborted).toBe(false);
+        lock.throwIfLost();
+        expect(await lock.release()).toBe(true);
+        for (const token of await Promise.all([second, third])) expect(token).toBeGreaterThan(lock.token);
+        expect(warnings.filter((text) => /lost/.test(text))).toEqual([]);
+      });
+
+      test("without the option tells its holders at once, and how many, and tokens rise", {
+        timeout: 40_000,
+      }, async () => {
+        const one = client({ guardDataLoss: false });
+        const lock = await one.acquire("key");
+        await one.acquire("another");
+        await lose();
+        await until(() => lock.signal.aborted, { within: 10_000, what: "the holder to be told" });
+        expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "unknown" });
+        await until(() => warnings.some((text) => /the server has lost/.test(text)), {
+          within: 5_000,
+          what: "warning",
+        });
+        const next = await client({ guardDataLoss: false }).acquire("key");
+        expect(next.token).toBeGreaterThan(lock.token);
+      });
+    });
+  }
+
+  describe("while a store that forgot grants nothing new", () => {
+    test("a claim that would not wait is refused, and a place in line asks again when it is over", async () => {
+      const one = await open();
+      expect(await one.claim(claimOf("key", { ttlMs: TTL_MS, wait: false }))).toEqual({ state: "none" });
+      const waiter = claimOf("key", { ttlMs: TTL_MS });
+      const answer = await one.claim(waiter);
+      expect(answer.state === "waiting" && answer.recheckMs <= TTL_MS).toBe(true);
+      await one.granted(waiter);
+      await one.driver.release([waiter]);
+    });
+
+    test("releases and the leases that end grant nobody", async () => {
+      const one = await opened();
+      const [held, waiting] = [claimOf("key", { ttlMs: TTL_MS }), claimOf("key", { ttlMs: TTL_MS })];
+      await one.hold(held);
+      await one.claim(waiting);
+      await scene.admin.del(`${scene.prefix}:${BIRTH}`);
+      await one.driver.release([held]);
+      expect((await one.ask(waiting)).state).toBe("waiting");
+      expect(one.pushes.filter(({ answer }) => answer?.state === "held")).toEqual([]);
+      await one.granted(waiting);
+      await one.driver.release([waiting]);
+    });
+
+    test("the release of a lock that it forgot is true, and no late call places it anew", async () => {
+      const one = await opened();
+      const held = claimOf("key", { ttlMs: TTL_MS });
+      await one.hold(held);
+      await scene.admin.flushall();
+      expect(await one.driver.release([held])).toEqual([true]);
+      expect(await one.ask(held)).toEqual({ state: "none", reason: "released" });
+      expect(await one.driver.list("", 10)).toEqual([]);
+    });
+
+    test("all who share a semaphore come back, with their tokens, whatever their order", async () => {
+      const one = await opened();
+      const hold = { key: "key", permits: 1, limit: 3 };
+      const claims = [0, 1, 2].map(() => claimOf([hold], { ttlMs: TTL_MS, tokens: 4 }));
+      const tokens = [];
+      for (const claim of claims) tokens.push((await one.hold(claim)).token);
+      await scene.admin.flushall();
+      const answers = await one.driver.renew([...claims].reverse());
+      expect(answers.map((answer) => answer.state === "held" && answer.token)).toEqual([...tokens].reverse());
+      const counter = await scene.admin.get(`${scene.prefix}:1:{${bucketOf("key")}}:n`);
+      expect(BigInt(String(counter))).toBe((tokens[2] as bigint) + 3n);
+      await one.driver.release(claims);
+    });
+
+    test("a claim over several keys comes back in all of them", async () => {
+      const one = await opened();
+      const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
+      const both = claimOf(holds, { ttlMs: TTL_MS });
+      const { token } = await one.hold(both);
+      await scene.admin.flushall();
+      expect(await one.ask(both)).toMatchObject({ state: "held", token });
+      const views = await one.driver.list("", 10);
+      expect(views.map((view) => view.holds.map(({ key }) => key))).toEqual([["a", "b"]]);
+      for (const key of ["a", "b"]) {
+        const claim = claimOf([{ key, permits: 1, limit: 1 }], { ttlMs: TTL_MS });
+        expect((await one.claim(claim)).state).toBe("waiting");
+        await one.driver.release([claim]);
+      }
+      await one.driver.release([both]);
+      expect(await one.driver.list("", 10)).toEqual([]);
+    });
+
+    test("of two that conflict, as a replica may have it that missed the last writes, the higher token stays", async () => {
+      const [one, other] = [await opened(), await open()];
+      const [old, young] = [claimOf("key", { ttlMs: TTL_MS }), claimOf("key", { ttlMs: TTL_MS })];
+      await one.hold(old);
+      const written = await Promise.all(
+        (await scene.keys()).map(async (key) => ({ key, value: await scene.admin.dumpBuffer(key) })),
+      );
+      await one.driver.release([old]);
+      const { token } = await other.hold(young);
+      await scene.admin.del(await scene.keys());
+      for (const { key, value } of written) {
+        if (value !== null && !key.endsWith(":b")) await scene.admin.restore(key, TTL_MS * 4, value);
+      }
+      expect((await one.driver.list("key", 10)).length).toBe(1);
+      expect(await other.ask(young)).toMatchObject({ state: "held", token });
+      const [view, ...more] = await one.driver.list("key", 10);
+      expect(more).toEqual([]);
+      expect(view?.answer).toMatchObject({ state: "held", token });
+      expect(await one.ask(old)).toEqual({ state: "none" });
+      await other.driver.release([young]);
+    });
+  });
+
+  test("once it is over, what was not placed anew stays lost", async () => {
+    const one = await opened();
+    const held = claimOf("key", { ttlMs: TTL_MS });
+    await one.hold(held);
+    await scene.admin.flushall();
+    await open();
+    await delay(TTL_MS + 50);
+    expect(await one.ask(held)).toEqual({ state: "none" });
+    expect(warnings.filter((text) => /has lost a lock of ours/.test(text)).length).toBe(1);
+  });
+
+  test("the second client, and the next start of a client, find the store as it is: nobody waits", async () => {
+    await opened();
+    const next = await open();
+    const claim = claimOf("key", { ttlMs: TTL_MS });
+    await next.hold(claim);
+    await next.driver.release([claim]);
+    expect(warnings.length).toBe(1);
+    expect(warnings[0]).toMatch(/^redis: the server has forgotten .* it grants nothing new for 1500 ms$/);
+  });
+
+  test("a clock that steps back makes nobody wait longer than the longest ttl", async () => {
+    const one = await opened();
+    const record = `${scene.prefix}:${BIRTH}`;
+    const [run] = String(await scene.admin.get(record)).split(" ");
+    await scene.admin.set(record, `${run} ${Date.now() + 3_600_000}`);
+    const claim = claimOf("key", { ttlMs: TTL_MS });
+    const answer = await one.claim(claim);
+    expect(answer.state === "waiting" && answer.recheckMs <= TTL_MS).toBe(true);
+  });
+
+  test("a longer ttl is refused before anything is sent", async () => {
+    const one = await open();
+    await expect(one.claim(claimOf("key", { ttlMs: TTL_MS + 1 }))).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+      message: "redis: ttl of 1501 ms is longer than guardDataLoss.longestTtlMs (1500 ms) allows",
+    });
+    expect((await scene.keys()).filter((key) => /:[awc]:/.test(key))).toEqual([]);
+  });
+
+  test("an option that means nothing is a TypeError that names it", () => {
+    for (const longestTtlMs of [0, -1, 99, 1.5, Number.NaN, 86_400_001, "60s"]) {
+      expect(() => driver({ guardDataLoss: { longestTtlMs: longestTtlMs as number } })).toThrow(
+        /^guardDataLoss.longestTtlMs must be/,
+      );
+    }
+  });
+
+  test("a user without the right to INFO is refused, and told so", async () => {
+    const rules = ["reset", "on", ">secret", "~*", "&*", "+@all", "-info"];
+    await scene.admin.call("ACL", "SETUSER", "uninformed", ...rules);
+    const guarded = redis(
+      () => new Redis({ port: server().port, host: "127.0.0.1", username: "uninformed", password: "secret" }),
+      { prefix: scene.prefix, guardDataLoss: true },
+    );
+    await expect(guarded.open(() => undefined)).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+      message: expect.stringContaining("+info"),
+    });
+    await guarded.close();
+  });
+});
