@@ -2,6 +2,7 @@
 // With --long the parts run at full scale and their results go to docs/results/long.md.
 
 import { spawnSync } from "node:child_process";
+import { newMark } from "./test/canary.ts";
 import { closingLine, NONE, sum } from "./test/counts.ts";
 import { BUILD_SECONDS, presentParts, TOTAL_SECONDS } from "./test/parts.ts";
 import { table, writeLongReport } from "./test/report.ts";
@@ -29,12 +30,13 @@ function build(): PartResult {
   return { name: "build", counts, took, budget: BUILD_SECONDS, faults, figures: [] };
 }
 
+const mark = newMark();
 const results: PartResult[] = [build()];
 const built = results.every((result) => result.faults.length === 0);
 for (const part of built ? parts : []) {
   if (wanted.length > 0 && !wanted.includes(part.name)) continue;
   console.log(`\n--- ${part.name}`);
-  results.push(await runPart(part, long));
+  results.push(await runPart(part, long, mark));
 }
 
 const took = results.reduce((total, result) => total + result.took, 0);

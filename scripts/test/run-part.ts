@@ -2,6 +2,7 @@
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
+import { nodeOptions, watchFor } from "./canary.ts";
 import type { Counts } from "./counts.ts";
 import { NONE, parseClosingLine } from "./counts.ts";
 import type { Part } from "./parts.ts";
@@ -35,10 +36,11 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
   });
 }
 
-export async function runPart(part: Part, long: boolean): Promise<PartResult> {
+/** mark: what stands in every secret that the part makes, and must not stand in what it prints. */
+export async function runPart(part: Part, long: boolean, mark: string): Promise<PartResult> {
   const budget = long ? part.longSeconds : part.seconds;
   const started = performance.now();
-  const { output, code, stopped } = await execute(commandOf(part, long), budget, long);
+  const { output, code, stopped, told } = await execute(commandOf(part, long), budget, long, mark);
   const took = (performance.now() - started) / 1000;
   const said = parseClosingLine(output);
   const faults: string[] = [];
@@ -47,6 +49,7 @@ export async function runPart(part: Part, long: boolean): Promise<PartResult> {
   if (!stopped && code !== 0 && said?.failed === 0) {
     faults.push(`${part.name} ended with code ${code} although no test failed`);
   }
+  if (told) faults.push(`${part.name} printed a secret: an id or a credential with this run's canary in it`);
   const counts = said ?? NONE;
   return {
     name: part.name,
@@ -66,18 +69,30 @@ function commandOf(part: Part, long: boolean): string[] {
   return [VITEST, "run", "--project", part.name, ...(part.coverage === true ? ["--coverage"] : [])];
 }
 
-type Ended = { readonly output: string; readonly code: number; readonly stopped: boolean };
+type Ended = {
+  readonly output: string;
+  readonly code: number;
+  readonly stopped: boolean;
+  /** It printed a secret. */
+  readonly told: boolean;
+};
 
-function execute(args: readonly string[], budget: number, long: boolean): Promise<Ended> {
+function execute(args: readonly string[], budget: number, long: boolean, mark: string): Promise<Ended> {
   return new Promise((resolve) => {
-    const env = long ? { ...process.env, HOLDFAST_LONG: "1" } : process.env;
-    const child = spawn(process.execPath, args, { env, detached: true, stdio: ["ignore", "pipe", "inherit"] });
+    const env = { ...process.env, NODE_OPTIONS: nodeOptions(mark), ...(long && { HOLDFAST_LONG: "1" }) };
+    const child = spawn(process.execPath, args, { env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+    const [seen, seenErrors] = [watchFor(mark), watchFor(mark)];
     running.add(child);
     let output = "";
     let stopped = false;
     child.stdout.setEncoding("utf8").on("data", (text: string) => {
       output += text;
+      seen.push(text);
       process.stdout.write(text);
+    });
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      seenErrors.push(text);
+      process.stderr.write(text);
     });
     const limit = setTimeout(
       () => {
@@ -85,13 +100,14 @@ function execute(args: readonly string[], budget: number, long: boolean): Promis
         stop(child);
         // A process that left the group could hold the pipe open for ever.
         child.stdout.destroy();
+        child.stderr.destroy();
       },
       budget * PATIENCE * 1000,
     );
     child.once("close", (code) => {
       clearTimeout(limit);
       running.delete(child);
-      resolve({ output, code: code ?? 1, stopped });
+      resolve({ output, code: code ?? 1, stopped, told: seen.found || seenErrors.found });
     });
   });
 }

@@ -6,6 +6,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, vi } from "vitest";
 import { connect } from "../../src/index.ts";
+import { checkNoSecret } from "../support/canary.ts";
 import { until } from "../support/wait-for.ts";
 
 /** What `npm run build` made of src/cli/main.ts. */
@@ -89,6 +90,13 @@ export function place(): Place {
       child.once("error", reject);
       child.once("close", (code, signal) => {
         children.delete(child);
+        try {
+          checkNoSecret(err, `what ${command.slice(0, 4).join(" ")} said on stderr`);
+          // the one command that is asked for a secret as it is
+          if (!args.includes("credential")) checkNoSecret(out, `what ${command.slice(0, 4).join(" ")} printed`);
+        } catch (error) {
+          return reject(error as Error);
+        }
         resolve({ code, signal, out, err });
       });
     });

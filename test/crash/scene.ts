@@ -8,6 +8,7 @@ import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { test as plain, vi } from "vitest";
+import { checkNoSecret } from "../support/canary.ts";
 import { until } from "../support/wait-for.ts";
 import type { Seen } from "./processes.ts";
 import { below, commandOf, isLiving, seen, signal, withInEnvironment } from "./processes.ts";
@@ -187,6 +188,11 @@ function watched(child: ChildProcess, kill: (running: Running) => void): Running
       // what it said last is still on its way; but whoever it left behind may hold its output open
       const settle = (): void => {
         clearTimeout(patience);
+        try {
+          checkNoSecret(err, `what ${child.spawnargs.slice(0, 4).join(" ")} said on stderr`);
+        } catch (error) {
+          return reject(error as Error);
+        }
         resolve({ code, signal: name });
       };
       const patience = setTimeout(settle, OUTPUT_MS);

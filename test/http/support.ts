@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { afterEach } from "vitest";
 import type { ServeOptions, Server } from "../../src/server/serve.ts";
 import { serve } from "../../src/server/serve.ts";
+import { checkNoSecret } from "../support/canary.ts";
 
 const undo: (() => void | Promise<void>)[] = [];
 
@@ -43,6 +44,7 @@ export async function running(options: Partial<ServeOptions> & { readonly in?: s
   const { in: dir = folder(), ...rest } = options;
   const logged: string[] = [];
   const path = join(dir, "socket");
+  later(() => checkNoSecret(logged.join("\n"), "the server's log"));
   const it = await serve({
     listen: `unix:${path}`,
     http: "127.0.0.1:0",

@@ -11,6 +11,7 @@ import type { Log, ServeOptions, Server } from "../../src/server/serve.ts";
 import { serve } from "../../src/server/serve.ts";
 import type { Answer, Claim, ClaimId, Driver, Hold } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { checkNoSecret } from "../support/canary.ts";
 import { until } from "../support/wait-for.ts";
 
 const undo: (() => void | Promise<void>)[] = [];
@@ -51,6 +52,7 @@ export async function running(
     ...(rest.driver === undefined && { state: join(dir, "state") }),
     ...rest,
   };
+  later(() => checkNoSecret(logged.join("\n"), "the server's log"));
   const it = await serve(whole);
   later(() => it.close());
   return Object.assign(it, { logged, path, dir });
