@@ -5,7 +5,7 @@ import { OURS, REDIS_ENTRANTS, REDIS_RIVALS } from "../contestants/redis.ts";
 import { Child } from "../harness/calls.ts";
 import type { BenchCase, Check, Row } from "../harness/case.ts";
 import { check } from "../harness/case.ts";
-import type { BenchRedis } from "../harness/redis.ts";
+import type { BenchRedis, RedisWork } from "../harness/redis.ts";
 import { callsBetween, withRedises } from "../harness/redis.ts";
 import { QUICK } from "../harness/redis-rounds.ts";
 import { clientProgram } from "../harness/rounds.ts";
@@ -18,6 +18,7 @@ const TTL = 5_000;
 const TICK_MS = TTL / 3;
 const WINDOWS = QUICK ? 2 : 5;
 const WATCH_MS = 5 * TICK_MS;
+const PATIENCE_MS = 30_000;
 
 /** A process that keeps what it keeps, with a Redis to itself: what it costs can be told while others do the same. */
 interface Keeper {
@@ -43,9 +44,10 @@ export const redisHeld: BenchCase = {
   async run() {
     const able = [OURS, ...Object.keys(REDIS_RIVALS)].filter((name) => REDIS_ENTRANTS[name]?.keeper !== undefined);
     const costs = await watched(able, WATCH_MS, ({ client }) => client.call("keep", { count: LOCKS, ttl: TTL }));
-    const ours = costs.get(OURS) as Cost;
+    const ours = oursOf(costs.get(OURS));
+    const rivals = [...costs].flatMap(([name, cost]) => (name === OURS || cost instanceof Error ? [] : [cost]));
     const best = Array.from({ length: WINDOWS }, (_, at) =>
-      Math.min(...able.filter((name) => name !== OURS).map((name) => costs.get(name)?.clientCpu.rounds[at] as number)),
+      Math.min(...rivals.map(({ clientCpu }) => clientCpu.rounds[at] as number)),
     );
     const ticks = WATCH_MS / TICK_MS;
     const perTick = spreadOf(ours.commands.rounds.map((commands) => commands / ticks));
@@ -83,7 +85,7 @@ export const redisWaiting: BenchCase = {
   async run() {
     const names = [...WAITERS.map(() => OURS), ...Object.keys(REDIS_RIVALS)];
     const keys = new Map<Keeper, string>();
-    const costs = new Map<string, Cost>();
+    const costs = new Map<string, Cost | Error>();
     const found = await watchedEach(names, SHORT_MS, async (keeper, at) => {
       const holder = new Child(clientProgram, [keeper.name, keeper.server.address]);
       await holder.call("take", KEY);
@@ -92,7 +94,7 @@ export const redisWaiting: BenchCase = {
       return () => holder.end();
     });
     for (const [keeper, cost] of found) costs.set(keys.get(keeper) as string, cost);
-    const per = (at: number): Spread => costs.get(titleOf(OURS, at))?.commands as Spread;
+    const per = (at: number): Spread => oursOf(costs.get(titleOf(OURS, at))).commands;
     const ticks = SHORT_MS / TICK_MS;
     const checks: Check[] = WAITERS.map((count, at) => {
       const perTick = spreadOf([per(at).median / ticks]);
@@ -111,7 +113,7 @@ async function watched(
   names: readonly string[],
   windowMs: number,
   prepare: (keeper: Keeper) => Promise<unknown>,
-): Promise<ReadonlyMap<string, Cost>> {
+): Promise<ReadonlyMap<string, Cost | Error>> {
   const found = await watchedEach(names, windowMs, async (keeper) => {
     await prepare(keeper);
     return async () => undefined;
@@ -124,50 +126,73 @@ async function watchedEach(
   names: readonly string[],
   windowMs: number,
   prepare: (keeper: Keeper, at: number) => Promise<() => Promise<void>>,
-): Promise<ReadonlyMap<Keeper, Cost>> {
+): Promise<ReadonlyMap<Keeper, Cost | Error>> {
   return withRedises(names.length, async (servers) => {
     const keepers = names.map((name, at) => {
       const server = servers[at] as BenchRedis;
       return { name, server, client: new Child(clientProgram, [name, server.address]) };
     });
     const ends: (() => Promise<void>)[] = [];
+    const failures = new Map<Keeper, Error>();
     try {
       // one after another: each takes a while of both cores
-      for (const [at, keeper] of keepers.entries()) ends.push(await prepare(keeper, at));
+      for (const [at, keeper] of keepers.entries()) {
+        try {
+          ends.push(await within(PATIENCE_MS, prepare(keeper, at)));
+        } catch (error) {
+          failures.set(keeper, error as Error);
+        }
+      }
       await delay(QUICK ? 0 : TTL);
-      return await costs(keepers, windowMs);
+      const costs = await costsOf(
+        keepers.filter((keeper) => !failures.has(keeper)),
+        windowMs,
+      );
+      return new Map(keepers.map((keeper) => [keeper, failures.get(keeper) ?? (costs.get(keeper) as Cost | Error)]));
     } finally {
       await Promise.all([...keepers.map(({ client }) => client.end()), ...ends.map((end) => end())]);
     }
   });
 }
 
-async function costs(keepers: readonly Keeper[], windowMs: number): Promise<ReadonlyMap<Keeper, Cost>> {
-  const looks: Map<Keeper, Look>[] = [];
+async function within<T>(ms: number, work: Promise<T>): Promise<T> {
+  const late = delay(ms, undefined, { ref: false }).then(() => {
+    throw new Error(`not ready within ${ms / 1_000} s`);
+  });
+  return Promise.race([work, late]);
+}
+
+/** The error of whoever ended meanwhile. */
+async function costsOf(keepers: readonly Keeper[], windowMs: number): Promise<ReadonlyMap<Keeper, Cost | Error>> {
+  const looks: Map<Keeper, Look | Error>[] = [];
   for (let window = 0; window <= WINDOWS; window++) {
     if (window > 0) await delay(windowMs);
-    looks.push(new Map(await Promise.all(keepers.map(async (keeper) => [keeper, await look(keeper)] as const))));
+    const now = keepers.map(async (keeper) => [keeper, await look(keeper).catch((error: Error) => error)] as const);
+    looks.push(new Map(await Promise.all(now)));
   }
   return new Map(
     keepers.map((keeper) => {
-      const between = (figure: (before: Look, after: Look) => number): Spread =>
-        spreadOf(looks.slice(1).map((after, at) => figure(looks[at]?.get(keeper) as Look, after.get(keeper) as Look)));
-      const sends = REDIS_ENTRANTS[keeper.name]?.sends ?? [];
-      return [
-        keeper,
-        {
-          commands: between((before, after) => callsBetween(before.work, after.work, sends)),
-          clientCpu: between((before, after) => after.cpu - before.cpu),
-          serverCpu: between((before, after) => after.work.cpu - before.work.cpu),
-        },
-      ];
+      const all = looks.map((look) => look.get(keeper) as Look | Error);
+      const failure = all.find((one): one is Error => one instanceof Error);
+      return [keeper, failure ?? costOf(keeper, all as Look[])];
     }),
   );
 }
 
+function costOf({ name }: Keeper, looks: readonly Look[]): Cost {
+  const sends = REDIS_ENTRANTS[name]?.sends ?? [];
+  const between = (figure: (before: Look, after: Look) => number): Spread =>
+    spreadOf(looks.slice(1).map((after, at) => figure(looks[at] as Look, after)));
+  return {
+    commands: between((before, after) => callsBetween(before.work, after.work, sends)),
+    clientCpu: between((before, after) => after.cpu - before.cpu),
+    serverCpu: between((before, after) => after.work.cpu - before.work.cpu),
+  };
+}
+
 interface Look {
   readonly cpu: number;
-  readonly work: Awaited<ReturnType<BenchRedis["work"]>>;
+  readonly work: RedisWork;
 }
 
 async function look({ client, server }: Keeper): Promise<Look> {
@@ -175,15 +200,25 @@ async function look({ client, server }: Keeper): Promise<Look> {
   return { cpu, work };
 }
 
-function rowsOf(all: ReadonlyMap<string, Cost>, windowMs: number): Row[] {
+/** @throws if it is ours that failed */
+function oursOf(cost: Cost | Error | undefined): Cost {
+  if (cost === undefined || cost instanceof Error) throw cost ?? new Error("was not measured");
+  return cost;
+}
+
+function rowsOf(all: ReadonlyMap<string, Cost | Error>, windowMs: number): Row[] {
   const per = (spread: Spread, by: number): Spread => spreadOf(spread.rounds.map((figure) => figure / by));
-  return [...all].map(([contestant, { commands, clientCpu, serverCpu }]) => ({
-    contestant,
-    figures: {
-      "commands/s": per(commands, windowMs / 1_000),
-      // microseconds in a hundredth of the window's
-      "client CPU %": per(clientCpu, windowMs * 10),
-      "server CPU %": per(serverCpu, windowMs * 10),
-    },
-  }));
+  return [...all].map(([name, cost]) => {
+    if (cost instanceof Error) return { contestant: `${name} (failed: ${cost.message})`, figures: {} };
+    const { commands, clientCpu, serverCpu } = cost;
+    return {
+      contestant: name,
+      figures: {
+        "commands/s": per(commands, windowMs / 1_000),
+        // microseconds in a hundredth of the window's
+        "client CPU %": per(clientCpu, windowMs * 10),
+        "server CPU %": per(serverCpu, windowMs * 10),
+      },
+    };
+  });
 }

@@ -91,7 +91,8 @@ export async function openRedisSemaphore(address: string): Promise<Contestant<Mu
 }
 
 export async function keeperRedisSemaphore(address: string, ttl: number): Promise<Keep> {
-  const make = await semaphores(address, { lockTimeout: ttl });
+  // otherwise a lock lost on a busy machine ends the process
+  const make = await semaphores(address, { lockTimeout: ttl, onLockLost: () => undefined });
   return (key) => make(key).acquire();
 }
 
