@@ -14,7 +14,7 @@ for (const members of long ? [3, 5] : [3]) {
     },
     traits: { manyKeys: false, permits: "shared", fifo: false },
     timeScale: 0.5,
-    keys: long ? 50_000 : 1_000,
+    keys: long ? 50_000 : 500,
     random: long ? { seeds: 100, steps: 200 } : { seeds: 2 },
   });
 }

@@ -40,8 +40,16 @@ const BELIEVED = 0.9;
 /** Of the lease: by so much may a pushed majority end earlier than the one that was told of to a waiting claim. */
 const SLACK = 0.02;
 
+/** How many of so many members any two of which share one. */
+export function majorityOf(members: number): number {
+  return (members >> 1) + 1;
+}
+
 export class Ballot {
+  /** As the members get it: a vote has no floor, so that its token tells what a member's clock was. */
   readonly claim: Claim;
+  /** Below this no token may be granted. */
+  readonly floor: bigint;
   readonly ttlMs: number;
   readonly votes: readonly Vote[];
   readonly majority: number;
@@ -62,9 +70,10 @@ export class Ballot {
   yields = 0;
 
   constructor(claim: Claim, members: number) {
-    this.claim = claim;
+    this.claim = claim.floor === 0n ? claim : { ...claim, floor: 0n };
+    this.floor = claim.floor;
     this.ttlMs = claim.ttlMs === "session" ? 0 : claim.ttlMs;
-    this.majority = (members >> 1) + 1;
+    this.majority = majorityOf(members);
     this.votes = Array.from({ length: members }, fresh);
   }
 

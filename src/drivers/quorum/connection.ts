@@ -31,6 +31,8 @@ interface Leftover {
 export interface MemberOptions {
   readonly index: number;
   readonly driver: Driver;
+  readonly clock: Clock;
+  /** Its time and what the machine was seen to sleep. */
   readonly time: () => number;
   readonly heard: Heard;
   /** It failed, or (null) it answers again. */
@@ -40,6 +42,7 @@ export interface MemberOptions {
 export class Member {
   readonly index: number;
   readonly driver: Driver;
+  readonly clock: Clock;
   /** The last call failed or was not answered in time: it is asked, but nobody waits for it while the others can decide. */
   suspect = false;
   readonly #options: MemberOptions;
@@ -55,6 +58,7 @@ export class Member {
   constructor(options: MemberOptions) {
     this.index = options.index;
     this.driver = options.driver;
+    this.clock = options.clock;
     this.#options = options;
   }
 
@@ -193,17 +197,21 @@ export interface Asked {
  * majority), or for `withinMs` at most. Who has not answered by then is suspect.
  */
 export function gather(asked: readonly Asked[], isDecided: () => boolean, withinMs: number): Promise<void> {
+  const clock = asked[0]?.member.clock;
+  if (clock === undefined) return Promise.resolve();
   return new Promise((resolve) => {
     const open = new Set(asked);
     const trusted = asked.filter(({ member }) => !member.suspect);
     const patient = trusted.length > asked.length >> 1 ? new Set(trusted) : open;
-    const timer = setTimeout(() => {
+    const timer = clock.timer(() => {
       for (const { member } of open) member.fails(new Error(`quorum: member ${member.index} did not answer in time`));
       resolve();
-    }, withinMs);
+    });
+    timer.keepAlive(true);
+    timer.set(clock.now() + withinMs);
     const look = (): void => {
       if (!isDecided() && patient.size > 0) return;
-      clearTimeout(timer);
+      timer.stop();
       resolve();
     };
     for (const one of asked) {
@@ -218,9 +226,11 @@ export function gather(asked: readonly Asked[], isDecided: () => boolean, within
 }
 
 /** A pause, for jitter. */
-export function pause(ms: number): Promise<void> {
+export function pause(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => {
-    setTimeout(resolve, ms);
+    const timer = clock.timer(resolve);
+    timer.keepAlive(true);
+    timer.set(clock.now() + ms);
   });
 }
 

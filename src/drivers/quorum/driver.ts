@@ -36,6 +36,7 @@ import { systemClock } from "../../clock.ts";
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
 import type { Ballot } from "./ballot.ts";
+import { majorityOf } from "./ballot.ts";
 import { Ballots } from "./ballots.ts";
 import { awakeTime, gather, Member } from "./connection.ts";
 import { listed } from "./listing.ts";
@@ -99,15 +100,17 @@ class Quorum implements Driver {
 
   constructor(drivers: readonly Driver[], options: QuorumOptions) {
     this.#options = options;
-    this.#time = awakeTime(options.clock ?? systemClock);
-    this.#majority = (drivers.length >> 1) + 1;
+    const clock = options.clock ?? systemClock;
+    this.#time = awakeTime(clock);
+    this.#majority = majorityOf(drivers.length);
     this.#ballots = new Ballots(drivers.length);
     const heard = (index: number, id: ClaimId | null, answer?: Answer): void => this.#heard(index, id, answer);
     const told = options.onMember ?? (() => undefined);
-    this.#members = drivers.map((driver, index) => new Member({ index, driver, time: this.#time, heard, told }));
+    this.#members = drivers.map((driver, index) => new Member({ index, driver, clock, time: this.#time, heard, told }));
     this.#voting = new Voting({
       members: this.#members,
       ballots: this.#ballots,
+      clock,
       time: this.#time,
       random: options.random ?? Math.random,
       patience: ({ claim }) => this.#patience([claim]),

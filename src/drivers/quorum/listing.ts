@@ -1,6 +1,7 @@
 /** What tools see: the claims that the members list, each once, with where a majority says it stands. */
 
 import type { ClaimView } from "../../spi/driver.ts";
+import { majorityOf } from "./ballot.ts";
 import type { Member } from "./connection.ts";
 import { gather } from "./connection.ts";
 import { Round } from "./round.ts";
@@ -32,7 +33,7 @@ export async function listed(
   await gather(asked, () => false, withinMs);
   if (!round.isHeard) throw round.failure;
   const inOrder = [...lists].sort(([one], [other]) => one - other).map(([, views]) => views);
-  return merged(inOrder, (members.length >> 1) + 1).slice(0, max);
+  return merged(inOrder, majorityOf(members.length)).slice(0, max);
 }
 
 function merged(lists: readonly (readonly ClaimView[])[], majority: number): ClaimView[] {

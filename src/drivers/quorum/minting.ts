@@ -16,7 +16,7 @@ const RAISES = 3;
  */
 export function mint(members: readonly Member[], ballot: Ballot, leftMs: () => number): Promise<boolean> {
   const ahead = ballot.highest() + LEAD;
-  const { floor } = ballot.claim;
+  const { floor } = ballot;
   return mintFrom(members, ballot, ahead > floor ? ahead : floor, leftMs, RAISES);
 }
 
@@ -49,7 +49,7 @@ async function mintFrom(
   });
   await gather(asked, () => found() !== null, leftMs());
   const run = found();
-  if (run !== null && run.token >= ballot.claim.floor) {
+  if (run !== null && run.token >= ballot.floor) {
     ballot.token = run.token;
     ballot.tokens = run.tokens;
     return true;

@@ -2,6 +2,7 @@
 
 import type { Claim, ClaimId } from "../../spi/driver.ts";
 import type { Ballot } from "./ballot.ts";
+import { majorityOf } from "./ballot.ts";
 import type { Member } from "./connection.ts";
 import { gather } from "./connection.ts";
 import { Round } from "./round.ts";
@@ -17,7 +18,7 @@ export async function releasing(
   unanswered: ReadonlySet<ClaimId> | undefined,
   withinMs: number,
 ): Promise<readonly boolean[]> {
-  const majority = (members.length >> 1) + 1;
+  const majority = majorityOf(members.length);
   const there = ballots.map(() => 0);
   const round = new Round(members.length);
   const asked = members.map((member) => {

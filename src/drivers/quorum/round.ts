@@ -2,6 +2,7 @@
 
 import { isFatal } from "../../errors.ts";
 import type { Answer } from "../../spi/driver.ts";
+import { majorityOf } from "./ballot.ts";
 
 export class Round {
   readonly #members: number;
@@ -14,7 +15,7 @@ export class Round {
 
   constructor(members: number) {
     this.#members = members;
-    this.#majority = (members >> 1) + 1;
+    this.#majority = majorityOf(members);
   }
 
   said(answer: Answer): void {

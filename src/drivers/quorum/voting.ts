@@ -1,9 +1,11 @@
 /** How one claim is voted for at the members; what it all means stands in driver.ts. */
 
+import type { Clock } from "../../clock.ts";
 import { backoffMs } from "../../core/backoff.ts";
+import { isFatal } from "../../errors.ts";
 import type { Answer, ClaimId, Driver } from "../../spi/driver.ts";
 import type { Ballot } from "./ballot.ts";
-import { leftMs } from "./ballot.ts";
+import { leftMs, majorityOf } from "./ballot.ts";
 import type { Ballots } from "./ballots.ts";
 import type { Asked, Member } from "./connection.ts";
 import { gather, pause } from "./connection.ts";
@@ -24,6 +26,7 @@ const LONGEST_YIELD_MS = 2_000;
 export interface VotingOptions {
   readonly members: readonly Member[];
   readonly ballots: Ballots;
+  readonly clock: Clock;
   readonly time: () => number;
   readonly random: () => number;
   /** How long a call for this claim may take. */
@@ -41,7 +44,7 @@ export class Voting {
 
   constructor(options: VotingOptions) {
     this.#members = options.members;
-    this.#majority = (options.members.length >> 1) + 1;
+    this.#majority = majorityOf(options.members.length);
     this.#ballots = options.ballots;
     this.#time = options.time;
     this.#random = options.random;
@@ -55,18 +58,16 @@ export class Voting {
     const asked = this.#members.map((member) => this.#ask(ballot, member, round));
     await gather(asked, () => round.isDecided, until - startedAt);
     const isTie = ballot.isSplit(this.#time());
-    if (claim.wait || ballot.token !== null) return this.standing(ballot, round, startedAt, until);
+    if (claim.wait || ballot.held(this.#time()) >= this.#majority || ballot.ticketed) {
+      return this.standing(ballot, round, startedAt, until);
+    }
     const answer = await this.#look(ballot, round, startedAt, until);
     if (answer.state !== "none" || ballot.over) return answer;
-    if (ballot.ticketed) {
-      await this.#end(ballot, until);
-      return answer;
-    }
     // no trace: what was granted is given back, and what may still be on its way is remembered there
     await this.#giveBack(ballot, until);
     const delayMs = backoffMs(attempt, this.#random(), LONGEST_YIELD_MS);
     if (isTie && attempt < TRIES && this.#time() + delayMs < until && this.#mayTryAgain(ballot)) {
-      await pause(delayMs);
+      await pause(this.#options.clock, delayMs);
       return this.placed(ballot, until, attempt + 1);
     }
     this.#abandon(ballot);
@@ -155,7 +156,11 @@ export class Voting {
 
   /** Where the claim stands by all that has been heard. @throws (rejects) where that is unknown */
   async standing(ballot: Ballot, round: Round, startedAt: number, until: number): Promise<Answer> {
-    const answer = await this.#look(ballot, round, startedAt, until);
+    const answer = await this.#look(ballot, round, startedAt, until).catch(async (error: unknown) => {
+      // refused for good: nothing of it may stay
+      if (isFatal(error) && !ballot.over) await this.#end(ballot, until);
+      throw error;
+    });
     // "none" always means no trace
     if (answer.state === "none" && !ballot.over) await this.#end(ballot, until);
     return answer;

@@ -1,0 +1,151 @@
+/** A majority of lock tables behind a bad network, in simulated time: everything follows from a seed. */
+
+import type { Clock, Timer } from "../../src/clock.ts";
+import { delegate } from "../../src/conformance/delegate.ts";
+import type { MemoryStore } from "../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import type { Driver, Notify } from "../../src/spi/driver.ts";
+import type { FakeClock } from "../support/fake-clock.ts";
+import { fakeClock } from "../support/fake-clock.ts";
+import type { SeededRandom } from "../support/seeded-random.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+
+/** After so long a link's client gives up on a call by itself. */
+const GIVES_UP_MS = 3_000;
+
+/** One store. */
+export interface Site {
+  store: MemoryStore;
+  /** Counts its lives: what was placed in an earlier one is forgotten. */
+  life: number;
+  /** Takes no calls: silent, or refusing. */
+  away: "silent" | "refusing" | null;
+  /** A message there or back takes up to so long. */
+  readonly slowMs: number;
+  /** A life of a clock of its own. */
+  fresh(): MemoryStore;
+}
+
+export interface World {
+  readonly random: SeededRandom;
+  readonly clock: FakeClock;
+  readonly sites: readonly Site[];
+  readonly ttlMs: number;
+  /** How likely a message is lost while there is trouble. */
+  readonly loss: number;
+  isQuiet: boolean;
+  pause(ms: number): Promise<void>;
+  /** A clock whose rate differs by up to half a per cent from true time. */
+  drifted(): Clock;
+}
+
+export function worldOf(seed: number): World {
+  const random = seededRandom(seed);
+  const clock = fakeClock();
+  const drifted = (): Clock => drifting(clock, 0.995 + random.next() * 0.01, (random.next() - 0.5) * 500);
+  const members = random.chance(0.7) ? 3 : 5;
+  const slow = random.chance(0.4) ? random.int(members) : -1;
+  const sites = Array.from({ length: members }, (_, index): Site => {
+    const own = drifted();
+    const fresh = (): MemoryStore => memoryStore(own);
+    return { store: fresh(), life: 1, away: null, slowMs: index === slow ? 400 : 3, fresh };
+  });
+  return {
+    random,
+    clock,
+    sites,
+    ttlMs: 1_000 + random.int(2_000),
+    loss: random.chance(0.5) ? 0.03 : 0,
+    isQuiet: false,
+    pause: (ms) => paused(clock, ms),
+    drifted,
+  };
+}
+
+/** One client's driver of one member, across the network. `cut`: nothing passes. */
+export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
+  const random = world.random.fork();
+  let sink: Notify = () => undefined;
+  let life = 0;
+  let inner = memory({ store: site.store });
+
+  function travels(): Promise<void> {
+    return world.pause(random.next() * site.slowMs);
+  }
+
+  const isLost = (): boolean => isCut() || site.away === "silent" || (!world.isQuiet && random.chance(world.loss));
+
+  /** The driver of the site's present life; its pushes take their time, and may be lost. */
+  async function there(): Promise<Driver> {
+    if (life === site.life) return inner;
+    life = site.life;
+    inner = memory({ store: site.store });
+    const born = life;
+    await inner.open((id, answer) => {
+      travels().then(() => {
+        if (born !== site.life || isLost() || site.away !== null) return;
+        if (answer === undefined || random.chance(0.1)) sink(id);
+        else sink(id, answer);
+      });
+    });
+    return inner;
+  }
+
+  async function call<T>(work: (driver: Driver) => Promise<T>): Promise<T> {
+    const silence = async (): Promise<never> => {
+      await world.pause(GIVES_UP_MS);
+      throw new Error("no answer");
+    };
+    await travels();
+    if (site.away === "refusing") throw new Error("refused");
+    if (isLost()) {
+      // it may come later than anybody thinks, while the store would still know the claim
+      if (random.chance(0.3)) late(work);
+      return silence();
+    }
+    const born = site.life;
+    const answer = await work(await there());
+    await travels();
+    if (born !== site.life || isLost()) return silence();
+    return answer;
+  }
+
+  function late<T>(work: (driver: Driver) => Promise<T>): void {
+    const born = site.life;
+    world.pause(random.next() * world.ttlMs * 0.8).then(async () => {
+      if (site.away === null && site.life === born) await work(await there());
+    });
+  }
+
+  return delegate(inner, {
+    async open(notify) {
+      sink = notify;
+    },
+    claim: (claim) => call((driver) => driver.claim(claim)),
+    renew: (claims) => call((driver) => driver.renew(claims)),
+    release: (claims, unanswered) => call((driver) => driver.release(claims, unanswered)),
+    list: (prefix, max, after) => call((driver) => driver.list(prefix, max, after)),
+    async close() {
+      sink = () => undefined;
+    },
+  });
+}
+
+function paused(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.timer(resolve).set(clock.now() + ms));
+}
+
+function drifting(clock: FakeClock, rate: number, aheadMs: number): Clock {
+  return {
+    now: () => clock.now() * rate,
+    wall: () => clock.wall() + aheadMs,
+    uptime: () => clock.uptime() * rate,
+    timer(run): Timer {
+      const timer = clock.timer(run);
+      return {
+        ...timer, // never a rounding early: who finds that nothing is due yet sets it again
+        set: (due) => timer.set(due === null ? null : due / rate + 1e-6),
+      };
+    },
+  };
+}
