@@ -4,7 +4,7 @@
  */
 
 import { FatalDriverError } from "../../errors.ts";
-import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, Finding } from "../../spi/driver.ts";
 import type { Run } from "./connection.ts";
 import { BIRTH } from "./scripts.ts";
 import { ALL_BUCKETS, birthOf, isForgotten, opensAtOf, readAnswer, routeOf, termsOf, wordsOf } from "./words.ts";
@@ -48,7 +48,7 @@ export class Birth {
   /** Until when the store grants nothing new, as it told last: a loss that we know of. */
   #opensAt = "";
   /** How many grants the store did not know any more, without any of the ends that it tells of. */
-  lost = 0;
+  #lost = 0;
 
   constructor(options: BirthOptions) {
     this.#options = options;
@@ -84,7 +84,7 @@ export class Birth {
   learn(claims: readonly Claim[], answers: readonly Answer[], raw: readonly unknown[]): void {
     let lost = 0;
     for (const [at, { id }] of claims.entries()) if (this.#note(id, answers[at] as Answer)) lost++;
-    this.lost += lost;
+    this.#lost += lost;
     if (lost > 0) {
       const what = lost === 1 ? "a lock of ours: its holder is" : `${lost} locks of ours: their holders are`;
       this.#options.warn(`redis: the server has lost ${what} told, and it may have been granted to others`);
@@ -137,6 +137,13 @@ export class Birth {
       if (!/\bACL\b|NOPERM|can't run this command/i.test(String(error))) throw error;
       throw new FatalDriverError("redis: guardDataLoss needs the right to INFO (+info)", { cause: error });
     }
+  }
+
+  /** What this client has lost, for tools. */
+  found(): Finding[] {
+    if (this.#lost === 0) return [];
+    const says = `${this.#lost} locks of this client were gone from the server while they were held`;
+    return [{ level: "doubtful", what: "loss", says, advice: "was it flushed, restarted, or a key deleted?" }];
   }
 
   #note(id: ClaimId, answer: Answer): boolean {

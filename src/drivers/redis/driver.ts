@@ -4,8 +4,7 @@
  */
 
 import { newId } from "../../ids.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
-import type { GuardOptions } from "./birth.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, Finding, Notify, Traits } from "../../spi/driver.ts";
 import { Birth, longestTtlOf } from "./birth.ts";
 import { linkOf } from "./client/link.ts";
 import type { RedisClient } from "./client/shapes.ts";
@@ -13,6 +12,10 @@ import type { Run } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { listed } from "./listing.ts";
 import { opened } from "./opening.ts";
+import type { RedisOptions } from "./options.ts";
+import { checkedPrefix } from "./options.ts";
+import type { Probed } from "./probes.ts";
+import { askOf, leaksFound, settingsFound, warningsOf, warnOnce } from "./probes.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
 import { Spread } from "./spread.ts";
@@ -29,41 +32,9 @@ import {
   wordsOf,
 } from "./words.ts";
 
-export type { RedisClient } from "./client/shapes.ts";
-
-/** What may be said of a Redis store. */
-export interface RedisOptions {
-  /**
-   * The beginning of the names of our keys and channels. Clients with the same prefix see each other's locks. The prefix
-   * that a client of ioredis may have (`keyPrefix`) does not count. Default "holdfast".
-   */
-  readonly prefix?: string;
-  /** How long the server may take to be reached for the first time, in milliseconds. Default 5 s. */
-  readonly connectTimeoutMs?: number;
-  /** After how many milliseconds a command is given up on; its outcome is found out by asking again. Default 5 s. */
-  readonly commandTimeoutMs?: number;
-  /**
-   * Use a server that throws keys away when memory is full (any `maxmemory-policy` but noeviction): a lock that it throws
-   * away is granted to somebody else while it is held. Default false: open() refuses such a server.
-   */
-  readonly allowEviction?: boolean;
-  /**
-   * After a loss of data (a flush, an empty restart, a replica promoted without the last writes) grant nothing new for as
-   * long as the longest ttl, while those who hold place their claims anew: so nobody is granted over a live holder. It
-   * needs the right to INFO, the first use of a prefix waits as long, too, and all clients of a prefix must have it alike.
-   * Default false: a loss is noticed, its holders are told at once, and `warn` tells how many.
-   */
-  readonly guardDataLoss?: boolean | GuardOptions;
-  /**
-   * Told in plain words of what endangers locks: settings of the server, locks that it lost. Default: a warning of the
-   * process.
-   */
-  readonly warn?: (warning: string) => void;
-  /** For claims that bring no label of their own. */
-  readonly label?: string;
-}
-
 export type { GuardOptions } from "./birth.ts";
+export type { RedisClient } from "./client/shapes.ts";
+export type { RedisOptions } from "./options.ts";
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -104,6 +75,7 @@ class RedisDriver implements Driver {
   /** In a Cluster: renewals, bucket by bucket. */
   readonly #renewals: Spread<Claim, Answer>;
   readonly #birth: Birth;
+  readonly #warn: (warning: string) => void;
   /** Claims whose `claim` call was given up on and may still come; true: they have been released meanwhile. */
   readonly #late = new Map<ClaimId, boolean>();
   #connection: Connection | null = null;
@@ -119,12 +91,13 @@ class RedisDriver implements Driver {
     this.#isOurs = isOurs;
     this.#options = options;
     this.#root = `${prefix}:${LAYOUT}:`;
+    this.#warn = options.warn ?? warnOnce;
     this.#layoutKey = `${prefix}:{00}:layout`;
     this.#birth = new Birth({
       root: this.#root,
       longestTtlMs: longestTtlOf(options.guardDataLoss),
       label: options.label,
-      warn: options.warn ?? ((warning) => process.emitWarning(warning, { type: "HoldfastWarning" })),
+      warn: this.#warn,
       forgot: () => this.#notify(null),
     });
     const route = (claim: Claim): string => routeOf(this.#root, homeOf(claim));
@@ -147,6 +120,8 @@ class RedisDriver implements Driver {
       await opened(connection, names, { connectTimeoutMs, allowEviction });
       const run: Run = (script, route, words) => connection.run(script, route, words);
       await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
+      for (const text of warningsOf(await settingsFound(askOf(connection, names.route), this.#probed)))
+        this.#warn(text);
     } catch (error) {
       connection.close();
       throw error;
@@ -230,9 +205,20 @@ class RedisDriver implements Driver {
     return listed(run, this.#root, { prefix, max, after }, connection.isCluster);
   }
 
+  async examine(): Promise<readonly Finding[]> {
+    const ask = askOf(this.#ready, routeOf(this.#root, "00"));
+    return [...(await settingsFound(ask, this.#probed)), await leaksFound(ask, this.#probed), ...this.#birth.found()];
+  }
+
   async close(): Promise<void> {
     this.#notify = () => undefined;
     this.#connection?.close();
+  }
+
+  get #probed(): Probed {
+    const isGuarded = (this.#options.guardDataLoss ?? false) !== false;
+    const stays = (key: string): boolean => key === this.#layoutKey || /\{..\}:b$/.test(key);
+    return { prefix: this.#root.slice(0, -LAYOUT.length - 1), stays, isGuarded };
   }
 
   get #ready(): Connection {
@@ -284,10 +270,4 @@ class RedisDriver implements Driver {
     if (push.answer !== undefined && isAnswer) this.#notify(push.id, push.answer);
     else this.#notify(push.id);
   }
-}
-
-function checkedPrefix(prefix: unknown): string {
-  // braces are what Redis Cluster finds a key's slot by, and we put them where we need them
-  if (typeof prefix === "string" && /^[^{}\s\p{Cc}]{1,64}$/u.test(prefix)) return prefix;
-  throw new TypeError("prefix must be 1 to 64 characters without spaces, braces and control characters");
 }

@@ -1,0 +1,42 @@
+/** What a user may say of a Redis store. */
+
+import type { GuardOptions } from "./birth.ts";
+
+/** What may be said of a Redis store. */
+export interface RedisOptions {
+  /**
+   * The beginning of the names of our keys and channels. Clients with the same prefix see each other's locks. The prefix
+   * that a client of ioredis may have (`keyPrefix`) does not count. Default "holdfast".
+   */
+  readonly prefix?: string;
+  /** How long the server may take to be reached for the first time, in milliseconds. Default 5 s. */
+  readonly connectTimeoutMs?: number;
+  /** After how many milliseconds a command is given up on; its outcome is found out by asking again. Default 5 s. */
+  readonly commandTimeoutMs?: number;
+  /**
+   * Use a server that throws keys away when memory is full (any `maxmemory-policy` but noeviction): a lock that it throws
+   * away is granted to somebody else while it is held. Default false: open() refuses such a server.
+   */
+  readonly allowEviction?: boolean;
+  /**
+   * After a loss of data (a flush, an empty restart, a replica promoted without the last writes) grant nothing new for as
+   * long as the longest ttl, while those who hold place their claims anew: so nobody is granted over a live holder. It
+   * needs the right to INFO, the first use of a prefix waits as long, too, and all clients of a prefix must have it alike.
+   * Default false: a loss is noticed, its holders are told at once, and `warn` tells how many.
+   */
+  readonly guardDataLoss?: boolean | GuardOptions;
+  /**
+   * Told in plain words of what endangers locks: settings of the server, locks that it lost. Default: a warning of the
+   * process.
+   */
+  readonly warn?: (warning: string) => void;
+  /** For claims that bring no label of their own. */
+  readonly label?: string;
+}
+
+/** @throws TypeError */
+export function checkedPrefix(prefix: unknown): string {
+  // braces are what Redis Cluster finds a key's slot by, and we put them where we need them
+  if (typeof prefix === "string" && /^[^{}\s\p{Cc}]{1,64}$/u.test(prefix)) return prefix;
+  throw new TypeError("prefix must be 1 to 64 characters without spaces, braces and control characters");
+}

@@ -1,0 +1,163 @@
+/** What of a Redis server matters to locks, in plain words: for `holdfast doctor`, and warnings when a driver opens. */
+
+import type { Finding } from "../../spi/driver.ts";
+import type { Connection } from "./connection.ts";
+
+/** Sends a command; null: this user may not. */
+export type Ask = (words: string[]) => Promise<unknown>;
+
+export interface Probed {
+  /** The beginning of the names of all our keys, "holdfast:", and of those that stay for ever on purpose. */
+  readonly prefix: string;
+  readonly stays: (key: string) => boolean;
+  /** Is guardDataLoss on? */
+  readonly isGuarded: boolean;
+}
+
+/** ZRANDMEMBER came with it. */
+const LEAST = [6, 2];
+/** What the scripts were tested with. */
+const TESTED = "7.0";
+/** Nearly full: claims will be refused. */
+const FULL = 0.9;
+/** How much is looked through for keys without a time to live. */
+const SCANS = 50;
+const KEYS_A_SCAN = 1_000;
+
+/** Commands that way; those this user has no right to answer null. */
+export function askOf(connection: Connection, route: string): Ask {
+  return async (words) => {
+    try {
+      return await connection.send(words, route);
+    } catch (error) {
+      if (/NOPERM|no permissions/i.test(String(error))) return null;
+      throw error;
+    }
+  };
+}
+
+const warned = new Set<string>();
+
+/** A process says it once, however many drivers it opens. */
+export function warnOnce(warning: string): void {
+  if (warned.has(warning)) return;
+  if (warned.size < 100) warned.add(warning);
+  process.emitWarning(warning, { type: "HoldfastWarning" });
+}
+
+/** What INFO tells. */
+export async function settingsFound(ask: Ask, probed: Probed): Promise<Finding[]> {
+  const info = await ask(["INFO"]);
+  if (info === null) {
+    const says = "this user has no right to INFO: version, role, memory and persistence are not known";
+    return [{ level: "unknown", what: "server", says, advice: "grant +info" }];
+  }
+  const text = String(info);
+  const of = (name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, "m").exec(text)?.[1] ?? "";
+  return [version(of), role(of, probed), memory(of), persistence(of, probed)];
+}
+
+type Of = (name: string) => string;
+
+function version(of: Of): Finding {
+  const said = of("redis_version");
+  const [major = 0, minor = 0] = said.split(".").map(Number);
+  const what = "version";
+  const says = `Redis ${said}`;
+  if (major > (LEAST[0] as number) || (major === LEAST[0] && minor >= (LEAST[1] as number))) {
+    return { level: "good", what, says };
+  }
+  return { level: "bad", what, says, advice: `its scripts need ${LEAST.join(".")}; they are tested with ${TESTED}` };
+}
+
+function role(of: Of, { isGuarded }: Probed): Finding {
+  const what = "role";
+  if (of("role") !== "master") {
+    return { level: "bad", what, says: "this is a replica", advice: "connect to the master: locks live there" };
+  }
+  const replicas = Number(of("connected_slaves"));
+  if (replicas === 0) return { level: "good", what, says: "master, without replicas" };
+  const says = `master, with ${replicas} ${replicas === 1 ? "replica" : "replicas"}`;
+  if (isGuarded) return { level: "good", what, says: `${says}; guardDataLoss is on` };
+  return {
+    level: "doubtful",
+    what,
+    says: `${says}: one that is promoted may not know the last locks granted`,
+    advice: "guardDataLoss grants nothing new until their holders have told; fencing tokens keep the resource safe",
+  };
+}
+
+function memory(of: Of): Finding {
+  const what = "memory";
+  const policy = of("maxmemory_policy");
+  const most = Number(of("maxmemory"));
+  if (policy !== "noeviction" && policy !== "") {
+    return {
+      level: "bad",
+      what,
+      says: `maxmemory-policy is ${policy}: locks that are held may be thrown away`,
+      advice: "set maxmemory-policy noeviction, or give locks a server of their own",
+    };
+  }
+  if (most === 0) return { level: "good", what, says: "no bound, nothing is evicted" };
+  const part = Number(of("used_memory")) / most;
+  const says = `${Math.round(part * 100)} % of maxmemory in use, nothing is evicted`;
+  if (part < FULL) return { level: "good", what, says };
+  return { level: "doubtful", what, says, advice: "when it is full new locks are refused; held ones can be released" };
+}
+
+function persistence(of: Of, { isGuarded }: Probed): Finding {
+  const what = "disk";
+  const isOn = of("aof_enabled") === "1";
+  const failed = isOn ? of("aof_last_write_status") !== "ok" : of("rdb_last_bgsave_status") !== "ok";
+  if (failed) {
+    const advice = "look at its log and the space on its disk; it may refuse to write soon";
+    return { level: "doubtful", what, says: "the last write to disk failed", advice };
+  }
+  if (isOn) {
+    const says = "append-only file: locks outlive a restart, but for the last second unless appendfsync is always";
+    return { level: "good", what, says };
+  }
+  if (isGuarded) return { level: "good", what, says: "a restart forgets locks; guardDataLoss is on" };
+  return {
+    level: "doubtful",
+    what,
+    says: "no append-only file: a restart forgets locks that are held, and grants them to others",
+    advice: "set appendonly yes and appendfsync always, or use guardDataLoss",
+  };
+}
+
+/** Every key of ours ends by itself, or it would stay for ever. Looks through a bounded part of all keys. */
+export async function leaksFound(ask: Ask, { prefix, stays }: Probed): Promise<Finding> {
+  const what = "keys";
+  let [cursor, ours, leaking] = ["0", 0, 0];
+  for (let scan = 0; scan < SCANS; scan++) {
+    const pattern = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}*`;
+    const said = await ask(["SCAN", cursor, "MATCH", pattern, "COUNT", String(KEYS_A_SCAN)]);
+    if (said === null) {
+      return { level: "unknown", what, says: "this user has no right to SCAN, so keys were not looked at" };
+    }
+    const [next, found] = said as readonly [unknown, readonly unknown[]];
+    const keys = found.map(String).filter((key) => !stays(key));
+    const left = await Promise.all(keys.map((key) => ask(["PTTL", key])));
+    ours += keys.length;
+    leaking += left.filter((ms) => Number(ms) === -1).length;
+    cursor = String(next);
+    if (cursor === "0") break;
+  }
+  const part = cursor === "0" ? "" : " (of those looked at)";
+  if (leaking === 0) return { level: "good", what, says: `${ours} of ours, each with a time to live${part}` };
+  return {
+    level: "bad",
+    what,
+    says: `${leaking} of ${ours} of ours have no time to live${part}`,
+    advice: "something else wrote or persisted them: no script of ours leaves such a key",
+  };
+}
+
+/** What is worth a warning when a driver opens. */
+export function warningsOf(findings: readonly Finding[]): string[] {
+  return findings
+    .filter(({ level }) => level === "bad" || level === "doubtful")
+    .map(({ says, advice }) => `redis: ${says}${advice === undefined ? "" : `; ${advice}`}`);
+}

@@ -1,0 +1,153 @@
+/** What is told of a server at open() and by `holdfast doctor`, and the rights each client needs. */
+
+import { spawnSync } from "node:child_process";
+import { resolve } from "node:path";
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { RedisOptions } from "../../src/drivers/redis/driver.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import { settingsFound } from "../../src/drivers/redis/probes.ts";
+import type { Driver, Finding } from "../../src/spi/driver.ts";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { withRedis } from "../support/redis-store.ts";
+import { startRedis } from "../support/services/redis.ts";
+import { until } from "../support/wait-for.ts";
+
+const said = (findings: readonly Finding[]): Record<string, string> =>
+  Object.fromEntries(findings.map(({ what, level, says }) => [what, `${level}: ${says}`]));
+
+withRedis((server) => {
+  let scene: RedisScene;
+  let warnings: string[];
+  beforeEach(() => {
+    scene = redisScene(server().port);
+    warnings = [];
+  });
+  afterEach(() => scene.close());
+
+  const driver = (options: RedisOptions = {}, client: object = {}): Driver =>
+    redis(() => new Redis({ port: server().port, host: "127.0.0.1", ...client }), {
+      prefix: scene.prefix,
+      warn: (text) => warnings.push(text),
+      ...options,
+    });
+  const found = async (of: Driver): Promise<Record<string, string>> => said((await of.examine?.()) ?? []);
+
+  test("a server that keeps nothing on disk is used, and that is said at once and by doctor", async () => {
+    const { driver: one } = await scene.open(driver());
+    expect(warnings).toEqual([
+      expect.stringMatching(/^redis: no append-only file: a restart forgets locks.*; set append/),
+    ]);
+    expect(await found(one)).toEqual({
+      version: expect.stringMatching(/^good: Redis \d+\.\d+\.\d+$/),
+      role: "good: master, without replicas",
+      memory: "good: no bound, nothing is evicted",
+      disk: expect.stringMatching(/^doubtful: no append-only file/),
+      keys: expect.stringMatching(/^good: \d+ of ours, each with a time to live$/),
+    });
+  });
+
+  test("an append-only file is well; a full memory and eviction are not", async () => {
+    const admin = scene.admin;
+    try {
+      await admin.config("SET", "appendonly", "yes");
+      await until(async () => /aof_enabled:1/.test(await admin.info("persistence")), {
+        within: 5_000,
+        what: "the file",
+      });
+      const used = Number(/used_memory:(\d+)/.exec(await admin.info("memory"))?.[1]);
+      await admin.config("SET", "maxmemory", String(Math.round(used * 1.05)));
+      await admin.config("SET", "maxmemory-policy", "volatile-lru");
+      const { driver: one } = await scene.open(driver({ allowEviction: true }));
+      expect(warnings).toEqual([
+        "redis: maxmemory-policy is volatile-lru: locks that are held may be thrown away; set maxmemory-policy noeviction, or give locks a server of their own",
+      ]);
+      await admin.config("SET", "maxmemory-policy", "noeviction");
+      const { memory, disk } = await found(one);
+      expect(disk).toMatch(/^good: append-only file/);
+      expect(memory).toMatch(/^doubtful: \d+ % of maxmemory in use/);
+    } finally {
+      await admin.config("SET", "maxmemory", "0");
+      await admin.config("SET", "maxmemory-policy", "noeviction");
+      await admin.config("SET", "appendonly", "no");
+    }
+  });
+
+  test("a replica beside the master is told of, unless the loss of its last writes is guarded against", {
+    timeout: 30_000,
+  }, async () => {
+    const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
+    try {
+      await until(async () => /connected_slaves:1/.test(await scene.admin.info("replication")), {
+        within: 15_000,
+        what: "the replica",
+      });
+      const { driver: one } = await scene.open(driver());
+      expect((await found(one)).role).toMatch(/^doubtful: master, with 1 replica: one that is promoted may not know/);
+      const { driver: guarded } = await scene.open(driver({ guardDataLoss: { longestTtlMs: 100 } }));
+      expect((await found(guarded)).role).toMatch(/^good: master, with 1 replica; guardDataLoss is on/);
+    } finally {
+      await replica.stop();
+    }
+  });
+
+  test("a version whose commands do not suffice is bad", async () => {
+    const info = (version: string) => async () => `redis_version:${version}\r\nrole:master\r\nconnected_slaves:0\r\n`;
+    const probed = { prefix: "p:", stays: () => false, isGuarded: false };
+    const level = async (version: string) => (await settingsFound(info(version), probed))[0]?.level;
+    expect(await Promise.all(["2.8.24", "6.0.16", "6.2.0", "7.0.15", "8.2"].map(level))).toEqual([
+      "bad",
+      "bad",
+      "good",
+      "good",
+      "good",
+    ]);
+  });
+
+  test("keys of ours without a time to live: none, after everything that may be done; one is found", async () => {
+    const one = await scene.open(driver({ guardDataLoss: { longestTtlMs: 60_000 } }));
+    await scene.admin.set(
+      `${scene.prefix}:1:{00}:b`,
+      `${String(await scene.admin.get(`${scene.prefix}:1:{00}:b`)).split(" ")[0]} 0`,
+    );
+    const shared = claimOf([
+      { key: "a", permits: 1, limit: 2 },
+      { key: "b", permits: 1, limit: 2 },
+    ]);
+    const claims = [claimOf("a"), shared, claimOf("a"), claimOf("c")];
+    for (const claim of claims) await one.claim(claim);
+    await one.driver.renew(claims);
+    await one.driver.release(claims.slice(0, 1), new Set([claims[0]!.id]));
+    await one.driver.detach?.([shared]);
+    expect((await found(one.driver)).keys).toMatch(/^good: (?:[5-9]|\d\d) of ours, each with a time to live$/);
+    const [leaked] = (await scene.keys()).filter((key) => key.includes(":c:"));
+    await scene.admin.persist(leaked as string);
+    expect((await found(one.driver)).keys).toMatch(/^bad: 1 of \d+ of ours have no time to live$/);
+    await one.driver.release(claims);
+  });
+
+  test("who may not look is told so, and works all the same", async () => {
+    const rules = ["reset", "on", ">secret", `~${scene.prefix}:*`, `&${scene.prefix}:*`, "+@all", "-info", "-scan"];
+    await scene.admin.call("ACL", "SETUSER", "blind", ...rules);
+    const one = await scene.open(driver({}, { username: "blind", password: "secret", enableReadyCheck: false }));
+    expect(warnings).toEqual([]);
+    expect(await found(one.driver)).toEqual({
+      server: "unknown: this user has no right to INFO: version, role, memory and persistence are not known",
+      keys: "unknown: this user has no right to SCAN, so keys were not looked at",
+    });
+    const claim = claimOf("key");
+    await one.hold(claim);
+    await one.driver.release([claim]);
+  });
+
+  test("holdfast doctor prints it, between reach and latency", { timeout: 30_000 }, () => {
+    const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
+    const { stdout, status } = spawnSync(process.execPath, [resolve("dist/cli/main.js"), "doctor", "--url", url], {
+      encoding: "utf8",
+      env: { ...process.env, NO_COLOR: "1" },
+    });
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/ok {4}reachable.*ok {4}version {4}Redis.*WARN {2}disk.*ok {4}keys.*ok {4}latency/s);
+  });
+});
