@@ -130,7 +130,9 @@ export class Connection {
   async run(script: Script, route: string, words: readonly string[], patience?: Patience): Promise<unknown> {
     const greeting = this.#greeted(route);
     if (greeting !== null) await greeting;
-    return this.#run(script, route, words, patience);
+    const reply = await this.#run(script, route, words, patience);
+    if (this.isCluster) this.#hearing.went(route);
+    return reply;
   }
 
   send(words: string[], route: string, patience?: Patience): Promise<unknown> {

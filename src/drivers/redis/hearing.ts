@@ -19,6 +19,10 @@ const LONGEST_PAUSE_MS = 1_000;
 const GATHER_MS = 10;
 /** What begins so was sent by ourselves to see that we hear. */
 const PROOF = "?";
+/** Published before every grant, to count who listens. */
+const KNOCK = "";
+/** Milliseconds after which a knock that no grant followed is a sign: it was heard, but we were not counted. */
+const KNOCK_MS = 20;
 
 export interface HearingOptions {
   readonly link: Link;
@@ -44,6 +48,9 @@ interface Inbox {
   doubts: number;
   isTended: boolean;
   wasSound: boolean;
+  /** Knocks that nothing has followed yet. */
+  knocks: number;
+  knocked: NodeJS.Timeout | null;
   heardProof: (proof: string) => void;
   waiting: { resolve(): void; reject(error: Error): void }[];
 }
@@ -76,6 +83,8 @@ export class Hearing {
         doubts: 0,
         isTended: false,
         wasSound: false,
+        knocks: 0,
+        knocked: null,
         heardProof: () => undefined,
         waiting: [],
       };
@@ -87,6 +96,14 @@ export class Hearing {
     return settled;
   }
 
+  /** Commands went this way: if that is another node by now, the inbox follows. */
+  went(route: string): void {
+    const inbox = this.#inboxes.get(this.#options.channelOf(route));
+    if (inbox?.wasSound === true && !inbox.isTended && inbox.node !== this.#options.link.nodeOf(route)) {
+      this.#doubt(inbox);
+    }
+  }
+
   /** The link broke, or came back: every inbox may be in the wrong place. */
   doubtAll(): void {
     for (const inbox of this.#inboxes.values()) this.#doubt(inbox);
@@ -95,7 +112,8 @@ export class Hearing {
   close(): void {
     this.#ending.abort();
     if (this.#gathering !== null) clearTimeout(this.#gathering);
-    for (const { waiting } of this.#inboxes.values()) {
+    for (const { waiting, knocked } of this.#inboxes.values()) {
+      if (knocked !== null) clearTimeout(knocked);
       for (const { reject } of waiting.splice(0)) reject(new Error("redis: the driver was closed"));
     }
     this.#inboxes.clear();
@@ -164,7 +182,7 @@ export class Hearing {
       await ears.subscribe(channel);
     } catch {
       // the library learns where the slot is by a command that goes astray
-      await quietly(this.#publish(inbox, ""));
+      await quietly(this.#publish(inbox, PROOF));
       return false;
     }
     return this.#isHeard(inbox, node);
@@ -226,9 +244,22 @@ export class Hearing {
 
   #heard(channel: string, message: string): void {
     const inbox = this.#inboxes.get(channel);
-    if (inbox === undefined || message === "") return;
-    if (message.startsWith(PROOF)) inbox.heardProof(message);
-    else this.#options.heard(message, inbox.soundIn === this.#options.life());
+    if (inbox === undefined) return;
+    if (message === KNOCK) return this.#knock(inbox);
+    if (message.startsWith(PROOF)) return inbox.heardProof(message);
+    if (inbox.knocks > 0) inbox.knocks--;
+    this.#options.heard(message, inbox.soundIn === this.#options.life());
+  }
+
+  /** On a replica, where a fail-over may leave it, an inbox hears the knocks of its master and is not counted there. */
+  #knock(inbox: Inbox): void {
+    inbox.knocks++;
+    inbox.knocked ??= setTimeout(() => {
+      inbox.knocked = null;
+      if (inbox.knocks === 0 || this.#ending.signal.aborted) return;
+      inbox.knocks = 0;
+      this.#doubt(inbox);
+    }, KNOCK_MS).unref();
   }
 }
 

@@ -39,7 +39,7 @@ export function ioredisClusterLink(client: IoredisClusterLike): Link {
         client.off("-node", lost);
       };
     },
-    nodeOf: (route) => (masterOf(route) === null ? null : nameOf(client, route)),
+    nodeOf: (route) => nameOf(client, route),
     ears(route, events) {
       const master = masterOf(route);
       if (master === null) throw new Error("redis: nobody is known to have this slot");

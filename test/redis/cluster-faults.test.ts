@@ -1,0 +1,129 @@
+import { randomUUID } from "node:crypto";
+import { Cluster } from "ioredis";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { slotOf } from "../../src/drivers/redis/client/slots.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import { bucketOf } from "../../src/drivers/redis/words.ts";
+import type { Locks } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import { load } from "../support/redis-load.ts";
+import { claimOf } from "../support/redis-scene.ts";
+import type { RedisCluster } from "../support/services/redis-cluster.ts";
+import { startRedisCluster } from "../support/services/redis-cluster.ts";
+import { until } from "../support/wait-for.ts";
+
+const MASTERS = 3;
+let cluster: RedisCluster;
+let prefix: string;
+let later: (() => unknown)[] = [];
+
+beforeAll(async () => {
+  cluster = await startRedisCluster(MASTERS, true);
+}, 180_000);
+afterAll(() => cluster.stop());
+beforeEach(() => {
+  prefix = randomUUID();
+});
+afterEach(async () => {
+  for (const work of later) await work();
+  later = [];
+});
+
+const client = (): Cluster =>
+  new Cluster(
+    cluster.ports.map((port) => ({ host: "127.0.0.1", port })),
+    { clusterRetryStrategy: () => 50 },
+  );
+const locksOf = (options: object = {}): Locks => {
+  const locks = createLocks(redis(client, { prefix, commandTimeoutMs: 2_000 }), {
+    handoffs: 1,
+    ttl: "10s",
+    ...options,
+  });
+  later.push(() => locks.close());
+  return locks;
+};
+const slotOfKey = (key: string): number => slotOf(`${prefix}:1:{${bucketOf(key)}}:n`);
+
+const sumOf = async (name: string): Promise<number> => {
+  let sum = 0;
+  for (const one of cluster.admin.slice(0, MASTERS)) {
+    sum += Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(await one.info("commandstats"))?.[1] ?? 0);
+  }
+  return sum;
+};
+
+describe("a Cluster", () => {
+  test("renewals of one turn are one command a bucket, however many claims there are", async () => {
+    const driver = redis(client, { prefix });
+    await driver.open(() => undefined);
+    later.push(() => driver.close());
+    const claims = Array.from({ length: 2_000 }, (_, at) => claimOf(`key ${at}`, { wait: false }));
+    const answers = await Promise.all(claims.map((claim) => driver.claim(claim)));
+    expect(answers.every(({ state }) => state === "held")).toBe(true);
+    for (const one of cluster.admin) await one.config("RESETSTAT");
+    const batches = [claims.slice(0, 500), claims.slice(500, 1_000), claims.slice(1_000)];
+    const renewed = (await Promise.all(batches.map((batch) => driver.renew(batch)))).flat();
+    expect(renewed.map((answer) => "token" in answer && answer.token)).toEqual(
+      answers.map((answer) => "token" in answer && answer.token),
+    );
+    expect(await sumOf("evalsha")).toBeLessThanOrEqual(256);
+    expect((await driver.release(claims)).every(Boolean)).toBe(true);
+  });
+
+  test("a hand-off is pushed by the bucket's own channel, to nobody else", async () => {
+    const [one, other] = [locksOf(), locksOf()];
+    await using held = await one.acquire("key");
+    const next = other.acquire("key");
+    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    for (const node of cluster.admin) await node.config("RESETSTAT");
+    await held.release();
+    const lock = await next;
+    expect(await sumOf("spublish"), "a knock and the grant").toBe(2);
+    expect(await sumOf("publish")).toBe(0);
+    // the grant was pushed: its holder asked nothing (list: 256 buckets, none since)
+    expect(await sumOf("evalsha")).toBe(1);
+    await lock.release();
+  });
+
+  test("while a slot moves with its keys under load nobody overlaps, and nobody is left out", async () => {
+    const key = "moving";
+    const slot = slotOfKey(key);
+    await using work = load([locksOf(), locksOf(), locksOf()], key, 4);
+    const home = await cluster.masterOf(slot);
+    for (let round = 0; round < 4; round++) {
+      await work.goesOn();
+      await cluster.move(slot, (home + round + 1) % MASTERS, () => new Promise((resolve) => setTimeout(resolve, 30)));
+    }
+    await work.goesOn();
+    await work.everybodyServed();
+    expect(work.overlaps).toBe(0);
+  });
+
+  test("when a replica takes over under load nobody overlaps, and nobody is left out", async () => {
+    const key = "taken over";
+    const master = await cluster.masterOf(slotOfKey(key));
+    await using work = load([locksOf(), locksOf(), locksOf()], key, 4);
+    await work.goesOn();
+    await cluster.failOver(master);
+    await work.goesOn();
+    await work.everybodyServed();
+    expect(work.overlaps).toBe(0);
+    expect(work.lost).toBe(0);
+  });
+
+  test("a master that is killed delays its own locks only, and its waiters are served by its replica", async () => {
+    const home = await cluster.masterOf(slotOfKey("0"));
+    let at = 1;
+    while ((await cluster.masterOf(slotOfKey(String(at)))) === home) at++;
+    const [there, here] = [locksOf(), locksOf()];
+    const elsewhere = await here.acquire(String(at), { ttl: "3s" });
+    await using work = load([there, locksOf()], "0", 4);
+    await work.goesOn();
+    await cluster.kill(home);
+    await work.goesOn(20_000);
+    await work.everybodyServed();
+    expect(elsewhere.signal.aborted, "a lock on another master").toBe(false);
+    await elsewhere.release();
+  });
+});
