@@ -18,7 +18,7 @@ import { admittedCount } from "../../core/line.ts";
 import { shown } from "../../duration.ts";
 import type { Answer, Claim, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
-import { AuthFailedError, isRefusal } from "./client/errors.ts";
+import { AuthFailedError, ConnectionLossError, isRefusal } from "./client/errors.ts";
 import { checkedPath } from "./client/paths.ts";
 import { childrenOf, makePath } from "./client/recipes.ts";
 import type { Acl } from "./client/records.ts";
@@ -143,6 +143,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
     async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
       const mine = claims.map((claim) => places.find(claim));
+      const standing = mine.some((place) => place?.at === "there");
+      // told at once, so that holders know that their session is at stake
+      if (standing && !zk.isConnected) throw new ConnectionLossError(false, "ZooKeeper: no server is connected");
       // one question proves the session for all that are held
       if (mine.some((place) => place?.isHeld && place.at === "there")) await zk.exists(root);
       for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) watching.own(place);

@@ -59,7 +59,8 @@ async function keysOf({ zk, root }: ListingOptions, prefix: string): Promise<str
   }
   const above = prefix.slice(0, prefix.lastIndexOf("/"));
   const paths = (await childrenOf(zk, above || "/")).map((name) => `${above}/${name}`);
-  return paths.filter((path) => path.startsWith(prefix)).sort();
+  // the server's own node is nobody's key
+  return paths.filter((path) => path.startsWith(prefix) && path !== "/zookeeper").sort();
 }
 
 /** None: it has gone meanwhile. */

@@ -1,0 +1,156 @@
+/**
+ * The commissioned lock across JVMs (Curator's recipe): many processes contend below a root such as /mylock, the lowest
+ * number holds, each waits for its predecessor alone. And its unfair variant, which here keeps no place and stays safe.
+ * That Curator itself and ours exclude each other is test/zookeeper/curator.test.ts.
+ */
+
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
+import { exponential, zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import type { Lock, Locks } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
+import { startZooKeeper } from "../support/services/zookeeper.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+
+const WITHIN = 20_000;
+const SESSION_MS = 6_000;
+const KEY = "/mylock";
+let server: ZooKeeperServer;
+let zk: ZooKeeper;
+const clients: Locks[] = [];
+
+beforeAll(async () => {
+  server = await startZooKeeper();
+  zk = new ZooKeeper({ servers: [server.address] });
+  await zk.open();
+}, 60_000);
+
+afterAll(async () => {
+  await zk.close();
+  await server[Symbol.asyncDispose]();
+});
+
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((one) => one.close()));
+});
+
+/** A process's locks: a client, and so a session, of its own. */
+function locksOf(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
+  const driver = zookeeper({ servers: [server.address], sessionMs: SESSION_MS, ...options });
+  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  clients.push(locks);
+  return locks;
+}
+
+const nodes = async (): Promise<readonly string[]> => (await zk.children(KEY)).names;
+
+/** So many stand in line. */
+const inLine = (count: number): Promise<unknown> =>
+  until(async () => (await nodes()).length === count, { within: WITHIN, what: `${count} in line` });
+
+test("ten contenders, started in order, are granted in order, and one at a time", async () => {
+  const gate = await locksOf().acquire(KEY);
+  const order: number[] = [];
+  let inside = 0;
+  const contenders: Promise<void>[] = [];
+  for (let contender = 0; contender < 10; contender++) {
+    const locks = locksOf();
+    contenders.push(
+      locks.using(KEY, async () => {
+        expect(++inside).toBe(1);
+        order.push(contender);
+        await zk.sync("/");
+        inside--;
+      }),
+    );
+    await inLine(contender + 2);
+  }
+  await gate.release();
+  await Promise.all(contenders);
+  expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  expect(await nodes()).toEqual([]);
+});
+
+test("each waiter watches its predecessor and nobody else; nodes are ephemeral, numbered and bear an id", async () => {
+  const held = await locksOf().acquire(KEY);
+  const waits: Promise<Lock>[] = [];
+  for (let contender = 1; contender < 10; contender++) {
+    waits.push(locksOf().acquire(KEY));
+    await inLine(contender + 1);
+  }
+  const line = [...(await nodes())].sort((one, other) => one.slice(-10).localeCompare(other.slice(-10)));
+  for (const name of line) expect(name).toMatch(/^_c_[0-9a-z]{26}-lock-\d{10}$/i);
+  const owners = await Promise.all(line.map(async (name) => (await zk.exists(`${KEY}/${name}`))?.ephemeralOwner));
+  expect(new Set(owners).size, "a session each").toBe(10);
+  // "wchp" lists, below each path, the sessions that watch it
+  const watchers = async (): Promise<number[]> => {
+    const [, ...blocks] = `\n${await server.ask("wchp")}`.split(/\n(?=\/)/);
+    const counts = new Map(
+      blocks.map((block) => block.trim().split("\n")).map(([path, ...rest]) => [path, rest.length]),
+    );
+    return line.map((name) => counts.get(`${KEY}/${name}`) ?? 0);
+  };
+  // the first is watched by its holder, too; the last by nobody
+  await until(async () => `${await watchers()}` === "2,1,1,1,1,1,1,1,1,0", { within: WITHIN, what: "one watch each" });
+  await held.release();
+  for (const wait of waits) await (await wait).release();
+});
+
+test("a connection that is lost puts a lock in jeopardy; only the end of the session loses it", async () => {
+  await using proxy = await tcpProxy(server.address);
+  const rests: number[] = [];
+  const backoff = exponential(50, 200);
+  const locks = locksOf({
+    servers: [proxy.address as { host: string; port: number }],
+    retry(rounds) {
+      rests.push(rounds);
+      return backoff(rounds);
+    },
+  });
+  const told: string[] = [];
+  const lock = await locks.acquire(KEY);
+  for (const event of ["jeopardy", "restored", "lost"] as const) locks.on(event, () => told.push(event));
+  proxy.refuse(true);
+  proxy.reset();
+  await until(() => rests.length >= 3, { within: WITHIN, what: "three tries" });
+  expect(told).toEqual(["jeopardy"]);
+  proxy.refuse(false);
+  await until(() => told.includes("restored"), { within: WITHIN, what: "the connection to be back" });
+  expect(told).toEqual(["jeopardy", "restored"]);
+  lock.throwIfLost();
+  proxy.refuse(true);
+  proxy.reset();
+  await until(() => lock.signal.aborted, { within: 2 * SESSION_MS, what: "the session to end by our clock" });
+  expect(told).toEqual(["jeopardy", "restored", "jeopardy", "lost"]);
+  expect(await nodes(), "the servers still have it").toHaveLength(1);
+  proxy.refuse(false);
+}, 60_000);
+
+test("without places who comes later may be first, and two are never inside", async () => {
+  const [holder, early, late] = [locksOf({ fair: false }), locksOf({ fair: false }), locksOf({ fair: false })];
+  let inversions = 0;
+  let inside = 0;
+  for (let round = 0; round < 30 && inversions === 0; round++) {
+    const lock = await holder.acquire(KEY);
+    const order: string[] = [];
+    const enter = async (locks: Locks, who: string): Promise<void> => {
+      await locks.using(KEY, async () => {
+        expect(++inside).toBe(1);
+        order.push(who);
+        await zk.sync("/");
+        inside--;
+      });
+    };
+    const before = (await zk.children(KEY)).stat.cversion;
+    const first = enter(early, "early");
+    // it came and left the line again
+    await until(async () => (await zk.children(KEY)).stat.cversion >= before + 2, { within: WITHIN, what: "its try" });
+    await lock.release();
+    await Promise.all([first, enter(late, "late")]);
+    if (order[0] === "late") inversions++;
+  }
+  expect(inversions).toBe(1);
+}, 60_000);

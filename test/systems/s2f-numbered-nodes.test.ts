@@ -1,0 +1,103 @@
+/**
+ * The commissioned lock by ephemeral numbered nodes: the lowest is first, each watches the next lower. What the article
+ * leaves open is here: who goes from the middle of the line, and what follows when the one before goes first.
+ */
+
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import type { Lock, Locks } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
+import { startZooKeeper } from "../support/services/zookeeper.ts";
+import { until } from "../support/wait-for.ts";
+
+const WITHIN = 20_000;
+const KEY = "/locks/numbered";
+let server: ZooKeeperServer;
+let zk: ZooKeeper;
+const clients: Locks[] = [];
+
+beforeAll(async () => {
+  server = await startZooKeeper();
+  zk = new ZooKeeper({ servers: [server.address] });
+  await zk.open();
+}, 60_000);
+
+afterAll(async () => {
+  await zk.close();
+  await server[Symbol.asyncDispose]();
+});
+
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((one) => one.close()));
+});
+
+function locksOf(): Locks {
+  const driver = zookeeper({ servers: [server.address], sessionMs: 20_000 });
+  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  clients.push(locks);
+  return locks;
+}
+
+type Contender = { readonly locks: Locks; readonly wait: Promise<Lock>; readonly stop: AbortController };
+
+/** Contenders in the order in which they stand in line. */
+async function line(count: number): Promise<Contender[]> {
+  const all: Contender[] = [];
+  for (let number = 0; number < count; number++) {
+    const [locks, stop] = [locksOf(), new AbortController()];
+    const wait = locks.acquire(KEY, { signal: stop.signal });
+    wait.catch(() => undefined);
+    all.push({ locks, wait, stop });
+    await until(async () => ((await zk.exists(KEY))?.numChildren ?? 0) === number + 1, {
+      within: WITHIN,
+      what: `place ${number}`,
+    });
+  }
+  return all;
+}
+
+/** Is it in, two questions to the servers later? */
+async function isIn({ wait }: Contender): Promise<boolean> {
+  let is = false;
+  wait.then(
+    () => {
+      is = true;
+    },
+    () => undefined,
+  );
+  await zk.sync("/");
+  await zk.sync("/");
+  return is;
+}
+
+test("the lowest number is in, and the next one when it has gone", async () => {
+  const all = await line(4);
+  const tokens: bigint[] = [];
+  for (const [at, { wait }] of all.entries()) {
+    const lock = await wait;
+    for (const behind of all.slice(at + 1)) expect(await isIn(behind)).toBe(false);
+    tokens.push(lock.token);
+    await lock.release();
+  }
+  expect(tokens).toEqual([...tokens].sort((one, other) => (one < other ? -1 : 1)));
+});
+
+test("who goes from the middle of the line lets nobody in, and the one behind waits for the one before", async () => {
+  const [first, second, third] = (await line(3)) as [Contender, Contender, Contender];
+  second.stop.abort(new Error("changed its mind"));
+  await expect(second.wait).rejects.toThrow("changed its mind");
+  await until(async () => (await zk.exists(KEY))?.numChildren === 2, { within: WITHIN, what: "its node to go" });
+  expect(await isIn(third)).toBe(false);
+  await (await first.wait).release();
+  await (await third.wait).release();
+});
+
+test("a client that ends takes its nodes with it at once, held and waiting", async () => {
+  const [first, second, third] = (await line(3)) as [Contender, Contender, Contender];
+  await first.wait;
+  await Promise.all([first.locks.close(), second.locks.close()]);
+  await (await third.wait).release();
+  expect((await zk.children(KEY)).names).toEqual([]);
+});
