@@ -10,6 +10,7 @@
 import type { Clock } from "../clock.ts";
 import { backoffMs } from "../core/backoff.ts";
 import type { Schedule } from "../core/schedule.ts";
+import { isFatal } from "../errors.ts";
 import type { Claim, ClaimId, Driver } from "../spi/driver.ts";
 import type { Timed } from "./timed.ts";
 
@@ -80,7 +81,6 @@ export class Releases {
     if (this.#pending.length === 0) return;
     const leaving = this.#pending;
     this.#pending = [];
-    if (leaving.length <= 500) return this.#send(leaving);
     for (let from = 0; from < leaving.length; from += 500) this.#send(leaving.slice(from, from + 500));
   }
 
@@ -112,14 +112,13 @@ export class Releases {
       if (settled) return;
       settled = true;
       schedule.remove(batch);
-      if (answers?.length === leaving.length) {
-        for (const [index, one] of leaving.entries()) this.#finish(one, answers[index] as boolean);
-        return;
-      }
+      if (answers?.length === leaving.length) return this.#finishAll(leaving, answers);
       this.#options.failed(
         error ?? new Error(`${driver.name}: release answered for ${answers?.length} of ${leaving.length}`),
       );
-      this.#retry(leaving);
+      // who waits for the end of all releases would wait in vain: asking again is useless
+      if (isFatal(error) && this.#whenIdle[0]) this.#finishAll(leaving);
+      else this.#retry(leaving);
     };
     const batch = new Batch(() => settle(null, new Error("the store did not answer a release in time")));
     const now = clock.now();
@@ -169,6 +168,10 @@ export class Releases {
       }
       return true;
     });
+  }
+
+  #finishAll(leaving: readonly Leaving[], answers: readonly boolean[] = []): void {
+    for (const [index, one] of leaving.entries()) this.#finish(one, answers[index] ?? null);
   }
 
   #finish(leaving: Leaving, wasThere: boolean | null): void {

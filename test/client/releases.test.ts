@@ -3,6 +3,7 @@ import { describe, test } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { FatalDriverError } from "../../src/errors.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import type { FakeClock } from "../support/fake-clock.ts";
 import { fakeClock } from "../support/fake-clock.ts";
@@ -92,4 +93,12 @@ describe("a release that the store does not answer", () => {
     const lock = await locks.acquire("k");
     assert.equal(await lock.release(), true);
   });
+});
+
+test("who closes is not kept by a store that refuses for good, as one does whose credential is gone", async () => {
+  const { locks, sentAt } = stage(() => Promise.reject(new FatalDriverError("no valid credential was given")));
+  await locks.acquire("k");
+  // no time passes on the client's clock: a wait until the bound would never end
+  await locks.close();
+  assert.equal(sentAt.length, 1);
 });
