@@ -1,7 +1,6 @@
 /** Ours on Redis, and the floor below everything on Redis: two bare EVALSHA with the same client. */
 
 import { createHash, randomUUID } from "node:crypto";
-import type { RedisOptions } from "ioredis";
 import { Redis } from "ioredis";
 import type { Lock } from "../../src/client/lock.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
@@ -11,8 +10,12 @@ import { portOf } from "../harness/address.ts";
 import type { Contestant } from "../harness/workload.ts";
 import type { Keep } from "./redis-rivals.ts";
 
+interface ClientOptions {
+  readonly enableAutoPipelining?: boolean;
+}
+
 /** A connected client of ioredis, as most users have one. */
-export async function ioredis(address: string, options: RedisOptions = {}): Promise<Redis> {
+export async function ioredis(address: string, options: ClientOptions = {}): Promise<Redis> {
   const client = new Redis({ host: "127.0.0.1", port: portOf(address) ?? 0, lazyConnect: true, ...options });
   await client.connect();
   return client;
@@ -21,7 +24,7 @@ export async function ioredis(address: string, options: RedisOptions = {}): Prom
 export async function openOurs(
   address: string,
   options: LocksOptions = {},
-  client: RedisOptions = {},
+  client: ClientOptions = {},
 ): Promise<Contestant<Lock>> {
   const locks = createLocks(
     redis(() => new Redis({ host: "127.0.0.1", port: portOf(address) ?? 0, ...client })),
@@ -46,7 +49,7 @@ const ACQUIRE =
 const RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 /** For one that nobody competes with: it does not wait. */
-export async function openFloor(address: string, options: RedisOptions = {}): Promise<Contestant<[string, string]>> {
+export async function openFloor(address: string, options: ClientOptions = {}): Promise<Contestant<[string, string]>> {
   const client = await ioredis(address, options);
   for (const script of [ACQUIRE, RELEASE]) await client.script("LOAD", script);
   const [acquire, release] = [ACQUIRE, RELEASE].map((script) => createHash("sha1").update(script).digest("hex"));

@@ -1,6 +1,5 @@
 /** Everybody who takes part on Redis, by name. */
 
-import type { RedisOptions } from "ioredis";
 import type { LocksOptions } from "../../src/index.ts";
 import type { Contestant } from "../harness/workload.ts";
 import type { Keep } from "./redis-rivals.ts";
@@ -55,7 +54,7 @@ export const REDIS_RIVALS: Readonly<Record<string, RedisEntrant>> = {
   [SIMPLE]: { open: async (address) => (await rivals()).openSimpleRedisMutex(address), sends: [...SET, "incr"] },
 };
 
-function holdfast(options: LocksOptions, client?: RedisOptions): RedisEntrant {
+function holdfast(options: LocksOptions, client?: typeof PIPELINED): RedisEntrant {
   return { open: async (address) => (await ours()).openOurs(address, options, client), sends: EVAL };
 }
 
