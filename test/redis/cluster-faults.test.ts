@@ -86,6 +86,27 @@ describe("a Cluster", () => {
     await lock.release();
   });
 
+  test("while a slot is half-way nobody is granted there, and nothing is lost", async () => {
+    const make = (): Cluster =>
+      new Cluster([{ host: "127.0.0.1", port: cluster.ports[0] as number }], { maxRedirections: 2 });
+    const driver = redis(make, { prefix });
+    await driver.open(() => undefined);
+    later.push(() => driver.close());
+    const [first, second] = [claimOf("half-way"), claimOf("half-way", { wait: false })];
+    expect((await driver.claim(first)).state).toBe("held");
+    const slot = slotOfKey("half-way");
+    let tries = 0;
+    await cluster.move(slot, ((await cluster.masterOf(slot)) + 1) % MASTERS, async () => {
+      tries++;
+      const answer = await driver.claim(claimOf("half-way", { wait: false })).catch(() => null);
+      expect(answer?.state, `try ${tries}`).not.toBe("held");
+    });
+    expect(tries).toBeGreaterThan(3);
+    expect((await driver.claim(second)).state).toBe("none");
+    expect((await driver.renew([first]))[0]?.state).toBe("held");
+    expect(await driver.release([first])).toEqual([true]);
+  });
+
   test("while a slot moves with its keys under load nobody overlaps, and nobody is left out", async () => {
     const key = "moving";
     const slot = slotOfKey(key);

@@ -16,7 +16,7 @@ export interface RedisCluster {
   readonly admin: readonly Redis[];
   /** The node that is master of a slot now. */
   masterOf(slot: number): Promise<number>;
-  /** Moves a slot with its keys; `between`: done while it is half-way, after each `keys` keys. */
+  /** Moves a slot with its keys; `between`: done while it is half-way, before the first key and after each. */
   move(slot: number, to: number, between?: () => Promise<unknown>): Promise<void>;
   /** The replica of a master takes over, the master consenting. */
   failOver(master: number): Promise<void>;
@@ -111,9 +111,11 @@ function clusterOf(nodes: readonly Node[], masters: number, folder: string): Red
       await source.admin.call("CLUSTER", "SETSLOT", String(slot), "MIGRATING", target.id);
       await between?.();
       for (;;) {
-        const keys = (await source.admin.call("CLUSTER", "GETKEYSINSLOT", String(slot), "1")) as string[];
-        if (keys.length === 0) break;
-        await source.admin.call("MIGRATE", "127.0.0.1", String(target.port), "", "0", "5000", "KEYS", ...keys);
+        const keys = (await source.admin.call("CLUSTER", "GETKEYSINSLOT", String(slot), "1000")) as string[];
+        // the shortest first: the key that calls are routed by is there before what it stands for
+        const [key] = keys.sort((one, other) => one.length - other.length);
+        if (key === undefined) break;
+        await source.admin.call("MIGRATE", "127.0.0.1", String(target.port), "", "0", "5000", "KEYS", key);
         await between?.();
       }
       for (const { admin } of [target, source, ...nodes.slice(0, masters)]) {
