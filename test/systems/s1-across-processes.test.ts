@@ -127,6 +127,7 @@ test("a connection that is lost puts a lock in jeopardy; only the end of the ses
   expect(told).toEqual(["jeopardy", "restored", "jeopardy", "lost"]);
   expect(await nodes(), "the servers still have it").toHaveLength(1);
   proxy.refuse(false);
+  await locks.close();
 }, 60_000);
 
 test("without places who comes later may be first, and two are never inside", async () => {

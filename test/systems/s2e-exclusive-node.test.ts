@@ -86,6 +86,7 @@ test("a try whose connection is cut at any byte leaves no node while its session
   kept.throwIfLost();
   await lock.release();
   expect(await nodes()).toEqual([]);
+  await cut.close();
 }, 60_000);
 
 test("a holder that is killed leaves a node for no longer than its session, and then somebody else is in", async () => {

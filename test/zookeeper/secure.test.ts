@@ -66,6 +66,11 @@ test("a lock is held over TLS with a certificate that is checked", async () => {
   await locks.using("encrypted", async (lock) => expect(lock.token).toBeGreaterThan(0n));
 });
 
+test("without a name the address is what the certificate must be for", async () => {
+  const driver = await opened({ servers: [server.secureAddress], tls: { ca: issuer.cert } });
+  expect(await driver.list("", 1)).toEqual([]);
+});
+
 test("a certificate of somebody else's is refused, and the message says so", async () => {
   const stranger = authority("somebody else");
   const driver = made({

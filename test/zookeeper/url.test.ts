@@ -5,6 +5,7 @@ test.each([
   "zookeeper://a",
   "zookeeper://a:2181,b:2182,[::1]:2183/app/locks",
   "zookeeper://a/?root=/mine&sessionMs=10000",
+  "zookeeper://a?family=readWrite&fair=false&tokenBase=5000000000",
 ])("%s names an ensemble", async (url) => {
   const driver = await driverFor(url);
   expect(driver.name).toBe("zookeeper");
@@ -19,6 +20,9 @@ test.each([
   ["zookeeper://a:x", "host:port"],
   ["zookeeper://a?rot=/x", 'no parameter "rot"'],
   ["zookeeper://a?sessionMs=soon", "sessionMs"],
+  ["zookeeper://a?family=semaphore", 'family must be "mutex" or "readWrite"'],
+  ["zookeeper://a?fair=no", "fair must be true or false"],
+  ["zookeeper://a?tokenBase=-1", "tokenBase must be a number"],
   ["zookeeper://a?root=x", "root must begin with a slash"],
   ["zookeeper://a/b//c", "chroot must not have an empty part"],
 ])("%s is refused", async (url, why) => {
@@ -26,4 +30,10 @@ test.each([
   expect(error).toBeInstanceOf(TypeError);
   expect((error as Error).message).toContain(why);
   expect((error as Error).message).not.toContain("secret");
+});
+
+test("what an url says of order is what the driver does", async () => {
+  expect((await driverFor("zookeeper://a")).traits.fifo).toBe(true);
+  expect((await driverFor("zookeeper://a?fair=true")).traits.fifo).toBe(true);
+  expect((await driverFor("zookeeper://a?fair=false")).traits.fifo).toBe(false);
 });

@@ -4,9 +4,10 @@ import { durationMs, shown } from "../../duration.ts";
 import type { Driver } from "../../spi/driver.ts";
 import type { ServerAddress } from "./client/servers.ts";
 import { zookeeper } from "./driver.ts";
+import type { Family } from "./names.ts";
 
 const PORT = 2_181;
-const PARAMETERS: ReadonlySet<string> = new Set(["root", "sessionMs"]);
+const PARAMETERS: ReadonlySet<string> = new Set(["root", "sessionMs", "family", "fair", "tokenBase"]);
 
 /** The driver of a url, not opened yet. @throws TypeError for a url that means nothing */
 export function fromUrl(url: string, { connectTimeoutMs }: { readonly connectTimeoutMs: number }): Driver {
@@ -19,11 +20,19 @@ export function fromUrl(url: string, { connectTimeoutMs }: { readonly connectTim
     if (!PARAMETERS.has(name)) throw new TypeError(`url has no parameter ${shown(name)} for zookeeper:`);
   }
   const [root, sessionMs] = [parameters.get("root"), parameters.get("sessionMs")];
+  const [family, fair, tokenBase] = [parameters.get("family"), parameters.get("fair"), parameters.get("tokenBase")];
+  if (fair !== null && fair !== "true" && fair !== "false")
+    throw new TypeError(`url: fair must be true or false, not ${shown(fair)}`);
+  if (tokenBase !== null && !/^\d{1,18}$/.test(tokenBase))
+    throw new TypeError(`url: tokenBase must be a number, not ${shown(tokenBase)}`);
   return zookeeper({
     servers: hosts.split(",").map(serverOf),
     chroot: path === "/" ? "" : decodeURIComponent(path),
     connectTimeoutMs,
     ...(root !== null && { root }),
+    ...(family !== null && { family: family as Family }),
+    ...(fair !== null && { fair: fair === "true" }),
+    ...(tokenBase !== null && { tokenBase: BigInt(tokenBase) }),
     ...(sessionMs !== null && { sessionMs: durationMs(Number(sessionMs), "sessionMs") }),
   });
 }

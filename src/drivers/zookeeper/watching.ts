@@ -59,7 +59,7 @@ export class Watching {
   own(place: NodePlace, isChanged = false): void {
     if (place.at !== "there") return;
     const told = this.#zk.get(place.path, (event) => {
-      // a session that was ended from outside is not answered any more: what is known is not asked
+      // there is nothing left to ask about
       if (event?.kind === "deleted") this.#isDeleted(place);
       else if (event !== null) this.own(place, true);
     });

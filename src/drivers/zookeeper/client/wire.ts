@@ -1,6 +1,6 @@
 /** Streams to servers, as the connection needs them. */
 
-import { connect } from "node:net";
+import { connect, isIP } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { connect as connectTls } from "node:tls";
 import { FrameReader } from "./jute.ts";
@@ -28,6 +28,12 @@ export type Dial = (address: ServerAddress, events: WireEvents) => Wire;
 /** A list of 100,000 children has about 6 MB. */
 const MOST_BYTES = 16_777_216;
 
+/** An address is no name to ask for, but the certificate is checked for it all the same. */
+function secured(host: string): ConnectionOptions {
+  // whatever the environment says (NODE_TLS_REJECT_UNAUTHORIZED)
+  return { ...(isIP(host) === 0 && { servername: host }), rejectUnauthorized: true };
+}
+
 /** Dials TCP, or TLS if its options are given. The host's addresses are looked up anew each time. */
 export function netDial(tls?: ConnectionOptions): Dial {
   return ({ host, port }, events) => {
@@ -36,7 +42,7 @@ export function netDial(tls?: ConnectionOptions): Dial {
     let over = false;
     let failure: Error | null = null;
     const socket =
-      tls === undefined ? connect({ host, port, noDelay: true }) : connectTls({ host, port, servername: host, ...tls });
+      tls === undefined ? connect({ host, port, noDelay: true }) : connectTls({ host, port, ...secured(host), ...tls });
     if (tls !== undefined) socket.setNoDelay(true);
     socket.unref();
     const end = (): void => {
