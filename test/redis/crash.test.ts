@@ -1,0 +1,116 @@
+/** Processes that die or stop on a real Redis: what "Foundation" promises of our own server holds here, too. */
+
+import { Redis } from "ioredis";
+import { expect } from "vitest";
+import { openRegister } from "../crash/register.ts";
+import { test } from "../crash/scene.ts";
+import { msBetween, worker } from "../crash/worker.ts";
+import { withRedis } from "../support/redis-store.ts";
+import { until } from "../support/wait-for.ts";
+
+const LEASE_MS = 2_000;
+/** "At once", on a machine that is busy with other things. */
+const AT_ONCE_MS = 3_000;
+
+withRedis((server) => {
+  const urlOf = (prefix: string): string => `${server().url}?prefix=${prefix}`;
+
+  test.concurrent("a holder killed: the next grant comes when its lease has ended, not before", async ({ here }) => {
+    const url = urlOf("killed");
+    const [holder, next] = [await worker(here, url), await worker(here, url)];
+    holder.acquire("it", "k", { ttl: "2s" });
+    const held = await holder.told("it", "held");
+    next.acquire("next", "k");
+    await next.told("next", "asked");
+    const killed = { at: String(process.hrtime.bigint()) };
+    holder.kill();
+    const asked = await holder.told("it", "asked");
+    const granted = await next.told("next", "held");
+    expect(msBetween(asked, granted)).toBeGreaterThanOrEqual(LEASE_MS);
+    expect(msBetween(killed, granted)).toBeLessThan(LEASE_MS + AT_ONCE_MS);
+    expect(BigInt(granted.token!)).toBeGreaterThan(BigInt(held.token!));
+    console.log(`figure: holder killed on Redis (lease 2 s), next after ${msBetween(killed, granted).toFixed(0)} ms`);
+  });
+
+  test.concurrent("a holder stopped past its lease is told before it can write, and its token is refused", async ({
+    here,
+  }) => {
+    const url = urlOf("stopped");
+    const register = await openRegister(here);
+    const [holder, next] = [await worker(here, url, register.path), await worker(here, url, register.path)];
+    holder.acquire("r", "k", { ttl: "1s" });
+    const before = await holder.told("r", "held");
+    holder.tell({ do: "use", of: "r" });
+    await until(() => register.log.length > 10, { within: 5_000, what: "writes of the holder" });
+    holder.stop();
+    next.acquire("r", "k", { ttl: "10s" });
+    const granted = await next.told("r", "held");
+    next.tell({ do: "write", of: "r" });
+    await next.told("r", "written");
+    expect(BigInt(granted.token!)).toBeGreaterThan(BigInt(before.token!));
+
+    holder.resume();
+    expect((await holder.told("r", "lost")).reason).toBe("expired");
+    const stopped = await holder.told("r", "stopped");
+    // it asked its lock before each write, and was never told "held" after the next one was
+    expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
+    const firstOfNext = register.log.findIndex(({ token }) => String(token) === granted.token);
+    const late = register.log.slice(firstOfNext).filter(({ pid, accepted }) => pid === holder.pid && accepted);
+    expect(late).toEqual([]);
+    // one that does not ask is refused by its token
+    holder.tell({ do: "write", of: "r" });
+    await holder.told("r", "refused");
+  });
+
+  test.concurrent("a waiter killed leaves no place: the one behind it is granted at once", async ({ here }) => {
+    const url = urlOf("waiter");
+    const admin = new Redis(server().port, "127.0.0.1");
+    here.later(() => admin.disconnect());
+    const workers = [await worker(here, url), await worker(here, url), await worker(here, url)] as const;
+    const [holder, waiter, behind] = workers;
+    const names = ["holder", "waiter", "behind"] as const;
+    for (const [at, name] of names.entries()) {
+      workers[at]?.acquire(name, "k");
+      await workers[at]?.told(name, at === 0 ? "held" : "asked");
+      const waiting = async (): Promise<number> => {
+        const [line] = await admin.keys("waiter:1:*:w:k");
+        return line === undefined ? 0 : admin.zcard(line);
+      };
+      await until(async () => (await waiting()) === at, { within: 5_000, what: "the place in line" });
+    }
+    waiter.kill();
+    await waiter.ended;
+    // Redis knows it when the connection of its inbox is gone
+    await until(async () => (await admin.pubsub("CHANNELS", "waiter:1:*")).length === 2, {
+      within: 5_000,
+      what: "the end of its inbox",
+    });
+    holder.tell({ do: "release", of: "holder" });
+    const released = await holder.told("holder", "released");
+    expect(msBetween(released, await behind.told("behind", "held"))).toBeLessThan(AT_ONCE_MS);
+  });
+
+  test.concurrent("scripts flushed again and again: three processes work on, nobody overlaps, tokens rise", async ({
+    here,
+  }) => {
+    const url = urlOf("scripts");
+    const register = await openRegister(here);
+    const admin = new Redis(server().port, "127.0.0.1");
+    here.later(() => admin.disconnect());
+    const workers = [0, 1, 2].map(() => worker(here, url, register.path));
+    for (const one of await Promise.all(workers)) {
+      one.tell({ do: "load", of: "it", keys: ["a", "b"], ttl: "10s", holdMs: 2 });
+    }
+    for (let flush = 1; flush <= 20; flush++) {
+      const size = register.log.length;
+      await admin.script("FLUSH");
+      await until(() => register.log.length >= size + 12, { within: 10_000, what: "work after the flush" });
+    }
+    for (const one of await Promise.all(workers)) {
+      one.tell({ do: "finish", of: "it" });
+      expect((await one.told("it", "done")).turns).toBeGreaterThan(10);
+      expect(one.reports().filter(({ event }) => event === "lost" || event === "failed")).toEqual([]);
+    }
+    expect(register.faults()).toEqual([]);
+  });
+});
