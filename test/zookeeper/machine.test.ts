@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { OP, XID } from "../../src/drivers/zookeeper/client/records.ts";
+import { exponential, restMs } from "../../src/drivers/zookeeper/client/retry.ts";
 import type { ZooKeeperOptions } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { FakeClock } from "../support/fake-clock.ts";
@@ -222,3 +223,25 @@ test("a server's shorter session is the one that counts", async () => {
   await clock.pass(1_971);
   expect(zk.sessionId).toBe(0n);
 });
+
+test("the default policy doubles between its bounds and takes a random share", () => {
+  const most = exponential(20, 1_000, () => 1);
+  expect([1, 2, 3, 6, 7, 100].map(most)).toEqual([20, 40, 80, 640, 1_000, 1_000]);
+  expect(exponential(20, 1_000, () => 0)(5)).toBe(1);
+  for (const [first, last] of [
+    [0, 10],
+    [10, 5],
+    [1, Number.POSITIVE_INFINITY],
+    [Number.NaN, 1],
+  ] as const) {
+    expect(() => exponential(first, last)).toThrow(TypeError);
+  }
+});
+
+test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, undefined as never])(
+  "a policy that says %s is held to a second",
+  (said) => {
+    expect(restMs(() => said, 1)).toBe(1_000);
+    expect(restMs(() => 0, 1)).toBe(0);
+  },
+);
