@@ -69,8 +69,10 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
   let life = 0;
   let inner = memory({ store: site.store });
 
+  /** Now and then very late, but not where order in time is all that is left to check. */
   function travels(): Promise<void> {
-    return world.pause(random.next() * site.slowMs);
+    const longest = !world.isQuiet && random.chance(0.02) ? world.ttlMs : site.slowMs;
+    return world.pause(random.next() * longest);
   }
 
   const isLost = (): boolean => isCut() || site.away === "silent" || (!world.isQuiet && random.chance(world.loss));

@@ -59,6 +59,9 @@ export interface QuorumOptions {
   readonly random?: () => number;
 }
 
+/** A majority is there: how long open() waits for the rest. */
+const OTHERS_MS = 200;
+
 const TRAITS: Traits = {
   lease: { claim: true },
   manyKeys: false,
@@ -130,6 +133,8 @@ class Quorum implements Driver {
     await gather(asked, isDecided, this.#options.connectTimeoutMs ?? 5_000);
     const wrong = errors.find((error) => error instanceof TypeError);
     if (this.#reached >= this.#majority && wrong === undefined) {
+      // the others are waited for a little, so that the first claims get their votes too
+      await gather(asked, () => this.#reached + errors.length === asked.length, OTHERS_MS);
       this.#notify = notify;
       return;
     }
@@ -154,6 +159,8 @@ class Quorum implements Driver {
       const rounds = ballots.map(() => new Round(this.#members.length));
       const asked = this.#members.flatMap((member) => this.#voting.renewed(member, ballots, rounds));
       await gather(asked, () => rounds.every(({ isDecided }) => isDecided), until - this.#time());
+      // fewer than a majority: unknown of all, though votes may stand by what was said before
+      if (asked.length > 0 && rounds.every(({ isHeard }) => !isHeard)) throw (rounds[0] as Round).failure;
       const answers = await Promise.allSettled(
         ballots.map((ballot, index) => this.#voting.standing(ballot, rounds[index] as Round, startedAt, until)),
       );

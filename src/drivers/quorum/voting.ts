@@ -178,9 +178,8 @@ export class Voting {
     }
     const places = ballot.placed(now);
     if (ballot.ticketed || places + ballot.unknown() < this.#majority) return NONE;
-    if (!round.isHeard) throw round.failure;
+    if (ballot.claim.wait ? places < this.#majority : !round.isHeard) throw round.failure;
     if (!ballot.claim.wait) return NONE;
-    if (places < this.#majority) throw round.failure;
     if (!ballot.isSplit(now)) ballot.yieldAt = null;
     else {
       ballot.yieldAt ??= now + backoffMs(FIRST_YIELD + ballot.yields, this.#random(), LONGEST_YIELD_MS);

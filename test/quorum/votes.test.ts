@@ -1,0 +1,188 @@
+import { describe, expect, test } from "vitest";
+import { delegate } from "../../src/conformance/delegate.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { quorum } from "../../src/drivers/quorum/driver.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
+import type { FakeClock } from "../support/fake-clock.ts";
+import { fakeClock } from "../support/fake-clock.ts";
+import { claimOf } from "../support/redis-scene.ts";
+
+interface Stand {
+  readonly clock: FakeClock;
+  readonly driver: Driver;
+  readonly members: readonly Member[];
+  readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+}
+
+/** A lock table that a test takes away, or makes slow. */
+interface Member {
+  readonly driver: Driver;
+  isAway: boolean;
+  /** Its replies to a vote's claim take so long. */
+  lateMs: number;
+  readonly released: string[];
+}
+
+function memberOf(clock: FakeClock): Member {
+  const inner = memory({ store: memoryStore(clock) });
+  const away = async <T>(call: () => Promise<T>): Promise<T> => {
+    if (member.isAway) throw new Error("away");
+    return call();
+  };
+  const late = (claim: Claim): boolean => member.lateMs > 0 && !claim.holds[0].key.includes("#");
+  const member: Member = {
+    isAway: false,
+    lateMs: 0,
+    released: [],
+    driver: delegate(inner, {
+      claim: (claim) =>
+        away(async () => {
+          const answer = await inner.claim(claim);
+          if (late(claim)) await new Promise<void>((done) => clock.timer(done).set(clock.now() + member.lateMs));
+          return answer;
+        }),
+      renew: (claims) => away(() => inner.renew(claims)),
+      release: (claims, unanswered) =>
+        away(() => {
+          member.released.push(...claims.map(({ holds }) => holds[0].key));
+          return inner.release(claims, unanswered);
+        }),
+      list: (prefix, max, after) => away(() => inner.list(prefix, max, after)),
+    }),
+  };
+  return member;
+}
+
+async function stand(count = 3): Promise<Stand> {
+  const clock = fakeClock();
+  const members = Array.from({ length: count }, () => memberOf(clock));
+  const driver = quorum(
+    members.map((member) => member.driver),
+    { clock, random: () => 0.5 },
+  );
+  const pushes: Stand["pushes"] = [];
+  await driver.open((id, answer) => pushes.push({ id, answer }));
+  return { clock, driver, members, pushes };
+}
+
+/** Settles what is asked while time passes. */
+async function within<T>({ clock }: Stand, ms: number, asked: Promise<T>): Promise<T> {
+  const settled = Promise.allSettled([asked]);
+  await clock.pass(ms);
+  const [result] = await settled;
+  if (result.status === "rejected") throw result.reason;
+  return result.value;
+}
+
+describe("votes", () => {
+  test("a lease is counted from when the votes were asked for, however late they are answered", async () => {
+    const scene = await stand();
+    const claim = claimOf("key", { ttlMs: 1_000 });
+    for (const member of scene.members) member.lateMs = 600;
+    await expect(within(scene, 200, scene.driver.claim(claim))).rejects.toThrow(/0 of 3 members answered/);
+    await scene.clock.pass(450);
+    const push = scene.pushes.find(({ id }) => id === claim.id)?.answer;
+    expect(push).toMatchObject({ state: "held" });
+    expect((push as { ttlMs: number }).ttlMs).toBeLessThanOrEqual(300);
+  });
+
+  test("a lease is that of the majority: a vote that was not renewed does not stand for one", async () => {
+    const scene = await stand();
+    const claim = claimOf("key", { ttlMs: 1_000 });
+    expect(await within(scene, 10, scene.driver.claim(claim))).toMatchObject({ state: "held" });
+    const [, two, three] = scene.members as [Member, Member, Member];
+    await scene.clock.pass(500);
+    two.isAway = true;
+    three.isAway = true;
+    await expect(within(scene, 200, scene.driver.renew([claim]))).rejects.toThrow(/1 of 3 members answered/);
+    three.isAway = false;
+    await three.driver.release([claim]);
+    await scene.clock.pass(80);
+    // one vote is renewed, one stands by what it said at first, one is gone
+    const [answer] = await within(scene, 0, scene.driver.renew([claim]));
+    expect(answer).toMatchObject({ state: "held" });
+    expect((answer as { ttlMs: number }).ttlMs).toBeLessThan(140);
+  });
+
+  test("the highest token is written back: a majority that shares one member with the former goes above it", async () => {
+    const scene = await stand();
+    const [one, two, three] = scene.members as [Member, Member, Member];
+    const tokenOf = async (): Promise<bigint> => {
+      const claim = claimOf("key");
+      const answer = await within(scene, 600, scene.driver.claim(claim));
+      await within(scene, 600, scene.driver.release([claim]));
+      expect(answer.state).toBe("held");
+      return (answer as { token: bigint }).token;
+    };
+    three.isAway = true;
+    const first = await tokenOf();
+    three.isAway = false;
+    one.isAway = true;
+    const second = await tokenOf();
+    one.isAway = false;
+    two.isAway = true;
+    expect(second).toBeGreaterThan(first);
+    expect(await tokenOf()).toBeGreaterThan(second);
+  });
+
+  test("three readers' votes never stand for a writer, and a semaphore is refused before anything is sent", async () => {
+    const scene = await stand();
+    expect(scene.driver.traits.permits).toBe("shared");
+    const read = claimOf([{ key: "key", permits: 1, limit: 2 ** 30 }]);
+    const write = claimOf("key", { wait: false });
+    expect(await within(scene, 10, scene.driver.claim(read))).toMatchObject({ state: "held" });
+    expect(await within(scene, 10, scene.driver.claim(write))).toEqual({ state: "none" });
+  });
+
+  test("two members of five may be away, three may not, and what is unknown is not busy", async () => {
+    const scene = await stand(5);
+    for (const member of scene.members.slice(3)) member.isAway = true;
+    const claim = claimOf("key", { wait: false });
+    expect(await within(scene, 600, scene.driver.claim(claim))).toMatchObject({ state: "held" });
+    expect(await within(scene, 600, scene.driver.claim(claimOf("key", { wait: false })))).toEqual({ state: "none" });
+    (scene.members[2] as Member).isAway = true;
+    await expect(within(scene, 600, scene.driver.claim(claimOf("free", { wait: false })))).rejects.toThrow(
+      /2 of 5 members answered, 3 must/,
+    );
+  });
+
+  test("a grant whose votes fall below a majority is lost, and what is left of it is given back", async () => {
+    const scene = await stand();
+    const [one, two, three] = scene.members as [Member, Member, Member];
+    const claim = claimOf("key");
+    await within(scene, 10, scene.driver.claim(claim));
+    for (const { driver } of [one, two]) await driver.release([claim]);
+    expect(await within(scene, 600, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
+    expect(await three.driver.list("", 10)).toEqual([]);
+  });
+
+  test("a minority's places are released too", async () => {
+    const scene = await stand();
+    const claim = claimOf("key");
+    await within(scene, 10, scene.driver.claim(claim));
+    expect(await within(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+    for (const { driver } of scene.members) expect(await driver.list("", 10)).toEqual([]);
+  });
+
+  test("keys of tickets are refused, and are in no list", async () => {
+    const scene = await stand();
+    const claim = claimOf("key");
+    await within(scene, 10, scene.driver.claim(claim));
+    expect((await within(scene, 10, scene.driver.list("", 10))).map(({ holds }) => holds[0].key)).toEqual(["key"]);
+    await expect(scene.driver.claim(claimOf("key#holdfast-token"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  });
+
+  test("wrong arguments are TypeErrors that name them", () => {
+    const [one, two] = [memory(), memory()];
+    expect(() => quorum([one, two])).toThrow(/drivers must be an odd number/);
+    expect(() => quorum([one, two, one])).toThrow(/drivers must differ/);
+    expect(() => quorum([one, two, memory()], { callTimeoutMs: 0 })).toThrow(/callTimeoutMs/);
+  });
+
+  test("a store without tokens or leases cannot be a member", async () => {
+    const lacking = delegate(memory(), {});
+    Object.defineProperty(lacking, "traits", { value: { ...memory().traits, fencing: false } });
+    const driver = quorum([memory(), memory(), lacking]);
+    await expect(driver.open(() => undefined)).rejects.toThrow(/drivers\[2\] \(memory\) cannot vote/);
+  });
+});
