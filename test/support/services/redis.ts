@@ -20,12 +20,18 @@ export interface RedisServer {
   stop(): Promise<void>;
 }
 
-/** Starts a server of our own on a free port of the loopback. `settings`: further arguments of redis-server. */
-export async function startRedis(settings: readonly string[] = []): Promise<RedisServer> {
+/**
+ * Starts a server of our own on a free port of the loopback. `settings`: further arguments of redis-server; `environment`:
+ * further variables.
+ */
+export async function startRedis(
+  settings: readonly string[] = [],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<RedisServer> {
   install();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-redis-"));
   const port = await freePort();
-  let child = await run(folder, port, settings);
+  let child = await run(folder, port, settings, environment);
   const stop = async (): Promise<void> => {
     await ended(child);
     rmSync(folder, { recursive: true, force: true });
@@ -35,7 +41,7 @@ export async function startRedis(settings: readonly string[] = []): Promise<Redi
     url: `redis://127.0.0.1:${port}`,
     async restart() {
       await ended(child);
-      child = await run(folder, port, settings);
+      child = await run(folder, port, settings, environment);
     },
     signal: (name) => void child.kill(name),
     stop,
@@ -72,9 +78,14 @@ function canInstall(): boolean {
 }
 
 /** A server on this port, ready; ended by `ended`. */
-export async function run(folder: string, port: number, settings: readonly string[]): Promise<ChildProcess> {
+export async function run(
+  folder: string,
+  port: number,
+  settings: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<ChildProcess> {
   const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
-  const child = spawn(PROGRAM, [...fixed, ...settings], { stdio: "ignore" });
+  const child = spawn(PROGRAM, [...fixed, ...settings], { stdio: "ignore", env: { ...process.env, ...environment } });
   const failed = new Promise<never>((_, reject) => child.once("error", reject));
   const answers = until(() => isUp(port), { within: 10_000, what: `redis-server on port ${port}` });
   await Promise.race([answers, failed]);

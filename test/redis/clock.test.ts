@@ -1,0 +1,165 @@
+/** What clocks can do: a client's nothing; a step of the server's is noticed, and does no harm that tokens do not undo. */
+
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import { withRedis } from "../support/redis-store.ts";
+import type { RedisServer } from "../support/services/redis.ts";
+import { startRedis, whyNoRedis } from "../support/services/redis.ts";
+import { until } from "../support/wait-for.ts";
+
+const HOUR_MS = 3_600_000;
+const clients: Locks[] = [];
+const client = (port: number, prefix: string, ttl = 60_000): Locks => {
+  const driver = redis(() => new Redis(port, "127.0.0.1"), { prefix, warn: () => undefined });
+  const locks = createLocks(driver, { ttl, handoffs: 1 });
+  clients.push(locks);
+  return locks;
+};
+afterEach(async () => {
+  vi.useRealTimers();
+  for (const one of clients.splice(0)) await one.close();
+});
+
+describe("a client's clock", () => {
+  withRedis((server) => {
+    test("an hour off, ahead or behind, changes nothing: order, leases and tokens are the server's", async () => {
+      const { port } = server();
+      const right = client(port, "client");
+      const first = await right.acquire("key");
+      let token = first.token;
+      const order: string[] = [];
+      for (const [name, byMs] of [
+        ["ahead", HOUR_MS],
+        ["behind", -HOUR_MS],
+      ] as const) {
+        vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + byMs });
+        const wrong = client(port, "client");
+        const waiting = wrong.acquire("key", { ttl: "2s" }).then(async (lock) => {
+          order.push(name);
+          expect(lock.token).toBeGreaterThan(token);
+          token = lock.token;
+          // it is renewed and not lost, nor does it outlive its lease
+          await delay(2_200);
+          lock.throwIfLost();
+          expect(await lock.release()).toBe(true);
+        });
+        await until(async () => (await wrong.list("key")).length === 2, { within: 5_000, what: "its place" });
+        vi.useRealTimers();
+        if (name === "ahead") await first.release();
+        await waiting;
+        if (name === "ahead") expect(Number(token / 1_000n)).toBeLessThan(Date.now() + HOUR_MS / 2);
+        if (name === "ahead") await right.acquire("key").then((lock) => setTimeout(() => void lock.release(), 200));
+      }
+      expect(order).toEqual(["ahead", "behind"]);
+    }, 20_000);
+  });
+});
+
+const noCompiler = spawnSync("cc", ["--version"], { stdio: "ignore" }).status !== 0;
+const why = whyNoRedis() ?? (noCompiler || process.platform !== "linux" ? "no C compiler on Linux" : null);
+
+describe.skipIf(why !== null)(`the server's clock${why === null ? "" : ` (skipped: ${why})`}`, () => {
+  let folder: string;
+  let server: RedisServer;
+  const step = (byMs: number): void => {
+    const bytes = Buffer.alloc(8);
+    bytes.writeBigInt64LE(BigInt(byMs) * 1_000n);
+    // in place: the server has the file mapped
+    writeFileSync(join(folder, "offset"), bytes, { flag: "r+" });
+  };
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), "holdfast-clock-"));
+    const library = join(folder, "shim.so");
+    const built = spawnSync("cc", [
+      "-shared",
+      "-fPIC",
+      "-O1",
+      "-o",
+      library,
+      resolve("test/support/clock-shim.c"),
+      "-ldl",
+    ]);
+    if (built.status !== 0) throw new Error(`cc: ${String(built.stderr)}`);
+    writeFileSync(join(folder, "offset"), Buffer.alloc(8));
+    server = await startRedis([], { LD_PRELOAD: library, HOLDFAST_CLOCK_SHIM: join(folder, "offset") });
+  }, 180_000);
+  afterAll(async () => {
+    await server?.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  afterEach(() => step(0));
+
+  const serverMs = async (): Promise<number> => {
+    const admin = new Redis(server.port, "127.0.0.1");
+    const [seconds] = await admin.time();
+    admin.disconnect();
+    return Number(seconds) * 1_000;
+  };
+
+  test("the shim moves TIME by an hour and back", async () => {
+    step(HOUR_MS);
+    expect(Math.abs((await serverMs()) - Date.now() - HOUR_MS)).toBeLessThan(5_000);
+    step(-HOUR_MS);
+    expect(Math.abs((await serverMs()) - Date.now() + HOUR_MS)).toBeLessThan(5_000);
+  });
+
+  test("an hour forward ends leases: the step is told, the holder is told at once, and tokens rise", async () => {
+    const [one, other] = [client(server.port, "forward", 2_000), client(server.port, "forward", 60_000)];
+    const steps: number[] = [];
+    one.on("clockStep", ({ byMs }) => steps.push(byMs));
+    const lock = await one.acquire("key");
+    const next = other.acquire("key");
+    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    step(HOUR_MS);
+    // the renewal finds the lease over, long before the client's own clock would have ended it
+    await until(() => lock.signal.aborted, { within: 5_000, what: "the holder to be told" });
+    const granted = await next;
+    expect(granted.token).toBeGreaterThan(lock.token);
+    // the store's next answer to this client shows the step
+    await one.tryAcquire("another");
+    await until(() => steps.length > 0, { within: 5_000, what: "the event" });
+    expect(Math.abs((steps[0] as number) - HOUR_MS)).toBeLessThan(5_000);
+    await granted.release();
+  });
+
+  test("an hour back does no harm: nobody overtakes, held is held, leases end in their time, tokens rise", async () => {
+    const [one, other, late] = [0, 1, 2].map(() => client(server.port, "back", 2_000)) as [Locks, Locks, Locks];
+    const lock = await one.acquire("key");
+    const order: string[] = [];
+    const waits = async (of: Locks, name: string): Promise<bigint> => {
+      const next = await of.acquire("key");
+      order.push(name);
+      await next.release();
+      return next.token;
+    };
+    const second = waits(other, "before the step");
+    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    step(-HOUR_MS);
+    const third = waits(late, "after the step");
+    await until(async () => (await one.list("key")).length === 3, { within: 5_000, what: "the second waiter" });
+    // longer than a lease: renewals go on
+    await delay(2_300);
+    lock.throwIfLost();
+    expect(order).toEqual([]);
+    expect(await lock.release()).toBe(true);
+    const tokens = [await second, await third];
+    expect(order).toEqual(["before the step", "after the step"]);
+    expect(tokens[0]).toBeGreaterThan(lock.token);
+    expect(tokens[1]).toBeGreaterThan(tokens[0] as bigint);
+    // who dies after the step is outlived by its lease, not by an hour
+    const dead = client(server.port, "back", 1_000);
+    await dead.acquire("dying", { ttl: "1s" }).then((it) => it.detach());
+    const began = performance.now();
+    const heir = await one.acquire("dying", { wait: "5s" });
+    expect(performance.now() - began).toBeLessThan(3_000);
+    await heir.release();
+  }, 20_000);
+});
