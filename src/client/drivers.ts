@@ -21,10 +21,8 @@ interface Scheme {
   readonly parameters: readonly string[];
   /** Does the store know its clients by a credential of ours? */
   readonly credential?: true;
-  /** Its urls name several hosts: it checks them whole. */
+  /** Its urls may name several hosts, or carry a password: it checks them whole. */
   readonly whole?: true;
-  /** May the url carry a user and a password? */
-  readonly password?: true;
   driver(url: string, options: DialOptions): Promise<Driver>;
 }
 
@@ -79,8 +77,12 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     whole: true,
     driver: async (url, options) => (await import("../drivers/zookeeper/url.ts")).fromUrl(url, options),
   },
-  "redis:": { parameters: ["prefix"], password: true, driver: redis },
-  "rediss:": { parameters: ["prefix", "servername"], password: true, driver: redis },
+  "redis:": { parameters: [], whole: true, driver: redis },
+  "rediss:": { parameters: [], whole: true, driver: redis },
+  "redis+sentinel:": { parameters: [], whole: true, driver: redis },
+  "rediss+sentinel:": { parameters: [], whole: true, driver: redis },
+  "redis+cluster:": { parameters: [], whole: true, driver: redis },
+  "rediss+cluster:": { parameters: [], whole: true, driver: redis },
 };
 
 async function redis(url: string, { connectTimeoutMs, label }: DialOptions): Promise<Driver> {
@@ -110,8 +112,7 @@ export async function driverFor(
   if (scheme === undefined) {
     throw new TypeError(`url must begin with one of ${Object.keys(SCHEMES).join(" ")}, not ${shown(protocol)}`);
   }
-  if (scheme.password === undefined && (username !== "" || password !== ""))
-    throw new TypeError("url must not carry a user or password for this store");
+  if (username !== "" || password !== "") throw new TypeError("url must not carry a user or password for this store");
   // a mistyped parameter must not silently mean something else
   for (const name of searchParams.keys()) {
     if (!scheme.parameters.includes(name)) throw new TypeError(`url has no parameter ${shown(name)} for ${protocol}`);

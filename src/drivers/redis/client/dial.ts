@@ -1,72 +1,101 @@
 /** A Redis by its url, for which we make the client: ioredis, loaded only then. */
 
+import { readFileSync } from "node:fs";
 import { FatalDriverError } from "../../../errors.ts";
 import type { Driver } from "../../../spi/driver.ts";
 import type { RedisOptions } from "../driver.ts";
 import { redis } from "../driver.ts";
-import type { IoredisLike } from "./shapes.ts";
+import type { RedisClient } from "./shapes.ts";
+import type { RedisPlace } from "./url.ts";
+import { placeOf } from "./url.ts";
 
 /** Longest pause between attempts to connect again, in milliseconds. */
 const LONGEST_PAUSE_MS = 2_000;
 
-/** The driver of `redis://[user[:password]@]host[:port][/database]`, or `rediss://` over TLS. @throws TypeError as connect() */
+/**
+ * The driver of a url: url.ts has the forms.
+ * @throws TypeError as connect()
+ */
 export function redisAt(url: string, options: RedisOptions): Driver {
-  const { protocol, hostname, port, username, password, pathname, hash, searchParams } = new URL(url);
-  const database = /^(?:\/(\d{1,4})?)?$/.exec(pathname);
-  if (hostname === "" || database === null || hash !== "") {
-    // the url may hold a password, so it is not shown
-    throw new TypeError(`url must have the form ${protocol}//user:password@host:6379/0`);
-  }
-  const prefix = searchParams.get("prefix");
-  const settings = {
-    host: hostname.replace(/^\[|\]$/g, ""),
-    port: port === "" ? 6379 : Number(port),
-    db: Number(database[1] ?? 0),
-    ...(username !== "" && { username: decodeURIComponent(username) }),
-    ...(password !== "" && { password: decodeURIComponent(password) }),
-    ...(protocol === "rediss:" && { tls: tlsOf(searchParams) }),
-  };
-  return redis(() => made(settings, options.connectTimeoutMs ?? 5_000), {
+  const place = placeOf(url);
+  const { prefix } = place;
+  return redis(() => made(place, options.connectTimeoutMs ?? 5_000), {
     ...options,
-    ...(prefix !== null && { prefix }),
+    ...(prefix !== undefined && { prefix }),
   });
-}
-
-function tlsOf(parameters: URLSearchParams): object {
-  const servername = parameters.get("servername");
-  return servername === null ? {} : { servername };
 }
 
 /** A client that keeps nothing for later and repeats nothing: the core asks again, with the same id. */
-async function made(settings: object, connectTimeout: number): Promise<IoredisLike> {
-  const { Redis } = await library();
+async function made(place: RedisPlace, connectTimeout: number): Promise<RedisClient> {
+  const { Redis, Cluster } = await library();
+  const { hosts, master, username, password } = place;
+  const tls = place.tls && tlsOf(place.tls);
+  const settings = {
+    ...(username !== undefined && { username }),
+    ...(password !== undefined && { password }),
+    ...(tls !== undefined && { tls }),
+    connectTimeout,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+  };
+  if (place.topology === "cluster") {
+    return new Cluster([...hosts], {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      enableAutoPipelining: false,
+      clusterRetryStrategy: pauseBefore,
+      redisOptions: settings,
+      // a certificate bears names, and Redis tells addresses
+      ...(tls !== undefined && {
+        dnsLookup: (name: string, done: (error: null, name: string) => void) => done(null, name),
+      }),
+    });
+  }
+  const [first] = hosts;
   return new Redis({
     ...settings,
-    connectTimeout,
+    ...(place.topology === "sentinel"
+      ? {
+          sentinels: [...hosts],
+          name: master,
+          sentinelRetryStrategy: pauseBefore,
+          ...(tls !== undefined && { enableTLSForSentinelMode: true, sentinelTLS: tls }),
+        }
+      : first),
+    db: place.database,
     lazyConnect: true,
     enableOfflineQueue: false,
-    autoResendUnfulfilledCommands: false,
     enableAutoPipelining: false,
-    maxRetriesPerRequest: 0,
-    retryStrategy: (attempts: number) => Math.random() * Math.min(50 * 2 ** attempts, LONGEST_PAUSE_MS),
+    retryStrategy: pauseBefore,
+    // a master that became a replica refuses to write: another one has its place
+    reconnectOnError: ({ message }: Error) => message.startsWith("READONLY"),
   });
+}
+
+function pauseBefore(attempts: number): number {
+  return Math.random() * Math.min(50 * 2 ** attempts, LONGEST_PAUSE_MS);
+}
+
+function tlsOf({ ca, servername }: NonNullable<RedisPlace["tls"]>): object {
+  return { ...(ca !== undefined && { ca: readFileSync(ca) }), ...(servername !== undefined && { servername }) };
 }
 
 /** As far as we use it; its types stay out of ours, since it need not be installed. */
 interface Library {
-  readonly Redis: new (options: object) => IoredisLike;
+  readonly Redis: new (options: object) => RedisClient;
+  readonly Cluster: new (hosts: readonly object[], options: object) => RedisClient;
 }
 
 async function library(): Promise<Library> {
   try {
     return (await import("ioredis")) as unknown as Library;
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw cause;
+    const { code } = cause as NodeJS.ErrnoException;
+    // the second: from a bundle of CommonJS
+    if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw cause;
     throw new FatalDriverError(
       'urls of Redis need the package "ioredis", which is not installed: npm install ioredis',
-      {
-        cause,
-      },
+      { cause },
     );
   }
 }

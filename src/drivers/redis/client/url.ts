@@ -1,0 +1,89 @@
+/**
+ * The urls of Redis:
+ *   redis://[user[:password]@]host[:6379][/database]
+ *   redis+sentinel://[user[:password]@]host[:26379][,host...]/master[/database]
+ *   redis+cluster://[user[:password]@]host[:6379][,host...]
+ * With rediss, rediss+sentinel and rediss+cluster over TLS. Parameters: prefix, and over TLS ca (a file) and servername.
+ */
+
+export interface RedisPlace {
+  readonly topology: "single" | "sentinel" | "cluster";
+  readonly hosts: readonly { readonly host: string; readonly port: number }[];
+  /** What the Sentinels call the master. */
+  readonly master?: string;
+  readonly database: number;
+  readonly username?: string;
+  readonly password?: string;
+  readonly prefix?: string;
+  /** Undefined: no TLS. */
+  readonly tls?: { readonly ca?: string; readonly servername?: string };
+}
+
+const FORMS = {
+  single: "//user:password@host:6379/0",
+  sentinel: "//user:password@host:26379,host:26379/master",
+  cluster: "//user:password@host:6379,host:6379",
+};
+
+const URL_PARTS = /^(rediss?)(?:\+(sentinel|cluster))?:\/\/(?:([^@/?#]*)@)?([^@/?#]+)(\/[^?#]*)?(?:\?([^#]*))?$/;
+const HOST = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/;
+
+/** @throws TypeError naming the form; the url is not shown, since it may hold a password */
+export function placeOf(url: string): RedisPlace {
+  const parts = URL_PARTS.exec(url);
+  const [, scheme = "redis", kind = "single", login, names = "", path = "", query] = parts ?? [];
+  const topology = kind as RedisPlace["topology"];
+  const wrong = (): TypeError => {
+    const protocol = /^[a-z+]+:/.exec(url)?.[0] ?? "redis:";
+    return new TypeError(`url must have the form ${protocol}${FORMS[topology]}`);
+  };
+  if (parts === null) throw wrong();
+  const port = topology === "sentinel" ? 26_379 : 6_379;
+  const hosts = names.split(",").map((name) => {
+    const host = HOST.exec(name);
+    if (host === null || Number(host[3] ?? port) > 65_535) throw wrong();
+    return { host: (host[1] ?? host[2]) as string, port: Number(host[3] ?? port) };
+  });
+  const [, master, database] =
+    (topology === "sentinel" ? /^\/([^/]+)(?:\/(\d{1,4}))?$/ : /^()(?:\/(\d{1,4})?)?$/).exec(path) ?? [];
+  if (master === undefined || (topology === "single" && hosts.length > 1)) throw wrong();
+  if (topology === "cluster" && database !== undefined) throw wrong();
+  const [user, password] = loginOf(login);
+  const { prefix, ...tls } = parametersOf(
+    query,
+    scheme === "rediss",
+    `${scheme}${topology === "single" ? "" : `+${topology}`}:`,
+  );
+  return {
+    topology,
+    hosts,
+    database: Number(database ?? 0),
+    ...(topology === "sentinel" && { master: decoded(master) }),
+    ...(user !== "" && { username: user }),
+    ...(password !== "" && { password }),
+    ...(prefix !== undefined && { prefix }),
+    ...(scheme === "rediss" && { tls }),
+  };
+}
+
+function loginOf(login = ""): readonly [user: string, password: string] {
+  const colon = login.indexOf(":");
+  return colon === -1 ? [decoded(login), ""] : [decoded(login.slice(0, colon)), decoded(login.slice(colon + 1))];
+}
+
+function parametersOf(query: string | undefined, isTls: boolean, protocol: string): Record<string, string> {
+  const parameters = Object.fromEntries(new URLSearchParams(query));
+  for (const name of Object.keys(parameters)) {
+    if (name === "prefix" || (isTls && (name === "ca" || name === "servername"))) continue;
+    throw new TypeError(`url has no parameter ${JSON.stringify(name)} for ${protocol}`);
+  }
+  return parameters;
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch (cause) {
+    throw new TypeError("url must be percent-encoded properly", { cause });
+  }
+}
