@@ -13,8 +13,8 @@ import { quantile, ratioOf, spreadOf } from "../harness/stats.ts";
 
 const BROKER = "live-mutex";
 /** Of a round; a contestant that hands over a few times a second is not waited for. */
-const ROUND_MS = QUICK ? 300 : 900;
-const MOST = 40;
+const ROUND_MS = QUICK ? 300 : 600;
+const MOST = 30;
 
 export const redisHandOff: BenchCase = {
   name: "redis-hand-off",
@@ -102,7 +102,7 @@ export const redisPipelining: BenchCase = {
       { callers, keys, processes, timed }: (typeof SHAPES)[number]["shape"],
     ): Promise<void> => {
       const both = names.flatMap((name) => [name, name + PIPELINED]);
-      const rounds = await onRedis(both, { processes, load: { callers, keys, timed }, ms: 300 });
+      const rounds = await onRedis(both, { processes, load: { callers, keys, timed }, ms: 250 });
       for (const name of both) {
         const row = redisRow(name, rounds, ["rate", "p50", "commands", "clientCpu", "serverCpu"]);
         rows.push({ contestant: `${what}: ${row.contestant}`, figures: row.figures });

@@ -73,14 +73,14 @@ export const redisHeld: BenchCase = {
 const WAITERS = [10, 100, 1_000];
 const FEW = 100;
 const KEY = "wanted";
-const SHORT_MS = 3 * TICK_MS;
+const SHORT_MS = 2 * TICK_MS;
 
 export const redisWaiting: BenchCase = {
   name: "redis-waiting",
   title: "Redis, processes that wait for one key",
   about:
     `A second process keeps the key for all the time. Our lease is ${TTL / 1_000} s here, so that the waiters' places are prolonged ` +
-    `every ${(TICK_MS / 1_000).toFixed(1)} s; watched for ${WINDOWS} times ${SHORT_MS / 1_000} s, all at the same time, each with a ` +
+    `every ${(TICK_MS / 1_000).toFixed(1)} s; watched for ${WINDOWS} times ${(SHORT_MS / 1_000).toFixed(1)} s, all at the same time, each with a ` +
     "Redis of its own.",
   async run() {
     const names = [...WAITERS.map(() => OURS), ...Object.keys(REDIS_RIVALS)];

@@ -1,6 +1,6 @@
 /** Ours on Redis against the floor and the rivals, without contention and on one key. */
 
-import { FLOOR, OURS, REDIS_RIVALS, SIMPLE, STRICT } from "../contestants/redis.ts";
+import { BETA, FLOOR, OURS, REDIS_RIVALS, SEMAPHORE, SIMPLE, STRICT } from "../contestants/redis.ts";
 import type { BenchCase, Check, Findings } from "../harness/case.ts";
 import { check } from "../harness/case.ts";
 import type { Column, RedisOptions, RedisRounds } from "../harness/redis-rounds.ts";
@@ -45,7 +45,7 @@ export const redisAlone: BenchCase = {
   about: `One caller, one key, in a loop; a pair is timed whole. The floor is a bare EVALSHA for each half. ${HOW}`,
   async run() {
     const names = [OURS, FLOOR, ...RIVALS, BROKER];
-    const rounds = await onRedis(names, { processes: 1, load: { callers: 1, keys: 1, timed: "pair" }, ms: 400 });
+    const rounds = await onRedis(names, { processes: 1, load: { callers: 1, keys: 1, timed: "pair" }, ms: 300 });
     const [ours, floor] = [rounds(OURS), rounds(FLOOR)];
     return {
       rows: names.map((name) => redisRow(name, rounds, SERIAL)),
@@ -64,12 +64,13 @@ export const redisWide: BenchCase = {
   async run() {
     const names = [OURS, FLOOR, ...RIVALS, BROKER];
     const load = { callers: 64, keys: 10_000, timed: "nothing" } as const;
-    const rounds = await onRedis(names, { processes: 1, load, ms: 400 });
+    const rounds = await onRedis(names, { processes: 1, load, ms: 300 });
     const [ours, floor] = [rounds(OURS), rounds(FLOOR)];
     return {
       rows: names.map((name) => redisRow(name, rounds, WIDE)),
       checks: [
-        check("gate", "commands a pair", spreadOf(of(ours, "sent")), "exactly", 2),
+        // fewer where releases of one turn share a call
+        check("gate", "commands a pair", spreadOf(of(ours, "sent")), "at most", 2),
         check("goal", "rate of the floor", ratioOf(ratesOf(ours), ratesOf(floor)), "at least", 0.85),
         check("goal", "rate of the best rival", ratioOf(ratesOf(ours), bestOf(rounds, RIVALS)), "at least", 0.85),
         check("goal", "client CPU of the floor", ratioOf(clientCpuOf(ours), clientCpuOf(floor)), "at most", 1.25),
@@ -83,11 +84,11 @@ export const redisCrowd: BenchCase = {
   title: "Redis, 64 callers of one process on one key",
   about:
     "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant, of those who " +
-    "got one; the longest counts those still waiting. When the time is over nobody asks again, and who has no grant a second " +
+    "got one; the longest counts those still waiting. When the time is over nobody asks again, and who has no grant half a second " +
     `later is counted, and given up. With local hand-off, and in strict order (handoffs 1). ${HOW}`,
   run: () =>
     crowd(
-      { processes: 1, load: { callers: 64, keys: 1, timed: "wait" }, ms: 500, fair: true },
+      { processes: 1, load: { callers: 64, keys: 1, timed: "wait" }, ms: 400, fair: true },
       { local: 20, strict: 1 },
     ),
 };
@@ -98,7 +99,7 @@ export const redisProcesses: BenchCase = {
   about: `As before, with 32 callers in four processes. ${HOW}`,
   run: () =>
     crowd(
-      { processes: 4, load: { callers: 8, keys: 1, timed: "wait" }, ms: 500, fair: true },
+      { processes: 4, load: { callers: 8, keys: 1, timed: "wait" }, ms: 400, fair: true },
       { local: 15, strict: 0.9 },
     ),
 };
@@ -149,7 +150,6 @@ function longestOf(rounds: ReturnType<RedisRounds>): ReturnType<typeof spreadOf>
 const LINES = [
   { processes: 1, callers: 8 },
   { processes: 1, callers: 512 },
-  { processes: 4, callers: 2 },
   { processes: 4, callers: 16 },
   { processes: 4, callers: 128 },
 ] as const;
@@ -164,7 +164,7 @@ export const redisStrict: BenchCase = {
     for (const { processes, callers } of LINES) {
       const load = { callers, keys: 1, timed: "wait" } as const;
       // so long that everybody's turn comes several times
-      const rounds = await onRedis([STRICT], { processes, load, ms: processes * callers > 64 ? 1_000 : 400 });
+      const rounds = await onRedis([STRICT], { processes, load, ms: processes * callers > 64 ? 1_000 : 300 });
       const what = `${processes * callers} waiting in ${processes === 1 ? "one process" : `${processes} processes`}`;
       rows.push({ ...redisRow(STRICT, rounds, CROWDED), contestant: what });
       checks.push(
@@ -187,8 +187,8 @@ export const redisSections: BenchCase = {
     "8 callers of one process, and 4 processes with 2 callers each, on one key. 0.1 ms is spent computing, 1 and 10 ms are " +
     "waited for with a timer. The limit is one caller who does such sections without a lock.",
   async run() {
-    // the rivals that came first without sections, and the one that is told instead of asking
-    const names = [OURS, STRICT, "redlock 5 beta", "redis-semaphore", "@verrou/core", SIMPLE, BROKER, ALONE];
+    // of the rivals two that ask again and again, and the one that is told
+    const names = [OURS, STRICT, BETA, SEMAPHORE, SIMPLE, ALONE];
     const locks = names.filter((name) => name !== ALONE);
     const rows = [];
     const checks: Check[] = [];
@@ -198,14 +198,14 @@ export const redisSections: BenchCase = {
         const load = (name: string) =>
           ({ callers: name === ALONE ? 1 : 8 / processes, keys: 1, timed: "wait", sectionMs }) as const;
         const crews = (name: string): number => (name === ALONE ? 1 : processes);
-        const rounds = await onRedis(names, { processes: crews, load, ms: 300 });
+        const rounds = await onRedis(names, { processes: crews, load, ms: 250 });
         const limit = ratesOf(rounds(ALONE));
         for (const name of locks) {
           const row = redisRow(name, rounds, ["rate", "p50", "longest", "commands", "spread", "starved"]);
           const share = rounds.failure(name) === null ? { "of the limit": ratioOf(ratesOf(rounds(name)), limit) } : {};
           rows.push({ contestant: `${what}: ${row.contestant}`, figures: { ...row.figures, ...share } });
         }
-        const rivals = locks.filter((name) => name !== OURS && name !== STRICT && name !== BROKER);
+        const rivals = locks.filter((name) => name !== OURS && name !== STRICT);
         const [rates, best] = [ratesOf(rounds(OURS)), bestOf(rounds, rivals)];
         checks.push(
           check("goal", `${what}: rate of the best rival`, ratioOf(rates, best), "at least", 1),

@@ -16,12 +16,12 @@ import type { Finish, Load, Look } from "./window.ts";
 /** To see that all runs, in little time: nothing of it is a measurement, and no table is written. */
 export const QUICK: boolean = process.env.HOLDFAST_BENCH_QUICK === "1";
 /** Not counted: code is compiled, heaps grow. */
-const WARM_UP = QUICK ? 1 : 2;
+const WARM_UP = 1;
 const ROUNDS = QUICK ? 2 : 5;
 /** Every process has begun, and whoever came first has no lead. */
 const AHEAD_MS = 40;
 /** For callers that still wait when a round is over; then their processes are replaced. */
-const PATIENCE_MS = 1_000;
+const PATIENCE_MS = 500;
 /** A new process compiles its code before it is measured again. */
 const WARM_MS = 150;
 /** Ours are watched until every caller can have had so many grants: with fewer, one more or less would look unfair. */
@@ -43,7 +43,7 @@ export interface RedisRound {
   readonly commands: number;
   /** The same per pair, from the first command to the last. */
   readonly sent: number;
-  /** Callers that still waited a second after the last had asked. */
+  /** Callers that still waited half a second after the last had asked. */
   readonly stuck: number;
 }
 
@@ -250,7 +250,7 @@ const COLUMNS = {
   commands: ["commands/grant", (rounds) => of(rounds, "commands")],
   spread: ["spread of grants", spreadOfGrants],
   starved: ["callers with none", starvedOf],
-  stuck: ["still waiting 1 s later", (rounds) => of(rounds, "stuck")],
+  stuck: ["still waiting 0.5 s later", (rounds) => of(rounds, "stuck")],
   clientCpu: ["client CPU us", clientCpuOf],
   serverCpu: ["server CPU us", (rounds) => rounds.map(({ serverCpu, grants }) => serverCpu / grants)],
 } as const satisfies Record<string, readonly [string, (rounds: readonly RedisRound[]) => readonly number[]]>;
