@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "vitest";
 import { play } from "./play.ts";
 
-const SEEDS = process.env.HOLDFAST_LONG === "1" ? 3_000 : 40;
+const SEEDS = process.env.HOLDFAST_LONG === "1" ? 3_000 : 15;
 const FROM = Number(process.env.HOLDFAST_QUORUM_SEED ?? 1);
 
 describe("a majority in trouble, simulated", () => {

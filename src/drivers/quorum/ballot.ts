@@ -16,7 +16,7 @@ export interface Vote {
   /** "unknown": nothing was heard of this member. */
   state: "unknown" | "none" | "waiting" | "held";
   endsAt: number;
-  /** The member's own token for this vote; says what its clock was. */
+  /** The member's own token for this vote. */
   token: bigint;
   /** When it wants to be asked again, at the latest. */
   recheckMs: number;
@@ -156,9 +156,13 @@ export class Ballot {
     return Math.max(soonest, 1);
   }
 
-  /** The highest token that a member has given this claim for its vote. */
-  highest(): bigint {
-    return this.votes.reduce((most, { state, token }) => (state === "held" && token > most ? token : most), 0n);
+  /**
+   * What the member's clock was, in microseconds, by the token of its vote: right where a key's tokens rise with that key
+   * alone. Where several keys share them, tickets are among them, and floors made of them would run ahead of each other.
+   */
+  clockBy(index: number): bigint {
+    const vote = this.votes[index];
+    return vote?.state === "held" ? vote.token : 0n;
   }
 
   #nthEnd(counts: (vote: Vote) => boolean): number {

@@ -45,6 +45,8 @@ export class Member {
   readonly clock: Clock;
   /** The last call failed or was not answered in time: it is asked, but nobody waits for it while the others can decide. */
   suspect = false;
+  /** Its wall clock minus our time, in milliseconds, at most (a trip too much); null: its answers do not tell. */
+  aheadMs: number | null = null;
   readonly #options: MemberOptions;
   readonly #leftovers = new Map<ClaimId, Leftover>();
   #opening: Promise<void> | null = null;
@@ -93,6 +95,11 @@ export class Member {
     } finally {
       this.#unanswered--;
     }
+  }
+
+  /** What an answer to a call that was sent then says of the member's clock. */
+  saw(answer: Answer, sentAt: number): void {
+    if (answer.state !== "none" && answer.storeMs !== undefined) this.aheadMs = answer.storeMs - sentAt;
   }
 
   fails(error: unknown): void {

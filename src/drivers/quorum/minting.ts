@@ -14,10 +14,13 @@ const RAISES = 3;
  * Did a majority agree? Then the ballot has its token.
  * @throws (rejects) FatalDriverError where a member says that the floor cannot be reached
  */
-export function mint(members: readonly Member[], ballot: Ballot, leftMs: () => number): Promise<boolean> {
-  const ahead = ballot.highest() + LEAD;
-  const { floor } = ballot;
-  return mintFrom(members, ballot, ahead > floor ? ahead : floor, leftMs, RAISES);
+export function mint(members: readonly Member[], ballot: Ballot, time: () => number, until: number): Promise<boolean> {
+  let highest = ballot.floor - LEAD;
+  for (const { index, aheadMs } of members) {
+    const clock = aheadMs === null ? ballot.clockBy(index) : BigInt(Math.ceil((time() + aheadMs) * 1_000));
+    if (clock > highest) highest = clock;
+  }
+  return mintFrom(members, ballot, highest + LEAD, () => until - time(), RAISES);
 }
 
 async function mintFrom(

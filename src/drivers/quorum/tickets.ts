@@ -12,7 +12,7 @@ import { ALL_PERMITS } from "../../spi/driver.ts";
 
 const SUFFIX = "#holdfast-token";
 
-/** Tokens are asked for so far (microseconds) ahead of the highest clock seen, so that no clock is past them on arrival. */
+/** Tokens are asked for so far (microseconds) ahead of the highest clock, so that no clock is past them on arrival. */
 export const LEAD = 1_000_000n;
 
 /** Shared by all, so that it is granted at once; kept and renewed beside the vote, so that the token can be found again. */

@@ -102,6 +102,7 @@ export class Voting {
     const settled = member.call(work).then(
       (answer) => {
         if (isSent) vote.loose--;
+        member.saw(answer, sentAt);
         ballot.answered(member.index, call, sentAt, answer);
         round?.said(answer);
         if (ballot.abandoned && answer.state !== "none") this.#unwanted(ballot, member);
@@ -139,6 +140,7 @@ export class Voting {
         (answers) => {
           for (const [at, { ballot, round, call }] of asked.entries()) {
             const answer = answers[at] ?? NONE;
+            member.saw(answer, sentAt);
             ballot.answered(member.index, call, sentAt, answer);
             round.said(answer);
             this.changed(ballot);
@@ -249,7 +251,7 @@ export class Voting {
 
   #minted(ballot: Ballot, until: number): Promise<boolean> {
     if (ballot.token !== null) return Promise.resolve(true);
-    ballot.minting ??= mint(this.#members, ballot, () => until - this.#time()).finally(() => {
+    ballot.minting ??= mint(this.#members, ballot, this.#time, until).finally(() => {
       ballot.minting = null;
     });
     return ballot.minting;
