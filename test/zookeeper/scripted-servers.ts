@@ -7,7 +7,7 @@ import type { Dial } from "../../src/drivers/zookeeper/client/wire.ts";
 type Events = Parameters<Dial>[1];
 
 /** One connection, as its server sees it. */
-export type Peer = {
+type Peer = {
   readonly address: ServerAddress;
   /** Has the client given it up? */
   readonly isClosed: boolean;
