@@ -17,6 +17,9 @@ export class Refusal extends Error {
   }
 }
 
+/** Why a claim that nobody has told of cannot be renewed after an unclean start. */
+export const UNTOLD: string = "the server was restarted and does not know yet what was held";
+
 /** A claim to renew: by its id, or whole if its client has no answer for it from this start of the server. */
 export interface Renewal {
   readonly id: ClaimId;

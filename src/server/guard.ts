@@ -8,7 +8,7 @@ import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
 import type { Access, Principal } from "./access.ts";
 import { ANYBODY, answersTo } from "./access.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
-import { Refusal } from "./backend.ts";
+import { Refusal, UNTOLD } from "./backend.ts";
 import type { Session } from "./session.ts";
 
 const NONE: Answer = { state: "none" };
@@ -43,6 +43,10 @@ class Guard implements Backend {
   }
 
   renew(session: Session, items: readonly Renewal[]): Soon<readonly Answer[]> {
+    if (this.#backend.reclaimMs() > 0 && !items.every(({ id }) => this.#hasPlaced(session.principal, id))) {
+      // as one that nobody has told of yet: it must not be seen that somebody has
+      throw new Refusal("RECLAIMING", UNTOLD);
+    }
     const mine = (item: Renewal): boolean => this.#isMine(session.principal, item.id, item.claim);
     return passed(items, mine, NONE, (allowed) => this.#backend.renew(session, allowed));
   }
@@ -50,7 +54,8 @@ class Guard implements Backend {
   /** What it placed it may give back, whatever its rules say by now. */
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
     const placed = ({ id }: Leave): boolean => this.#hasPlaced(session.principal, id);
-    return passed(items, placed, false, (allowed) => this.#backend.release(session, allowed));
+    // while clients tell what they hold, what nobody has told of is answered `true`: what another has told of, too
+    return passed(items, placed, this.#backend.reclaimMs() > 0, (allowed) => this.#backend.release(session, allowed));
   }
 
   detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {

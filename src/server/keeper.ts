@@ -18,7 +18,7 @@ import { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
-import { Refusal } from "./backend.ts";
+import { Refusal, UNTOLD } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
 import { Durability, SHORT_MS } from "./durability.ts";
 import type { KeeperOptions } from "./keeper-options.ts";
@@ -136,7 +136,7 @@ export class Keeper implements Backend {
     if (!session.noted) this.#note(session);
     const { entries } = this.table;
     if (this.reclaiming && items.some(({ id }) => this.#reclaiming.mayHaveBeen(id))) {
-      throw new Refusal("RECLAIMING", "the server was restarted and does not know yet what was held");
+      throw new Refusal("RECLAIMING", UNTOLD);
     }
     const writes: Promise<void>[] = [];
     const answers = items.map(({ id }) => {

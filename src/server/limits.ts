@@ -26,6 +26,11 @@ export interface ServerLimits {
   readonly failuresPerMinute: number;
   /** What may wait for a client that does not read, before its connection is ended. */
   readonly unreadBytes: number;
+  /**
+   * How long a client over the network may read nothing while more than 1 MiB waits for it, before its connection is
+   * ended. On a Unix socket it is only not read from meanwhile: a stopped process is still there.
+   */
+  readonly unreadMs: number;
 
   // what a client may say at a time
   /** Longest line to the server, its line feed included. */
@@ -78,6 +83,8 @@ export interface ServerLimits {
   readonly subscribers: number;
   /** Subscriptions to events of one connection. */
   readonly subscribersPerConnection: number;
+  /** How long one stream of events over HTTP lasts; its reader comes back and goes on where it was. */
+  readonly streamMs: number;
 }
 
 /** What holds where nothing else is said. */
@@ -90,6 +97,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   refusals: 64,
   failuresPerMinute: 100,
   unreadBytes: 4_194_304,
+  unreadMs: 30_000,
   lineBytes: LIMITS.lineBytes,
   helloBytes: 4_096,
   depth: 16,
@@ -112,6 +120,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   lists: 16,
   subscribers: 1_000,
   subscribersPerConnection: 16,
+  streamMs: 3_600_000,
 };
 
 /** Beyond these a limit would break what the protocol, the stores or the design promise. All others: 1 and no end. */
@@ -132,6 +141,8 @@ const RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, most: 
   refusalMs: [0, 60_000],
   refusals: [0, 100_000],
   unreadBytes: [65_536, 1_073_741_824],
+  unreadMs: [100, 3_600_000],
+  streamMs: [1_000, 86_400_000],
 };
 
 /**

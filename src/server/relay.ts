@@ -18,6 +18,7 @@ import type { Relayed } from "./relayed.ts";
 import { RelayedClaims } from "./relayed.ts";
 import type { ProcessProbe, Session } from "./session.ts";
 import { Sessions } from "./session.ts";
+import { StoreHealth } from "./store-health.ts";
 
 export interface RelayOptions {
   readonly driver: Driver;
@@ -37,13 +38,16 @@ export async function openRelay(options: RelayOptions): Promise<{
   readonly backend: Backend;
   readonly sessions: Sessions;
   claims(): number;
+  /** Why the store can grant nothing, as far as is known; null: it can. */
+  trouble(): string | null;
   close(): Promise<void>;
 }> {
   const { driver, clock, sessionMs, probe } = options;
   const relay = new Relay(options);
   await relay.open();
   const sessions = new Sessions(relay, clock, probe, sessionMs);
-  return { backend: relay, sessions, claims: () => relay.size, close: () => driver.close() };
+  const trouble = (): string | null => relay.health.trouble();
+  return { backend: relay, sessions, claims: () => relay.size, trouble, close: () => driver.close() };
 }
 
 class Relay implements Backend {
@@ -53,6 +57,7 @@ class Relay implements Backend {
   readonly #log: Log;
   readonly #claims: RelayedClaims;
   readonly #record: Record | undefined;
+  readonly health: StoreHealth;
   #changed: () => void = () => undefined;
 
   constructor({ driver, clock, sessionMs, log, record }: RelayOptions) {
@@ -61,6 +66,7 @@ class Relay implements Backend {
     this.#sessionMs = sessionMs;
     this.#log = log;
     this.#record = record;
+    this.health = new StoreHealth(driver, clock);
     this.#claims = new RelayedClaims(sessionMs, record);
   }
 
@@ -270,8 +276,11 @@ class Relay implements Backend {
   /** What the store throws is the store's: its client is told that the call failed, not what the store said. */
   async #asked<T>(call: Promise<T>): Promise<T> {
     try {
-      return await call;
+      const answer = await call;
+      this.health.answered();
+      return answer;
     } catch (error) {
+      this.health.doubt();
       if (isFatal(error)) throw new Refusal("FATAL", (error as Error).message, error);
       this.#log(`${this.#driver.name} failed`, error);
       throw new Refusal("STORE", `the server could not ask its store (${this.#driver.name})`, error);

@@ -58,8 +58,7 @@ export async function openStore({ driver, state }: ServeOptions, options: StoreO
 }
 
 async function relayed(driver: Driver, options: Omit<StoreOptions, "wrote">): Promise<Store> {
-  const opened = await openRelay({ driver, sessionMs: SESSION_MS, probe: processState, ...options });
-  return { ...opened, trouble: () => null };
+  return openRelay({ driver, sessionMs: SESSION_MS, probe: processState, ...options });
 }
 
 function kept({ keeper, sessions, save }: Opened, disk: WatchedDisk | null, log: Log): Store {

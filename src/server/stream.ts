@@ -33,13 +33,24 @@ export function attachPlain(socket: Socket, hub: Hub, limits: ServerLimits, loca
  * @param out what can be written to; null: nothing yet
  */
 export function accepted(socket: Socket, out: () => Socket | null, hub: Hub, local: boolean): Link {
+  const deaf = (): void => {
+    link.sever(new ProtocolError("SLOW", "what waits for this client has not been read for too long"));
+  };
+  /** Nothing is read from it until it has read; over a network it must go on reading. */
+  const holdBack = (to: Socket): void => {
+    to.pause();
+    if (local) return;
+    // of Node: time in which nothing has left, however little
+    to.setTimeout(hub.limits.unreadMs, deaf);
+    to.once("drain", () => to.setTimeout(0, deaf));
+  };
   const link: Link = hub.accept(
     {
       write(text) {
         const to = out();
         if (to === null || !to.writable) return;
         to.write(text);
-        if (to.writableLength > MOST_UNREAD) to.pause();
+        if (to.writableLength > MOST_UNREAD && !to.isPaused()) holdBack(to);
       },
       unread: () => out()?.writableLength ?? 0,
       close() {

@@ -3,10 +3,12 @@
 import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { document } from "../../src/server/http/openapi.ts";
+import type { FakeClock } from "../support/fake-clock.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
 import { schemaFaults } from "./schema.ts";
-import { begin, cleanUp, later, post, running } from "./support.ts";
+import { ask, begin, cleanUp, later, post, running } from "./support.ts";
 
 leakCheck();
 cleanUp();
@@ -44,6 +46,15 @@ async function follow(url: string, path: string, lastId?: string): Promise<Strea
 }
 
 const SOON = { within: 3_000, what: "the events" };
+/** Settles when so many events have come; time passes until then, a little. */
+async function told(clock: FakeClock, stream: Stream, count: number): Promise<void> {
+  const all = async (): Promise<boolean> => {
+    await clock.pass(5);
+    return stream.events.length === count;
+  };
+  await until(all, { within: 20_000, what: `${count} events` });
+}
+
 const kinds = ({ events }: Stream): string[] => events.map(({ event }) => event);
 
 test("what happens to a lock is told in order, as the document says, without its id", async () => {
@@ -90,6 +101,52 @@ test("a stream goes on where another ended; one of an earlier run of the server 
   await until(() => other.events.length === 4, SOON);
   expect(kinds(other)).toEqual(["gap", "granted", "granted", "granted"]);
 });
+
+test("streamMs: a stream ends after its time, and its reader misses nothing by coming back", async () => {
+  const clock = fakeClock();
+  const { url } = await running({ clock, limits: { streamMs: 60_000 } });
+  const first = await follow(url, "/events");
+  await post(url, "/v1/claims", { key: "1", ttl: "1h" });
+  await told(clock, first, 1);
+  await clock.pass(50_000);
+  expect(first.ended()).toBe(false);
+  await clock.pass(10_100);
+  await until(first.ended, SOON);
+  await post(url, "/v1/claims", { key: "2", ttl: "1h" });
+  const second = await follow(url, "/events", first.events[0]?.id as string);
+  await told(clock, second, 1);
+  expect(second.events[0]?.data.keys).toEqual(["2"]);
+});
+
+test("a reader of whom nothing is heard any more is given up at the second pulse, long before its share of memory is full", async () => {
+  const clock = fakeClock();
+  const it = await running({ clock, limits: { unreadBytes: 1_073_741_824 } });
+  const reader = await follow(it.url, "/events");
+  const { port, host } = new URL(it.url);
+  const dead = connect({ host: "127.0.0.1", port: Number(port) });
+  later(() => {
+    dead.destroy();
+  });
+  dead.on("error", () => undefined);
+  dead.write(`GET /events HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
+  dead.pause();
+  const subscribers = async (): Promise<string | undefined> =>
+    /^holdfast_subscribers (\d+)$/m.exec((await ask(it.url, "/metrics")).text)?.[1];
+  await until(async () => (await subscribers()) === "2", SOON);
+  // beyond what the system's own buffers take
+  const keys = Array.from({ length: 100 }, (_, at) => `${"k".repeat(480)}${at}`);
+  for (let round = 0; round < 150; round++) {
+    const held = await post(it.url, "/v1/claims", { keys });
+    await post(it.url, "/v1/claims/release", { reference: held.json.reference });
+    await clock.pass(5);
+  }
+  await told(clock, reader, 300);
+  expect(await subscribers()).toBe("2");
+  await clock.pass(15_100);
+  await clock.pass(15_100);
+  await until(async () => (await subscribers()) === "1", SOON);
+  expect(reader.ended()).toBe(false);
+}, 60_000);
 
 test("a stream ends with the server", async () => {
   const it = await running();

@@ -1,11 +1,14 @@
 // The document says what the API does, and the API does what the document says: every answer below is checked against it,
 // and every status in it is met.
 
+import { mkdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { memory } from "../../src/drivers/memory.ts";
 import { createAccess, hashOf } from "../../src/server/access.ts";
 import { document } from "../../src/server/http/openapi.ts";
 import type { Driver } from "../../src/spi/driver.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { schemaFaults } from "./schema.ts";
 import type { Asked, Seen } from "./support.ts";
@@ -190,6 +193,30 @@ test("what the store behind the server cannot do is 501", async () => {
     const lesser = await running({ driver: moody({ traits: { ...inner.traits, ...traits } }).driver });
     expect((await post(lesser.url, "/v1/claims", body)).json).toMatchObject({ status: 501, field });
   }
+});
+
+test("/ready tells why not: a store that does not answer, a state that cannot be written; /health goes on", async () => {
+  const clock = fakeClock();
+  const broken = moody({ renew: () => Promise.reject(new Error("connection refused")) });
+  const relay = await running({ driver: broken.driver, clock });
+  expect((await ask(relay.url, "/ready")).status).toBe(200);
+  await clock.pass(2_000);
+  await ask(relay.url, "/ready");
+  const store = await ask(relay.url, "/ready");
+  expect(store).toMatchObject({ status: 503, json: { code: "NOT_READY", reason: "store" } });
+  expect(store.json.detail).toContain("cannot be reached");
+
+  const it = await running();
+  expect(await ask(it.url, "/ready")).toMatchObject({ status: 200, json: { ready: true } });
+  // folders in the places of its files: even root cannot replace them
+  const journal = join(it.dir, "state", "journal");
+  rmSync(journal, { force: true });
+  for (const path of [journal, `${journal}.new`]) mkdirSync(path);
+  expect((await post(it.url, "/v1/claims", { key: "k", ttl: "2m" })).status).toBeGreaterThanOrEqual(500);
+  const state = await ask(it.url, "/ready");
+  expect(state).toMatchObject({ status: 503, json: { code: "NOT_READY", reason: "store" } });
+  expect(state.json.detail).toContain("state cannot be written");
+  for (const { url } of [relay, it]) expect((await ask(url, "/health")).status).toBe(200);
 });
 
 test("a server that reclaims says so: nothing new is granted, and it is not ready", async () => {

@@ -116,6 +116,34 @@ test("to another account a claim is as if it did not exist, whoever knows its id
   expect(await owner.driver.renew([claim, waiting])).toMatchObject([{ state: "held", token }, { state: "waiting" }]);
 });
 
+test("while the server asks what was held, what another holds answers as what nobody has told of", async () => {
+  const [owner, other] = [known("owner"), known("other")];
+  // nothing is kept: every start asks
+  const it = await running({ access: accessFor(owner, other), state: "none" });
+  const address = it.addresses[0] as string;
+  expect(it.reclaimMs).toBeGreaterThan(0);
+  const holder = await raw(address, owner);
+  const [id, unknown] = [newId(), newId()];
+  const was = [
+    [
+      [id, ["k"], 30_000],
+      ["held", "1000", 1, 30_000],
+    ],
+  ];
+  expect(await holder.call("reclaim", was, true)).toEqual([expect.arrayContaining(["held"])]);
+  const line = await raw(address, other);
+  await line.call("reclaim", [], true);
+  const answers = (call: (of: string) => Promise<unknown>): Promise<unknown[]> =>
+    Promise.all([id, unknown].map((of) => call(of).catch((error: Error) => error.message)));
+  for (const verb of ["renew", "release", "detach"]) {
+    const [known_, unknown_] = await answers((of) => line.call(verb, [of]));
+    expect(known_, verb).toEqual(unknown_);
+  }
+  expect(String((await answers((of) => line.call("renew", [of])))[0])).toMatch(/^RECLAIMING/);
+  // its holder has it all the same
+  expect(await holder.call("renew", [id])).toEqual([expect.arrayContaining(["held", "1000"])]);
+});
+
 test("another credential of the same account may go on with what it placed, and a detached claim stays the account's", async () => {
   const { clients, address } = await served(ana, root);
   const [first, other] = clients as readonly [Opened, Opened];

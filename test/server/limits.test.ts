@@ -1,5 +1,6 @@
 // Each bound on connections and on what comes over one, hit once. Others go on undisturbed.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { neighbourhood } from "../../src/server/door.ts";
@@ -224,6 +225,51 @@ test("unreadBytes: a client that does not read is ended when so much waits for i
   expect(Math.max(...pings)).toBeLessThan(1_000);
   deaf.socket.resume();
   await deaf.closed();
+});
+
+test("unreadMs: a client that asks and never reads is ended when nothing has left for so long; one that reads again is not", async () => {
+  const it = await running({ limits: { unreadMs: 1_500, unreadBytes: 1_073_741_824 }, listen: TCP });
+  const address = it.addresses[0] as string;
+  const [deaf, slow, other] = [await opened(address), await opened(address), await opened(address)];
+  const label = "x".repeat(256);
+  other.say(
+    ...Array.from({ length: 700 }, (_, n) => `["claim",${n + 100},"${newId()}",["k${n}"],30000,{"label":"${label}"}]`),
+  );
+  await other.call("ping");
+  const connections = async (): Promise<number> => {
+    const [info] = [(await other.call("info", "")) as unknown as { readonly load: { readonly connections: number } }];
+    return info.load.connections;
+  };
+  expect(await connections()).toBe(3);
+  // each answer has 250 KB; what the sockets of both sides hold comes first
+  for (const client of [deaf, slow]) {
+    client.socket.pause();
+    for (let at = 0; at < 80; at++) client.say(`["list",${at + 5_000},"",1000]`);
+  }
+  await other.call("ping");
+  // it takes what there is, and then listens on
+  slow.socket.resume();
+  expect(await slow.call("ping")).toEqual([]);
+  const began = performance.now();
+  await until(async () => (await connections()) === 2, { within: 10_000, what: "the end of the deaf one" });
+  expect(performance.now() - began).toBeGreaterThan(500);
+  expect(await slow.call("ping")).toEqual([]);
+});
+
+test("unreadMs: on a Unix socket a client that does not read is not ended for it: it may be a stopped process", async () => {
+  const it = await running({ limits: { unreadMs: 100, unreadBytes: 1_073_741_824 } });
+  const address = it.addresses[0] as string;
+  const stopped = await opened(address);
+  const label = "x".repeat(256);
+  stopped.say(
+    ...Array.from({ length: 700 }, (_, n) => `["claim",${n + 100},"${newId()}",["k${n}"],30000,{"label":"${label}"}]`),
+  );
+  await stopped.call("ping");
+  stopped.socket.pause();
+  for (let at = 0; at < 40; at++) stopped.say(`["list",${at + 5_000},"",1000]`);
+  await delay(700);
+  stopped.socket.resume();
+  expect(await stopped.call("ping")).toEqual([]);
 });
 
 test("subscribers: of one connection, and in all; when one goes there is room again", async () => {

@@ -3,6 +3,10 @@ import { Metrics } from "../../src/server/metrics.ts";
 import type { Happening, Lived } from "../../src/server/record.ts";
 import { Record } from "../../src/server/record.ts";
 import { fakeClock } from "../support/fake-clock.ts";
+import { until } from "../support/wait-for.ts";
+import { claimOf, cleanUp, client, held, running } from "./support.ts";
+
+cleanUp();
 
 interface Family {
   readonly type: string;
@@ -74,6 +78,32 @@ test("the figures are in Prometheus' format, each with its help", () => {
     expect(samples.size, name).toBeGreaterThan(0);
     if (type === "counter") expect(name).toMatch(/_total$/);
   }
+});
+
+test("the figures are those of stats(): sessions and claims, held and waiting", async () => {
+  const it = await running({ http: "127.0.0.1:0" });
+  const [one, other] = [await client(it.addresses[0] as string), await client(it.addresses[0] as string)];
+  held(await one.driver.claim(claimOf("a")));
+  held(await one.driver.claim(claimOf(["b", "c"])));
+  await other.driver.claim(claimOf("a"));
+  const figures = async (): Promise<Map<string, number>> => {
+    const families = parsed(await (await fetch(`${it.httpAddress}/metrics`)).text());
+    const all = [...families].flatMap(([name, { samples }]) =>
+      [...samples].map(([of, n]) => [`${name}${of}`, n] as const),
+    );
+    return new Map(all);
+  };
+  const now = await figures();
+  const sum = (now.get('holdfast_claims{state="held"}') ?? 0) + (now.get('holdfast_claims{state="waiting"}') ?? 0);
+  expect([sum, now.get("holdfast_sessions")]).toEqual([it.stats().claims, it.stats().sessions]);
+  expect([now.get('holdfast_claims{state="held"}'), it.stats().sessions]).toEqual([2, 2]);
+  expect(now.get("holdfast_connections")).toBe(2);
+  await one.driver.close();
+  await until(() => it.stats().sessions === 1, { within: 2_000, what: "the end of a session" });
+  const later_ = await figures();
+  // its claims went with it, and who waited holds
+  expect([later_.get('holdfast_claims{state="held"}'), later_.get("holdfast_sessions")]).toEqual([1, 1]);
+  expect(it.stats().claims).toBe(1);
 });
 
 test("claims, what became of them, and how long they waited and were held", () => {

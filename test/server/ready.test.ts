@@ -1,8 +1,11 @@
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { memory } from "../../src/drivers/memory.ts";
 import type { ServeOptions } from "../../src/server/serve.ts";
 import { checkOptions, serve } from "../../src/server/serve.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { claimOf, cleanUp, client, folder, held, later, running } from "./support.ts";
 
@@ -39,6 +42,38 @@ test("a state that cannot be written is a reason not to be ready, until it was w
   writeFileSync(journal, "", { mode: 0o600 });
   held(await driver.claim(claimOf("other", { ttlMs: 120_000 })));
   expect(it.ready()).toEqual({ ok: true });
+});
+
+test("a relay is not ready while its store does not answer, or fails, and is again when it does; a bad call is no sign of it", async () => {
+  const store = memory();
+  let mood: "well" | "broken" | "silent" = "well";
+  const renew: Driver["renew"] = (claims) => {
+    if (mood === "silent") return new Promise(() => undefined);
+    return mood === "well" ? store.renew(claims) : Promise.reject(new Error("connection refused"));
+  };
+  const clock = fakeClock(0);
+  const it = await running({ driver: { ...store, name: "redis", renew }, clock });
+  const why = async (): Promise<string> => {
+    it.ready();
+    // an answer of the store, if there is one, has come by then
+    await new Promise((resolve) => setImmediate(resolve));
+    const now = it.ready();
+    return now.ok ? "" : now.why;
+  };
+  expect(await why()).toBe("");
+  mood = "broken";
+  // what is known is not old yet
+  expect(await why()).toBe("");
+  await clock.pass(2_000);
+  expect(await why()).toBe("the store (redis) cannot be reached");
+  mood = "well";
+  await clock.pass(2_000);
+  expect(await why()).toBe("");
+  mood = "silent";
+  await clock.pass(2_000);
+  expect(await why()).toBe("");
+  await clock.pass(3_000);
+  expect(await why()).toBe("the store (redis) cannot be reached");
 });
 
 test("all that is wrong with options is thrown at once, with the faults one by one", async () => {

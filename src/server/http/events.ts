@@ -54,10 +54,15 @@ export function eventStreams(hub: Hub, record: Record): Streams {
     head(outgoing);
     // at once, so that the reader knows that it missed nothing from here on
     write(missed ? ": welcome\n\nevent: gap\ndata: {}\n\n" : ": welcome\n\n");
+    const over = hub.clock.now() + hub.limits.streamMs;
+    const moving = progress(outgoing);
     const pulse = hub.clock.timer(() => {
-      if (write(": \n\n")) pulse.set(hub.clock.now() + PULSE_MS);
+      // a reader that is gone without a word, or reads no more, is not kept for ever; one that is there comes back
+      if (hub.clock.now() >= over) return end();
+      if (!moving()) return void outgoing.destroy();
+      if (write(": \n\n")) pulse.set(Math.min(over, hub.clock.now() + PULSE_MS));
     });
-    pulse.set(hub.clock.now() + PULSE_MS);
+    pulse.set(Math.min(over, hub.clock.now() + PULSE_MS));
     const end = (): void => {
       if (!open.delete(end)) return;
       following[Symbol.dispose]();
@@ -81,6 +86,18 @@ export function eventStreams(hub: Hub, record: Record): Streams {
     close() {
       for (const end of [...open.keys()]) end();
     },
+  };
+}
+
+/** Says whether all has left that was written, or at least some of it since it was asked last. */
+function progress(outgoing: ServerResponse): () => boolean {
+  let before = -1;
+  return () => {
+    const { writableLength = 0, bytesWritten = 0 } = outgoing.socket ?? {};
+    const left = bytesWritten - writableLength;
+    const moves = writableLength === 0 || left > before;
+    before = left;
+    return moves;
   };
 }
 
