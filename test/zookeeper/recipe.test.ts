@@ -295,6 +295,18 @@ test("empty parents are removed, of keys and of paths, and taking a key just the
   expect(await zk.exists("/recipe")).not.toBeNull();
 });
 
+test("who leaves while the parent of its node is still being made leaves no node", async () => {
+  const driver = await opened();
+  for (let turn = 0; turn < 10; turn++) {
+    const [name, folder] = key();
+    const claim = claimOf(name);
+    const asked = driver.claim(claim);
+    await driver.release([claim]);
+    expect((await asked).state).toBe("none");
+    expect(await nodes(folder)).toEqual([]);
+  }
+});
+
 test("a chroot that does not exist is made, and a prefix parts the locks of two programs", async () => {
   const driver = zookeeper({ servers: [server.address], chroot: "/name/space", sessionMs: SESSION_MS });
   const [billing, mail] = [
