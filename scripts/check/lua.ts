@@ -7,7 +7,7 @@ import { join } from "node:path";
 const FOLDER = "src/drivers/redis/lua";
 /** Where the module stands. */
 export const LUA_MODULE = "src/drivers/redis/scripts.ts";
-/** What others include, at their beginning. */
+/** What others include, once. */
 const COMMON = "line.lua";
 const INCLUDE = `--- include ${COMMON}\n`;
 /** As the formatter has it. */
@@ -18,15 +18,13 @@ export function luaModule(): string {
   const names = readdirSync(FOLDER).filter((name) => name.endsWith(".lua") && name !== COMMON);
   const common = whole(COMMON);
   const scripts = names.sort().map((name) => {
-    const source = withoutHead(read(name));
-    const includes = source.startsWith(INCLUDE);
-    const own = withoutComments(source.replace(INCLUDE, ""));
-    const sha = createHash("sha1")
-      .update(includes ? common + own : own)
-      .digest("hex");
-    const short = ` LINE + ${JSON.stringify(own)}`;
-    const joined = short.length < MOST_ON_A_LINE ? short : `\n    LINE +\n    ${JSON.stringify(own)}`;
-    const text = includes ? joined : ` ${JSON.stringify(own)}`;
+    const parts = withoutHead(read(name)).split(INCLUDE).map(withoutComments);
+    const [own = "", rest] = parts;
+    const sha = createHash("sha1").update(parts.join(common)).digest("hex");
+    const terms = rest === undefined ? [own] : [own, null, rest].filter((term) => term !== "");
+    const words = terms.map((term) => (term === null ? "LINE" : JSON.stringify(term)));
+    const short = ` ${words.join(" + ")}`;
+    const text = words.length === 1 || short.length < MOST_ON_A_LINE ? short : `\n    ${words.join(" +\n    ")}`;
     return `export const ${constant(name)}: Script = {\n  sha: "${sha}",\n  text:${text},\n};\n`;
   });
   return [

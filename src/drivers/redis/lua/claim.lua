@@ -5,6 +5,40 @@
            the floor is more than a day ahead of the clock. A store that has forgotten adds to "h" and "w" from when
            on it grants again (ms)
      Work  O(admitted + run out) a line ]]
+
+-- The most usual call: one hold, on a key where nobody has a place. It does what the rest would do, with fewer commands
+-- and before the functions of lines are made, which takes as long again. Where anything is unusual the rest decides:
+-- until then nothing is written. One in eight goes there to weed.
+local weeds = false
+if ARGV[7] == '1' and ARGV[3] == '' then
+  local call, id, ttl, bucket, name = redis.call, ARGV[5], tonumber(ARGV[6]), ARGV[8], ARGV[9]
+  local prefix = ARGV[1] .. '{' .. bucket .. '}:'
+  local claim, admitted = prefix .. 'c:' .. id, prefix .. 'a:' .. name
+  if tonumber(ARGV[10]) <= tonumber(ARGV[11]) and call('EXISTS', claim, admitted, prefix .. 'w:' .. name) == 0 then
+    local time = call('TIME')
+    local micros = time[1] * 1000000 + time[2]
+    local floor, day = tonumber(ARGV[13]), 86400000
+    weeds = micros % 8 == 0
+    if not weeds and floor <= micros + day * 1000 then
+      local now = math.floor(micros / 1000)
+      local index, last, kept = prefix .. 'i', prefix .. 'n', math.max(ttl, day) * 2
+      local full, today = string.format('%.0f', ttl), string.format('%.0f', now)
+      local expires = string.format('%.0f', now + ttl)
+      local number = math.max(micros, floor, (call('GET', last) or 0) + 1)
+      local token = string.format('%.0f', number)
+      call('ZADD', index, '0', name)
+      if call('PTTL', index) < kept then call('PEXPIRE', index, kept) end
+      call('ZADD', admitted, expires, bucket .. id .. ':' .. ARGV[10] .. ':' .. ARGV[11] .. ':' .. full)
+      call('PEXPIRE', admitted, ttl + 1000)
+      call('SET', last, string.format('%.0f', number + ARGV[12] - 1), 'PX', '172800000')
+      call('HSET', claim, 'e', expires, 't', full, 'k', token, 'n', ARGV[12], 'c', ARGV[2], 's', '1', 'z', '1', 'p', today,
+        'q', ARGV[14], 'f', ARGV[13], 'l', ARGV[15], 'a1', string.format('%.0f', micros + 1))
+      call('PEXPIRE', claim, ttl * 2 + 1000)
+      return 'h ' .. token .. ' ' .. ARGV[12] .. ' ' .. full .. ' ' .. today
+    end
+  end
+end
+
 --- include line.lua
 
 local claim, holds = takeClaim()
@@ -65,7 +99,7 @@ write('PEXPIRE', claim.key, claim.ttl * 2 + SLACK)
 if claim.count > 1 and claim.token == 0 then
   for _, hold in ipairs(holds) do enlist(hold[1], hold[2] .. '\0' .. claim.bucket .. claim.id, claim.ttl) end
 end
-if micros % 8 == 0 then weed(claim.bucket) end
+if weeds or micros % 8 == 0 then weed(claim.bucket) end
 local said = answer(claim, line)
 settleAll()
 return said
