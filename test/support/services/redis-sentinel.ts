@@ -20,7 +20,6 @@ export interface RedisSentinels {
   readonly admin: readonly [Redis, Redis];
   /** Ends a server as `kill -9` does. */
   kill(server: number): Promise<void>;
-  signal(server: number, name: NodeJS.Signals): void;
   stop(): Promise<void>;
 }
 
@@ -53,7 +52,6 @@ export async function startRedisSentinels(): Promise<RedisSentinels> {
     ports: [master, replica],
     admin,
     kill: (server) => ended(servers[server] as ChildProcess),
-    signal: (server, name) => void servers[server]?.kill(name),
     async stop() {
       for (const one of [...admin, ...sentinels.map(({ link }) => link)]) one.disconnect();
       for (const child of [...sentinels.map((one) => one.child), ...servers]) await ended(child);
