@@ -1,0 +1,29 @@
+import { randomUUID } from "node:crypto";
+import { Redis as Ioredis5 } from "ioredis5";
+import { Redis as Iovalkey } from "iovalkey";
+import { createClient as createClient5 } from "redis5";
+import { describe } from "vitest";
+import { conformance } from "../../src/conformance/suite.ts";
+import type { RedisClient } from "../../src/drivers/redis/driver.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import { OPTIONS, shortRunner, withRedis } from "../support/redis-store.ts";
+
+const clients: Readonly<Record<string, (port: number) => RedisClient>> = {
+  "ioredis 5": (port) => new Ioredis5(port, "127.0.0.1"),
+  iovalkey: (port) => new Iovalkey(port, "127.0.0.1"),
+  "node-redis 5": (port) => createClient5({ url: `redis://127.0.0.1:${port}` }),
+};
+
+describe("other clients", () => {
+  withRedis((server) => {
+    for (const [name, make] of Object.entries(clients)) {
+      conformance(shortRunner(), `Redis by ${name}`, {
+        ...OPTIONS,
+        open: async () => {
+          const prefix = randomUUID();
+          return { driver: () => redis(() => make(server().port), { prefix }) };
+        },
+      });
+    }
+  });
+});
