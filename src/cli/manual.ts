@@ -53,6 +53,7 @@ const COMMON: readonly Section[] = [
       ["holdfast+unix:/path/to/socket", "a server on a Unix socket"],
       ["redis://host:6379, rediss://", "Redis; parameters: prefix, servername"],
       ["zookeeper://host:2181,host:2181", "ZooKeeper; its parameters stand in its chapter of the guide"],
+      ["zookeepers://host:2281?ca=/path", "ZooKeeper over TLS"],
       ["memory:", "within one process; for tests"],
     ],
   ],

@@ -72,11 +72,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       return server({ path, ...options });
     },
   },
-  "zookeeper:": {
-    parameters: [],
-    whole: true,
-    driver: async (url, options) => (await import("../drivers/zookeeper/url.ts")).fromUrl(url, options),
-  },
+  "zookeeper:": { parameters: [], whole: true, driver: ensemble },
+  "zookeepers:": { parameters: [], whole: true, driver: ensemble },
   "redis:": { parameters: [], whole: true, driver: redis },
   "rediss:": { parameters: [], whole: true, driver: redis },
   "redis+sentinel:": { parameters: [], whole: true, driver: redis },
@@ -84,6 +81,10 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   "redis+cluster:": { parameters: [], whole: true, driver: redis },
   "rediss+cluster:": { parameters: [], whole: true, driver: redis },
 };
+
+async function ensemble(url: string, options: DialOptions): Promise<Driver> {
+  return (await import("../drivers/zookeeper/url.ts")).fromUrl(url, options);
+}
 
 async function redis(url: string, { connectTimeoutMs, label }: DialOptions): Promise<Driver> {
   return (await import("../drivers/redis/client/dial.ts")).redisAt(url, { connectTimeoutMs, label });

@@ -1,6 +1,10 @@
 // Who may: TLS, SASL and digest credentials against a real server, and the ACL that follows from them.
 
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { connect } from "../../src/client/connect.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
@@ -64,6 +68,18 @@ test("a lock is held over TLS with a certificate that is checked", async () => {
   );
   open.push(locks);
   await locks.using("encrypted", async (lock) => expect(lock.token).toBeGreaterThan(0n));
+});
+
+test("an url over TLS names its files, for programs and for the command line", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-url-"));
+  const ca = join(folder, "ca.pem");
+  writeFileSync(ca, issuer.cert);
+  const locks = await connect(`zookeepers://127.0.0.1:${server.secureAddress.port}/by-url?ca=${ca}`, {
+    ttl: "session",
+  });
+  open.push(locks);
+  await locks.using("k", async (lock) => expect(lock.token).toBeGreaterThan(0n));
+  rmSync(folder, { recursive: true });
 });
 
 test("without a name the address is what the certificate must be for", async () => {

@@ -5,6 +5,7 @@ test.each([
   "zookeeper://a",
   "zookeeper://a:2181,b:2182,[::1]:2183/app/locks",
   "zookeeper://a/?root=/mine&sessionMs=10000",
+  "zookeepers://a:2281,b:2281/app?servername=zk.internal",
   "zookeeper://a?family=readWrite&fair=false&tokenBase=5000000000",
 ])("%s names an ensemble", async (url) => {
   const driver = await driverFor(url);
@@ -20,6 +21,8 @@ test.each([
   ["zookeeper://a:x", "host:port"],
   ["zookeeper://a?rot=/x", 'no parameter "rot"'],
   ["zookeeper://a?sessionMs=soon", "sessionMs"],
+  ["zookeeper://a?ca=/ca.pem", 'no parameter "ca" for zookeeper:'],
+  ["zookeepers://a?cert=/cert.pem", "both cert and key, or neither"],
   ["zookeeper://a?family=semaphore", 'family must be "mutex" or "readWrite"'],
   ["zookeeper://a?fair=no", "fair must be true or false"],
   ["zookeeper://a?tokenBase=-1", "tokenBase must be a number"],
@@ -36,4 +39,9 @@ test("what an url says of order is what the driver does", async () => {
   expect((await driverFor("zookeeper://a")).traits.fifo).toBe(true);
   expect((await driverFor("zookeeper://a?fair=true")).traits.fifo).toBe(true);
   expect((await driverFor("zookeeper://a?fair=false")).traits.fifo).toBe(false);
+});
+
+test("a file that an url names and that cannot be read is named", async () => {
+  const error = await driverFor("zookeepers://a?ca=/nowhere/ca.pem").catch((thrown: unknown) => thrown);
+  expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining("ca names /nowhere/ca.pem") });
 });

@@ -1,40 +1,81 @@
-/** zookeeper://a:2181,b:2181/chroot?root=/locks&sessionMs=10000: an ensemble by its servers, as ZooKeeper's own clients name it. */
+/**
+ * zookeeper://a:2181,b:2181/chroot?root=/locks&sessionMs=10000: an ensemble by its servers, as ZooKeeper's own clients name
+ * it; zookeepers:// over TLS.
+ */
 
+import { readFileSync } from "node:fs";
+import type { ConnectionOptions } from "node:tls";
 import { durationMs, shown } from "../../duration.ts";
+import { FatalDriverError } from "../../errors.ts";
 import type { Driver } from "../../spi/driver.ts";
 import type { ServerAddress } from "./client/servers.ts";
+import type { ZooKeeperDriverOptions } from "./driver.ts";
 import { zookeeper } from "./driver.ts";
 import type { Family } from "./names.ts";
 
 const PORT = 2_181;
-const PARAMETERS: ReadonlySet<string> = new Set(["root", "sessionMs", "family", "fair", "tokenBase"]);
+const PARAMETERS: readonly string[] = ["root", "sessionMs", "family", "fair", "tokenBase"];
+const TLS_PARAMETERS: readonly string[] = ["ca", "cert", "key", "servername"];
 
-/** The driver of a url, not opened yet. @throws TypeError for a url that means nothing */
+/**
+ * The driver of a url, not opened yet.
+ * @throws TypeError for a url that means nothing; FatalDriverError naming a file that cannot be read
+ */
 export function fromUrl(url: string, { connectTimeoutMs }: { readonly connectTimeoutMs: number }): Driver {
-  const found = /^zookeeper:\/\/([^/?#@]+)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url);
+  const found = /^(zookeepers?):\/\/([^/?#@]+)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url);
   if (found === null)
     throw new TypeError("url must be zookeeper://host:2181,host:2181/chroot, without user, password or fragment");
-  const [, hosts, path = "", query = ""] = found as unknown as [string, string, string?, string?];
+  const [, scheme, hosts, path = "", query = ""] = found as unknown as [string, string, string, string?, string?];
   const parameters = new URLSearchParams(query);
+  const isTls = scheme === "zookeepers";
+  const known = isTls ? [...PARAMETERS, ...TLS_PARAMETERS] : PARAMETERS;
   for (const name of parameters.keys()) {
-    if (!PARAMETERS.has(name)) throw new TypeError(`url has no parameter ${shown(name)} for zookeeper:`);
+    if (!known.includes(name)) throw new TypeError(`url has no parameter ${shown(name)} for ${scheme}:`);
   }
+  return zookeeper({
+    servers: hosts.split(",").map(serverOf),
+    chroot: path === "/" ? "" : decodeURIComponent(path),
+    connectTimeoutMs,
+    ...choices(parameters),
+    ...(isTls && { tls: tlsOf(parameters) }),
+  });
+}
+
+function choices(parameters: URLSearchParams): Partial<ZooKeeperDriverOptions> {
   const [root, sessionMs] = [parameters.get("root"), parameters.get("sessionMs")];
   const [family, fair, tokenBase] = [parameters.get("family"), parameters.get("fair"), parameters.get("tokenBase")];
   if (fair !== null && fair !== "true" && fair !== "false")
     throw new TypeError(`url: fair must be true or false, not ${shown(fair)}`);
   if (tokenBase !== null && !/^\d{1,18}$/.test(tokenBase))
     throw new TypeError(`url: tokenBase must be a number, not ${shown(tokenBase)}`);
-  return zookeeper({
-    servers: hosts.split(",").map(serverOf),
-    chroot: path === "/" ? "" : decodeURIComponent(path),
-    connectTimeoutMs,
+  return {
     ...(root !== null && { root }),
     ...(family !== null && { family: family as Family }),
     ...(fair !== null && { fair: fair === "true" }),
     ...(tokenBase !== null && { tokenBase: BigInt(tokenBase) }),
     ...(sessionMs !== null && { sessionMs: durationMs(Number(sessionMs), "sessionMs") }),
-  });
+  };
+}
+
+function tlsOf(parameters: URLSearchParams): ConnectionOptions {
+  const [cert, key, servername] = [parameters.get("cert"), parameters.get("key"), parameters.get("servername")];
+  if ((cert === null) !== (key === null)) throw new TypeError("url must name both cert and key, or neither");
+  const ca = parameters.get("ca");
+  return {
+    ...(ca !== null && { ca: fileOf(ca, "ca") }),
+    ...(cert !== null && { cert: fileOf(cert, "cert") }),
+    ...(key !== null && { key: fileOf(key, "key") }),
+    ...(servername !== null && { servername }),
+  };
+}
+
+function fileOf(path: string, parameter: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw new FatalDriverError(`url: ${parameter} names ${path}, which cannot be read (${code})`, { cause });
+  }
 }
 
 function serverOf(text: string): ServerAddress {
