@@ -1,0 +1,248 @@
+/**
+ * S4: `SET key random NX PX`, deleted only by its owner; then Redisson's design: counted re-entry, a lease, a message on
+ * unlock instead of polling. Its faults are checks here: re-entry resets the lease to the inner call's; unlock of a
+ * vanished key answers success; a paused holder and the next one both work. Wrong locks written after the article show that
+ * the checks notice. (The majority over several servers is shown in test/quorum.)
+ */
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import { withRedis } from "../support/redis-store.ts";
+import { until } from "../support/wait-for.ts";
+
+/** What checks are asked of. */
+interface Holding {
+  /** Takes it again in the same flow, with this lease, and gives that back. */
+  again(leaseMs: number): Promise<void>;
+  leftMs(): Promise<number>;
+  /** Did we give back what was ours? */
+  give(): Promise<boolean>;
+  /** What a resource that checks tokens is shown; null: there is nothing to show. */
+  readonly token: bigint | null;
+}
+
+interface System {
+  take(leaseMs: number): Promise<Holding>;
+  /** Somebody removes it behind the holder's back. */
+  vanish(): Promise<void>;
+}
+
+/** Redisson's, after the article: a hash of owner and count. */
+const ENTER = `
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return 1
+end
+return 0`;
+const LEAVE = `
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('PUBLISH', KEYS[1], '0')
+  return 1
+end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) == 0 then
+  redis.call('DEL', KEYS[1])
+  redis.call('PUBLISH', KEYS[1], '0')
+end
+return 1`;
+
+withRedis((server) => {
+  let admin: Redis;
+  const clients: Locks[] = [];
+  beforeEach(async () => {
+    admin = new Redis(server().port, "127.0.0.1");
+    await admin.flushall();
+  });
+  afterEach(async () => {
+    for (const one of clients.splice(0)) await one.close();
+    admin.disconnect();
+  });
+
+  const client = (prefix: string, options: object = {}): Locks => {
+    const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
+    const locks = createLocks(driver, { handoffs: 1, ...options });
+    clients.push(locks);
+    return locks;
+  };
+
+  const article = (): System => ({
+    async take(leaseMs) {
+      const owner = randomUUID();
+      const enter = (ms: number) => until(() => admin.eval(ENTER, 1, "lock", owner, ms), { within: 9_000, what: "it" });
+      const give = async (): Promise<boolean> => (await admin.eval(LEAVE, 1, "lock", owner)) === 1;
+      await enter(leaseMs);
+      return {
+        async again(ms) {
+          await enter(ms);
+          await give();
+        },
+        leftMs: () => admin.pttl("lock"),
+        give,
+        token: null,
+      };
+    },
+    vanish: async () => void (await admin.del("lock")),
+  });
+
+  const ours = (): System => {
+    const prefix = randomUUID();
+    return {
+      // `renew: false`: the lease runs on as it does for a holder that stands still
+      async take(leaseMs) {
+        const locks = client(prefix, { renew: false });
+        let [give, take] = [(): void => undefined, (_: Holding): void => undefined];
+        const given = new Promise<void>((resolve) => {
+          give = resolve;
+        });
+        const taken = new Promise<Holding>((resolve) => {
+          take = resolve;
+        });
+        const inner: { again: ((ms: number) => void) | null; done: () => void } = {
+          again: null,
+          done: () => undefined,
+        };
+        const body = locks.using("lock", { ttl: leaseMs }, async (lock) => {
+          take({
+            again: (ms) =>
+              new Promise((resolve) => {
+                inner.done = resolve;
+                inner.again?.(ms);
+              }),
+            leftMs: async () => {
+              const [view] = await locks.list("lock");
+              return view?.answer.state === "held" ? view.answer.ttlMs : 0;
+            },
+            async give() {
+              give();
+              return body.then(
+                () => true,
+                () => false,
+              );
+            },
+            token: lock.token,
+          });
+          for (;;) {
+            const ms = await Promise.race([
+              given.then(() => null),
+              new Promise<number>((resolve) => {
+                inner.again = resolve;
+              }),
+            ]);
+            if (ms === null) return;
+            await locks.using("lock", { ttl: ms }, () => undefined);
+            inner.done();
+          }
+        });
+        return taken;
+      },
+      async vanish() {
+        await admin.del(await admin.keys(`${prefix}:1:*`));
+      },
+    };
+  };
+
+  /** Each gives whether the system stands it. */
+  const checks: Readonly<Record<string, (system: System) => Promise<boolean>>> = {
+    "entering again with a short lease leaves the lease as it was": async (system) => {
+      const holding = await system.take(30_000);
+      await holding.again(500);
+      const isLong = (await holding.leftMs()) > 20_000;
+      await holding.give();
+      return isLong;
+    },
+    "giving back a lock that is gone is no success": async (system) => {
+      const holding = await system.take(30_000);
+      await system.vanish();
+      return !(await holding.give());
+    },
+    "a holder that stood still past its lease does no harm to a resource that checks": async (system) => {
+      let highest = 0n;
+      let written = 0;
+      const write = ({ token }: Holding): boolean => {
+        if (token !== null && token < highest) return false;
+        if (token !== null) highest = token;
+        written++;
+        return true;
+      };
+      const paused = await system.take(300);
+      const next = await system.take(30_000);
+      write(next);
+      // it wakes up, and works on
+      write(paused);
+      await next.give();
+      await paused.give();
+      return written === 1;
+    },
+  };
+
+  describe("ours", () => {
+    for (const [name, check] of Object.entries(checks)) {
+      test(name, async () => {
+        expect(await check(ours())).toBe(true);
+      });
+    }
+
+    test("who waits is woken by a message, and asks nothing meanwhile", { timeout: 20_000 }, async () => {
+      const prefix = randomUUID();
+      const [one, other] = [client(prefix, { ttl: "30s" }), client(prefix, { ttl: "30s" })];
+      const lock = await one.acquire("lock");
+      const next = other.acquire("lock").then((got) => ({ got, at: performance.now() }));
+      await until(async () => (await one.list("lock")).length === 2, { within: 5_000, what: "the waiter" });
+      await admin.config("RESETSTAT");
+      await delay(1_500);
+      expect(await admin.info("commandstats")).not.toMatch(/cmdstat_eval/);
+      const released = performance.now();
+      await lock.release();
+      const { got, at } = await next;
+      expect(at - released).toBeLessThan(500);
+      await got.release();
+      const stats = await admin.info("commandstats");
+      // two releases; the grant between them took no command of the one who waited
+      expect(stats).toMatch(/cmdstat_evalsha:calls=2,/);
+    });
+
+    test("only its owner can give it back, and a crash frees it when the lease ends", async () => {
+      const prefix = randomUUID();
+      const [one, other] = [client(prefix, { renew: false }), client(prefix)];
+      const lock = await one.acquire("lock", { ttl: "1s" });
+      expect(await other.tryAcquire("lock")).toBeNull();
+      const next = await other.acquire("lock");
+      expect(next.token).toBeGreaterThan(lock.token);
+      expect(await lock.release()).toBe(false);
+      expect((await one.list("lock")).map(({ answer }) => answer.state)).toEqual(["held"]);
+      expect(await next.release()).toBe(true);
+    });
+
+    test("a holder is told that its lock is gone", async () => {
+      const prefix = randomUUID();
+      const one = client(prefix, { ttl: "1s" });
+      const lock = await one.acquire("lock");
+      await admin.del(await admin.keys(`${prefix}:1:*`));
+      await until(() => lock.signal.aborted, { within: 3_000, what: "the signal" });
+      expect(await lock.release()).toBe(false);
+    });
+
+    test("the lease is renewed as long as it is held", async () => {
+      const [one, other] = ["renewed", "renewed"].map((prefix) => client(prefix, { ttl: "1s" })) as [Locks, Locks];
+      const lock = await one.acquire("lock");
+      await delay(1_600);
+      expect(await other.tryAcquire("lock")).toBeNull();
+      lock.throwIfLost();
+      expect(await lock.release()).toBe(true);
+    });
+  });
+
+  describe("the article's lock fails, so the checks notice", () => {
+    for (const [name, check] of Object.entries(checks)) {
+      test(name, async () => {
+        expect(await check(article())).toBe(false);
+      });
+    }
+  });
+});
