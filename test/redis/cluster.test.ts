@@ -1,6 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { Cluster } from "ioredis";
+import { Cluster as Cluster5 } from "ioredis5";
+import { Cluster as IovalkeyCluster } from "iovalkey";
 import { createCluster } from "redis";
+import { createCluster as createCluster5 } from "redis5";
 import { afterAll, beforeAll, describe } from "vitest";
 import { conformance } from "../../src/conformance/suite.ts";
 import type { RedisClient } from "../../src/drivers/redis/driver.ts";
@@ -15,10 +18,19 @@ beforeAll(async () => {
 }, 180_000);
 afterAll(() => cluster.stop());
 
-const clients: Readonly<Record<string, () => RedisClient>> = {
-  ioredis: () => new Cluster(cluster.ports.map((port) => ({ host: "127.0.0.1", port }))),
-  "node-redis": () => createCluster({ rootNodes: cluster.ports.map((port) => ({ url: `redis://127.0.0.1:${port}` })) }),
+const places = (): { host: string; port: number }[] => cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
+const rootNodes = (): { url: string }[] => cluster.ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
+
+const newest: Readonly<Record<string, () => RedisClient>> = {
+  ioredis: () => new Cluster(places()),
+  "node-redis": () => createCluster({ rootNodes: rootNodes() }),
 };
+const others: Readonly<Record<string, () => RedisClient>> = {
+  "ioredis 5": () => new Cluster5(places()),
+  iovalkey: () => new IovalkeyCluster(places()),
+  "node-redis 5": () => createCluster5({ rootNodes: rootNodes() }),
+};
+const clients = process.env.HOLDFAST_LONG === "1" ? { ...newest, ...others } : newest;
 
 describe.each(Object.keys(clients))("a Cluster by %s", (name) => {
   conformance(shortRunner(), `Redis Cluster by ${name}`, {
