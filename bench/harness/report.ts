@@ -2,7 +2,6 @@
 
 import type { BenchCase, Check, Findings } from "./case.ts";
 import type { Circumstances } from "./machine.ts";
-import { ROUNDS } from "./rounds.ts";
 import type { Spread } from "./stats.ts";
 
 export interface CaseReport extends Pick<BenchCase, "name" | "title" | "about">, Findings {
@@ -36,7 +35,7 @@ export function asMarkdown(report: Report): string {
     "<!-- Written by `npm run bench`. Do not edit: run it again. -->",
     "",
     "Rates are of one machine: read the ratios. Each figure is the median of " +
-      `${ROUNDS} rounds (least to most) after warm-up, contestants taking turns within a round, each in processes of its ` +
+      `${mostRounds(report)} rounds (least to most) after warm-up, contestants taking turns within a round, each in processes of its ` +
       "own; a ratio is taken within each round. Gates make the command fail. A pair is one acquire and one release.",
     "",
     `- commit ${commit}${changed ? ", with changes not committed" : ""}`,
@@ -58,6 +57,12 @@ export function asMarkdown(report: Report): string {
     ),
     ...cases.flatMap(section),
   ].join("\n")}\n`;
+}
+
+/** Some figures are of one look only. */
+function mostRounds({ cases }: Report): number {
+  const spreads = cases.flatMap(({ rows }) => rows.flatMap(({ figures }) => Object.values(figures)));
+  return Math.max(0, ...spreads.map(({ rounds }) => rounds.length));
 }
 
 function section({ title, about, rows, error, plot }: CaseReport): string[] {
