@@ -145,6 +145,11 @@ const RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, most: 
   streamMs: [1_000, 86_400_000],
 };
 
+/** What a limit may be set to; the same number twice: it is part of the protocol. */
+export function rangeOf(name: keyof ServerLimits): readonly [least: number, most: number] {
+  return RANGES[name] ?? [1, Number.MAX_SAFE_INTEGER];
+}
+
 /**
  * The default limits with these in their place.
  * @throws TypeError naming everything that is wrong
@@ -156,7 +161,7 @@ export function limitsFrom(some: Partial<ServerLimits> = {}): ServerLimits {
       wrong.push(`limits.${name} is not a limit`);
       continue;
     }
-    const [least, most] = RANGES[name] ?? [1, Number.MAX_SAFE_INTEGER];
+    const [least, most] = rangeOf(name);
     if (Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most) continue;
     wrong.push(`limits.${name} must be a whole number from ${least} to ${most}, not ${shown(value)}`);
   }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { SETTINGS, variableOf } from "../../src/cli/serve-settings.ts";
 import { newCredential } from "../../src/server/credentials.ts";
-import { DEFAULT_LIMITS } from "../../src/server/limits.ts";
+import { DEFAULT_LIMITS, rangeOf } from "../../src/server/limits.ts";
 import { authority, writeCertificate } from "../support/certificates.ts";
 import { until } from "../support/wait-for.ts";
 import type { Running } from "./command.ts";
@@ -248,7 +248,13 @@ test("the guide has a row for every setting and every limit, and no other flag",
     const variable = only === "flag" ? " " : ` \`${variableOf(name)}\` `;
     expect(guide).toContain(`| \`${flag}\` |${variable}|`);
   }
-  for (const [name, usual] of Object.entries(DEFAULT_LIMITS)) expect(guide).toContain(`| \`${name}\` | ${usual} |`);
+  for (const [name, usual] of Object.entries(DEFAULT_LIMITS)) {
+    const unit = name.endsWith("Ms") ? "ms" : name.endsWith("Bytes") ? "bytes" : "";
+    const [least, most] = rangeOf(name as keyof typeof DEFAULT_LIMITS);
+    const most_ = most === Number.MAX_SAFE_INTEGER ? "and more" : `to ${most}`;
+    const range = least === most ? "fixed" : `${least} ${most_}`;
+    expect(guide).toContain(`| \`${name}\` | ${usual} | ${unit} | ${range} | `);
+  }
   const rows = [...guide.matchAll(/^\| `([^`]*)` \| (?:`HOLDFAST|\|)/gm)].map((match) => match[1]);
   expect(rows).toHaveLength(SETTINGS.length);
 });

@@ -200,7 +200,7 @@ test("listMs: however many lists a client asks for, the others are served in bet
     await other.call("ping");
     pings.push(performance.now() - began);
   }
-  expect(Math.max(...pings)).toBeLessThan(500);
+  expect(Math.max(...pings)).toBeLessThan(1_500);
   expect((await other.call("list", "k3/", 1_000)).length).toBe(2);
 });
 
