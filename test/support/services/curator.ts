@@ -25,8 +25,8 @@ const WITHIN = 40_000;
 export type Crew = AsyncDisposable & {
   /** An order of Contender.java. */
   tell(order: string): void;
-  /** When it has told this line so many times in all: "a held". @throws what failed, if something has */
-  told(line: string, times?: number): Promise<void>;
+  /** When it has told this line so many times in all: "a held". @throws what failed for that name, if something has */
+  told(line: string, times?: number, within?: number): Promise<void>;
   hasTold(line: string): boolean;
   /** kill -9. */
   kill(): Promise<void>;
@@ -62,14 +62,14 @@ async function started(command: string, args: readonly string[], options: CrewOp
   });
   // an order to one that was killed
   child.stdin.on("error", () => undefined);
-  const told = async (line: string, times = 1): Promise<void> => {
+  const told = async (line: string, times = 1, within = WITHIN): Promise<void> => {
     const isSo = (): boolean => {
       const failed = lines.find((one) => one.startsWith(`${line.split(" ")[0]} failed `));
       if (failed !== undefined) throw new Error(failed);
       if (child.exitCode !== null) throw new Error(`the contenders ended: ${errors}`);
       return lines.filter((one) => one === line).length >= times;
     };
-    await until(isSo, { within: WITHIN, what: `"${line}", times ${times}` });
+    await until(isSo, { within, what: `"${line}", times ${times}` });
   };
   const crew: Crew = {
     tell: (order) => void child.stdin.write(`${order}\n`),
