@@ -151,7 +151,7 @@ async function trouble(world: World, sites: readonly Site[], failed: () => unkno
 }
 
 function after(world: World, ms: number, run: () => void): void {
-  world.pause(ms).then(run);
+  void world.pause(ms).then(run);
 }
 
 /** A key is free for whoever asks now, and when leases are over no member knows anything of anybody. */

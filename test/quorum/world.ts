@@ -84,7 +84,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
     inner = memory({ store: site.store });
     const born = life;
     await inner.open((id, answer) => {
-      travels().then(() => {
+      void travels().then(() => {
         if (born !== site.life || isLost() || site.away !== null) return;
         if (answer === undefined || random.chance(0.1)) sink(id);
         else sink(id, answer);
@@ -114,7 +114,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
 
   function late<T>(work: (driver: Driver) => Promise<T>): void {
     const born = site.life;
-    world.pause(random.next() * world.ttlMs * 0.8).then(async () => {
+    void world.pause(random.next() * world.ttlMs * 0.8).then(async () => {
       if (site.away === null && site.life === born) await work(await there());
     });
   }

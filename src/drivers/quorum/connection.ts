@@ -19,7 +19,7 @@ const MOST_LEFTOVERS = 10_000;
 /** In one release. */
 const BATCH = 500;
 
-export type Heard = (index: number, id: ClaimId | null, answer?: Answer) => void;
+type Heard = (index: number, id: ClaimId | null, answer?: Answer) => void;
 
 /** A release that a member has not answered. */
 interface Leftover {
@@ -222,7 +222,7 @@ export function gather(asked: readonly Asked[], isDecided: () => boolean, within
       resolve();
     };
     for (const one of asked) {
-      one.settled.then(() => {
+      void one.settled.then(() => {
         open.delete(one);
         patient.delete(one);
         look();
