@@ -4,6 +4,7 @@
  */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { childrenOf } from "../../src/drivers/zookeeper/client/recipes.ts";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
 import type { Locks } from "../../src/index.ts";
@@ -43,8 +44,8 @@ function locksOf(address = server.address, sessionMs = SESSION_MS): Locks {
   return locks;
 }
 
-async function nodes(): Promise<readonly string[]> {
-  return (await zk.exists(KEY)) === null ? [] : (await zk.children(KEY)).names;
+function nodes(): Promise<readonly string[]> {
+  return childrenOf(zk, KEY);
 }
 
 test("one holds it, others are told at once that it is busy, and nothing is left of their tries", async () => {

@@ -3,6 +3,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
+import { childrenOf } from "../../src/drivers/zookeeper/client/recipes.ts";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
@@ -73,8 +74,8 @@ function key(): [string, string] {
 }
 
 /** None if their parent is gone, too. */
-async function nodes(folder: string): Promise<readonly string[]> {
-  return (await zk.exists(folder)) === null ? [] : (await zk.children(folder)).names;
+function nodes(folder: string): Promise<readonly string[]> {
+  return childrenOf(zk, folder);
 }
 
 test("in the family of Curator's read-write lock nodes bear its names, and its nodes are obeyed", async () => {

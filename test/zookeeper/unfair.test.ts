@@ -70,6 +70,31 @@ test("who gives up, or only tried, leaves nothing", async () => {
   expect(await nodes("given-up")).toBe(0);
 });
 
+test("who was woken and found another in its way watches that one", async () => {
+  // long sessions: nobody is asked again by itself in time
+  const [holder, waiter, late] = [{}, { fair: false }, {}].map((one) => locksOn({ ...one, sessionMs: 30_000 })) as [
+    Locks,
+    Locks,
+    Locks,
+  ];
+  const lock = await holder.acquire("overtaken");
+  const waits = waiter.acquire("overtaken");
+  await until(async () => (await zk.children("/unfair/overtaken")).stat.cversion >= 3, {
+    within: WITHIN,
+    what: "its try",
+  });
+  const comes = late.acquire("overtaken");
+  await until(async () => (await nodes("overtaken")) === 2, { within: WITHIN, what: "the late one's place" });
+  await lock.release();
+  const next = await comes;
+  // by its holder and by the one who waits
+  const watchers = async (): Promise<number> =>
+    (/^\/unfair\/overtaken\/\S+((?:\n\t\S+)*)/m.exec(await server.ask("wchp"))?.[1] ?? "").split("\n").length - 1;
+  await until(async () => (await watchers()) === 2, { within: WITHIN, what: "both watches" });
+  await next.release();
+  await (await waits).release();
+});
+
 test("fair and unfair ones on one key: never two inside, and none is left out", async () => {
   let [inside, most, grants] = [0, 0, 0];
   const work = async (locks: Locks): Promise<void> => {
