@@ -13,10 +13,11 @@ if record ~= '' then
   local at = string.find(info, 'run_id:', 1, true)
   local run = string.sub(info, at + 7, at + 46)
   local known = call('GET', record) or ''
-  opensAt = string.sub(known, 1, 40) == run and tonumber(string.sub(known, 42)) or now + longest
-  -- more than that is left only if the clock has stepped back
-  opensAt = math.min(opensAt, now + longest)
-  if string.sub(known, 1, 40) ~= run then
+  local isSame = string.sub(known, 1, 40) == run
+  opensAt = isSame and tonumber(string.sub(known, 42)) or now + longest
+  -- more than the longest ttl is left only if the clock has stepped back since
+  if not isSame or opensAt > now + longest then
+    opensAt = now + longest
     -- refused only for want of memory: then nothing stands there, and nobody is granted either
     local said = redis.pcall('SET', record, run .. ' ' .. text(opensAt))
     dirty = dirty or not said.err
