@@ -150,7 +150,16 @@ withRedis((server) => {
     });
 
     test("what is no client of Redis is refused at once, naming the argument", () => {
-      for (const wrong of [undefined, null, 5, "redis://", {}, { call() {} }, { sendCommand() {} }]) {
+      for (const wrong of [
+        undefined,
+        null,
+        5,
+        "redis://",
+        {},
+        { call() {} },
+        { sendCommand() {} },
+        { customCommand() {} },
+      ]) {
         expect(() => redis(wrong as never), String(wrong)).toThrow(/^client must be/);
       }
       for (const prefix of ["", "a b", "a{b}", "x".repeat(65), 5]) {

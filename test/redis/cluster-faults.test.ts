@@ -5,7 +5,7 @@ import { slotOf } from "../../src/drivers/redis/client/slots.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import { bucketOf } from "../../src/drivers/redis/words.ts";
 import type { Locks } from "../../src/index.ts";
-import { createLocks } from "../../src/index.ts";
+import { connect, createLocks } from "../../src/index.ts";
 import { load } from "../support/redis-load.ts";
 import { claimOf } from "../support/redis-scene.ts";
 import type { RedisCluster } from "../support/services/redis-cluster.ts";
@@ -69,6 +69,32 @@ describe("a Cluster", () => {
     );
     expect(await sumOf("evalsha")).toBeLessThanOrEqual(256);
     expect((await driver.release(claims)).every(Boolean)).toBe(true);
+  });
+
+  test("is reached by url; as a single server it is refused, saying so", async () => {
+    const places = cluster.ports.map((port) => `127.0.0.1:${port}`);
+    const locks = await connect(`redis+cluster://${places.join(",")}?prefix=${prefix}`);
+    expect(await locks.using("key", () => 42)).toBe(42);
+    expect(await locks.using("another", () => 43)).toBe(43);
+    await expect(locks.all("key", "another").using(async () => (await locks.list("")).length)).resolves.toBe(2);
+    await locks.close();
+    await expect(connect(`redis://${places[1]}`)).rejects.toThrow(/belongs to a Redis Cluster/);
+  });
+
+  test("a bucket whose node is in trouble leaves the others their answers", async () => {
+    const driver = redis(client, { prefix, commandTimeoutMs: 3_000 });
+    await driver.open(() => undefined);
+    later.push(() => driver.close());
+    const slow = claimOf("0", { wait: false });
+    let at = 1;
+    const home = await cluster.masterOf(slotOfKey("0"));
+    while ((await cluster.masterOf(slotOfKey(String(at)))) === home) at++;
+    const quick = claimOf(String(at), { wait: false });
+    for (const claim of [slow, quick]) expect((await driver.claim(claim)).state).toBe("held");
+    await cluster.admin[home]?.call("CLIENT", "PAUSE", "2500", "ALL");
+    const answers = await driver.renew([slow, quick]);
+    expect(answers.map((answer) => answer?.state)).toEqual([undefined, "held"]);
+    await until(() => driver.release([slow, quick]).catch(() => null), { within: 8_000, what: "the release" });
   });
 
   test("a hand-off is pushed by the bucket's own channel, to nobody else", async () => {

@@ -73,12 +73,15 @@ function isRefusal(error: unknown): boolean {
   return /NOPERM|no permissions/i.test(String(error));
 }
 
+const CLUSTERED =
+  "this server belongs to a Redis Cluster: give a client of the Cluster, or a url redis+cluster://host,host";
+
 /** What asking again does not change, as the error that says so. */
 function refusal(error: unknown): FatalDriverError | null {
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
     const said = /\b(?:NOPERM|NOAUTH|WRONGPASS|MOVED|CROSSSLOT)\b/.exec(cause.message)?.[0];
     if (said === undefined) continue;
-    const why = said === "MOVED" || said === "CROSSSLOT" ? "Redis Cluster is not supported yet" : cause.message;
+    const why = said === "MOVED" || said === "CROSSSLOT" ? CLUSTERED : cause.message;
     return new FatalDriverError(`redis: ${why}`, { cause });
   }
   return null;

@@ -15,6 +15,11 @@ export function linkOf(client: unknown): Link {
   }
   const of = client as Partial<Record<Method, unknown>>;
   const has = (...names: readonly Method[]): boolean => names.every((name) => typeof of[name] === "function");
+  if (typeof (client as { customCommand?: unknown }).customCommand === "function") {
+    throw new TypeError(
+      "client must be ioredis, iovalkey or redis (node-redis): valkey-glide does not tell of broken connections, after which it may repeat a command unseen",
+    );
+  }
   if (of.isCluster === true && has("call", "nodes")) return ioredisClusterLink(client as IoredisClusterLike);
   if (has("sendCommand", "nodeClient") && Array.isArray(of.masters)) {
     return nodeRedisClusterLink(client as NodeRedisClusterLike);
