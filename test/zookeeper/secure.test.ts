@@ -183,7 +183,7 @@ test("doctor tells of one server alone, of a bound on sessions, and of nodes tha
     level: "doubtful",
     says: expect.stringContaining("40000 ms, although 90000"),
   });
-  expect(found.get("round trip")).toMatchObject({ level: "good" });
+  expect(found.get("trip")).toMatchObject({ level: "good" });
   expect(found.get("rights")).toMatchObject({ level: "doubtful", says: "/open: world:anyone:rwcda" });
   const own = await opened({ root: "/examined", auth: [ANA] });
   const rights = (await own.examine?.())?.find(({ what }) => what === "rights");

@@ -56,8 +56,8 @@ async function trip(zk: ZooKeeper, root: string): Promise<Finding> {
   await zk.exists(root);
   return {
     level: "good",
-    what: "round trip",
-    says: `${(performance.now() - from).toFixed(2)} ms to the server we are on`,
+    what: "trip",
+    says: `${(performance.now() - from).toFixed(2)} ms to the server we are on and back`,
   };
 }
 
