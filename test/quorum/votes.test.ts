@@ -20,6 +20,12 @@ interface Member {
   isAway: boolean;
   /** Its replies to a vote's claim take so long. */
   lateMs: number;
+  /** Its replies to a ticket's claim take so long. */
+  lateTicketMs: number;
+  /** Its replies to a release take so long. */
+  lateReleaseMs: number;
+  /** The keys of claims and releases that it got. */
+  readonly claimed: string[];
   readonly released: string[];
 }
 
@@ -29,23 +35,31 @@ function memberOf(clock: FakeClock): Member {
     if (member.isAway) throw new Error("away");
     return call();
   };
-  const late = (claim: Claim): boolean => member.lateMs > 0 && !claim.holds[0].key.includes("#");
+  const lateBy = (claim: Claim): number => (claim.holds[0].key.includes("#") ? member.lateTicketMs : member.lateMs);
   const member: Member = {
     isAway: false,
     lateMs: 0,
+    lateTicketMs: 0,
+    lateReleaseMs: 0,
+    claimed: [],
     released: [],
     driver: delegate(inner, {
       claim: (claim) =>
         away(async () => {
+          member.claimed.push(claim.holds[0].key);
           const answer = await inner.claim(claim);
-          if (late(claim)) await new Promise<void>((done) => clock.timer(done).set(clock.now() + member.lateMs));
+          const ms = lateBy(claim);
+          if (ms > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + ms));
           return answer;
         }),
       renew: (claims) => away(() => inner.renew(claims)),
       release: (claims, unanswered) =>
-        away(() => {
+        away(async () => {
           member.released.push(...claims.map(({ holds }) => holds[0].key));
-          return inner.release(claims, unanswered);
+          const there = await inner.release(claims, unanswered);
+          const { lateReleaseMs } = member;
+          if (lateReleaseMs > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + lateReleaseMs));
+          return there;
         }),
       list: (prefix, max, after) => away(() => inner.list(prefix, max, after)),
     }),
@@ -102,6 +116,8 @@ describe("votes", () => {
     const [answer] = await within(scene, 0, scene.driver.renew([claim]));
     expect(answer).toMatchObject({ state: "held" });
     expect((answer as { ttlMs: number }).ttlMs).toBeLessThan(140);
+    await scene.clock.pass(130);
+    expect(await within(scene, 10, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
   });
 
   test("the highest token is written back: a majority that shares one member with the former goes above it", async () => {
@@ -153,6 +169,58 @@ describe("votes", () => {
     await within(scene, 10, scene.driver.claim(claim));
     for (const { driver } of [one, two]) await driver.release([claim]);
     expect(await within(scene, 600, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
+    expect(await three.driver.list("", 10)).toEqual([]);
+  });
+
+  test("a vote of a tie is given back after a while, and asked for again only when that was answered", async () => {
+    const scene = await stand();
+    const [one, two, three] = scene.members as [Member, Member, Member];
+    const [first, second, ours] = [claimOf("key"), claimOf("key"), claimOf("key", { ttlMs: 10_000 })];
+    await two.driver.claim(first);
+    await three.driver.claim(second);
+    const answer = await within(scene, 10, scene.driver.claim(ours));
+    expect(answer).toMatchObject({ state: "waiting" });
+    expect((answer as { recheckMs: number }).recheckMs).toBeLessThan(100);
+    one.lateReleaseMs = 3_000;
+    await scene.clock.pass(100);
+    expect(one.released).toEqual([]);
+    await within(scene, 1_500, scene.driver.renew([ours]));
+    expect(one.released).toEqual(["key"]);
+    await within(scene, 1_100, scene.driver.renew([ours]));
+    expect(one.claimed).toEqual(["key"]);
+    await scene.clock.pass(1_000);
+    await within(scene, 10, scene.driver.renew([ours]));
+    expect(one.claimed).toEqual(["key", "key"]);
+    await two.driver.release([first]);
+    await scene.clock.pass(10);
+    expect(await within(scene, 10, scene.driver.renew([ours]))).toMatchObject([{ state: "held" }]);
+  });
+
+  test("who has asked for a token and then lost its majority begins anew: its old ticket may be too low by now", async () => {
+    const scene = await stand();
+    const [one, two, three] = scene.members as [Member, Member, Member];
+    const [other, ours] = [claimOf("key"), claimOf("key", { ttlMs: 10_000 })];
+    await three.driver.claim(other);
+    for (const member of scene.members) member.lateTicketMs = 5_000;
+    await expect(within(scene, 1_500, scene.driver.claim(ours))).rejects.toThrow(/has not agreed on its token/);
+    await two.driver.release([ours]);
+    // a vote and a place are a majority of places, and yet
+    expect(await within(scene, 10, scene.driver.renew([ours]))).toEqual([{ state: "none" }]);
+    expect((await one.driver.list("key", 10)).filter(({ holds }) => holds[0].key === "key")).toEqual([]);
+  });
+
+  test("what a member was not told of is released there as soon as it answers anything", async () => {
+    const scene = await stand();
+    const three = scene.members[2] as Member;
+    const claim = claimOf("key");
+    await within(scene, 10, scene.driver.claim(claim));
+    three.isAway = true;
+    expect(await within(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+    three.isAway = false;
+    expect(await three.driver.list("", 10)).not.toEqual([]);
+    const next = claimOf("another");
+    await within(scene, 10, scene.driver.claim(next));
+    await within(scene, 10, scene.driver.release([next]));
     expect(await three.driver.list("", 10)).toEqual([]);
   });
 

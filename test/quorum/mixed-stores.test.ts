@@ -1,0 +1,47 @@
+import { describe, expect, test } from "vitest";
+import { createLocks } from "../../src/client/locks.ts";
+import { conformance } from "../../src/conformance/suite.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { quorum } from "../../src/drivers/quorum/driver.ts";
+import { serverStore } from "../support/server-store.ts";
+import { watched } from "../support/watched-test.ts";
+
+const long = process.env.HOLDFAST_LONG === "1";
+const open = (): ReturnType<typeof serverStore> => serverStore(() => "tcp://127.0.0.1:0");
+
+test("stores of different kinds make one majority: a lock outlives the restart of one, and tokens rise", async () => {
+  const store = memoryStore();
+  const [one, two] = [await open(), await open()];
+  const client = async (): Promise<ReturnType<typeof createLocks>> =>
+    createLocks(quorum([memory({ store }), await one.driver(), await two.driver()]), { ttl: 3_000, handoffs: 1 });
+  const [holder, other] = [await client(), await client()];
+  const lock = await holder.acquire("key");
+  const { token } = lock;
+  await one.restart();
+  expect(await other.tryAcquire("key")).toBeNull();
+  const waits = other.acquire("key", { wait: "10s" });
+  expect(await lock.release()).toBe(true);
+  const next = await waits;
+  expect(next.token).toBeGreaterThan(token);
+  expect((await other.list("")).map(({ answer }) => answer.state)).toEqual(["held"]);
+  await next.release();
+  for (const locks of [holder, other]) await locks.close();
+  for (const place of [one, two]) await place.close?.();
+}, 30_000);
+
+if (long) {
+  conformance({ describe, test: watched(test) }, "a majority of three servers of ours", {
+    open: async () => {
+      const stores = [await open(), await open(), await open()];
+      return {
+        driver: async () => quorum(await Promise.all(stores.map((store) => store.driver()))),
+        async close() {
+          for (const store of stores) await store.close?.();
+        },
+      };
+    },
+    traits: { manyKeys: false, permits: "shared", fifo: false },
+    keys: 2_000,
+    random: { seeds: 20, steps: 100 },
+  });
+}
