@@ -150,8 +150,7 @@ export class Engine {
   /** Stops the timer, and ends what still waits for its time. For the very end. */
   stop(): void {
     this.#releases.stop();
-    const now = this.clock.now();
-    for (const item of this.#schedule.takeAllDue(Number.POSITIVE_INFINITY)) item.due(now, 0);
+    for (const item of this.#schedule.takeAllDue(Number.POSITIVE_INFINITY)) item.due(this.clock.now(), 0);
     this.#timer.keepAlive(false);
     this.#timer.stop();
   }
