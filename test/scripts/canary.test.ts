@@ -1,7 +1,9 @@
 import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { newMark, nodeOptions, watchFor } from "../../scripts/test/canary.ts";
+import { runPart } from "../../scripts/test/run-part.ts";
 import { newId } from "../../src/ids.ts";
 import { checkNoSecret, MARK } from "../support/canary.ts";
 
@@ -42,4 +44,17 @@ test("where the run has a mark our own ids have it, and a text with one is refus
   if (MARK === null) return expect(() => checkNoSecret(newId(), "a text")).not.toThrow();
   expect(newId()).toContain(MARK);
   expect(() => checkNoSecret(`it is ${newId()}`, "a text")).toThrow("a secret (the canary) stands in a text");
+});
+
+test.each([
+  ["stdout", 1],
+  ["stderr", 1],
+  ["nowhere", 0],
+])("a part that prints a secret to %s has %i faults, although all its tests passed", async (where, faults) => {
+  const source = "test/scripts/tells-secret.child.ts";
+  expect(existsSync("build/test/scripts/tells-secret.child.js"), "npm run compile").toBe(true);
+  const part = { name: "it", seconds: 20, longSeconds: 20, source, args: [where], longArgs: [] };
+  const result = await runPart(part, false, newMark());
+  expect(result.faults).toHaveLength(faults);
+  expect(result.counts).toEqual({ passed: 1, failed: faults, skipped: 0 });
 });
