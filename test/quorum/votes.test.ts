@@ -111,6 +111,7 @@ describe("votes", () => {
     await expect(within(scene, 200, scene.driver.renew([claim]))).rejects.toThrow(/1 of 3 members answered/);
     three.isAway = false;
     await three.driver.release([claim]);
+    await three.driver.claim(claimOf("key"));
     await scene.clock.pass(80);
     // one vote is renewed, one stands by what it said at first, one is gone
     const [answer] = await within(scene, 0, scene.driver.renew([claim]));
