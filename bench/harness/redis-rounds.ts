@@ -259,8 +259,8 @@ function sum(figures: readonly number[]): number {
   return figures.reduce((total, one) => total + one, 0);
 }
 
-/** Of those there are: a process that got nothing has none. */
+/** Of those there are: a process that got nothing, or timed nothing, has none (NaN, which is null behind the channel). */
 function mean(figures: readonly number[]): number {
-  const found = figures.filter((figure) => !Number.isNaN(figure));
+  const found = figures.filter((figure) => Number.isFinite(figure));
   return sum(found) / found.length;
 }
