@@ -1,5 +1,5 @@
 /**
- * The driver's connections: the link that its scripts go over, and what it hears of grants by (hearing.ts). The only places
+ * The driver's connections: the link that its scripts go over, and what it hears of grants by (client/hearing.ts). The only places
  * of the driver that time anything.
  *
  * Invariants
@@ -8,8 +8,8 @@
  * - In each life of the link a store (in a Cluster each bucket) is greeted before anything else is asked of it.
  */
 
+import { Hearing } from "./client/hearing.ts";
 import type { Link } from "./client/shapes.ts";
-import { Hearing } from "./hearing.ts";
 import type { Script } from "./scripts.ts";
 
 /** Sends a script the way that is a route: any key of its bucket. */

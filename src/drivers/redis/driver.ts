@@ -8,6 +8,7 @@ import type { Answer, Claim, ClaimId, ClaimView, Driver, Finding, Notify, Traits
 import { Birth, longestTtlOf } from "./birth.ts";
 import { linkOf } from "./client/link.ts";
 import type { RedisClient } from "./client/shapes.ts";
+import { Spread } from "./client/spread.ts";
 import type { Run } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { listed } from "./listing.ts";
@@ -18,7 +19,6 @@ import type { Probed } from "./probes.ts";
 import { askOf, leaksFound, settingsFound, warningsOf, warnOnce } from "./probes.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
-import { Spread } from "./spread.ts";
 import {
   bucketOf,
   homeOf,
@@ -255,7 +255,8 @@ class RedisDriver implements Driver {
     if (!this.#ready.isCluster || items.length < 2) return ask(items);
     const flags = new Map<T, boolean>();
     const one = async (some: readonly T[]): Promise<void> => {
-      for (const [at, flag] of (await ask(some)).entries()) flags.set(some[at] as T, flag);
+      const found = await ask(some);
+      for (const [at, flag] of found.entries()) flags.set(some[at] as T, flag);
     };
     const byHome = new Map<string, T[]>();
     for (const item of items) byHome.set(home(item), [...(byHome.get(home(item)) ?? []), item]);

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { until } from "../wait-for.ts";
-import { ended, freePort, install, isUp, run } from "./redis.ts";
+import { ended, freePort, install, isUp, PROGRAM, run } from "./redis.ts";
 
 const SENTINELS = 3;
 
@@ -81,7 +81,7 @@ async function sentinel(
     "sentinel failover-timeout mymaster 3000",
   ];
   writeFileSync(file, lines.join("\n"));
-  const child = spawn("redis-server", [file, "--sentinel"], { stdio: "ignore" });
+  const child = spawn(PROGRAM, [file, "--sentinel"], { stdio: "ignore" });
   await until(() => isUp(port), { within: 10_000, what: "a Sentinel" });
   const link = connection(port);
   const periods = ["info-period", "200", "publish-period", "200", "ping-period", "100", "ask-period", "100"];

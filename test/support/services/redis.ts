@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "../wait-for.ts";
 
-const PROGRAM = "redis-server";
+export const PROGRAM = "redis-server";
 
 export interface RedisServer {
   readonly port: number;

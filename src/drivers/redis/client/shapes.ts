@@ -63,7 +63,7 @@ export interface NodeRedisClusterLike extends Emitter {
 export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike;
 
 /** A connection comes up, or breaks. */
-export interface LinkEvents {
+interface LinkEvents {
   up(): void;
   down(): void;
 }

@@ -9,7 +9,7 @@
  */
 
 import { setTimeout as pause } from "node:timers/promises";
-import type { Ears, Link } from "./client/shapes.ts";
+import type { Ears, Link } from "./shapes.ts";
 
 /** Milliseconds after which an attempt to bring an inbox in order is given up. */
 const ATTEMPT_MS = 2_000;
