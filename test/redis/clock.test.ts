@@ -16,6 +16,7 @@ import { startRedis, whyNoRedis } from "../support/services/redis.ts";
 import { until } from "../support/wait-for.ts";
 
 const HOUR_MS = 3_600_000;
+const COMPILER = "cc";
 const clients: Locks[] = [];
 const client = (port: number, prefix: string, ttl = 60_000): Locks => {
   const driver = redis(() => new Redis(port, "127.0.0.1"), { prefix, warn: () => undefined });
@@ -63,7 +64,7 @@ describe("a client's clock", () => {
   });
 });
 
-const noCompiler = spawnSync("cc", ["--version"], { stdio: "ignore" }).status !== 0;
+const noCompiler = spawnSync(COMPILER, ["--version"], { stdio: "ignore" }).status !== 0;
 const why = whyNoRedis() ?? (noCompiler || process.platform !== "linux" ? "no C compiler on Linux" : null);
 
 describe.skipIf(why !== null)(`the server's clock${why === null ? "" : ` (skipped: ${why})`}`, () => {
@@ -78,7 +79,7 @@ describe.skipIf(why !== null)(`the server's clock${why === null ? "" : ` (skippe
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), "holdfast-clock-"));
     const library = join(folder, "shim.so");
-    const built = spawnSync("cc", [
+    const built = spawnSync(COMPILER, [
       "-shared",
       "-fPIC",
       "-O1",

@@ -120,8 +120,8 @@ class RedisDriver implements Driver {
       await opened(connection, names, { connectTimeoutMs, allowEviction });
       const run: Run = (script, route, words) => connection.run(script, route, words);
       await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
-      for (const text of warningsOf(await settingsFound(askOf(connection, names.route), this.#probed)))
-        this.#warn(text);
+      const found = await settingsFound(askOf(connection, names.route), this.#probed);
+      warningsOf(found).forEach((text) => this.#warn(text));
     } catch (error) {
       connection.close();
       throw error;

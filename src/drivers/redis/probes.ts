@@ -127,24 +127,20 @@ function persistence(of: Of, { isGuarded }: Probed): Finding {
   };
 }
 
+interface Looked {
+  readonly cursor: string;
+  readonly ours: number;
+  readonly leaking: number;
+}
+
 /** Every key of ours ends by itself, or it would stay for ever. Looks through a bounded part of all keys. */
-export async function leaksFound(ask: Ask, { prefix, stays }: Probed): Promise<Finding> {
+export async function leaksFound(ask: Ask, probed: Probed): Promise<Finding> {
   const what = "keys";
-  let [cursor, ours, leaking] = ["0", 0, 0];
-  for (let scan = 0; scan < SCANS; scan++) {
-    const pattern = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}*`;
-    const said = await ask(["SCAN", cursor, "MATCH", pattern, "COUNT", String(KEYS_A_SCAN)]);
-    if (said === null) {
-      return { level: "unknown", what, says: "this user has no right to SCAN, so keys were not looked at" };
-    }
-    const [next, found] = said as readonly [unknown, readonly unknown[]];
-    const keys = found.map(String).filter((key) => !stays(key));
-    const left = await Promise.all(keys.map((key) => ask(["PTTL", key])));
-    ours += keys.length;
-    leaking += left.filter((ms) => Number(ms) === -1).length;
-    cursor = String(next);
-    if (cursor === "0") break;
+  const looked = await looks(ask, probed, { cursor: "0", ours: 0, leaking: 0 }, SCANS);
+  if (looked === null) {
+    return { level: "unknown", what, says: "this user has no right to SCAN, so keys were not looked at" };
   }
+  const { cursor, ours, leaking } = looked;
   const part = cursor === "0" ? "" : " (of those looked at)";
   if (leaking === 0) return { level: "good", what, says: `${ours} of ours, each with a time to live${part}` };
   return {
@@ -153,6 +149,21 @@ export async function leaksFound(ask: Ask, { prefix, stays }: Probed): Promise<F
     says: `${leaking} of ${ours} of ours have no time to live${part}`,
     advice: "something else wrote or persisted them: no script of ours leaves such a key",
   };
+}
+
+async function looks(ask: Ask, probed: Probed, before: Looked, scans: number): Promise<Looked | null> {
+  const pattern = `${probed.prefix.replace(/[\\*?[\]]/g, "\\$&")}*`;
+  const said = await ask(["SCAN", before.cursor, "MATCH", pattern, "COUNT", String(KEYS_A_SCAN)]);
+  if (said === null) return null;
+  const [next, found] = said as readonly [unknown, readonly unknown[]];
+  const keys = found.map(String).filter((key) => !probed.stays(key));
+  const left = await Promise.all(keys.map((key) => ask(["PTTL", key])));
+  const looked: Looked = {
+    cursor: String(next),
+    ours: before.ours + keys.length,
+    leaking: before.leaking + left.filter((ms) => Number(ms) === -1).length,
+  };
+  return looked.cursor === "0" || scans === 1 ? looked : looks(ask, probed, looked, scans - 1);
 }
 
 /** What is worth a warning when a driver opens. */
