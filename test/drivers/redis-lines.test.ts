@@ -131,7 +131,8 @@ withRedis((server) => {
       await well.driver.release([holder]);
       expect(performance.now() - start).toBeLessThan(500);
       const stats = await scene.admin.info("commandstats");
-      expect(Number(/cmdstat_publish:calls=(\d+)/.exec(stats)?.[1])).toBeLessThanOrEqual(32);
+      // some more are the proofs by which the inboxes that come back see that they hear
+      expect(Number(/cmdstat_publish:calls=(\d+)/.exec(stats)?.[1])).toBeLessThanOrEqual(40);
       await scene.admin.flushall();
     });
   });
