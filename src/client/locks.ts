@@ -5,7 +5,6 @@ import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
-import { inTime } from "./in-time.ts";
 import type { Lock } from "./lock.ts";
 import type { Lockable } from "./lockable.ts";
 import { BoundLockable } from "./lockable.ts";
@@ -14,7 +13,6 @@ import { settingsOf } from "./options.ts";
 import type { RevokeOptions } from "./revoke.ts";
 import type { Target } from "./target.ts";
 import { allTarget, checkedCount, mutexTarget, readTarget, semaphoreTarget } from "./target.ts";
-import { wrapped } from "./wrap-error.ts";
 
 /** Locks on one store. Made by connect() or createLocks(); an idle one keeps no process alive. */
 export interface Locks extends AsyncDisposable {
@@ -56,11 +54,6 @@ export interface Locks extends AsyncDisposable {
   /** Ends waits with ClosedError, gives back everything (waiting at most 10 s for the store), then lets the store go. */
   close(): Promise<void>;
 }
-
-const MOST_LISTED = 1_000;
-
-/** How long list() waits for the store. */
-const LIST_MS = 10_000;
 
 /**
  * Locks on the store of this driver, which is opened at the first request.
@@ -110,15 +103,7 @@ export function locksOf(client: Client): Locks {
     get traits() {
       return driver.traits;
     },
-    list: async (listed = "") => {
-      if (typeof listed !== "string") throw new TypeError("prefix must be a string");
-      const { engine } = (await client.acquirer()).host;
-      const call = (): Promise<readonly ClaimView[]> => driver.list(prefix + listed, MOST_LISTED);
-      const views = await inTime(engine, LIST_MS, call).catch((error: unknown) => {
-        throw wrapped(error, "could not list", []);
-      });
-      return prefix === "" ? views : views.map((view) => withoutPrefix(view, prefix));
-    },
+    list: async (listed = "") => (await import("./list.ts")).list(client, listed),
     releaseAll: () => client.releaseAll(),
     revoke: async (key, token, options = {}) => (await import("./revoke.ts")).revoke(client, key, token, options),
     closeOnSignal: () => closeOnSignal(() => client.close()),
@@ -142,9 +127,4 @@ function targetOf(one: string | Lockable, prefix: string): Target {
   if (!(one instanceof BoundLockable))
     throw new TypeError("all() takes keys, and what mutex(), rw(), semaphore() and all() give");
   return one.target();
-}
-
-function withoutPrefix(view: ClaimView, prefix: string): ClaimView {
-  const [first, ...rest] = view.holds.map((hold) => ({ ...hold, key: hold.key.slice(prefix.length) }));
-  return first === undefined ? view : { ...view, holds: [first, ...rest] };
 }

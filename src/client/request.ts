@@ -1,5 +1,6 @@
 /** One local request while it waits: for the store, or behind others of this client. */
 
+import { setMaxListeners } from "node:events";
 import type { KeyLane } from "./key-lane.ts";
 import type { Wish } from "./options.ts";
 import type { Target } from "./target.ts";
@@ -54,6 +55,8 @@ export class Request implements Timed {
     if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY) lane.host.engine.set(this, this.startedAt + waitMs);
     if (signal === undefined) return;
     this.#onAbort = () => this.lane?.withdraw(this, signal.reason);
+    // one signal may end a thousand waits at once: a listener each is meant, and no leak
+    setMaxListeners(0, signal);
     signal.addEventListener("abort", this.#onAbort, { once: true });
   }
 

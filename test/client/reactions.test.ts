@@ -80,3 +80,21 @@ describe("a listener that uses the client at once", () => {
     });
   }
 });
+
+test("one signal ends many waits without a warning that its listeners leak", async () => {
+  const locks = createLocks(memory());
+  const warnings: string[] = [];
+  const warned = ({ name }: Error): number => warnings.push(name);
+  process.on("warning", warned);
+  const holder = await locks.acquire("k");
+  const ending = new AbortController();
+  const waits = Array.from({ length: 100 }, () => locks.acquire("k", { signal: ending.signal }));
+  const settled = Promise.allSettled(waits);
+  await new Promise((resolve) => setImmediate(resolve)); // warnings come in a turn of their own
+  ending.abort(new Error("enough"));
+  for (const { status } of await settled) assert.equal(status, "rejected");
+  process.removeListener("warning", warned);
+  assert.deepEqual(warnings, []);
+  await holder.release();
+  await locks.close();
+});
