@@ -5,12 +5,12 @@ import type { Finish, Load, Look } from "./window.ts";
 import { Window } from "./window.ts";
 import type { Contestant } from "./workload.ts";
 
-export interface Keeping {
+interface Keeping {
   readonly count: number;
   readonly ttl: number;
 }
 
-export interface Queueing extends Keeping {
+interface Queueing extends Keeping {
   readonly key: string;
 }
 

@@ -121,7 +121,7 @@ class RedisDriver implements Driver {
       const run: Run = (script, route, words) => connection.run(script, route, words);
       await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
       const found = await settingsFound(askOf(connection, names.route), this.#probed);
-      warningsOf(found).forEach((text) => this.#warn(text));
+      for (const text of warningsOf(found)) this.#warn(text);
     } catch (error) {
       connection.close();
       throw error;
