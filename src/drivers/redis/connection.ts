@@ -101,7 +101,7 @@ export class Connection {
   /** Null if nothing said to the inbox of this route is missed; else settles when that is so. */
   listening(route: string): Promise<void> | null {
     const listening = this.#hearing.listening(route);
-    return listening && this.#within(listening, this.#options.patienceMs);
+    return listening && this.#within(listening);
   }
 
   /** Settles when the link is ready. @throws Error if that takes longer than `withinMs` */
@@ -148,9 +148,8 @@ export class Connection {
       };
       this.#wait(pending);
       const settle = (): boolean => {
-        const isInTime = this.#pending.delete(pending);
+        const isInTime = this.#settled(pending);
         if (!isInTime) patience?.late();
-        else if (this.#pending.size === 0) this.#timer?.unref();
         return isInTime;
       };
       link.send(words, route).then(
@@ -180,6 +179,13 @@ export class Connection {
     if (this.#timer === null) this.#timer = setTimeout(() => this.#sweep(), this.#options.patienceMs);
     else if (this.#pending.size === 0) this.#timer.ref();
     this.#pending.add(pending);
+  }
+
+  /** Was it in time? */
+  #settled(pending: Pending): boolean {
+    const isInTime = this.#pending.delete(pending);
+    if (isInTime && this.#pending.size === 0) this.#timer?.unref();
+    return isInTime;
   }
 
   #sweep(): void {
@@ -239,17 +245,16 @@ export class Connection {
     this.life++;
   }
 
-  /** @throws Error if it takes longer */
-  async #within(work: Promise<void>, ms: number): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new Error(`redis: no inbox within ${ms} ms`)), ms);
+  /** @throws Error if it takes longer than a call may */
+  #within(work: Promise<void>): Promise<void> {
+    const { patienceMs } = this.#options;
+    if (this.#isClosed) return Promise.reject(new Error("redis: not connected"));
+    return new Promise((resolve, reject) => {
+      const giveUp = (): void => reject(new Error(`redis: no inbox within ${patienceMs} ms`));
+      const pending: Pending = { givenUpAt: performance.now() + patienceMs, giveUp };
+      this.#wait(pending);
+      work.then(resolve, reject).finally(() => this.#settled(pending));
     });
-    try {
-      await Promise.race([work, late]);
-    } finally {
-      clearTimeout(timer);
-    }
   }
 
   /** Settles when a fact holds that `#changed` tells of. */

@@ -23,7 +23,7 @@ export interface RedisSentinels {
   stop(): Promise<void>;
 }
 
-export async function startRedisSentinels(): Promise<RedisSentinels> {
+export async function startRedisSentinels(downAfterMs: number): Promise<RedisSentinels> {
   install();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-sentinel-"));
   const [master, replica] = [await freePort(), await freePort()];
@@ -40,7 +40,9 @@ export async function startRedisSentinels(): Promise<RedisSentinels> {
     within: 10_000,
     what: "the replica",
   });
-  const sentinels = await Promise.all(Array.from({ length: SENTINELS }, (_, at) => sentinel(place(`s${at}`), master)));
+  const sentinels = await Promise.all(
+    Array.from({ length: SENTINELS }, (_, at) => sentinel(place(`s${at}`), master, downAfterMs)),
+  );
   const knows = sentinels.map(({ link }) => async (): Promise<boolean> => {
     const said = String(await link.call("SENTINEL", "MASTER", "mymaster"));
     return /num-slaves,1,/.test(said) && /num-other-sentinels,2,/.test(said);
@@ -69,6 +71,7 @@ function connection(port: number): Redis {
 async function sentinel(
   folder: string,
   master: number,
+  downAfterMs: number,
 ): Promise<{ readonly port: number; readonly child: ChildProcess; readonly link: Redis }> {
   const port = await freePort();
   const file = join(folder, "sentinel.conf");
@@ -77,7 +80,7 @@ async function sentinel(
     "bind 127.0.0.1",
     `dir ${folder}`,
     `sentinel monitor mymaster 127.0.0.1 ${master} 2`,
-    "sentinel down-after-milliseconds mymaster 1000",
+    `sentinel down-after-milliseconds mymaster ${downAfterMs}`,
     "sentinel failover-timeout mymaster 3000",
   ];
   writeFileSync(file, lines.join("\n"));
