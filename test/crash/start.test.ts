@@ -152,7 +152,9 @@ test.skipIf(NAMESPACE === null)(
     // the program may itself lie in /tmp, which this one does not see
     const squat = `mount --bind "${resolve(".")}" /mnt\nmount -t tmpfs none /tmp\nmkdir -m 0777 "/tmp/holdfast-$(id -u)"\ncd /`;
     const command = [process.execPath, "/mnt/dist/cli/main.js", "run", "k", "--", "echo", "entered"];
-    const run = here.program(withHome(here, "/nonexistent", command, squat), NO_DIRECTORY);
+    // nor what else the run of tests may preload from there
+    const env = { ...NO_DIRECTORY.env, NODE_OPTIONS: undefined };
+    const run = here.program(withHome(here, "/nonexistent", command, squat), { env });
     expect((await run.ended).code, run.err()).toBe(77);
     expect(run.err()).toMatch(/\/tmp\/holdfast-\d+ is open to others/);
     expect(run.out()).toBe("");

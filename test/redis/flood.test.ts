@@ -185,8 +185,13 @@ withRedis((server) => {
           await lock.release();
         }
       });
+      for (const one of work) one.catch(() => undefined); // what fails is said at the end
       const total = (): number => turns.reduce((sum, one) => sum + one, 0);
       await until(() => total() > 50, { within: 10_000, what: "work" });
+      await until(async () => /slave0:.*state=online/.test(await first.info("replication")), {
+        within: 10_000,
+        what: "the replica",
+      });
       // as `FAILOVER TO`: no write while the replica catches up, then the roles change
       await first.call("FAILOVER", "TO", "127.0.0.1", String(replica.port), "TIMEOUT", "5000", "FORCE");
       await until(async () => /role:master/.test(await second.info("replication")), {
