@@ -17,7 +17,8 @@ export interface Grant {
 /** What the table answers about this entry now. `sessionMs`: what "session" claims are told as their lease. */
 export function standingOf(entry: Entry, now: number, sessionMs: number): Answer {
   const { ttlMs: asked } = entry.claim;
-  const ttlMs = asked === "session" ? sessionMs : entry.expiresAt - now;
+  // a list is made a little at a time: it may come to an entry whose end the table has not noticed yet
+  const ttlMs = asked === "session" ? sessionMs : Math.max(entry.expiresAt - now, 0);
   if (entry.held) return { state: "held", token: BigInt(entry.token), tokens: entry.tokens, ttlMs };
   return { state: "waiting", ttlMs, recheckMs: recheckMs(entry, now, asked === "session" ? sessionMs : asked) };
 }

@@ -108,3 +108,14 @@ test("a page of many keys is made in small steps, and the last claim of the one 
   expect(bench.list("", 10, { after: first.at(-1) as string })).toEqual(second);
   expect(bench.tags).toBeGreaterThan(0);
 });
+
+test("a lease that ran out unnoticed since the list was begun is listed with nothing left, not with less", () => {
+  const bench = new Bench();
+  bench.claim("a", "k");
+  bench.claim("b", "k");
+  const answers = listTable(bench.table, bench.tagOf, { prefix: "", max: 10 }, 30_001).map(({ answer }) => answer);
+  expect(answers).toMatchObject([
+    { state: "held", ttlMs: 0 },
+    { state: "waiting", ttlMs: 0, recheckMs: 1 },
+  ]);
+});
