@@ -4,48 +4,29 @@
  * That Curator itself and ours exclude each other is test/zookeeper/curator.test.ts.
  */
 
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import { expect, test } from "vitest";
 import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
 import { exponential, zookeeper } from "../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
-import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
-import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const WITHIN = 20_000;
 const SESSION_MS = 6_000;
 const KEY = "/mylock";
-let server: ZooKeeperServer;
-let zk: ZooKeeper;
-const clients: Locks[] = [];
-
-beforeAll(async () => {
-  server = await startZooKeeper();
-  zk = new ZooKeeper({ servers: [server.address] });
-  await zk.open();
-}, 60_000);
-
-afterAll(async () => {
-  await zk.close();
-  await server[Symbol.asyncDispose]();
-});
-
-afterEach(async () => {
-  await Promise.all(clients.splice(0).map((one) => one.close()));
-});
+const scene = zookeeperScene();
 
 /** A process's locks: a client, and so a session, of its own. */
 function locksOf(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
-  const driver = zookeeper({ servers: [server.address], sessionMs: SESSION_MS, ...options });
+  const driver = zookeeper({ servers: [scene.server.address], sessionMs: SESSION_MS, ...options });
   const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
-  clients.push(locks);
+  scene.clients.push(locks);
   return locks;
 }
 
-const nodes = async (): Promise<readonly string[]> => (await zk.children(KEY)).names;
+const nodes = async (): Promise<readonly string[]> => (await scene.zk.children(KEY)).names;
 
 /** So many stand in line. */
 const inLine = (count: number): Promise<unknown> =>
@@ -62,7 +43,7 @@ test("ten contenders, started in order, are granted in order, and one at a time"
       locks.using(KEY, async () => {
         expect(++inside).toBe(1);
         order.push(contender);
-        await zk.sync("/");
+        await scene.zk.sync("/");
         inside--;
       }),
     );
@@ -83,11 +64,11 @@ test("each waiter watches its predecessor and nobody else; nodes are ephemeral, 
   }
   const line = [...(await nodes())].sort((one, other) => one.slice(-10).localeCompare(other.slice(-10)));
   for (const name of line) expect(name).toMatch(/^_c_[0-9a-z]{26}-lock-\d{10}$/i);
-  const owners = await Promise.all(line.map(async (name) => (await zk.exists(`${KEY}/${name}`))?.ephemeralOwner));
+  const owners = await Promise.all(line.map(async (name) => (await scene.zk.exists(`${KEY}/${name}`))?.ephemeralOwner));
   expect(new Set(owners).size, "a session each").toBe(10);
   // "wchp" lists, below each path, the sessions that watch it
   const watchers = async (): Promise<number[]> => {
-    const [, ...blocks] = `\n${await server.ask("wchp")}`.split(/\n(?=\/)/);
+    const [, ...blocks] = `\n${await scene.server.ask("wchp")}`.split(/\n(?=\/)/);
     const counts = new Map(
       blocks.map((block) => block.trim().split("\n")).map(([path, ...rest]) => [path, rest.length]),
     );
@@ -100,7 +81,7 @@ test("each waiter watches its predecessor and nobody else; nodes are ephemeral, 
 });
 
 test("a connection that is lost puts a lock in jeopardy; only the end of the session loses it", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const rests: number[] = [];
   const backoff = exponential(50, 200);
   const locks = locksOf({
@@ -141,14 +122,17 @@ test("without places who comes later may be first, and two are never inside", as
       await locks.using(KEY, async () => {
         expect(++inside).toBe(1);
         order.push(who);
-        await zk.sync("/");
+        await scene.zk.sync("/");
         inside--;
       });
     };
-    const before = (await zk.children(KEY)).stat.cversion;
+    const before = (await scene.zk.children(KEY)).stat.cversion;
     const first = enter(early, "early");
     // it came and left the line again
-    await until(async () => (await zk.children(KEY)).stat.cversion >= before + 2, { within: WITHIN, what: "its try" });
+    await until(async () => (await scene.zk.children(KEY)).stat.cversion >= before + 2, {
+      within: WITHIN,
+      what: "its try",
+    });
     await lock.release();
     await Promise.all([first, enter(late, "late")]);
     if (order[0] === "late") inversions++;

@@ -3,49 +3,30 @@
  * and nobody ever got in again.
  */
 
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { childrenOf } from "../../src/drivers/zookeeper/client/recipes.ts";
-import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
 import type { Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
 import { place } from "../cli/command.ts";
-import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
-import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const here = place();
 const WITHIN = 30_000;
 const SESSION_MS = 2_000;
 const KEY = "/locks/report";
-let server: ZooKeeperServer;
-let zk: ZooKeeper;
-const clients: Locks[] = [];
+const scene = zookeeperScene();
 
-beforeAll(async () => {
-  server = await startZooKeeper();
-  zk = new ZooKeeper({ servers: [server.address] });
-  await zk.open();
-}, 60_000);
-
-afterAll(async () => {
-  await zk.close();
-  await server[Symbol.asyncDispose]();
-});
-
-afterEach(async () => {
-  await Promise.all(clients.splice(0).map((one) => one.close()));
-});
-
-function locksOf(address = server.address, sessionMs = SESSION_MS): Locks {
+function locksOf(address = scene.server.address, sessionMs = SESSION_MS): Locks {
   const locks = createLocks(zookeeper({ servers: [address], sessionMs }), { ttl: "session" });
-  clients.push(locks);
+  scene.clients.push(locks);
   return locks;
 }
 
 function nodes(): Promise<readonly string[]> {
-  return childrenOf(zk, KEY);
+  return childrenOf(scene.zk, KEY);
 }
 
 test("one holds it, others are told at once that it is busy, and nothing is left of their tries", async () => {
@@ -74,7 +55,7 @@ test("of many who try at once on a free key exactly one is in", async () => {
 });
 
 test("a try whose connection is cut at any byte leaves no node while its session lives", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const [holder, cut] = [locksOf(), locksOf(proxy.address as { host: string; port: number }, 20_000)];
   const lock = await holder.acquire(KEY);
   const kept = await cut.acquire("kept");
@@ -91,7 +72,7 @@ test("a try whose connection is cut at any byte leaves no node while its session
 }, 60_000);
 
 test("a holder that is killed leaves a node for no longer than its session, and then somebody else is in", async () => {
-  const { host, port } = server.address;
+  const { host, port } = scene.server.address;
   const url = `zookeeper://${host}:${port}?sessionMs=${SESSION_MS}`;
   const held = here.start(["run", KEY, "--url", url, "--", "sleep", "60"]);
   await until(async () => (await nodes()).length === 1, { within: WITHIN, what: "the holder" });
@@ -104,7 +85,7 @@ test("a holder that is killed leaves a node for no longer than its session, and 
 }, 60_000);
 
 test("acquire on the command line says at once that nothing can be carried away from this store", async () => {
-  const { host, port } = server.address;
+  const { host, port } = scene.server.address;
   const url = `zookeeper://${host}:${port}`;
   const { code, err } = await here.run(["acquire", KEY], { env: { HOLDFAST_URL: url } });
   expect(code).toBe(64);
@@ -115,7 +96,7 @@ test("acquire on the command line says at once that nothing can be carried away 
 });
 
 test("doctor tells of this store what matters to its locks", async () => {
-  const { host, port } = server.address;
+  const { host, port } = scene.server.address;
   const { code, out } = await here.run(["doctor", "--url", `zookeeper://${host}:${port}?sessionMs=90000`]);
   expect(code).toBe(0);
   expect(out).toMatch(/one server alone/);

@@ -3,40 +3,21 @@
  * leaves open is here: who goes from the middle of the line, and what follows when the one before goes first.
  */
 
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import { expect, test } from "vitest";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
-import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
-import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const WITHIN = 20_000;
 const KEY = "/locks/numbered";
-let server: ZooKeeperServer;
-let zk: ZooKeeper;
-const clients: Locks[] = [];
-
-beforeAll(async () => {
-  server = await startZooKeeper();
-  zk = new ZooKeeper({ servers: [server.address] });
-  await zk.open();
-}, 60_000);
-
-afterAll(async () => {
-  await zk.close();
-  await server[Symbol.asyncDispose]();
-});
-
-afterEach(async () => {
-  await Promise.all(clients.splice(0).map((one) => one.close()));
-});
+const scene = zookeeperScene();
 
 function locksOf(): Locks {
-  const driver = zookeeper({ servers: [server.address], sessionMs: 20_000 });
+  const driver = zookeeper({ servers: [scene.server.address], sessionMs: 20_000 });
   const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
-  clients.push(locks);
+  scene.clients.push(locks);
   return locks;
 }
 
@@ -50,7 +31,7 @@ async function line(count: number): Promise<Contender[]> {
     const wait = locks.acquire(KEY, { signal: stop.signal });
     wait.catch(() => undefined);
     all.push({ locks, wait, stop });
-    await until(async () => ((await zk.exists(KEY))?.numChildren ?? 0) === number + 1, {
+    await until(async () => ((await scene.zk.exists(KEY))?.numChildren ?? 0) === number + 1, {
       within: WITHIN,
       what: `place ${number}`,
     });
@@ -67,8 +48,8 @@ async function isIn({ wait }: Contender): Promise<boolean> {
     },
     () => undefined,
   );
-  await zk.sync("/");
-  await zk.sync("/");
+  await scene.zk.sync("/");
+  await scene.zk.sync("/");
   return is;
 }
 
@@ -88,7 +69,7 @@ test("who goes from the middle of the line lets nobody in, and the one behind wa
   const [first, second, third] = (await line(3)) as [Contender, Contender, Contender];
   second.stop.abort(new Error("changed its mind"));
   await expect(second.wait).rejects.toThrow("changed its mind");
-  await until(async () => (await zk.exists(KEY))?.numChildren === 2, { within: WITHIN, what: "its node to go" });
+  await until(async () => (await scene.zk.exists(KEY))?.numChildren === 2, { within: WITHIN, what: "its node to go" });
   expect(await isIn(third)).toBe(false);
   await (await first.wait).release();
   await (await third.wait).release();
@@ -99,5 +80,5 @@ test("a client that ends takes its nodes with it at once, held and waiting", asy
   await first.wait;
   await Promise.all([first.locks.close(), second.locks.close()]);
   await (await third.wait).release();
-  expect((await zk.children(KEY)).names).toEqual([]);
+  expect((await scene.zk.children(KEY)).names).toEqual([]);
 });

@@ -4,15 +4,13 @@
  */
 
 import { resolve } from "node:path";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import { expect, test } from "vitest";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Locks, LocksOptions } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
 import { place } from "../cli/command.ts";
-import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
-import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const here = place();
 const WITHIN = 20_000;
@@ -20,31 +18,14 @@ const WITHIN = 20_000;
 const SESSION_MS = 20_000;
 /** "At once", on a machine that is busy with other things. */
 const AT_ONCE_MS = 3_000;
-let server: ZooKeeperServer;
-let zk: ZooKeeper;
+const scene = zookeeperScene({ reapMs: 500 });
 let count = 0;
-const clients: Locks[] = [];
-
-beforeAll(async () => {
-  server = await startZooKeeper({ reapMs: 500 });
-  zk = new ZooKeeper({ servers: [server.address] });
-  await zk.open();
-}, 60_000);
-
-afterAll(async () => {
-  await zk.close();
-  await server[Symbol.asyncDispose]();
-});
-
-afterEach(async () => {
-  await Promise.all(clients.splice(0).map((one) => one.close()));
-});
 
 /** A process's locks: a client, and so a session, of its own. */
 function locksOf(options: LocksOptions = {}): Locks {
-  const driver = zookeeper({ servers: [server.address], root: "/s3", sessionMs: SESSION_MS });
+  const driver = zookeeper({ servers: [scene.server.address], root: "/s3", sessionMs: SESSION_MS });
   const locks = createLocks(driver, { ttl: "session", ...options });
-  clients.push(locks);
+  scene.clients.push(locks);
   return locks;
 }
 
@@ -54,10 +35,10 @@ function key(): [string, string] {
   return [name, `/s3/${name}`];
 }
 
-const nodesAt = async (folder: string): Promise<number> => (await zk.children(folder)).names.length;
+const nodesAt = async (folder: string): Promise<number> => (await scene.zk.children(folder)).names.length;
 
 test("its case on ZooKeeper: many readers and writers of one file, in 8 processes", async () => {
-  const { host, port } = server.address;
+  const { host, port } = scene.server.address;
   const program = [process.execPath, resolve("build/examples/shared-file/main.js")] as const;
   const env = { HOLDFAST_URL: `zookeeper://${host}:${port}?root=/shared&sessionMs=${SESSION_MS}` };
   const began = performance.now();
@@ -147,7 +128,7 @@ test("a release between a waiter's look and its watch is noticed at once", async
     // sooner or later than the look, the watch and the answers of both
     const spins = turn * 40;
     for (let spin = 0; spin < spins; spin++) if (spin % 400 === 0) await Promise.resolve();
-    if (turn % 3 > 0) await zk.exists("/s3");
+    if (turn % 3 > 0) await scene.zk.exists("/s3");
     await held.release();
     held = await next;
     longest = Math.max(longest, performance.now() - began);
@@ -161,7 +142,10 @@ test("nothing is kept for a key that nobody uses: the server removes its node", 
   const all = Array.from({ length: 50 }, key);
   await Promise.all(all.map(([name]) => locks.using(name, () => undefined)));
   for (const [, folder] of all) {
-    await until(async () => (await zk.exists(folder)) === null, { within: WITHIN, what: `${folder} to be removed` });
+    await until(async () => (await scene.zk.exists(folder)) === null, {
+      within: WITHIN,
+      what: `${folder} to be removed`,
+    });
   }
   // and it is as usable as before
   await Promise.all(all.map(([name]) => locks.using(name, () => undefined)));

@@ -1,46 +1,30 @@
 // What only ZooKeeper has: Curator's names, paths as keys, nodes of others, replies lost at every byte, sessions that end.
 
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
-import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
 import { newId } from "../../src/ids.ts";
 import type { Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
-import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
-import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const WITHIN = 20_000;
 const SESSION_MS = 2_000;
 const LONG = process.env.HOLDFAST_LONG === "1";
-let server: ZooKeeperServer;
-let zk: ZooKeeper;
+const scene = zookeeperScene();
 let count = 0;
 const drivers: Driver[] = [];
-const clients: Locks[] = [];
-
-beforeAll(async () => {
-  server = await startZooKeeper();
-  zk = new ZooKeeper({ servers: [server.address] });
-  await zk.open();
-}, 60_000);
-
-afterAll(async () => {
-  await zk.close();
-  await server[Symbol.asyncDispose]();
-});
 
 afterEach(async () => {
-  await Promise.all(clients.splice(0).map((one) => one.close()));
   await Promise.all(drivers.splice(0).map((one) => one.close()));
 });
 
 function made(options: Partial<ZooKeeperDriverOptions> = {}): Driver {
-  return zookeeper({ servers: [server.address], root: "/driver", sessionMs: SESSION_MS, ...options });
+  return zookeeper({ servers: [scene.server.address], root: "/driver", sessionMs: SESSION_MS, ...options });
 }
 
 async function opened(
@@ -55,7 +39,7 @@ async function opened(
 
 function locksOn(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
   const locks = createLocks(made(options), { ttl: "session" });
-  clients.push(locks);
+  scene.clients.push(locks);
   return locks;
 }
 
@@ -72,7 +56,7 @@ function key(): [string, string] {
 
 /** A node as Curator's InterProcessMutex makes it. */
 async function curators(folder: string, kind = "lock-"): Promise<string> {
-  const { path } = await zk.create(`${folder}/_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-${kind}`, {
+  const { path } = await scene.zk.create(`${folder}/_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-${kind}`, {
     mode: "ephemeralSequential",
     data: Buffer.from("127.0.0.1"),
   });
@@ -85,9 +69,9 @@ test("nodes are named as Curator names its mutex; other permits stand before the
   const [mutex, reader] = [claimOf(name), claimOf(name, { holds: [{ key: name, permits: 1, limit: ALL_PERMITS }] })];
   await driver.claim(mutex);
   await driver.claim(reader);
-  expect((await zk.children(folder)).names.toSorted?.() ?? [...(await zk.children(folder)).names].sort()).toEqual(
-    [`_c_${mutex.id}-lock-0000000000`, `_c_${reader.id}-p1.1073741824-lock-0000000001`].sort(),
-  );
+  expect(
+    (await scene.zk.children(folder)).names.toSorted?.() ?? [...(await scene.zk.children(folder)).names].sort(),
+  ).toEqual([`_c_${mutex.id}-lock-0000000000`, `_c_${reader.id}-p1.1073741824-lock-0000000001`].sort());
   await driver.release([mutex, reader]);
 });
 
@@ -100,7 +84,7 @@ test("a mutex of Curator's and ours keep each other out, each in its turn", asyn
   expect((await driver.claim(second)).state).toBe("waiting");
   await driver.release([first]);
   expect((await driver.renew([second]))[0]?.state, "theirs came before").toBe("waiting");
-  await zk.delete(theirs);
+  await scene.zk.delete(theirs);
   await until(async () => (await driver.renew([second]))[0]?.state === "held", { within: WITHIN, what: "our turn" });
   await driver.release([second]);
 });
@@ -109,7 +93,7 @@ test("a key that begins with a slash is the node's path itself", async () => {
   const driver = await opened();
   const claim = claimOf("/mylock");
   await driver.claim(claim);
-  expect((await zk.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000000`]);
+  expect((await scene.zk.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000000`]);
   expect((await driver.list("/myl", 10)).map(({ holds }) => holds[0].key)).toEqual(["/mylock"]);
   await driver.release([claim]);
   await expect(driver.claim(claimOf("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
@@ -129,7 +113,7 @@ test.each(["__WRIT__", "__READ__", "lease-", "something"])(
       code: "DRIVER_FATAL",
       message: expect.stringContaining(kind),
     });
-    expect((await zk.children(folder)).names).toEqual([stranger.slice(folder.length + 1)]);
+    expect((await scene.zk.children(folder)).names).toEqual([stranger.slice(folder.length + 1)]);
   },
 );
 
@@ -161,7 +145,7 @@ test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "
 );
 
 test("a create whose reply is lost at any byte makes one node, which is found", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const { port } = proxy.address as { port: number };
   const driver = await opened({ servers: [{ host: "127.0.0.1", port }], sessionMs: 20_000 });
   const [name, folder] = key();
@@ -173,14 +157,14 @@ test("a create whose reply is lost at any byte makes one node, which is found", 
     proxy.down.cutAfter(bytes);
     const answer = await until(() => driver.claim(claim).catch(() => null), { within: WITHIN, what: "an answer" });
     expect(answer.state, `after ${bytes} bytes`).toBe("held");
-    expect((await zk.children(folder)).names).toHaveLength(1);
+    expect((await scene.zk.children(folder)).names).toHaveLength(1);
     await until(() => driver.release([claim]).catch(() => null), { within: WITHIN, what: "the release" });
-    expect((await zk.children(folder)).names).toEqual([]);
+    expect((await scene.zk.children(folder)).names).toEqual([]);
   }
 }, 60_000);
 
 test("a claim that is left while its create has no answer leaves no node", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const { port } = proxy.address as { port: number };
   const driver = await opened({ servers: [{ host: "127.0.0.1", port }], sessionMs: 20_000 });
   const [name, folder] = key();
@@ -191,12 +175,12 @@ test("a claim that is left while its create has no answer leaves no node", async
     await until(() => driver.release([claim]).catch(() => null), { within: WITHIN, what: "the release" });
     await asked;
     expect((await driver.claim(claim)).state).toBe("none");
-    expect((await zk.children(folder).catch(() => ({ names: [] }))).names).toEqual([]);
+    expect((await scene.zk.children(folder).catch(() => ({ names: [] }))).names).toEqual([]);
   }
 }, 60_000);
 
 test("a session that is over ends what was held, and who waited waits on in the next one", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const { port } = proxy.address as { port: number };
   const [name] = key();
   const [cut, other] = [locksOn({ servers: [{ host: "127.0.0.1", port }] }), locksOn()];
@@ -223,8 +207,8 @@ test("a node that somebody deletes is a lock that is lost, at once", async () =>
   const locks = locksOn();
   const [name, folder] = key();
   const lock = await locks.acquire(name);
-  const [node] = (await zk.children(folder)).names;
-  await zk.delete(`${folder}/${node}`);
+  const [node] = (await scene.zk.children(folder)).names;
+  await scene.zk.delete(`${folder}/${node}`);
   await until(() => lock.signal.aborted, { within: SESSION_MS / 4, what: "the holder to be told" });
 });
 
@@ -232,12 +216,12 @@ test("Curator's way to ask a holder to go is obeyed", async () => {
   const locks = locksOn();
   const [name, folder] = key();
   const lock = await locks.acquire(name);
-  const [node] = (await zk.children(folder)).names;
-  await zk.set(`${folder}/${node}`, Buffer.from("__REVOKE__"));
+  const [node] = (await scene.zk.children(folder)).names;
+  await scene.zk.set(`${folder}/${node}`, Buffer.from("__REVOKE__"));
   await until(() => lock.signal.aborted, { within: WITHIN, what: "the holder to be told" });
   expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
   expect(await lock.release()).toBe(false);
-  const left = async (): Promise<boolean> => (await zk.children(folder)).names.length === 0;
+  const left = async (): Promise<boolean> => (await scene.zk.children(folder)).names.length === 0;
   await until(left, { within: WITHIN, what: "its place to be given up" });
 });
 
@@ -250,7 +234,7 @@ test("a floor that the store's tokens cannot reach is refused, unless tokenBase 
     code: "DRIVER_FATAL",
     message: expect.stringContaining("tokenBase"),
   });
-  expect((await zk.children(folder)).names).toEqual([]);
+  expect((await scene.zk.children(folder)).names).toEqual([]);
   const lifted = await opened({ tokenBase: floor });
   const claim = claimOf(name, { floor });
   expect(await lifted.claim(claim)).toMatchObject({ state: "held" });
@@ -266,7 +250,7 @@ test("whoever waits watches one node: nobody else wakes when the holder goes", a
   woken.length = 0;
   await driver.release([claims[0] as Claim]);
   await until(() => woken.length > 0, { within: WITHIN, what: "the next one" });
-  await zk.sync("/driver");
+  await scene.zk.sync("/driver");
   expect(woken).toEqual([claims[1]?.id]);
   await driver.release(claims);
 });

@@ -1,6 +1,6 @@
 // Claims that keep no place (fair: false): the whole contract but order, and what they do instead of standing in line.
 
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import { conformance } from "../../src/conformance/suite.ts";
@@ -9,43 +9,25 @@ import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
 import type { Recorded } from "../conformance/recorded-suite.ts";
 import { failureOf, recordedSuite } from "../conformance/recorded-suite.ts";
-import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
-import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
 import { randomSuffix } from "./random-suffix.ts";
 
 const WITHIN = 20_000;
 const SESSION_MS = 4_000;
 const long = process.env.HOLDFAST_LONG === "1";
-let server: ZooKeeperServer;
-let zk: ZooKeeper;
+const scene = zookeeperScene();
 let stores = 0;
-const clients: Locks[] = [];
-
-beforeAll(async () => {
-  server = await startZooKeeper();
-  zk = new ZooKeeper({ servers: [server.address] });
-  await zk.open();
-}, 60_000);
-
-afterAll(async () => {
-  await zk.close();
-  await server[Symbol.asyncDispose]();
-});
-
-afterEach(async () => {
-  await Promise.all(clients.splice(0).map((one) => one.close()));
-});
 
 function locksOn(options: Partial<ZooKeeperDriverOptions>): Locks {
-  const driver = zookeeper({ servers: [server.address], root: "/unfair", sessionMs: SESSION_MS, ...options });
+  const driver = zookeeper({ servers: [scene.server.address], root: "/unfair", sessionMs: SESSION_MS, ...options });
   const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
-  clients.push(locks);
+  scene.clients.push(locks);
   return locks;
 }
 
 async function nodes(key: string): Promise<number> {
-  return (await zk.children(`/unfair/${key}`)).names.length;
+  return (await scene.zk.children(`/unfair/${key}`)).names.length;
 }
 
 test("who waits has no node, and is in when the holder has gone", async () => {
@@ -54,7 +36,10 @@ test("who waits has no node, and is in when the holder has gone", async () => {
   const lock = await holder.acquire("k");
   const waits = waiter.acquire("k");
   // it came, looked and left: two changes beside the holder's
-  await until(async () => (await zk.children("/unfair/k")).stat.cversion >= 3, { within: WITHIN, what: "the try" });
+  await until(async () => (await scene.zk.children("/unfair/k")).stat.cversion >= 3, {
+    within: WITHIN,
+    what: "the try",
+  });
   expect(await nodes("k")).toBe(1);
   await lock.release();
   await (await waits).release();
@@ -79,7 +64,7 @@ test("who was woken and found another in its way watches that one", async () => 
   ];
   const lock = await holder.acquire("overtaken");
   const waits = waiter.acquire("overtaken");
-  await until(async () => (await zk.children("/unfair/overtaken")).stat.cversion >= 3, {
+  await until(async () => (await scene.zk.children("/unfair/overtaken")).stat.cversion >= 3, {
     within: WITHIN,
     what: "its try",
   });
@@ -89,7 +74,7 @@ test("who was woken and found another in its way watches that one", async () => 
   const next = await comes;
   // by its holder and by the one who waits
   const watchers = async (): Promise<number> =>
-    (/^\/unfair\/overtaken\/\S+((?:\n\t\S+)*)/m.exec(await server.ask("wchp"))?.[1] ?? "").split("\n").length - 1;
+    (/^\/unfair\/overtaken\/\S+((?:\n\t\S+)*)/m.exec(await scene.server.ask("wchp"))?.[1] ?? "").split("\n").length - 1;
   await until(async () => (await watchers()) === 2, { within: WITHIN, what: "both watches" });
   await next.release();
   await (await waits).release();
@@ -101,7 +86,7 @@ test("fair and unfair ones on one key: never two inside, and none is left out", 
     for (let turn = 0; turn < 10; turn++) {
       await locks.using("mixed", async () => {
         most = Math.max(most, ++inside);
-        await zk.sync("/unfair");
+        await scene.zk.sync("/unfair");
         inside--;
         grants++;
       });
@@ -134,7 +119,7 @@ test("the articles' random suffix is no order: the suite sees two inside", async
   const suite = recordedSuite({
     async open() {
       const root = `/random-${++stores}`;
-      const made = (): ZooKeeper => new ZooKeeper({ servers: [server.address], sessionMs: SESSION_MS });
+      const made = (): ZooKeeper => new ZooKeeper({ servers: [scene.server.address], sessionMs: SESSION_MS });
       return { driver: () => randomSuffix(made(), root, SESSION_MS) };
     },
     traits: { lease: { claim: false, sessionMs: SESSION_MS }, manyKeys: false, permits: "one", fifo: false },
@@ -177,7 +162,7 @@ if (long) {
     ],
     async open() {
       const root = `/store-${++stores}`;
-      return { driver: () => zookeeper({ servers: [server.address], root, sessionMs: SESSION_MS, fair: false }) };
+      return { driver: () => zookeeper({ servers: [scene.server.address], root, sessionMs: SESSION_MS, fair: false }) };
     },
   });
 }

@@ -1,12 +1,11 @@
 /** Where contenders of both kinds meet: a ZooKeeper of the test file's own, and what stands in it. */
 
-import { afterAll, afterEach, beforeAll } from "vitest";
-import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import { afterEach } from "vitest";
+import type { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { Crew } from "../services/curator.ts";
 import { curatorCrew, ourCrew } from "../services/curator.ts";
-import type { ZooKeeperServer } from "../services/zookeeper.ts";
-import { startZooKeeper } from "../services/zookeeper.ts";
 import { until } from "../wait-for.ts";
+import { zookeeperScene } from "../zookeeper-scene.ts";
 import type { Register, RegisterOptions } from "./register.ts";
 import { openRegister } from "./register.ts";
 
@@ -29,35 +28,25 @@ export type Crews = {
 
 /** Called once at the head of a file. */
 export function crews(): Crews {
-  let server: ZooKeeperServer;
-  let zk: ZooKeeper;
+  const scene = zookeeperScene();
   const open: AsyncDisposable[] = [];
 
-  beforeAll(async () => {
-    server = await startZooKeeper();
-    zk = new ZooKeeper({ servers: [server.address] });
-    await zk.open();
-  }, 60_000);
-  afterAll(async () => {
-    await zk.close();
-    await server[Symbol.asyncDispose]();
-  });
   afterEach(async () => {
     await Promise.all(open.splice(0).map((one) => one[Symbol.asyncDispose]()));
   });
 
   const here: Crews = {
-    zk: () => zk,
+    zk: () => scene.zk,
     async meet(options) {
       const register = await openRegister(options);
-      const { host, port } = server.address;
+      const { host, port } = scene.server.address;
       const terms = { server: `${host}:${port}`, sessionMs: SESSION_MS, registerPort: register.port };
       const [ours, theirs] = await Promise.all([ourCrew(terms), curatorCrew(terms)]);
       open.push(ours, theirs, register);
       return { register, ours, theirs };
     },
     async lineOf(path) {
-      const { names } = await zk.children(path).catch(() => ({ names: [] as readonly string[] }));
+      const { names } = await scene.zk.children(path).catch(() => ({ names: [] as readonly string[] }));
       return names.map((name) => ({ name, number: Number(name.slice(-10)) })).sort((a, b) => a.number - b.number);
     },
     async placesAt(path, count) {
