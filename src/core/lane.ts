@@ -33,14 +33,19 @@ export class Lane<R extends Linked<R>> {
   /** Tokens of the run not used yet. */
   #left = 0;
   #grantedAt = 0;
+  /** How many waited here at the last grant. */
+  #served = 0;
 
   constructor(limits: LaneLimits) {
     this.#limits = limits;
   }
 
-  /** How many tokens a claim made now should ask for. */
+  /**
+   * How many tokens a claim made now should ask for: one for each who waits, or for as many as waited at the last grant,
+   * since whoever was served at the end of a run is still on the way back. Those that nobody takes are left out.
+   */
   tokensWanted(): number {
-    return Math.min(Math.max(this.queue.size, 1), this.#limits.handoffs);
+    return Math.min(Math.max(this.queue.size, this.#served, 1), this.#limits.handoffs);
   }
 
   /** The store has granted a run. */
@@ -48,6 +53,7 @@ export class Lane<R extends Linked<R>> {
     this.#nextToken = token;
     this.#left = Math.min(tokens, this.#limits.handoffs);
     this.#grantedAt = now;
+    this.#served = this.queue.size;
   }
 
   /** The token for the grant's first holder. */

@@ -20,6 +20,19 @@ test("a claim asks for a token for each who waits here, at least one, at most as
   expect(laneOf(5, { handoffs: 1, handoffMs: 10 }).tokensWanted()).toBe(1);
 });
 
+test("it asks for as many as waited at the last grant: who was served last comes back a moment after the next claim", () => {
+  const lane = laneOf(8);
+  lane.granted(100n, 8, 0);
+  for (let left = 8; left > 5; left--) lane.queue.remove(lane.queue.first as Request);
+  expect(lane.tokensWanted()).toBe(8);
+  lane.granted(200n, 8, 1);
+  expect(lane.tokensWanted()).toBe(5);
+  lane.granted(300n, 5, 2);
+  while (lane.queue.first !== null) lane.queue.remove(lane.queue.first);
+  lane.granted(400n, 5, 3);
+  expect(lane.tokensWanted(), "at least one").toBe(1);
+});
+
 test("each holder takes the next token of the run, and when it is spent there is no hand-off", () => {
   const lane = laneOf(5);
   lane.granted(100n, 3, 0);
