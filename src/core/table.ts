@@ -229,8 +229,9 @@ export class Table {
     return entry;
   }
 
-  /** It cannot have been held as asserted. */
+  /** It cannot have been held as asserted: remembered, for whoever asserted it is told so at its next renewal. */
   #lose(entry: Entry): void {
+    this.endings.bury(entry.claim.id, "expired", this.#now + this.#ttl(entry.claim.ttlMs));
     this.#observer.happened("expired", entry, this.#now);
     this.#remove(entry);
   }

@@ -64,7 +64,7 @@ test("of asserted holds that conflict the higher token stays, on every key", () 
     bench.table.assertHeld(claimOf(id, keys), "owner", token, 1, TTL);
   expect(assertHeld("low", "a b", 10)).toBe(true);
   expect(assertHeld("high", "b c", 20)).toBe(true);
-  expect(bench.renew("low").state).toBe("none");
+  expect(bench.renew("low")).toEqual({ state: "none", reason: "expired" });
   expect(assertHeld("lower", "c", 15)).toBe(false);
   expect(bench.renew("high").state).toBe("held");
   expect(assertHeld("a", "a", 5)).toBe(true);

@@ -197,6 +197,49 @@ test("of two conflicting assertions the higher token stays, whoever comes first"
   }
 });
 
+test("who lost to a higher token is told so while the server still reclaims, and renews its other claims by the same call", async () => {
+  const world = new World({ remote: true });
+  await world.start();
+  const [lower, higher, silent] = [await world.client(false), await world.client(false), await world.client(false)];
+  const [a, other, b] = [claimOf("k"), claimOf("other"), claimOf("k")];
+  await silent.driver.claim(claimOf("s"));
+  await lower.driver.claim(other);
+  await lower.driver.claim(a);
+  // its hold is taken away; it does not know, and will assert it beside the later one
+  lower.unreachable = true;
+  lower.cut();
+  world.kept?.keeper.table.drop(a.id, 0, world.clock.now(), 0);
+  held(await higher.driver.claim(b));
+  for (const one of [higher, silent]) one.unreachable = true;
+  world.crash();
+  await world.start();
+  lower.unreachable = false;
+  await world.clock.pass(2_500);
+  expect(await stands(lower, a)).toMatchObject({ state: "held" });
+  higher.unreachable = false;
+  await world.clock.pass(2_500);
+  expect(world.kept?.keeper.reclaiming).toBe(true);
+  expect(await lower.driver.renew([a, other])).toMatchObject([{ state: "none", reason: "expired" }, { state: "held" }]);
+});
+
+test("while the server reclaims, a claim that it does not know yet costs those renewed by the same call nothing", async () => {
+  const world = new World({ remote: true });
+  await world.start();
+  const [one, silent] = [await world.client(false), await world.client(false)];
+  const [mine, unknown] = [claimOf("mine"), claimOf("unknown")];
+  await one.driver.claim(mine);
+  await silent.driver.claim(unknown);
+  silent.unreachable = true;
+  world.crash();
+  await world.start();
+  await world.clock.pass(2_500);
+  expect(world.kept?.keeper.reclaiming).toBe(true);
+  const before = world.kept?.keeper.table.entries.get(mine.id)?.expiresAt as number;
+  const answers = await one.driver.renew([unknown, mine]);
+  expect([answers[0], answers[1]?.state]).toEqual([undefined, "held"]);
+  expect(world.kept?.keeper.table.entries.get(mine.id)?.expiresAt).toBeGreaterThan(before);
+});
+
 test("a hold whose own lease has run out is not asked back", async () => {
   const world = new World();
   await world.start();

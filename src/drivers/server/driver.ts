@@ -118,7 +118,9 @@ class ServerDriver implements Driver {
       return answered !== null && (start === undefined || answered === start);
     };
     const sentAt = this.#clock.now();
-    const parts = chunksOf(claims, IDS_A_FRAME, ({ id }) => !familiar(id)).map((part) => {
+    // what this start has not answered may be refused (it reclaims): each alone
+    const chunks = chunksOf(claims, IDS_A_FRAME, ({ id }) => !familiar(id));
+    const parts = chunks.map((part) => {
       const known = part.map((claim) => this.#know(claim));
       return this.#connection.call(
         (n) => frames.encodeRenew(n, part, familiar, this.#label),
@@ -128,7 +130,15 @@ class ServerDriver implements Driver {
         },
       );
     });
-    return (await Promise.all(parts)).flat();
+    const settled = await Promise.allSettled(parts);
+    const failed = settled.find((part) => part.status === "rejected");
+    if (failed !== undefined && settled.every((part) => part.status === "rejected")) throw failed.reason;
+    // the core takes what is left out for an answer that did not come: the other claims must not suffer for it
+    return settled.flatMap((part, at) => {
+      return part.status === "fulfilled"
+        ? part.value
+        : (chunks[at] as Claim[]).map(() => undefined as unknown as Answer);
+    });
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
