@@ -17,6 +17,11 @@ export class Refusal extends Error {
   }
 }
 
+/** Nothing is changed any more: the table is about to be saved, or the store let go of. */
+export function goingAway(): Refusal {
+  return new Refusal("DRAINING", "the server is going away");
+}
+
 /** Why a claim that nobody has told of cannot be renewed after an unclean start. */
 export const UNTOLD: string = "the server was restarted and does not know yet what was held";
 

@@ -113,6 +113,11 @@ export class Hub {
     this.#arm();
   }
 
+  /** It listens to nobody any more, and what stands behind it must not be changed. */
+  get draining(): boolean {
+    return this.#draining;
+  }
+
   /** Tells every client that the server goes, and listens to nobody from now on. */
   drain(): void {
     this.#draining = true;

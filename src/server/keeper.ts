@@ -18,7 +18,7 @@ import { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
-import { Refusal, UNTOLD } from "./backend.ts";
+import { goingAway, Refusal, UNTOLD } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
 import { Durability, SHORT_MS } from "./durability.ts";
 import type { KeeperOptions } from "./keeper-options.ts";
@@ -116,7 +116,7 @@ export class Keeper implements Backend {
 
   claim(session: Session, claim: Claim): Soon<Answer> {
     const micros = this.#micros();
-    if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
+    if (this.#draining) throw goingAway();
     checkTerms(claim, this.table, micros, this.#durability !== null);
     this.#tenants.check(this.table, session, claim);
     if (!session.noted) this.#note(session);
@@ -264,7 +264,7 @@ export class Keeper implements Backend {
   #place(session: Session, claim: Claim, micros: number): Soon<Answer> {
     // after a write it may be too late
     if (session.ended) return { state: "none" };
-    if (this.#draining) throw new Refusal("DRAINING", "the server is going away");
+    if (this.#draining) throw goingAway();
     const answer = this.table.claim(claim, session, this.#clock.now(), micros, 0, session.principal.name);
     if (answer.state === "none") return answer;
     const entry = this.table.entries.get(claim.id) as Entry;

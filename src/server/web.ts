@@ -17,7 +17,7 @@ export interface Web {
   readonly address: string;
   /** New connections get this certificate. Means nothing without TLS. */
   secure(material: TlsMaterial): void;
-  /** Takes nothing new. */
+  /** Nothing can be locked by it any more. It still answers, why: who asks for /ready must be told. */
   drain(): void;
   /** Settles when all connections have ended; those that have not after a while are cut. */
   close(): Promise<void>;
@@ -48,12 +48,9 @@ export async function openWeb(place: HostPort, http: Http, tls: TlsMaterial | nu
     secure(material) {
       if ("setSecureContext" in server) server.setSecureContext(optionsOf(material));
     },
-    drain() {
-      http.drain();
-      server.close();
-    },
+    drain: () => http.drain(),
     async close() {
-      if (server.listening) server.close();
+      server.close();
       const cut = setTimeout(() => server.closeAllConnections(), LINGER_MS);
       await closed;
       clearTimeout(cut);

@@ -6,6 +6,7 @@
 import type { ServerResponse } from "node:http";
 import { checkedKey } from "../../keys.ts";
 import type { Principal } from "../access.ts";
+import { goingAway } from "../backend.ts";
 import type { Hub } from "../hub.ts";
 import type { Batch, Record, RecordedEvent } from "../record.ts";
 import type { Call, Route } from "./call.ts";
@@ -30,8 +31,9 @@ export function eventStreams(hub: Hub, record: Record): Streams {
   /** How each is ended, and whose it is. */
   const open = new Map<() => void, Principal>();
 
-  /** @throws Refusal LIMIT when there are too many */
+  /** @throws Refusal LIMIT when there are too many, DRAINING when the server goes */
   function follow(call: Call): null {
+    if (hub.draining) throw goingAway();
     const { incoming, outgoing, principal, gone } = call;
     const prefix = prefixFrom(readQuery(incoming.url as string, ["prefix"]).get("prefix"));
     const [after, missed] = lastSeen(incoming.headers["last-event-id"], hub.start);

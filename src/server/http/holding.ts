@@ -32,7 +32,7 @@ export class Holding {
     // whoever held it by a session of its own has given the reference away
     if (backend.owns(place.session)) {
       const ids = parts.map(({ claim }) => claim.id);
-      const there = await asked(this.#hub, backend.detach(place.session, ids));
+      const there = await asked(this.#hub, () => backend.detach(place.session, ids));
       if (there.includes(false)) return unknown();
     }
     return { state: "held", claim: first.claim, token: first.token, ttlMs: Number(first.claim.ttlMs) };
@@ -49,7 +49,7 @@ export class Holding {
     if (isAnother(answers, parts)) return unknown();
     // a revoked claim keeps its place until it is released
     const items = parts.map(({ claim }) => ({ id: claim.id, unanswered: undefined }));
-    const there = await asked(this.#hub, backend.release(place.session, items));
+    const there = await asked(this.#hub, () => backend.release(place.session, items));
     if (known !== undefined) this.#places.forget(known, "released");
     const lost = lossOf(answers);
     // an account that may not renew any more may still give back what it placed
@@ -74,7 +74,7 @@ export class Holding {
 
   async #ask(place: Place, parts: readonly Referenced[]): Promise<readonly Answer[]> {
     const items = parts.map(({ claim }) => ({ id: claim.id, claim }));
-    return asked(this.#hub, this.#hub.backend.renew(place.session, items));
+    return asked(this.#hub, () => this.#hub.backend.renew(place.session, items));
   }
 }
 

@@ -26,7 +26,7 @@ export function lockRoutes(hub: Hub): readonly Route[] {
     if (cursor !== undefined && !/^[a-z2-7]{10}$/.test(cursor)) {
       throw invalid("cursor", "malformed", "cursor must be the one of the page before");
     }
-    const { views, more } = await asked(hub, backend.list(visitor(principal, clock.now()), prefix, max, cursor));
+    const { views, more } = await asked(hub, () => backend.list(visitor(principal, clock.now()), prefix, max, cursor));
     const last = views.at(-1)?.tag;
     return json(200, { locks: views.map(viewOf), cursor: more && last !== undefined ? last : null });
   }
@@ -43,7 +43,7 @@ export function lockRoutes(hub: Hub): readonly Route[] {
       throw new Problem(403, "FORBIDDEN", "rights", "this credential may not end locks of such a key");
     }
     const targets = [{ key, token: BigInt(token), now, reason }];
-    const [done] = await asked(hub, backend.revoke(visitor(principal, clock.now()), targets));
+    const [done] = await asked(hub, () => backend.revoke(visitor(principal, clock.now()), targets));
     if (done !== true) {
       const why = "nobody holds this key with this token; nothing was changed";
       throw new Problem(409, "NOT_HELD", "unknown", why);

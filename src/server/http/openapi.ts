@@ -160,6 +160,7 @@ const PATHS = {
         400: INVALID,
         401: AUTH,
         429: FULL,
+        503: STORE,
       },
       {
         parameters: [

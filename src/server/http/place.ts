@@ -4,6 +4,7 @@ import { newId } from "../../ids.ts";
 import type { Answer, Claim, ClaimId, LostReason } from "../../spi/driver.ts";
 import type { Principal } from "../access.ts";
 import type { Soon } from "../backend.ts";
+import { goingAway } from "../backend.ts";
 import type { Hub } from "../hub.ts";
 import type { Inbox } from "../session.ts";
 import { Session } from "../session.ts";
@@ -57,10 +58,11 @@ export function visitor(principal: Principal, now: number, label = ""): Session 
   return session;
 }
 
-/** A call of the backend, and what it brings about. */
-export async function asked<T>(hub: Hub, call: Soon<T>): Promise<T> {
+/** A call of the backend, and what it brings about. @throws Refusal DRAINING: the server is going away */
+export async function asked<T>(hub: Hub, call: () => Soon<T>): Promise<T> {
+  if (hub.draining) throw goingAway();
   try {
-    return await call;
+    return await call();
   } finally {
     hub.settle();
   }

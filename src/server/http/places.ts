@@ -54,7 +54,7 @@ export class Places {
     const place = new Place(principal, claim, this.#clock.now());
     let answer: Answer;
     try {
-      answer = await asked(this.#hub, this.#backend.claim(place.session, claim));
+      answer = await asked(this.#hub, () => this.#backend.claim(place.session, claim));
     } catch (error) {
       this.#end(place);
       throw error;
@@ -112,7 +112,7 @@ export class Places {
   }
 
   async #renew({ session, claim }: Place): Promise<Answer> {
-    const [answer] = await asked(this.#hub, this.#backend.renew(session, [{ id: claim.id, claim }]));
+    const [answer] = await asked(this.#hub, () => this.#backend.renew(session, [{ id: claim.id, claim }]));
     return answer as Answer;
   }
 
@@ -138,7 +138,7 @@ export class Places {
       if (!isMine) return { state: "waiting", claim: place.claim };
       // given back by another request meanwhile
       if (place.lost !== null) return { state: "none", reason: place.lost };
-      if (place.news === null && !gone.aborted) answer = await this.#renew(place);
+      if (place.news === null && !gone.aborted && !this.#draining) answer = await this.#renew(place);
     }
   }
 
@@ -181,7 +181,7 @@ export class Places {
     }
     let there: readonly boolean[];
     try {
-      there = await asked(this.#hub, this.#backend.detach(session, [claim.id]));
+      there = await asked(this.#hub, () => this.#backend.detach(session, [claim.id]));
     } catch (error) {
       this.#end(place);
       throw error;
@@ -192,7 +192,8 @@ export class Places {
       return { state: "none", reason: (now.state === "none" ? now.reason : undefined) ?? "unknown" };
     }
     this.forget(place);
-    if (gone.aborted) await asked(this.#hub, this.#backend.release(session, [{ id: claim.id, unanswered: undefined }]));
+    if (gone.aborted)
+      await asked(this.#hub, () => this.#backend.release(session, [{ id: claim.id, unanswered: undefined }]));
     return held;
   }
 
