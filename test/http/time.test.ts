@@ -3,16 +3,18 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
+import { makeReference } from "../../src/reference.ts";
 import { OPEN } from "../../src/server/access.ts";
 import type { Http } from "../../src/server/http/http.ts";
 import { createHttp } from "../../src/server/http/http.ts";
 import type { Hub } from "../../src/server/hub.ts";
 import { Metrics } from "../../src/server/metrics.ts";
 import { Record } from "../../src/server/record.ts";
-import { claimOf, cleanUp as cleanWorlds } from "../server/support.ts";
+import { claimOf, cleanUp as cleanWorlds, held } from "../server/support.ts";
 import { World } from "../server/world.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
+import type { Answered } from "./support.ts";
 import { ask, cleanUp, later, post } from "./support.ts";
 
 leakCheck();
@@ -229,4 +231,38 @@ test("nobody is told of a lock before it stands on the disk", async () => {
   expect(answered).toBe(false);
   open();
   expect((await pending).status).toBe(201);
+});
+
+test("what is said to be left of a lease is what is left when the disk is done; what has ended by then is not said to be held", async () => {
+  for (const verb of ["claim", "renew"]) {
+    const [world, { url }] = await opened();
+    const disk = world.disk as NonNullable<typeof world.disk>;
+    const slowly = async (ms: number, key: string): Promise<Answered> => {
+      const lock = claimOf(key, { ttlMs: 10_000 });
+      const player = await world.client(false);
+      let body: object = { key, ttl: "10s" };
+      if (verb === "renew") {
+        // held by a session that gave its reference away: the first renewal over HTTP writes it down
+        const claimed = player.driver.claim(lock);
+        await world.clock.pass(1);
+        const { token } = held(await claimed);
+        body = { reference: makeReference([{ claim: lock, run: token, token, prefix: "" }]) };
+      }
+      let open = (): void => undefined;
+      disk.gate = new Promise<void>((resolve) => {
+        open = resolve;
+      });
+      const before = disk.writes.length;
+      const answer = post(url, verb === "claim" ? "/v1/claims" : "/v1/claims/renew", body);
+      await until(() => disk.writes.length > before, SOON);
+      await world.clock.pass(ms);
+      open();
+      return answer;
+    };
+    const slow = await slowly(4_000, "slow");
+    expect(slow).toMatchObject({ status: verb === "claim" ? 201 : 200, json: { ttlMs: 6_000 } });
+    const late = await slowly(10_000, "late");
+    expect(late).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
+    expect((await post(url, "/v1/claims", { key: "late", wait: 0 })).status).toBe(201);
+  }
 });

@@ -7,7 +7,7 @@ import { Refusal } from "../backend.ts";
 import type { Hub } from "../hub.ts";
 import { asked, Place } from "./place.ts";
 import type { Outcome, Places } from "./places.ts";
-import { unknown } from "./places.ts";
+import { heldUntil, unknown } from "./places.ts";
 
 type Lost = Outcome & { readonly state: "none" };
 
@@ -35,7 +35,8 @@ export class Holding {
       const there = await asked(this.#hub, () => backend.detach(place.session, ids));
       if (there.includes(false)) return unknown();
     }
-    return { state: "held", claim: first.claim, token: first.token, ttlMs: Number(first.claim.ttlMs) };
+    const leftMs = Math.min(...answers.map((answer) => (answer.state === "held" ? answer.ttlMs : 0)));
+    return heldUntil(place.askedAt + leftMs, clock.now(), first.claim, first.token);
   }
 
   /** Gives back what a reference stands for, waiting or held. "held" means that it was, until now. */
@@ -74,6 +75,7 @@ export class Holding {
 
   async #ask(place: Place, parts: readonly Referenced[]): Promise<readonly Answer[]> {
     const items = parts.map(({ claim }) => ({ id: claim.id, claim }));
+    place.askedAt = this.#hub.clock.now();
     return asked(this.#hub, () => this.#hub.backend.renew(place.session, items));
   }
 }

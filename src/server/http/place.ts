@@ -18,6 +18,8 @@ export class Place implements Inbox {
   readonly session: Session;
   /** Wakes the request that waits for it; null: nobody does, and it is kept until dropAt. */
   watcher: (() => void) | null = null;
+  /** When the store was asked last: a lease that it told of in its answer runs from then at the earliest. */
+  askedAt = 0;
   /** When it is given up if nobody comes back to wait for it. */
   dropAt = 0;
   /** What the store said by itself, and nobody has looked at yet; "ask": it has something to say. */

@@ -54,6 +54,7 @@ export class Places {
     const place = new Place(principal, claim, this.#clock.now());
     let answer: Answer;
     try {
+      place.askedAt = this.#clock.now();
       answer = await asked(this.#hub, () => this.#backend.claim(place.session, claim));
     } catch (error) {
       this.#end(place);
@@ -111,12 +112,24 @@ export class Places {
     this.#places.clear();
   }
 
-  async #renew({ session, claim }: Place): Promise<Answer> {
+  async #renew(place: Place): Promise<Answer> {
+    const { session, claim } = place;
+    place.askedAt = this.#clock.now();
     const [answer] = await asked(this.#hub, () => this.#backend.renew(session, [{ id: claim.id, claim }]));
     return answer as Answer;
   }
 
   async #follow(place: Place, first: Answer, until: number, gone: AbortSignal): Promise<Outcome> {
+    try {
+      return await this.#followed(place, first, until, gone);
+    } catch (error) {
+      // its place stays for a while, as at the end of every wait
+      if (!place.session.ended) this.#leave(place);
+      throw error;
+    }
+  }
+
+  async #followed(place: Place, first: Answer, until: number, gone: AbortSignal): Promise<Outcome> {
     let answer = first;
     for (;;) {
       if (place.news !== null) answer = await this.#newsOf(place);
@@ -145,7 +158,8 @@ export class Places {
   async #newsOf(place: Place): Promise<Answer> {
     const { news } = place;
     place.news = null;
-    return news === "ask" || news === null ? this.#renew(place) : news;
+    // a grant that is told without being asked for lengthens no lease: how much is left of it is not known
+    return news !== null && news !== "ask" && news.state === "none" ? news : this.#renew(place);
   }
 
   /** Until something may have changed. False: another request waits for this place now. */
@@ -173,11 +187,11 @@ export class Places {
   /** It is held: from now on by whoever has the reference. */
   async #hold(place: Place, answer: Answer & { state: "held" }, gone: AbortSignal): Promise<Outcome> {
     const { claim, session } = place;
-    const held: Outcome = { state: "held", claim, token: answer.token, ttlMs: Number(claim.ttlMs) };
+    const endsAt = place.askedAt + answer.ttlMs;
     // not ours: it was detached before, and the answer got lost
     if (!this.#backend.owns(session)) {
       this.forget(place);
-      return held;
+      return heldUntil(endsAt, this.#clock.now(), claim, answer.token);
     }
     let there: readonly boolean[];
     try {
@@ -192,9 +206,11 @@ export class Places {
       return { state: "none", reason: (now.state === "none" ? now.reason : undefined) ?? "unknown" };
     }
     this.forget(place);
-    if (gone.aborted)
+    const outcome = heldUntil(endsAt, this.#clock.now(), claim, answer.token);
+    if (gone.aborted || outcome.state === "none") {
       await asked(this.#hub, () => this.#backend.release(session, [{ id: claim.id, unanswered: undefined }]));
-    return held;
+    }
+    return outcome;
   }
 
   /** Nobody waits for it any more, for a while. */
@@ -251,6 +267,12 @@ export class Places {
     }
     this.#timer.set(this.#due.next());
   }
+}
+
+/** Held with what is left of its lease; expired, if that took so long to write down that nothing is left. */
+export function heldUntil(endsAt: number, now: number, claim: Claim, token: bigint): Outcome {
+  const ttlMs = Math.floor(endsAt - now);
+  return ttlMs > 0 ? { state: "held", claim, token, ttlMs } : { state: "none", reason: "expired" };
 }
 
 /** As if it had never been. */
