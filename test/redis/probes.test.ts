@@ -94,7 +94,7 @@ withRedis((server) => {
 
   test("a version whose commands do not suffice is bad", async () => {
     const info = (version: string) => async () => `redis_version:${version}\r\nrole:master\r\nconnected_slaves:0\r\n`;
-    const probed = { prefix: "p:", stays: () => false, isGuarded: false };
+    const probed = { prefix: "p:", stays: () => false, isGuarded: false, replicas: 0 };
     const level = async (version: string) => (await settingsFound(info(version), probed))[0]?.level;
     expect(await Promise.all(["2.8.24", "6.0.16", "6.2.0", "7.0.15", "8.2"].map(level))).toEqual([
       "bad",

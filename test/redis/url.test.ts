@@ -34,6 +34,11 @@ describe("urls of Redis", () => {
       database: 2,
       password: "secret",
     });
+    expect(placeOf("redis://a?guardDataLoss=true&replicas=2")).toMatchObject({
+      guardDataLoss: true,
+      replicas: { atLeast: 2 },
+    });
+    expect(placeOf("redis+cluster://a?guardDataLoss=30s").guardDataLoss).toEqual({ longestTtlMs: 30_000 });
     expect(placeOf("rediss+cluster://a:7000,b")).toEqual({
       topology: "cluster",
       hosts: [
@@ -58,6 +63,7 @@ describe("urls of Redis", () => {
       "redis+cluster://u:hush@a:1?tsl=1",
       "redis://u:hush%@a",
       "redis+ring://u:hush@a",
+      "redis://u:hush@a?guardDataLoss=yes",
     ]) {
       let error: unknown;
       try {
@@ -66,7 +72,7 @@ describe("urls of Redis", () => {
         error = thrown;
       }
       expect(error, wrong).toBeInstanceOf(TypeError);
-      expect(String(error)).toContain("url");
+      expect(String(error)).toMatch(/url|guardDataLoss/);
       expect(String(error)).not.toContain("hush");
     }
   });

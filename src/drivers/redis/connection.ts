@@ -1,16 +1,21 @@
 /**
- * The driver's connections: the link that its scripts go over, and what it hears of grants by (client/hearing.ts). The only places
- * of the driver that time anything.
+ * The driver's connections: the link that its scripts go over, what it hears of grants by (client/hearing.ts), and what it asks
+ * about replicas by (client/replicas.ts). The only places of the driver that time anything.
  *
  * Invariants
  * - A call is answered, fails, or is given up on within its time. Nothing is sent while the link is down, so no client
  *   library keeps it for later; what a library sends again by itself after a break is told by `life`.
  * - In each life of the link a store (in a Cluster each bucket) is greeted before anything else is asked of it.
+ * - Where replicas are waited for, no answer says that a claim is held before they have it.
  */
 
 import { Hearing } from "./client/hearing.ts";
+import { Patience } from "./client/patience.ts";
+import type { ReplicaTerms } from "./client/replicas.ts";
+import { Replicas } from "./client/replicas.ts";
 import type { Link } from "./client/shapes.ts";
 import type { Script } from "./scripts.ts";
+import { saysHeld } from "./words.ts";
 
 /** Sends a script the way that is a route: any key of its bucket. */
 export type Run = (script: Script, route: string, words: readonly string[]) => Promise<unknown>;
@@ -25,6 +30,8 @@ export interface ConnectionOptions {
   readonly inboxId: string;
   /** Milliseconds after which a call is given up on. */
   readonly patienceMs: number;
+  /** Null: no replicas are waited for. */
+  readonly replicas: ReplicaTerms | null;
   /** Something was said to our channel. `isAnswer`: it may be taken at its word. */
   readonly heard: (message: string, isAnswer: boolean) => void;
   /** Anything may have been missed. */
@@ -36,11 +43,6 @@ export interface ConnectionOptions {
   readonly greet?: (run: Run, route: string) => Promise<void>;
 }
 
-interface Pending {
-  readonly givenUpAt: number;
-  readonly giveUp: () => void;
-}
-
 interface Greeting {
   readonly life: number;
   /** Null when it is done. */
@@ -48,7 +50,7 @@ interface Greeting {
 }
 
 /** Told when a call is given up on, and when it is settled all the same. */
-export interface Patience {
+export interface Impatience {
   readonly givenUp: () => void;
   readonly late: () => void;
 }
@@ -56,10 +58,9 @@ export interface Patience {
 export class Connection {
   readonly #options: ConnectionOptions;
   readonly #unwatch: () => void;
-  /** In the order in which they are given up on, all having the same patience. */
-  readonly #pending = new Set<Pending>();
-  #timer: NodeJS.Timeout | null = null;
+  readonly #patience: Patience;
   readonly #hearing: Hearing;
+  readonly #replicas: Replicas | null;
   readonly #greetings = new Map<string, Greeting>();
   #isClosed = false;
   #changed: () => void = () => undefined;
@@ -72,6 +73,8 @@ export class Connection {
     this.#options = options;
     const { link, root, inboxId, heard, missed } = options;
     this.#channel = `${root}inbox:${inboxId}`;
+    this.#patience = new Patience(options.patienceMs);
+    this.#replicas = this.#replicasOf(options);
     this.#hearing = new Hearing({
       link,
       channelOf: (route) => this.inboxOf(route),
@@ -93,15 +96,14 @@ export class Connection {
 
   /** The channel of the inbox for claims that go this way. */
   inboxOf(route: string): string {
-    if (!this.isCluster) return this.#channel;
-    // beside the keys of the bucket: its hash tag makes it theirs
-    return `${route.slice(0, route.indexOf("}") + 1)}:inbox:${this.#options.inboxId}`;
+    return this.isCluster ? beside(route, `inbox:${this.#options.inboxId}`) : this.#channel;
   }
 
   /** Null if nothing said to the inbox of this route is missed; else settles when that is so. */
   listening(route: string): Promise<void> | null {
     const listening = this.#hearing.listening(route);
-    return listening && this.#within(listening);
+    if (listening !== null && this.#isClosed) return Promise.reject(new Error("redis: not connected"));
+    return listening && this.#patience.within(listening, "inbox");
   }
 
   /** Settles when the link is ready. @throws Error if that takes longer than `withinMs` */
@@ -127,29 +129,31 @@ export class Connection {
   }
 
   /** Runs a script, after the store has been greeted. */
-  async run(script: Script, route: string, words: readonly string[], patience?: Patience): Promise<unknown> {
+  async run(script: Script, route: string, words: readonly string[], impatience?: Impatience): Promise<unknown> {
     const greeting = this.#greeted(route);
     if (greeting !== null) await greeting;
-    const reply = await this.#run(script, route, words, patience);
+    const where = this.#where(route);
+    const reply = await this.#run(script, route, words, impatience);
     if (this.isCluster) this.#hearing.went(route);
+    if (this.#replicas !== null && saysHeld(script, reply)) {
+      await this.#replicas.have(route);
+      // another server may have taken over meanwhile, without this grant
+      if (where !== this.#where(route)) throw new Error("redis: the connection changed while replicas were asked");
+    }
     return reply;
   }
 
-  send(words: string[], route: string, patience?: Patience): Promise<unknown> {
+  send(words: string[], route: string, impatience?: Impatience): Promise<unknown> {
     const { link, patienceMs } = this.#options;
     if (this.#isClosed || !link.isReady) return Promise.reject(new Error("redis: not connected"));
     return new Promise((resolve, reject) => {
-      const pending: Pending = {
-        givenUpAt: performance.now() + patienceMs,
-        giveUp: () => {
-          patience?.givenUp();
-          reject(new Error(`redis: no answer within ${patienceMs} ms`));
-        },
-      };
-      this.#wait(pending);
+      const settled = this.#patience.begin(() => {
+        impatience?.givenUp();
+        reject(new Error(`redis: no answer within ${patienceMs} ms`));
+      });
       const settle = (): boolean => {
-        const isInTime = this.#settled(pending);
-        if (!isInTime) patience?.late();
+        const isInTime = settled();
+        if (!isInTime) impatience?.late();
         return isInTime;
       };
       link.send(words, route).then(
@@ -166,48 +170,36 @@ export class Connection {
   close(): void {
     this.#isClosed = true;
     this.#unwatch();
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
-    for (const { giveUp } of this.#pending) giveUp();
-    this.#pending.clear();
+    this.#patience.end();
     this.#hearing.close();
+    this.#replicas?.end();
     if (this.#options.isOurs) this.#options.link.end();
   }
 
-  /** The timer keeps the process alive as long as a call is under way: the connections do not. */
-  #wait(pending: Pending): void {
-    if (this.#timer === null) this.#timer = setTimeout(() => this.#sweep(), this.#options.patienceMs);
-    else if (this.#pending.size === 0) this.#timer.ref();
-    this.#pending.add(pending);
+  #replicasOf({ link, replicas, inboxId }: ConnectionOptions): Replicas | null {
+    if (replicas === null) return null;
+    let marks = 0;
+    return new Replicas({
+      link,
+      terms: replicas,
+      markOf: (route) => beside(route, `m:${inboxId}${++marks}`),
+      send: (words, route) => this.send(words, route),
+      within: (work, what) => this.#patience.within(work, what),
+    });
   }
 
-  /** Was it in time? */
-  #settled(pending: Pending): boolean {
-    const isInTime = this.#pending.delete(pending);
-    if (isInTime && this.#pending.size === 0) this.#timer?.unref();
-    return isInTime;
+  /** Which life of which server answers there. */
+  #where(route: string): string {
+    return `${this.life} ${this.#options.link.nodeOf(route)}`;
   }
 
-  #sweep(): void {
-    this.#timer = null;
-    const now = performance.now();
-    for (const pending of this.#pending) {
-      if (pending.givenUpAt > now) {
-        this.#timer = setTimeout(() => this.#sweep(), pending.givenUpAt - now);
-        return;
-      }
-      this.#pending.delete(pending);
-      pending.giveUp();
-    }
-  }
-
-  async #run(script: Script, route: string, words: readonly string[], patience?: Patience): Promise<unknown> {
+  async #run(script: Script, route: string, words: readonly string[], impatience?: Impatience): Promise<unknown> {
     const keys = this.isCluster ? ["2", route, neverOf(route)] : ["1", route];
     try {
-      return await this.send(["EVALSHA", script.sha, ...keys, ...words], route, patience);
+      return await this.send(["EVALSHA", script.sha, ...keys, ...words], route, impatience);
     } catch (error) {
       if (!/no_?script/i.test(String(error))) throw error;
-      return this.send(["EVAL", script.text, ...keys, ...words], route, patience);
+      return this.send(["EVAL", script.text, ...keys, ...words], route, impatience);
     }
   }
 
@@ -245,18 +237,6 @@ export class Connection {
     this.life++;
   }
 
-  /** @throws Error if it takes longer than a call may */
-  #within(work: Promise<void>): Promise<void> {
-    const { patienceMs } = this.#options;
-    if (this.#isClosed) return Promise.reject(new Error("redis: not connected"));
-    return new Promise((resolve, reject) => {
-      const giveUp = (): void => reject(new Error(`redis: no inbox within ${patienceMs} ms`));
-      const pending: Pending = { givenUpAt: performance.now() + patienceMs, giveUp };
-      this.#wait(pending);
-      work.then(resolve, reject).finally(() => this.#settled(pending));
-    });
-  }
-
   /** Settles when a fact holds that `#changed` tells of. */
   #until(fact: () => boolean, withinMs: number, cause: () => unknown): Promise<void> {
     if (fact()) return Promise.resolve();
@@ -273,6 +253,11 @@ export class Connection {
       };
     });
   }
+}
+
+/** A name beside the keys of this bucket: its hash tag makes it theirs. */
+function beside(route: string, name: string): string {
+  return `${route.slice(0, route.indexOf("}") + 1)}:${name}`;
 }
 
 /**

@@ -7,18 +7,19 @@ import { newId } from "../../ids.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Finding, Notify, Traits } from "../../spi/driver.ts";
 import { Birth, longestTtlOf } from "./birth.ts";
 import { linkOf } from "./client/link.ts";
+import { together } from "./client/patience.ts";
 import type { RedisClient } from "./client/shapes.ts";
-import { Spread } from "./client/spread.ts";
 import type { Run } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { listed } from "./listing.ts";
 import { opened } from "./opening.ts";
 import type { RedisOptions } from "./options.ts";
-import { checkedPrefix } from "./options.ts";
+import { checkedPrefix, replicaTermsOf } from "./options.ts";
 import type { Probed } from "./probes.ts";
 import { askOf, leaksFound, settingsFound, warningsOf, warnOnce } from "./probes.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
+import { Spread } from "./spread.ts";
 import {
   bucketOf,
   homeOf,
@@ -34,7 +35,7 @@ import {
 
 export type { GuardOptions } from "./birth.ts";
 export type { RedisClient } from "./client/shapes.ts";
-export type { RedisOptions } from "./options.ts";
+export type { RedisOptions, ReplicaOptions } from "./options.ts";
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -59,6 +60,7 @@ export function redis(
   const isOurs = typeof client === "function";
   if (!isOurs) linkOf(client);
   longestTtlOf(options.guardDataLoss);
+  replicaTermsOf(options.replicas);
   const prefix = checkedPrefix(options.prefix ?? "holdfast");
   return new RedisDriver(isOurs ? client : () => client, isOurs, prefix, options);
 }
@@ -112,12 +114,14 @@ class RedisDriver implements Driver {
       root: this.#root,
       inboxId: newId(),
       patienceMs: commandTimeoutMs,
+      replicas: replicaTermsOf(this.#options.replicas),
       heard: (message, isAnswer) => this.#heard(message, isAnswer),
       missed: () => this.#notify(null),
     });
     try {
       const names = { root: this.#root, layoutKey: this.#layoutKey, route: routeOf(this.#root, "00") };
-      await opened(connection, names, { connectTimeoutMs, allowEviction });
+      const waits = this.#options.replicas !== undefined;
+      await opened(connection, names, { connectTimeoutMs, allowEviction, waits });
       const run: Run = (script, route, words) => connection.run(script, route, words);
       await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
       const found = await settingsFound(askOf(connection, names.route), this.#probed);
@@ -155,7 +159,7 @@ class RedisDriver implements Driver {
   renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
     if (!this.#ready.isCluster) return this.#renewed(claims);
     // the core takes what is left out for an answer that did not come
-    return this.#renewals.all(claims) as Promise<readonly Answer[]>;
+    return together(claims.map((claim) => this.#renewals.ask(claim))) as Promise<readonly Answer[]>;
   }
 
   /** Claims that one call reaches. */
@@ -218,7 +222,8 @@ class RedisDriver implements Driver {
   get #probed(): Probed {
     const isGuarded = (this.#options.guardDataLoss ?? false) !== false;
     const stays = (key: string): boolean => key === this.#layoutKey || /\{..\}:b$/.test(key);
-    return { prefix: this.#root.slice(0, -LAYOUT.length - 1), stays, isGuarded };
+    const replicas = this.#options.replicas?.atLeast ?? 0;
+    return { prefix: this.#root.slice(0, -LAYOUT.length - 1), stays, isGuarded, replicas };
   }
 
   get #ready(): Connection {
@@ -268,7 +273,9 @@ class RedisDriver implements Driver {
     const push = readPush(message);
     if (push === null) return;
     if (push.answer !== undefined) this.#birth.pushed(push.id, push.answer);
-    if (push.answer !== undefined && isAnswer) this.#notify(push.id, push.answer);
+    // with replicas to wait for a grant is asked about, which waits for them
+    if (push.answer !== undefined && isAnswer && this.#options.replicas === undefined)
+      this.#notify(push.id, push.answer);
     else this.#notify(push.id);
   }
 }

@@ -15,6 +15,8 @@ export interface Names {
 export interface Terms {
   readonly connectTimeoutMs: number;
   readonly allowEviction: boolean;
+  /** Are replicas waited for? */
+  readonly waits: boolean;
 }
 
 /**
@@ -25,6 +27,8 @@ export async function opened(connection: Connection, names: Names, terms: Terms)
   try {
     await connection.connected(terms.connectTimeoutMs);
     await rights(connection, names);
+    // asks whether we may: for none it does not wait
+    if (terms.waits) await connection.send(["WAIT", "0", "1"], names.route);
     if (!terms.allowEviction) await eviction(connection, names);
     // else the first call of each would bring its script along, which takes a second trip
     await Promise.all(

@@ -1,6 +1,7 @@
 /** What a user may say of a Redis store. */
 
 import type { GuardOptions } from "./birth.ts";
+import type { ReplicaTerms } from "./client/replicas.ts";
 
 /** What may be said of a Redis store. */
 export interface RedisOptions {
@@ -26,12 +27,37 @@ export interface RedisOptions {
    */
   readonly guardDataLoss?: boolean | GuardOptions;
   /**
+   * No lock is told to be held before so many replicas have acknowledged it, and no renewal of it counts before. While too
+   * few do, nobody is granted, and holders are told of the loss when their leases end. A fail-over to a replica that has
+   * acknowledged then loses no lock. It costs two more round trips and needs the right to WAIT. Default: none.
+   */
+  readonly replicas?: ReplicaOptions;
+  /**
    * Told in plain words of what endangers locks: settings of the server, locks that it lost. Default: a warning of the
    * process.
    */
   readonly warn?: (warning: string) => void;
   /** For claims that bring no label of their own. */
   readonly label?: string;
+}
+
+/** Replicas that are waited for. */
+export interface ReplicaOptions {
+  /** How many must have acknowledged, in a Cluster of each master. */
+  readonly atLeast: number;
+  /** How long they are waited for, in milliseconds; less than `commandTimeoutMs`. Default 1 s. */
+  readonly withinMs?: number;
+}
+
+/** @throws TypeError naming the option */
+export function replicaTermsOf(option: ReplicaOptions | undefined): ReplicaTerms | null {
+  if (option === undefined) return null;
+  const { atLeast, withinMs = 1_000 } = option;
+  if (!Number.isInteger(atLeast) || atLeast < 1 || atLeast > 100) {
+    throw new TypeError("replicas.atLeast must be a whole number from 1 to 100");
+  }
+  if (Number.isInteger(withinMs) && withinMs >= 1 && withinMs <= 60_000) return { atLeast, withinMs };
+  throw new TypeError("replicas.withinMs must be a whole number of milliseconds from 1 to 60000");
 }
 
 /** @throws TypeError */

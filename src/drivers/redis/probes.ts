@@ -12,6 +12,8 @@ export interface Probed {
   readonly stays: (key: string) => boolean;
   /** Is guardDataLoss on? */
   readonly isGuarded: boolean;
+  /** How many replicas are waited for; 0: none. */
+  readonly replicas: number;
 }
 
 /** ZRANDMEMBER came with it. */
@@ -70,14 +72,20 @@ function version(of: Of): Finding {
   return { level: "bad", what, says, advice: `its scripts need ${LEAST.join(".")}; they are tested with ${TESTED}` };
 }
 
-function role(of: Of, { isGuarded }: Probed): Finding {
+function role(of: Of, { isGuarded, replicas: wanted }: Probed): Finding {
   const what = "role";
   if (of("role") !== "master") {
     return { level: "bad", what, says: "this is a replica", advice: "connect to the master: locks live there" };
   }
   const replicas = Number(of("connected_slaves"));
-  if (replicas === 0) return { level: "good", what, says: "master, without replicas" };
-  const says = `master, with ${replicas} ${replicas === 1 ? "replica" : "replicas"}`;
+  const having = replicas === 0 ? "without replicas" : `with ${replicas} ${replicas === 1 ? "replica" : "replicas"}`;
+  const says = `master, ${having}`;
+  if (replicas < wanted) {
+    const advice = `nobody is granted until ${wanted} have connected (option replicas)`;
+    return { level: "bad", what, says, advice };
+  }
+  if (replicas === 0) return { level: "good", what, says };
+  if (wanted > 0) return { level: "good", what, says: `${says}; grants wait for ${wanted}` };
   if (isGuarded) return { level: "good", what, says: `${says}; guardDataLoss is on` };
   return {
     level: "doubtful",

@@ -3,6 +3,8 @@
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Claim, Ending } from "../../spi/driver.ts";
 import { crc16 } from "./crc16.ts";
+import type { Script } from "./scripts.ts";
+import { CLAIM, DETACH, RENEW, REPLACE } from "./scripts.ts";
 
 /** The number of our layout: in every key and channel, so that no two layouts serve one prefix. */
 export const LAYOUT = "1";
@@ -88,6 +90,13 @@ export function readAnswer(raw: unknown): Answer {
     default:
       throw new Error(`redis: a script answered what it never does: ${String(raw).slice(0, 80)}`);
   }
+}
+
+/** Does this answer let somebody believe that a claim is held? */
+export function saysHeld(script: Script, raw: unknown): boolean {
+  if (script === DETACH) return String(raw).includes("1");
+  if (script === CLAIM) return String(raw).startsWith("h ");
+  return (script === RENEW || script === REPLACE) && [raw].flat().some((one) => String(one).startsWith("h "));
 }
 
 /** From when on a store that forgot grants new claims, if an answer says so: its wall clock in milliseconds. */

@@ -18,10 +18,12 @@ const LONGEST_PAUSE_MS = 2_000;
  */
 export function redisAt(url: string, options: RedisOptions): Driver {
   const place = placeOf(url);
-  const { prefix } = place;
+  const { prefix, guardDataLoss, replicas } = place;
   return redis(() => made(place, options.connectTimeoutMs ?? 5_000), {
     ...options,
     ...(prefix !== undefined && { prefix }),
+    ...(guardDataLoss !== undefined && { guardDataLoss }),
+    ...(replicas !== undefined && { replicas }),
   });
 }
 

@@ -1,14 +1,15 @@
 /** Redis.Cluster of ioredis and iovalkey as a link. The library routes and follows what moved; it knows whose a slot is. */
 
-import { ioredisEars, startIoredis } from "./ioredis.ts";
+import { ioredisEars, ioredisSide, startIoredis } from "./ioredis.ts";
 import type { IoredisClusterLike, IoredisLike, Link } from "./shapes.ts";
 import { slotOf } from "./slots.ts";
 
 export function ioredisClusterLink(client: IoredisClusterLike): Link {
-  const masterOf = (route: string): IoredisLike | null => {
+  const masterOf = (route: string): IoredisLike => {
     const name = nameOf(client, route);
     const at = client.nodes("master").find(({ options: { host, port } }) => `${host}:${port}` === name);
-    return at ?? null;
+    if (at === undefined) throw new Error("redis: nobody is known to have this slot");
+    return at;
   };
   return {
     get isReady() {
@@ -40,11 +41,8 @@ export function ioredisClusterLink(client: IoredisClusterLike): Link {
       };
     },
     nodeOf: (route) => nameOf(client, route),
-    ears(route, events) {
-      const master = masterOf(route);
-      if (master === null) throw new Error("redis: nobody is known to have this slot");
-      return ioredisEars(master, events, true);
-    },
+    ears: async (route, events) => ioredisEars(masterOf(route), events, true),
+    side: async (route, broken) => ioredisSide(masterOf(route), broken),
     end: () => client.disconnect(),
   };
 }

@@ -1,6 +1,6 @@
 /** ioredis and iovalkey as a link: one server, or the master that Sentinels name. */
 
-import type { Ears, EarsEvents, IoredisLike, Link } from "./shapes.ts";
+import type { Ears, EarsEvents, IoredisLike, Link, Side } from "./shapes.ts";
 
 export function ioredisLink(client: IoredisLike): Link {
   return {
@@ -21,6 +21,7 @@ export function ioredisLink(client: IoredisLike): Link {
     },
     nodeOf: () => "",
     ears: (_, events) => ioredisEars(client, events, false),
+    side: (_, broken) => ioredisSide(client, broken),
     end: () => client.disconnect(),
   };
 }
@@ -57,29 +58,44 @@ const ONCE = {
   retryStrategy: null,
 };
 
-/** @param isSharded for sharded channels, of a node of a Cluster */
-export function ioredisEars(client: IoredisLike, events: EarsEvents, isSharded: boolean): Ears {
-  const ears = client.duplicate(ONCE);
+interface Beside {
+  readonly made: IoredisLike;
+  end(): void;
+}
+
+function beside(client: IoredisLike, broken: () => void): Beside {
+  const made = client.duplicate(ONCE);
   let isOver = false;
   const over = (): void => {
     if (isOver) return;
     isOver = true;
-    events.broken();
+    broken();
   };
-  own(ears);
-  ears.on("end", over);
-  ears.on("close", over);
+  own(made);
+  made.on("end", over);
+  made.on("close", over);
+  made.connect().catch(over);
+  return {
+    made,
+    end() {
+      isOver = true;
+      made.disconnect();
+    },
+  };
+}
+
+/** @param isSharded for sharded channels, of a node of a Cluster */
+export function ioredisEars(client: IoredisLike, events: EarsEvents, isSharded: boolean): Ears {
+  const { made: ears, end } = beside(client, events.broken);
   // a subscription that the server ended comes as "moved", or in older versions as a reply that nobody asked for
   ears.on("moved", () => events.unsettled());
   ears.on("error", () => events.unsettled());
   const heard = (channel: unknown, message: unknown): void => events.heard(String(channel), String(message));
   ears.on(isSharded ? "smessage" : "message", heard);
-  ears.connect().catch(over);
-  return {
-    subscribe: (channel) => (isSharded ? ears.ssubscribe(channel) : ears.subscribe(channel)),
-    end() {
-      isOver = true;
-      ears.disconnect();
-    },
-  };
+  return { subscribe: (channel) => (isSharded ? ears.ssubscribe(channel) : ears.subscribe(channel)), end };
+}
+
+export function ioredisSide(client: IoredisLike, broken: () => void): Side {
+  const { made, end } = beside(client, broken);
+  return { send: ([command = "", ...words]) => made.call(command, ...words), end };
 }

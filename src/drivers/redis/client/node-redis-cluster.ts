@@ -1,11 +1,16 @@
 /** createCluster() of node-redis as a link. The library routes and follows what moved; it knows whose a slot is. */
 
-import { nodeRedisEars } from "./node-redis.ts";
-import type { Link, NodeRedisClusterLike } from "./shapes.ts";
+import { nodeRedisEars, nodeRedisSide } from "./node-redis.ts";
+import type { Link, NodeRedisClusterLike, NodeRedisLike } from "./shapes.ts";
 import { slotOf } from "./slots.ts";
 
 export function nodeRedisClusterLink(client: NodeRedisClusterLike): Link {
   let isConnected = client.isOpen;
+  const masterOf = async (route: string): Promise<NodeRedisLike> => {
+    const master = client.slots[slotOf(route)]?.master;
+    if (master === undefined) throw new Error("redis: nobody is known to have this slot");
+    return client.nodeClient(master);
+  };
   return {
     get isReady() {
       return client.isOpen && isConnected && client.masters.length > 0;
@@ -31,11 +36,8 @@ export function nodeRedisClusterLink(client: NodeRedisClusterLike): Link {
       };
     },
     nodeOf: (route) => client.slots[slotOf(route)]?.master.address ?? null,
-    async ears(route, events) {
-      const master = client.slots[slotOf(route)]?.master;
-      if (master === undefined) throw new Error("redis: nobody is known to have this slot");
-      return nodeRedisEars(await client.nodeClient(master), events, true);
-    },
+    ears: async (route, events) => nodeRedisEars(await masterOf(route), events, true),
+    side: async (route, broken) => nodeRedisSide(await masterOf(route), broken),
     end() {
       if (client.isOpen) client.destroy();
     },

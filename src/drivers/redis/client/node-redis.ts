@@ -1,6 +1,6 @@
 /** node-redis as a link: one server. */
 
-import type { Ears, EarsEvents, Link, NodeRedisLike } from "./shapes.ts";
+import type { Ears, EarsEvents, Link, NodeRedisLike, Side } from "./shapes.ts";
 
 export function nodeRedisLink(client: NodeRedisLike): Link {
   return {
@@ -25,6 +25,7 @@ export function nodeRedisLink(client: NodeRedisLike): Link {
     },
     nodeOf: () => "",
     ears: (_, events) => nodeRedisEars(client, events, false),
+    side: (_, broken) => nodeRedisSide(client, broken),
     end() {
       if (client.isOpen) client.destroy();
     },
@@ -36,26 +37,37 @@ function own(client: NodeRedisLike): void {
   client.on("connect", () => client.unref?.());
 }
 
-/** @param isSharded for sharded channels, of a node of a Cluster */
-export function nodeRedisEars(client: NodeRedisLike, events: EarsEvents, isSharded: boolean): Ears {
-  const ears = client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });
-  const listeners = new Map<string, (message: string) => void>();
+interface Beside {
+  readonly made: NodeRedisLike;
+  readonly connected: Promise<unknown>;
+  end(): void;
+}
+
+function beside(client: NodeRedisLike, broken: () => void): Beside {
+  const made = client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });
   let isOver = false;
   const end = (): void => {
     isOver = true;
-    if (ears.isOpen) ears.destroy();
+    if (made.isOpen) made.destroy();
   };
   const over = (): void => {
     if (isOver) return;
     end();
-    events.broken();
+    broken();
   };
-  own(ears);
-  for (const event of ["error", "end", "reconnecting"]) ears.on(event, over);
+  own(made);
+  for (const event of ["error", "end", "reconnecting"]) made.on(event, over);
+  const connected = made.connect();
+  connected.catch(over);
+  return { made, connected, end };
+}
+
+/** @param isSharded for sharded channels, of a node of a Cluster */
+export function nodeRedisEars(client: NodeRedisLike, events: EarsEvents, isSharded: boolean): Ears {
+  const { made: ears, connected, end } = beside(client, events.broken);
+  const listeners = new Map<string, (message: string) => void>();
   // by the names that one version and another have for it
   for (const event of ["sharded-channel-moved", "server-sunsubscribe"]) ears.on(event, () => events.unsettled());
-  const connected = ears.connect();
-  connected.catch(over);
   return {
     async subscribe(channel) {
       let listener = listeners.get(channel);
@@ -68,4 +80,10 @@ export function nodeRedisEars(client: NodeRedisLike, events: EarsEvents, isShard
     },
     end,
   };
+}
+
+export async function nodeRedisSide(client: NodeRedisLike, broken: () => void): Promise<Side> {
+  const { made, connected, end } = beside(client, broken);
+  await connected;
+  return { send: (words) => made.sendCommand(words), end };
 }

@@ -84,6 +84,8 @@ export interface Link {
   nodeOf(route: string): string | null;
   /** A connection of our own beside it, to the master that has this route. */
   ears(route: string, events: EarsEvents): Ears | Promise<Ears>;
+  /** Another such connection, for commands. `broken`: it is gone; told once. */
+  side(route: string, broken: () => void): Side | Promise<Side>;
   /**
    * The client was made for us: its errors are told by the calls that fail, and it keeps no process alive by itself.
    * Called once, before start().
@@ -106,5 +108,11 @@ export interface EarsEvents {
 export interface Ears {
   /** Subscribes, or does so again; settles when that is done. In a Cluster: to a sharded channel. */
   subscribe(channel: string): Promise<unknown>;
+  end(): void;
+}
+
+/** A connection for commands that would hold up others. It is made once: when it breaks, it is over. */
+export interface Side {
+  send(words: string[]): Promise<unknown>;
   end(): void;
 }

@@ -3,8 +3,11 @@
  *   redis://[user[:password]@]host[:6379][/database]
  *   redis+sentinel://[user[:password]@]host[:26379][,host...]/master[/database]
  *   redis+cluster://[user[:password]@]host[:6379][,host...]
- * With rediss, rediss+sentinel and rediss+cluster over TLS. Parameters: prefix, and over TLS ca (a file) and servername.
+ * With rediss, rediss+sentinel and rediss+cluster over TLS. Parameters: prefix; guardDataLoss: "true", or the longest ttl, as
+ * "30s"; replicas: how many must have acknowledged; over TLS ca (a file) and servername.
  */
+
+import { durationMs } from "../../../duration.ts";
 
 export interface RedisPlace {
   readonly topology: "single" | "sentinel" | "cluster";
@@ -15,6 +18,8 @@ export interface RedisPlace {
   readonly username?: string;
   readonly password?: string;
   readonly prefix?: string;
+  readonly guardDataLoss?: true | { readonly longestTtlMs: number };
+  readonly replicas?: { readonly atLeast: number };
   /** Undefined: no TLS. */
   readonly tls?: { readonly ca?: string; readonly servername?: string };
 }
@@ -24,6 +29,10 @@ const FORMS = {
   sentinel: "//user:password@host:26379,host:26379/master",
   cluster: "//user:password@host:6379,host:6379",
 };
+
+/** Parameters. */
+const ALWAYS: readonly string[] = ["prefix", "guardDataLoss", "replicas"];
+const OVER_TLS: readonly string[] = ["ca", "servername"];
 
 const URL_PARTS = /^(rediss?)(?:\+(sentinel|cluster))?:\/\/(?:([^@/?#]*)@)?([^@/?#]+)(\/[^?#]*)?(?:\?([^#]*))?$/;
 const HOST = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/;
@@ -49,7 +58,7 @@ export function placeOf(url: string): RedisPlace {
   if (master === undefined || (topology === "single" && hosts.length > 1)) throw wrong();
   if (topology === "cluster" && database !== undefined) throw wrong();
   const [user, password] = loginOf(login);
-  const { prefix, ...tls } = parametersOf(
+  const { prefix, guardDataLoss, replicas, ...tls } = parametersOf(
     query,
     scheme === "rediss",
     `${scheme}${topology === "single" ? "" : `+${topology}`}:`,
@@ -62,6 +71,8 @@ export function placeOf(url: string): RedisPlace {
     ...(user !== "" && { username: user }),
     ...(password !== "" && { password }),
     ...(prefix !== undefined && { prefix }),
+    ...(guardDataLoss !== undefined && { guardDataLoss: guardOf(guardDataLoss) }),
+    ...(replicas !== undefined && { replicas: { atLeast: Number(replicas) } }),
     ...(scheme === "rediss" && { tls }),
   };
 }
@@ -74,10 +85,14 @@ function loginOf(login = ""): readonly [user: string, password: string] {
 function parametersOf(query: string | undefined, isTls: boolean, protocol: string): Record<string, string> {
   const parameters = Object.fromEntries(new URLSearchParams(query));
   for (const name of Object.keys(parameters)) {
-    if (name === "prefix" || (isTls && (name === "ca" || name === "servername"))) continue;
+    if (ALWAYS.includes(name) || (isTls && OVER_TLS.includes(name))) continue;
     throw new TypeError(`url has no parameter ${JSON.stringify(name)} for ${protocol}`);
   }
   return parameters;
+}
+
+function guardOf(text: string): true | { readonly longestTtlMs: number } {
+  return text === "true" ? true : { longestTtlMs: durationMs(text, "guardDataLoss") };
 }
 
 function decoded(text: string): string {

@@ -1,0 +1,233 @@
+/** The option `replicas`: no lock is told to be held before a replica has it. */
+
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { connect } from "../../src/client/connect.ts";
+import type { RedisClient, RedisOptions } from "../../src/drivers/redis/driver.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../src/index.ts";
+import { createLocks, DriverError } from "../../src/index.ts";
+import { load } from "../support/redis-load.ts";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, redisScene } from "../support/redis-scene.ts";
+import type { RedisServer } from "../support/services/redis.ts";
+import { startRedis } from "../support/services/redis.ts";
+import { until } from "../support/wait-for.ts";
+
+const REPLICAS = { atLeast: 1, withinMs: 200 };
+
+/** A master and its replica. */
+async function pair(): Promise<readonly [RedisServer, RedisServer]> {
+  const master = await startRedis(["--repl-diskless-sync-delay", "0"]);
+  const replica = await startRedis(["--replicaof", "127.0.0.1", String(master.port)]);
+  const admin = new Redis(master.port, "127.0.0.1");
+  await until(async () => /state=online/.test(await admin.info("replication")), { within: 10_000, what: "replica" });
+  admin.disconnect();
+  return [master, replica];
+}
+
+let master: RedisServer;
+let replica: RedisServer;
+let scene: RedisScene;
+let clients: Locks[];
+beforeAll(async () => {
+  [master, replica] = await pair();
+}, 180_000);
+afterAll(async () => {
+  await replica.stop();
+  await master.stop();
+});
+beforeEach(() => {
+  scene = redisScene(master.port);
+  clients = [];
+});
+afterEach(async () => {
+  replica.signal("SIGCONT");
+  for (const one of clients) await one.close();
+  await scene.close();
+});
+
+const client = (make: () => RedisClient = ioredis, options: RedisOptions = {}): Locks => {
+  const driver = redis(make, { prefix: scene.prefix, replicas: REPLICAS, ...options });
+  const locks = createLocks(driver, { ttl: "10s", handoffs: 1 });
+  clients.push(locks);
+  return locks;
+};
+const ioredis = (): RedisClient => new Redis(master.port, "127.0.0.1");
+const nodeRedis = (): RedisClient => createClient({ url: master.url });
+
+const calls = async (command: string): Promise<number> =>
+  Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
+
+describe.each([
+  ["ioredis", ioredis],
+  ["node-redis", nodeRedis],
+] as const)("a lock by %s", (_, make) => {
+  test("is told when a replica has it; while it is stopped nobody is told, and who may not wait is told why", async () => {
+    const [one, other] = [client(make), client(make)];
+    await one.using("key", () => undefined);
+    replica.signal("SIGSTOP");
+    const error: unknown = await other.tryAcquire("key").catch((failure: unknown) => failure);
+    expect(error).toBeInstanceOf(DriverError);
+    expect(String((error as Error).cause)).toMatch(/0 of 1 replicas acknowledged within 200 ms/);
+    // an outcome that nobody knew was taken back
+    await until(async () => (await other.list("key")).length === 0, { within: 5_000, what: "the end of the claim" });
+    let isHeld = false;
+    const waiting = one.acquire("key", { wait: "30s" }).then((lock) => {
+      isHeld = true;
+      return lock;
+    });
+    await until(async () => (await calls("wait")) > 4, { within: 10_000, what: "attempts" });
+    expect(isHeld).toBe(false);
+    replica.signal("SIGCONT");
+    const lock = await waiting;
+    expect(await lock.release()).toBe(true);
+  });
+
+  test("that is handed over waits for the replica, too, and keeps its turn until it is back", async () => {
+    const [holder, next, last] = [client(make), client(make), client(make)];
+    const held = await holder.acquire("key");
+    const order: string[] = [];
+    const inTurn = async (locks: Locks, name: string): Promise<void> => {
+      const lock = await locks.acquire("key", { wait: "60s" });
+      order.push(name);
+      await lock.release();
+    };
+    const lined = (count: number): Promise<unknown> =>
+      until(async () => (await holder.list("key")).length === count, { within: 5_000, what: "the line" });
+    const second = inTurn(next, "next");
+    await lined(2);
+    const third = inTurn(last, "last");
+    await lined(3);
+    const before = await calls("wait");
+    replica.signal("SIGSTOP");
+    await held.release();
+    await until(async () => (await calls("wait")) >= before + 2, { within: 10_000, what: "questions to replicas" });
+    expect(order).toEqual([]);
+    replica.signal("SIGCONT");
+    await Promise.all([second, third]);
+    expect(order).toEqual(["next", "last"]);
+  });
+});
+
+test("a holder whose renewals no replica has is told of the loss when its lease ends, and not before", async () => {
+  const locks = client();
+  const lock = await locks.acquire("key", { ttl: "2s" });
+  replica.signal("SIGSTOP");
+  const began = performance.now();
+  await until(() => lock.signal.aborted, { within: 8_000, what: "word of the loss" });
+  // nine tenths of the lease since the last renewal that a replica has, at most a third of it ago
+  expect(performance.now() - began).toBeGreaterThan(1_000);
+  expect(performance.now() - began).toBeLessThan(2_500);
+});
+
+test("waiting for replicas holds up nobody else on the connection", async () => {
+  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: { atLeast: 1, withinMs: 3_000 } }));
+  replica.signal("SIGSTOP");
+  const before = await calls("wait");
+  const held = one.claim(claimOf("key", { wait: false }));
+  held.catch(() => undefined);
+  await until(async () => (await calls("wait")) > before, { within: 2_000, what: "the question to replicas" });
+  const began = performance.now();
+  expect((await one.driver.list("key", 10)).length).toBe(1);
+  expect((await one.claim(claimOf("key", { wait: false }))).state, "what is not held needs no replica").toBe("none");
+  expect(performance.now() - began).toBeLessThan(1_000);
+  replica.signal("SIGCONT");
+  expect((await held).state).toBe("held");
+});
+
+test("many at once ask the replicas together", async () => {
+  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: REPLICAS }));
+  const claims = Array.from({ length: 500 }, (_, at) => claimOf(`key ${at}`, { wait: false }));
+  const before = await calls("wait");
+  const answers = await Promise.all(claims.map((claim) => one.claim(claim)));
+  expect(answers.every(({ state }) => state === "held")).toBe(true);
+  expect((await calls("wait")) - before).toBeLessThanOrEqual(10);
+  expect((await one.driver.renew(claims)).every(({ state }) => state === "held")).toBe(true);
+  expect(await one.driver.detach?.(claims.slice(0, 2))).toEqual([true, true]);
+  await one.driver.release(claims);
+  await until(async () => (await scene.keys()).every((key) => !/:m:/.test(key)), { within: 1_000, what: "no marks" });
+});
+
+test("a full store renews for those who hold", async () => {
+  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: REPLICAS }));
+  const held = claimOf("key");
+  await one.hold(held);
+  await scene.admin.config("SET", "maxmemory", "1");
+  try {
+    expect((await one.ask(held)).state).toBe("held");
+  } finally {
+    await scene.admin.config("SET", "maxmemory", "0");
+  }
+});
+
+test("replicas of another server than the one that granted count for nothing", async () => {
+  const [other, its] = await pair();
+  const made = new Redis(master.port, "127.0.0.1");
+  let times = 0;
+  // the first is the inbox; the second, for replicas, is led astray, as by Sentinels that have named another master
+  const duplicate = (more: object): Redis =>
+    new Redis({ ...more, host: "127.0.0.1", port: ++times === 2 ? other.port : master.port });
+  const one = await scene.open(
+    redis(() => Object.assign(made, { duplicate }), { prefix: scene.prefix, replicas: REPLICAS }),
+  );
+  const claim = claimOf("key");
+  await expect(one.claim(claim)).rejects.toThrow("not where replicas were asked about");
+  expect((await one.ask(claim)).state, "by a new connection, to the right server").toBe("held");
+  await one.driver.release([claim]);
+  made.disconnect();
+  await its.stop();
+  await other.stop();
+});
+
+test("a connection for replicas that breaks is made anew, under load", { timeout: 30_000 }, async () => {
+  await using work = load([client(), client(nodeRedis)], "key", 3);
+  await work.goesOn();
+  for (let round = 0; round < 3; round++) {
+    const list = String(await scene.admin.call("CLIENT", "LIST"));
+    const ids = [...list.matchAll(/^id=(\d+) .* cmd=(?:wait|del) /gm)].map((found) => found[1] as string);
+    for (const id of ids) await scene.admin.call("CLIENT", "KILL", "ID", id);
+    await work.goesOn();
+  }
+  await work.everybodyServed();
+  expect(work.overlaps).toBe(0);
+  expect(work.lost).toBe(0);
+});
+
+test("doctor says how many there are of those that are waited for; a user without the right is refused", async () => {
+  const warnings: string[] = [];
+  const awaiting = (atLeast: number): RedisOptions => ({
+    prefix: scene.prefix,
+    replicas: { atLeast },
+    warn: (text) => warnings.push(text),
+  });
+  const one = await scene.open(redis(ioredis, awaiting(1)));
+  const role = (await one.driver.examine?.())?.find(({ what }) => what === "role");
+  expect(role).toMatchObject({ level: "good", says: "master, with 1 replica; grants wait for 1" });
+  await scene.open(redis(ioredis, awaiting(2)));
+  expect(warnings).toContainEqual(expect.stringMatching(/master, with 1 replica; nobody is granted until 2/));
+  await scene.admin.call("ACL", "SETUSER", "impatient", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait");
+  const impatient = (): Redis =>
+    new Redis({ port: master.port, host: "127.0.0.1", username: "impatient", password: "secret" });
+  const refused = redis(impatient, awaiting(1));
+  await expect(refused.open(() => undefined)).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringMatching(/NOPERM.*'wait'/),
+  });
+  await refused.close();
+});
+
+test("by url; an option that means nothing is a TypeError that names it", async () => {
+  const locks = await connect(`${master.url}?prefix=${scene.prefix}&replicas=2`);
+  await expect(locks.acquire("key", { wait: "2s" })).rejects.toMatchObject({
+    code: "DRIVER_FAILED",
+    cause: { message: "redis: 1 of 2 replicas acknowledged within 1000 ms" },
+  });
+  await locks.close();
+  await expect(connect(`${master.url}?replicas=many`)).rejects.toThrow(/^replicas.atLeast must be/);
+  for (const [atLeast, withinMs] of [[0], [1.5], [101], ["1"], [1, 0], [1, 60_001], [1, 0.5]]) {
+    const replicas = { atLeast, ...(withinMs !== undefined && { withinMs }) } as { atLeast: number };
+    expect(() => redis(ioredis, { replicas })).toThrow(/^replicas\.(atLeast|withinMs) must be/);
+  }
+});
