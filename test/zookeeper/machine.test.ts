@@ -193,6 +193,27 @@ test("a reply out of its turn ends the connection, and what was asked has an unk
   }
 });
 
+test("errors name the node that was asked for, but not the id in its name", async () => {
+  const { zk, clock, servers } = await up({ requestMs: 2_000 });
+  const failed = (name: string): Promise<Error> =>
+    zk.delete(`/k/_c_${name}-lock-0000000003`).then(
+      () => new Error("it was answered"),
+      (error: Error) => error,
+    );
+  const ids = ["ab12cd", "9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11"];
+  const late = ids.map(failed);
+  await clock.pass(2_000);
+  const lost = ids.map(failed);
+  await clock.pass(0);
+  servers.peer.cut();
+  const messages = (await Promise.all([...late, ...lost])).map(({ message }) => message);
+  expect(messages.map((message) => message.replace(/.*: /, ""))).toEqual([
+    ...ids.map(() => "no answer in time"),
+    ...ids.map(() => "the connection was lost"),
+  ]);
+  for (const message of messages) expect(message).toContain("delete /k/_c_...-lock-0000000003");
+});
+
 test("what has left is never sent again; what has not left leaves on the next connection", async () => {
   const { zk, clock, servers } = await up();
   const first = zk.delete("/a").catch((error: unknown) => error);

@@ -11,7 +11,6 @@
  * - A claim that was left never gets a node that stays: who releases looks behind every create on the same connection.
  */
 
-import type { ConnectionOptions as TlsOptions } from "node:tls";
 import type { Clock } from "../../clock.ts";
 import { systemClock } from "../../clock.ts";
 import { admittedCount } from "../../core/line.ts";
@@ -26,6 +25,7 @@ import { CREATOR_ALL, OPEN_TO_ALL } from "./client/records.ts";
 import type { RetryPolicy } from "./client/retry.ts";
 import type { SaslOptions } from "./client/sasl.ts";
 import type { ServerAddress } from "./client/servers.ts";
+import type { TlsOptions } from "./client/wire.ts";
 import type { SessionEvents } from "./client/zookeeper.ts";
 import { DEFAULT_SESSION_MS, ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
@@ -44,6 +44,7 @@ export type { RetryPolicy } from "./client/retry.ts";
 export { exponential } from "./client/retry.ts";
 export type { SaslOptions } from "./client/sasl.ts";
 export type { ServerAddress } from "./client/servers.ts";
+export type { TlsOptions } from "./client/wire.ts";
 export type { Family } from "./names.ts";
 
 /** How to reach an ensemble, and where locks stand in it. */
@@ -64,7 +65,7 @@ export interface ZooKeeperDriverOptions {
   readonly auth?: readonly { readonly scheme: string; readonly auth: string }[];
   /** SASL with DIGEST-MD5. */
   readonly sasl?: SaslOptions;
-  /** Over TLS, with these options of node:tls. */
+  /** Over TLS, with these options of node:tls; a function is asked for them before each connection: certificates are renewed. */
   readonly tls?: TlsOptions;
   /**
    * Whose names nodes bear, so that the locks of Java programs and ours exclude each other on one path: those of Curator's
@@ -78,7 +79,7 @@ export interface ZooKeeperDriverOptions {
   readonly fair?: boolean;
   /** How long to rest before another connection is tried. Default: exponential(20, 1_000). */
   readonly retry?: RetryPolicy;
-  /** Who may do what with our nodes. Default: with credentials only their owner, else everybody. */
+  /** Who may do what with our nodes. Default: if the servers know who we are, only we; else everybody. */
   readonly acl?: readonly Acl[];
   /** Time, for tests. */
   readonly clock?: Clock;
@@ -94,12 +95,12 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   checkedPath(root, "root");
   checkedChoices(family, fair);
   const hasCredentials = options.sasl !== undefined || (options.auth ?? []).length > 0;
-  const acl = options.acl ?? (hasCredentials ? CREATOR_ALL : OPEN_TO_ALL);
+  let acl = options.acl ?? (hasCredentials ? CREATOR_ALL : OPEN_TO_ALL);
   const zk = new ZooKeeper(options);
   const places = new Places(root);
   let notify: Notify = () => undefined;
   const watching = new Watching(zk, places, (id) => notify(id));
-  const lines = new Lines({ zk, places, acl, tokenBase, family, watching });
+  const lines = new Lines({ zk, places, acl: () => acl, tokenBase, family, watching });
   const placing = new Placing({ zk, lines, places, fair, random: Math.random });
 
   return {
@@ -122,12 +123,17 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
           notify(null);
         },
       };
-      await opened(zk, { withinMs: connectTimeoutMs, events, root, acl });
+      await opened(zk, events, connectTimeoutMs, async () => {
+        if (options.acl === undefined && options.tls !== undefined && (await isCertified(zk))) acl = CREATOR_ALL;
+        await zk.makeChroot(acl);
+        await makePath(zk, root, acl, "persistent");
+      });
       notify = sink;
     },
 
     async claim(claim: Claim): Promise<Answer> {
       checkedKeyPath(claim);
+      await zk.reach();
       const place = places.of(claim);
       zk.need(places.size > 0);
       if (place.at === "gone") return place.none;
@@ -143,7 +149,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
     async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
       const mine = claims.map((claim) => places.find(claim));
-      const standing = mine.some((place) => place?.at === "there");
+      const standing = mine.some((place) => place !== null && place.at !== "gone");
       // told at once, so that holders know that their session is at stake
       if (standing && !zk.isConnected) throw new ConnectionLossError(false, "ZooKeeper: no server is connected");
       // one question proves the session for all that are held
@@ -179,10 +185,15 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       return there;
     },
 
-    revoke: (targets: readonly RevokeTarget[]) => Promise.all(targets.map(revoked)),
+    async revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
+      await zk.reach();
+      return Promise.all(targets.map(revoked));
+    },
 
-    list: (prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> =>
-      listed({ zk, root, family, lines, wall: () => clock.wall() }, prefix, max, after),
+    async list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
+      await zk.reach();
+      return listed({ zk, root, family, lines, wall: () => clock.wall() }, prefix, max, after);
+    },
 
     examine: () => examined(zk, root, options.sessionMs ?? DEFAULT_SESSION_MS),
 
@@ -239,18 +250,25 @@ function checkedKeyPath({ holds: [{ key }] }: Claim): void {
   }
 }
 
-interface Opening {
-  readonly withinMs: number;
-  readonly events: SessionEvents;
-  readonly root: string;
-  readonly acl: readonly Acl[];
+/** Do the servers know us by our certificate? Those before 3.7 do not tell. */
+async function isCertified(zk: ZooKeeper): Promise<boolean> {
+  try {
+    return (await zk.whoAmI()).some(({ scheme }) => scheme === "x509");
+  } catch (error) {
+    if (!isRefusal(error, "UNIMPLEMENTED")) throw error;
+    return false;
+  }
 }
 
-async function opened(zk: ZooKeeper, { withinMs, events, root, acl }: Opening): Promise<void> {
+async function opened(
+  zk: ZooKeeper,
+  events: SessionEvents,
+  withinMs: number,
+  prepare: () => Promise<void>,
+): Promise<void> {
   try {
     await zk.open(events, withinMs);
-    await zk.makeChroot(acl);
-    await makePath(zk, root, acl, "persistent");
+    await prepare();
   } catch (error) {
     await zk.close();
     const refused = isRefusal(error, "NO_AUTH") || error instanceof AuthFailedError;

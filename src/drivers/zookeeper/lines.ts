@@ -20,7 +20,8 @@ const RUN = 1_024n;
 export interface LinesOptions {
   readonly zk: ZooKeeper;
   readonly places: Places;
-  readonly acl: readonly Acl[];
+  /** Who may do what with new nodes. */
+  readonly acl: () => readonly Acl[];
   readonly tokenBase: bigint;
   readonly family: Family;
   readonly watching: Watching;
@@ -57,7 +58,7 @@ export class Lines {
       const { path, czxid } = await createBelow(this.#zk, folder, nameFor(claim.id, claim.holds[0], family), {
         mode,
         data: dataOf(claim),
-        acl,
+        acl: acl(),
       });
       this.#isThere(place, path.slice(folder.length + 1), czxid);
     } catch (error) {
@@ -165,7 +166,7 @@ export class Lines {
         );
       }
       place.token = token;
-      this.#options.watching.own(place);
+      this.#options.watching.ownSoon(place);
     }
     return this.held(place);
   }

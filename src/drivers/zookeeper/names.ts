@@ -9,6 +9,7 @@
 import type { Place } from "../../core/line.ts";
 import { ALL_PERMITS } from "../../core/line.ts";
 import type { Hold } from "../../spi/driver.ts";
+import { withoutIds } from "./client/errors.ts";
 
 /** Whose names the nodes of a path bear: of Curator's InterProcessMutex, or of its InterProcessReadWriteLock. */
 export type Family = "mutex" | "readWrite";
@@ -89,12 +90,7 @@ export function refusalOf(stranger: string, folder: string, family: Family): str
   const isOther = seatOf(stranger, other) !== null;
   const what = isOther ? `a place of ${theirs}` : `which is no place of a ${ours}`;
   const advice = isOther ? `; use the driver's option family: "${other}" for this path` : "";
-  return `zookeeper: ${folder} holds ${withoutId(stranger)}, ${what}: two recipes on one path do not exclude each other${advice}`;
-}
-
-/** A node's name for people: the id in it is a secret. */
-function withoutId(name: string): string {
-  return name.replace(/^_c_[0-9A-Za-z]+(?:-[0-9A-Fa-f]{4,12})*-/, "_c_...-");
+  return `zookeeper: ${folder} holds ${withoutIds(stranger)}, ${what}: two recipes on one path do not exclude each other${advice}`;
 }
 
 // letters, digits and what no tool that lists paths minds

@@ -5,6 +5,7 @@
 
 import { readFileSync } from "node:fs";
 import type { ConnectionOptions } from "node:tls";
+import { createSecureContext } from "node:tls";
 import { durationMs, shown } from "../../duration.ts";
 import { FatalDriverError } from "../../errors.ts";
 import type { Driver } from "../../spi/driver.ts";
@@ -19,7 +20,7 @@ const TLS_PARAMETERS: readonly string[] = ["ca", "cert", "key", "servername"];
 
 /**
  * The driver of a url, not opened yet.
- * @throws TypeError for a url that means nothing; FatalDriverError naming a file that cannot be read
+ * @throws TypeError for a url that means nothing; FatalDriverError naming a file that cannot be read, or used
  */
 export function fromUrl(url: string, { connectTimeoutMs }: { readonly connectTimeoutMs: number }): Driver {
   const found = /^(zookeepers?):\/\/([^/?#@]+)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url);
@@ -37,7 +38,7 @@ export function fromUrl(url: string, { connectTimeoutMs }: { readonly connectTim
     chroot: path === "/" ? "" : decodeURIComponent(path),
     connectTimeoutMs,
     ...choices(parameters),
-    ...(isTls && { tls: tlsOf(parameters) }),
+    ...(isTls && { tls: renewing(parameters) }),
   });
 }
 
@@ -57,16 +58,38 @@ function choices(parameters: URLSearchParams): Partial<ZooKeeperDriverOptions> {
   };
 }
 
+/**
+ * The files are read for each connection, so that renewed ones are used. In the moment of their renewal they may be
+ * missing, or not belong together: then the last ones are good enough.
+ */
+function renewing(parameters: URLSearchParams): () => ConnectionOptions {
+  let last = tlsOf(parameters);
+  return () => {
+    try {
+      last = tlsOf(parameters);
+    } catch (error) {
+      if (!(error instanceof FatalDriverError)) throw error;
+    }
+    return last;
+  };
+}
+
 function tlsOf(parameters: URLSearchParams): ConnectionOptions {
   const [cert, key, servername] = [parameters.get("cert"), parameters.get("key"), parameters.get("servername")];
   if ((cert === null) !== (key === null)) throw new TypeError("url must name both cert and key, or neither");
   const ca = parameters.get("ca");
-  return {
+  const options = {
     ...(ca !== null && { ca: fileOf(ca, "ca") }),
     ...(cert !== null && { cert: fileOf(cert, "cert") }),
     ...(key !== null && { key: fileOf(key, "key") }),
     ...(servername !== null && { servername }),
   };
+  try {
+    createSecureContext(options);
+  } catch (cause) {
+    throw new FatalDriverError(`url: ca, cert and key cannot be used: ${(cause as Error).message}`, { cause });
+  }
+  return options;
 }
 
 function fileOf(path: string, parameter: string): string {

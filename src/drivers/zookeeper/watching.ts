@@ -52,6 +52,13 @@ export class Watching {
     }
   }
 
+  /** As own(), when this turn of the event loop is over: a lock that was released by then costs no request more. */
+  ownSoon(place: NodePlace): void {
+    setImmediate(() => {
+      if (!place.isWatched && place.checking === null) this.own(place);
+    });
+  }
+
   /**
    * Tells when our node is deleted, or revoked by its data (Curator's convention). Nobody but who revokes changes it: one
    * that was changed and is gone was revoked, and removed at once.

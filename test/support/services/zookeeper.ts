@@ -32,8 +32,12 @@ export type ZooKeeperServer = {
 export type ServerOptions = {
   /** How often empty containers are looked for and removed, in milliseconds. Default: a minute. */
   readonly reapMs?: number;
-  /** Takes TLS on a second port, and knows these users by SASL. */
-  readonly secure?: { readonly certificate: Certified; readonly users: Readonly<Record<string, string>> };
+  /** Takes TLS on a second port, and knows these users by SASL; there it lets only those in whom this issuer vouches for. */
+  readonly secure?: {
+    readonly certificate: Certified;
+    readonly users: Readonly<Record<string, string>>;
+    readonly clientsOf?: string;
+  };
 };
 
 /** One server of its own, its sessions from 1 to 40 s long. */
@@ -152,11 +156,11 @@ const NETTY = ["buffer", "codec", "common", "handler", "resolver", "transport", 
 function secureLines(
   folder: string,
   port: number,
-  { certificate, users }: NonNullable<ServerOptions["secure"]>,
+  { certificate, users, clientsOf }: NonNullable<ServerOptions["secure"]>,
 ): string[] {
   const [both, trusted] = [join(folder, "both.pem"), join(folder, "trusted.pem")];
   writeFileSync(both, certificate.key + certificate.cert, { mode: 0o600 });
-  writeFileSync(trusted, certificate.cert);
+  writeFileSync(trusted, clientsOf ?? certificate.cert);
   const known = Object.entries(users).map(([user, password]) => `user_${user}="${password}"`);
   writeFileSync(
     join(folder, "jaas.conf"),
@@ -170,7 +174,7 @@ function secureLines(
     "ssl.keyStore.type=PEM",
     `ssl.trustStore.location=${trusted}`,
     "ssl.trustStore.type=PEM",
-    "ssl.clientAuth=none",
+    `ssl.clientAuth=${clientsOf === undefined ? "none" : "need"}`,
     "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
   ];
 }

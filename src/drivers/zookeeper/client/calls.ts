@@ -1,6 +1,6 @@
 /** Requests of one session: those that wait for a connection, and those that have left, oldest first. */
 
-import { ConnectionLossError, errorOf } from "./errors.ts";
+import { ConnectionLossError, errorOf, withoutIds } from "./errors.ts";
 import type { JuteReader } from "./jute.ts";
 import { JuteError, JuteWriter } from "./jute.ts";
 
@@ -86,7 +86,10 @@ export class Calls {
   /** The connection is gone: nobody knows what became of what had left. */
   lost(cause: Error | null): void {
     for (const call of this.#takeSent()) {
-      fail(call, new ConnectionLossError(true, `ZooKeeper: ${call.request.what}: the connection was lost`, cause));
+      fail(
+        call,
+        new ConnectionLossError(true, `ZooKeeper: ${withoutIds(call.request.what)}: the connection was lost`, cause),
+      );
     }
   }
 
@@ -136,5 +139,5 @@ function fail(call: Call, error: Error): void {
 }
 
 function late({ request }: Call, sent: boolean): ConnectionLossError {
-  return new ConnectionLossError(sent, `ZooKeeper: ${request.what}: no answer in time`);
+  return new ConnectionLossError(sent, `ZooKeeper: ${withoutIds(request.what)}: no answer in time`);
 }

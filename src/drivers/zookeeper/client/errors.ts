@@ -79,12 +79,17 @@ export class AuthFailedError extends Error {
   }
 }
 
+/** What was asked, for people: the id of a protected node (Curator's `_c_<id>-`) is a secret. */
+export function withoutIds(what: string): string {
+  return what.replace(/_c_[0-9A-Za-z]+(?:-[0-9A-Fa-f]{4,12})*-/g, "_c_...-");
+}
+
 /** The error of a reply's code, which is not 0. */
 export function errorOf(code: number, what: string): Error {
   if (code === -112) return new SessionExpiredError();
   if (code === -115) return new AuthFailedError();
   const name = NAMES[code] ?? `CODE_${code}`;
-  return new ZooKeeperError(name, `ZooKeeper: ${what}: ${name}`);
+  return new ZooKeeperError(name, `ZooKeeper: ${withoutIds(what)}: ${name}`);
 }
 
 /** Is this the server's refusal of that name? */

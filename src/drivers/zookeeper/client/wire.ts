@@ -1,8 +1,9 @@
 /** Streams to servers, as the connection needs them. */
 
+import type { Socket } from "node:net";
 import { connect, isIP } from "node:net";
 import type { ConnectionOptions } from "node:tls";
-import { connect as connectTls } from "node:tls";
+import { connect as connectTls, createSecureContext } from "node:tls";
 import { FrameReader } from "./jute.ts";
 import type { ServerAddress } from "./servers.ts";
 
@@ -34,16 +35,44 @@ function secured(host: string): ConnectionOptions {
   return { ...(isIP(host) === 0 && { servername: host }), rejectUnauthorized: true };
 }
 
-/** Dials TCP, or TLS if its options are given. The host's addresses are looked up anew each time. */
-export function netDial(tls?: ConnectionOptions): Dial {
-  return ({ host, port }, events) => {
+/** Options of node:tls, or what gives them, asked anew for each connection: certificates are renewed. */
+export type TlsOptions = ConnectionOptions | (() => ConnectionOptions);
+
+/** @throws Error if TLS cannot use the options, or whatever gives them throws */
+function socketTo({ host, port }: ServerAddress, tls: TlsOptions | undefined): Socket {
+  if (tls === undefined) return connect({ host, port, noDelay: true });
+  const options = typeof tls === "function" ? tls() : tls;
+  return connectTls({ host, port, ...secured(host), ...options }).setNoDelay(true);
+}
+
+const NO_WIRE: Wire = { write: () => undefined, close: () => undefined, keepAlive: () => undefined };
+
+function checkedTls(options: ConnectionOptions): void {
+  try {
+    createSecureContext(options);
+  } catch (cause) {
+    throw new TypeError(`tls cannot be used: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/**
+ * Dials TCP, or TLS if its options are given. The host's addresses are looked up anew each time.
+ * @throws TypeError if TLS cannot use the options; what is only given later fails the connection it was given for
+ */
+export function netDial(tls?: TlsOptions): Dial {
+  if (typeof tls === "object") checkedTls(tls);
+  return (address, events) => {
     // made here, so that half a frame of an earlier connection cannot be taken for the beginning of this one
     const reader = new FrameReader(MOST_BYTES);
     let over = false;
     let failure: Error | null = null;
-    const socket =
-      tls === undefined ? connect({ host, port, noDelay: true }) : connectTls({ host, port, ...secured(host), ...tls });
-    if (tls !== undefined) socket.setNoDelay(true);
+    let socket: Socket;
+    try {
+      socket = socketTo(address, tls);
+    } catch (error) {
+      const closed = setImmediate(() => events.closed(error as Error));
+      return { ...NO_WIRE, close: () => clearImmediate(closed) };
+    }
     socket.unref();
     const end = (): void => {
       if (over) return;

@@ -3,7 +3,6 @@
  * whose outcome is unknown say so, and nothing is sent twice.
  */
 
-import type { ConnectionOptions as TlsOptions } from "node:tls";
 import type { Clock } from "../../../clock.ts";
 import { systemClock } from "../../../clock.ts";
 import { durationMs } from "../../../duration.ts";
@@ -13,6 +12,7 @@ import { ConnectionLossError } from "./errors.ts";
 import type { Created, CreateOptions, Step } from "./operations.ts";
 import * as operations from "./operations.ts";
 import { Chroot } from "./paths.ts";
+import { Reach } from "./reach.ts";
 import { makePath } from "./recipes.ts";
 import type { Acl, Stat, WatchedEvent } from "./records.ts";
 import type { RetryPolicy } from "./retry.ts";
@@ -20,7 +20,7 @@ import { exponential, FIRST_REST_MS, LONGEST_REST_MS } from "./retry.ts";
 import type { SaslOptions } from "./sasl.ts";
 import type { ServerAddress } from "./servers.ts";
 import type { Watcher, WatchKind } from "./watches.ts";
-import type { Dial } from "./wire.ts";
+import type { Dial, TlsOptions } from "./wire.ts";
 import { netDial } from "./wire.ts";
 
 /** How a client is made. */
@@ -30,13 +30,13 @@ export interface ZooKeeperOptions {
   readonly chroot?: string;
   /** How long the servers keep the session without hearing of us; they have bounds of their own. Default 30 s. */
   readonly sessionMs?: number;
-  /** How long a request may take, the time without a connection included. Default: the session's length. */
+  /** How long a request may take, the time without a connection included. Default: the session's length, at most 10 s. */
   readonly requestMs?: number;
   /** Credentials of ZooKeeper's own schemes. Secrets. */
   readonly auth?: readonly { readonly scheme: string; readonly auth: string }[];
   /** SASL with DIGEST-MD5. */
   readonly sasl?: SaslOptions;
-  /** Over TLS, with these options of node:tls. */
+  /** Over TLS, with these options of node:tls; a function is asked for them before each connection. */
   readonly tls?: TlsOptions;
   /** How long to rest before another connection is tried. Default: exponential(20, 1_000). */
   readonly retry?: RetryPolicy;
@@ -58,6 +58,8 @@ export interface SessionEvents {
 }
 
 export const DEFAULT_SESSION_MS = 30_000;
+/** Whoever has no answer by then may well ask what became of it; a session may be longer. */
+const MOST_REQUEST_MS = 10_000;
 const CLOSE_MS = 2_000;
 
 export class ZooKeeper {
@@ -65,6 +67,7 @@ export class ZooKeeper {
   readonly #chroot: Chroot;
   readonly #requestMs: number;
   readonly #clock: Clock;
+  readonly #reach: Reach;
   #events: SessionEvents = {};
   #opening: { resolve(): void; reject(error: Error): void } | null = null;
 
@@ -74,7 +77,8 @@ export class ZooKeeper {
     const sessionMs = options.sessionMs === undefined ? DEFAULT_SESSION_MS : durationMs(options.sessionMs, "sessionMs");
     this.#chroot = new Chroot(chroot);
     this.#clock = clock;
-    this.#requestMs = options.requestMs === undefined ? sessionMs : durationMs(options.requestMs, "requestMs");
+    this.#reach = new Reach(clock, () => this.#connection.failure);
+    this.#requestMs = durationMs(options.requestMs ?? Math.min(sessionMs, MOST_REQUEST_MS), "requestMs");
     this.#connection = new Connection(
       {
         servers,
@@ -90,13 +94,18 @@ export class ZooKeeper {
         connected: (renewed) => {
           this.#opening?.resolve();
           this.#opening = null;
+          this.#reach.up();
           this.#events.connected?.(renewed);
         },
-        suspended: () => this.#events.suspended?.(),
+        suspended: () => {
+          this.#reach.down();
+          this.#events.suspended?.();
+        },
         expired: () => this.#events.expired?.(),
         over: (error) => {
           this.#opening?.reject(error);
           this.#opening = null;
+          this.#reach.over();
         },
       },
     );
@@ -120,6 +129,11 @@ export class ZooKeeper {
   /** Milliseconds for which the session cannot have ended yet, whatever the servers think; 0: it may have. */
   leftMs(): number {
     return this.#connection.leftMs();
+  }
+
+  /** Settles when requests can leave: at once, or soon. @throws ConnectionLossError if no server has been connected for a second */
+  reach(): Promise<void> {
+    return this.#reach.wait();
   }
 
   /** Settles with the first session. @throws AuthFailedError; ConnectionLossError when it is closed before, or too late */
