@@ -1,0 +1,105 @@
+// What whoever asks hears while no server can be reached, and what a lock costs on the wire while one can.
+
+import { expect, test } from "vitest";
+import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import type { Locks } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
+
+/** Long, so that what is told sooner is not told by its end. */
+const SESSION_MS = 40_000;
+const SOON_MS = 8_000;
+const scene = zookeeperScene();
+
+function locksOn({ host, port }: { host: string; port: number }, more: Partial<ZooKeeperDriverOptions> = {}): Locks {
+  const driver = zookeeper({ servers: [{ host, port }], root: "/outage", sessionMs: SESSION_MS, ...more });
+  const locks = createLocks(driver, { ttl: "session" });
+  scene.clients.push(locks);
+  return locks;
+}
+
+function heardBy(locks: Locks): string[] {
+  const told: string[] = [];
+  for (const event of ["storeDown", "storeUp", "jeopardy", "restored", "lost"] as const) {
+    locks.on(event, () => told.push(event));
+  }
+  return told;
+}
+
+test("a client that holds nothing hears soon that no server is there, and waits on; a try is told, too", async () => {
+  await using proxy = await tcpProxy(scene.server.address);
+  const locks = locksOn(proxy.address as { host: string; port: number });
+  const told = heardBy(locks);
+  await (await locks.acquire("warm")).release();
+  proxy.refuse(true);
+  proxy.reset();
+  const waits = locks.acquire("key");
+  await until(() => told.length > 0, { within: SOON_MS, what: "storeDown" });
+  await expect(locks.tryAcquire("other")).rejects.toMatchObject({
+    code: "DRIVER_FAILED",
+    message: expect.stringContaining("no server is connected"),
+  });
+  await expect(locks.list()).rejects.toThrow("no server is connected");
+  expect(told).toEqual(["storeDown"]);
+  proxy.refuse(false);
+  const lock = await waits;
+  expect(told).toEqual(["storeDown", "storeUp"]);
+  await lock.release();
+  await locks.close();
+});
+
+test("who waits in line hears of it at once, and keeps its place", async () => {
+  await using proxy = await tcpProxy(scene.server.address);
+  const [holder, locks] = [locksOn(scene.server.address), locksOn(proxy.address as { host: string; port: number })];
+  const told = heardBy(locks);
+  const lock = await holder.acquire("line");
+  const waits = locks.acquire("line");
+  await until(async () => (await holder.list("line")).length === 2, { within: SOON_MS, what: "its place" });
+  const last = holder.acquire("line");
+  proxy.refuse(true);
+  proxy.reset();
+  await until(() => told.length > 0, { within: SOON_MS, what: "storeDown" });
+  expect(told).toEqual(["storeDown"]);
+  proxy.refuse(false);
+  await lock.release();
+  await (await waits).release();
+  await (await last).release();
+  await locks.close();
+});
+
+test("a moment without a connection is no outage: a try that meets it is answered", async () => {
+  await using proxy = await tcpProxy(scene.server.address);
+  let isDown = (): void => undefined;
+  const down = new Promise<void>((resolve) => {
+    isDown = resolve;
+  });
+  const locks = locksOn(proxy.address as { host: string; port: number }, {
+    retry() {
+      isDown();
+      return 20;
+    },
+  });
+  const told = heardBy(locks);
+  await (await locks.acquire("moment")).release();
+  proxy.reset();
+  await down;
+  const lock = await locks.tryAcquire("moment");
+  expect(await lock?.release()).toBe(true);
+  expect(told).toEqual([]);
+  await locks.close();
+});
+
+test("a lock that is taken and given back at once costs three requests: create, list and delete", async () => {
+  const locks = locksOn(scene.server.address);
+  const received = async (): Promise<number> => Number(/Received: (\d+)/.exec(await scene.server.ask("srvr"))?.[1]);
+  await (await locks.acquire("cost")).release();
+  const [before, pairs] = [await received(), 50];
+  for (let pair = 0; pair < pairs; pair++) await (await locks.acquire("cost")).release();
+  const each = ((await received()) - before) / pairs;
+  // a ping now and then, and the questions themselves
+  expect(each).toBeGreaterThanOrEqual(3);
+  expect(each).toBeLessThan(3.3);
+});
