@@ -30,30 +30,32 @@ export class Lane<R extends Linked<R>> {
   readonly queue: LinkedList<R> = new LinkedList();
   readonly #limits: LaneLimits;
   #nextToken = 0n;
-  /** Tokens of the run not used yet. */
+  /** Tokens of the run, used or not. */
+  #run = 0;
+  /** Those not used yet. */
   #left = 0;
   #grantedAt = 0;
-  /** How many waited here at the last grant. */
-  #served = 0;
+  /** What the last run says the next one should be. */
+  #useful = 1;
 
   constructor(limits: LaneLimits) {
     this.#limits = limits;
   }
 
   /**
-   * How many tokens a claim made now should ask for: one for each who waits, or for as many as waited at the last grant,
-   * since whoever was served at the end of a run is still on the way back. Those that nobody takes are left out.
+   * How many tokens a claim made now should ask for: one for each who waits, or what the last run has shown to be of use.
+   * Who waits is not all: whoever was just served may be on the way back. Those that nobody takes are left out.
    */
   tokensWanted(): number {
-    return Math.min(Math.max(this.queue.size, this.#served, 1), this.#limits.handoffs);
+    return Math.min(Math.max(this.queue.size, this.#useful), this.#limits.handoffs);
   }
 
   /** The store has granted a run. */
   granted(token: bigint, tokens: number, now: number): void {
     this.#nextToken = token;
-    this.#left = Math.min(tokens, this.#limits.handoffs);
+    this.#run = Math.min(tokens, this.#limits.handoffs);
+    this.#left = this.#run;
     this.#grantedAt = now;
-    this.#served = this.queue.size;
   }
 
   /** The token for the grant's first holder. */
@@ -64,8 +66,11 @@ export class Lane<R extends Linked<R>> {
 
   /** The token for the next local holder; null if the claim must go back to the store instead. `fresh`: is enough of the lease left? */
   handOff(now: number, fresh: boolean): bigint | null {
-    if (this.queue.first === null || this.#left <= 0 || !fresh) return null;
-    if (now - this.#grantedAt >= this.#limits.handoffMs) return null;
-    return this.firstToken();
+    const inTime = fresh && now - this.#grantedAt < this.#limits.handoffMs;
+    const goesOn = inTime && this.queue.first !== null;
+    if (goesOn && this.#left > 0) return this.firstToken();
+    // A run spent while others wait and time is left was too short. Doubling, not all at once: tokens must not outrun their clock.
+    this.#useful = goesOn ? 2 * this.#run : this.#run - this.#left;
+    return null;
   }
 }

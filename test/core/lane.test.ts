@@ -20,17 +20,28 @@ test("a claim asks for a token for each who waits here, at least one, at most as
   expect(laneOf(5, { handoffs: 1, handoffMs: 10 }).tokensWanted()).toBe(1);
 });
 
-test("it asks for as many as waited at the last grant: who was served last comes back a moment after the next claim", () => {
-  const lane = laneOf(8);
-  lane.granted(100n, 8, 0);
-  for (let left = 8; left > 5; left--) lane.queue.remove(lane.queue.first as Request);
+/** The lane's one claim is granted what it asks for and passed on until that ends, a millisecond a turn; who was served comes back. */
+function turnsOf(lane: Lane<Request>, comesBack: boolean): number {
+  lane.granted(100n, lane.tokensWanted(), 0);
+  lane.firstToken();
+  for (let turns = 1; ; turns++) {
+    lane.queue.remove(lane.queue.first as Request);
+    if (comesBack) lane.queue.push(request());
+    if (lane.handOff(turns, true) === null) return turns;
+  }
+}
+
+test("a run that was spent while others waited is followed by one twice as long, up to what may be passed on", () => {
+  const lane = laneOf(3, { handoffs: 20, handoffMs: 100 });
+  const turns = [1, 2, 3, 4, 5].map(() => turnsOf(lane, true));
+  expect(turns).toEqual([3, 6, 12, 20, 20]);
+});
+
+test("what nobody took of a run, or not in time, is not asked for again", () => {
+  const lane = laneOf(8, { handoffs: 64, handoffMs: 10 });
+  expect([turnsOf(lane, true), turnsOf(lane, true), lane.tokensWanted()]).toEqual([8, 10, 10]);
+  expect(turnsOf(lane, false), "eight were there").toBe(8);
   expect(lane.tokensWanted()).toBe(8);
-  lane.granted(200n, 8, 1);
-  expect(lane.tokensWanted()).toBe(5);
-  lane.granted(300n, 5, 2);
-  while (lane.queue.first !== null) lane.queue.remove(lane.queue.first);
-  lane.granted(400n, 5, 3);
-  expect(lane.tokensWanted(), "at least one").toBe(1);
 });
 
 test("each holder takes the next token of the run, and when it is spent there is no hand-off", () => {
