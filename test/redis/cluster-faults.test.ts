@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { Cluster } from "ioredis";
+import { createCluster } from "redis";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { slotOf } from "../../src/drivers/redis/client/slots.ts";
+import type { RedisClient, RedisOptions } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import { bucketOf } from "../../src/drivers/redis/words.ts";
 import type { Locks } from "../../src/index.ts";
@@ -34,11 +36,12 @@ const client = (): Cluster =>
     cluster.ports.map((port) => ({ host: "127.0.0.1", port })),
     { clusterRetryStrategy: () => 50 },
   );
-const locksOf = (options: object = {}): Locks => {
-  const locks = createLocks(redis(client, { prefix, commandTimeoutMs: 2_000 }), {
+const nodeRedis = (): RedisClient =>
+  createCluster({ rootNodes: cluster.ports.map((port) => ({ url: `redis://127.0.0.1:${port}` })) });
+const locksOf = (make: () => RedisClient = client, options: RedisOptions = {}): Locks => {
+  const locks = createLocks(redis(make, { prefix, commandTimeoutMs: 2_000, ...options }), {
     handoffs: 1,
     ttl: "10s",
-    ...options,
   });
   later.push(() => locks.close());
   return locks;
@@ -136,7 +139,7 @@ describe("a Cluster", () => {
   test("while a slot moves with its keys under load nobody overlaps, and nobody is left out", async () => {
     const key = "moving";
     const slot = slotOfKey(key);
-    await using work = load([locksOf(), locksOf(), locksOf()], key, 4);
+    await using work = load([locksOf(), locksOf(nodeRedis), locksOf()], key, 4);
     const home = await cluster.masterOf(slot);
     for (let round = 0; round < 4; round++) {
       await work.goesOn();
@@ -150,7 +153,7 @@ describe("a Cluster", () => {
   test("when a replica takes over under load nobody overlaps, and nobody is left out", async () => {
     const key = "taken over";
     const master = await cluster.masterOf(slotOfKey(key));
-    await using work = load([locksOf(), locksOf(), locksOf()], key, 4);
+    await using work = load([locksOf(), locksOf(nodeRedis), locksOf(nodeRedis)], key, 4);
     await work.goesOn();
     await cluster.failOver(master);
     await work.goesOn();
@@ -159,13 +162,46 @@ describe("a Cluster", () => {
     expect(work.lost).toBe(0);
   });
 
+  test("with replicas to wait for a lock outlives its master, and without its replica there is none", {
+    timeout: 60_000,
+  }, async () => {
+    let at = 0;
+    const zero = await cluster.masterOf(slotOfKey("0"));
+    while ((await cluster.masterOf(slotOfKey(`kept ${at}`))) === zero) at++;
+    const key = `kept ${at}`;
+    const home = await cluster.masterOf(slotOfKey(key));
+    const twin = (home + MASTERS) % (2 * MASTERS);
+    const terms = { replicas: { atLeast: 1, withinMs: 200 } };
+    const [one, other] = [locksOf(client, terms), locksOf(nodeRedis, terms)];
+    cluster.signal(twin, "SIGSTOP");
+    for (const locks of [one, other]) {
+      const error: unknown = await locks.tryAcquire(key).catch((failure: unknown) => failure);
+      expect(error).toMatchObject({
+        code: "DRIVER_FAILED",
+        cause: { message: expect.stringMatching(/0 of 1 replicas/) },
+      });
+    }
+    cluster.signal(twin, "SIGCONT");
+    const lock = await one.acquire(key, { wait: "10s", ttl: "30s" });
+    const next = other.acquire(key, { wait: "60s" });
+    await until(async () => (await one.list(key)).length === 2, { within: 5_000, what: "the waiter" });
+    await cluster.kill(home);
+    await until(async () => (await cluster.masterOf(slotOfKey(key))) === twin, { within: 20_000, what: "the replica" });
+    // which nobody backs, until the old one is its replica
+    await cluster.restart(home);
+    await until(() => one.list(key).catch(() => null), { within: 10_000, what: "the new master" });
+    expect(lock.signal.aborted).toBe(false);
+    expect(await lock.release()).toBe(true);
+    expect((await next).token).toBeGreaterThan(lock.token);
+  });
+
   test("a master that is killed delays its own locks only, and its waiters are served by its replica", async () => {
     const home = await cluster.masterOf(slotOfKey("0"));
     let at = 1;
     while ((await cluster.masterOf(slotOfKey(String(at)))) === home) at++;
     const [there, here] = [locksOf(), locksOf()];
     const elsewhere = await here.acquire(String(at), { ttl: "3s" });
-    await using work = load([there, locksOf()], "0", 4);
+    await using work = load([there, locksOf(nodeRedis)], "0", 4);
     await work.goesOn();
     await cluster.kill(home);
     await work.goesOn(20_000);

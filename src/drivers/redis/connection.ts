@@ -132,7 +132,7 @@ export class Connection {
   async run(script: Script, route: string, words: readonly string[], impatience?: Impatience): Promise<unknown> {
     const greeting = this.#greeted(route);
     if (greeting !== null) await greeting;
-    const where = this.#where(route);
+    const where = this.#replicas && this.#where(route);
     const reply = await this.#run(script, route, words, impatience);
     if (this.isCluster) this.#hearing.went(route);
     if (this.#replicas !== null && saysHeld(script, reply)) {

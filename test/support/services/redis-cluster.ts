@@ -5,13 +5,16 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
+import type { CertificateFiles } from "../certificates.ts";
 import { until } from "../wait-for.ts";
-import { ended, freePort, install, run } from "./redis.ts";
+import { ended, freePort, install, run, tlsSettings } from "./redis.ts";
 
 const SLOTS = 16_384;
 
 export interface RedisCluster {
   readonly ports: readonly number[];
+  /** Those over TLS, if it speaks that. */
+  readonly tlsPorts: readonly number[];
   /** A connection to each node, to look and to administrate. */
   readonly admin: readonly Redis[];
   /** The node that is master of a slot now. */
@@ -22,6 +25,10 @@ export interface RedisCluster {
   failOver(master: number): Promise<void>;
   /** Ends a node as `kill -9` does. */
   kill(node: number): Promise<void>;
+  /** Ends it likewise, if need be, and starts it again: empty, but with its name, and its slots if nobody took them. */
+  restart(node: number): Promise<void>;
+  /** SIGSTOP, SIGCONT. */
+  signal(node: number, name: NodeJS.Signals): void;
   stop(): Promise<void>;
 }
 
@@ -29,16 +36,29 @@ type Range = readonly [from: number, to: number, master: readonly [host: string,
 
 interface Node {
   readonly port: number;
-  readonly child: ChildProcess;
+  readonly tlsPort: number;
+  child: ChildProcess;
+  readonly restarted: () => Promise<ChildProcess>;
   readonly admin: Redis;
   readonly id: string;
 }
 
-export async function startRedisCluster(masters: number, withReplicas = false): Promise<RedisCluster> {
+interface Terms {
+  /** It speaks TLS, too, also among its nodes. */
+  readonly tls?: CertificateFiles;
+  /** Further arguments of redis-server. */
+  readonly settings?: readonly string[];
+}
+
+export async function startRedisCluster(
+  masters: number,
+  withReplicas = false,
+  terms: Terms = {},
+): Promise<RedisCluster> {
   install();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-cluster-"));
   const count = withReplicas ? 2 * masters : masters;
-  const nodes = await Promise.all(Array.from({ length: count }, (_, at) => node(join(folder, String(at)))));
+  const nodes = await Promise.all(Array.from({ length: count }, (_, at) => node(join(folder, String(at)), terms)));
   await meet(nodes, masters);
   const whole = async (): Promise<boolean> => {
     for (const { admin } of nodes) if (!(await isWhole(admin, count))) return false;
@@ -58,15 +78,18 @@ export async function startRedisCluster(masters: number, withReplicas = false): 
   return clusterOf(nodes, masters, folder);
 }
 
-async function node(folder: string): Promise<Node> {
+async function node(folder: string, { tls, settings = [] }: Terms): Promise<Node> {
   mkdirSync(folder);
-  const [port, bus] = [await freePort(), await freePort()];
-  const settings = ["--cluster-enabled", "yes", "--cluster-port", String(bus), "--cluster-node-timeout", "1000"];
+  const [port, bus, tlsPort] = [await freePort(), await freePort(), await freePort()];
+  const encrypted = tls === undefined ? [] : [...tlsSettings(tlsPort, tls), "--tls-cluster", "yes"];
+  const clustered = ["--cluster-enabled", "yes", "--cluster-port", String(bus), "--cluster-node-timeout", "1000"];
   const sooner = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
-  const child = await run(folder, port, [...settings, ...sooner]);
+  const restarted = (): Promise<ChildProcess> =>
+    run(folder, port, [...clustered, ...sooner, ...encrypted, ...settings]);
+  const child = await restarted();
   const admin = new Redis(port, "127.0.0.1", { retryStrategy: () => 100 });
   admin.on("error", () => undefined);
-  return { port, child, admin, id: String(await admin.cluster("MYID")) };
+  return { port, tlsPort, child, restarted, admin, id: String(await admin.cluster("MYID")) };
 }
 
 async function meet(nodes: readonly Node[], masters: number): Promise<void> {
@@ -101,6 +124,7 @@ function clusterOf(nodes: readonly Node[], masters: number, folder: string): Red
   };
   return {
     ports: nodes.map(({ port }) => port),
+    tlsPorts: nodes.map(({ tlsPort }) => tlsPort),
     admin: nodes.map(({ admin }) => admin),
     masterOf,
     async move(slot, to, between) {
@@ -134,6 +158,12 @@ function clusterOf(nodes: readonly Node[], masters: number, folder: string): Red
       dead.add(index);
       await ended(at(index).child);
     },
+    async restart(index) {
+      await ended(at(index).child);
+      at(index).child = await at(index).restarted();
+      dead.delete(index);
+    },
+    signal: (index, name) => void at(index).child.kill(name),
     async stop() {
       for (const { admin, child } of nodes) {
         admin.disconnect();

@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, connect as dial } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { CertificateFiles } from "../certificates.ts";
 import { until } from "../wait-for.ts";
 
 export const PROGRAM = "redis-server";
@@ -90,6 +91,17 @@ export async function run(
   const answers = until(() => isUp(port), { within: 10_000, what: `redis-server on port ${port}` });
   await Promise.race([answers, failed]);
   return child;
+}
+
+/** What makes it speak TLS, too, on this port. */
+export function tlsSettings(port: number, { cert, key, ca }: CertificateFiles): readonly string[] {
+  const files = ["--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca];
+  return ["--tls-port", String(port), ...files, "--tls-auth-clients", "no"];
+}
+
+/** A user of the name app, with the password pw, and no more rights than these. */
+export function userSettings(rules: readonly string[]): readonly string[] {
+  return ["--user", "app", "on", ">pw", ...rules];
 }
 
 /** Ends it as `kill -9` does. */
