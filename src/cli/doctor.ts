@@ -1,23 +1,23 @@
 /** `holdfast doctor`: can the lock server be used, by whom, how fast, and what is to be done if not. */
 
-import { newId } from "../ids.ts";
 import type { ServerInfo } from "../protocol/tools.ts";
-import type { Claim, Driver, Finding } from "../spi/driver.ts";
-import { ALL_PERMITS } from "../spi/driver.ts";
+import type { Driver, Finding } from "../spi/driver.ts";
 import type { CommandError } from "./failure.ts";
 import { commandError, EXIT_CODES } from "./failure.ts";
 import { findingsOf, VERSIONS } from "./findings.ts";
 import { jsonLine, print } from "./output.ts";
 import { ownScreen, paint } from "./screen.ts";
 import { openStore } from "./store.ts";
+import type { TokensFound } from "./token-base.ts";
+import { probeOf, tokensFound } from "./token-base.ts";
 import { toolsOf } from "./tools.ts";
-import { labelFor } from "./wanted.ts";
 
 /** Flags of `doctor`. */
 export interface DoctorFlags {
   readonly url?: string;
   readonly json?: boolean;
   readonly key?: string;
+  readonly from?: string;
 }
 
 /** What was found out; null: that could not be. */
@@ -41,6 +41,8 @@ export interface Measured {
   readonly key: string;
   /** How long an acquire and a release took, each time; a string: why that is not known. */
   readonly cyclesMs: readonly number[] | string;
+  /** Against the store that locks move from; null: nobody asked. */
+  readonly tokens: TokensFound | null;
 }
 
 const CYCLES = 20;
@@ -55,7 +57,7 @@ export async function doctor(flags: DoctorFlags): Promise<number> {
   return findings.some(({ level }) => level === "bad") ? EXIT_CODES.unreachable : 0;
 }
 
-async function measure({ url, key = "" }: DoctorFlags): Promise<Measured> {
+async function measure({ url, key = "", from }: DoctorFlags): Promise<Measured> {
   const name = url ?? process.env.HOLDFAST_URL;
   const unknown = {
     name: name === undefined || name === "" ? "your lock server" : name.replace(/\/\/[^/@]*@/, "//"),
@@ -67,6 +69,7 @@ async function measure({ url, key = "" }: DoctorFlags): Promise<Measured> {
     tripMs: 0,
     key,
     cyclesMs: "it was not reached",
+    tokens: null,
   };
   const began = performance.now();
   try {
@@ -80,6 +83,7 @@ async function measure({ url, key = "" }: DoctorFlags): Promise<Measured> {
       const tripMs = performance.now() - sentAt;
       const found = (await store.driver.examine?.()) ?? null;
       const cyclesMs = await cycles(store.driver, key).catch(whyNot);
+      const tokens = from === undefined ? null : await tokensFound(store, key, from);
       const times = { connectMs, wallMs: wallAt + tripMs / 2, tripMs };
       return {
         ...unknown,
@@ -90,6 +94,7 @@ async function measure({ url, key = "" }: DoctorFlags): Promise<Measured> {
         info,
         store: found,
         cyclesMs,
+        tokens,
       };
     } finally {
       tools?.close();
@@ -110,17 +115,8 @@ function whyNot(error: unknown): string {
 /** Acquires and releases a key that nobody else uses, one time after another. */
 async function cycles(driver: Driver, key: string): Promise<readonly number[] | string> {
   const times: number[] = [];
-  const label = labelFor("holdfast doctor");
   for (let turn = 0; turn < CYCLES; turn++) {
-    const claim: Claim = {
-      id: newId(),
-      holds: [{ key: `${key}holdfast-doctor-${newId()}`, permits: ALL_PERMITS, limit: ALL_PERMITS }],
-      ttlMs: 10_000,
-      tokens: 1,
-      floor: 0n,
-      wait: false,
-      label,
-    };
+    const claim = probeOf(key);
     const began = performance.now();
     const { state } = await driver.claim(claim);
     if (state !== "held") return "it grants nothing now";
@@ -141,7 +137,10 @@ function findingLines(findings: readonly Finding[]): string[] {
   });
 }
 
-function recordOf({ name, failure, info, key, cyclesMs, connectMs }: Measured, findings: readonly Finding[]): object {
+function recordOf(
+  { name, failure, info, key, cyclesMs, connectMs, tokens }: Measured,
+  findings: readonly Finding[],
+): object {
   return {
     ok: failure === null && !findings.some(({ level }) => level === "bad"),
     url: name,
@@ -150,6 +149,7 @@ function recordOf({ name, failure, info, key, cyclesMs, connectMs }: Measured, f
     key,
     server: typeof info === "string" ? null : info,
     cyclesMs: typeof cyclesMs === "string" ? null : cyclesMs.map((ms) => Math.round(ms * 100) / 100),
+    ...(tokens !== null && { tokenBase: tokens.tokenBase === null ? null : String(tokens.tokenBase) }),
     findings,
   };
 }

@@ -19,12 +19,11 @@ export function findingsOf(measured: Measured): Finding[] {
   const { name, failure, connectMs } = measured;
   if (failure !== null) return [notReached(measured)];
   const reached: Finding = { level: "good", what: "reachable", says: `${visible(name)}, in ${ms(connectMs)}` };
-  const latency = ofLatency(measured);
-  const { store } = measured;
-  if (store !== null) return [reached, ...store.map(shownSafely), latency];
-  if (typeof measured.info === "string") return [reached, ofSilence(measured), latency];
-  const { info } = measured;
-  return [reached, ofVersions(info), ofState(info), ofClock(measured, info), ofRights(measured, info), latency];
+  const { store, info, tokens } = measured;
+  const last = [ofLatency(measured), ...(tokens === null ? [] : [tokens.finding])];
+  if (store !== null) return [reached, ...store.map(shownSafely), ...last];
+  if (typeof info === "string") return [reached, ofSilence(measured), ...last];
+  return [reached, ofVersions(info), ofState(info), ofClock(measured, info), ofRights(measured, info), ...last];
 }
 
 const ADVICE: Readonly<Record<string, string>> = {

@@ -29,10 +29,18 @@ export function addTools(program: Command, take: Take): void {
     .addHelpText("after", examples("holdfast watch", "holdfast watch invoice: --json | jq .event"));
   add(program, "doctor", "examine the lock server: reachable, versions, clocks, rights, latency", "one JSON object")
     .option("--key <prefix>", "what may be done with keys that begin with it (default: with every key)")
-    .action((flags: Flags & { readonly key?: string }) =>
+    .option("--from <url>", "the store that locks are moved from: says which tokenBase is needed here")
+    .action((flags: Flags & { readonly key?: string; readonly from?: string }) =>
       take(import("./doctor.ts").then(({ doctor }) => doctor(flags))),
     )
-    .addHelpText("after", examples("holdfast doctor", "holdfast doctor --url holdfasts://locks:7420 --key team-a/"))
+    .addHelpText(
+      "after",
+      examples(
+        "holdfast doctor",
+        "holdfast doctor --url holdfasts://locks:7420 --key team-a/",
+        "holdfast doctor --url zookeeper://zk1:2181 --from redis://old:6379",
+      ),
+    )
     .addHelpText("after", "\nExit codes: 0 usable, 69 not reached or not granting, 77 refused, 64 wrong usage.");
   addSelf(program, take);
 }

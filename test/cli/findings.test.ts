@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import type { Measured } from "../../src/cli/doctor.ts";
 import { CommandError } from "../../src/cli/failure.ts";
 import { findingsOf } from "../../src/cli/findings.ts";
+import type { TokensMet } from "../../src/cli/token-base.ts";
+import { tokenFinding } from "../../src/cli/token-base.ts";
 import { PROTOCOL, VERSION } from "../../src/protocol/hello.ts";
 import type { ServerInfo } from "../../src/protocol/tools.ts";
 
@@ -30,6 +32,7 @@ function measured(change: Partial<Measured> = {}, info: Partial<ServerInfo> = {}
     tripMs: 2,
     key: "",
     cyclesMs: [0.5, 0.4, 9],
+    tokens: null,
     ...change,
   };
 }
@@ -135,4 +138,35 @@ test("a store that is no server of ours is told of by its driver, between reach 
     "latency good",
   ]);
   expect(said("version", measuredStore)[1]).not.toContain("\u001b");
+});
+
+const MICROS = 1_800_000_000_000_000n;
+const DAY = 86_400_000_000n;
+
+/** The level, and the tokenBase that is asked for. */
+function base(met: Partial<TokensMet>): readonly [string, bigint | null] {
+  const { finding, tokenBase } = tokenFinding(
+    { old: MICROS, fresh: 1_000_000n, micros: MICROS, followsClock: false, ...met },
+    "redis://old",
+  );
+  if (tokenBase !== null) expect(finding.advice).toContain(`tokenBase=${tokenBase}`);
+  return [finding.level, tokenBase];
+}
+
+test("whoever moves to a store of lower tokens is told the tokenBase, with room for the time that a move takes", () => {
+  expect(base({})).toEqual(["doubtful", MICROS + 2n * DAY]);
+  expect(base({ fresh: MICROS + 2n * DAY + 1_024n })).toEqual(["good", null]);
+  expect(base({ fresh: MICROS + DAY }), "the old store's clock will pass it").toEqual(["doubtful", MICROS + 2n * DAY]);
+  // from another ensemble, whose tokens rise with its elections
+  expect(base({ old: 5_000_000n })).toEqual(["doubtful", 5_000_000n + 2n ** 44n]);
+  expect(base({ old: 5_000_000n, fresh: 2n ** 44n + 6_000_000n })).toEqual(["good", null]);
+});
+
+test("tokens that follow a clock need nothing, unless that clock is behind", () => {
+  const clock = { followsClock: true };
+  expect(base({ ...clock, fresh: MICROS + 1n })).toEqual(["good", null]);
+  expect(base({ ...clock, fresh: MICROS - 5_000_000n })).toEqual(["doubtful", null]);
+  expect(base({ ...clock, old: 5_000_000n, fresh: MICROS })).toEqual(["good", null]);
+  // a lock server in front of a store whose tokens follow no clock
+  expect(base({ ...clock, fresh: 1_000_000n })[1]).toBe(MICROS + 2n * DAY);
 });
