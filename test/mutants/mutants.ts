@@ -148,8 +148,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a run handed on after it is spent",
     file: "src/core/lane.ts",
-    find: "this.#left <= 0 || ",
-    replace: "",
+    find: "if (goesOn && this.#left > 0)",
+    replace: "if (goesOn)",
   },
   {
     name: "local holders with the same token",
