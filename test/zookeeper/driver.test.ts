@@ -133,6 +133,23 @@ test("others' places are listed, marked so, and never their secrets", async () =
   await driver.release([claim]);
 });
 
+test("places of the other family, for which a path is refused, are listed as well: whoever is refused can see why", async () => {
+  const driver = await opened();
+  const [name, folder] = key();
+  const ours = await opened({ family: "readWrite" });
+  const claim = claimOf(name);
+  await ours.claim(claim);
+  await curators(folder, "__READ__");
+  await scene.zk.create(`${folder}/latch-`, { mode: "ephemeralSequential" });
+  await expect(driver.claim(claimOf(name))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  const views = await driver.list(name, 10);
+  expect(views.map(({ label, answer, holds }) => [label, answer.state, holds[0].permits])).toEqual([
+    ["(family readWrite) test", "held", ALL_PERMITS],
+    ["(not Holdfast, family readWrite) 127.0.0.1", "waiting", 1],
+  ]);
+  await ours.release([claim]);
+});
+
 test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "a.b", "__proto__", "\u{1f512}"])(
   "the key %j has a line of its own, and is listed by its name",
   async (name) => {

@@ -10,7 +10,7 @@ import type { ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
 import type { Lines } from "./lines.ts";
 import type { Family, Seat } from "./names.ts";
-import { folderOf, keyOf, lineOf } from "./names.ts";
+import { FAMILIES, folderOf, keyOf, lineOf } from "./names.ts";
 
 export interface ListingOptions {
   readonly zk: ZooKeeper;
@@ -43,12 +43,17 @@ interface Listed {
   readonly key: string;
   readonly seat: Seat;
   readonly isHeld: boolean;
+  /** Of a family that is not ours: a line of its own, for which ours is refused. */
+  readonly other: Family | null;
 }
 
 async function seatsOf({ zk, root, family }: ListingOptions, key: string): Promise<readonly Listed[]> {
-  const { line } = lineOf(await childrenOf(zk, folderOf(key, root)), family);
-  const admitted = admittedCount(line);
-  return line.map((seat, at) => ({ key, seat, isHeld: at < admitted }));
+  const names = await childrenOf(zk, folderOf(key, root));
+  return FAMILIES.flatMap((one) => {
+    const { line } = lineOf(names, one);
+    const admitted = admittedCount(line);
+    return line.map((seat, at) => ({ key, seat, isHeld: at < admitted, other: one === family ? null : one }));
+  });
 }
 
 /** A prefix that begins with "/" is the beginning of a path, of which only the last folder is searched. */
@@ -64,8 +69,9 @@ async function keysOf({ zk, root }: ListingOptions, prefix: string): Promise<str
 }
 
 /** None: it has gone meanwhile. */
-async function view(options: ListingOptions, { key, seat, isHeld }: Listed): Promise<readonly ClaimView[]> {
+async function view(options: ListingOptions, listed: Listed): Promise<readonly ClaimView[]> {
   const { zk, root, lines, wall } = options;
+  const { key, seat, isHeld } = listed;
   let data: Buffer;
   let stat: Stat;
   try {
@@ -75,7 +81,8 @@ async function view(options: ListingOptions, { key, seat, isHeld }: Listed): Pro
     throw error;
   }
   const ours = readData(data);
-  const { label, tokens, floor, wait } = ours ?? { label: strangers(data), tokens: 1, floor: 0n, wait: true };
+  const { tokens, floor, wait } = ours ?? { tokens: 1, floor: 0n, wait: true };
+  const label = labelOf(ours?.label ?? null, data, listed.other);
   const ttlMs = zk.sessionMs;
   const held: Answer = { state: "held", token: lines.tokenOf(stat.czxid), tokens, ttlMs };
   const answer: Answer = isHeld ? held : { state: "waiting", ttlMs, recheckMs: ttlMs };
@@ -84,9 +91,18 @@ async function view(options: ListingOptions, { key, seat, isHeld }: Listed): Pro
   return [{ tag: tagOf(seat.id), holds: [hold], ttlMs: "session", tokens, floor, wait, label, answer, ageMs }];
 }
 
-/** A place that is not ours: what its client wrote into it, where that can be shown. */
+/** What is not as usual stands before it; of a place that is not ours what its client wrote there, if it can be shown. */
+function labelOf(ours: string | null, data: Buffer, other: Family | null): string {
+  const marks: string[] = [];
+  // nobody can tell any more whose it was
+  if (data.equals(REVOKE)) marks.push("asked to go");
+  else if (ours === null) marks.push("not Holdfast");
+  if (other !== null) marks.push(`family ${other}`);
+  const mark = marks.length > 0 ? `(${marks.join(", ")}) ` : "";
+  return `${mark}${ours ?? strangers(data)}`.trimEnd();
+}
+
 function strangers(data: Buffer): string {
-  if (data.equals(REVOKE)) return "(asked to go)";
-  const text = data.toString("utf8");
-  return /^[\x20-\x7e]{1,100}$/.test(text) ? `(not Holdfast) ${text}` : "(not Holdfast)";
+  const text = data.equals(REVOKE) ? "" : data.toString("utf8");
+  return /^[\x20-\x7e]{1,100}$/.test(text) ? text : "";
 }

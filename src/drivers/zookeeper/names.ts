@@ -14,6 +14,9 @@ import { withoutIds } from "./client/errors.ts";
 /** Whose names the nodes of a path bear: of Curator's InterProcessMutex, or of its InterProcessReadWriteLock. */
 export type Family = "mutex" | "readWrite";
 
+/** Each of them. */
+export const FAMILIES: readonly Family[] = ["mutex", "readWrite"];
+
 /** A node of a line, as its name tells. */
 export interface Seat extends Place {
   readonly name: string;
