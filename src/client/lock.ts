@@ -45,21 +45,26 @@ export interface Lock extends AsyncDisposable {
 
 export class LockHandle implements Lock {
   readonly keys: readonly string[];
-  /** What it consists of. */
-  readonly tenures: readonly [Tenure, ...Tenure[]];
+  /** Private, so that a handle that is printed or logged shows no claim id: that is a secret. */
+  readonly #tenures: readonly [Tenure, ...Tenure[]];
   readonly #context: Context;
   #released: Promise<boolean> | null = null;
   #abort: AbortController | null = null;
 
   constructor(tenures: readonly [Tenure, ...Tenure[]], keys: readonly string[], context: Context) {
-    this.tenures = tenures;
+    this.#tenures = tenures;
     this.keys = keys;
     this.#context = context;
   }
 
+  /** What it consists of. */
+  get tenures(): readonly [Tenure, ...Tenure[]] {
+    return this.#tenures;
+  }
+
   get token(): bigint {
     let highest = 0n;
-    for (const tenure of this.tenures) {
+    for (const tenure of this.#tenures) {
       checkFencing(tenure);
       if (tenure.token > highest) highest = tenure.token;
     }
@@ -67,7 +72,7 @@ export class LockHandle implements Lock {
   }
 
   tokenOf(key: string): bigint {
-    const tenure = this.keys.includes(key) ? this.tenures.find(({ target }) => target.keys.includes(key)) : undefined;
+    const tenure = this.keys.includes(key) ? this.#tenures.find(({ target }) => target.keys.includes(key)) : undefined;
     if (tenure === undefined) throw new TypeError(`key must be one of ${named(this.keys)}`);
     checkFencing(tenure);
     return tenure.token;
@@ -77,7 +82,7 @@ export class LockHandle implements Lock {
     if (this.#abort === null) {
       const abort = new AbortController();
       this.#abort = abort;
-      for (const tenure of this.tenures) {
+      for (const tenure of this.#tenures) {
         // read now: the timer that would tell of a loss may be late
         if (!tenure.isHeld && tenure.lostReason !== null) abort.abort(tenure.lostError());
         else tenure.whenLost((error) => abort.abort(error));
@@ -94,19 +99,19 @@ export class LockHandle implements Lock {
   /** The loss that throwIfLost() would throw. */
   lossNow(): LockLostError | null {
     if (this.#released !== null) return lostError("released", this.keys);
-    for (const tenure of this.tenures) if (!tenure.isHeld) return tenure.lostError();
+    for (const tenure of this.#tenures) if (!tenure.isHeld) return tenure.lostError();
     return null;
   }
 
   run<T>(fn: () => T): T {
     if (typeof fn !== "function") throw new TypeError("fn must be a function");
     this.throwIfLost();
-    return this.#context.run(this.tenures, fn);
+    return this.#context.run(this.#tenures, fn);
   }
 
   get remainingMs(): number {
     if (this.#released !== null) return 0;
-    return Math.min(...this.tenures.map((tenure) => tenure.remainingMs));
+    return Math.min(...this.#tenures.map((tenure) => tenure.remainingMs));
   }
 
   async detach(): Promise<string> {
@@ -118,7 +123,7 @@ export class LockHandle implements Lock {
   /** It has gone to somebody else: nothing is to be released here. */
   letGo(): void {
     this.#released = Promise.resolve(false);
-    for (const tenure of this.tenures) tenure.lane.letGo(tenure);
+    for (const tenure of this.#tenures) tenure.lane.letGo(tenure);
   }
 
   release(): Promise<boolean> {
@@ -133,15 +138,15 @@ export class LockHandle implements Lock {
 
   /** Why release() answered false. */
   lossAtRelease(): LockLostError {
-    return this.tenures.find(({ lostReason }) => lostReason !== null)?.lostError() ?? lostError("unknown", this.keys);
+    return this.#tenures.find(({ lostReason }) => lostReason !== null)?.lostError() ?? lostError("unknown", this.keys);
   }
 
   #release(): Promise<boolean> {
-    if (this.tenures.length === 1) {
-      const dropped = this.tenures[0].drop();
+    if (this.#tenures.length === 1) {
+      const dropped = this.#tenures[0].drop();
       return typeof dropped === "boolean" ? Promise.resolve(dropped) : dropped;
     }
-    return Promise.all(this.tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
+    return Promise.all(this.#tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
   }
 }
 
