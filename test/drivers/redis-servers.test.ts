@@ -1,21 +1,15 @@
-import { readFileSync } from "node:fs";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect } from "../../src/client/connect.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
+import { RIGHTS } from "../support/redis-rights.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, redisScene } from "../support/redis-scene.ts";
 import { withRedis } from "../support/redis-store.ts";
 import type { RedisServer } from "../support/services/redis.ts";
 import { startRedis } from "../support/services/redis.ts";
 import { until } from "../support/wait-for.ts";
-
-/** What the driver needs, and nothing else: the line that users are given. `info` is for a look at the settings. */
-const REFERENCE = readFileSync("docs/reference/api.md", "utf8");
-const COMMANDS = String(/^```\n(\+evalsha[^`]*)```/m.exec(REFERENCE)?.[1])
-  .trim()
-  .replaceAll(/\s+/g, " ");
 
 withRedis((server) => {
   let scene: RedisScene;
@@ -46,7 +40,7 @@ withRedis((server) => {
     };
 
     test("the least rights are enough, for ioredis and node-redis", async () => {
-      const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...COMMANDS.split(" ")];
+      const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...RIGHTS];
       const credentials = await user("least", ...rules);
       const { port } = server();
       const drivers = [
@@ -72,15 +66,16 @@ withRedis((server) => {
     });
 
     test("one that lacks any of them is refused before anything is placed, and told what", async () => {
-      const all = COMMANDS.split(" ");
       const keys = [`~${scene.prefix}:*`, `&${scene.prefix}:*`];
       for (const lacking of ["zadd", "hmget", "zrangebylex", "publish", "del", "pttl"]) {
-        const without = all.filter((command) => command !== `+${lacking}`);
+        const without = RIGHTS.filter((command) => command !== `+${lacking}`);
         const said = await refused(await user("lacking", ...keys, ...without));
         expect(said).toMatch(new RegExp(`^DRIVER_FATAL: .*${lacking}`, "i"));
       }
-      expect(await refused(await user("lacking", `~${scene.prefix}:*`, ...all))).toMatch(/^DRIVER_FATAL.*PUBLISH/);
-      expect(await refused(await user("lacking", "~other:*", `&${scene.prefix}:*`, ...all))).toMatch(/^DRIVER_FATAL/);
+      expect(await refused(await user("lacking", `~${scene.prefix}:*`, ...RIGHTS))).toMatch(/^DRIVER_FATAL.*PUBLISH/);
+      expect(await refused(await user("lacking", "~other:*", `&${scene.prefix}:*`, ...RIGHTS))).toMatch(
+        /^DRIVER_FATAL/,
+      );
       expect(await refused({ username: "lacking", password: "wrong", lazyConnect: true })).toMatch(
         /^DRIVER_FATAL: redis: WRONGPASS/,
       );

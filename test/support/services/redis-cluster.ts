@@ -37,6 +37,8 @@ type Range = readonly [from: number, to: number, master: readonly [host: string,
 interface Node {
   readonly port: number;
   readonly tlsPort: number;
+  /** What the nodes reach each other by. */
+  readonly among: number;
   child: ChildProcess;
   readonly restarted: () => Promise<ChildProcess>;
   readonly admin: Redis;
@@ -89,7 +91,15 @@ async function node(folder: string, { tls, settings = [] }: Terms): Promise<Node
   const child = await restarted();
   const admin = new Redis(port, "127.0.0.1", { retryStrategy: () => 100 });
   admin.on("error", () => undefined);
-  return { port, tlsPort, child, restarted, admin, id: String(await admin.cluster("MYID")) };
+  return {
+    port,
+    tlsPort,
+    among: tls === undefined ? port : tlsPort,
+    child,
+    restarted,
+    admin,
+    id: String(await admin.cluster("MYID")),
+  };
 }
 
 async function meet(nodes: readonly Node[], masters: number): Promise<void> {
@@ -139,7 +149,7 @@ function clusterOf(nodes: readonly Node[], masters: number, folder: string): Red
         // the shortest first: the key that calls are routed by is there before what it stands for
         const [key] = keys.sort((one, other) => one.length - other.length);
         if (key === undefined) break;
-        await source.admin.call("MIGRATE", "127.0.0.1", String(target.port), "", "0", "5000", "KEYS", key);
+        await source.admin.call("MIGRATE", "127.0.0.1", String(target.among), "", "0", "5000", "KEYS", key);
         await between?.();
       }
       for (const { admin } of [target, source, ...nodes.slice(0, masters)]) {

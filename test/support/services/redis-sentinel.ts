@@ -6,15 +6,16 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
+import type { CertificateFiles } from "../certificates.ts";
 import { until } from "../wait-for.ts";
-import { ended, freePort, install, isUp, PROGRAM, run } from "./redis.ts";
+import { ended, freePort, install, isUp, PROGRAM, run, tlsSettings } from "./redis.ts";
 
 const SENTINELS = 3;
 
 export interface RedisSentinels {
   /** What the Sentinels call their master. */
   readonly name: string;
-  readonly sentinels: readonly { readonly host: string; readonly port: number }[];
+  readonly sentinels: readonly { readonly host: string; readonly port: number; readonly tlsPort: number }[];
   /** The servers: the first is the master to begin with. */
   readonly ports: readonly [number, number];
   readonly admin: readonly [Redis, Redis];
@@ -23,17 +24,29 @@ export interface RedisSentinels {
   stop(): Promise<void>;
 }
 
-export async function startRedisSentinels(downAfterMs: number): Promise<RedisSentinels> {
+interface Terms {
+  /** All speak TLS, too, and among each other nothing else. */
+  readonly tls?: CertificateFiles;
+  /** Further arguments of the servers. */
+  readonly settings?: readonly string[];
+}
+
+export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}): Promise<RedisSentinels> {
   install();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-sentinel-"));
+  const { tls, settings = [] } = terms;
   const [master, replica] = [await freePort(), await freePort()];
+  const [masterTls, replicaTls] = [await freePort(), await freePort()];
+  const encrypted = (port: number): readonly string[] =>
+    tls === undefined ? settings : [...settings, ...tlsSettings(port, tls), "--tls-replication", "yes"];
+  const watched = tls === undefined ? master : masterTls;
   const place = (name: string): string => {
     mkdirSync(join(folder, name));
     return join(folder, name);
   };
   const servers = [
-    await run(place("0"), master, ["--repl-diskless-sync-delay", "0"]),
-    await run(place("1"), replica, ["--replicaof", "127.0.0.1", String(master)]),
+    await run(place("0"), master, ["--repl-diskless-sync-delay", "0", ...encrypted(masterTls)]),
+    await run(place("1"), replica, ["--replicaof", "127.0.0.1", String(watched), ...encrypted(replicaTls)]),
   ];
   const admin = [connection(master), connection(replica)] as const;
   await until(async () => /master_link_status:up/.test(await admin[1].info("replication")), {
@@ -41,7 +54,7 @@ export async function startRedisSentinels(downAfterMs: number): Promise<RedisSen
     what: "the replica",
   });
   const sentinels = await Promise.all(
-    Array.from({ length: SENTINELS }, (_, at) => sentinel(place(`s${at}`), master, downAfterMs)),
+    Array.from({ length: SENTINELS }, (_, at) => sentinel(place(`s${at}`), watched, downAfterMs, tls)),
   );
   const knows = sentinels.map(({ link }) => async (): Promise<boolean> => {
     const said = String(await link.call("SENTINEL", "MASTER", "mymaster"));
@@ -50,7 +63,7 @@ export async function startRedisSentinels(downAfterMs: number): Promise<RedisSen
   for (const known of knows) await until(known, { within: 15_000, what: "the Sentinels" });
   return {
     name: "mymaster",
-    sentinels: sentinels.map(({ port }) => ({ host: "127.0.0.1", port })),
+    sentinels: sentinels.map(({ port, tlsPort }) => ({ host: "127.0.0.1", port, tlsPort })),
     ports: [master, replica],
     admin,
     kill: (server) => ended(servers[server] as ChildProcess),
@@ -72,8 +85,9 @@ async function sentinel(
   folder: string,
   master: number,
   downAfterMs: number,
-): Promise<{ readonly port: number; readonly child: ChildProcess; readonly link: Redis }> {
-  const port = await freePort();
+  tls?: CertificateFiles,
+): Promise<{ readonly port: number; readonly tlsPort: number; readonly child: ChildProcess; readonly link: Redis }> {
+  const [port, tlsPort] = [await freePort(), await freePort()];
   const file = join(folder, "sentinel.conf");
   const lines = [
     `port ${port}`,
@@ -84,10 +98,11 @@ async function sentinel(
     "sentinel failover-timeout mymaster 3000",
   ];
   writeFileSync(file, lines.join("\n"));
-  const child = spawn(PROGRAM, [file, "--sentinel"], { stdio: "ignore" });
+  const encrypted = tls === undefined ? [] : [...tlsSettings(tlsPort, tls), "--tls-replication", "yes"];
+  const child = spawn(PROGRAM, [file, "--sentinel", ...encrypted], { stdio: "ignore" });
   await until(() => isUp(port), { within: 10_000, what: "a Sentinel" });
   const link = connection(port);
   const periods = ["info-period", "200", "publish-period", "200", "ping-period", "100", "ask-period", "100"];
   await link.call("SENTINEL", "DEBUG", ...periods);
-  return { port, child, link };
+  return { port, tlsPort, child, link };
 }
