@@ -106,3 +106,9 @@ export function claimOf(target: string | readonly Hold[], terms: Partial<Claim> 
     ...terms,
   };
 }
+
+/** Lets a prefix pass for one that has been in use for long, where guardDataLoss would hold its breath at first. */
+export async function longInUse(admin: Redis, prefix: string, bucket = "00"): Promise<void> {
+  const [, run] = /run_id:(\w+)/.exec(await admin.info("server")) ?? [];
+  await admin.set(`${prefix}:1:{${bucket}}:b`, `${run} 1`);
+}
