@@ -2,9 +2,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
 import { GATED, openGate } from "./children.ts";
+import { overtaken } from "./overtaken.ts";
 import type { Seen } from "./processes.ts";
 import { below, signal } from "./processes.ts";
-import { openRegister } from "./register.ts";
 import { asSeen, LONG, test } from "./scene.ts";
 import { worker } from "./worker.ts";
 
@@ -15,32 +15,7 @@ test.concurrent("a holder stopped past its lease on TCP and resumed is told lost
   here,
 }) => {
   const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
-  const register = await openRegister(here);
-  const holder = await worker(here, url, register.path);
-  const next = await worker(here, url, register.path);
-  holder.acquire("r", "k", { ttl: "1s" });
-  const before = await holder.told("r", "held");
-  holder.tell({ do: "use", of: "r" });
-  await until(() => register.log.length > 10, { within: 5_000, what: "writes of the holder" });
-  holder.stop();
-  next.acquire("r", "k", { ttl: "10s" });
-  const granted = await next.told("r", "held");
-  next.tell({ do: "write", of: "r" });
-  await next.told("r", "written");
-  expect(BigInt(granted.token!)).toBeGreaterThan(BigInt(before.token!));
-
-  holder.resume();
-  const lost = await holder.told("r", "lost");
-  const stopped = await holder.told("r", "stopped");
-  expect(lost.reason).toBe("expired");
-  // it asked its lock before each write, and was never told "held" after the next one was
-  expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
-  const firstOfNext = register.log.findIndex(({ token }) => String(token) === granted.token);
-  const late = register.log.slice(firstOfNext).filter(({ pid, accepted }) => pid === holder.pid && accepted);
-  expect(late).toEqual([]);
-  // one that does not ask is refused by its token
-  holder.tell({ do: "write", of: "r" });
-  await holder.told("r", "refused");
+  await overtaken(here, url);
 });
 
 test.concurrent("a session holder stopped on the Unix socket keeps its lock, and goes on with it when resumed", {

@@ -2,6 +2,7 @@
 
 import { Redis } from "ioredis";
 import { expect } from "vitest";
+import { overtaken } from "../crash/overtaken.ts";
 import { openRegister } from "../crash/register.ts";
 import { test } from "../crash/scene.ts";
 import { msBetween, worker } from "../crash/worker.ts";
@@ -35,31 +36,7 @@ withRedis((server) => {
   test.concurrent("a holder stopped past its lease is told before it can write, and its token is refused", async ({
     here,
   }) => {
-    const url = urlOf("stopped");
-    const register = await openRegister(here);
-    const [holder, next] = [await worker(here, url, register.path), await worker(here, url, register.path)];
-    holder.acquire("r", "k", { ttl: "1s" });
-    const before = await holder.told("r", "held");
-    holder.tell({ do: "use", of: "r" });
-    await until(() => register.log.length > 10, { within: 5_000, what: "writes of the holder" });
-    holder.stop();
-    next.acquire("r", "k", { ttl: "10s" });
-    const granted = await next.told("r", "held");
-    next.tell({ do: "write", of: "r" });
-    await next.told("r", "written");
-    expect(BigInt(granted.token!)).toBeGreaterThan(BigInt(before.token!));
-
-    holder.resume();
-    expect((await holder.told("r", "lost")).reason).toBe("expired");
-    const stopped = await holder.told("r", "stopped");
-    // it asked its lock before each write, and was never told "held" after the next one was
-    expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
-    const firstOfNext = register.log.findIndex(({ token }) => String(token) === granted.token);
-    const late = register.log.slice(firstOfNext).filter(({ pid, accepted }) => pid === holder.pid && accepted);
-    expect(late).toEqual([]);
-    // one that does not ask is refused by its token
-    holder.tell({ do: "write", of: "r" });
-    await holder.told("r", "refused");
+    await overtaken(here, urlOf("stopped"));
   });
 
   test.concurrent("a waiter killed leaves no place: the one behind it is granted at once", async ({ here }) => {

@@ -85,16 +85,16 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
 describe("Sentinels over TLS, with a user with the least rights", () => {
   let servers: RedisSentinels;
   beforeAll(async () => {
-    servers = await startRedisSentinels(5_000, { tls, settings: userSettings([...OURS, ...RIGHTS]) });
+    servers = await startRedisSentinels(5_000, { tls, settings: userSettings([...OURS, ...RIGHTS, "+wait"]) });
   }, 180_000);
   afterAll(() => servers.stop());
 
-  test("a lock is taken and handed over, and with time, both go on when the roles change", {
+  test("a lock is taken and handed over, also with a replica to wait for, and with time, both go on when the roles change", {
     timeout: 60_000,
   }, async () => {
     const places = servers.sentinels.map(({ host, tlsPort }) => `${host}:${tlsPort}`).join(",");
     const url = `rediss+sentinel://app:pw@${places}/${servers.name}?ca=${tls.ca}`;
-    const clients = [await connect(url, { handoffs: 1 }), await connect(url, { handoffs: 1 })];
+    const clients = [await connect(url, { handoffs: 1 }), await connect(`${url}&replicas=1`, { handoffs: 1 })];
     {
       await using work = load(clients, "key", 2);
       await work.goesOn();
