@@ -1,5 +1,6 @@
 /** The commands, their flags and their help. What a command does is loaded when it is called. */
 
+import { isUtf8 } from "node:buffer";
 import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
 import { Command } from "commander";
@@ -18,6 +19,7 @@ import { addTools } from "./tool-commands.ts";
  * @throws CommandError, InterruptedError
  */
 export async function parseAndRun(argv: readonly string[]): Promise<number> {
+  checkArguments(argv);
   // what stands behind "--" is the command's alone: no flag of it is ours
   const at = argv[0] === "run" ? argv.indexOf("--") : -1;
   const own = at === -1 ? argv : argv.slice(0, at);
@@ -36,9 +38,21 @@ export async function parseAndRun(argv: readonly string[]): Promise<number> {
     const { code, exitCode: wish, message } = error as CommanderError;
     if (typeof code !== "string" || !code.startsWith("commander.")) throw error;
     if (wish === 0) return 0;
-    throw new CommandError("usage", usageInWords(message), { cause: error });
+    // a command that only has commands below it was told none: its help stands on stderr
+    if (code === "commander.help") return EXIT_CODES.usage;
+    throw new CommandError("usage", usageInWords(message, own[0]), { cause: error });
   }
   return exitCode;
+}
+
+/**
+ * Node reads bytes that are no UTF-8 as U+FFFD: the command would get another argument than it was given, and two keys
+ * would be one. @throws CommandError usage
+ */
+function checkArguments(argv: readonly string[]): void {
+  const at = argv.findIndex((text) => text.includes("\ufffd"));
+  if (at === -1 || process.platform !== "linux" || isUtf8(readFileSync("/proc/self/cmdline"))) return;
+  throw new CommandError("usage", `argument ${at + 1} is not UTF-8 and would be altered on its way; nothing was run`);
 }
 
 function programOf(named: string | undefined, command: readonly string[], take: Take): Command {

@@ -13,6 +13,7 @@ export const EXIT_CODES = {
   notExecutable: 126,
   notFound: 127,
   internal: 70,
+  output: 74,
   config: 78,
 } as const;
 
@@ -44,10 +45,10 @@ export class CommandError extends Error {
 }
 
 /** What the parser of the command line says, as a sentence of ours. */
-export function usageInWords(message: string): string {
+export function usageInWords(message: string, command = "run"): string {
   const said = message.replace(/^error: /, "").replace(/\s*\(Did you mean (.+)\?\)$/s, "; did you mean $1?");
   return said === "missing required argument 'key'"
-    ? "which key? For example: holdfast run nightly-report -- ./report.sh"
+    ? `which key? For example: holdfast ${command} nightly-report${command === "run" ? " -- ./report.sh" : ""}`
     : said;
 }
 

@@ -1,6 +1,7 @@
 /** What is printed: text of others made harmless, sentences on stderr, results on stdout. */
 
 import { writeSync } from "node:fs";
+import { CommandError } from "./failure.ts";
 
 /** Control, format (bidi among them), separator and lone surrogate characters: what could forge a line or reorder it. */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
@@ -29,22 +30,47 @@ export function jsonLine(value: unknown): string {
   );
 }
 
-/** Prints a line of results. */
+/** Prints a line of results; a reader who has gone is no fault of ours. @throws CommandError output */
 export function print(line: string): void {
-  write(1, `${line}\n`);
+  try {
+    write(1, `${line}\n`);
+  } catch (error) {
+    if (!isGone(error)) throw unwritable(error);
+  }
+}
+
+/** Prints a line that somebody must get. @throws CommandError output, also when its reader has gone */
+export function deliver(line: string): void {
+  try {
+    write(1, `${line}\n`);
+  } catch (error) {
+    throw unwritable(error);
+  }
 }
 
 /** Says something to the person: one line on stderr, beginning with our name. */
 export function say(sentence: string): void {
-  write(2, `holdfast: ${sentence}\n`);
+  complain(`holdfast: ${sentence}`);
 }
 
-/** Prints a line on stderr as it is. */
+/** Prints a line on stderr as it is. What cannot be said (a log on a full disk) must not stop the work. */
 export function complain(line: string): void {
-  write(2, `${line}\n`);
+  try {
+    write(2, `${line}\n`);
+  } catch {
+    // there is nobody left to tell
+  }
 }
 
-/** At once, so that nothing is lost when the process ends; a reader who has gone is no fault of ours. */
+function isGone(error: unknown): boolean {
+  return ["EPIPE", "EIO", "EBADF"].includes((error as NodeJS.ErrnoException).code ?? "");
+}
+
+function unwritable(cause: unknown): CommandError {
+  return new CommandError("output", `standard output cannot be written: ${(cause as Error).message}`, { cause });
+}
+
+/** At once, so that nothing is lost when the process ends. */
 function write(descriptor: 1 | 2, text: string): void {
   const bytes = Buffer.from(text);
   let done = 0;
@@ -52,10 +78,8 @@ function write(descriptor: 1 | 2, text: string): void {
     try {
       done += writeSync(descriptor, bytes, done);
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === "EPIPE" || code === "EIO" || code === "EBADF") return;
       // a full pipe of a non-blocking terminal or parent: it will be read
-      if (code !== "EAGAIN") throw error;
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
     }
   }

@@ -10,7 +10,7 @@ import { readReference } from "../read-reference.ts";
 import type { Referenced } from "../reference.ts";
 import { CommandError, commandError } from "./failure.ts";
 import { heldView, REFERENCE } from "./nested.ts";
-import { jsonLine, print, quotedList } from "./output.ts";
+import { deliver, jsonLine, print, quotedList } from "./output.ts";
 import type { RunFlags } from "./run-options.ts";
 import { leaseOf, waitOf } from "./run-options.ts";
 import { catchSignals } from "./signals.ts";
@@ -58,8 +58,15 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
     const lock = await acquireInWords(store, wanted, options);
     const token = store.locks.traits.fencing ? lock.token : null;
     const reference = await lock.detach();
-    if (flags.json === true) print(jsonLine({ reference, keys: lock.keys, token, ttlMs: ttl }));
-    else print(reference);
+    try {
+      deliver(flags.json === true ? jsonLine({ reference, keys: lock.keys, token, ttlMs: ttl }) : reference);
+    } catch (error) {
+      // nobody has got the reference, so nobody could give the lock back
+      await (await store.locks.attach(reference)).release();
+      throw new CommandError("output", `${(error as Error).message}; ${quotedList(lock.keys)} was given back`, {
+        cause: error,
+      });
+    }
     voiceOf(flags).detail(
       `holding ${quotedList(lock.keys)} for ${shownDuration(ttl)}, unless it is renewed or released`,
     );

@@ -30,7 +30,12 @@ interface Scheme {
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   "memory:": {
     parameters: [],
-    driver: async () => (await import("../drivers/memory.ts")).memory(),
+    async driver(url) {
+      // a name would look as if others could share it
+      if (!/^memory:(\/\/)?$/.test(url))
+        throw new TypeError(`url of a store in memory is "memory:", not ${shown(url)}`);
+      return (await import("../drivers/memory.ts")).memory();
+    },
   },
   "holdfast:": {
     parameters: [],
@@ -66,8 +71,14 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     parameters: [],
     credential: true,
     async driver(url, options) {
-      const path = decoded(new URL(url).pathname);
-      if (path === "" || path === "/") throw new TypeError("url must name a socket: holdfast+unix:/path/to/socket");
+      const { host, pathname, hash } = new URL(url);
+      const path = decoded(pathname);
+      // what the parser takes for a host or a fragment is a part of the path to whoever wrote it
+      if (host !== "" || hash !== "" || !path.startsWith("/") || path === "/") {
+        throw new TypeError(
+          `url must name a socket by its whole path: holdfast+unix:/path/to/socket, not ${shown(url)}`,
+        );
+      }
       const { server } = await import("../drivers/server/driver.ts");
       return server({ path, ...options });
     },
@@ -92,12 +103,14 @@ async function redis(url: string, { connectTimeoutMs, label }: DialOptions): Pro
 
 /** The driver of a url, not opened yet. @throws TypeError as connect() */
 export async function driverFor(
-  url: string | undefined = process.env.HOLDFAST_URL,
+  given: string | undefined,
   options: Pick<ConnectOptions, "connectTimeout" | "credential" | "label"> = {},
 ): Promise<Driver> {
+  // an empty variable is none, but an empty argument is a mistake: it must not become another store
+  const url = given === undefined ? process.env.HOLDFAST_URL || undefined : given;
   const { label = "" } = options;
   const connectTimeoutMs = durationMs(options.connectTimeout ?? 5_000, "connectTimeout");
-  if (url === undefined || url === "") {
+  if (url === undefined) {
     refuseCredential(options.credential, "your own server");
     const { onDemand } = await import("../drivers/server/on-demand.ts");
     return onDemand({ connectTimeoutMs, label });

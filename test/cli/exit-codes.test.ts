@@ -116,12 +116,43 @@ describe.concurrent("exit codes of run", () => {
     [["run", "k", "--max-hold", "0", "--", "true"], /--max-hold must be longer than 0/],
     [["run", "k\nl", "--", "true"], /key must not contain control characters/],
     [["run", "k", "--url", "http://x", "--", "true"], /url must begin with one of/],
+    [["run", "k", "--url", "", "--", "true"], /url must be a url, not ""; nothing was run/],
+    [["run", "k", "--url", "holdfast+unix:socket", "--", "true"], /url must name a socket by its whole path/],
+    [["show"], /which key\? For example: holdfast show nightly-report$/m],
     [["rnu"], /unknown command 'rnu'; did you mean run\?/],
   ])("64 for wrong usage: %j", async (args, message) => {
     const { code, err, out } = await here.run(args);
     expect({ code, out }).toEqual({ code: 64, out: "" });
     expect(err).toMatch(/^holdfast: /);
     expect(err).toMatch(message);
+  });
+
+  test("64 and its help for a command that only has commands below it", async () => {
+    const { code, out, err } = await here.run(["credential"]);
+    expect({ code, out }).toEqual({ code: 64, out: "" });
+    expect(err).toMatch(/^Usage: holdfast credential .*hash$/ms);
+    expect(err).not.toMatch(/^holdfast: /m);
+  });
+
+  test.runIf(process.platform === "linux")(
+    "64 for bytes that are not UTF-8: the command would get others",
+    async () => {
+      const script = (bytes: string) => `"$0" "$1" run bytes -- printf %s "$(printf '${bytes}')"`;
+      const run = (bytes: string) => here.program(["sh", "-c", script(bytes), process.execPath, PROGRAM]).ended;
+      const { code, out, err } = await run("caf\\351");
+      expect({ code, out }).toEqual({ code: 64, out: "" });
+      expect(err).toBe("holdfast: argument 6 is not UTF-8 and would be altered on its way; nothing was run\n");
+      expect(await run("\\357\\277\\275")).toMatchObject({ code: 0, out: "\ufffd" });
+    },
+  );
+
+  test.runIf(process.platform === "linux")("74 when the results cannot be written", async () => {
+    const { code, err } = await here.program(["sh", "-c", '"$0" "$1" --version >/dev/full', process.execPath, PROGRAM])
+      .ended;
+    expect({ code, err }).toEqual({
+      code: 74,
+      err: "holdfast: standard output cannot be written: ENOSPC: no space left on device, write\n",
+    });
   });
 
   test("126 for what cannot be executed and 127 for what is not there, before anybody waits", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
-import { place } from "./command.ts";
+import { PROGRAM, place } from "./command.ts";
 
 const here = place();
 
@@ -149,3 +149,20 @@ test.concurrent("several keys and permits are carried in one reference", async (
   expect((await here.run(["run", "z", "--permits", "1/2", "--no-wait", "--", "true"])).code).toBe(0);
   expect((await here.run(["release", permit])).code).toBe(0);
 });
+
+test
+  .runIf(process.platform === "linux")
+  .concurrent("a reference that reached nobody, on a full disk or a closed pipe, leaves no lock behind", async () => {
+    for (const into of [">/dev/full", "| exec 0<&-"]) {
+      // the reader has closed the pipe before the lock is granted: it was busy
+      const first = await acquired("undelivered");
+      const script = `set -o pipefail; "$0" "$1" acquire undelivered --ttl 10m ${into}`;
+      const second = here.program(["bash", "-c", script, process.execPath, PROGRAM]);
+      await here.waiting("undelivered");
+      await here.run(["release", first]);
+      const { code, err } = await second.ended;
+      expect(code).toBe(74);
+      expect(err).toMatch(/^holdfast: standard output cannot be written: .*; "undelivered" was given back\n$/m);
+      expect((await here.run(["run", "undelivered", "--no-wait", "--", "true"])).code).toBe(0);
+    }
+  });

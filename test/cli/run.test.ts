@@ -160,6 +160,18 @@ describe.concurrent("what is said while waiting", () => {
     expect(err.split("\n").length).toBe(2);
   });
 
+  test.runIf(process.platform === "linux")("what cannot be said, as on a full disk, stops nothing", async () => {
+    const first = await holder("mute");
+    const script = '"$0" "$1" run mute --verbose -- echo ran 2>/dev/full';
+    const second = here.program(["sh", "-c", script, process.execPath, PROGRAM]);
+    await here.waiting("mute");
+    // longer than until the first notice
+    const started = performance.now();
+    await until(() => performance.now() - started > 1_200, { within: 20_000, what: "the notice to fail" });
+    await first.stop();
+    expect(await second.ended).toMatchObject({ code: 0, out: "ran\n" });
+  });
+
   test("a label with control and bidi characters cannot forge a line or turn one around", async () => {
     const first = await holder("forged", "--label", "eve\u202e\u001b[2Jroot\u2066");
     const { err } = await here.run(["run", "forged", "--wait", "100ms", "--", "true"]);

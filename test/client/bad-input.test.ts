@@ -217,7 +217,12 @@ describe("urls", () => {
     ["an unknown scheme", "ftp://host", /^url must begin/],
     ["a mistyped parameter", "holdfast://host?tsl=true", /no parameter "tsl"/],
     ["no host", "holdfast://", /host|url/],
+    ["an empty one: it is no wish for the default store", "", /^url must be a url, not ""/],
     ["no socket", "holdfast+unix:", /socket/],
+    ["a socket in a place that depends on where we stand", "holdfast+unix:socket", /whole path/],
+    ["a path of which the parser makes a host", "holdfast+unix://run/socket", /whole path/],
+    ["a path of which the parser makes a fragment", "holdfast+unix:/run/a#b", /whole path/],
+    ["a name for a store that nobody shares", "memory:tests", /memory:/],
     ["a password", "holdfast://u:secret-canary@host", /user or password/],
   ])("%s", async (_, url, naming) => {
     await refuses(() => connect(url), naming);
