@@ -4,7 +4,6 @@ import type { Clock } from "../clock.ts";
 import type { Entry } from "../core/entry.ts";
 import type { Table } from "../core/table.ts";
 import type { Claim, ClaimId } from "../spi/driver.ts";
-import type { Log } from "./hub.ts";
 import type { Ledger } from "./ledger.ts";
 import { AHEAD_MICROS } from "./ledger.ts";
 import { savedOf } from "./saved.ts";
@@ -12,6 +11,8 @@ import { savedOf } from "./saved.ts";
 /** Leases up to this are "short": a restart waits for them. Longer ones stand in the journal. */
 export const SHORT_MS = 60_000;
 const RETRY_MS = 1_000;
+/** Of a write that failed the disk tells the log (store.ts). */
+const ignore = (): void => undefined;
 
 export function isLong(ttlMs: number | "session"): boolean {
   return ttlMs !== "session" && ttlMs > SHORT_MS;
@@ -21,7 +22,6 @@ export class Durability {
   readonly ledger: Ledger;
   readonly #table: Table;
   readonly #clock: Clock;
-  readonly #log: Log;
   /** Journal entries under way. */
   readonly #writing = new Map<ClaimId, Promise<void>>();
   #raising = false;
@@ -31,11 +31,10 @@ export class Durability {
   /** Called when grants may have become possible outside a call. */
   changed: () => void = () => undefined;
 
-  constructor(ledger: Ledger, table: Table, clock: Clock, log: Log) {
+  constructor(ledger: Ledger, table: Table, clock: Clock) {
     this.ledger = ledger;
     this.#table = table;
     this.#clock = clock;
-    this.#log = log;
   }
 
   get retryAt(): number {
@@ -88,7 +87,7 @@ export class Durability {
 
   /** A claim of the journal has gone. It must not come back, but nobody waits for that here. */
   forget(entry: Entry): void {
-    this.ledger.drop(entry.claim.id).catch((error: unknown) => this.#log("the journal could not be written", error));
+    this.ledger.drop(entry.claim.id).catch(ignore);
   }
 
   advance(now: number): void {
@@ -112,8 +111,7 @@ export class Durability {
     if (this.#raising) return;
     this.#raising = true;
     this.#reserve(bound, 0)
-      .catch((error: unknown) => {
-        this.#log("the bound of tokens could not be raised", error);
+      .catch(() => {
         this.#retryAt = this.#clock.now() + RETRY_MS;
       })
       .finally(() => {

@@ -61,7 +61,7 @@ export class Keeper implements Backend {
     const ceiling = ledger?.bound ?? Number.POSITIVE_INFINITY;
     const forgotten = (entry: Entry): void => this.#forgotten(entry);
     this.table = new Table({ sessionMs, ceiling, forgotten, observer: this.#tenants.observer });
-    this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock, log);
+    this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock);
     this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
     const { table } = this;
     this.#lister = new Lister(table, clock, limits.listMs);

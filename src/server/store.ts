@@ -48,7 +48,7 @@ export async function openStore({ driver, state }: ServeOptions, options: StoreO
   if (driver !== undefined) return relayed(driver, common);
   const told = { sessionMs: SESSION_MS, probe: processState, ...common };
   if (state === "none") return kept(await openKeeper({ ...told, disk: null }), null, options.log);
-  const disk = watched(await openState(state as string, elect), wrote);
+  const disk = watched(await openState(state as string, elect), wrote, options.log);
   try {
     return kept(await openKeeper({ ...told, disk }), disk, options.log);
   } catch (error) {
@@ -85,16 +85,29 @@ interface WatchedDisk extends Disk {
   trouble(): string | null;
 }
 
-/** Tells of durable writes, and remembers whether the last one of each kind was done. */
-function watched(disk: Disk, wrote: Tally["wrote"]): WatchedDisk {
+const UNWRITTEN = "the state cannot be written: what needs a write is not granted";
+
+/**
+ * Tells of durable writes, and remembers whether the last one of each kind was done. The log has the first one that failed,
+ * and that all are done again: in between there may be one a second, on a disk that has no room for them.
+ */
+function watched(disk: Disk, wrote: Tally["wrote"], log: Log): WatchedDisk {
   const failed = { state: false, journal: false };
+  const fails = (): boolean => failed.state || failed.journal;
   async function told<T>(what: "journal" | "state", write: Promise<T>): Promise<T> {
-    failed[what] = await write.then(
-      () => false,
-      () => true,
-    );
-    wrote(what, !failed[what]);
-    return write;
+    const before = fails();
+    try {
+      const done = await write;
+      failed[what] = false;
+      if (before && !fails()) log("the state can be written again");
+      return done;
+    } catch (error) {
+      failed[what] = true;
+      if (!before) log(UNWRITTEN, error);
+      throw error;
+    } finally {
+      wrote(what, !failed[what]);
+    }
   }
   return {
     load: () => disk.load(),
@@ -105,9 +118,6 @@ function watched(disk: Disk, wrote: Tally["wrote"]): WatchedDisk {
     unnote: (id) => disk.unnote(id),
     renote: (sessions) => disk.renote(sessions),
     close: () => disk.close(),
-    trouble() {
-      if (!failed.state && !failed.journal) return null;
-      return "the state cannot be written: what needs a write is not granted";
-    },
+    trouble: () => (fails() ? UNWRITTEN : null),
   };
 }
