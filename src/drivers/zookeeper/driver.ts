@@ -101,7 +101,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   let notify: Notify = () => undefined;
   const watching = new Watching(zk, places, (id) => notify(id));
   const lines = new Lines({ zk, places, acl: () => acl, tokenBase, family, watching });
-  const placing = new Placing({ zk, lines, places, fair, random: Math.random });
+  const placing = new Placing({ zk, lines, places, watching, fair, random: Math.random });
 
   return {
     name: "zookeeper",

@@ -6,6 +6,7 @@ import { AuthFailedError, isRefusal, SessionExpiredError } from "./client/errors
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import type { Lines } from "./lines.ts";
 import type { NodePlace, Places } from "./places.ts";
+import type { Watching } from "./watching.ts";
 
 /** Those who wait aside try again within so long, each at a moment of its own, when the holder has gone. */
 const SPREAD_MS = 20;
@@ -14,6 +15,7 @@ export interface PlacingOptions {
   readonly zk: ZooKeeper;
   readonly lines: Lines;
   readonly places: Places;
+  readonly watching: Watching;
   /** Does a waiting claim keep its place? */
   readonly fair: boolean;
   readonly random: () => number;
@@ -73,11 +75,12 @@ export class Placing {
 
   /** Deletes the claim's node, wherever a create of it may have got to. Says whether it was ours until then. */
   async removed(place: NodePlace): Promise<boolean> {
-    const { zk, lines, places } = this.#options;
+    const { zk, lines, places, watching } = this.#options;
     const isOurs = place.isAside || (place.at === "there" && !place.revoked);
     const hasNone = place.name === "" && place.placing === null && !place.isUnsure;
     // from now on nobody else answers for it
     places.end(place, "released");
+    watching.leave(place);
     place.isAside = false;
     if (hasNone) return isOurs;
     try {

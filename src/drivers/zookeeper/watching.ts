@@ -12,6 +12,8 @@ export class Watching {
   readonly #zk: ZooKeeper;
   readonly #places: Places;
   readonly #changed: (id: ClaimId) => void;
+  /** By the path of the node that must go first. */
+  readonly #waiting = new Map<string, Set<NodePlace>>();
 
   /** changed: a claim's answer may have changed. */
   constructor(zk: ZooKeeper, places: Places, changed: (id: ClaimId) => void) {
@@ -26,30 +28,70 @@ export class Watching {
    */
   blocker(place: NodePlace, line: readonly Seat[], mine: number): void {
     const blocker = blockerOf(line, mine);
-    const target = blocker === "line" ? "line" : (line[blocker] as Seat).name;
+    const target = blocker === "line" ? place.folder : `${place.folder}/${(line[blocker] as Seat).name}`;
     if (place.watching === target) return;
+    this.leave(place);
     place.watching = target;
-    const again = (): void => {
-      if (place.watching !== target) return;
-      place.watching = "";
-      place.isWoken = true;
-      if (place.at !== "gone") this.#changed(place.claim.id);
+    if (blocker === "line") this.#line(place, line);
+    else this.#node(place, target);
+  }
+
+  /** It waits no more. What was asked of the servers for it they tell nobody. */
+  leave(place: NodePlace): void {
+    this.#waiting.get(place.watching)?.delete(place);
+    place.watching = "";
+  }
+
+  /** All that wait for one node share its watch, however many come and go while it stands. */
+  #node(place: NodePlace, path: string): void {
+    const others = this.#waiting.get(path);
+    if (others !== undefined) {
+      others.add(place);
+      return;
+    }
+    const waiting = new Set([place]);
+    this.#waiting.set(path, waiting);
+    const gone = (): void => {
+      if (this.#waiting.get(path) === waiting) this.#waiting.delete(path);
+      for (const one of waiting) this.#wake(one, path);
     };
+    const fired = (event: unknown): void => {
+      // with the session all places end
+      if (event === null) this.#waiting.delete(path);
+      else gone();
+    };
+    this.#zk
+      .exists(path, fired)
+      .then((stat) => {
+        if (stat !== null) return;
+        gone();
+        // where that cannot be said, the connection is lost, and with it what it was about
+        this.#zk.forget(path).catch(() => undefined);
+      })
+      .catch(gone);
+  }
+
+  /** Any removal counts: the first change of the list ends it. */
+  #line(place: NodePlace, line: readonly Seat[]): void {
+    const path = place.folder;
+    const again = (): void => this.#wake(place, path);
     const fired = (event: unknown): void => {
       if (event !== null) again();
     };
-    if (target === "line") {
-      const before = line.length;
-      this.#zk
-        .children(place.folder, fired)
-        .then(({ names }) => (names.length < before ? again() : undefined))
-        .catch(again);
-    } else {
-      this.#zk
-        .exists(`${place.folder}/${target}`, fired)
-        .then((stat) => (stat === null ? again() : undefined))
-        .catch(again);
-    }
+    this.#zk
+      .children(path, fired)
+      .then(({ names }) => {
+        const there = new Set(names);
+        if (line.some(({ name }) => name !== "" && !there.has(name))) again();
+      })
+      .catch(again);
+  }
+
+  #wake(place: NodePlace, path: string): void {
+    if (place.watching !== path) return;
+    place.watching = "";
+    place.isWoken = true;
+    if (place.at !== "gone") this.#changed(place.claim.id);
   }
 
   /** As own(), when this turn of the event loop is over: a lock that was released by then costs no request more. */

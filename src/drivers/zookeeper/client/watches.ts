@@ -57,6 +57,11 @@ export class Watches {
     return true;
   }
 
+  /** Nobody is told any more when that node is made. */
+  forget(path: string): void {
+    this.#all.exists.delete(path);
+  }
+
   fire(event: WatchedEvent): void {
     const told = new Set<Watcher>();
     for (const kind of FIRED[event.kind]) {

@@ -8,7 +8,7 @@ import { systemClock } from "../../../clock.ts";
 import { durationMs } from "../../../duration.ts";
 import type { Request } from "./calls.ts";
 import { Connection } from "./connection.ts";
-import { ConnectionLossError } from "./errors.ts";
+import { ConnectionLossError, isRefusal } from "./errors.ts";
 import type { Created, CreateOptions, Step } from "./operations.ts";
 import * as operations from "./operations.ts";
 import { Chroot } from "./paths.ts";
@@ -183,6 +183,17 @@ export class ZooKeeper {
     const [whole, told] = this.#watched(path, watcher);
     const watched = (there: boolean): void => this.#watch(there ? "data" : "exists", whole, told);
     return this.#ask(operations.exists(whole, told !== null, watched));
+  }
+
+  /** Takes back the watches on a node that was not there, and never will be: else they stay as long as the session. */
+  async forget(path: string): Promise<void> {
+    const whole = this.#chroot.out(path);
+    this.#connection.watches.forget(whole);
+    try {
+      await this.#ask(operations.removeWatches(whole, "any"));
+    } catch (error) {
+      if (!isRefusal(error, "NO_WATCHER")) throw error;
+    }
   }
 
   get(path: string, watcher?: Watcher): Promise<{ readonly data: Buffer; readonly stat: Stat }> {

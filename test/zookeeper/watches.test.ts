@@ -1,0 +1,101 @@
+// What waiting leaves behind on the servers, and what it asks of them: one watch for each node that somebody waits for.
+
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { afterEach, expect, test } from "vitest";
+import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import { newId } from "../../src/ids.ts";
+import type { Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
+
+const WITHIN = 20_000;
+const scene = zookeeperScene();
+const drivers: Driver[] = [];
+
+afterEach(async () => {
+  await Promise.all(drivers.splice(0).map((one) => one.close()));
+});
+
+async function opened(told: (id: ClaimId | null) => void = () => undefined, fair = true): Promise<Driver> {
+  const driver = zookeeper({ servers: [scene.server.address], root: "/watches", sessionMs: 20_000, fair });
+  drivers.push(driver);
+  await driver.open(told);
+  return driver;
+}
+
+function claimOf(key: string, permits: number = ALL_PERMITS): Claim {
+  const hold = { key, permits, limit: ALL_PERMITS };
+  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test" };
+}
+
+const watches = async (): Promise<number> =>
+  Number(/Total watches:(\d+)/.exec(await scene.server.ask("wchs"))?.[1] ?? Number.NaN);
+
+const nothingIsWatched = (): Promise<unknown> =>
+  until(async () => (await watches()) === 0, { within: WITHIN, what: "all watches to be gone" });
+
+test.each([true, false])(
+  "who finds its way free when it sets its watch leaves no watch behind (fair: %s)",
+  async (fair) => {
+    const driver = await opened(undefined, fair);
+    const key = `gone-${fair}`;
+    for (let round = 0; round < 20; round++) {
+      const [first, second] = [claimOf(key), claimOf(key)];
+      await driver.claim(first);
+      // the look leaves before the release, and its watch behind it
+      const asked = driver.claim(second);
+      const released = driver.release([first]);
+      await Promise.all([asked, released]);
+      await until(async () => (await driver.renew([second]))[0]?.state === "held", {
+        within: WITHIN,
+        what: "its turn",
+      });
+      await driver.release([second]);
+    }
+    await nothingIsWatched();
+  },
+);
+
+test("all readers behind a writer share one watch and one question, and each is told", async () => {
+  const told = new Set<ClaimId | null>();
+  const driver = await opened((id) => told.add(id));
+  const writer = claimOf("shared");
+  await driver.claim(writer);
+  const readers = Array.from({ length: 50 }, () => claimOf("shared", 1));
+  const received = async (): Promise<number> => Number(/Received: (\d+)/.exec(await scene.server.ask("srvr"))?.[1]);
+  const before = await received();
+  for (const reader of readers) expect((await driver.claim(reader)).state).toBe("waiting");
+  // a create and a list each; the rest is the watches on the writer: its own, and theirs; and this question
+  expect((await received()) - before - 2 * readers.length).toBeLessThan(10);
+  told.clear();
+  await driver.release([writer]);
+  await until(() => readers.every(({ id }) => told.has(id)), { within: WITHIN, what: "each to be told" });
+  for (const { state } of await driver.renew(readers)) expect(state).toBe("held");
+  await driver.release(readers);
+  await nothingIsWatched();
+});
+
+test("whoever stops waiting is forgotten, however long the one it waited for holds on", async () => {
+  const driver = await opened();
+  const holder = claimOf("left");
+  await driver.claim(holder);
+  const seen: WeakRef<Claim>[] = [];
+  for (let turn = 0; turn < 20; turn++) {
+    const waits = claimOf("left", 1);
+    expect((await driver.claim(waits)).state).toBe("waiting");
+    expect(await driver.release([waits])).toEqual([true]);
+    seen.push(new WeakRef(waits));
+  }
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const forgotten = async (): Promise<boolean> => {
+    collect();
+    // the last turn may still be in a register
+    return seen.filter((one) => one.deref() !== undefined).length <= 1;
+  };
+  await until(forgotten, { within: WITHIN, what: "19 of 20 to be forgotten" });
+  await driver.release([holder]);
+  await nothingIsWatched();
+});
