@@ -5,12 +5,14 @@ import type { LinkedList } from "./queue.ts";
 import type { Scheduled } from "./schedule.ts";
 import type { Seat } from "./seats.ts";
 
+const NOWHERE: readonly Seat[] = [];
+
 export class Entry {
   readonly claim: Claim;
   /** Who is told of a grant; opaque to the table (a session, a client). */
   owner: unknown;
-  /** One seat per line entered so far, in key order; all but the last are admitted. */
-  readonly seats: Seat[] = [];
+  /** One seat per line entered so far, in key order; all but the last are admitted. Replaced, never changed. */
+  seats: readonly Seat[] = NOWHERE;
   /** First token of the run; 0 while waiting. */
   token = 0;
   /** Length of the run. */
@@ -50,6 +52,11 @@ export class Entry {
     this.placedAt = now;
     this.expiresAt = expiresAt;
     this.arrival = arrival;
+  }
+
+  /** Takes a seat in its next line. An array that grew by push() would have room for sixteen more, which few need. */
+  sit(seat: Seat): void {
+    this.seats = this.seats.length === 0 ? [seat] : this.seats.concat(seat);
   }
 
   get held(): boolean {

@@ -54,7 +54,7 @@ export class Seating {
       const hold = holds[entry.seats.length] as (typeof holds)[number];
       const line = this.mint.line(hold.key);
       const seat = new Seat(line, entry, hold.permits, hold.limit, first ? entry.arrival : ++this.#arrivals);
-      entry.seats.push(seat);
+      entry.sit(seat);
       line.add(seat);
       // only this seat: another that may go now is led on by whoever made room (#admit), not here
       if (this.#paused || !line.admit(seat)) return;
@@ -71,7 +71,7 @@ export class Seating {
     this.mint.spent(claim, token + tokens - 1);
     for (const hold of claim.holds) {
       const seat = new Seat(this.mint.line(hold.key), entry, hold.permits, hold.limit, entry.arrival);
-      entry.seats.push(seat);
+      entry.sit(seat);
       seat.line.addAdmitted(seat);
     }
     this.#observer.happened("reclaimed", entry, this.#now);
@@ -103,9 +103,9 @@ export class Seating {
   unpark(entry: Entry): void {
     if (!entry.parked) return;
     entry.parked = false;
-    const old = entry.seats.pop() as Seat;
+    const old = entry.seats.at(-1) as Seat;
     const seat = new Seat(this.mint.line(old.line.key), entry, old.permits, old.limit, old.arrival);
-    entry.seats.push(seat);
+    entry.seats = entry.seats.with(-1, seat);
     seat.line.add(seat);
     this.#admit(seat.line);
   }

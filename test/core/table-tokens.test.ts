@@ -122,7 +122,7 @@ test("tokens of several keys move together", () => {
   mint.advance(100);
   const entry = new Entry(claim, null, 0, 0, 1);
   for (const { key, permits, limit } of claim.holds) {
-    entry.seats.push(new Seat(mint.line(key), entry, permits, limit, 1));
+    entry.sit(new Seat(mint.line(key), entry, permits, limit, 1));
   }
   expect(mint.take(entry)).toBe(100);
   expect(mint.line("a").last).toBe(109);
