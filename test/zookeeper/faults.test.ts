@@ -155,14 +155,15 @@ test("a server that takes connections and says nothing has its time, then anothe
   proxy = await tcpProxy(server.address);
   const { port } = mute.address() as AddressInfo;
   const zk = new ZooKeeper({
-    servers: [{ host: "127.0.0.1", port }, server.address],
+    // the last one has the first turn
+    servers: [server.address, { host: "127.0.0.1", port }],
     sessionMs: SESSION_MS,
     random: () => 0.9,
   });
   clients.push(zk);
   const from = performance.now();
   await zk.open();
-  expect(held.length).toBeLessThanOrEqual(1);
+  expect(held).toHaveLength(1);
   expect(performance.now() - from).toBeLessThan(10 * SESSION_MS);
   for (const socket of held) socket.destroy();
   mute.close();
@@ -207,3 +208,38 @@ test("a server that was stopped and comes back finds the session, with its nodes
   expect(events).toEqual(["new session", "suspended", "same session"]);
   expect((await zk.exists("/stays"))?.ephemeralOwner).toBe(zk.sessionId);
 }, 60_000);
+
+test.each([
+  ["a four-letter answer", "imok"],
+  ["a web server's", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"],
+  ["an empty frame", "\0\0\0\0"],
+  ["a greeting cut short", "\0\0\0\u0008\0\0\0\0\0\0\u0027\u0010"],
+  ["a frame without end", "\u007f\u007f\u007f\u007f"],
+])("a server that speaks otherwise (%s) is left for another, and named where there is none", async (_, text) => {
+  let met = 0;
+  const stranger = createServer((socket) => {
+    met++;
+    socket.on("error", () => socket.destroy());
+    socket.write(text);
+  });
+  await new Promise<void>((resolve) => stranger.listen(0, "127.0.0.1", resolve));
+  const { port } = stranger.address() as AddressInfo;
+  proxy = await tcpProxy(server.address);
+  try {
+    const wrong = { host: "127.0.0.1", port };
+    // the last one has the first turn
+    const zk = new ZooKeeper({ servers: [server.address, wrong], sessionMs: 20_000, random: () => 0.9 });
+    clients.push(zk);
+    await zk.open();
+    expect(await zk.exists("/")).not.toBeNull();
+    expect(met).toBe(1);
+    const alone = new ZooKeeper({ servers: [wrong], sessionMs: 20_000 });
+    await expect(alone.open({}, 500)).rejects.toMatchObject({
+      code: "CONNECTION_LOSS",
+      message: expect.stringMatching(/did not answer within 500 ms: ./),
+    });
+    await alone.close();
+  } finally {
+    stranger.close();
+  }
+});
