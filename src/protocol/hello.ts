@@ -125,6 +125,9 @@ export function encodeWelcome(hello: ServerHello): string {
 
 /** @throws ProtocolError with the server's own code and message if it refused, else if the line is not a hello */
 export function decodeWelcome(line: string): ServerHello {
+  if (line.startsWith("HTTP/")) {
+    throw new ProtocolError("PROTOCOL", "this port speaks HTTP: the lock protocol has a port of its own");
+  }
   const whole = record(parsed(line));
   const refusal = record(whole?.error);
   if (refusal !== null) throw refused(refusal);

@@ -174,12 +174,29 @@ test("with a client CA a client must show a certificate of its issuer, and is to
   await locks.using("k", async () => undefined);
 });
 
-test("a url names cert and key or neither, and files that can be read", async () => {
+test("a client that comes to the HTTP port is told so", async () => {
+  const { server, files } = await secured(["127.0.0.1"], { http: "127.0.0.1:0" });
+  const at = server.httpAddress?.replace("http:", "holdfast:");
+  await expect(connect(at as string)).rejects.toThrow(`${at}: this port speaks HTTP: the lock protocol has a port`);
+  await expect(connect(`${at?.replace("holdfast:", "holdfasts:")}?ca=${files.ca}`)).rejects.toThrow(
+    "does not speak TLS",
+  );
+});
+
+test("a url names cert and key or neither, and files that can be read and hold what they are for", async () => {
   await expect(connect("holdfasts://127.0.0.1:1?cert=/x")).rejects.toThrow("url must name both cert and key");
   const missing = join(folder(), "ca.pem");
   await expect(connect(`holdfasts://127.0.0.1:1?ca=${missing}`)).rejects.toThrow(
     `url: ca names ${missing}, which cannot be read (ENOENT)`,
   );
+  const { files } = await secured();
+  for (const [query, wrong] of [
+    [`ca=${files.key}`, `ca names ${files.key}, which holds no PEM certificate`],
+    [`cert=${files.key}&key=${files.key}`, `cert names ${files.key}, which holds no PEM certificate`],
+    [`cert=${files.cert}&key=${files.cert}`, `key names ${files.cert}, which holds no PEM private key`],
+  ]) {
+    await expect(connect(`holdfasts://127.0.0.1:1?${query}`)).rejects.toThrow(`url: ${wrong}`);
+  }
   await expect(connect("holdfasts://127.0.0.1:1?tls=no")).rejects.toThrow(/url has no parameter "tls"/);
 });
 

@@ -26,7 +26,7 @@ interface Place {
 
 /**
  * Dials TLS. The files are read again for every connection, so that renewed ones are used.
- * @throws FatalDriverError naming a file that cannot be read
+ * @throws FatalDriverError naming a file that cannot be read, or holds nothing of the kind
  */
 export function tlsDial(place: Place, tls: ClientTls): Dial {
   let files = filesOf(tls);
@@ -76,11 +76,19 @@ function renewed(tls: ClientTls, last: Files): Files {
 }
 
 function textOf(path: string, parameter: string): string {
+  const named = `url: ${parameter} names ${path}, which`;
+  const text = textIn(path, named);
+  const what = parameter === "key" ? "PRIVATE KEY" : "CERTIFICATE";
+  // Node takes issuers that are none without a word, and then knows nobody
+  if (!text.includes(`${what}-----`)) throw new FatalDriverError(`${named} holds no PEM ${what.toLowerCase()}`);
+  return text;
+}
+
+function textIn(path: string, named: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    throw new FatalDriverError(`url: ${parameter} names ${path}, which cannot be read (${code})`, { cause });
+    throw new FatalDriverError(`${named} cannot be read (${(cause as NodeJS.ErrnoException).code})`, { cause });
   }
 }
 
