@@ -70,6 +70,23 @@ test("who waits in line hears of it at once, and keeps its place", async () => {
   await locks.close();
 });
 
+test("who holds hears of it at once, long before anything is due, and that it is over", async () => {
+  await using proxy = await tcpProxy(scene.server.address);
+  const locks = locksOn(proxy.address as { host: string; port: number });
+  const told = heardBy(locks);
+  const lock = await locks.acquire("mine");
+  proxy.refuse(true);
+  proxy.reset();
+  await until(() => told.length === 2, { within: SOON_MS, what: "storeDown and jeopardy" });
+  expect(told.sort()).toEqual(["jeopardy", "storeDown"]);
+  expect(lock.remainingMs).toBeGreaterThan(SESSION_MS / 2);
+  proxy.refuse(false);
+  await until(() => told.length === 4, { within: SOON_MS, what: "storeUp and restored" });
+  expect(told.sort()).toEqual(["jeopardy", "restored", "storeDown", "storeUp"]);
+  expect(await lock.release()).toBe(true);
+  await locks.close();
+});
+
 test("a moment without a connection is no outage: a try that meets it is answered", async () => {
   await using proxy = await tcpProxy(scene.server.address);
   let isDown = (): void => undefined;
