@@ -37,13 +37,13 @@ export async function timeoutError(engine: Engine, obstacle: Obstacle): Promise<
   return new LockTimeoutError(rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`, blocked, { keys });
 }
 
-/** The obstacle on the first of the keys that somebody else holds. */
+/** The obstacle on the first of the keys that somebody holds before us, another request of this client among them. */
 async function look(engine: Engine, { holds, id, localAhead }: Obstacle): Promise<Blocked> {
   const mine = id === null ? null : tagOf(id);
   for (const { key } of holds) {
     const views = await attempt(() => engine.driver.list(key, MOST_LOOKED_AT));
     const line = views.filter((view) => view.holds.some((hold) => hold.key === key));
-    const holder = line.find((view) => view.answer.state === "held" && view.tag !== mine);
+    const holder = line.find((view) => view.answer.state === "held" && (localAhead > 0 || view.tag !== mine));
     if (holder !== undefined) return describe(line, holder, mine, localAhead);
   }
   return localAhead > 0 ? { ahead: localAhead } : {};
