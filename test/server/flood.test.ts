@@ -5,6 +5,7 @@ import { once } from "node:events";
 import type { Socket } from "node:net";
 import { connect as dial } from "node:net";
 import { join } from "node:path";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -39,6 +40,8 @@ interface Scene {
   from(at: number): RawAddress;
   /** How the others fared meanwhile: turns, and the longest one in milliseconds. Ends them. */
   others(): Promise<{ readonly turns: number; readonly longest: number }>;
+  /** The longest time in milliseconds that this process let everything wait, so far. */
+  stall(): number;
 }
 
 /** A server on TCP at which a decent client works. */
@@ -49,6 +52,9 @@ async function scene(limits: Partial<ServerLimits> = {}, more: readonly string[]
   const locks = await connect(url);
   later(() => locks.close());
   const kept = await locks.acquire("kept", { ttl: "3s" });
+  const delays = monitorEventLoopDelay({ resolution: 1 });
+  delays.enable();
+  later(() => void delays.disable());
   let over = false;
   const working = work(locks, () => over);
   later(async () => {
@@ -58,6 +64,7 @@ async function scene(limits: Partial<ServerLimits> = {}, more: readonly string[]
   return {
     server,
     address,
+    stall: () => delays.max / 1e6,
     from: (at) => ({ ...address, localAddress: `127.0.0.${2 + (at % 200)}` }),
     async others() {
       over = true;
@@ -91,11 +98,17 @@ async function work(locks: Locks, isOver: () => boolean): Promise<{ turns: numbe
 
 /** Loose: this process is server, flood and bystander at once. The bench tells how others fare (case "floods"). */
 const LONGEST_MS = 5_000;
+/** A lock and its release are four messages; each is read in the next round of the event loop, or in the one after it. */
+const ROUNDS = 10;
 
-async function undisturbed({ others }: Scene): Promise<void> {
+/**
+ * No bound on the number of turns would mean anything: the flood and the machine decide how many there is time for. What
+ * is the server's to see to is that nobody is served later than the loop comes round.
+ */
+async function undisturbed({ others, stall }: Scene): Promise<void> {
   const { turns, longest } = await others();
-  expect(turns).toBeGreaterThan(1);
-  expect(longest).toBeLessThan(LONGEST_MS);
+  expect(turns).toBeGreaterThan(0);
+  expect(longest).toBeLessThan(Math.min(LONGEST_MS, ROUNDS * stall() + 100));
 }
 
 function heap(): number {

@@ -190,17 +190,19 @@ test("listMs: however many lists a client asks for, the others are served in bet
     await busy.call("ping");
   }
   expect(it.stats().claims).toBe(10_000);
+  busy.unexpected.length = 0;
   // a prefix that nothing has, and a cursor that is none: all is looked through for a small answer
   for (let line = 0; line < 50; line++) {
     busy.say(...Array.from({ length: 8 }, (_, n) => `["list",${line * 8 + n + 100_000},"none",10,"aaaaaaaaaa"]`));
   }
-  const pings: number[] = [];
-  for (let at = 0; at < 20; at++) {
-    const began = performance.now();
+  // no time is measured, which a busy machine would stretch: were a list made in one go, the first ping, which came behind
+  // the lists, would find one answered
+  let meanwhile = 0;
+  while (!busy.unexpected.some(([kind]) => kind === "ok")) {
     await other.call("ping");
-    pings.push(performance.now() - began);
+    meanwhile++;
   }
-  expect(Math.max(...pings)).toBeLessThan(1_500);
+  expect(meanwhile).toBeGreaterThan(3);
   expect((await other.call("list", "k3/", 1_000)).length).toBe(2);
 });
 
@@ -227,8 +229,11 @@ test("unreadBytes: a client that does not read is ended when so much waits for i
   await deaf.closed();
 });
 
-test("unreadMs: a client that asks and never reads is ended when nothing has left for so long; one that reads again is not", async () => {
-  const it = await running({ limits: { unreadMs: 1_500, unreadBytes: 1_073_741_824 }, listen: TCP });
+test("unreadMs: a client that asks and never reads is ended when nothing has left for so long; one that reads again is not", {
+  timeout: 30_000,
+}, async () => {
+  // longer than a busy machine takes to make the answers
+  const it = await running({ limits: { unreadMs: 3_000, unreadBytes: 1_073_741_824 }, listen: TCP });
   const address = it.addresses[0] as string;
   const [deaf, slow, other] = [await opened(address), await opened(address), await opened(address)];
   const label = "x".repeat(256);
@@ -251,7 +256,7 @@ test("unreadMs: a client that asks and never reads is ended when nothing has lef
   slow.socket.resume();
   expect(await slow.call("ping")).toEqual([]);
   const began = performance.now();
-  await until(async () => (await connections()) === 2, { within: 10_000, what: "the end of the deaf one" });
+  await until(async () => (await connections()) === 2, { within: 20_000, what: "the end of the deaf one" });
   expect(performance.now() - began).toBeGreaterThan(500);
   expect(await slow.call("ping")).toEqual([]);
 });
