@@ -181,6 +181,24 @@ test("replicas of another server than the one that granted count for nothing", a
   await other.stop();
 });
 
+test("what a replica has counts for nothing once the connection broke: another server may have taken over", async () => {
+  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: { atLeast: 1, withinMs: 4_000 } }));
+  replica.signal("SIGSTOP");
+  const claim = claimOf("key");
+  const before = await calls("wait");
+  const granted = one.claim(claim).catch((error: unknown) => error);
+  await until(async () => (await calls("wait")) > before, { within: 5_000, what: "the question to replicas" });
+  const list = String(await scene.admin.call("CLIENT", "LIST"));
+  // that of the commands: the mark was its last
+  const [, id] = /^id=(\d+) .* cmd=eval /m.exec(list) ?? [];
+  await scene.admin.call("CLIENT", "KILL", "ID", String(id));
+  await until(() => one.pushes.some((push) => push.id === null), { within: 5_000, what: "the connection" });
+  replica.signal("SIGCONT");
+  expect(String(await granted)).toContain("the connection changed");
+  expect((await one.ask(claim)).state).toBe("held");
+  await one.driver.release([claim]);
+});
+
 test("a connection for replicas that breaks is made anew, under load", { timeout: 30_000 }, async () => {
   await using work = load([client(), client(nodeRedis)], "key", 3);
   await work.goesOn();
