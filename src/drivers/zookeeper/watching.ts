@@ -3,6 +3,7 @@
 import { blockerOf } from "../../core/line.ts";
 import type { ClaimId } from "../../spi/driver.ts";
 import { isRefusal } from "./client/errors.ts";
+import { turnOver } from "./client/recipes.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE } from "./data.ts";
 import type { Seat } from "./names.ts";
@@ -96,7 +97,7 @@ export class Watching {
 
   /** As own(), when this turn of the event loop is over: a lock that was released by then costs no request more. */
   ownSoon(place: NodePlace): void {
-    setImmediate(() => {
+    void turnOver().then(() => {
       if (!place.isWatched && place.checking === null) this.own(place);
     });
   }

@@ -73,3 +73,8 @@ export async function gathered<T, R>(
   }
   return found;
 }
+
+/** Settles when this turn of the event loop is over: for a request that may not be needed any more by then. */
+export function turnOver(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
