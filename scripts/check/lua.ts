@@ -7,33 +7,44 @@ import { join } from "node:path";
 const FOLDER = "src/drivers/redis/lua";
 /** Where the module stands. */
 export const LUA_MODULE = "src/drivers/redis/scripts.ts";
-/** What others include, once. */
+/** A part, not a script: what all that change lines include. */
 const COMMON = "line.lua";
-const INCLUDE = `--- include ${COMMON}\n`;
+const INCLUDE = /^[ \t]*--- include (\S+)\n/m;
 /** As the formatter has it. */
 const MOST_ON_A_LINE = 112;
 
 /** The module as it should be. */
 export function luaModule(): string {
   const names = readdirSync(FOLDER).filter((name) => name.endsWith(".lua") && name !== COMMON);
-  const common = whole(COMMON);
-  const scripts = names.sort().map((name) => {
-    const parts = withoutHead(read(name)).split(INCLUDE).map(withoutComments);
-    const [own = "", rest] = parts;
-    const sha = createHash("sha1").update(parts.join(common)).digest("hex");
-    const terms = rest === undefined ? [own] : [own, null, rest].filter((term) => term !== "");
-    const words = terms.map((term) => (term === null ? "LINE" : JSON.stringify(term)));
-    const short = ` ${words.join(" + ")}`;
-    const text = words.length === 1 || short.length < MOST_ON_A_LINE ? short : `\n    ${words.join(" +\n    ")}`;
-    return `export const ${constant(name)}: Script = {\n  sha: "${sha}",\n  text:${text},\n};\n`;
-  });
+  /** By name: what scripts include, each of these once. */
+  const parts = new Map<string, string>();
+  const scripts = names.sort().map((name) => scriptOf(name, parts));
+  const shared = [...parts].map(([name, text]) => `const ${constant(name)} =\n  ${JSON.stringify(text)};\n`);
   return [
     "// Made of lua/*.lua by `npm run lua`: change those, not this.\n",
     "/** A script as Redis is given it: by its digest, or whole when Redis does not have it. */",
     "export interface Script {\n  readonly sha: string;\n  readonly text: string;\n}\n",
-    `const LINE =\n  ${JSON.stringify(common)};\n`,
+    shared.join("\n"),
     scripts.join("\n"),
   ].join("\n");
+}
+
+function scriptOf(name: string, parts: Map<string, string>): string {
+  const terms = withoutHead(read(name))
+    .split(INCLUDE)
+    .map((term, at) => {
+      const text = at % 2 === 0 ? withoutComments(term) : whole(term);
+      if (at % 2 === 1) parts.set(term, text);
+      return { text, word: at % 2 === 0 ? JSON.stringify(text) : constant(term) };
+    })
+    .filter(({ text }) => text !== "");
+  const sha = createHash("sha1")
+    .update(terms.map(({ text }) => text).join(""))
+    .digest("hex");
+  const words = terms.map(({ word }) => word);
+  const short = ` ${words.join(" + ")}`;
+  const text = words.length === 1 || short.length < MOST_ON_A_LINE ? short : `\n    ${words.join(" +\n    ")}`;
+  return `export const ${constant(name)}: Script = {\n  sha: "${sha}",\n  text:${text},\n};\n`;
 }
 
 /** Is the module what the files say? */
@@ -44,7 +55,7 @@ export function luaFaults(): string[] {
 
 /** A file without comments, with all it includes in its place. */
 function whole(name: string): string {
-  const parts = withoutHead(read(name)).split(/^--- include (\S+)\n/m);
+  const parts = withoutHead(read(name)).split(INCLUDE);
   return parts.map((part, at) => (at % 2 === 0 ? withoutComments(part) : whole(part))).join("");
 }
 
@@ -53,7 +64,7 @@ function read(name: string): string {
 }
 
 function constant(name: string): string {
-  return name.replace(".lua", "").toUpperCase();
+  return name.replace(".lua", "").replace("/", "_").toUpperCase();
 }
 
 function withoutHead(text: string): string {

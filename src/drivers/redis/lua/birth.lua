@@ -3,6 +3,7 @@
      KEYS  1 where to send the call
      ARGV  root, inbox, birth record, longest ttl
      Gives from when on new claims are granted (ms), and the store's ms ]]
---- include line.lua
+--- include line/store.lua
+--- include line/birth.lua
 
-return { text(opensAt), text(now) }
+return { opensAt .. '', clock }

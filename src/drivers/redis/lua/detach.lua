@@ -3,16 +3,16 @@
      ARGV  root, inbox, birth record, longest ttl, number of claims, then each claim (id, ttl, count, holds)
      Gives a string with "1" for each claim that was held, else "0" ]]
 --- include line.lua
+--- include line/renewal.lua
 
 local done = {}
 for at = 1, tonumber(take()) do
   local asked, holds = takeClaim()
   local claim = read(asked.bucket, asked.id)
   done[at] = '0'
-  if alive(claim) and claim.token > 0 and not claim.revoked and stands(claim, holds) then
-    claim.stepped = true -- extends whatever is left
+  if alive(claim) and claim.token > 0 and claim.state ~= 'r' and stands(claim, holds) then
+    claim.state, claim.stepped = 'd', true -- extends whatever is left
     extend(claim, holds)
-    write('HSET', claim.key, 'd', 1)
     done[at] = '1'
   end
 end

@@ -7,27 +7,30 @@
      Names, `b` being the bucket of a key (two hex digits, the hash tag that spreads keys over 256 slots):
        <root>{b}:a:<key>  sorted set: admitted places by the end of their lease (ms)
        <root>{b}:w:<key>  sorted set: waiting places by arrival (microseconds)
-       <root>{b}:c:<id>   hash: one claim, in the bucket of its first key
+       <root>{b}:c:<id>   one claim, in the bucket of its first key
        <root>{b}:n        the highest token granted in the bucket; kept for two days past its last grant
        <root>{b}:b        the birth record: which run of the server, and from when on it grants (line/birth.lua)
        <root>{b}:i        sorted set by name: keys with places, and key .. "\0" .. bucket .. id of claims over several
      A place is "<b><id>:<permits>:<limit>:<ttl>", so a line can be judged without reading its claims.
-     A claim: e end of lease, t ttl, k token (0: waiting), n tokens, f floor, c inbox, s lines entered, z lines wanted,
-       h holds (only if z > 1), aN arrival in its Nth line, p placed at, l label, q waits, r revoked, d detached,
-       m not heard at, x ended: only how it ended is kept.
+     A claim is packed, and written and read in one place, line/forms.lua: end of lease (ms), token (0: waiting), lines
+       entered, when it was not heard at (ms; 0: never), ttl, tokens, floor, lines wanted, its state ("o"rdinary, "d"etached,
+       "r"evoked), inbox; and then what only lists tell: placed at (ms), waits, arrivals in the lines entered (with
+       commas), holds as JSON (only if there are several), label. Of one that has ended: "x <how>".
 
      Invariants
      - TIME is read once a script; no client's clock counts, and every script's writes bear that one time.
      - What can be refused is refused before the first write: Redis does not roll back. After one write nothing is
        refused any more (neither for want of memory), so where a verb must succeed its first write is one that frees.
+     - Whoever takes all permits is alone among the admitted of a line: when it goes, nobody is admitted.
      - A claim enters a line only when it is admitted in that of its key before, so lines are settled upwards only.
      - Loops end: a script looks at no more than `looks` waiting places.
      - A key of ours always has a time to live, but for the birth record. ]]
 --- include line/store.lua
 --- include line/birth.lua
---- include line/claims.lua
+--- include line/forms.lua
 --- include line/seats.lua
+--- include line/places.lua
+--- include line/queue.lua
 --- include line/tokens.lua
 --- include line/admission.lua
---- include line/answers.lua
 --- include line/arguments.lua

@@ -6,24 +6,26 @@
      Gives the store's ms, then for each of these { are there more, then twelve texts a claim: id, end of lease, ttl, token,
            tokens, floor, placed at, label, waits, permits, limit, holds as JSON or "" }
      Work  O(admitted + most) a line ]]
-local root, most = ARGV[1], tonumber(ARGV[2])
-local time = redis.call('TIME')
-local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
-
-local function named(bucket, kind, name)
-  return root .. '{' .. bucket .. '}:' .. kind .. ':' .. name
-end
+--- include line/store.lua
+--- include line/forms.lua
+local most = tonumber(ARGV[2])
 
 --- A claim's texts, and its arrival in the line of this key; nil if it is no more.
 local function view(owner, id, key)
-  local record = named(owner, 'c', id)
-  local f = redis.call('HMGET', record, 'e', 't', 'k', 'n', 'f', 'p', 'l', 'q', 'h', 'a1', 'x')
-  if f[11] or not f[1] or tonumber(f[1]) <= now then return nil end
-  local arrival = tonumber(f[10] or 0)
-  for at, hold in ipairs(f[9] and cjson.decode(f[9]) or {}) do
-    if hold[2] == key then arrival = tonumber(redis.call('HGET', record, 'a' .. at) or 0) end
+  local claim = read(owner, id)
+  if not claim or claim.ended or claim.expires <= now then return nil end
+  local placed, waits, arrived, json, at = struct.unpack(REST, claim.rest)
+  local arrivals = {}
+  for arrival in string.gmatch(arrived, '%d+') do arrivals[#arrivals + 1] = tonumber(arrival) end
+  local arrival = arrivals[1]
+  for stage, hold in ipairs(claim.count > 1 and holdsOf(claim) or {}) do
+    if hold[2] == key then arrival = arrivals[stage] or 0 end
   end
-  return { id, f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], '', '', f[9] or '' }, arrival
+  local texts = {
+    id, claim.expires .. '', claim.ttl .. '', text(claim.token), claim.tokens .. '', text(claim.floor), placed .. '',
+    string.sub(claim.rest, at), waits, '', '', json,
+  }
+  return texts, arrival
 end
 
 local function add(list, owner, id, key, permits, limit)
@@ -37,24 +39,24 @@ local function line(bucket, key, from)
   local admitted, waiting = {}, {}
   local function addAll(list, places)
     for _, place in ipairs(places) do
-      local owner, id, permits, limit = string.match(place, '^(..)(%w+):(%d+):(%d+):')
+      local owner, id, permits, limit = parse(place)
       add(list, owner, id, key, permits, limit)
     end
   end
-  if from == 0 then addAll(admitted, redis.call('ZRANGE', named(bucket, 'a', key), 0, -1)) end
+  if from == 0 then addAll(admitted, call('ZRANGE', named(bucket, 'a', key), 0, -1)) end
   table.sort(admitted, function(one, other) return one[1] < other[1] end)
-  local places = redis.call('ZRANGE', named(bucket, 'w', key), from, from + most)
+  local places = call('ZRANGE', named(bucket, 'w', key), from, from + most)
   local more = #places > most
   if more then places[#places] = nil end
   addAll(waiting, places)
   return more, admitted, waiting
 end
 
-local result = { string.format('%.0f', now) }
+local result = { clock }
 for at = 3, #ARGV, 3 do
   local bucket, key, which = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local more, admitted, waiting = false, {}, {}
-  if string.match(which, '^%d+$') then
+  if match(which, '^%d+$') then
     more, admitted, waiting = line(bucket, key, tonumber(which))
   else
     add(waiting, string.sub(which, 2, 3), string.sub(which, 4), key, '', '')

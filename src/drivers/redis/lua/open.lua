@@ -13,12 +13,9 @@ local function try(...)
   return not text and said
 end
 
-local hash, set, plain = KEYS[2] .. 'h', KEYS[2] .. 's', KEYS[2] .. 't'
+local set, plain = KEYS[2] .. 's', KEYS[2] .. 't'
 try('TIME')
-try('DEL', hash, set, plain)
-try('HSET', hash, 'a', 1)
-try('HGET', hash, 'a')
-try('HMGET', hash, 'a')
+try('DEL', set, plain)
 try('ZADD', set, 0, 'a')
 try('ZSCORE', set, 'a')
 try('ZRANGE', set, 0, -1)
@@ -30,7 +27,7 @@ try('GET', plain)
 try('PTTL', plain)
 try('PEXPIRE', plain, 1000)
 try('EXISTS', plain)
-try('DEL', hash, set, plain)
+try('DEL', set, plain)
 try(string.find(ARGV[2], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[2], '')
 local layout = try('GET', KEYS[1])
 if not layout and refused == '' then try('SET', KEYS[1], ARGV[1]) end

@@ -4,27 +4,12 @@
      Gives a string with "1" for each claim that was there, else "0"
      Work  O(claims x (admitted + run out)), and a publication for each grant. Its first write is one that frees: it
            succeeds when memory is full. ]]
-
--- The most usual call: one claim with one hold, alone on its key. As in claim.lua it does what the rest would do.
-if ARGV[5] == '1' and ARGV[6] == '0' and ARGV[9] == '1' and ARGV[3] == '' then
-  local call, bucket, name = redis.call, ARGV[10], ARGV[11]
-  local prefix = ARGV[1] .. '{' .. bucket .. '}:'
-  local claim, admitted = prefix .. 'c:' .. ARGV[7], prefix .. 'a:' .. name
-  local f = call('HMGET', claim, 'e', 't', 'k', 'r', 'd', 'x')
-  if f[1] and f[3] ~= '0' and not (f[4] or f[5] or f[6]) and call('EXISTS', prefix .. 'w:' .. name) == 0
-    and call('ZCARD', admitted) == 1 then
-    local time = call('TIME')
-    local left = f[1] - math.floor((time[1] * 1000000 + time[2]) / 1000)
-    local place = bucket .. ARGV[7] .. ':' .. ARGV[12] .. ':' .. ARGV[13] .. ':' .. f[2]
-    if left > 0 and left <= tonumber(f[2]) and call('ZREM', admitted, place) == 1 then
-      call('DEL', claim)
-      call('ZREM', prefix .. 'i', name)
-      return '1'
-    end
-  end
-end
-
---- include line.lua
+--- include line/store.lua
+--- include line/birth.lua
+--- include line/forms.lua
+--- include line/seats.lua
+--- include line/places.lua
+--- include line/arguments.lua
 
 local there = {}
 for at = 1, tonumber(take()) do
@@ -32,23 +17,34 @@ for at = 1, tonumber(take()) do
   local asked, holds = takeClaim()
   local claim = read(asked.bucket, asked.id)
   there[at] = '0'
-  if claim and not claim.ended then
-    local wasAlive = alive(claim) and not claim.revoked
-    if leave(claim, holds) == claim.stage and wasAlive then there[at] = '1' end
-  elseif not claim then
+  if not claim then
+    --- include line/sweep.lua
     sweep(asked, holds)
     -- it may have been there before the store forgot; nobody was granted since. Nor is it placed anew by a late call
     if breathing then there[at], unanswered = '1', true end
-  end
-  if unanswered then
-    bury(named(asked.bucket, 'c', asked.id), 'released', asked.ttl)
-  elseif claim and not claim.ended then
-    if alive(claim) and (claim.revoked or claim.detached) then
-      bury(claim.key, claim.revoked or 'released', claim.ttl)
-    elseif alive(claim) then
-      write('DEL', claim.key)
+  elseif not claim.ended then
+    local isAll = leave(claim, holds) == claim.stage
+    if alive(claim) then
+      if isAll and claim.state ~= 'r' then there[at] = '1' end
+      if claim.state ~= 'o' then
+        bury(claim.key, claim.state == 'r' and 'revoked' or 'released', claim.ttl)
+      elseif not unanswered then
+        call('DEL', claim.key)
+      end
     end
   end
+  if unanswered then bury(asked.key, 'released', asked.ttl) end
 end
-settleAll()
+local isWanted = false
+for _, line in ipairs(unsettled) do
+  look(line)
+  isWanted = isWanted or frontOf(line)
+  if isIdle(line) then call('ZREM', shared(line.bucket, 'i'), line.name) end
+end
+if isWanted then
+  --- include line/queue.lua
+  --- include line/tokens.lua
+  --- include line/admission.lua
+  settleAll()
+end
 return table.concat(there)

@@ -5,6 +5,10 @@
            since, and what was held may be placed anew
      Work  O(claims x (admitted + run out)) ]]
 --- include line.lua
+--- include line/answers.lua
+--- include line/recheck.lua
+--- include line/renewal.lua
+--- include line/sweep.lua
 
 local answers, claims = {}, {}
 for at = 1, tonumber(take()) do
@@ -19,7 +23,7 @@ for at, pair in ipairs(claims) do
     answers[at] = renew(known, holds)
   else
     sweep(claim, holds)
-    answers[at] = breathing and forgotten() or none()
+    answers[at] = breathing and 'b ' .. opensAt or none()
   end
 end
 settleAll()

@@ -8,14 +8,19 @@
      granted in the order of their tokens (as core/seats.ts has it).
      Work  O(claims x admitted) ]]
 --- include line.lua
+--- include line/answers.lua
+--- include line/recheck.lua
+--- include line/renewal.lua
 
 --- The claims admitted in a line, by token; who waits in a later line of its own has none yet.
 local function holdersOf(line)
   local found = {}
   for _, place in ipairs(call('ZRANGE', line.admitted, 0, -1)) do
-    local parsed = parse(place)
-    local claim = read(parsed.bucket, parsed.id)
-    if alive(claim) then found[#found + 1] = { claim = claim, parsed = parsed } end
+    local bucket, id, permits, limit = parse(place)
+    local claim = read(bucket, id)
+    if alive(claim) then
+      found[#found + 1] = { claim = claim, permits = permits, limit = limit }
+    end
   end
   table.sort(found, function(one, other) return one.claim.token < other.claim.token end)
   return found
@@ -26,66 +31,61 @@ local function overfull(line)
   local used = 0
   local holders = holdersOf(line)
   for _, one in ipairs(holders) do
-    if used + one.parsed.permits > one.parsed.limit then return holders[1] end
-    used = used + one.parsed.permits
+    if used + one.permits > tonumber(one.limit) then return holders[1] end
+    used = used + one.permits
   end
 end
 
 local function clear(line)
   local most = overfull(line)
   while most do
-    local hold = { line.bucket, line.name, most.parsed.hold[3], most.parsed.hold[4] }
-    leave(most.claim, most.claim.count > 1 and holdsOf(most.claim) or { hold })
-    write('DEL', most.claim.key)
+    local claim = most.claim
+    leave(claim, claim.count > 1 and holdsOf(claim) or { { line.bucket, line.name, most.permits, most.limit } })
+    call('DEL', claim.key)
     most = overfull(line)
   end
+  line.used = nil -- here even who takes all permits was not alone
 end
 
-local function place(claim, holds, terms)
-  claim.key, claim.inbox, claim.stage = named(claim.bucket, 'c', claim.id), inbox, claim.count
-  claim.expires, claim.token, claim.tokens, claim.holds = now + claim.ttl, terms.token, terms.tokens, holds
-  write('DEL', claim.key) -- the first write is one that Redis never refuses
-  local record = {}
-  for at, hold in ipairs(holds) do
+local function place(claim, rest)
+  call('DEL', claim.key) -- the first write is one that Redis never refuses
+  dirty = true
+  claim.rest = rest
+  for _, hold in ipairs(claim.holds) do
     local line = lineOf(hold[1], hold[2])
     look(line)
-    line.front = call('ZRANGE', line.waiting, 0, 0)[1]
     if isIdle(line) then enlist(line.bucket, line.name, claim.ttl) end
-    admit(line, placeOf(claim, hold), tonumber(hold[3]), claim.expires, claim.ttl)
-    record[#record + 1] = 'a' .. at
-    record[#record + 1] = text(terms.token)
+    admit(line, placeOf(claim, hold), hold[3], claim.expires, claim.ttl)
   end
-  if claim.count > 1 then
-    record[#record + 1] = 'h'
-    record[#record + 1] = terms.json
+  save(claim)
+  local last = claim.token + claim.tokens - 1
+  for _, hold in ipairs(claim.holds) do
+    local key = shared(hold[1], 'n')
+    if tonumber(call('GET', key) or 0) < last then call('SET', key, text(last), 'PX', 2 * DAY) end
   end
-  write('HSET', claim.key, 'e', claim.expires, 't', claim.ttl, 'k', text(claim.token), 'n', claim.tokens, 'c', inbox, 's',
-    claim.stage, 'z', claim.count, 'p', now, 'q', terms.waits, 'f', terms.floor, 'l', terms.label, unpack(record))
-  write('PEXPIRE', claim.key, claim.ttl * 2 + SLACK)
-  local last = terms.token + terms.tokens - 1
-  for _, hold in ipairs(holds) do
-    if tonumber(call('GET', counter(hold[1])) or 0) < last then
-      write('SET', counter(hold[1]), text(last), 'PX', 2 * DAY)
-    end
-  end
-  for _, hold in ipairs(holds) do clear(lines[hold[2]]) end
+  for _, hold in ipairs(claim.holds) do clear(lines[hold[2]]) end
 end
 
-local asked = {}
+local all = {}
 for at = 1, tonumber(take()) do
-  local claim, holds = takeClaim()
-  local terms = { tokens = tonumber(take()), floor = take(), waits = take(), label = take(), json = take() }
-  terms.token = tonumber(take())
-  asked[at] = { claim = claim, holds = holds }
+  local asked, holds = takeClaim()
+  local claim = {
+    key = asked.key, bucket = asked.bucket, id = asked.id, expires = now + asked.ttl, token = 0, stage = asked.count,
+    missed = 0, ttl = asked.ttl, tokens = tonumber(take()), floor = tonumber(take()), count = asked.count, state = 'o',
+    inbox = inbox, rest = '', holds = holds,
+  }
+  local waits, label, json, token = take(), take(), take(), take()
+  claim.token = tonumber(token)
+  all[at] = claim
   asking[claim.id] = true
-  if breathing and terms.token <= micros + DAY * 1000 and not read(claim.bucket, claim.id) then
-    place(claim, holds, terms)
+  if breathing and claim.token <= micros + DAY * 1000 and not read(claim.bucket, claim.id) then
+    place(claim, restOf(now, waits, string.rep(token .. ',', claim.count), json, label))
   end
 end
 -- only now, since of two that conflict the later one may be the one that stays
 local answers = {}
-for at, one in ipairs(asked) do
-  local known = read(one.claim.bucket, one.claim.id)
+for at, one in ipairs(all) do
+  local known = read(one.bucket, one.id)
   answers[at] = known and renew(known, one.holds) or none()
 end
 settleAll()

@@ -8,11 +8,13 @@
 
 local function holder(bucket, key, token, atOnce)
   for _, place in ipairs(call('ZRANGE', named(bucket, 'a', key), 0, -1)) do
-    local parsed = parse(place)
-    local claim = read(parsed.bucket, parsed.id)
-    if alive(claim) and claim.token > 0 and token >= claim.token and token < claim.token + claim.tokens
-      and (atOnce or not claim.revoked) then
-      return claim, parsed
+    local owner, id, permits, limit = parse(place)
+    local claim = read(owner, id)
+    if alive(claim) and claim.token > 0 and (atOnce or claim.state ~= 'r') then
+      local above = token - claim.token
+      if above >= 0 and above < claim.tokens then
+        return claim, claim.count > 1 and holdsOf(claim) or { { bucket, key, permits, limit } }
+      end
     end
   end
 end
@@ -20,14 +22,14 @@ end
 local done = {}
 for at = 1, tonumber(take()) do
   local bucket, key, token, atOnce = take(), take(), tonumber(take()), take() == '1'
-  local claim, parsed = holder(bucket, key, token, atOnce)
+  local claim, holds = holder(bucket, key, token, atOnce)
   done[at] = claim and '1' or '0'
   if claim and atOnce then
-    local holds = claim.count > 1 and holdsOf(claim) or { { bucket, key, parsed.hold[3], parsed.hold[4] } }
     leave(claim, holds)
     bury(claim.key, 'revoked', claim.ttl)
   elseif claim then
-    write('HSET', claim.key, 'r', 'revoked')
+    claim.state = 'r'
+    save(claim)
   end
   if claim then tell(claim, claim.id) end
 end

@@ -1,15 +1,22 @@
---[[ arguments.lua — what the scripts are told of claims. ]]
---- Arguments: id, ttl, count, then bucket, key, permits, limit for each hold.
+--[[ arguments.lua — what scripts are told of claims. ]]
+local inbox = ARGV[2]
+local words = ARGV
 local cursor = 4
+
 local function take()
   cursor = cursor + 1
-  return ARGV[cursor]
+  return words[cursor]
 end
 
+--- Takes id, ttl, count, then bucket, key, permits, limit for each hold.
 local function takeClaim()
-  local claim = { id = take(), ttl = tonumber(take()), count = tonumber(take()) }
-  local holds = {}
-  for at = 1, claim.count do holds[at] = { take(), take(), take(), take() } end
-  claim.bucket = holds[1][1]
+  local at, holds = cursor + 1, {}
+  local count = tonumber(words[at + 2])
+  cursor = cursor + 3 + 4 * count
+  for from = at + 3, cursor, 4 do
+    holds[#holds + 1] = { words[from], words[from + 1], words[from + 2], words[from + 3] }
+  end
+  local bucket, id = holds[1][1], words[at]
+  local claim = { key = named(bucket, 'c', id), bucket = bucket, id = id, ttl = tonumber(words[at + 1]), count = count }
   return claim, holds
 end

@@ -19,8 +19,7 @@ if record ~= '' then
   if not isSame or opensAt > now + longest then
     opensAt = now + longest
     -- refused only for want of memory: then nothing stands there, and nobody is granted either
-    local said = redis.pcall('SET', record, run .. ' ' .. text(opensAt))
-    dirty = dirty or not said.err
+    redis.pcall('SET', record, run .. ' ' .. opensAt)
   end
 end
 

@@ -1,0 +1,73 @@
+--[[ places.lua — who stands in a line, and how claims leave it. ]]
+local looks = 2000
+local unsettled = {}
+local settle, settleAll -- made by admission.lua: not every call needs them
+
+--- Ends what has run out among the admitted, and sums up the rest.
+local function look(line)
+  if line.used then return end
+  empty(line)
+  local places = call('ZRANGE', line.admitted, 0, -1, 'WITHSCORES')
+  for at = 1, #places, 2 do
+    local _, _, permits, _, ttl = parse(places[at])
+    local expires = tonumber(places[at + 1])
+    if expires <= now then
+      call('ZREM', line.admitted, places[at])
+    else
+      if expires > now + ttl then
+        expires = now + ttl
+        call('ZADD', line.admitted, expires .. '', places[at])
+      end
+      line.used = line.used + permits
+      line.soonest = math.min(line.soonest, expires)
+    end
+  end
+end
+
+--- The place that waits in front, or false.
+local function frontOf(line)
+  if line.front == nil then line.front = call('ZRANGE', line.waiting, '0', '0')[1] or false end
+  return line.front
+end
+
+--- Nobody holds the key or waits for it. To be asked when the line is settled.
+local function isIdle(line)
+  return line.used == 0 and not frontOf(line)
+end
+
+--- A place of those that wait goes.
+local function unqueue(line, place)
+  line.front = nil
+  return call('ZREM', line.waiting, place)
+end
+
+--- Takes a claim out of the lines it has entered; says from how many. Its first write is one that frees.
+local function leave(claim, holds)
+  local left = 0
+  dirty = true
+  for at = 1, claim.stage do
+    local hold = holds[at]
+    local line, place = lineOf(hold[1], hold[2]), placeOf(claim, hold)
+    local gone
+    if at < claim.stage or claim.token > 0 then
+      gone = call('ZREM', line.admitted, place)
+      line.used = nil
+      if gone == 1 and tonumber(hold[3]) == ALL then empty(line) end
+    else
+      gone = unqueue(line, place)
+    end
+    left = left + gone
+    if not line.left then unsettled[#unsettled + 1] = line end
+    line.left = true
+  end
+  if claim.count > 1 then
+    for at = 1, claim.count do
+      call('ZREM', shared(holds[at][1], 'i'), holds[at][2] .. '\0' .. claim.bucket .. claim.id)
+    end
+  end
+  return left
+end
+
+local function alive(claim)
+  return claim and not claim.ended and claim.expires > now
+end

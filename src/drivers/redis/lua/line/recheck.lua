@@ -1,0 +1,19 @@
+--[[ recheck.lua — when those who wait should ask again. ]]
+--- When a lease ahead of the claim may end (ms from now); false if it holds.
+local function recheckOf(claim, line)
+  if claim.token > 0 then return false end
+  if looks == 0 then return 50 end
+  look(line)
+  local at = math.min(now + claim.ttl, line.soonest)
+  if breathing then at = math.min(at, opensAt) end
+  local front = frontOf(line)
+  local bucket, id = parse(front or '')
+  if front and id ~= claim.id then
+    if line.asked ~= front then
+      local ahead = read(bucket, id)
+      line.asked, line.askedEnds = front, ahead and ahead.expires or now
+    end
+    at = math.min(at, line.askedEnds)
+  end
+  return math.max(at - now, 1)
+end
