@@ -12,27 +12,17 @@ import { load } from "../support/redis-load.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, redisScene } from "../support/redis-scene.ts";
 import type { RedisServer } from "../support/services/redis.ts";
-import { startRedis } from "../support/services/redis.ts";
+import { startRedisPair } from "../support/services/redis-pair.ts";
 import { until } from "../support/wait-for.ts";
 
 const REPLICAS = { atLeast: 1, withinMs: 200 };
-
-/** A master and its replica. */
-async function pair(): Promise<readonly [RedisServer, RedisServer]> {
-  const master = await startRedis(["--repl-diskless-sync-delay", "0"]);
-  const replica = await startRedis(["--replicaof", "127.0.0.1", String(master.port)]);
-  const admin = new Redis(master.port, "127.0.0.1");
-  await until(async () => /state=online/.test(await admin.info("replication")), { within: 10_000, what: "replica" });
-  admin.disconnect();
-  return [master, replica];
-}
 
 let master: RedisServer;
 let replica: RedisServer;
 let scene: RedisScene;
 let clients: Locks[];
 beforeAll(async () => {
-  [master, replica] = await pair();
+  [master, replica] = await startRedisPair();
 }, 180_000);
 afterAll(async () => {
   await replica.stop();
@@ -163,7 +153,7 @@ test("a full store renews for those who hold", async () => {
 });
 
 test("replicas of another server than the one that granted count for nothing", async () => {
-  const [other, its] = await pair();
+  const [other, its] = await startRedisPair();
   const made = new Redis(master.port, "127.0.0.1");
   let times = 0;
   // the first is the inbox; the second, for replicas, is led astray, as by Sentinels that have named another master

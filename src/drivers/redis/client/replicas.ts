@@ -42,6 +42,7 @@ export class Replicas {
   /** By the names of nodes. */
   readonly #lanes = new Map<string, Lane>();
   readonly #sides = new Map<string, Promise<Side>>();
+  #isOver = false;
 
   constructor(options: ReplicasOptions) {
     this.#options = options;
@@ -67,6 +68,7 @@ export class Replicas {
   }
 
   end(): void {
+    this.#isOver = true;
     for (const node of [...this.#sides.keys()]) this.#drop(node);
   }
 
@@ -84,6 +86,7 @@ export class Replicas {
     const { link, terms, markOf, send, within } = this.#options;
     const marks = routes.map((route) => markOf(route));
     await Promise.all(marks.map((mark, at) => send(["EVAL", MARK, "1", mark, MARK_MS], routes[at] as string)));
+    if (this.#isOver) throw new Error("redis: the driver was closed");
     const known = this.#sides.get(node);
     const made = known ?? Promise.resolve(link.side(routes[0] as string, () => this.#drop(node)));
     this.#sides.set(node, made);

@@ -1,0 +1,27 @@
+/** The suite with a replica that is waited for. */
+
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll } from "vitest";
+import { conformance } from "../../src/conformance/suite.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import { OPTIONS, shortRunner } from "../support/redis-store.ts";
+import type { RedisServer } from "../support/services/redis.ts";
+import { startRedisPair } from "../support/services/redis-pair.ts";
+
+let pair: readonly [RedisServer, RedisServer];
+beforeAll(async () => {
+  pair = await startRedisPair();
+}, 180_000);
+afterAll(async () => {
+  for (const server of pair) await server.stop();
+});
+
+conformance(shortRunner(), "Redis with a replica that is waited for", {
+  ...OPTIONS,
+  open: async () => {
+    const prefix = randomUUID();
+    const make = (): Redis => new Redis(pair[0].port, "127.0.0.1");
+    return { driver: () => redis(make, { prefix, replicas: { atLeast: 1 } }) };
+  },
+});
