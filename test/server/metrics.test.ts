@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { Metrics } from "../../src/server/metrics.ts";
 import type { Happening, Lived } from "../../src/server/record.ts";
@@ -161,4 +162,11 @@ test("no key, label or account stands in the figures, and their number does not 
   const text = metrics.text();
   expect(text).not.toContain("secret");
   expect(text.split("\n")).toHaveLength(before);
+});
+
+test("the guide has a row for every figure, and no other", () => {
+  const guide = readFileSync("docs/guide/operations.md", "utf8");
+  const written = [...guide.matchAll(/^\| `(?:holdfast|process|nodejs)_.*$/gm)].map(([row]) => row);
+  const families = [...parsed(metered().metrics.text())];
+  expect(written).toEqual(families.map(([name, { type, help }]) => `| \`${name}\` | ${type} | ${help} |`));
 });
