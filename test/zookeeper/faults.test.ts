@@ -1,9 +1,10 @@
 // What made other clients unsafe for locks, each a test: see the client's invariants in connection.ts.
 
+import dns from "node:dns";
 import type { AddressInfo, Socket } from "node:net";
 import { createServer } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { CREATOR_ALL } from "../../src/drivers/zookeeper/client/records.ts";
 import type { ZooKeeperOptions } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
@@ -31,6 +32,8 @@ afterEach(async () => {
   await Promise.all(clients.splice(0).map((one) => one.close()));
   await proxy.close();
 });
+
+type Done = (error: null, address: unknown, family?: number) => void;
 
 interface Seen {
   readonly zk: ZooKeeper;
@@ -167,6 +170,32 @@ test("a server that takes connections and says nothing has its time, then anothe
   expect(performance.now() - from).toBeLessThan(10 * SESSION_MS);
   for (const socket of held) socket.destroy();
   mute.close();
+});
+
+test("a name is looked up anew for each connection: servers that have moved are found", async () => {
+  proxy = await tcpProxy(server.address);
+  const { port } = proxy.address as { port: number };
+  let address = "127.0.0.2";
+  const lookup = dns.lookup as (...args: unknown[]) => void;
+  const spy = vi.spyOn(dns, "lookup").mockImplementation(((name: string, options: { all?: boolean }, done: Done) => {
+    if (name !== "zk.example") return lookup(name, options, done);
+    process.nextTick(() => (options.all === true ? done(null, [{ address, family: 4 }]) : done(null, address, 4)));
+  }) as unknown as typeof dns.lookup);
+  try {
+    const zk = new ZooKeeper({
+      servers: [{ host: "zk.example", port }],
+      sessionMs: 20_000,
+      retry(rounds) {
+        if (rounds === 2) address = "127.0.0.1";
+        return 1;
+      },
+    });
+    clients.push(zk);
+    await zk.open();
+    expect(spy.mock.calls.filter(([name]) => name === "zk.example")).toHaveLength(3);
+  } finally {
+    spy.mockRestore();
+  }
 });
 
 test("closing works at any moment: at once, while dialing, with a dead peer", async () => {
