@@ -3,19 +3,20 @@
 import type { Entry } from "../core/entry.ts";
 import type { Observer } from "../core/observer.ts";
 import type { Table } from "../core/table.ts";
-import type { Claim } from "../spi/driver.ts";
+import type { Claim, ClaimId } from "../spi/driver.ts";
 import { ANYBODY } from "./access.ts";
 import type { Which } from "./backend.ts";
 import { SHORT_MS } from "./durability.ts";
 import type { ServerLimits } from "./limits.ts";
 import { Outstays } from "./outstays.ts";
 import { Room } from "./room.ts";
-import type { Session } from "./session.ts";
-import { disown, own } from "./session.ts";
+import { disown, own, Session } from "./session.ts";
 
 export class Tenants {
   readonly #room: Room;
   readonly #outstays = new Outstays();
+  /** Whose a claim was before another client took it up by its reference. */
+  readonly #former = new Map<ClaimId, Session>();
 
   /** next: told of all that the table tells. */
   constructor(limits: ServerLimits, next: Observer | null) {
@@ -35,7 +36,9 @@ export class Tenants {
   /** Makes the claim the session's; one that nobody has had yet counts from now on. */
   own(entry: Entry, session: Session): void {
     if (!entry.kept) this.#room.add(entry.by);
+    const former = entry.owner;
     own(entry, session);
+    if (former instanceof Session && former !== entry.owner) this.#former.set(entry.claim.id, former);
   }
 
   /** If it is held: for as long as its holder's rules allow, from the first time that this is said. */
@@ -61,6 +64,9 @@ export class Tenants {
 
   forgotten(entry: Entry): void {
     disown(entry);
+    // it may work on what somebody else has just given back by its reference: it asks, and is told
+    this.#former.get(entry.claim.id)?.link?.nudge(entry.claim.id);
+    this.#former.delete(entry.claim.id);
     this.#room.remove(entry.by);
     this.#outstays.forget(entry);
   }

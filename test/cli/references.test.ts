@@ -114,6 +114,16 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
 });
 
 describe.concurrent("the reference of a run", () => {
+  test("released by it, the run is told at once, and its command ended", async () => {
+    const script = `${process.execPath} dist/cli/main.js release && sleep 50`;
+    const started = performance.now();
+    const { code, err } = await here.run(["run", "given away", "--", "sh", "-c", script]);
+    expect(code).toBe(123);
+    expect(err).toMatch(/^holdfast: lost "given away" \(released\): sent TERM to \d+; KILL in 5 s\n/m);
+    // by itself it asks after ten seconds
+    expect(performance.now() - started).toBeLessThan(8_000);
+  });
+
   test("check says within a run that it holds, and that it lasts until its session ends", async () => {
     const { out } = await here.run(["run", "own", "--", process.execPath, "dist/cli/main.js", "check", "--json"]);
     expect(JSON.parse(out)).toMatchObject({ held: true, keys: ["own"], remainingMs: null });

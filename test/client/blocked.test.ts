@@ -9,7 +9,8 @@ test("whoever waits in vain for another request of its own client is told of tha
   const holder = await locks.acquire("k", { label: "the first" });
   const patient = locks.acquire("k");
   for (const wait of [0, 10]) {
-    const error: LockTimeoutError = await locks.acquire("k", { wait }).then(assert.fail, (thrown) => thrown);
+    const error = await locks.acquire("k", { wait }).catch((thrown: LockTimeoutError) => thrown);
+    assert.ok("blocked" in error);
     assert.equal(error.blocked.holder, "the first");
     assert.equal(error.blocked.ahead, 2, "the holder, and the request before it");
     assert.match(error.message, /^(not free|waited \d+ ms) for "k": held by the first for \d+ ms/);
