@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { readJson } from "../../src/server/http/json.ts";
 import type { Server } from "../../src/server/serve.ts";
 import { serve } from "../../src/server/serve.ts";
+import { BAD_KEYS, BAD_TERMS } from "../server/bad-inputs.ts";
 import type { Answered } from "./support.ts";
 import { ask, post } from "./support.ts";
 
@@ -47,9 +48,7 @@ test.each<[string, string | Buffer, string, string]>([
   ["a member twice, once escaped", '{"key":"a","\\u006bey":"b"}', "key", "malformed"],
   ["__proto__", '{"key":"a","__proto__":{"wait":0}}', "__proto__", "malformed"],
   ["__proto__ deeper", '{"key":"a","x":{"__proto__":1}}', "x.__proto__", "malformed"],
-  ["a number too large to be one", '{"key":"a","ttl":1e400}', "ttl", "malformed"],
   ["a comment", '{"key":"a"/*x*/}', "body", "malformed"],
-  ["NaN", '{"key":"a","ttl":NaN}', "body", "malformed"],
   ["a control character in a text", '{"key":"a\nb"}', "body", "malformed"],
   ["a broken escape", '{"key":"\\ud8"}', "body", "malformed"],
 ])("a body with %s is refused", async (_, raw, field, reason) => {
@@ -61,28 +60,13 @@ test.each<[string, string | Buffer, string, string]>([
 
 test.each<[string, object, string, string]>([
   ["no key", {}, "key", "missing"],
-  ["an empty key", { key: "" }, "key", "malformed"],
-  ["a key of 513 bytes", { key: "a".repeat(513) }, "key", "malformed"],
-  ["a key of 300 characters and 600 bytes", { key: "é".repeat(300) }, "key", "malformed"],
-  ["a key with NUL", { key: "a\u0000b" }, "key", "malformed"],
-  ["a key with CR LF", { key: "a\r\nSet-Cookie: x" }, "key", "malformed"],
-  ["a key that clears a terminal", { key: "\u001b[2J" }, "key", "malformed"],
-  ["a key with half a character", { key: "\ud800" }, "key", "malformed"],
-  ["a key that is a number", { key: 5 }, "key", "malformed"],
-  ["a key that is null", { key: null }, "key", "malformed"],
-  ["a key that is an object", { key: { toString: "x" } }, "key", "malformed"],
   ["key and keys", { key: "a", keys: ["b"] }, "keys", "conflict"],
   ["keys that are a text", { keys: "a" }, "keys", "malformed"],
   ["no keys", { keys: [] }, "keys", "range"],
   ["129 keys", { keys: Array.from({ length: 129 }, (_, at) => `k${at}`) }, "keys", "range"],
   ["a bad key among keys", { keys: ["a", ""] }, "keys[1]", "malformed"],
-  ["ttl 0", { key: "a", ttl: 0 }, "ttl", "range"],
-  ["ttl -1", { key: "a", ttl: -1 }, "ttl", "malformed"],
-  ["ttl 0.5", { key: "a", ttl: 0.5 }, "ttl", "malformed"],
   ["ttl 99", { key: "a", ttl: 99 }, "ttl", "range"],
-  ["ttl of 2^53", { key: "a", ttl: 2 ** 53 }, "ttl", "malformed"],
   ["ttl of 31 days", { key: "a", ttl: 31 * 86_400_000 }, "ttl", "range"],
-  ["ttl without a unit", { key: "a", ttl: "1000" }, "ttl", "malformed"],
   ["ttl in days", { key: "a", ttl: "1d" }, "ttl", "malformed"],
   ["ttl null", { key: "a", ttl: null }, "ttl", "malformed"],
   ["a session", { key: "a", ttl: "session" }, "ttl", "session"],
@@ -109,49 +93,38 @@ test("the refusal of a session lease says what to do instead", async () => {
   expect(json.detail).toContain("ask for a ttl (the longest is 2592000000 ms)");
 });
 
-test.each([
-  " ",
-  "a".repeat(512),
-  ".",
-  "..",
-  "../../other",
-  "a//b/",
-  "{a}{b}",
-  "*?[a-z]",
-  "__proto__",
-  "constructor",
-  "toString",
-  "'; DROP TABLE locks;--",
-  "redis.call('flushall')",
-  "<img src=x onerror=alert(1)>",
-  "\u202ekey",
-  "😀".repeat(128),
-  "%2e%2e%2f",
-  "trailing ",
-])("the key %j is a key like any other", async (key) => {
-  const held = await post(url, "/v1/claims", { key, wait: 0, label: key });
-  expect(held).toMatchObject({ status: 201, json: { keys: [key] } });
-  const other = await post(url, "/v1/claims", { key: `${key.slice(0, 100)}+`, wait: 0 });
-  expect(other.status).toBe(201);
-  const found = await ask(url, `/v1/locks?prefix=${encodeURIComponent(key)}`);
-  expect(found.json.locks.some((lock: { holds: { key: string }[] }) => lock.holds[0]?.key === key)).toBe(true);
-  for (const { json } of [held, other]) await post(url, "/v1/claims/release", { reference: json.reference });
-});
-
-test("two keys that people might take for one are two keys", async () => {
-  const pairs = [
-    ["\u00e9", "e\u0301"],
-    ["A", "a"],
-    ["a", "a "],
-  ] as const;
-  for (const pair of pairs) {
-    for (const key of pair) {
-      const held = await post(url, "/v1/claims", { key, wait: 0, ttl: "1s" });
-      expect([key, held.status]).toEqual([key, 201]);
-      await post(url, "/v1/claims/release", { reference: held.json.reference });
+test.each(BAD_KEYS)(
+  "row $row of the bad inputs: a key that is $what is a key, or refused",
+  async ({ keys, outcome }) => {
+    const held: Answered[] = [];
+    for (const key of keys) {
+      const answer = await post(url, "/v1/claims", { key, wait: 0, ...(typeof key === "string" && { label: key }) });
+      if (outcome !== "closed") {
+        expect(answer).toMatchObject({ status: 201, json: { keys: [key] } });
+        const found = await ask(url, `/v1/locks?prefix=${encodeURIComponent(key as string)}`);
+        expect(found.json.locks.some((lock: { holds: { key: string }[] }) => lock.holds[0]?.key === key)).toBe(true);
+        held.push(answer);
+      } else if (answer.status !== 413) {
+        expect(answer).toMatchObject({ status: 400, json: { code: "INVALID", field: "key", reason: "malformed" } });
+        expect(answer.text.length).toBeLessThan(400);
+      }
     }
-  }
-});
+    // keys that look alike are held beside each other
+    expect(it.stats().claims).toBe(held.length);
+    for (const { json } of held) await post(url, "/v1/claims/release", { reference: json.reference });
+  },
+);
+
+test.each(BAD_TERMS.filter(({ what }) => what.startsWith("ttl")))(
+  "row $row: $what is $outcome",
+  async ({ rest, outcome }) => {
+    const answer = await claim(`{"key":"k","ttl":${rest}}`);
+    if (outcome === "held") expect(answer.status).toBe(201);
+    else expect(answer).toMatchObject({ status: 400, json: { code: "INVALID" } });
+    if (outcome === "held") await post(url, "/v1/claims/release", { reference: answer.json.reference });
+    expect(it.stats().claims).toBe(0);
+  },
+);
 
 test("members that nobody knows are ignored, so that newer clients meet older servers", async () => {
   const held = await post(url, "/v1/claims", { key: "k", constructor: 1, colour: { deep: [1] } });

@@ -1,62 +1,21 @@
 // A server with an HTTP port, and requests to it as a script would send them.
 
-import { mkdtempSync, rmSync } from "node:fs";
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { request as httpRequest } from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterEach } from "vitest";
-import type { ServeOptions, Server } from "../../src/server/serve.ts";
-import { serve } from "../../src/server/serve.ts";
-import { checkNoSecret } from "../support/canary.ts";
+import { cleanUp, folder, later, running as runningServer } from "../server/support.ts";
 
-const undo: (() => void | Promise<void>)[] = [];
-
-/** Undoes, after each test, what it opened: last first. */
-export function cleanUp(): void {
-  afterEach(async () => {
-    for (const step of undo.splice(0).reverse()) await step();
-  });
-}
-
-export function later(step: () => void | Promise<void>): void {
-  undo.push(step);
-}
-
-/** A new folder of our own. */
-export function folder(): string {
-  const path = mkdtempSync(join(tmpdir(), "holdfast-http-"));
-  later(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
+export { cleanUp, folder, later };
 
 /** A server that runs. */
-export interface Running extends Server {
+export type Running = Awaited<ReturnType<typeof runningServer>> & {
   /** Where it serves HTTP. */
   readonly url: string;
-  readonly path: string;
-  readonly dir: string;
-  readonly logged: string[];
-}
+};
 
 /** A server on a Unix socket and with an HTTP port; what it logs is kept. */
-export async function running(options: Partial<ServeOptions> & { readonly in?: string } = {}): Promise<Running> {
-  const { in: dir = folder(), ...rest } = options;
-  const logged: string[] = [];
-  const path = join(dir, "socket");
-  later(() => checkNoSecret(logged.join("\n"), "the server's log"));
-  const it = await serve({
-    listen: `unix:${path}`,
-    http: "127.0.0.1:0",
-    log: (message, error, details) => {
-      const plain = JSON.stringify(details ?? {}, (_, value) => (typeof value === "bigint" ? String(value) : value));
-      logged.push(`${message}${error === undefined ? "" : `: ${error}`} ${plain}`);
-    },
-    ...(rest.driver === undefined && { state: join(dir, "state") }),
-    ...rest,
-  });
-  later(() => it.close());
-  return Object.assign(it, { url: it.httpAddress as string, logged, path, dir });
+export async function running(options: Parameters<typeof runningServer>[0] = {}): Promise<Running> {
+  const it = await runningServer({ http: "127.0.0.1:0", ...options });
+  return Object.assign(it, { url: it.httpAddress as string });
 }
 
 export interface Asked {

@@ -10,7 +10,7 @@ import { createHttp } from "../../src/server/http/http.ts";
 import type { Hub } from "../../src/server/hub.ts";
 import { Metrics } from "../../src/server/metrics.ts";
 import { Record } from "../../src/server/record.ts";
-import { claimOf, cleanUp as cleanWorlds, held } from "../server/support.ts";
+import { claimOf, held } from "../server/support.ts";
 import { World } from "../server/world.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
@@ -19,7 +19,6 @@ import { ask, cleanUp, later, post } from "./support.ts";
 
 leakCheck();
 cleanUp();
-cleanWorlds();
 
 interface Site {
   readonly url: string;

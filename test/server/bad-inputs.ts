@@ -1,5 +1,5 @@
 /**
- * Bad inputs as they come over the wire, each with what must become of it. The numbers are those of the list of 72 that
+ * Bad inputs as they come over the wire, each with what must become of it (keys and leases over HTTP, too). The numbers are those of the list of 72 that
  * every part of Holdfast is held to; the last table says where the others are proven.
  */
 
