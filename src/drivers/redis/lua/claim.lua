@@ -16,7 +16,7 @@
 local asked, holds = takeClaim()
 local claim = {
   key = asked.key, bucket = asked.bucket, id = asked.id, expires = now + asked.ttl, token = 0, stage = 0, missed = 0,
-  ttl = asked.ttl, tokens = tonumber(take()), floor = tonumber(take()), count = asked.count, state = 'o', inbox = inbox,
+  ttl = asked.ttl, tokens = take(), floor = tonumber(take()), count = asked.count, state = 'o', inbox = inbox,
   rest = '', holds = holds,
 }
 local waits, label, json = take(), take(), take()

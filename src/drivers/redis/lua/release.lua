@@ -7,25 +7,42 @@
 --- include line/store.lua
 --- include line/birth.lua
 --- include line/forms.lua
+
+-- the most usual call: one claim that holds one key. Nothing is made that it does not need
+local bucket, name = ARGV[10], ARGV[11]
+local only = ARGV[5] == '1' and ARGV[6] == '0' and ARGV[9] == '1' and read(bucket, ARGV[7])
+local isUsual = only and not only.ended and only.state == 'o' and only.token > 0 and only.expires > now
+local there = {}
+if isUsual then
+  local admitted = named(bucket, 'a', name)
+  there[1] = call('ZREM', admitted, placeOf(only, { bucket, name, ARGV[12], ARGV[13] })) == 1 and '1' or '0'
+  dirty = true
+  call('DEL', only.key)
+  if call('EXISTS', admitted, named(bucket, 'w', name)) == 0 then
+    call('ZREM', shared(bucket, 'i'), name)
+    return there[1]
+  end
+end
+
 --- include line/seats.lua
 --- include line/places.lua
+--- include line/queue.lua
+--- include line/tokens.lua
+--- include line/admission.lua
 --- include line/arguments.lua
+--- include line/sweep.lua
 
-local there = {}
-for at = 1, tonumber(take()) do
-  local unanswered = take() == '1'
-  local asked, holds = takeClaim()
+local function remove(unanswered, asked, holds)
   local claim = read(asked.bucket, asked.id)
-  there[at] = '0'
+  local was = '0'
   if not claim then
-    --- include line/sweep.lua
     sweep(asked, holds)
     -- it may have been there before the store forgot; nobody was granted since. Nor is it placed anew by a late call
-    if breathing then there[at], unanswered = '1', true end
+    if breathing then was, unanswered = '1', true end
   elseif not claim.ended then
     local isAll = leave(claim, holds) == claim.stage
     if alive(claim) then
-      if isAll and claim.state ~= 'r' then there[at] = '1' end
+      if isAll and claim.state ~= 'r' then was = '1' end
       if claim.state ~= 'o' then
         bury(claim.key, claim.state == 'r' and 'revoked' or 'released', claim.ttl)
       elseif not unanswered then
@@ -34,17 +51,13 @@ for at = 1, tonumber(take()) do
     end
   end
   if unanswered then bury(asked.key, 'released', asked.ttl) end
+  return was
 end
-local isWanted = false
-for _, line in ipairs(unsettled) do
-  look(line)
-  isWanted = isWanted or frontOf(line)
-  if isIdle(line) then call('ZREM', shared(line.bucket, 'i'), line.name) end
+
+if isUsual then
+  leftBy(lineOf(bucket, name), there[1] == '1' and ARGV[12])
+else
+  for at = 1, tonumber(take()) do there[at] = remove(take() == '1', takeClaim()) end
 end
-if isWanted then
-  --- include line/queue.lua
-  --- include line/tokens.lua
-  --- include line/admission.lua
-  settleAll()
-end
+settleAll()
 return table.concat(there)

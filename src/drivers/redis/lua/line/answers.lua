@@ -6,7 +6,3 @@ local function answer(claim, recheck)
   if recheck then return 'w ' .. times end
   return 'h ' .. text(claim.token) .. ' ' .. claim.tokens .. ' ' .. times
 end
-
-local function none(how)
-  return how and 'n ' .. how or 'n'
-end

@@ -8,7 +8,7 @@ local function take()
   return words[cursor]
 end
 
---- Takes id, ttl, count, then bucket, key, permits, limit for each hold.
+--- Takes id, ttl (stays text, which counts like a number), count, then bucket, key, permits, limit for each hold.
 local function takeClaim()
   local at, holds = cursor + 1, {}
   local count = tonumber(words[at + 2])
@@ -17,6 +17,6 @@ local function takeClaim()
     holds[#holds + 1] = { words[from], words[from + 1], words[from + 2], words[from + 3] }
   end
   local bucket, id = holds[1][1], words[at]
-  local claim = { key = named(bucket, 'c', id), bucket = bucket, id = id, ttl = tonumber(words[at + 1]), count = count }
+  local claim = { key = named(bucket, 'c', id), bucket = bucket, id = id, ttl = words[at + 1], count = count }
   return claim, holds
 end

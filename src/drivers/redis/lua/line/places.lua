@@ -41,6 +41,14 @@ local function unqueue(line, place)
   return call('ZREM', line.waiting, place)
 end
 
+--- A line that is to be settled: from among the admitted somebody went with so many permits (text), or nobody (false).
+local function leftBy(line, permits)
+  line.used = nil
+  if permits and tonumber(permits) == ALL then empty(line) end
+  if not line.left then unsettled[#unsettled + 1] = line end
+  line.left = true
+end
+
 --- Takes a claim out of the lines it has entered; says from how many. Its first write is one that frees.
 local function leave(claim, holds)
   local left = 0
@@ -48,17 +56,10 @@ local function leave(claim, holds)
   for at = 1, claim.stage do
     local hold = holds[at]
     local line, place = lineOf(hold[1], hold[2]), placeOf(claim, hold)
-    local gone
-    if at < claim.stage or claim.token > 0 then
-      gone = call('ZREM', line.admitted, place)
-      line.used = nil
-      if gone == 1 and tonumber(hold[3]) == ALL then empty(line) end
-    else
-      gone = unqueue(line, place)
-    end
+    local isHeld = at < claim.stage or claim.token > 0
+    local gone = isHeld and call('ZREM', line.admitted, place) or not isHeld and unqueue(line, place)
+    leftBy(line, isHeld and gone == 1 and hold[3])
     left = left + gone
-    if not line.left then unsettled[#unsettled + 1] = line end
-    line.left = true
   end
   if claim.count > 1 then
     for at = 1, claim.count do

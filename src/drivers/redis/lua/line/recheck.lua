@@ -1,4 +1,4 @@
---[[ recheck.lua — when those who wait should ask again. ]]
+--[[ recheck.lua — when those who wait should ask again, and what those who do not are told. ]]
 --- When a lease ahead of the claim may end (ms from now); false if it holds.
 local function recheckOf(claim, line)
   if claim.token > 0 then return false end
@@ -16,4 +16,8 @@ local function recheckOf(claim, line)
     at = math.min(at, line.askedEnds)
   end
   return math.max(at - now, 1)
+end
+
+local function none(how)
+  return how and 'n ' .. how or 'n'
 end

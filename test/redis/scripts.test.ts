@@ -1,0 +1,146 @@
+/** What the scripts cost, and what they may not say or refuse. */
+
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { withRedis } from "../support/redis-store.ts";
+import { startRedis } from "../support/services/redis.ts";
+import { until } from "../support/wait-for.ts";
+
+withRedis((server) => {
+  let scene: RedisScene;
+  beforeEach(() => {
+    scene = redisScene(server().port);
+  });
+  afterEach(async () => {
+    await scene.admin.config("SET", "maxmemory", "0");
+    await scene.close();
+  });
+
+  /** Commands performed since the last time, in scripts, by name. */
+  const commands = async (): Promise<Record<string, number>> => {
+    const stats = await scene.admin.info("commandstats");
+    await scene.admin.config("RESETSTAT");
+    const counts = [...stats.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)].map(([, name = "", calls]) => [
+      name,
+      Number(calls),
+    ]);
+    return Object.fromEntries(counts.filter(([name]) => !/config|info|evalsha|ping|publish/.test(String(name))));
+  };
+  const sumOf = (counts: Record<string, number>): number =>
+    Object.values(counts).reduce((sum, count) => sum + count, 0);
+  /** An id by which claim.lua does not look through the index. */
+  const quiet = (key: string): ReturnType<typeof claimOf> => {
+    for (;;) {
+      const claim = claimOf(key);
+      if (claim.id.charCodeAt(claim.id.length - 1) % 8 !== 0) return claim;
+    }
+  };
+
+  test("a pair on a free key takes 10 commands and 6", async () => {
+    const one = await scene.open();
+    const claim = quiet("key");
+    await commands();
+    await one.hold(claim);
+    expect(sumOf(await commands())).toBe(10);
+    await one.driver.release([claim]);
+    expect(sumOf(await commands())).toBe(6);
+  });
+
+  test("a hand-off to an exclusive waiter takes 13 commands and one publication", async () => {
+    const [one, other] = [await scene.open(), await scene.open()];
+    const [holder, waiter] = [quiet("key"), quiet("key")];
+    await one.hold(holder);
+    await other.claim(waiter);
+    await commands();
+    await one.driver.release([holder]);
+    const stats = await scene.admin.info("commandstats");
+    expect(Number(/^cmdstat_publish:calls=(\d+)/m.exec(stats)?.[1])).toBe(1);
+    expect(sumOf(await commands())).toBe(13);
+    await other.driver.release([waiter]);
+  });
+
+  describe("when memory is full", () => {
+    const fill = (): Promise<unknown> => scene.admin.config("SET", "maxmemory", "1");
+
+    test("a claim is refused and leaves nothing", async () => {
+      const one = await scene.open();
+      const [holder, refused] = [claimOf("key"), claimOf("key")];
+      await one.hold(holder);
+      const before = (await scene.keys()).sort();
+      await fill();
+      await expect(one.claim(refused)).rejects.toThrow(/OOM/);
+      await expect(one.claim(claimOf("another"))).rejects.toThrow(/OOM/);
+      expect((await scene.keys()).sort()).toEqual(before);
+      expect((await one.driver.list("key", 10)).length).toBe(1);
+      await one.driver.release([holder]);
+    });
+
+    test("a holder renews, gives back, is remembered, and the next is granted", async () => {
+      const [one, other] = [await scene.open(), await scene.open()];
+      const [holder, waiter] = [claimOf("key", { ttlMs: 1_000 }), claimOf("key")];
+      await one.hold(holder);
+      await other.claim(waiter);
+      await until(
+        async () =>
+          (await scene.admin.pttl((await scene.keys()).find((key) => key.includes(`c:${holder.id}`)) ?? "")) < 2_500,
+        {
+          within: 5_000,
+          what: "a lease that is old enough to be extended",
+        },
+      );
+      await fill();
+      const answer = await one.ask(holder);
+      expect(answer.state === "held" && answer.ttlMs > 900).toBe(true);
+      expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([true]);
+      expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([false]);
+      expect((await other.ask(waiter)).state).toBe("held");
+      expect(other.pushes.map(({ id }) => id)).toContain(waiter.id);
+      await other.driver.release([waiter]);
+    });
+
+    test("nothing is said of a grant that is refused", async () => {
+      const [one, other] = [await scene.open(), await scene.open()];
+      const [short, waiter] = [claimOf("key", { ttlMs: 200 }), claimOf("key")];
+      await one.hold(short);
+      await other.claim(waiter);
+      await until(async () => (await one.driver.list("key", 10)).length === 1, { within: 5_000, what: "its end" });
+      await fill();
+      // looking at the line it grants the waiter; the claim itself is refused, or not: what was said must be true
+      await one.claim(claimOf("key")).catch(() => undefined);
+      await scene.admin.config("SET", "maxmemory", "0");
+      const granted = other.pushes.filter(({ answer }) => answer?.state === "held");
+      const [view] = await one.driver.list("key", 1);
+      expect(view?.answer.state === "held").toBe(granted.length > 0);
+      await other.driver.release([waiter]);
+    });
+  });
+
+  test("a grant is not heard on a replica, where an inbox may have been left behind", async () => {
+    const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
+    const ears = new Redis(replica.port, "127.0.0.1");
+    const heard: string[] = [];
+    try {
+      const isThere = async (): Promise<boolean> => /master_link_status:up/.test(await ears.info("replication"));
+      await until(isThere, { within: 10_000, what: "the replica" });
+      ears.on("pmessage", (_, __, message) => heard.push(message));
+      await ears.psubscribe("*");
+      const [one, other] = [await scene.open(), await scene.open()];
+      const [holder, waiter] = [claimOf("key"), claimOf("key")];
+      await one.hold(holder);
+      await other.claim(waiter);
+      heard.length = 0;
+      await one.driver.release([holder]);
+      await until(() => other.pushes.some(({ id }) => id === waiter.id), { within: 5_000, what: "the push" });
+      // what is published beside scripts is passed on, in order
+      await scene.admin.publish("mark", "mark");
+      await until(() => heard.includes("mark"), { within: 5_000, what: "the mark" });
+      expect(heard).toEqual(["mark"]);
+      await other.driver.release([waiter]);
+    } finally {
+      ears.disconnect();
+      await replica.stop();
+    }
+  });
+});
