@@ -19,7 +19,7 @@ const LONGEST_PAUSE_MS = 1_000;
 const GATHER_MS = 10;
 /** What begins so was sent by ourselves to see that we hear. */
 const PROOF = "?";
-/** Published before every grant, to count who listens. */
+/** In a Cluster published before every grant, to count who listens; elsewhere replicas hear no grant (lua/line/admission.lua). */
 const KNOCK = "";
 /** Milliseconds after which a knock that no grant followed is a sign: it was heard, but we were not counted. */
 const KNOCK_MS = 20;
