@@ -56,13 +56,13 @@ function optionText(claim: Claim, label: string): string {
 }
 
 /** Claims the server has answered by their ids; the others whole, so that a relay knows what they are. */
-export function encodeRenew(
+export function encodeRenew<T extends { readonly claim: Claim }>(
   n: number,
-  claims: readonly Claim[],
-  familiar: (id: ClaimId) => boolean,
+  all: readonly T[],
+  familiar: (one: T) => boolean,
   label: string,
 ): string {
-  const items = claims.map((claim) => (familiar(claim.id) ? `"${claim.id}"` : `[${terms(claim, label)}]`));
+  const items = all.map((one) => (familiar(one) ? `"${one.claim.id}"` : `[${terms(one.claim, label)}]`));
   return `["renew",${n},[${items.join()}]]`;
 }
 

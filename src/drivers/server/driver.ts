@@ -113,23 +113,20 @@ class ServerDriver implements Driver {
   async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
     const start = this.#connection.hello?.start;
     // while there is no connection: what is known will be reclaimed before this is sent
-    const familiar = (id: ClaimId): boolean => {
-      const answered = this.#known.get(id)?.start ?? null;
-      return answered !== null && (start === undefined || answered === start);
-    };
+    const familiar = (known: Known): boolean => known.start !== null && (start === undefined || known.start === start);
     const sentAt = this.#clock.now();
+    const all = claims.map((claim) => this.#know(claim));
     // what this start has not answered may be refused (it reclaims): each alone
-    const chunks = chunksOf(claims, IDS_A_FRAME, ({ id }) => !familiar(id));
-    const parts = chunks.map((part) => {
-      const known = part.map((claim) => this.#know(claim));
-      return this.#connection.call(
+    const chunks = chunksOf(all, IDS_A_FRAME, (known) => !familiar(known));
+    const parts = chunks.map((part) =>
+      this.#connection.call(
         (n) => frames.encodeRenew(n, part, familiar, this.#label),
         (raw) => {
           const answers = frames.decodeList(raw, part.length, frames.decodeAnswer);
-          return answers.map((answer, at) => this.#learn(known[at] as Known, sentAt, answer));
+          return answers.map((answer, at) => this.#learn(part[at] as Known, sentAt, answer));
         },
-      );
-    });
+      ),
+    );
     const settled = await Promise.allSettled(parts);
     const failed = settled.find((part) => part.status === "rejected");
     if (failed !== undefined && settled.every((part) => part.status === "rejected")) throw failed.reason;
@@ -137,7 +134,7 @@ class ServerDriver implements Driver {
     return settled.flatMap((part, at) => {
       return part.status === "fulfilled"
         ? part.value
-        : (chunks[at] as Claim[]).map(() => undefined as unknown as Answer);
+        : (chunks[at] as Known[]).map(() => undefined as unknown as Answer);
     });
   }
 
