@@ -7,7 +7,6 @@ import { commandError } from "./failure.ts";
 import { visible } from "./output.ts";
 import type { Store } from "./store.ts";
 import { openStore } from "./store.ts";
-import { claimsOf } from "./tools.ts";
 import { labelFor } from "./wanted.ts";
 
 /** What is found, and the tokenBase that is needed; null: none. */
@@ -18,9 +17,9 @@ export interface TokensFound {
 
 /** Tokens, and the time in microseconds since 1970 at which they were had. */
 export interface TokensMet {
-  /** The highest that the old store has shown. */
+  /** What the old store has given out just now. */
   readonly old: bigint;
-  /** What this store has given out just now. */
+  /** What this one has. */
   readonly fresh: bigint;
   readonly micros: bigint;
   /** Do those of this store follow its clock by themselves? */
@@ -47,24 +46,21 @@ export function probeOf(prefix: string): Claim {
 }
 
 /**
- * Takes a token of both stores, and looks at those that are held in the old one.
+ * Takes a token of both stores. Those that the old one gave out before lie below, or within what is left as room.
  * @throws CommandError if the old one cannot be reached, or asked
  */
 export async function tokensFound({ driver }: Store, key: string, from: string): Promise<TokensFound> {
   const unknown = (why: string): TokensFound => {
     return { finding: { level: "unknown", what: "tokens", says: why }, tokenBase: null };
   };
+  const fresh = driver.traits.fencing ? await tokenOf(driver, key) : null;
   const theirs = await openStore(from);
   try {
     for (const { traits, name } of [driver, theirs.driver]) {
       if (!traits.fencing) return unknown(`${name} has none that rise for ever`);
     }
-    const [minted, fresh] = [await tokenOf(theirs.driver, key), await tokenOf(driver, key)];
-    if (minted === null || fresh === null) return unknown("not compared: a store grants nothing now");
-    const held = (await claimsOf(theirs, key)).map(({ answer }) =>
-      answer.state === "held" ? answer.token + BigInt(answer.tokens - 1) : 0n,
-    );
-    const old = held.reduce((most, one) => (one > most ? one : most), minted);
+    const old = await tokenOf(theirs.driver, key);
+    if (old === null || fresh === null) return unknown("not compared: a store grants nothing now");
     const followsClock = driver.name !== "zookeeper";
     return tokenFinding({ old, fresh, micros: BigInt(Date.now()) * 1_000n, followsClock }, theirs.name);
   } catch (error) {
@@ -79,7 +75,7 @@ export function tokenFinding({ old, fresh, micros, followsClock }: TokensMet, na
   const follows = (token: bigint): boolean => token > micros - CLOCK_ROOM && token < micros + CLOCK_ROOM;
   const room = follows(old) ? CLOCK_ROOM : COUNTER_ROOM;
   const isClock = followsClock && follows(fresh);
-  const says = `${fresh} here just now, ${old} the highest of ${visible(name)}`;
+  const says = `${fresh} here just now, ${old} at ${visible(name)}`;
   if (fresh > old + (isClock ? 0n : room / 2n)) {
     return { finding: { level: "good", what: "tokens", says }, tokenBase: null };
   }
