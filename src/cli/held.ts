@@ -1,6 +1,7 @@
 /** What a run holds while its command works: locks of its own, or ones it joined. */
 
 import type { Lock } from "../client/lock.ts";
+import { shownDuration } from "../duration.ts";
 import { LockLostError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { Joined } from "./nested.ts";
@@ -19,6 +20,8 @@ export interface Held {
   readonly leaseMs: number | null;
   /** What is left of the lease by our clock. */
   remainingMs(): number;
+  /** Why too little is left, when we have not renewed it for so long. */
+  whyLosing(silentMs: number): string;
   /** Gives back what is ours to give; false if it was lost. */
   release(): Promise<boolean>;
 }
@@ -33,6 +36,7 @@ export function ownHold(
     keys: lock.keys,
     lost: lock.signal,
     remainingMs: () => lock.remainingMs,
+    whyLosing: (silentMs) => `store unreachable for ${shownDuration(silentMs)}`,
     release: () => lock.release(),
   };
 }
@@ -42,19 +46,21 @@ export function joinedHold(own: Held | null, joined: readonly [Joined, ...Joined
   const keys = [...(own?.keys ?? []), ...joined.map(({ key }) => key)].sort();
   const lost = new AbortController();
   own?.lost.addEventListener("abort", () => lost.abort(own.lost.reason), { once: true });
-  const unwatch = watchOuter(driver, joined, (key) =>
-    lost.abort(new LockLostError("the run around this one ended", "released", { keys: [key] })),
+  const outer = watchOuter(driver, joined, (key, reason) =>
+    lost.abort(new LockLostError("the run around this one ended", reason, { keys: [key] })),
   );
   const [first] = joined;
+  const leases = [own?.leaseMs ?? null, ...joined.map(({ leaseMs }) => leaseMs)].filter((ms) => ms !== null);
   return {
     keys,
     token: own?.token ?? first.token,
     reference: own?.reference ?? first.reference,
     lost: lost.signal,
-    leaseMs: own?.leaseMs ?? null,
-    remainingMs: () => own?.remainingMs() ?? Number.POSITIVE_INFINITY,
+    leaseMs: leases.length === 0 ? null : Math.min(...leases),
+    remainingMs: () => Math.min(own?.remainingMs() ?? Number.POSITIVE_INFINITY, outer.remainingMs()),
+    whyLosing: () => "its lease ends and was not renewed",
     async release() {
-      unwatch();
+      outer.stop();
       const kept = await (own?.release() ?? true);
       return kept && !lost.signal.aborted;
     },

@@ -25,8 +25,12 @@ export interface Joined {
   readonly key: string;
   readonly reference: string;
   readonly token: bigint;
-  /** Is it still held? Asks the store. */
-  stands(): Promise<boolean>;
+  /** The length of its lease; null where a session keeps it. */
+  readonly leaseMs: number | null;
+  /** When that lease ends by our clock unless it is renewed; Infinity where a session keeps it. */
+  readonly heldUntil: number;
+  /** The same, asked of the store anew; null: it is not held any more. */
+  ask(): Promise<number | null>;
 }
 
 /** What of the wanted is held by outer runs, and what is left to claim. */
@@ -54,16 +58,29 @@ export async function sortOut(locks: Locks, wanted: Wanted, env: NodeJS.ProcessE
     for (const { reference, part } of ancestors) {
       const held = part.claim.holds.find((hold) => hold.key === key);
       if (held === undefined || found !== null || meets(held, want) === "beside") continue;
+      const askedAt = performance.now();
       const view = await heldView(locks, part, key);
       // an environment outlives its run: what is not held any more is no ancestor's
       if (view === null) continue;
       if (meets(held, want) === "behind") throw ownAncestor(key, view);
-      found = { key, reference, token: part.token, stands: async () => (await heldView(locks, part, key)) !== null };
+      const leaseMs = view.ttlMs === "session" ? null : view.ttlMs;
+      const ask = async (): Promise<number | null> => {
+        const at = performance.now();
+        const now = await heldView(locks, part, key);
+        return now === null ? null : heldUntil(now, at);
+      };
+      found = { key, reference, token: part.token, leaseMs, heldUntil: heldUntil(view, askedAt), ask };
     }
     if (found === null) rest.push(key);
     else joined.push(found);
   }
   return { joined, rest };
+}
+
+/** Not later than the store ends it: it told what was left after it was asked, and a tenth is kept as for locks of our own. */
+function heldUntil({ answer, ttlMs }: ClaimView, askedAt: number): number {
+  if (answer.state !== "held" || ttlMs === "session") return Number.POSITIVE_INFINITY;
+  return askedAt + answer.ttlMs - ttlMs / 10;
 }
 
 /** How a request meets what its own ancestor holds: it joins, could be granted beside it, or could only wait behind it. */

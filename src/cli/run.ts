@@ -73,7 +73,9 @@ async function hold(store: Store, options: RunOptions & { readonly label: string
   voiceOf(options).detail(
     `joined ${quotedList(joined.map((one: Joined) => one.key))}, held by the run around this one`,
   );
-  return joinedHold(own, [first, ...others], driver);
+  const held = joinedHold(own, [first, ...others], driver);
+  if (options.graceMs !== undefined && held.leaseMs !== null) checkGrace(options.graceMs, held.leaseMs);
+  return held;
 
   async function acquireOwn(): Promise<Held> {
     const { lease, fencing } = driver.traits;

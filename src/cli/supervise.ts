@@ -96,7 +96,7 @@ export function supervise({ held, child, guard, onLost, graceMs, voice }: Watch)
     const leadMs = onLost === "term" ? graceMs : 0;
     if (onLost === "term" && remainingMs <= leadMs) {
       const silentMs = Math.max(0.9 * leaseMs - remainingMs, 0);
-      const said = `losing ${quotedList(held.keys)} (store unreachable for ${shownDuration(silentMs)})`;
+      const said = `losing ${quotedList(held.keys)} (${held.whyLosing(silentMs)})`;
       return end(lostError(held, "expired"), said, remainingMs);
     }
     arm(guard, held, leadMs);

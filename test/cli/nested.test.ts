@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
@@ -88,4 +88,25 @@ test.concurrent("what joined is told at once when the run around it has ended, n
     within: 20_000,
     what: "the loss",
   });
+});
+
+test.concurrent("whoever joined a lease ends with it, before the next one follows; a renewal is seen", async () => {
+  const reference = (await here.run(["acquire", "leased", "--ttl", "6s"])).out.trim();
+  const alive = join(here.folder, "alive");
+  const stubborn = `trap "" TERM; while :; do date +%s%N >${alive}.new; mv ${alive}.new ${alive}; sleep 0.02; done`;
+  const env = { HOLDFAST_REFERENCE: reference };
+  const joined = here.start(["run", "leased", "--grace", "500ms", "--", "sh", "-c", stubborn], { env });
+  await until(() => existsSync(alive), { within: 20_000, what: "the command" });
+  const startedAt = performance.now();
+  await here.run(["renew", reference]);
+  const next = await here.run(["run", "leased", "--", "sh", "-c", `date +%s%N; sleep 0.3; cat ${alive}`]);
+  const { code, err } = await joined.ended;
+  expect(code).toBe(123);
+  expect(err).toMatch(
+    /^holdfast: losing "leased" \(its lease ends and was not renewed\): sent TERM to \d+; KILL in \d+ ms$/m,
+  );
+  const [granted, last] = next.out.trim().split("\n").map(BigInt);
+  expect((last as bigint) < (granted as bigint), "the command was gone").toBe(true);
+  // not with the lease that it had found
+  expect(performance.now() - startedAt).toBeGreaterThan(5_500);
 });
