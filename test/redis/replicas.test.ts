@@ -21,6 +21,7 @@ let master: RedisServer;
 let replica: RedisServer;
 let scene: RedisScene;
 let clients: Locks[];
+const later: (() => Promise<void>)[] = [];
 beforeAll(async () => {
   [master, replica] = await startRedisPair();
 }, 180_000);
@@ -36,6 +37,7 @@ afterEach(async () => {
   replica.signal("SIGCONT");
   for (const one of clients) await one.close();
   await scene.close();
+  for (const work of later.splice(0)) await work();
 });
 
 const client = (make: () => RedisClient = ioredis, options: RedisOptions = {}): Locks => {
@@ -154,6 +156,10 @@ test("a full store renews for those who hold", async () => {
 
 test("replicas of another server than the one that granted count for nothing", async () => {
   const [other, its] = await startRedisPair();
+  later.push(
+    () => its.stop(),
+    () => other.stop(),
+  );
   const made = new Redis(master.port, "127.0.0.1");
   let times = 0;
   // the first is the inbox; the second, for replicas, is led astray, as by Sentinels that have named another master
@@ -167,8 +173,6 @@ test("replicas of another server than the one that granted count for nothing", a
   expect((await one.ask(claim)).state, "by a new connection, to the right server").toBe("held");
   await one.driver.release([claim]);
   made.disconnect();
-  await its.stop();
-  await other.stop();
 });
 
 test("what a replica has counts for nothing once the connection broke: another server may have taken over", async () => {
