@@ -142,6 +142,20 @@ withRedis((server) => {
     await one.driver.release([holder, front, behind]);
   });
 
+  test("an answer that extends nothing tells what is left of the lease", async () => {
+    const one = await scene.open();
+    const claims = [claimOf("key"), claimOf("key")];
+    for (const claim of claims) await one.claim(claim);
+    for (const claim of claims) {
+      const isLess = async (): Promise<boolean> => {
+        const answer = await one.ask(claim);
+        return answer.state !== "none" && answer.ttlMs < 60_000;
+      };
+      await until(isLess, { within: 5_000, what: "less than the whole" });
+    }
+    await one.driver.release(claims);
+  });
+
   test("a grant is not heard on a replica, where an inbox may have been left behind", async () => {
     const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
     const ears = new Redis(replica.port, "127.0.0.1");
