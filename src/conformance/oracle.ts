@@ -36,7 +36,7 @@ interface Run {
   readonly free: Map<string, bigint>;
   /** What was done, for the message of a failure. */
   readonly done: string[];
-  /** The last command released several claims: at once or one by one, and in which order others are granted, is the driver's. */
+  /** The last command released several claims: in which order others are granted then is the driver's. */
   isBatch: boolean;
 }
 
