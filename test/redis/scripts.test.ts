@@ -158,6 +158,21 @@ withRedis((server) => {
     await one.driver.release(claims);
   });
 
+  test("whoever renews a claim is told of it from then on", async () => {
+    const [one, other] = [await scene.open(), await scene.open()];
+    const claim = claimOf("key", { ttlMs: 2_000 });
+    const { token } = await one.hold(claim);
+    const left = async (): Promise<number> => {
+      const answer = await other.ask(claim);
+      return answer.state === "held" ? answer.ttlMs : Number.NaN;
+    };
+    await until(async () => (await left()) < 1_900, { within: 5_000, what: "a lease that is older" });
+    await until(async () => (await left()) > 1_900, { within: 5_000, what: "a lease that was extended" });
+    await one.driver.revoke?.([{ key: "key", token, now: false }]);
+    await until(() => other.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: "word of it" });
+    await one.driver.release([claim]);
+  });
+
   test("a grant is not heard on a replica, where an inbox may have been left behind", async () => {
     const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
     const ears = new Redis(replica.port, "127.0.0.1");
