@@ -112,10 +112,13 @@ withRedis((server) => {
     await scene.admin.config("SET", "min-replicas-to-write", "1");
     await expect(one.ask(behind)).rejects.toThrow(/NOREPLICAS/);
     await scene.admin.config("SET", "min-replicas-to-write", "0");
-    const granted = (): number => other.pushes.filter(({ answer }) => answer?.state === "held").length;
     expect((await one.ask(behind)).state).toBe("waiting");
-    await until(() => granted() > 0, { within: 5_000, what: "the push" });
-    expect(granted()).toBe(1);
+    const { token } = await other.granted(waiter);
+    const grant = await until(() => other.pushes.find(({ answer }) => answer?.state === "held"), {
+      within: 5_000,
+      what: "the push",
+    });
+    expect(grant).toMatchObject({ id: waiter.id, answer: { token } });
     await other.driver.release([waiter, behind]);
   });
 
@@ -171,6 +174,20 @@ withRedis((server) => {
     await one.driver.revoke?.([{ key: "key", token, now: false }]);
     await until(() => other.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: "word of it" });
     await one.driver.release([claim]);
+  });
+
+  test("a release says whether its place was there, and leaves those beside it", async () => {
+    const one = await scene.open();
+    const share = (): ReturnType<typeof claimOf> => claimOf([{ key: "key", permits: 1, limit: 3 }]);
+    const [gone, first, second] = [claimOf("key"), share(), share()];
+    await one.hold(gone);
+    await scene.admin.del((await scene.keys()).filter((key) => key.endsWith(":a:key")));
+    expect(await one.driver.release([gone])).toEqual([false]);
+    await one.hold(first);
+    await one.hold(second);
+    expect(await one.driver.release([first])).toEqual([true]);
+    expect((await one.driver.list("key", 10)).length).toBe(1);
+    expect(await one.driver.release([second])).toEqual([true]);
   });
 
   test("a grant is not heard on a replica, where an inbox may have been left behind", async () => {
