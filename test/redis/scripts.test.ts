@@ -183,6 +183,10 @@ withRedis((server) => {
     await one.hold(gone);
     await scene.admin.del((await scene.keys()).filter((key) => key.endsWith(":a:key")));
     expect(await one.driver.release([gone])).toEqual([false]);
+    const short = claimOf("key", { ttlMs: 100 });
+    await one.hold(short);
+    await until(async () => (await one.driver.list("key", 10)).length === 0, { within: 5_000, what: "its end" });
+    expect(await one.driver.release([short])).toEqual([false]);
     await one.hold(first);
     await one.hold(second);
     expect(await one.driver.release([first])).toEqual([true]);
