@@ -141,6 +141,34 @@ withRedis((server) => {
     await one.driver.release([claim]);
   });
 
+  test("a client that may not select its database is refused: it would go on in another one", async () => {
+    const rules = ["reset", "on", ">secret", `~${scene.prefix}:*`, `&${scene.prefix}:*`, "+@all", "-select"];
+    await scene.admin.call("ACL", "SETUSER", "stuck", ...rules);
+    const user = { username: "stuck", password: "secret" };
+    await expect(scene.open(driver({}, { ...user, db: 3 }))).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+      message: expect.stringMatching(/NOPERM.*select/),
+    });
+    await expect(scene.open(driver({}, { db: 99 }))).rejects.toThrow(/no such database.*setting databases/);
+    await scene.admin.call("ACL", "SETUSER", "stuck", "+select");
+    const one = await scene.open(driver({}, { ...user, db: 3 }));
+    await one.hold(claimOf("a"));
+    // one that is on its way when the connection breaks is sent again by ioredis itself, in the other database
+    await scene.admin.call("CLIENT", "PAUSE", "10000", "WRITE");
+    const underWay = one.driver.claim(claimOf("b"));
+    await scene.admin.call("ACL", "SETUSER", "stuck", "-select");
+    await until(async () => /cmd=evalsha/.test(String(await scene.admin.client("LIST"))), {
+      within: 5_000,
+      what: "the claim at the server",
+    });
+    await scene.admin.client("KILL", "USER", "stuck");
+    await scene.admin.call("CLIENT", "UNPAUSE");
+    await expect(underWay).rejects.toThrow(/NOPERM/);
+    await expect(one.driver.claim(claimOf("b"))).rejects.toThrow(/NOPERM/);
+    await scene.admin.call("ACL", "SETUSER", "stuck", "+select");
+    await one.hold(claimOf("b"));
+  });
+
   test("holdfast doctor prints it, between reach and latency", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
     const { stdout, status } = spawnSync(process.execPath, [resolve("dist/cli/main.js"), "doctor", "--url", url], {

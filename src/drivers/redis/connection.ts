@@ -5,7 +5,8 @@
  * Invariants
  * - A call is answered, fails, or is given up on within its time. Nothing is sent while the link is down, so no client
  *   library keeps it for later; what a library sends again by itself after a break is told by `life`.
- * - In each life of the link a store (in a Cluster each bucket) is greeted before anything else is asked of it.
+ * - In each life of the link its database is selected before any script runs: a client that may not select it goes on in
+ *   database 0, where others do not see its locks.
  * - Where replicas are waited for, no answer says that a claim is held before they have it.
  */
 
@@ -36,14 +37,9 @@ export interface ConnectionOptions {
   readonly heard: (message: string, isAnswer: boolean) => void;
   /** Anything may have been missed. */
   readonly missed: () => void;
-  /**
-   * Asked after every connect before any other script runs, in a Cluster for each bucket before its first: it may be another
-   * server than before, or the same one empty. Scripts wait for it; while it fails they fail, and the next asks it again.
-   */
-  readonly greet?: (run: Run, route: string) => Promise<void>;
 }
 
-interface Greeting {
+interface Selecting {
   readonly life: number;
   /** Null when it is done. */
   done: Promise<void> | null;
@@ -61,7 +57,7 @@ export class Connection {
   readonly #patience: Patience;
   readonly #hearing: Hearing;
   readonly #replicas: Replicas | null;
-  readonly #greetings = new Map<string, Greeting>();
+  #selecting: Selecting | null = null;
   #isClosed = false;
   #changed: () => void = () => undefined;
   #wasUp = false;
@@ -128,12 +124,39 @@ export class Connection {
     this.#wasUp = true;
   }
 
-  /** Runs a script, after the store has been greeted. */
+  /**
+   * Null if the link's database has been selected in this life; else settles when that is so. While it fails scripts fail, and
+   * the next asks again.
+   */
+  selected(route: string): Promise<void> | null {
+    const { database } = this.#options.link;
+    if (database === 0) return null;
+    if (this.#selecting?.life === this.life) return this.#selecting.done;
+    const selecting: Selecting = {
+      life: this.life,
+      done: this.send(["SELECT", String(database)], route).then(
+        () => {
+          selecting.done = null;
+        },
+        (error: unknown) => {
+          if (this.#selecting === selecting) this.#selecting = null;
+          throw error;
+        },
+      ),
+    };
+    this.#selecting = selecting;
+    return selecting.done;
+  }
+
+  /** Runs a script, in the database that is meant. */
   async run(script: Script, route: string, words: readonly string[], impatience?: Impatience): Promise<unknown> {
-    const greeting = this.#greeted(route);
-    if (greeting !== null) await greeting;
+    const selected = this.selected(route);
+    if (selected !== null) await selected;
     const where = this.#replicas && this.#where(route);
     const reply = await this.#run(script, route, words, impatience);
+    // a library that sent it again after a break may have done so in another database
+    const selectedAgain = this.selected(route);
+    if (selectedAgain !== null) await selectedAgain;
     if (this.isCluster) this.#hearing.went(route);
     if (this.#replicas !== null && saysHeld(script, reply)) {
       await this.#replicas.have(route);
@@ -201,29 +224,6 @@ export class Connection {
       if (!/no_?script/i.test(String(error))) throw error;
       return this.send(["EVAL", script.text, ...keys, ...words], route, impatience);
     }
-  }
-
-  /** Null if the store has been greeted in this life. */
-  #greeted(route: string): Promise<void> | null {
-    const { greet } = this.#options;
-    if (greet === undefined) return null;
-    const where = this.isCluster ? route : "";
-    const known = this.#greetings.get(where);
-    if (known?.life === this.life) return known.done;
-    const greeting: Greeting = {
-      life: this.life,
-      done: greet((...call) => this.#run(...call), route).then(
-        () => {
-          greeting.done = null;
-        },
-        (error: unknown) => {
-          if (this.#greetings.get(where) === greeting) this.#greetings.delete(where);
-          throw error;
-        },
-      ),
-    };
-    this.#greetings.set(where, greeting);
-    return greeting.done;
   }
 
   #up(): void {

@@ -26,6 +26,7 @@ export interface Terms {
 export async function opened(connection: Connection, names: Names, terms: Terms): Promise<void> {
   try {
     await connection.connected(terms.connectTimeoutMs);
+    await connection.selected(names.route);
     await rights(connection, names);
     // asks whether we may: for none it does not wait
     if (terms.waits) await connection.send(["WAIT", "0", "1"], names.route);
@@ -80,12 +81,18 @@ function isRefusal(error: unknown): boolean {
 const CLUSTERED =
   "this server belongs to a Redis Cluster: give a client of the Cluster, or a url redis+cluster://host,host";
 
+const REASONS: Readonly<Record<string, string>> = {
+  MOVED: CLUSTERED,
+  CROSSSLOT: CLUSTERED,
+  "DB index": "this server has no such database: name a lower one, or raise its setting databases",
+};
+
 /** What asking again does not change, as the error that says so. */
 function refusal(error: unknown): FatalDriverError | null {
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
-    const said = /\b(?:NOPERM|NOAUTH|WRONGPASS|MOVED|CROSSSLOT)\b/.exec(cause.message)?.[0];
+    const said = /\b(?:NOPERM|NOAUTH|WRONGPASS|MOVED|CROSSSLOT|DB index)\b/.exec(cause.message)?.[0];
     if (said === undefined) continue;
-    const why = said === "MOVED" || said === "CROSSSLOT" ? CLUSTERED : cause.message;
+    const why = REASONS[said] ?? cause.message;
     return new FatalDriverError(`redis: ${why}`, { cause });
   }
   return null;

@@ -16,6 +16,7 @@ export function ioredisClusterLink(client: IoredisClusterLike): Link {
       return client.status === "ready";
     },
     isCluster: true,
+    database: 0,
     start: () => startIoredis(client),
     own() {
       client.on("error", () => undefined);

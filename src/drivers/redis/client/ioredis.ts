@@ -8,6 +8,9 @@ export function ioredisLink(client: IoredisLike): Link {
       return client.status === "ready";
     },
     isCluster: false,
+    get database() {
+      return client.condition?.select ?? 0;
+    },
     start: () => startIoredis(client),
     own: () => own(client),
     send: ([command = "", ...words]) => client.call(command, ...words),

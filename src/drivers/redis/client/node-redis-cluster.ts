@@ -16,6 +16,7 @@ export function nodeRedisClusterLink(client: NodeRedisClusterLike): Link {
       return client.isOpen && isConnected && client.masters.length > 0;
     },
     isCluster: true,
+    database: 0,
     async start() {
       if (!client.isOpen) await client.connect();
       isConnected = true;

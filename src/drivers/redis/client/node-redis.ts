@@ -8,6 +8,7 @@ export function nodeRedisLink(client: NodeRedisLike): Link {
       return client.isReady;
     },
     isCluster: false,
+    database: 0,
     async start() {
       if (!client.isOpen) await client.connect();
     },

@@ -12,6 +12,8 @@ interface Emitter {
 export interface IoredisLike extends Emitter {
   readonly status: string;
   readonly stream?: { unref?(): unknown } | undefined;
+  /** What it selects after each connect. */
+  readonly condition?: { readonly select?: number | undefined } | null | undefined;
   call(command: string, ...words: string[]): Promise<unknown>;
   duplicate(override?: object): IoredisLike;
   subscribe(channel: string): Promise<unknown>;
@@ -75,6 +77,11 @@ interface LinkEvents {
 export interface Link {
   readonly isReady: boolean;
   readonly isCluster: boolean;
+  /**
+   * The database that its client means to use, if the client goes on in database 0 should the server refuse to select it; 0:
+   * nothing need be asked.
+   */
+  readonly database: number;
   /** Begins to connect, if that has to be asked for. */
   start(): Promise<unknown>;
   send(words: string[], route: string): Promise<unknown>;
