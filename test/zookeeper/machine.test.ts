@@ -146,6 +146,24 @@ test("a session that the server calls over is followed by a new one, on a connec
   expect(zk.sessionId).toBe(9n);
 });
 
+test("a session is only found where all it saw is known; a new one is made also where less is known", async () => {
+  const { zk, clock, servers } = await up();
+  const asked = zk.delete("/a");
+  await clock.pass(0);
+  servers.peer.answer((servers.peer.sent()[0] as [number, number])[0]);
+  await asked;
+  servers.peer.cut();
+  await clock.pass(2_000);
+  servers.peer.accept();
+  expect(servers.peer.lastSeen()).toBe(1n);
+  servers.peer.cut(); // as a store does that is behind, since it was restored from a backup or is empty
+  await clock.pass(TIMEOUT_MS);
+  servers.peer.accept();
+  expect(servers.peer.lastSeen()).toBe(0n);
+  servers.peer.welcome({ id: 8n, timeoutMs: TIMEOUT_MS });
+  expect(zk.sessionId).toBe(8n);
+});
+
 test("each server has a share of the session's time for its greeting, then the next one has its turn", async () => {
   const { clock, servers } = scene();
   const tried: string[] = [];

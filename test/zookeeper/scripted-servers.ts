@@ -15,6 +15,8 @@ type Peer = {
   sent(): ([number, number] | null)[];
   /** The connection stands; the client says hello. */
   accept(): void;
+  /** The last transaction that the client says, in its hello, to have seen. */
+  lastSeen(): bigint;
   /** Gives a session; timeoutMs 0: the one that was asked for is over. */
   welcome(session: { readonly id: bigint; readonly timeoutMs: number }): void;
   /** Answers a request without a result: delete, or with code an error. */
@@ -75,6 +77,7 @@ function peerOf(address: ServerAddress, events: Events, frames: Buffer[], closed
       });
     },
     accept: () => events.connected(),
+    lastSeen: () => new JuteReader((frames[0] as Buffer).subarray(8)).long(),
     welcome: ({ id, timeoutMs }) => say(new JuteWriter().int(0).int(timeoutMs).long(id).buffer(Buffer.alloc(16, 1))),
     answer: (xid, code = 0) => say(new JuteWriter().int(xid).long(1n).int(code)),
     cut(error) {

@@ -250,6 +250,8 @@ export class Connection {
   #expire(): void {
     if (this.#session === null) return;
     this.#session = null;
+    // a store that was restored, or is empty, is behind what the last session saw, and would refuse us for ever
+    this.#lastZxid = 0n;
     const wasKnown = this.#isKnown;
     this.#isKnown = false;
     this.#calls.failAll(new SessionExpiredError());
