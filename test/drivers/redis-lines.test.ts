@@ -67,13 +67,13 @@ withRedis((server) => {
     });
 
     test("is granted for a second when nobody listens, which its renewal makes whole", async () => {
-      const lost = await scene.openWithFrailInbox();
+      const [lost, other] = [await scene.openWithFrailInbox(), await scene.open()];
       const [holder, away] = [claimOf("key"), claimOf("key")];
-      await lost.hold(holder);
+      await other.hold(holder);
       await lost.claim(away);
       await scene.breakInboxes();
       const told = lost.pushes.length;
-      await lost.driver.release([holder]);
+      await other.driver.release([holder]);
       const [view] = await lost.driver.list("key", 10);
       expect(view?.answer.state).toBe("held");
       expect(view?.answer.state === "held" && view.answer.ttlMs <= 1_000).toBe(true);
@@ -86,10 +86,10 @@ withRedis((server) => {
     test("costs a second when it is dead and alone before us", async () => {
       const [dead, well] = [await scene.openWithFrailInbox(), await scene.open()];
       const [holder, away, mine] = [claimOf("key"), claimOf("key"), claimOf("key")];
-      await dead.hold(holder);
+      await well.hold(holder);
       await dead.claim(away);
       await scene.breakInboxes();
-      await dead.driver.release([holder]);
+      await well.driver.release([holder]);
       const waiting = await well.claim(mine);
       expect(waiting.state === "waiting" && waiting.recheckMs <= 1_000).toBe(true);
       await delay(1_020);

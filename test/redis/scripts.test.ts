@@ -2,6 +2,7 @@
 
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { redis } from "../../src/drivers/redis/driver.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, redisScene } from "../support/redis-scene.ts";
 import { withRedis } from "../support/redis-store.ts";
@@ -59,6 +60,37 @@ withRedis((server) => {
     expect(Number(/^cmdstat_publish:calls=(\d+)/m.exec(stats)?.[1])).toBe(1);
     expect(sumOf(await commands())).toBe(13);
     await other.driver.release([waiter]);
+  });
+
+  test("who gives a lock back hears in the answer which of its own waiters has it: nothing is published", async () => {
+    const one = await scene.open();
+    const [holder, waiter] = [claimOf("key"), claimOf("key")];
+    await one.hold(holder);
+    await one.claim(waiter);
+    await scene.admin.config("RESETSTAT");
+    expect(await one.driver.release([holder])).toEqual([true]);
+    expect(one.pushes.at(-1)).toMatchObject({ id: waiter.id, answer: { state: "held" } });
+    expect(await scene.admin.info("commandstats")).not.toContain("cmdstat_publish");
+    expect((await one.ask(waiter)).state).toBe("held");
+    await one.driver.release([waiter]);
+  });
+
+  test("a release that is answered too late lets its process ask what became of its waiters", async () => {
+    const one = await scene.open(
+      redis(() => new Redis(server().port, "127.0.0.1"), { prefix: scene.prefix, commandTimeoutMs: 100 }),
+    );
+    const [holder, waiter] = [claimOf("key"), claimOf("key")];
+    await one.hold(holder);
+    await one.claim(waiter);
+    server().signal("SIGSTOP");
+    try {
+      await expect(one.driver.release([holder])).rejects.toThrow("no answer within 100 ms");
+    } finally {
+      server().signal("SIGCONT");
+    }
+    await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "a nudge for all" });
+    expect((await one.ask(waiter)).state).toBe("held");
+    await one.driver.release([waiter]);
   });
 
   describe("when memory is full", () => {

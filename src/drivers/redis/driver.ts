@@ -9,7 +9,7 @@ import { Birth, longestTtlOf } from "./birth.ts";
 import { linkOf } from "./client/link.ts";
 import { together } from "./client/patience.ts";
 import type { RedisClient } from "./client/shapes.ts";
-import type { Run } from "./connection.ts";
+import type { Impatience, Run } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { listed } from "./listing.ts";
 import { opened } from "./opening.ts";
@@ -80,6 +80,8 @@ class RedisDriver implements Driver {
   readonly #warn: (warning: string) => void;
   /** Claims whose `claim` call was given up on and may still come; true: they have been released meanwhile. */
   readonly #late = new Map<ClaimId, boolean>();
+  /** A release that is given up on may still grant our own waiters, and tell only here. */
+  readonly #tellsGrants: Impatience = { givenUp: () => undefined, late: () => this.#notify(null) };
   #connection: Connection | null = null;
   #notify: Notify = () => undefined;
 
@@ -245,7 +247,8 @@ class RedisDriver implements Driver {
   ): Promise<unknown> {
     const first = items[0];
     const route = routeOf(this.#root, first === undefined ? "00" : home(first));
-    return this.#ready.run(script, route, [...this.#head(route), String(items.length), ...items.flatMap(words)]);
+    const args = [...this.#head(route), String(items.length), ...items.flatMap(words)];
+    return this.#ready.run(script, route, args, script === RELEASE ? this.#tellsGrants : undefined);
   }
 
   /** A call that answers yes or no for each; in a Cluster one a bucket. */
@@ -255,9 +258,14 @@ class RedisDriver implements Driver {
     home: (item: T) => string,
     words: (item: T) => readonly string[],
   ): Promise<boolean[]> {
-    const ask = async (some: readonly T[]): Promise<boolean[]> =>
-      readFlags(await this.#many(script, some, home, words), some.length);
-    if (!this.#ready.isCluster || items.length < 2) return ask(items);
+    const connection = this.#ready;
+    const ask = async (some: readonly T[]): Promise<boolean[]> => {
+      const { life } = connection;
+      const { flags, pushes } = readFlags(await this.#many(script, some, home, words), some.length);
+      for (const push of pushes) this.#heard(push, life === connection.life);
+      return flags;
+    };
+    if (!connection.isCluster || items.length < 2) return ask(items);
     const flags = new Map<T, boolean>();
     const one = async (some: readonly T[]): Promise<void> => {
       const found = await ask(some);

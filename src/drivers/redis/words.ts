@@ -110,11 +110,11 @@ export function isForgotten(raw: unknown): boolean {
   return String(raw).startsWith("b ");
 }
 
-/** "101": what was there. */
-export function readFlags(raw: unknown, count: number): boolean[] {
-  const flags = String(raw);
+/** "101": what was there; then, a line each, what the inbox would have heard. */
+export function readFlags(raw: unknown, count: number): { readonly flags: boolean[]; readonly pushes: string[] } {
+  const [flags = "", ...pushes] = String(raw).split("\n");
   if (flags.length !== count) throw new Error(`redis: a script answered for ${flags.length} of ${count}`);
-  return Array.from(flags, (flag) => flag === "1");
+  return { flags: Array.from(flags, (flag) => flag === "1"), pushes };
 }
 
 /** A push: "<id> <token> <tokens> <ttl>" is a grant, "<id>" a nudge. Null: it is none of ours. */

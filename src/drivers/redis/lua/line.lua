@@ -28,9 +28,9 @@
 --- include line/store.lua
 --- include line/birth.lua
 --- include line/forms.lua
+--- include line/arguments.lua
 --- include line/seats.lua
 --- include line/places.lua
 --- include line/queue.lua
 --- include line/tokens.lua
 --- include line/admission.lua
---- include line/arguments.lua

@@ -1,8 +1,9 @@
 --[[ release.lua — removes claims, waiting or held, grants who is admitted now and says so to their inboxes. One trip.
      KEYS  1 where to send the call
      ARGV  root, inbox, birth record, longest ttl, number of claims, then for each: "1" if a `claim` call of it may still come, else "0"; the claim
-     Gives a string with "1" for each claim that was there, else "0"
-     Work  O(claims x (admitted + run out)), and a publication for each grant. Its first write is one that frees: it
+     Gives a string with "1" for each claim that was there, else "0"; then "\n" and a push for each claim granted whose
+           inbox is the caller's own
+     Work  O(claims x (admitted + run out)), and a publication for each other grant. Its first write is one that frees: it
            succeeds when memory is full. ]]
 --- include line/store.lua
 --- include line/birth.lua
@@ -24,12 +25,12 @@ if isUsual then
   end
 end
 
+--- include line/arguments.lua
 --- include line/seats.lua
 --- include line/places.lua
 --- include line/queue.lua
 --- include line/tokens.lua
 --- include line/admission.lua
---- include line/arguments.lua
 --- include line/sweep.lua
 
 local function remove(unanswered, asked, holds)
@@ -59,5 +60,6 @@ if isUsual then
 else
   for at = 1, tonumber(take()) do there[at] = remove(take() == '1', takeClaim()) end
 end
+told = {}
 settleAll()
-return table.concat(there)
+return table.concat(there) .. (told[1] and '\n' .. table.concat(told, '\n') or '')

@@ -1,6 +1,7 @@
 --[[ places.lua — who stands in a line, and how claims leave it. ]]
 local looks = 2000
 local unsettled = {}
+local told -- what the caller's own process hears in the answer to this call; nil: it hears nothing there
 local settle, settleAll -- made by admission.lua: not every call needs them
 
 --- Ends what has run out among the admitted, and sums up the rest.
