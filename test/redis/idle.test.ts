@@ -25,8 +25,21 @@ withRedis((server) => {
   test.each([
     ["by url", (url: string) => `await connect(${JSON.stringify(url)})`],
     ["by node-redis", (url: string) => `createLocks(redis(() => createClient({ url: ${JSON.stringify(url)} })))`],
+    [
+      "by node-redis that was connected by its maker",
+      (url: string) => `createLocks(redis(() => createClient({ url: ${JSON.stringify(url)} }).connect()))`,
+    ],
+    [
+      "by ioredis that was connected by its maker",
+      (url: string) => `createLocks(redis(async () => {
+        const client = new Redis(${JSON.stringify(url)});
+        await client.ping();
+        return client;
+      }))`,
+    ],
   ])("an idle client %s keeps no process alive, although nobody closed it", { timeout: 20_000 }, async (_, made) => {
     const text = `
+      import { Redis } from "ioredis";
       import { createClient } from "redis";
       import { connect, createLocks } from ${JSON.stringify(INDEX)};
       import { redis } from ${JSON.stringify(REDIS)};

@@ -49,6 +49,7 @@ export async function startIoredis(client: Pick<IoredisLike, "status" | "on" | "
 function own(client: IoredisLike): void {
   client.on("error", () => undefined);
   client.on("connect", () => void client.stream?.unref?.());
+  client.stream?.unref?.();
 }
 
 /** What every connection of ours beside a client is made with: it connects once, and names are what we say. */

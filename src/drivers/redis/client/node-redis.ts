@@ -36,6 +36,7 @@ export function nodeRedisLink(client: NodeRedisLike): Link {
 function own(client: NodeRedisLike): void {
   client.on("error", () => undefined);
   client.on("connect", () => client.unref?.());
+  if (client.isOpen) client.unref?.();
 }
 
 interface Beside {
