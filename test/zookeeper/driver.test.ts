@@ -97,6 +97,10 @@ test("a key that begins with a slash is the node's path itself", async () => {
   expect((await driver.list("/myl", 10)).map(({ holds }) => holds[0].key)).toEqual(["/mylock"]);
   await driver.release([claim]);
   await expect(driver.claim(claimOf("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(driver.claim(claimOf("/"))).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringContaining("key must name a node below the root"),
+  });
 });
 
 test.each(["__WRIT__", "__READ__", "lease-", "something"])(

@@ -244,6 +244,7 @@ function checkedChoices(family: unknown, fair: unknown): void {
 function checkedKeyPath({ holds: [{ key }] }: Claim): void {
   if (!key.startsWith("/")) return;
   try {
+    if (key === "/") throw new TypeError('key must name a node below the root, not "/"');
     checkedPath(key, "key");
   } catch (error) {
     throw new FatalDriverError(`zookeeper: ${(error as Error).message}`, { keys: [key], cause: error });
