@@ -4,13 +4,19 @@
 import { constants } from "node:os";
 import { parseAndRun } from "./commands.ts";
 import { CommandError, commandError } from "./failure.ts";
-import { complain, jsonLine, say } from "./output.ts";
+import { complain, jsonLine, say, visible } from "./output.ts";
 import { InterruptedError } from "./signals.ts";
+import { warnBy } from "./warnings.ts";
 
 const argv = process.argv.slice(2);
 
 // nobody may take a defect of ours for the exit code of the program that was run; its guard ends that one
 process.once("uncaughtException", (error) => fail(new CommandError("internal", error.message, { cause: error })));
+
+const isMuted = (): boolean => ["--quiet", "-q"].some((flag) => own().includes(flag));
+warnBy((warning) => {
+  if (!isMuted() && !own().includes("--json")) say(`warning: ${visible(warning)}`);
+});
 
 try {
   finish(await parseAndRun(argv));
@@ -19,13 +25,17 @@ try {
   else fail(commandError(error, "the store"));
 }
 
+/** The words that are ours, and not those of the command to run. */
+function own(): readonly string[] {
+  return argv.slice(0, argv.includes("--") ? argv.indexOf("--") : argv.length);
+}
+
 function fail(error: CommandError): void {
-  const own = argv.slice(0, argv.includes("--") ? argv.indexOf("--") : argv.length);
   const { why, code, message, details } = error;
-  if (own.includes("--json")) complain(jsonLine({ error: why, code, message, ...details }));
+  if (own().includes("--json")) complain(jsonLine({ error: why, code, message, ...details }));
   else if (why === "internal") say(`a defect of ours, please report it: ${message}`);
-  else if (!own.includes("--quiet") && !own.includes("-q")) say(message);
-  if (why === "internal" && (own.includes("--verbose") || own.includes("-v")))
+  else if (!isMuted()) say(message);
+  if (why === "internal" && (own().includes("--verbose") || own().includes("-v")))
     complain(String(error.cause instanceof Error ? error.cause.stack : error.stack));
   finish(code);
 }

@@ -16,6 +16,7 @@ import { complaintsOf, wantedOf } from "./serve-options.ts";
 import type { Complaint, FlagValues, Gathered } from "./serve-settings.ts";
 import { gather } from "./serve-settings.ts";
 import { InterruptedError } from "./signals.ts";
+import { warnBy } from "./warnings.ts";
 
 /** Saving the state and telling the clients may take so long. */
 const DRAIN_MS = 10_000;
@@ -32,6 +33,7 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
   const gathered = gather(flags, process.env);
   const wanted = await wantedOf(gathered.given, gathered.complaints);
   const log = logOf(wanted.logFormat, wanted.logLevel);
+  warnBy((warning) => log(warning, undefined, { level: "warn" }));
   if (flags.check === true || gathered.complaints.length > 0) {
     for (const warning of await checked(wanted, gathered)) log(warning, undefined, { level: "warn" });
     print("all is well");

@@ -169,6 +169,16 @@ withRedis((server) => {
     await one.hold(claimOf("b"));
   });
 
+  test("holdfast run warns in its own words, and with --quiet or --json not at all", { timeout: 30_000 }, () => {
+    const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
+    const said = (...flags: string[]): string =>
+      spawnSync(process.execPath, [resolve("dist/cli/main.js"), "run", "key", "--url", url, ...flags, "--", "true"], {
+        encoding: "utf8",
+      }).stderr;
+    expect(said()).toMatch(/^holdfast: warning: redis: no append-only file: [^\n]+\n$/);
+    expect([said("--quiet"), said("--json")]).toEqual(["", ""]);
+  });
+
   test("holdfast doctor prints it, between reach and latency", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
     const { stdout, status } = spawnSync(process.execPath, [resolve("dist/cli/main.js"), "doctor", "--url", url], {
