@@ -169,6 +169,17 @@ withRedis((server) => {
     await one.hold(claimOf("b"));
   });
 
+  test("a client that its owner moves to another database grants nothing there", async () => {
+    const shared = new Redis(server().port, "127.0.0.1");
+    const one = await scene.open(redis(shared, { prefix: scene.prefix, warn: () => undefined }));
+    await one.hold(claimOf("a"));
+    await shared.select(5);
+    await expect(one.driver.claim(claimOf("a"))).rejects.toThrow(/moved from database 0 to 5/);
+    await shared.select(0);
+    expect(await one.claim(claimOf("a"))).toMatchObject({ state: "waiting" });
+    shared.disconnect();
+  });
+
   test("holdfast run warns in its own words, and with --quiet or --json not at all", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
     const said = (...flags: string[]): string =>

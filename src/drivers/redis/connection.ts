@@ -58,6 +58,8 @@ export class Connection {
   readonly #hearing: Hearing;
   readonly #replicas: Replicas | null;
   #selecting: Selecting | null = null;
+  /** Where our locks are: where the client was at first. */
+  #database: number | null = null;
   #isClosed = false;
   #changed: () => void = () => undefined;
   #wasUp = false;
@@ -130,6 +132,11 @@ export class Connection {
    */
   selected(route: string): Promise<void> | null {
     const { database } = this.#options.link;
+    this.#database ??= database;
+    if (database !== this.#database) {
+      const moved = `its client was moved from database ${this.#database} to ${database}, where others do not see its locks`;
+      return Promise.reject(new Error(`redis: ${moved}`));
+    }
     if (database === 0) return null;
     if (this.#selecting?.life === this.life) return this.#selecting.done;
     const selecting: Selecting = {
