@@ -180,6 +180,19 @@ withRedis((server) => {
     shared.disconnect();
   });
 
+  test("why nothing can be kept there is said: a command is missing, a key is another's, the client is in a MULTI", async () => {
+    const old = await startRedis(["--rename-command", "ZRANDMEMBER", ""]);
+    const there = redis(() => new Redis(old.port, "127.0.0.1"), { warn: () => undefined });
+    await expect(there.open(() => undefined)).rejects.toThrow(/too old.*ZRANDMEMBER/);
+    await old.stop();
+    await scene.admin.lpush(`${scene.prefix}:{00}:layout`, "x");
+    await expect(scene.open(driver())).rejects.toThrow(/:layout is no key of ours: use another prefix/);
+    const busy = new Redis(server().port, "127.0.0.1");
+    await busy.multi({ pipeline: false });
+    await expect(scene.open(redis(busy, { prefix: scene.prefix }))).rejects.toThrow(/within a MULTI/);
+    busy.disconnect();
+  });
+
   test("holdfast run warns in its own words, and with --quiet or --json not at all", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
     const said = (...flags: string[]): string =>

@@ -43,16 +43,26 @@ export async function opened(connection: Connection, names: Names, terms: Terms)
 
 async function rights(connection: Connection, { root, layoutKey, route }: Names): Promise<void> {
   const words = ["EVAL", OPEN.text, "2", layoutKey, `${root}{00}:p:`, LAYOUT, connection.inboxOf(route)];
-  const [layout, refused] = (await connection.send(words, route)) as [unknown, unknown];
-  if (String(refused).includes("READONLY")) {
-    throw new FatalDriverError("redis: this is a replica; connect to the master");
+  const said = await connection.send(words, route);
+  if (String(said) === "QUEUED") {
+    throw new FatalDriverError("redis: the client is within a MULTI: give a client that nobody uses so");
   }
-  if (String(refused) !== "") throw new FatalDriverError(`redis: the user lacks a right: ${String(refused)}`);
+  const [layout, refused] = said as [unknown, unknown];
+  if (String(refused) !== "") throw new FatalDriverError(`redis: ${whyRefused(String(refused), layoutKey)}`);
   if (String(layout) !== LAYOUT) {
     throw new FatalDriverError(
       `redis: ${layoutKey} says that layout ${String(layout).slice(0, 20)} is in use here, and this version knows ${LAYOUT}`,
     );
   }
+}
+
+/** `refused`: the command that we may not use, and what the server says to it. */
+function whyRefused(refused: string, layoutKey: string): string {
+  if (refused.includes("READONLY")) return "this is a replica; connect to the master";
+  if (/unknown/i.test(refused))
+    return `this server is too old, or was told to refuse a command that is needed: ${refused}`;
+  if (refused.includes("WRONGTYPE")) return `${layoutKey} is no key of ours: use another prefix`;
+  return `the user lacks a right: ${refused}`;
 }
 
 async function eviction(connection: Connection, { route }: Names): Promise<void> {
