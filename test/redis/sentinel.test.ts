@@ -59,7 +59,7 @@ test("a master that makes its replica the master under load loses no waiter, and
   const clientsThere = await clients();
   await using work = load(clientsThere, "key", 4);
   await work.goesOn();
-  expect(await inboxes(0)).toBe(2);
+  await until(async () => (await inboxes(0)) === 2, { within: 10_000, what: "the inboxes at the master" });
   await servers.admin[0].call("FAILOVER");
   await work.goesOn(30_000);
   await work.everybodyServed();

@@ -5,8 +5,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { placeOf } from "../../src/drivers/redis/client/url.ts";
 import { connect } from "../../src/index.ts";
 import { authority, writeCertificate } from "../support/certificates.ts";
+import { freePort } from "../support/services/free-port.ts";
 import type { RedisServer } from "../support/services/redis.ts";
-import { freePort, startRedis } from "../support/services/redis.ts";
+import { startRedis } from "../support/services/redis.ts";
 
 describe("urls of Redis", () => {
   test("name a server, Sentinels or a Cluster", () => {

@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { CertificateFiles } from "../certificates.ts";
 import { until } from "../wait-for.ts";
-import { ended, freePort, install, run, tlsSettings } from "./redis.ts";
+import { freePort } from "./free-port.ts";
+import { ended, install, run, tlsSettings } from "./redis.ts";
 
 const SLOTS = 16_384;
 

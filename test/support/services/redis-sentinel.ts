@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { CertificateFiles } from "../certificates.ts";
 import { until } from "../wait-for.ts";
-import { ended, freePort, install, isUp, PROGRAM, run, tlsSettings } from "./redis.ts";
+import { freePort } from "./free-port.ts";
+import { ended, install, isUp, PROGRAM, run, tlsSettings } from "./redis.ts";
 
 const SENTINELS = 3;
 

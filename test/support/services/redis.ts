@@ -3,11 +3,12 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer, connect as dial } from "node:net";
+import { connect as dial } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { CertificateFiles } from "../certificates.ts";
 import { until } from "../wait-for.ts";
+import { freePort } from "./free-port.ts";
 
 export const PROGRAM = "redis-server";
 
@@ -87,7 +88,11 @@ export async function run(
 ): Promise<ChildProcess> {
   const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
   const child = spawn(PROGRAM, [...fixed, ...settings], { stdio: "ignore", env: { ...process.env, ...environment } });
-  const failed = new Promise<never>((_, reject) => child.once("error", reject));
+  const failed = new Promise<never>((_, reject) => {
+    child.once("error", reject);
+    child.once("exit", (code, signal) => reject(new Error(`redis-server on port ${port} ended: ${signal ?? code}`)));
+  });
+  failed.catch(() => undefined); // it also ends when it is meant to
   const answers = until(() => isUp(port), { within: 10_000, what: `redis-server on port ${port}` });
   await Promise.race([answers, failed]);
   return child;
@@ -122,12 +127,4 @@ export function isUp(port: number): Promise<boolean> {
     socket.once("data", settle(true));
     socket.once("error", settle(false));
   });
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

@@ -3,12 +3,12 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import type { AddressInfo, Server } from "node:net";
-import { connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Certified } from "../certificates.ts";
 import { until } from "../wait-for.ts";
+import { freePorts } from "./free-port.ts";
 
 const JAR = "/usr/share/java/zookeeper.jar";
 const PACKAGES = ["libzookeeper-java", "libnetty-java", "default-jre-headless"];
@@ -203,20 +203,4 @@ function ask(port: number, command: string): Promise<string> {
     socket.on("error", reject);
     socket.on("close", () => resolve(text));
   });
-}
-
-/** Different ones: all are found before the first is given up. */
-async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from(
-      { length: count },
-      () =>
-        new Promise<Server>((resolve) => {
-          const server = createServer().listen(0, "127.0.0.1", () => resolve(server));
-        }),
-    ),
-  );
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
 }
