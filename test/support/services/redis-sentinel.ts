@@ -55,7 +55,11 @@ export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}
     what: "the replica",
   });
   const sentinels = await Promise.all(
-    Array.from({ length: SENTINELS }, (_, at) => sentinel(place(`s${at}`), watched, downAfterMs, tls)),
+    Array.from({ length: SENTINELS }, (_, at) => {
+      // the last one only votes: if all stood for election at once, each would vote for itself, again and again
+      const patienceMs = at < SENTINELS - 1 ? downAfterMs : downAfterMs + 60_000;
+      return sentinel(place(`s${at}`), watched, patienceMs, tls);
+    }),
   );
   const knows = sentinels.map(({ link }) => async (): Promise<boolean> => {
     const said = String(await link.call("SENTINEL", "MASTER", "mymaster"));
@@ -93,6 +97,7 @@ async function sentinel(
   const lines = [
     `port ${port}`,
     "bind 127.0.0.1",
+    `logfile /tmp/sent-${port}.log`,
     `dir ${folder}`,
     `sentinel monitor mymaster 127.0.0.1 ${master} 2`,
     `sentinel down-after-milliseconds mymaster ${downAfterMs}`,
@@ -103,7 +108,8 @@ async function sentinel(
   const child = spawn(PROGRAM, [file, "--sentinel", ...encrypted], { stdio: "ignore" });
   await until(() => isUp(port), { within: 10_000, what: "a Sentinel" });
   const link = connection(port);
-  const periods = ["info-period", "200", "publish-period", "200", "ping-period", "100", "ask-period", "100"];
+  // a replica whose INFO is older than five pings is not promoted, and while its master is down it is asked once a second
+  const periods = ["info-period", "200", "publish-period", "200", "ping-period", "300", "ask-period", "100"];
   await link.call("SENTINEL", "DEBUG", ...periods);
   return { port, tlsPort, child, link };
 }
