@@ -109,7 +109,8 @@ function addRun(program: Command, command: readonly string[], take: Take): void 
     )
     .addHelpText(
       "after",
-      "\nThe command finds HOLDFAST_KEY, HOLDFAST_TOKEN (rises with every holder) and HOLDFAST_REFERENCE (a secret).\n\n" +
+      "\nThe command finds HOLDFAST_KEY, HOLDFAST_TOKEN (rises with every holder; HOLDFAST_TOKENS: of each\n" +
+        "key) and HOLDFAST_REFERENCE (a secret).\n\n" +
         "Exit codes: the command's own, 128+n when signal n ended it; 124 not granted in time, 123 lock lost,\n" +
         "122 --max-hold passed, 121 would wait for its own ancestor, 69 store unreachable, 77 refused, 64 usage,\n" +
         "126 and 127 command not executable, not found.",

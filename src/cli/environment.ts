@@ -16,6 +16,8 @@ export function childEnvironment(env: NodeJS.ProcessEnv, held: Held, store: stri
   child.HOLDFAST_KEY = held.keys.join("\n");
   if (held.token === null) delete child.HOLDFAST_TOKEN;
   else child.HOLDFAST_TOKEN = String(held.token);
+  if (held.tokens === null) delete child.HOLDFAST_TOKENS;
+  else child.HOLDFAST_TOKENS = held.tokens.join("\n");
   const outer = referencesIn(env).filter((reference) => reference !== held.reference);
   child[REFERENCE] = held.reference;
   if (outer.length === 0) delete child[ANCESTORS];

@@ -10,8 +10,10 @@ import { watchOuter } from "./outer.ts";
 /** Held keys, however we came to them. */
 export interface Held {
   readonly keys: readonly string[];
-  /** Null on a store without fencing. */
+  /** The highest of our own lock, or that of a joined one. Null on a store without fencing. */
   readonly token: bigint | null;
+  /** That of each key, in their order. They differ where several keys are taken one by one, or were joined. Null without fencing. */
+  readonly tokens: readonly bigint[] | null;
   /** What `holdfast check` of the child asks about: a secret. */
   readonly reference: string;
   /** Aborted with a LockLostError. */
@@ -29,11 +31,15 @@ export interface Held {
 /** A lock of our own. */
 export function ownHold(
   lock: Lock,
-  details: { readonly reference: string; readonly token: bigint | null; readonly leaseMs: number | null },
+  details: { readonly reference: string; readonly fencing: boolean; readonly leaseMs: number | null },
 ): Held {
+  const { reference, fencing, leaseMs } = details;
   return {
-    ...details,
+    reference,
+    leaseMs,
     keys: lock.keys,
+    token: fencing ? lock.token : null,
+    tokens: fencing ? lock.keys.map((key) => lock.tokenOf(key)) : null,
     lost: lock.signal,
     remainingMs: () => lock.remainingMs,
     whyLosing: (silentMs) => `store unreachable for ${shownDuration(silentMs)}`,
@@ -43,7 +49,9 @@ export function ownHold(
 
 /** Keys that outer runs hold, beside our own lock if there is one. */
 export function joinedHold(own: Held | null, joined: readonly [Joined, ...Joined[]], driver: Driver): Held {
-  const keys = [...(own?.keys ?? []), ...joined.map(({ key }) => key)].sort();
+  const tokens = new Map(joined.map(({ key, token }) => [key, token]));
+  for (const [at, key] of (own?.keys ?? []).entries()) tokens.set(key, own?.tokens?.[at] ?? 0n);
+  const keys = [...tokens.keys()].sort();
   const lost = new AbortController();
   own?.lost.addEventListener("abort", () => lost.abort(own.lost.reason), { once: true });
   const outer = watchOuter(driver, joined, (key, reason) =>
@@ -53,7 +61,8 @@ export function joinedHold(own: Held | null, joined: readonly [Joined, ...Joined
   const leases = [own?.leaseMs ?? null, ...joined.map(({ leaseMs }) => leaseMs)].filter((ms) => ms !== null);
   return {
     keys,
-    token: own?.token ?? first.token,
+    token: own === null ? first.token : own.token,
+    tokens: own?.tokens === null ? null : keys.map((key) => tokens.get(key) as bigint),
     reference: own?.reference ?? first.reference,
     lost: lost.signal,
     leaseMs: leases.length === 0 ? null : Math.min(...leases),

@@ -85,7 +85,7 @@ async function hold(store: Store, options: RunOptions & { readonly label: string
     if (options.graceMs !== undefined && leaseMs !== null) checkGrace(options.graceMs, leaseMs);
     const wanted = { keys: [key as string, ...keys] as const, mode: options.wanted.mode };
     const lock = await acquireInWords(store, wanted, { ...options, ttl, signal: signals.ending });
-    return ownHold(lock, { reference: referenceOf(lock), token: fencing ? lock.token : null, leaseMs });
+    return ownHold(lock, { reference: referenceOf(lock), fencing, leaseMs });
   }
 }
 

@@ -37,6 +37,16 @@ test.concurrent("a nested run of several keys joins what is held and claims the 
   expect({ code, out: out.replaceAll(" ", "") }).toEqual({ code: 0, out: "both-a\nboth-b\n3\n" });
 });
 
+test.concurrent("each key of a nested run has the token of whoever holds it", async () => {
+  const { code, out } = await under(
+    ["each-b"],
+    `echo "$HOLDFAST_TOKENS"; ${holdfast} run each-a each-b -- sh -c 'echo "$HOLDFAST_TOKEN"; echo "$HOLDFAST_TOKENS"'`,
+  );
+  const [outer, own, ofA, ofB] = out.trim().split("\n");
+  expect({ code, ofA, ofB }).toEqual({ code: 0, ofA: own, ofB: outer });
+  expect(own).not.toBe(outer);
+});
+
 test.concurrent("shared inside exclusive and shared inside shared join, exclusive inside shared exits 121", async () => {
   const nested = (flags: string) => `${holdfast} run k3 ${flags} -- echo joined`;
   expect(await under(["k3"], nested("--shared"))).toMatchObject({ code: 0, out: "joined\n" });
