@@ -147,6 +147,7 @@ withRedis((server) => {
           await until(() => one.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: `push ${at}` });
         expect(await one.driver.release([claim])).toEqual([true]);
       }
+      expect(await scene.admin.keys("app:*"), "a prefix of the client's own does not count").toEqual([]);
     });
 
     test("what is no client of Redis is refused at once, naming the argument", () => {

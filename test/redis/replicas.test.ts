@@ -54,6 +54,7 @@ const calls = async (command: string): Promise<number> =>
 
 describe.each([
   ["ioredis", ioredis],
+  ["ioredis with a prefix of its own", () => new Redis(master.port, "127.0.0.1", { keyPrefix: "app:" })],
   ["node-redis", nodeRedis],
 ] as const)("a lock by %s", (_, make) => {
   test("is told when a replica has it; while it is stopped nobody is told, and who may not wait is told why", async () => {

@@ -42,7 +42,7 @@ export async function opened(connection: Connection, names: Names, terms: Terms)
 }
 
 async function rights(connection: Connection, { root, layoutKey, route }: Names): Promise<void> {
-  const words = ["EVAL", OPEN.text, "2", layoutKey, `${root}{00}:p:`, LAYOUT, connection.inboxOf(route)];
+  const words = ["EVAL", OPEN.text, "1", route, LAYOUT, connection.inboxOf(route), layoutKey, `${root}{00}:p:`];
   const said = await connection.send(words, route);
   if (String(said) === "QUEUED") {
     throw new FatalDriverError("redis: the client is within a MULTI: give a client that nobody uses so");

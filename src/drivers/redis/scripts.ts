@@ -99,8 +99,8 @@ export const LIST: Script = {
 };
 
 export const OPEN: Script = {
-  sha: "f38babaa8ed32a5a60be500bfb627d6cd63ce431",
-  text: "local refused = ''\nlocal function try(...)\n  local said = redis.pcall(...)\n  local text = type(said) == 'table' and said.err\n  if text and not string.find(text, 'OOM') and refused == '' then refused = (...) .. ': ' .. text end\n  return not text and said\nend\nlocal set, plain = KEYS[2] .. 's', KEYS[2] .. 't'\ntry('TIME')\ntry('DEL', set, plain)\ntry('ZADD', set, 0, 'a')\ntry('ZSCORE', set, 'a')\ntry('ZRANGE', set, 0, -1)\ntry('ZRANGEBYLEX', set, '-', '+')\ntry('ZRANDMEMBER', set, 1)\ntry('ZREM', set, 'a')\ntry('SET', plain, 1, 'PX', 1000)\ntry('GET', plain)\ntry('PTTL', plain)\ntry('PEXPIRE', plain, 1000)\ntry('EXISTS', plain)\ntry('DEL', set, plain)\ntry(string.find(ARGV[2], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[2], '')\nlocal layout = try('GET', KEYS[1])\nif not layout and refused == '' then try('SET', KEYS[1], ARGV[1]) end\nreturn { layout or ARGV[1], refused }\n",
+  sha: "b56ee649f0f187d4a78c1f6998a43f34d820a7c5",
+  text: "local refused = ''\nlocal function try(...)\n  local said = redis.pcall(...)\n  local text = type(said) == 'table' and said.err\n  if text and not string.find(text, 'OOM') and refused == '' then refused = (...) .. ': ' .. text end\n  return not text and said\nend\nlocal set, plain = ARGV[4] .. 's', ARGV[4] .. 't'\ntry('TIME')\ntry('DEL', set, plain)\ntry('ZADD', set, 0, 'a')\ntry('ZSCORE', set, 'a')\ntry('ZRANGE', set, 0, -1)\ntry('ZRANGEBYLEX', set, '-', '+')\ntry('ZRANDMEMBER', set, 1)\ntry('ZREM', set, 'a')\ntry('SET', plain, 1, 'PX', 1000)\ntry('GET', plain)\ntry('PTTL', plain)\ntry('PEXPIRE', plain, 1000)\ntry('EXISTS', plain)\ntry('DEL', set, plain)\ntry(string.find(ARGV[2], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[2], '')\nlocal layout = try('GET', ARGV[3])\nif not layout and refused == '' then try('SET', ARGV[3], ARGV[1]) end\nreturn { layout or ARGV[1], refused }\n",
 };
 
 export const RELEASE: Script = {

@@ -26,8 +26,11 @@ export interface ReplicasOptions {
   readonly within: <T>(work: Promise<T>, what: string) => Promise<T>;
 }
 
-/** Its first write is one that a full store does not refuse: whoever holds must be able to renew. */
-const MARK = "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])";
+/**
+ * Its first write is one that a full store does not refuse: whoever holds must be able to renew. The mark is no KEY, since a
+ * client library may put a prefix before those.
+ */
+const MARK = "redis.call('DEL', ARGV[1]) redis.call('SET', ARGV[1], '1', 'PX', ARGV[2])";
 /** How long a mark stays that nobody removes, in milliseconds. */
 const MARK_MS = "10000";
 
@@ -85,7 +88,8 @@ export class Replicas {
   async #acknowledged(node: string, routes: readonly string[]): Promise<number> {
     const { link, terms, markOf, send, within } = this.#options;
     const marks = routes.map((route) => markOf(route));
-    await Promise.all(marks.map((mark, at) => send(["EVAL", MARK, "1", mark, MARK_MS], routes[at] as string)));
+    const words = (route: string, at: number): string[] => ["EVAL", MARK, "1", route, marks[at] as string, MARK_MS];
+    await Promise.all(routes.map((route, at) => send(words(route, at), route)));
     if (this.#isOver) throw new Error("redis: the driver was closed");
     const known = this.#sides.get(node);
     const made = known ?? Promise.resolve(link.side(routes[0] as string, () => this.#drop(node)));
