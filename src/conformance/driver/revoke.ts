@@ -40,6 +40,7 @@ export function revoking(check: Check, { traits, verbs }: Subject): void {
     const { token } = await client.hold(claim);
     await client.queue(next);
     assert.equal(await revoke(client.driver, { key: "key", token, now: false }), true);
+    assert.equal(await revoke(client.driver, { key: "key", token, now: false }), false, "it has been asked already");
     assert.equal(await revoke(client.driver, { key: "key", token, now: true }), true);
     await client.granted(next);
     await client.release(next);

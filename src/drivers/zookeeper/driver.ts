@@ -217,6 +217,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
         try {
           const { data, stat } = await zk.get(path);
           if (!lines.hasToken(stat.czxid, readData(data)?.tokens ?? 1, token)) return false;
+          if (!now && REVOKE.equals(data)) return false; // somebody was first
           // its holder's watch tells of the change, and so why the node is gone
           await zk.multi([{ do: "set", path, data: REVOKE }, ...(now ? [{ do: "delete" as const, path }] : [])]);
           return true;
