@@ -157,10 +157,10 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) watching.own(place);
       // what somebody did to our nodes before that was told before it was answered
       await Promise.all(mine.map((place) => place?.checking ?? Promise.resolve()));
-      const folders = new Set(
-        mine.filter((place) => place !== null && isInLine(place)).map((place) => place?.folder as string),
-      );
-      const names = await namesOf([...folders]);
+      // what is read now tells of the nodes that are there by now, and of no later ones
+      const nodes = new Map<NodePlace, string>();
+      for (const place of mine) if (place !== null && isInLine(place)) nodes.set(place, place.name);
+      const names = await namesOf([...new Set([...nodes.keys()].map(({ folder }) => folder))]);
       return Promise.all(
         mine.map(async (place): Promise<Answer> => {
           if (place === null) return { state: "none" };
@@ -168,7 +168,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
             if (place.isUnsure) return await placing.placed(place);
             if (place.isAside) return await placing.tried(place);
             if (place.at !== "there" || place.revoked) return place.none;
-            return place.isHeld ? lines.held(place) : await placing.stood(place, names.get(place.folder) ?? []);
+            if (place.isHeld) return lines.held(place);
+            if (nodes.get(place) !== place.name) return await placing.placed(place);
+            return await placing.stood(place, names.get(place.folder) ?? []);
           } catch (error) {
             if (!(error instanceof FatalDriverError)) throw error;
             // the affair of one claim: out of line it is claimed anew, and that call says why it is refused

@@ -30,6 +30,8 @@ export class NodePlace {
   checking: Promise<void> | null = null;
   /** The create that is under way. */
   placing: Promise<void> | null = null;
+  /** fair: false: the look that is under way. */
+  looking: Promise<Answer> | null = null;
   /** Whose end it waits for: the path of a node, or its own folder for any of the line; "": nobody is watched. */
   watching = "";
   /** It waits without a node, having found others before it (fair: false). */

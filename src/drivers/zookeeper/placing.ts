@@ -29,7 +29,28 @@ export class Placing {
   }
 
   /** Places the claim if it is not placed yet, and says where it stands. */
-  async placed(place: NodePlace): Promise<Answer> {
+  placed(place: NodePlace): Promise<Answer> {
+    return this.#alone(place, () => this.#placed(place));
+  }
+
+  /** Where the claim stands among these children of its folder, read when its node was there. */
+  stood(place: NodePlace, names: readonly string[]): Promise<Answer> {
+    return this.#alone(place, async () => this.#kept(place, this.#options.lines.stand(place, names)));
+  }
+
+  /**
+   * Invariant: of an unfair claim only one look is under way. What one call finds and leaves, as it cannot hold, another
+   * must not find free in between: it would say "held" of a node that is about to be deleted.
+   */
+  #alone(place: NodePlace, look: () => Promise<Answer>): Promise<Answer> {
+    if (this.#options.fair) return look();
+    place.looking ??= look().finally(() => {
+      place.looking = null;
+    });
+    return place.looking;
+  }
+
+  async #placed(place: NodePlace): Promise<Answer> {
     const { zk, lines } = this.#options;
     place.isAside = false;
     if (place.at === "there") return place.revoked ? place.none : this.#kept(place, await lines.look(place));
@@ -38,11 +59,6 @@ export class Placing {
     if (made.status === "rejected") throw made.reason;
     const names = seen.status === "fulfilled" ? seen.value.names : [];
     return this.#kept(place, names.includes(place.name) ? lines.stand(place, names) : await lines.look(place));
-  }
-
-  /** Where the claim stands among these children of its folder. */
-  stood(place: NodePlace, names: readonly string[]): Promise<Answer> {
-    return this.#kept(place, this.#options.lines.stand(place, names));
   }
 
   /** Unfair claims leave the line again as long as they cannot hold. */

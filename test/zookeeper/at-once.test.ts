@@ -1,0 +1,70 @@
+// Several calls about one claim under way at the same time: one that was given up on, and the next.
+
+import { setImmediate as turn } from "node:timers/promises";
+import { afterEach, expect, test } from "vitest";
+import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import { newId } from "../../src/ids.ts";
+import type { Claim, Driver } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
+
+const scene = zookeeperScene();
+const drivers: Driver[] = [];
+
+afterEach(async () => {
+  await Promise.all(drivers.splice(0).map((one) => one.close()));
+});
+
+async function opened(options: Partial<ZooKeeperDriverOptions> = {}): Promise<Driver> {
+  const driver = zookeeper({ servers: [scene.server.address], root: "/at-once", ...options });
+  drivers.push(driver);
+  await driver.open(() => undefined);
+  return driver;
+}
+
+function claimOf(key: string): Claim {
+  const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
+  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test" };
+}
+
+async function nodes(key: string): Promise<readonly string[]> {
+  return (await scene.zk.children(`/at-once/${key}`)).names;
+}
+
+test("a renewal beside the claim's first call does not take what it read before for the claim's end", async () => {
+  const [one, other] = [await opened(), await opened()];
+  const [holder, elsewhere, waiting, late] = [claimOf("k"), claimOf("other"), claimOf("other"), claimOf("k")];
+  await other.claim(holder);
+  await other.claim(elsewhere);
+  expect((await one.claim(waiting)).state).toBe("waiting");
+  const claimed = one.claim(late);
+  await turn();
+  await one.renew([waiting, late]);
+  expect((await claimed).state).toBe("waiting");
+  expect((await one.renew([late]))[0]?.state, "its node is there").toBe("waiting");
+  expect(await nodes("k")).toHaveLength(2);
+  await other.release([holder]);
+  expect((await one.renew([late]))[0]?.state).toBe("held");
+  await one.release([waiting, late]);
+  await other.release([elsewhere]);
+});
+
+test("without places: a claim that is asked for twice as its turn comes holds only with its node", async () => {
+  const [one, other] = [await opened({ fair: false }), await opened()];
+  for (let round = 0; round < 60; round++) {
+    const [holder, twice] = [claimOf("u"), claimOf("u")];
+    await other.claim(holder);
+    const first = one.claim(twice);
+    await turn();
+    const calls = [first, other.release([holder]), one.claim(twice), one.renew([twice]).then(([answer]) => answer)];
+    const answers = (await Promise.all(calls)) as readonly ({ state?: string } | undefined)[];
+    const isHeld = answers.some((answer) => answer?.state === "held");
+    if (isHeld) {
+      expect(await nodes("u"), `round ${round}`).toHaveLength(1);
+      expect((await one.renew([twice]))[0]?.state, `round ${round}`).toBe("held");
+    }
+    await one.release([twice]);
+    expect(await nodes("u")).toEqual([]);
+  }
+});
