@@ -38,8 +38,9 @@ rmSync(folder, { recursive: true });
 
 /** The next thing that it says. */
 async function heard<T>(worker: ChildProcess): Promise<T> {
-  const ended = once(worker, "exit").then(([code]) => {
-    throw new Error(`a worker ended with ${code}`);
+  // what it said last may be heard after its exit, but not after the channel has ended
+  const ended = once(worker, "disconnect").then(() => {
+    throw new Error("a worker ended before it was done");
   });
   const [message] = await Promise.race([once(worker, "message"), ended]);
   ended.catch(() => undefined);
