@@ -9,6 +9,18 @@ export interface ServerAddress {
   readonly port: number;
 }
 
+/** An attempt has as long as this, in milliseconds, if the session leaves so much to each server. */
+const ATTEMPT_MS = 1_000;
+
+/**
+ * How long an attempt at one server may take: a server that is just starting may take a connection and forget it, so that
+ * each must be asked again while the session lasts.
+ */
+function attemptMs(sessionMs: number, servers: number): number {
+  const share = sessionMs / servers;
+  return Math.max(share / 3, Math.min(share, ATTEMPT_MS));
+}
+
 export class Servers {
   readonly #all: readonly ServerAddress[];
   readonly #random: () => number;
@@ -32,10 +44,10 @@ export class Servers {
     return this.#dueAt;
   }
 
-  /** The next one in random order, anew for each round, so that clients spread over them. All share one session's time. */
+  /** The next one in random order, anew for each round, so that clients spread over them. */
   next(now: number, sessionMs: number): ServerAddress {
     if (this.#round.length === 0) this.#round = shuffled(this.#all, this.#random);
-    this.#dueAt = now + sessionMs / this.#all.length;
+    this.#dueAt = now + attemptMs(sessionMs, this.#all.length);
     return this.#round.pop() as ServerAddress;
   }
 
