@@ -164,13 +164,13 @@ test("a session is only found where all it saw is known; a new one is made also 
   expect(zk.sessionId).toBe(8n);
 });
 
-test("each server has a second of the session's time for its greeting, then the next one has its turn", async () => {
+test("each server has two seconds of the session's time for its greeting, then the next one has its turn", async () => {
   const { clock, servers } = scene();
   const tried: string[] = [];
   for (let turn = 0; turn < 3; turn++) {
     tried.push(servers.peer.address.host);
     servers.peer.accept();
-    await clock.pass(999);
+    await clock.pass(1_999);
     expect(servers.peers).toHaveLength(turn + 1);
     await clock.pass(1);
   }

@@ -9,16 +9,16 @@ export interface ServerAddress {
   readonly port: number;
 }
 
-/** An attempt has as long as this, in milliseconds, if the session leaves so much to each server. */
-const ATTEMPT_MS = 1_000;
+/** How long an attempt may take at least, if the session leaves so much to each server, and at most, in milliseconds. */
+const [LEAST_MS, MOST_MS] = [2_000, 5_000];
 
 /**
  * How long an attempt at one server may take: a server that is just starting may take a connection and forget it, so that
- * each must be asked again while the session lasts.
+ * it must be asked again while the session lasts.
  */
 function attemptMs(sessionMs: number, servers: number): number {
   const share = sessionMs / servers;
-  return Math.max(share / 3, Math.min(share, ATTEMPT_MS));
+  return Math.min(share, Math.max(LEAST_MS, Math.min(share / 2, MOST_MS)));
 }
 
 export class Servers {
