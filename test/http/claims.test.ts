@@ -190,7 +190,7 @@ test("readers share, writers do not, and a semaphore has as many as it has", asy
 test("a place that nobody comes back for is given up after the grace, and others pass it meanwhile", async () => {
   const { url, stats } = await running();
   const holder = await post(url, "/v1/claims", { key: "k" });
-  const away = await post(url, "/v1/claims", { key: "k", wait: "10ms", ttl: "200ms" });
+  const away = await post(url, "/v1/claims", { key: "k", wait: "10ms", ttl: "1s" });
   const other = post(url, "/v1/claims", { key: "k" });
   await until(() => stats().claims === 3, { ...LONG_AGO, what: "both places" });
   await post(url, "/v1/claims/release", { reference: holder.json.reference });

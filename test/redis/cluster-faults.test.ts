@@ -173,6 +173,7 @@ describe("a Cluster", () => {
     const twin = (home + MASTERS) % (2 * MASTERS);
     const terms = { replicas: { atLeast: 1, withinMs: 200 } };
     const [one, other] = [locksOf(client, terms), locksOf(nodeRedis, terms)];
+    for (const locks of [one, other]) await locks.list(key); // connected
     cluster.signal(twin, "SIGSTOP");
     for (const locks of [one, other]) {
       const error: unknown = await locks.tryAcquire(key).catch((failure: unknown) => failure);
