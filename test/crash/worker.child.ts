@@ -51,13 +51,15 @@ function use(of: string): void {
   const one = mine.get(of) as Mine;
   // as a careful program does: look, then write; it writes as long as it believes
   one.timer = setInterval(() => {
+    // the time before the question: a stop between the answer and a look at the clock is nobody's belief
+    const at = now();
     try {
       one.lock.throwIfLost();
     } catch {
       clearInterval(one.timer as NodeJS.Timeout);
       return report(of, "stopped", believed(one));
     }
-    one.believedAt = now();
+    one.believedAt = at;
     void register.write(of, one.lock.token);
   }, 5);
 }
