@@ -10,6 +10,7 @@ import { Schedule } from "../core/schedule.ts";
 import { SlotMap } from "../core/slot-map.ts";
 import { isFatal } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../spi/driver.ts";
+import { batchesOf } from "./batches.ts";
 import { SleepWatch } from "./clock-watch.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Events } from "./events.ts";
@@ -19,9 +20,6 @@ import { StoreHealth } from "./store-health.ts";
 import type { Timed } from "./timed.ts";
 import type { ClaimOwner } from "./tracked.ts";
 import { Tracked } from "./tracked.ts";
-
-/** Claims in one renew or release call. */
-const BATCH = 500;
 
 /** When the timer fires, calls due within this time ride along. */
 const RIDE_MS = 1_000;
@@ -226,7 +224,7 @@ export class Engine {
   #renew(): void {
     const renewals = this.#renewals;
     this.#renewals = [];
-    for (let from = 0; from < renewals.length; from += BATCH) this.#renewBatch(renewals.slice(from, from + BATCH));
+    for (const batch of batchesOf(renewals, this.driver)) this.#renewBatch(batch);
   }
 
   #renewBatch(batch: readonly Tracked[]): void {
@@ -239,7 +237,7 @@ export class Engine {
         for (const [index, { tracked, call, sentAt }] of calls.entries()) {
           const answer = answers[index];
           if (answer !== undefined) this.#answered(tracked, call, sentAt, answer);
-          else this.#callFailed(tracked, call, new Error(`${this.driver.name}: renew left out an answer`));
+          else this.#callFailed(tracked, call, new Error(`${this.driver.name}: no answer for this claim`));
         }
       },
       (error: unknown) => {

@@ -12,6 +12,7 @@ import { backoffMs } from "../core/backoff.ts";
 import type { Schedule } from "../core/schedule.ts";
 import { isFatal } from "../errors.ts";
 import type { Claim, ClaimId, Driver } from "../spi/driver.ts";
+import { batchesOf } from "./batches.ts";
 import type { Timed } from "./timed.ts";
 
 const LONGEST_RETRY_MS = 2_000;
@@ -81,7 +82,7 @@ export class Releases {
     if (this.#pending.length === 0) return;
     const leaving = this.#pending;
     this.#pending = [];
-    for (let from = 0; from < leaving.length; from += 500) this.#send(leaving.slice(from, from + 500));
+    for (const batch of batchesOf(leaving, this.#options.driver)) this.#send(batch);
   }
 
   /** Settles when nothing is left to release. */

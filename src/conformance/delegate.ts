@@ -4,7 +4,7 @@ import type { Driver } from "../spi/driver.ts";
 
 /** A driver that does what `driver` does, but for the members given. It has the optional verbs that `driver` has. */
 export function delegate(driver: Driver, members: Partial<Driver>): Driver {
-  const { detach, revoke, examine } = driver;
+  const { shardOf, detach, revoke, examine } = driver;
   return {
     name: driver.name,
     // final only once open() has settled, so it is not copied
@@ -14,6 +14,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     open: (notify) => driver.open(notify),
     claim: (claim) => driver.claim(claim),
     renew: (claims) => driver.renew(claims),
+    ...(shardOf && { shardOf: (claim) => shardOf.call(driver, claim) }),
     release: (claims, unanswered) => driver.release(claims, unanswered),
     ...(detach && { detach: (claims) => detach.call(driver, claims) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),

@@ -152,9 +152,16 @@ export interface Driver {
    * waiting claim over several keys goes on to its next lines, and a driver that guards against data loss may re-place
    * held claims that a store lost, with their tokens. A claim missing from a line it had entered is removed from the
    * others and answered "none". Also the poll: while more than three quarters of a lease are left, a driver may look
-   * without writing; the answer then says what is really left.
+   * without writing; the answer then says what is really left. What could not be found out for one claim is left out
+   * (undefined), so that the others do not suffer for it.
    */
-  renew(claims: readonly Claim[]): Promise<readonly Answer[]>;
+  renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]>;
+
+  /**
+   * Optional: names the part of the store that keeps this claim, where parts fail by themselves (the nodes of a Cluster).
+   * The core renews and releases each part's claims in calls of their own: one in trouble holds up no other.
+   */
+  shardOf?(claim: Claim): string;
 
   /**
    * Remove these claims, waiting or held; say for each whether it was still there. Announce who is admitted now.

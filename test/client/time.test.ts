@@ -5,7 +5,7 @@ import { createLocks } from "../../src/client/locks.ts";
 import type { LocksOptions } from "../../src/client/options.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import { LockLostError } from "../../src/errors.ts";
-import type { Driver } from "../../src/spi/driver.ts";
+import type { Claim, Driver } from "../../src/spi/driver.ts";
 import type { FakeClock } from "../support/fake-clock.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 
@@ -88,6 +88,64 @@ describe("the lease by the client's clock", () => {
     for (const lock of held) lock.throwIfLost();
     await Promise.all(held.map((lock) => lock.release()));
     assert.equal(scene.calls.release, 3);
+  });
+
+  test("each part of the store is asked in calls of its own, and one that hangs holds up no other", async () => {
+    const clock = fakeClock();
+    const driver = memory({ store: memoryStore(clock) });
+    const renewed: string[] = [];
+    const shardOf = ({ holds }: Claim): string => holds[0].key.slice(0, 1);
+    const sharded: Driver = {
+      ...driver,
+      shardOf,
+      renew: (claims) => {
+        renewed.push(
+          claims
+            .map(({ holds }) => holds[0].key)
+            .sort()
+            .join(" "),
+        );
+        return shardOf(claims[0] as Claim) === "b" ? new Promise(() => undefined) : driver.renew(claims);
+      },
+      release: (claims, unanswered) => {
+        assert.equal(new Set(claims.map(shardOf)).size, 1);
+        return driver.release(claims, unanswered);
+      },
+    };
+    const locks = createLocks(sharded, { clock, ttl: "9s" });
+    const [a1, b1, a2] = [await locks.acquire("a1"), await locks.acquire("b1"), await locks.acquire("a2")];
+    await clock.pass(3_000);
+    assert.deepEqual(renewed.toSorted(), ["a1 a2", "b1"]);
+    await clock.pass(6_000);
+    assert.deepEqual(
+      [a1, b1, a2].map(({ signal }) => signal.aborted),
+      [false, true, false],
+    );
+    assert.deepEqual(await Promise.all([a1, b1, a2].map((lock) => lock.release())), [true, false, true]);
+    await locks.close();
+  });
+
+  test("a claim whose answer is left out is asked about again; the others have theirs", async () => {
+    const clock = fakeClock();
+    const driver = memory({ store: memoryStore(clock) });
+    const sparing: Driver = {
+      ...driver,
+      renew: async (claims) => {
+        const answers = await driver.renew(claims);
+        return answers.map((answer, at) => (claims[at]?.holds[0].key === "quiet" ? undefined : answer));
+      },
+    };
+    const locks = createLocks(sparing, { clock, ttl: "9s" });
+    const heard: string[] = [];
+    locks.on("jeopardy", ({ keys }) => heard.push(`jeopardy ${keys[0]}`));
+    locks.on("lost", ({ keys }) => heard.push(`lost ${keys[0]}`));
+    const told = await locks.acquire("told");
+    const quiet = await locks.acquire("quiet");
+    await clock.pass(9_000);
+    assert.deepEqual(heard, ["jeopardy quiet", "lost quiet"]);
+    told.throwIfLost();
+    assert.deepEqual([await told.release(), await quiet.release()], [true, false]);
+    await locks.close();
   });
 
   test("renew: false sets no timer while held", async () => {
@@ -193,7 +251,7 @@ describe("a store whose clock steps", () => {
         renew: async (claims) => {
           const answers = await driver.renew(claims);
           return answers.map((answer) =>
-            answer.state === "none" ? answer : { ...answer, storeMs: clock.wall() + aheadMs },
+            answer === undefined || answer.state === "none" ? answer : { ...answer, storeMs: clock.wall() + aheadMs },
           );
         },
       },

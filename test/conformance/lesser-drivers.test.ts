@@ -38,7 +38,7 @@ function lesser(store: MemoryStore, traits: Traits): Driver {
   return delegate(right, {
     traits,
     claim: async (claim) => plain(await right.claim(claim)),
-    renew: async (claims) => (await right.renew(claims)).map(plain),
+    renew: async (claims) => (await right.renew(claims)).map((answer) => answer && plain(answer)),
     // it cannot speak first, so its waiters ask often
     open: () => right.open(() => undefined),
   });

@@ -37,7 +37,8 @@ function answering(store: MemoryStore, change: (answer: Answer, claim: Claim) =>
   const right = memory({ store });
   return delegate(right, {
     claim: async (claim) => change(await right.claim(claim), claim),
-    renew: async (claims) => (await right.renew(claims)).map((answer, index) => change(answer, claims[index] as Claim)),
+    renew: async (claims) =>
+      (await right.renew(claims)).map((answer, at) => answer && change(answer, claims[at] as Claim)),
   });
 }
 
@@ -163,7 +164,8 @@ export const WRONG_DRIVERS: readonly Wrong[] = [
         answer.state === "held" ? { ...answer, tokens: claim.tokens } : answer;
       return delegate(right, {
         claim: async (claim) => whole(await right.claim(claim), claim),
-        renew: async (claims) => (await right.renew(claims)).map((answer, at) => whole(answer, claims[at] as Claim)),
+        renew: async (claims) =>
+          (await right.renew(claims)).map((answer, at) => answer && whole(answer, claims[at] as Claim)),
       });
     },
   },
@@ -187,7 +189,7 @@ export const WRONG_DRIVERS: readonly Wrong[] = [
         answer.state === "none" ? answer : { ...answer, ttlMs: answer.ttlMs / 100 };
       return delegate(right, {
         claim: async (claim) => shortened(await right.claim(claim)),
-        renew: async (claims) => (await right.renew(claims)).map(shortened),
+        renew: async (claims) => (await right.renew(claims)).map((answer) => answer && shortened(answer)),
       });
     },
   },

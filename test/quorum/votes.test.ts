@@ -18,6 +18,8 @@ interface Stand {
 interface Member {
   readonly driver: Driver;
   isAway: boolean;
+  /** Its renewals leave every answer out. */
+  leavesOut: boolean;
   /** Its replies to a vote's claim take so long. */
   lateMs: number;
   /** Its replies to a ticket's claim take so long. */
@@ -38,6 +40,7 @@ function memberOf(clock: FakeClock): Member {
   const lateBy = (claim: Claim): number => (claim.holds[0].key.includes("#") ? member.lateTicketMs : member.lateMs);
   const member: Member = {
     isAway: false,
+    leavesOut: false,
     lateMs: 0,
     lateTicketMs: 0,
     lateReleaseMs: 0,
@@ -52,7 +55,8 @@ function memberOf(clock: FakeClock): Member {
           if (ms > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + ms));
           return answer;
         }),
-      renew: (claims) => away(() => inner.renew(claims)),
+      renew: (claims) =>
+        away(async () => (await inner.renew(claims)).map((answer) => (member.leavesOut ? undefined : answer))),
       release: (claims, unanswered) =>
         away(async () => {
           member.released.push(...claims.map(({ holds }) => holds[0].key));
@@ -98,6 +102,21 @@ describe("votes", () => {
     const push = scene.pushes.find(({ id }) => id === claim.id)?.answer;
     expect(push).toMatchObject({ state: "held" });
     expect((push as { ttlMs: number }).ttlMs).toBeLessThanOrEqual(300);
+  });
+
+  test("a vote that a member's answer leaves out is not lost for it", async () => {
+    const scene = await stand();
+    const claim = claimOf("key", { ttlMs: 1_000 });
+    expect(await within(scene, 10, scene.driver.claim(claim))).toMatchObject({ state: "held" });
+    const [, two, three] = scene.members as [Member, Member, Member];
+    two.leavesOut = true;
+    three.leavesOut = true;
+    await scene.clock.pass(300);
+    await expect(within(scene, 10, scene.driver.renew([claim]))).rejects.toThrow(/1 of 3 members answered/);
+    await scene.clock.pass(300);
+    three.leavesOut = false;
+    expect(await within(scene, 10, scene.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
+    expect(await within(scene, 10, scene.driver.release([claim]))).toEqual([true]);
   });
 
   test("a lease is that of the majority: a vote that was not renewed does not stand for one", async () => {

@@ -26,7 +26,7 @@ async function isFull({ driver }: Opened, mine: ReturnType<typeof claimOf>[], wh
   await expect(driver.claim(more)).rejects.toBeInstanceOf(FatalDriverError);
   // a claim call that is repeated is no new claim
   expect(await driver.claim(mine[0] as never)).toMatchObject({ state: "held" });
-  expect((await driver.renew(mine)).every(({ state }) => state === "held")).toBe(true);
+  expect((await driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
   expect(await driver.release(mine.slice(0, 1))).toEqual([true]);
   held(await driver.claim(more));
   expect(await driver.release([more, ...mine.slice(1)])).toEqual(mine.map(() => true));
@@ -81,7 +81,7 @@ test("waitersPerKey: places in one line; other lines have their own", async () =
   held(await second.driver.claim(claimOf("j")));
   expect(await first.driver.release(line.slice(0, 1))).toEqual([true]);
   expect(await second.driver.claim(claimOf("k"))).toMatchObject({ state: "waiting" });
-  expect((await first.driver.renew(line.slice(1))).map(({ state }) => state)).toEqual(["held", "waiting"]);
+  expect((await first.driver.renew(line.slice(1))).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
 });
 
 test("waiters: those who wait in all; those who hold are not counted", async () => {
@@ -91,7 +91,7 @@ test("waiters: those who wait in all; those who hold are not counted", async () 
   for (const claim of waiting) expect(await second.driver.claim(claim)).toMatchObject({ state: "waiting" });
   await expect(second.driver.claim(claimOf("k2"))).rejects.toThrow("at most 2 waiting claims");
   expect(await second.driver.claim(claimOf("k2", { wait: false }))).toEqual({ state: "none" });
-  expect((await second.driver.renew(waiting)).map(({ state }) => state)).toEqual(["waiting", "waiting"]);
+  expect((await second.driver.renew(waiting)).map((answer) => answer?.state)).toEqual(["waiting", "waiting"]);
   await second.driver.release(waiting.slice(1));
   expect(await second.driver.claim(claimOf("k2"))).toMatchObject({ state: "waiting" });
 });

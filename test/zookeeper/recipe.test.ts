@@ -97,7 +97,7 @@ test("in the family of Curator's read-write lock nodes bear its names, and its n
   await driver.release([reader]);
   expect((await driver.renew([writer]))[0]?.state, "their reader is in").toBe("waiting");
   await zk.delete(theirs);
-  expect((await driver.renew([writer, last])).map(({ state }) => state)).toEqual(["held", "waiting"]);
+  expect((await driver.renew([writer, last])).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
   await driver.release([writer, last]);
 });
 
@@ -124,7 +124,7 @@ test("a stranger on one path is the affair of that path alone", async () => {
   const [holder, waiter, other, next] = [claimOf(bad), claimOf(bad), claimOf(good), claimOf(good)];
   for (const claim of [holder, waiter, other, next]) await driver.claim(claim);
   const stranger = (await zk.create(`${folder}/${CURATOR}__WRIT__`, { mode: "ephemeralSequential" })).path;
-  const states = (await driver.renew([holder, waiter, other, next])).map(({ state }) => state);
+  const states = (await driver.renew([holder, waiter, other, next])).map((answer) => answer?.state);
   expect(states).toEqual(["held", "none", "held", "waiting"]);
   await expect(driver.claim(claimOf(bad))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await driver.release([holder, other, next]);

@@ -72,7 +72,7 @@ test("all readers behind a writer share one watch and one question, and each is 
   told.clear();
   await driver.release([writer]);
   await until(() => readers.every(({ id }) => told.has(id)), { within: WITHIN, what: "each to be told" });
-  for (const { state } of await driver.renew(readers)) expect(state).toBe("held");
+  for (const answer of await driver.renew(readers)) expect(answer?.state).toBe("held");
   await driver.release(readers);
   await nothingIsWatched();
 });

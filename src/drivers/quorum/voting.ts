@@ -97,8 +97,12 @@ export class Voting {
     const sentAt = this.#time();
     const isSent = member.isOpen && places;
     if (isSent) vote.loose++;
-    const work = async (driver: Driver): Promise<Answer> =>
-      places ? driver.claim(claim) : ((await driver.renew([claim]))[0] ?? NONE);
+    const work = async (driver: Driver): Promise<Answer> => {
+      if (places) return driver.claim(claim);
+      const [answer] = await driver.renew([claim]);
+      if (answer === undefined) throw unheard(member);
+      return answer;
+    };
     const settled = member.call(work).then(
       (answer) => {
         if (isSent) vote.loose--;
@@ -139,7 +143,11 @@ export class Voting {
       .then(
         (answers) => {
           for (const [at, { ballot, round, call }] of asked.entries()) {
-            const answer = answers[at] ?? NONE;
+            const answer = answers[at];
+            if (answer === undefined) {
+              round.failed(unheard(member));
+              continue;
+            }
             member.saw(answer, sentAt);
             ballot.answered(member.index, call, sentAt, answer);
             round.said(answer);
@@ -282,4 +290,8 @@ function heldAs(ballot: Ballot, startedAt: number): Answer {
 /** A push moves no deadline: it tells how much stands, and the core takes it for a hint if it believes in more. */
 function pushedAs(ballot: Ballot, now: number): Answer {
   return { state: "held", token: ballot.token ?? 0n, tokens: ballot.tokens, ttlMs: ballot.heldUntil() - now };
+}
+
+function unheard({ index }: Member): Error {
+  return new Error(`quorum: member ${index} left an answer out`);
 }

@@ -7,10 +7,10 @@ import { newId } from "../../ids.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Finding, Notify, Traits } from "../../spi/driver.ts";
 import { Birth, longestTtlOf } from "./birth.ts";
 import { linkOf } from "./client/link.ts";
-import { together } from "./client/patience.ts";
 import type { RedisClient } from "./client/shapes.ts";
 import type { Impatience, Run } from "./connection.ts";
 import { Connection } from "./connection.ts";
+import { eachHome } from "./homes.ts";
 import { listed } from "./listing.ts";
 import { opened } from "./opening.ts";
 import type { RedisOptions } from "./options.ts";
@@ -19,7 +19,6 @@ import type { Probed } from "./probes.ts";
 import { askOf, leaksFound, settingsFound, warningsOf, warnOnce } from "./probes.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
-import { Spread } from "./spread.ts";
 import {
   bucketOf,
   homeOf,
@@ -74,8 +73,8 @@ class RedisDriver implements Driver {
   /** The beginning of all our names but the layout's: "holdfast:1:". */
   readonly #root: string;
   readonly #layoutKey: string;
-  /** In a Cluster: renewals, bucket by bucket. */
-  readonly #renewals: Spread<Claim, Answer>;
+  /** In a Cluster: its buckets, each of which one call reaches. */
+  shardOf?: (claim: Claim) => string;
   readonly #birth: Birth;
   readonly #warn: (warning: string) => void;
   /** Claims whose `claim` call was given up on and may still come; true: they have been released meanwhile. */
@@ -104,8 +103,6 @@ class RedisDriver implements Driver {
       warn: this.#warn,
       forgot: () => this.#notify(null),
     });
-    const route = (claim: Claim): string => routeOf(this.#root, homeOf(claim));
-    this.#renewals = new Spread(route, (claims) => this.#renewed(claims));
   }
 
   async open(notify: Notify): Promise<void> {
@@ -134,7 +131,9 @@ class RedisDriver implements Driver {
     }
     this.#notify = notify;
     this.#connection = connection;
-    if (connection.isCluster) this.traits = { ...TRAITS, manyKeys: false };
+    if (!connection.isCluster) return;
+    this.traits = { ...TRAITS, manyKeys: false };
+    this.shardOf = homeOf;
   }
 
   async claim(claim: Claim): Promise<Answer> {
@@ -158,10 +157,14 @@ class RedisDriver implements Driver {
     return answer;
   }
 
-  renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+  async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
     if (!this.#ready.isCluster) return this.#renewed(claims);
-    // the core takes what is left out for an answer that did not come
-    return together(claims.map((claim) => this.#renewals.ask(claim))) as Promise<readonly Answer[]>;
+    const answers = new Map<Claim, Answer>();
+    const failures = await eachHome(claims, homeOf, async (some) => {
+      for (const [at, answer] of (await this.#renewed(some)).entries()) answers.set(some[at] as Claim, answer);
+    });
+    if (answers.size === 0 && failures.length > 0) throw failures[0];
+    return claims.map((claim) => answers.get(claim));
   }
 
   /** Claims that one call reaches. */
@@ -267,13 +270,10 @@ class RedisDriver implements Driver {
     };
     if (!connection.isCluster || items.length < 2) return ask(items);
     const flags = new Map<T, boolean>();
-    const one = async (some: readonly T[]): Promise<void> => {
-      const found = await ask(some);
-      for (const [at, flag] of found.entries()) flags.set(some[at] as T, flag);
-    };
-    const byHome = new Map<string, T[]>();
-    for (const item of items) byHome.set(home(item), [...(byHome.get(home(item)) ?? []), item]);
-    await Promise.all([...byHome.values()].map(one));
+    const failures = await eachHome(items, home, async (some) => {
+      for (const [at, flag] of (await ask(some)).entries()) flags.set(some[at] as T, flag);
+    });
+    if (failures.length > 0) throw failures[0];
     return items.map((item) => flags.get(item) === true);
   }
 

@@ -1,8 +1,5 @@
 /** How long calls are waited for. */
 
-/** When some calls have answered and others not, how long these are waited for, in milliseconds. */
-const GRACE_MS = 1_000;
-
 interface Pending {
   readonly givenUpAt: number;
   readonly giveUp: () => void;
@@ -60,35 +57,4 @@ export class Patience {
       pending.giveUp();
     }
   }
-}
-
-/**
- * What came of calls that were sent together. What no answer came for, because its node is in trouble, is left out
- * (undefined): the others must not suffer for it. @throws why, if none came
- */
-export function together<T>(calls: readonly Promise<T>[]): Promise<(T | undefined)[]> {
-  if (calls.length === 0) return Promise.resolve([]);
-  return new Promise((resolve, reject) => {
-    const answers: (T | undefined)[] = Array.from(calls, () => undefined);
-    let left = calls.length;
-    let late: NodeJS.Timeout | undefined;
-    const finish = (): void => {
-      clearTimeout(late);
-      resolve(answers);
-    };
-    for (const [at, call] of calls.entries()) {
-      call.then(
-        (answer) => {
-          answers[at] = answer;
-          if (--left === 0) finish();
-          else late ??= setTimeout(finish, GRACE_MS);
-        },
-        (error: unknown) => {
-          if (--left > 0) return;
-          if (late === undefined) reject(error);
-          else finish();
-        },
-      );
-    }
-  });
 }
