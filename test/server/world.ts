@@ -13,7 +13,10 @@ import { limitsFrom } from "../../src/server/limits.ts";
 import type { Link } from "../../src/server/link.ts";
 import type { Opened as Kept } from "../../src/server/opening.ts";
 import { openKeeper } from "../../src/server/opening.ts";
+import { Record } from "../../src/server/record.ts";
 import type { ProcessState } from "../../src/server/session.ts";
+import type { Facts } from "../../src/server/tools.ts";
+import { createTools } from "../../src/server/tools.ts";
 import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
 import { later } from "./support.ts";
 
@@ -161,6 +164,7 @@ export class World {
   readonly limits: ServerLimits;
   kept: Kept | null = null;
   hub: Hub | null = null;
+  record: Record | null = null;
   starts = 0;
   readonly #pipes = new Set<Pipe>();
   readonly #states = new Map<string, () => ProcessState>();
@@ -186,10 +190,13 @@ export class World {
     };
     // every process here has our pid; which one is meant stands in its start time
     const probe = (_pid: number, pidStart: string): ProcessState => this.#states.get(pidStart)?.() ?? "running";
-    this.kept = await openKeeper({ clock, disk, sessionMs: 30_000, remote, probe, log, limits });
+    const record = new Record({ clock, mostSubscribers: limits.subscribers });
+    this.record = record;
+    this.kept = await openKeeper({ clock, disk, sessionMs: 30_000, remote, probe, log, limits, record });
     const { keeper: backend, sessions } = this.kept;
     const start = `start${++this.starts}`;
-    this.hub = new Hub({ backend, sessions, clock, start, version: "0", log, access, limits });
+    const tools = createTools({ record, facts: () => factsOf(start, clock) });
+    this.hub = new Hub({ backend, sessions, clock, start, version: "0", log, access, limits, tools });
   }
 
   /** The server's process is gone from one moment to the next. */
@@ -306,6 +313,21 @@ export class World {
   #endAll(): void {
     for (const pipe of [...this.#pipes]) this.#end(pipe);
   }
+}
+
+function factsOf(start: string, clock: Clock): Facts {
+  const load = { connections: 0, sessions: 0, held: 0, waiting: 0 };
+  return {
+    version: "0",
+    protocol: 1,
+    start,
+    upMs: 0,
+    wallMs: clock.wall(),
+    reclaimMs: 0,
+    why: "",
+    store: "table",
+    load,
+  };
 }
 
 /** A start time that stands for a session. */
