@@ -149,6 +149,11 @@ const NONE_BECAUSE: Readonly<Record<Ending, Answer>> = {
   maxHold: { state: "none", reason: "maxHold" },
 };
 
+/** In answer to a renewal; undefined: the server cannot tell now. @throws ProtocolError */
+export function decodeRenewed(raw: unknown): WireAnswer | undefined {
+  return raw === null ? undefined : decodeAnswer(raw);
+}
+
 /** @throws ProtocolError */
 export function decodeAnswer(raw: unknown): WireAnswer {
   if (Array.isArray(raw)) {

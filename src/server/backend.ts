@@ -22,9 +22,6 @@ export function goingAway(): Refusal {
   return new Refusal("DRAINING", "the server is going away");
 }
 
-/** Why a claim that nobody has told of cannot be renewed after an unclean start. */
-export const UNTOLD: string = "the server was restarted and does not know yet what was held";
-
 /** A claim to renew: by its id, or whole if its client has no answer for it from this start of the server. */
 export interface Renewal {
   readonly id: ClaimId;
@@ -89,14 +86,15 @@ export interface Backend {
   reclaimMs(): number;
   /** @throws Refusal */
   claim(session: Session, claim: Claim): Soon<Answer>;
-  renew(session: Session, items: readonly Renewal[]): Soon<readonly Answer[]>;
+  /** undefined: where this one stands is not known now. */
+  renew(session: Session, items: readonly Renewal[]): Soon<readonly (Answer | undefined)[]>;
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]>;
   detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]>;
   revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]>;
   /** Only what the session's principal may inspect: what it may not is left out before the page is cut. */
   list(session: Session, prefix: string, max: number, after: string | undefined): Soon<Page>;
   /** last: the session has told everything it had. */
-  reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]>;
+  reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly (Answer | undefined)[]>;
   /** The claim with that id; undefined: there is none, or not any more. */
   owned(id: ClaimId): Owned | undefined;
   /** Where a waiting claim stands among all that have come; 0 if that is not known. */

@@ -154,10 +154,11 @@ export class Calls {
     return frames.encodeAnswer(answer, answer.state === "waiting" ? this.#hub.backend.arrivalOf(id) : 0);
   }
 
-  #answersText(claims: readonly { readonly id: ClaimId }[], answers: readonly Answer[]): string {
+  #answersText(claims: readonly { readonly id: ClaimId }[], answers: readonly (Answer | undefined)[]): string {
     let text = "";
     for (const [at, answer] of answers.entries()) {
-      text += `${at === 0 ? "" : ","}${this.#answerText((claims[at] as { id: ClaimId }).id, answer)}`;
+      if (at > 0) text += ",";
+      text += answer === undefined ? "null" : this.#answerText((claims[at] as { id: ClaimId }).id, answer);
     }
     return `[${text}]`;
   }

@@ -8,7 +8,7 @@ import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
 import type { Access, Principal } from "./access.ts";
 import { ANYBODY, answersTo } from "./access.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
-import { Refusal, UNTOLD } from "./backend.ts";
+import { Refusal } from "./backend.ts";
 import type { Session } from "./session.ts";
 
 const NONE: Answer = { state: "none" };
@@ -42,25 +42,36 @@ class Guard implements Backend {
     return this.#backend.claim(session, claim);
   }
 
-  renew(session: Session, items: readonly Renewal[]): Soon<readonly Answer[]> {
-    if (this.#backend.reclaimMs() > 0 && !items.every(({ id }) => this.#hasPlaced(session.principal, id))) {
-      // as one that nobody has told of yet: it must not be seen that somebody has
-      throw new Refusal("RECLAIMING", UNTOLD);
-    }
+  renew(session: Session, items: readonly Renewal[]): Soon<readonly (Answer | undefined)[]> {
     const mine = (item: Renewal): boolean => this.#isMine(session.principal, item.id, item.claim);
-    return passed(items, mine, NONE, (allowed) => this.#backend.renew(session, allowed));
+    // what another placed, as long as clients tell what they hold: as if nobody had told of it yet, so that it cannot be seen
+    const hidden = ({ id }: Renewal): boolean =>
+      this.#backend.reclaimMs() > 0 && !this.#hasPlaced(session.principal, id);
+    const instead = (item: Renewal): Answer | undefined => (hidden(item) ? undefined : NONE);
+    return passed(items, mine, instead, (allowed) => this.#backend.renew(session, allowed));
   }
 
   /** What it placed it may give back, whatever its rules say by now. */
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
     const placed = ({ id }: Leave): boolean => this.#hasPlaced(session.principal, id);
     // while clients tell what they hold, what nobody has told of is answered `true`: what another has told of, too
-    return passed(items, placed, this.#backend.reclaimMs() > 0, (allowed) => this.#backend.release(session, allowed));
+    const untold = this.#backend.reclaimMs() > 0;
+    return passed(
+      items,
+      placed,
+      () => untold,
+      (allowed) => this.#backend.release(session, allowed),
+    );
   }
 
   detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
     const mine = (id: ClaimId): boolean => this.#isMine(session.principal, id, null);
-    return passed(ids, mine, false, (allowed) => this.#backend.detach(session, allowed));
+    return passed(
+      ids,
+      mine,
+      () => false,
+      (allowed) => this.#backend.detach(session, allowed),
+    );
   }
 
   revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]> {
@@ -75,9 +86,15 @@ class Guard implements Backend {
   }
 
   /** Always passed on, were it empty: the store waits for the last one. */
-  reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {
+  reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly (Answer | undefined)[]> {
     const mine = ({ claim }: Reclaimed): boolean => this.#isMine(session.principal, claim.id, claim);
-    return passed(items, mine, NONE, (allowed) => this.#backend.reclaim(session, allowed, last), true);
+    return passed(
+      items,
+      mine,
+      () => NONE,
+      (allowed) => this.#backend.reclaim(session, allowed, last),
+      true,
+    );
   }
 
   /**
@@ -138,17 +155,17 @@ class Guard implements Backend {
 function passed<T, R>(
   items: readonly T[],
   allows: (item: T) => boolean,
-  instead: R,
+  instead: (item: T) => R,
   call: (allowed: readonly T[]) => Soon<readonly R[]>,
   always = false,
 ): Soon<readonly R[]> {
   const flags = items.map(allows);
   if (!flags.includes(false)) return call(items);
   const allowed = items.filter((_, at) => flags[at]);
-  if (allowed.length === 0 && !always) return items.map(() => instead);
+  if (allowed.length === 0 && !always) return items.map(instead);
   const merged = (results: readonly R[]): readonly R[] => {
     let next = 0;
-    return flags.map((isAllowed) => (isAllowed ? (results[next++] as R) : instead));
+    return flags.map((isAllowed, at) => (isAllowed ? (results[next++] as R) : instead(items[at] as T)));
   };
   const results = call(allowed);
   return results instanceof Promise ? results.then(merged) : merged(results);

@@ -18,7 +18,7 @@ import { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
-import { goingAway, Refusal, UNTOLD } from "./backend.ts";
+import { goingAway } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
 import { Durability, SHORT_MS } from "./durability.ts";
 import type { KeeperOptions } from "./keeper-options.ts";
@@ -130,16 +130,14 @@ export class Keeper implements Backend {
         });
   }
 
-  renew(session: Session, items: readonly Renewal[]): Soon<readonly Answer[]> {
+  renew(session: Session, items: readonly Renewal[]): Soon<readonly (Answer | undefined)[]> {
     const now = this.#clock.now();
     const micros = this.#micros();
     if (!session.noted) this.#note(session);
     const { entries } = this.table;
-    if (this.reclaiming && items.some(({ id }) => this.#reclaiming.mayHaveBeen(id))) {
-      throw new Refusal("RECLAIMING", UNTOLD);
-    }
     const writes: Promise<void>[] = [];
     const answers = items.map(({ id }) => {
+      if (this.#reclaiming.mayHaveBeen(id)) return undefined;
       const entry = entries.get(id);
       if (entry !== undefined) this.#tenants.own(entry, session);
       const answer = this.table.renew(id, session, now, micros);

@@ -131,7 +131,7 @@ class Relay implements Backend {
     return answer;
   }
 
-  async renew(session: Session, items: readonly Renewal[]): Promise<readonly Answer[]> {
+  async renew(session: Session, items: readonly Renewal[]): Promise<readonly (Answer | undefined)[]> {
     const asked: Relayed[] = [];
     const found = items.map(({ id, claim }) => {
       const known = this.#claims.get(id) ?? (claim === null ? undefined : this.#familiar(session, claim));
@@ -142,9 +142,12 @@ class Relay implements Backend {
     });
     const answers = asked.length === 0 ? [] : await this.#asked(this.#driver.renew(asked.map(({ claim }) => claim)));
     const now = this.#clock.now();
-    for (const [at, known] of asked.entries()) this.#claims.learn(known, answers[at] as Answer, now);
+    for (const [at, known] of asked.entries()) {
+      const answer = answers[at];
+      if (answer !== undefined) this.#claims.learn(known, answer, now);
+    }
     let next = 0;
-    return found.map((known) => (known === undefined ? { state: "none" } : (answers[next++] as Answer)));
+    return found.map((known) => (known === undefined ? { state: "none" } : answers[next++]));
   }
 
   async release(_session: Session, items: readonly Leave[]): Promise<readonly boolean[]> {
@@ -212,7 +215,7 @@ class Relay implements Backend {
   }
 
   /** After a restart of the relay: the store knows the claims, the relay learns them again. */
-  reclaim(session: Session, items: readonly Reclaimed[]): Promise<readonly Answer[]> {
+  reclaim(session: Session, items: readonly Reclaimed[]): Promise<readonly (Answer | undefined)[]> {
     return this.renew(
       session,
       items.map(({ claim }) => ({ id: claim.id, claim })),

@@ -49,6 +49,25 @@ test("a driver behind a server: claims, pushes, lists and releases go through", 
   expect(await other.driver.renew([b])).toEqual([{ state: "none", reason: "revoked" }]);
 });
 
+test("what the driver leaves out of a renewal its client hears as left out; the others have their answers", async () => {
+  const inner = memory();
+  const driver: Driver = {
+    ...inner,
+    async renew(claims) {
+      const answers = await inner.renew(claims);
+      return answers.map((answer, at) => (claims[at]?.holds[0].key === "quiet" ? undefined : answer));
+    },
+  };
+  const it = await running({ driver });
+  const { driver: through } = await client(it.addresses[0] as string);
+  const [quiet, told] = [claimOf("quiet"), claimOf("told")];
+  const before = [held(await through.claim(quiet)), held(await through.claim(told))];
+  const answers = await through.renew([quiet, told]);
+  expect(answers).toMatchObject([undefined, { state: "held", token: before[1]?.token }]);
+  // the relay has not forgotten it for that
+  expect(await through.release([quiet, told])).toEqual([true, true]);
+});
+
 test("what the driver says of itself the client says, too, but for the driver's sessions", async () => {
   const driver = memory();
   const it = await running({ driver });

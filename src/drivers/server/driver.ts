@@ -110,32 +110,22 @@ class ServerDriver implements Driver {
     );
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+  async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
     const start = this.#connection.hello?.start;
     // while there is no connection: what is known will be reclaimed before this is sent
     const familiar = (known: Known): boolean => known.start !== null && (start === undefined || known.start === start);
     const sentAt = this.#clock.now();
     const all = claims.map((claim) => this.#know(claim));
-    // what this start has not answered may be refused (it reclaims): each alone
-    const chunks = chunksOf(all, IDS_A_FRAME, (known) => !familiar(known));
-    const parts = chunks.map((part) =>
+    const parts = chunksOf(all, IDS_A_FRAME).map((part) =>
       this.#connection.call(
         (n) => frames.encodeRenew(n, part, familiar, this.#label),
         (raw) => {
-          const answers = frames.decodeList(raw, part.length, frames.decodeAnswer);
-          return answers.map((answer, at) => this.#learn(part[at] as Known, sentAt, answer));
+          const answers = frames.decodeList(raw, part.length, frames.decodeRenewed);
+          return answers.map((answer, at) => answer && this.#learn(part[at] as Known, sentAt, answer));
         },
       ),
     );
-    const settled = await Promise.allSettled(parts);
-    const failed = settled.find((part) => part.status === "rejected");
-    if (failed !== undefined && settled.every((part) => part.status === "rejected")) throw failed.reason;
-    // the core takes what is left out for an answer that did not come: the other claims must not suffer for it
-    return settled.flatMap((part, at) => {
-      return part.status === "fulfilled"
-        ? part.value
-        : (chunks[at] as Known[]).map(() => undefined as unknown as Answer);
-    });
+    return (await Promise.all(parts)).flat();
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
@@ -259,11 +249,12 @@ class ServerDriver implements Driver {
     const replies = parts.map((part, at) => {
       const encode = (n: number): string => frames.encodeReclaim(n, part, this.#label, at === parts.length - 1);
       return this.#connection.call(encode, (raw) => {
-        const answers = frames.decodeList(raw, part.length, frames.decodeAnswer);
+        const answers = frames.decodeList(raw, part.length, frames.decodeRenewed);
         for (const [index, { claim }] of part.entries()) {
           const known = this.#known.get(claim.id);
-          if (known === undefined) continue;
-          if ((answers[index] as Answer).state === "none") this.#forget(claim.id);
+          const answer = answers[index];
+          if (known === undefined || answer === undefined) continue;
+          if (answer.state === "none") this.#forget(claim.id);
           else known.start = hello.start;
         }
       });

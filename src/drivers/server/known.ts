@@ -97,23 +97,9 @@ export function reclaimable(all: Iterable<Known>, now: number, aheadMs: number):
   return parts;
 }
 
-/** Parts of at most that many, in order; what is big stands alone. */
-export function chunksOf<T>(
-  items: readonly T[],
-  most: number,
-  isBig: (item: T) => boolean = () => false,
-): (readonly T[])[] {
-  if (items.length <= 1 || (items.length <= most && !items.some(isBig))) return [items];
-  const parts: T[][] = [];
-  let room = 0;
-  for (const item of items) {
-    if (room > 0 && !isBig(item)) {
-      (parts.at(-1) as T[]).push(item);
-      room--;
-      continue;
-    }
-    parts.push([item]);
-    room = isBig(item) ? 0 : most - 1;
-  }
+/** Parts of at most that many, in order. */
+export function chunksOf<T>(items: readonly T[], most: number): (readonly T[])[] {
+  const parts: (readonly T[])[] = [];
+  for (let from = 0; from < items.length; from += most) parts.push(items.slice(from, from + most));
   return parts;
 }

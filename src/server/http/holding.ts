@@ -5,7 +5,7 @@ import type { Answer } from "../../spi/driver.ts";
 import type { Principal } from "../access.ts";
 import { Refusal } from "../backend.ts";
 import type { Hub } from "../hub.ts";
-import { asked, Place } from "./place.ts";
+import { asked, Place, renewed } from "./place.ts";
 import type { Outcome, Places } from "./places.ts";
 import { heldUntil, unknown } from "./places.ts";
 
@@ -74,9 +74,9 @@ export class Holding {
   }
 
   async #ask(place: Place, parts: readonly Referenced[]): Promise<readonly Answer[]> {
-    const items = parts.map(({ claim }) => ({ id: claim.id, claim }));
     place.askedAt = this.#hub.clock.now();
-    return asked(this.#hub, () => this.#hub.backend.renew(place.session, items));
+    const claims = parts.map(({ claim }) => claim);
+    return renewed(this.#hub, place.session, claims);
   }
 }
 

@@ -4,7 +4,7 @@ import { newId } from "../../ids.ts";
 import type { Answer, Claim, ClaimId, LostReason } from "../../spi/driver.ts";
 import type { Principal } from "../access.ts";
 import type { Soon } from "../backend.ts";
-import { goingAway } from "../backend.ts";
+import { goingAway, Refusal } from "../backend.ts";
 import type { Hub } from "../hub.ts";
 import type { Inbox } from "../session.ts";
 import { Session } from "../session.ts";
@@ -68,4 +68,15 @@ export async function asked<T>(hub: Hub, call: () => Soon<T>): Promise<T> {
   } finally {
     hub.settle();
   }
+}
+
+/** Where these claims stand, renewed. @throws Refusal RECLAIMING or STORE where that is not known of one */
+export async function renewed(hub: Hub, session: Session, claims: readonly Claim[]): Promise<readonly Answer[]> {
+  const items = claims.map((claim) => ({ id: claim.id, claim }));
+  return (await asked(hub, () => hub.backend.renew(session, items))).map((answer) => {
+    if (answer !== undefined) return answer;
+    if (hub.backend.reclaimMs() === 0)
+      throw new Refusal("STORE", "the server could not ask its store about this claim");
+    throw new Refusal("RECLAIMING", "the server was restarted and does not know yet what was held");
+  });
 }

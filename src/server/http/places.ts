@@ -12,7 +12,7 @@ import type { Backend } from "../backend.ts";
 import { Refusal } from "../backend.ts";
 import type { Hub } from "../hub.ts";
 import type { Log } from "../logging.ts";
-import { asked, Place } from "./place.ts";
+import { asked, Place, renewed } from "./place.ts";
 
 /** How long a place is kept after a request that waited for it has been answered. */
 export const GRACE_MS = 10_000;
@@ -115,7 +115,7 @@ export class Places {
   async #renew(place: Place): Promise<Answer> {
     const { session, claim } = place;
     place.askedAt = this.#clock.now();
-    const [answer] = await asked(this.#hub, () => this.#backend.renew(session, [{ id: claim.id, claim }]));
+    const [answer] = await renewed(this.#hub, session, [claim]);
     return answer as Answer;
   }
 
