@@ -37,16 +37,12 @@ export class FakeClock implements Clock {
   }
   timer(run: () => void): Timer {
     const timer = { due: null as number | null, run };
-    this.#timers.add(timer);
-    return {
-      set(due) {
-        timer.due = due;
-      },
-      keepAlive: () => undefined,
-      stop: () => {
-        timer.due = null;
-      },
+    const set = (due: number | null): void => {
+      timer.due = due;
+      if (due === null) this.#timers.delete(timer);
+      else this.#timers.add(timer);
     };
+    return { set, keepAlive: () => undefined, stop: () => set(null) };
   }
 
   /** Lets time pass, from one due timer to the next, and all that follows from each. */
@@ -61,6 +57,7 @@ export class FakeClock implements Clock {
       if (next === null) break;
       this.#now = Math.max(this.#now, next.due as number);
       next.due = null;
+      this.#timers.delete(next);
       next.run();
       await turns();
     }
