@@ -14,25 +14,16 @@ const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h:
 /**
  * A duration in milliseconds.
  * @param name the argument, as the message shall name it
- * @throws TypeError naming the argument if it is not a duration from 0 to MAX_DURATION_MS
+ * @param least the shortest that makes sense
+ * @throws TypeError naming the argument if it is not a duration from `least` to MAX_DURATION_MS
  */
-export function durationMs(value: unknown, name: string): number {
+export function durationMs(value: unknown, name: string, least = 0): number {
   const ms = typeof value === "string" ? parse(value) : value;
-  if (typeof ms !== "number" || !Number.isInteger(ms) || ms < 0 || ms > MAX_DURATION_MS) {
+  if (typeof ms !== "number" || !Number.isInteger(ms) || ms < least || ms > MAX_DURATION_MS) {
     throw new TypeError(
-      `${name} must be milliseconds, whole and at most a hundred years, or a string such as "30s", "5m" or "1h", not ${shown(value)}`,
+      `${name} must be milliseconds, whole and from ${least} to a hundred years, or a string such as "30s", "5m" or "1h", not ${shown(value)}`,
     );
   }
-  return ms;
-}
-
-/**
- * A lease length in milliseconds.
- * @throws TypeError naming the argument if it is not a duration from MIN_TTL_MS to MAX_DURATION_MS
- */
-export function ttlMs(value: unknown, name: string): number {
-  const ms = durationMs(value, name);
-  if (ms < MIN_TTL_MS) throw new TypeError(`${name} must be at least ${MIN_TTL_MS} ms, not ${shown(value)}`);
   return ms;
 }
 
@@ -56,5 +47,5 @@ export function shown(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (typeof value === "number" || typeof value === "boolean" || value == null) return String(value);
   if (typeof value === "bigint") return `${value}n`;
-  return Array.isArray(value) ? "an array" : `a ${typeof value}`;
+  return Array.isArray(value) ? "an array" : `${typeof value === "object" ? "an" : "a"} ${typeof value}`;
 }

@@ -33,9 +33,17 @@ const ADVICE: Readonly<Record<string, string>> = {
   usage: "see `holdfast help all` for the forms of --url",
 };
 
-function notReached({ failure }: Measured): Finding {
+/** Where the store is no server of ours. */
+const OTHERS: Readonly<Record<string, string>> = {
+  ...ADVICE,
+  unreachable: "is it running there, and does a firewall let its port through?",
+  refused: "the store is there but does not let you in: see the message",
+};
+
+function notReached({ failure, name }: Measured): Finding {
   const { why = "internal", message = "" } = failure ?? {};
-  const advice = ADVICE[why];
+  const isOurs = /^(holdfast|your )/.test(name);
+  const advice = (isOurs ? ADVICE : OTHERS)[why];
   return { level: "bad", what: "reachable", says: message, ...(advice !== undefined && { advice }) };
 }
 

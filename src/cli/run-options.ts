@@ -1,6 +1,6 @@
 /** The flags of `holdfast run`, checked. */
 
-import { durationMs, shownDuration, ttlMs } from "../duration.ts";
+import { durationMs, MIN_TTL_MS, shownDuration } from "../duration.ts";
 import { CommandError } from "./failure.ts";
 import type { OnLost } from "./supervise.ts";
 import type { Wanted } from "./wanted.ts";
@@ -84,7 +84,7 @@ export function checkGrace(graceMs: number, leaseMs: number): void {
 
 /** `--ttl`: a lease's length, or the word session. */
 export function leaseOf(text: string): number | "session" {
-  return text === "session" ? text : ttlMs(checkedDuration(text, "--ttl"), "--ttl");
+  return text === "session" ? text : durationOf(text, "--ttl", MIN_TTL_MS);
 }
 
 /** `--wait 30s`, `--wait 0`; `--no-wait` is false; not given: for ever. */
@@ -94,8 +94,14 @@ export function waitOf(wait: string | boolean | undefined): number | undefined {
 }
 
 /** A duration with its unit, or 0. @throws CommandError usage */
-export function durationOf(text: string, flag: string): number {
-  return durationMs(checkedDuration(text, flag), flag);
+export function durationOf(text: string, flag: string, least = 0): number {
+  const given = checkedDuration(text, flag);
+  try {
+    return durationMs(given, flag, least);
+  } catch (cause) {
+    const says = `${flag} must be from ${least}ms to 876000h (a hundred years), in whole milliseconds`;
+    throw new CommandError("usage", `${says}, not ${JSON.stringify(text)}`, { cause });
+  }
 }
 
 /** A number without a unit could be seconds or milliseconds: only 0 is the same in both. */

@@ -5,7 +5,7 @@ import { Client } from "./client.ts";
 import type { Locks } from "./locks.ts";
 import { locksOf } from "./locks.ts";
 import type { LocksOptions } from "./options.ts";
-import { settingsOf } from "./options.ts";
+import { checkObject, settingsOf } from "./options.ts";
 
 /** What may be said of a client made by connect(). */
 export interface ConnectOptions extends LocksOptions {
@@ -25,15 +25,12 @@ export interface ConnectOptions extends LocksOptions {
  * FatalDriverError if it refused
  */
 export async function connect(url?: string, options: ConnectOptions = {}): Promise<Locks> {
+  checkObject(options, "connect");
   const { connectTimeout, credential, ...rest } = options;
-  const settings = settingsOf(rest);
+  const settings = settingsOf(rest, "connect");
   const { driverFor } = await import("./drivers.ts");
-  const driver = await driverFor(url, {
-    connectTimeout: connectTimeout ?? 5_000,
-    // told once, so that no claim has to bring it
-    label: settings.label,
-    ...(credential !== undefined && { credential }),
-  });
+  // the label is told once, so that no claim has to bring it
+  const driver = await driverFor(url, { connectTimeout, credential, label: settings.label });
   const client = new Client(driver, settings, Math.random);
   await client.open();
   return locksOf(client);

@@ -104,12 +104,12 @@ async function redis(url: string, { connectTimeoutMs, label }: DialOptions): Pro
 /** The driver of a url, not opened yet. @throws TypeError as connect() */
 export async function driverFor(
   given: string | undefined,
-  options: Pick<ConnectOptions, "connectTimeout" | "credential" | "label"> = {},
+  options: { readonly [Name in "connectTimeout" | "credential" | "label"]?: ConnectOptions[Name] | undefined } = {},
 ): Promise<Driver> {
   // an empty variable is none, but an empty argument is a mistake: it must not become another store
   const url = given === undefined ? process.env.HOLDFAST_URL || undefined : given;
-  const { label = "" } = options;
-  const connectTimeoutMs = durationMs(options.connectTimeout ?? 5_000, "connectTimeout");
+  const { connectTimeout = 5_000, label = "" } = options;
+  const connectTimeoutMs = durationMs(connectTimeout, "connectTimeout");
   if (url === undefined) {
     refuseCredential(options.credential, "your own server");
     const { onDemand } = await import("../drivers/server/on-demand.ts");
@@ -137,7 +137,7 @@ export async function driverFor(
 }
 
 function refuseCredential(credential: unknown, what: string): void {
-  if (credential !== undefined) throw new TypeError(`credential means nothing to ${what}: it asks for none`);
+  if (credential !== undefined) throw new TypeError(`credential means nothing to ${what}, which asks for none`);
 }
 
 /** Host and port, without anything else behind them. */

@@ -9,7 +9,7 @@ import type { Lock } from "./lock.ts";
 import type { Lockable } from "./lockable.ts";
 import { BoundLockable } from "./lockable.ts";
 import type { AcquireOptions, LocksOptions, TryOptions } from "./options.ts";
-import { settingsOf } from "./options.ts";
+import { checkMethod, settingsOf } from "./options.ts";
 import type { RevokeOptions } from "./revoke.ts";
 import type { Target } from "./target.ts";
 import { allTarget, checkedCount, mutexTarget, readTarget, semaphoreTarget } from "./target.ts";
@@ -57,9 +57,10 @@ export interface Locks extends AsyncDisposable {
 
 /**
  * Locks on the store of this driver, which is opened at the first request.
- * @throws TypeError naming the option
+ * @throws TypeError for what is no driver, or naming the option
  */
 export function createLocks(driver: Driver, options?: LocksOptions): Locks {
+  checkMethod(driver, "claim", "driver");
   return locksOf(new Client(driver, settingsOf(options), Math.random));
 }
 
@@ -84,7 +85,7 @@ export function locksOf(client: Client): Locks {
       checkedCount(limit, "limit", ALL_PERMITS - 1);
       mutexTarget(prefix, key);
       const target = (options?: { readonly permits?: number }): Target =>
-        semaphoreTarget(prefix, key, options?.permits ?? 1, limit);
+        semaphoreTarget(prefix, key, options?.permits, limit);
       return new BoundLockable(client, target, "permits");
     },
     all: (...targets) =>

@@ -3,7 +3,7 @@
 import type { Clock } from "../clock.ts";
 import { systemClock } from "../clock.ts";
 import type { Duration } from "../duration.ts";
-import { durationMs, shown, ttlMs } from "../duration.ts";
+import { durationMs, MIN_TTL_MS, shown } from "../duration.ts";
 import { UnsupportedError } from "../errors.ts";
 import { checkedKey, checkedLabel } from "../keys.ts";
 import type { Traits } from "../spi/driver.ts";
@@ -74,23 +74,25 @@ export interface Wish {
 
 const FOR_EVER = Number.POSITIVE_INFINITY;
 
-/** @throws TypeError naming the option */
-export function settingsOf(options: LocksOptions = {}): Settings {
-  checkObject(options, "createLocks");
-  const { wait, ttl, label, prefix, handoffs, handoffMs, reentrant, maxHold, renew, clock, ...unknown } = options;
-  refuseUnknown(unknown, "createLocks");
+/** @throws TypeError naming the option; @param verb who takes them */
+export function settingsOf(options: LocksOptions = {}, verb = "createLocks"): Settings {
+  checkObject(options, verb);
+  const { wait = FOR_EVER, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock, ...rest } = options;
+  const { handoffs = 64, handoffMs = 10, reentrant = true, maxHold = FOR_EVER, renew = true, ...unknown } = rest;
+  refuseUnknown(unknown, verb);
+  checkMethod(clock, "timer", "clock");
   return {
-    waitMs: wait === undefined ? FOR_EVER : waitOf(wait),
-    ttl: ttl === undefined ? 30_000 : ttlOf(ttl),
-    label: label === undefined ? defaultLabel() : checkedLabel(label),
+    waitMs: boundOf(wait, "wait"),
+    ttl: ttlOf(ttl),
+    label: checkedLabel(label),
     signal: undefined,
-    prefix: prefix === undefined || prefix === "" ? "" : checkedKey(prefix, "prefix"),
-    handoffs: handoffs === undefined ? 64 : checkedCount(handoffs, "handoffs", 1_024),
-    handoffMs: handoffMs === undefined ? 10 : durationMs(handoffMs, "handoffMs"),
-    reentrant: flagOf(reentrant, true, "reentrant"),
-    maxHoldMs: maxHold === undefined ? FOR_EVER : Math.max(durationMs(maxHold, "maxHold"), 1),
-    renew: flagOf(renew, true, "renew"),
-    clock: clock ?? systemClock,
+    prefix: prefix === "" ? "" : checkedKey(prefix, "prefix"),
+    handoffs: checkedCount(handoffs, "handoffs", 1_024),
+    handoffMs: durationMs(handoffMs, "handoffMs"),
+    reentrant: checkedFlag(reentrant, "reentrant"),
+    maxHoldMs: boundOf(maxHold, "maxHold", 1),
+    renew: checkedFlag(renew, "renew"),
+    clock,
   };
 }
 
@@ -104,7 +106,7 @@ export function wishOf(options: AcquireOptions, settings: Settings, isTry: boole
     throw new TypeError(`signal must be an AbortSignal, not ${shown(signal)}`);
   }
   return {
-    waitMs: wait === undefined ? settings.waitMs : waitOf(wait),
+    waitMs: wait === undefined ? settings.waitMs : boundOf(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : ttlOf(ttl),
     label: label === undefined ? settings.label : checkedLabel(label),
     signal,
@@ -126,24 +128,31 @@ export function leaseAt(wish: Wish, { lease }: Traits, driver: string): number |
   return "session";
 }
 
-function waitOf(value: unknown): number {
-  return value === FOR_EVER ? FOR_EVER : durationMs(value, "wait");
+/** Infinity: none. */
+function boundOf(value: unknown, name: string, least?: number): number {
+  return value === FOR_EVER ? FOR_EVER : durationMs(value, name, least);
 }
 
 function ttlOf(value: unknown): number | "session" {
-  return value === "session" ? value : ttlMs(value, "ttl");
+  return value === "session" ? value : durationMs(value, "ttl", MIN_TTL_MS);
 }
 
-function flagOf(value: unknown, otherwise: boolean, name: string): boolean {
-  if (value === undefined) return otherwise;
+function checkedFlag(value: unknown, name: string): boolean {
   if (typeof value !== "boolean") throw new TypeError(`${name} must be true or false, not ${shown(value)}`);
   return value;
 }
 
-function checkObject(options: unknown, verb: string): void {
+/** @throws TypeError naming whose options are none */
+export function checkObject(options: unknown, verb: string): void {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw new TypeError(`options of ${verb} must be an object, not ${shown(options)}`);
   }
+}
+
+/** Does an object that has this method stand there, as far as one can tell? @throws TypeError naming the argument */
+export function checkMethod(value: unknown, method: string, name: string): void {
+  if (typeof (value as Record<string, unknown> | null | undefined)?.[method] !== "function")
+    throw new TypeError(`${name} must be a ${name}, not ${shown(value)}`);
 }
 
 function refuseUnknown(unknown: object, verb: string, extra?: string): void {

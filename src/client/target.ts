@@ -24,7 +24,7 @@ export function readTarget(prefix: string, key: unknown): Target {
 }
 
 /** @throws TypeError naming permits or limit */
-export function semaphoreTarget(prefix: string, key: unknown, permits: unknown, limit: unknown): Target {
+export function semaphoreTarget(prefix: string, key: unknown, permits: unknown = 1, limit: unknown): Target {
   const most = checkedCount(limit, "limit", ALL_PERMITS - 1);
   return {
     holds: permitsOf(fullKey(prefix, key), checkedCount(permits, "permits", most), most),

@@ -16,12 +16,17 @@ function wrong(keys: readonly string[], flags: RunFlags, command: readonly strin
 
 describe("flags of run that mean nothing are wrong usage, and the message names the flag", () => {
   test.each<readonly [RunFlags, RegExp]>([
-    [{ ttl: "5ms" }, /^--ttl must be at least 100 ms/],
+    [{ ttl: "5ms" }, /^--ttl must be from 100ms to 876000h .*, not "5ms"$/],
     [{ ttl: "soon" }, /^--ttl takes/],
     [{ ttl: "10s", grace: "6s" }, /^--grace must be at most half of the lease of 10 s/],
     [{ grace: "5" }, /^--grace takes/],
     [{ wait: "-1s" }, /^--wait takes/],
     [{ wait: "1e9h" }, /^--wait takes/],
+    [
+      { wait: "876001h" },
+      /^--wait must be from 0ms to 876000h \(a hundred years\), in whole milliseconds, not "876001h"$/,
+    ],
+    [{ wait: "0.5ms" }, /^--wait must be .* in whole milliseconds/],
     [{ maxHold: "5 s" }, /^--max-hold takes/],
     [{ permits: "3/2" }, /^--permits takes/],
     [{ permits: "0/2" }, /^--permits takes/],

@@ -119,6 +119,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     ["ttl NaN", { ttl: Number.NaN }, /^ttl must/],
     ["ttl Infinity", { ttl: Number.POSITIVE_INFINITY }, /^ttl must/],
     ["ttl 2^53", { ttl: 2 ** 53 }, /^ttl must/],
+    ["ttl 99: no store could be asked in time", { ttl: 99 }, /^ttl must be .* from 100 to/],
     ["ttl 1e400", { ttl: "1e400s" }, /^ttl must/],
     ["ttl as a text without unit", { ttl: "1000" }, /^ttl must/],
     ["ttl as a bigint", { ttl: 1000n }, /^ttl must/],
@@ -155,7 +156,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     await locks.close();
   });
 
-  test.each([0, -1, 0.5, 5, 2 ** 31, "1"])("permits %s of a semaphore of 4", async (permits) => {
+  test.each([0, -1, 0.5, 5, 2 ** 31, "1", null])("permits %s of a semaphore of 4", async (permits) => {
     const locks = createLocks(memory());
     await refuses(() => locks.semaphore("k", 4).acquire({ permits: permits as number }), /^permits must/);
     await locks.close();
@@ -168,6 +169,10 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     ["reentrant", { reentrant: "no" }, /^reentrant must/],
     ["renew", { renew: 1 }, /^renew must/],
     ["maxHold", { maxHold: "soon" }, /^maxHold must/],
+    ["maxHold 0: every lock would be lost at once", { maxHold: 0 }, /^maxHold must be .* from 1 to/],
+    ["maxHold null", { maxHold: null }, /^maxHold must/],
+    ["clock", { clock: Date }, /^clock must be a clock/],
+    ["clock null", { clock: null }, /^clock must/],
     ["an unknown one", { tsl: true }, /no option "tsl"/],
   ])("client option %s", (_, options, naming) => {
     assert.throws(
@@ -175,6 +180,20 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
       (error: Error) => error instanceof TypeError && naming.test(error.message),
     );
   });
+
+  test.each([5, "5s", null, [], () => 1])("options of connect() that are no object: %s", async (options) => {
+    await refuses(() => connect("memory:", options as object), /^options of connect must be an object/);
+  });
+
+  test.each<[string, object, RegExp]>([
+    ["connectTimeout null", { connectTimeout: null }, /^connectTimeout must/],
+    ["an unknown one", { tsl: true }, /^connect has no option "tsl"/],
+    ["a credential where none is asked for", { credential: "x" }, /^credential means nothing to memory:, which/],
+  ])("option of connect(): %s", (_, options, naming) => refuses(() => connect("memory:", options), naming));
+
+  test.each([undefined, null, "redis://cache:6379", {}, 5])("%s is no driver", (driver) =>
+    refuses(() => createLocks(driver as never), /^driver must be a driver/),
+  );
 
   test("a prefix and a key that are too long together", async () => {
     const locks = createLocks(memory(), { prefix: "p".repeat(500) });
