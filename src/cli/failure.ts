@@ -64,7 +64,7 @@ export function commandError(error: unknown, url: string): CommandError {
     case "LOCK_DEADLOCK":
       return new CommandError("deadlock", message, { cause: error });
     case "DRIVER_FAILED":
-      return new CommandError("unreachable", `${url} ${whatHappened(error)}`, { cause: error });
+      return storeError(error, url);
     case "DRIVER_FATAL":
       return new CommandError("refused", message, { cause: error });
     case "UNSUPPORTED":
@@ -72,7 +72,7 @@ export function commandError(error: unknown, url: string): CommandError {
     default:
       break;
   }
-  if (isNetworkCode(code)) return new CommandError("unreachable", `${url} ${whatHappened(error)}`, { cause: error });
+  if (isNetworkCode(code)) return storeError(error, url);
   if (error instanceof TypeError && code === undefined) return new CommandError("usage", message, { cause: error });
   return new CommandError("internal", message, { cause: error });
 }
@@ -94,6 +94,13 @@ const NETWORK: Readonly<Record<string, string>> = {
   ENETUNREACH: "cannot be reached",
   EACCES: "may not be used by you",
 };
+
+/** The store could not be asked; a socket that this user may not open refuses them, whoever listens there. */
+function storeError(error: unknown, url: string): CommandError {
+  const told = whatHappened(error);
+  const why = told === NETWORK.EACCES ? "refused" : "unreachable";
+  return new CommandError(why, `${url} ${told}`, { cause: error });
+}
 
 function isNetworkCode(code: unknown): boolean {
   return typeof code === "string" && Object.hasOwn(NETWORK, code);

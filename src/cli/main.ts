@@ -34,7 +34,7 @@ function fail(error: CommandError): void {
   const { why, code, message, details } = error;
   if (own().includes("--json")) complain(jsonLine({ error: why, code, message, ...details }));
   else if (why === "internal") say(`a defect of ours, please report it: ${message}`);
-  else if (!isMuted()) say(message);
+  else if (!isMuted()) for (const line of message.split("\n")) say(line);
   if (why === "internal" && (own().includes("--verbose") || own().includes("-v")))
     complain(String(error.cause instanceof Error ? error.cause.stack : error.stack));
   finish(code);

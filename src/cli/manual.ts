@@ -52,6 +52,8 @@ const COMMON: readonly Section[] = [
       ["holdfasts://host:7420?ca=/path", "a server over TLS; parameters: ca, cert, key, servername"],
       ["holdfast+unix:/path/to/socket", "a server on a Unix socket"],
       ["redis://host:6379, rediss://", "Redis; parameters: prefix, servername"],
+      ["redis+sentinel://host,host/name", "Redis behind Sentinels, and rediss+sentinel://"],
+      ["redis+cluster://host:6379", "a Redis Cluster, and rediss+cluster://"],
       ["zookeeper://host:2181,host:2181", "ZooKeeper; its parameters stand in its chapter of the guide"],
       ["zookeepers://host:2281?ca=/path", "ZooKeeper over TLS"],
       ["memory:", "within one process; for tests"],

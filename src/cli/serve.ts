@@ -72,7 +72,7 @@ function fail(complaints: readonly Complaint[]): void {
   const lines = complaints.map(({ where, message }) => `${where}: ${message}`);
   const details = { errors: complaints.map(({ where, message }) => ({ where, message })) };
   const why = complaints.every(({ usage }) => usage) ? "usage" : "config";
-  throw new CommandError(why, lines.map(visible).join("\nholdfast: "), { details });
+  throw new CommandError(why, lines.map(visible).join("\n"), { details });
 }
 
 /** Where a server of this user's own would be; makes nothing. */

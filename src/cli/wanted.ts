@@ -8,7 +8,7 @@ import type { Locks } from "../client/locks.ts";
 import type { AcquireOptions } from "../client/options.ts";
 import { checkedKey, checkedLabel } from "../keys.ts";
 import type { Hold } from "../spi/driver.ts";
-import { ALL_PERMITS } from "../spi/driver.ts";
+import { ALL_PERMITS, MAX_HOLDS } from "../spi/driver.ts";
 import { CommandError } from "./failure.ts";
 
 /** How the keys are wanted: alone, with other readers, or so many of so many permits. */
@@ -28,6 +28,7 @@ export function wantedOf(keys: readonly string[], shared: boolean, permits: stri
   const [first, ...rest] = new Set(keys.map((key) => checkedKey(key)));
   if (first === undefined)
     throw new CommandError("usage", "which key? For example: holdfast run nightly -- ./report.sh");
+  if (rest.length >= MAX_HOLDS) throw new CommandError("usage", `at most ${MAX_HOLDS} keys, not ${rest.length + 1}`);
   if (permits === undefined) return { keys: [first, ...rest], mode: shared ? "shared" : "exclusive" };
   if (shared) throw new CommandError("usage", "--shared and --permits exclude each other");
   const mode = permitsOf(permits);

@@ -11,6 +11,7 @@ import { ALL_PERMITS } from "../spi/driver.ts";
 import type { Leave, Renewal, Revocation } from "./backend.ts";
 import { Refusal } from "./backend.ts";
 import type { ServerLimits } from "./limits.ts";
+import { boundText } from "./terms.ts";
 
 const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
 const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
@@ -136,7 +137,7 @@ function ttlFrom(raw: unknown, limits: ServerLimits): number | "session" {
   if (!isCount(raw) || raw < MIN_TTL_MS || raw > MAX_DURATION_MS) {
     throw malformed(`ttl must be "session" or milliseconds from ${MIN_TTL_MS} to ${MAX_DURATION_MS}`);
   }
-  if (raw > limits.ttlMs) throw tooMuch(`no lease over ${limits.ttlMs} ms`);
+  if (raw > limits.ttlMs) throw tooMuch(`no lease over ${boundText(limits.ttlMs)}`);
   return raw;
 }
 

@@ -5,6 +5,19 @@ import type { Claim, Traits } from "../spi/driver.ts";
 import { Refusal } from "./backend.ts";
 import { isLong, SHORT_MS } from "./durability.ts";
 
+const UNITS = [
+  [86_400_000, "days"],
+  [3_600_000, "h"],
+  [60_000, "m"],
+  [1_000, "s"],
+] as const;
+
+/** A bound as people say it, and exactly: "30 days", "60 s", "1500 ms". */
+export function boundText(ms: number): string {
+  const unit = UNITS.find(([size]) => ms % size === 0 && ms >= 2 * size);
+  return unit === undefined ? `${ms} ms` : `${ms / unit[0]} ${unit[1]}`;
+}
+
 /** local: what holds on a Unix socket. */
 export function traitsOf(sessionMs: number, local: boolean): Traits {
   const lease = { claim: true, sessionMs, ...(local && { silenceKeeps: true }) };
@@ -17,6 +30,6 @@ export function checkTerms(claim: Claim, table: Table, micros: number, isDurable
     throw new Refusal("FLOOR", "the token floor is more than a day ahead of the server's clock");
   }
   if (!isDurable && isLong(claim.ttlMs)) {
-    throw new Refusal("UNSUPPORTED", `a server without a state grants no lease over ${SHORT_MS} ms`);
+    throw new Refusal("UNSUPPORTED", `a server without a state grants no lease over ${boundText(SHORT_MS)}`);
   }
 }

@@ -1,6 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { commandError } from "../../src/cli/failure.ts";
 import { until } from "../support/wait-for.ts";
 import { isAlive, PROGRAM, place } from "./command.ts";
 
@@ -99,6 +100,14 @@ describe.concurrent("exit codes of run", () => {
     const { code, err, out } = await here.run(["run", "k", "--url", "holdfast://127.0.0.1:1", "--", "echo", "ran"]);
     expect({ code, out }).toEqual({ code: 69, out: "" });
     expect(err).toBe("holdfast: holdfast://127.0.0.1:1 refused the connection; nothing was run\n");
+  });
+
+  test("77 when the permissions of the socket refuse us: root would not notice, so what is thrown is shown", () => {
+    const denied = Object.assign(new Error("connect EACCES /run/s"), { code: "EACCES" });
+    for (const error of [denied, Object.assign(new Error("", { cause: denied }), { code: "DRIVER_FAILED" })]) {
+      const { code, message } = commandError(error, "holdfast+unix:/run/s");
+      expect([code, message]).toEqual([77, "holdfast+unix:/run/s may not be used by you"]);
+    }
   });
 
   test("77 when the user's directory is refused", async () => {

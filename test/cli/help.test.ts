@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { connect } from "../../src/index.ts";
 import { place } from "./command.ts";
 
 const here = place();
@@ -19,6 +20,13 @@ test.concurrent("--help lists every command, and no command at all is wrong usag
   const { code, err } = await here.run([]);
   expect(code).toBe(64);
   expect(err).toBe(out);
+});
+
+test.concurrent("help all names every scheme that a url may begin with", async () => {
+  const { out } = await here.run(["help", "all"]);
+  const schemes = await connect("nothing://x").catch((error: Error) => error.message.match(/[a-z+]+:(?= |,)/g));
+  expect(schemes).toContain("redis+cluster:");
+  for (const scheme of schemes as string[]) expect(out).toContain(scheme);
 });
 
 test.concurrent("--version prints the package's version", async () => {

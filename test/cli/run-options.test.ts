@@ -45,6 +45,7 @@ describe("flags of run that mean nothing are wrong usage, and the message names 
     expect(wrong([""], {})).toMatch(/key must not be empty/);
     expect(wrong(["x".repeat(513)], {})).toMatch(/at most 512 bytes/);
     expect(wrong(["a", "b"], { permits: "2/3" })).toMatch(/one permit each/);
+    expect(wrong([...Array(129).keys()].map(String), {})).toBe("at most 128 keys, not 129");
   });
 
   test("no command", () => {

@@ -94,6 +94,13 @@ test("everything that is wrong is said at once, each with where it was said", as
   expect(err).not.toContain("--state");
 });
 
+test("with --json the same is one object, its message without what begins our lines", async () => {
+  const { err } = await here.run(["serve", "--json", "--listen", "tcp://h:70000", "--limit", "keys=1"]);
+  const { message, errors } = JSON.parse(err) as { message: string; errors: { where: string; message: string }[] };
+  expect(errors.map(({ where }) => where)).toEqual(["--listen", "--limit"]);
+  expect(message).toBe(errors.map((one) => `${one.where}: ${one.message}`).join("\n"));
+});
+
 test.each([
   ["tcp://0.0.0.0:0", "speaks no TLS and asks for no credentials"],
   ["tcp://[::]:0", "speaks no TLS and asks for no credentials"],
