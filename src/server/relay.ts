@@ -99,9 +99,9 @@ class Relay implements Backend {
 
   traits(local: boolean): Traits {
     const { lease, ...traits } = this.#driver.traits;
-    // a session of the store's belongs to this process; that of our client is ours to end
-    const ours =
-      lease.sessionMs === undefined ? {} : { sessionMs: this.#sessionMs, ...(local && { silenceKeeps: true }) };
+    // a session of the store's belongs to this process; that of our client is ours to end, and may not outlive it
+    const sessionMs = Math.min(this.#sessionMs, lease.sessionMs ?? 0);
+    const ours = lease.sessionMs === undefined ? {} : { sessionMs, ...(local && { silenceKeeps: true }) };
     return { ...traits, lease: { claim: lease.claim, ...ours } };
   }
 

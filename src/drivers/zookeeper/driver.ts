@@ -8,6 +8,7 @@
  *   one is sent (client/connection.ts never sends anything twice).
  * - "held" is answered only for a node that was seen in its line in this session, and never beyond what our own clock
  *   allows the session (client/session-clock.ts).
+ * - What is held at close() was not given back, so somebody may still believe in it: its session is left to its time.
  * - A claim that was left never gets a node that stays: who releases looks behind every create on the same connection.
  */
 
@@ -201,7 +202,12 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
     async close() {
       notify = () => undefined;
-      await zk.close();
+      const left = places.all();
+      if (!left.some(({ isHeld }) => isHeld)) return zk.close();
+      // a relay's clients have not let go of what they hold: the session outlives us, and their own clocks end it first
+      const waiting = zk.isConnected ? left.filter(({ isHeld }) => !isHeld) : [];
+      await Promise.allSettled(waiting.map((place) => placing.removed(place)));
+      await zk.leave();
     },
   };
 

@@ -72,6 +72,11 @@ export class Places {
     return this.#byId.size;
   }
 
+  /** Those that are not gone; a copy. */
+  all(): NodePlace[] {
+    return [...this.#byId.values()];
+  }
+
   /** The claim's place, made if there is none; one that is gone stays gone. */
   of(claim: Claim): NodePlace {
     const known = this.find(claim);
@@ -94,6 +99,6 @@ export class Places {
 
   /** The session is over, and all nodes with it. */
   endAll(): void {
-    for (const place of [...this.#byId.values()]) this.end(place, "expired");
+    for (const place of this.all()) this.end(place, "expired");
   }
 }

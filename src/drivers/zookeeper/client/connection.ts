@@ -7,7 +7,7 @@
  *   proving   with SASL only: the server's challenges are answered
  *   up        requests leave as they come
  *   resting   the attempt failed; the next server has its turn in a moment
- *   over      closed, or refused for good
+ *   over      closed, or refused for good; open() begins anew
  *
  * Invariants
  * - On a new connection first credentials are sent, then watches, then requests: nothing is asked as nobody.
@@ -89,7 +89,7 @@ export class Connection {
   }
 
   open(): void {
-    if (this.#at === "idle") this.#dial();
+    if (this.#at === "idle" || this.#at === "over") this.#dial();
   }
 
   /** Settles with the answer, or fails with an error of errors.ts. Waits for a connection as long as `withinMs` allows. */
@@ -108,9 +108,9 @@ export class Connection {
     this.#arm();
   }
 
-  /** Ends the session, if it can be reached within so long, and everything else. */
-  async close(withinMs: number): Promise<void> {
-    if (this.#session !== null) {
+  /** Ends the session, if it can be reached within so long (null: it is left to its own time), and everything else. */
+  async close(withinMs: number | null): Promise<void> {
+    if (this.#session !== null && withinMs !== null) {
       // a server that is not told ends it by itself
       await this.ask(closeSession(), withinMs).catch(() => undefined);
     }
@@ -122,12 +122,19 @@ export class Connection {
     this.#at = "over";
     this.#wire?.close();
     this.#wire = null;
-    this.#session = null;
-    this.#calls.failAll(error);
+    this.#forget(error);
     this.#arm();
     this.#timer.stop();
-    this.watches.end();
     this.#hooks.over(error);
+  }
+
+  #forget(error: Error): void {
+    this.#session = null;
+    this.#isKnown = false;
+    // a store that was restored, or is empty, is behind what the last session saw, and would refuse us for ever
+    this.#lastZxid = 0n;
+    this.#calls.failAll(error);
+    this.watches.end();
   }
 
   #dial(): void {
@@ -203,9 +210,8 @@ export class Connection {
       case XID.ping:
         return this.#session?.time.pingAnswered();
       case XID.auth:
-        if (code !== 0) throw new AuthFailedError();
-        return;
       case XID.setWatches:
+        if (xid === XID.auth && code !== 0) throw new AuthFailedError();
         return;
     }
     const sentAt = this.#calls.reply(xid, zxid, code, reader);
@@ -249,13 +255,8 @@ export class Connection {
   /** The session is over; the next connection makes another one. */
   #expire(): void {
     if (this.#session === null) return;
-    this.#session = null;
-    // a store that was restored, or is empty, is behind what the last session saw, and would refuse us for ever
-    this.#lastZxid = 0n;
     const wasKnown = this.#isKnown;
-    this.#isKnown = false;
-    this.#calls.failAll(new SessionExpiredError());
-    this.watches.end();
+    this.#forget(new SessionExpiredError());
     if (wasKnown) this.#hooks.expired();
   }
 

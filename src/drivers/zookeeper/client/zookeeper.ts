@@ -168,6 +168,11 @@ export class ZooKeeper {
     return this.#connection.close(CLOSE_MS);
   }
 
+  /** Lets go of the servers without a word: the session's nodes stay until its time has passed. */
+  leave(): Promise<void> {
+    return this.#connection.close(null);
+  }
+
   /** @throws ZooKeeperError NODE_EXISTS, NO_NODE (of its parent), NO_AUTH...; ConnectionLossError; SessionExpiredError; so do all below */
   async create(path: string, options: CreateOptions = {}): Promise<Created> {
     const created = await this.#ask(operations.create(this.#chroot.out(path), options));
