@@ -120,3 +120,17 @@ test("a lock that is taken and given back at once costs three requests: create, 
   expect(each).toBeGreaterThanOrEqual(3);
   expect(each).toBeLessThan(3.3);
 });
+
+test("who found no server when it began finds it later, each time anew", async () => {
+  await using proxy = await tcpProxy(scene.server.address);
+  const locks = locksOn(proxy.address as { host: string; port: number }, { connectTimeoutMs: 300 });
+  proxy.refuse(true);
+  for (const key of ["early", "early again"]) {
+    await expect(locks.acquire(key)).rejects.toMatchObject({ code: "DRIVER_FAILED" });
+  }
+  proxy.refuse(false);
+  // on a busy machine the first time may be too short still
+  const lock = await until(() => locks.acquire("late").catch(() => null), { within: SOON_MS, what: "the server" });
+  expect(await lock.release()).toBe(true);
+  await locks.close();
+});

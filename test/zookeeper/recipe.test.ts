@@ -325,10 +325,3 @@ test("a chroot that does not exist is made, and a prefix parts the locks of two 
   ]);
   await Promise.all(locks.map((lock) => lock.release()));
 });
-
-test.each([
-  [{ family: "semaphore" as never }, "family"],
-  [{ fair: 1 as never }, "fair"],
-])("%o is refused, naming the option", (options, name) => {
-  expect(() => made(options)).toThrow(new RegExp(`^${name} must be`));
-});

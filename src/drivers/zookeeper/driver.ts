@@ -12,29 +12,23 @@
  * - A claim that was left never gets a node that stays: who releases looks behind every create on the same connection.
  */
 
-import type { Clock } from "../../clock.ts";
 import { systemClock } from "../../clock.ts";
 import { admittedCount } from "../../core/line.ts";
-import { shown } from "../../duration.ts";
 import type { Answer, Claim, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
 import { AuthFailedError, ConnectionLossError, isRefusal } from "./client/errors.ts";
 import { checkedPath } from "./client/paths.ts";
 import { childrenOf, makePath } from "./client/recipes.ts";
-import type { Acl } from "./client/records.ts";
 import { CREATOR_ALL, OPEN_TO_ALL } from "./client/records.ts";
-import type { RetryPolicy } from "./client/retry.ts";
-import type { SaslOptions } from "./client/sasl.ts";
-import type { ServerAddress } from "./client/servers.ts";
-import type { TlsOptions } from "./client/wire.ts";
 import type { SessionEvents } from "./client/zookeeper.ts";
 import { DEFAULT_SESSION_MS, ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
 import { examined } from "./examine.ts";
 import { Lines } from "./lines.ts";
 import { listed } from "./listing.ts";
-import type { Family } from "./names.ts";
 import { folderOf, lineOf } from "./names.ts";
+import type { ZooKeeperDriverOptions } from "./options.ts";
+import { checkOptions } from "./options.ts";
 import type { NodePlace } from "./places.ts";
 import { Places } from "./places.ts";
 import { Placing } from "./placing.ts";
@@ -47,54 +41,16 @@ export type { SaslOptions } from "./client/sasl.ts";
 export type { ServerAddress } from "./client/servers.ts";
 export type { TlsOptions } from "./client/wire.ts";
 export type { Family } from "./names.ts";
-
-/** How to reach an ensemble, and where locks stand in it. */
-export interface ZooKeeperDriverOptions {
-  /** At least one server; all of one ensemble. */
-  readonly servers: readonly ServerAddress[];
-  /** A node that stands before every path, as Curator's namespace does; made if need be. Default: none. */
-  readonly chroot?: string;
-  /** The node below which keys stand; made if need be. Keys that begin with "/" are paths themselves. Default "/holdfast". */
-  readonly root?: string;
-  /** How long the servers keep a client's claims without hearing of it, in milliseconds; they have bounds of their own. Default 30 s. */
-  readonly sessionMs?: number;
-  /** How long the first connection may take, in milliseconds. Default 5 s. */
-  readonly connectTimeoutMs?: number;
-  /** Added to every token: for locks that were moved here from a store with higher ones. Default 0n. */
-  readonly tokenBase?: bigint;
-  /** Credentials of ZooKeeper's own schemes, for instance digest and "user:password". Secrets. */
-  readonly auth?: readonly { readonly scheme: string; readonly auth: string }[];
-  /** SASL with DIGEST-MD5. */
-  readonly sasl?: SaslOptions;
-  /** Over TLS, with these options of node:tls; a function is asked for them before each connection: certificates are renewed. */
-  readonly tls?: TlsOptions;
-  /**
-   * Whose names nodes bear, so that the locks of Java programs and ours exclude each other on one path: those of Curator's
-   * InterProcessMutex, or those of its InterProcessReadWriteLock. Default "mutex".
-   */
-  readonly family?: Family;
-  /**
-   * false: a waiting claim keeps no place in line; it tries again, after a short random time, when whoever is in its way
-   * has gone, and who comes later may be first. Default true.
-   */
-  readonly fair?: boolean;
-  /** How long to rest before another connection is tried. Default: exponential(20, 1_000). */
-  readonly retry?: RetryPolicy;
-  /** Who may do what with our nodes. Default: if the servers know who we are, only we; else everybody. */
-  readonly acl?: readonly Acl[];
-  /** Time, for tests. */
-  readonly clock?: Clock;
-}
+export type { ZooKeeperDriverOptions } from "./options.ts";
 
 /**
  * Locks on a ZooKeeper ensemble.
  * @throws TypeError naming the option that is wrong
  */
 export function zookeeper(options: ZooKeeperDriverOptions): Driver {
+  checkOptions(options);
   const { root = "/holdfast", clock = systemClock, tokenBase = 0n, connectTimeoutMs = 5_000 } = options;
   const { family = "mutex", fair = true } = options;
-  checkedPath(root, "root");
-  checkedChoices(family, fair);
   const hasCredentials = options.sasl !== undefined || (options.auth ?? []).length > 0;
   let acl = options.acl ?? (hasCredentials ? CREATOR_ALL : OPEN_TO_ALL);
   const zk = new ZooKeeper(options);
@@ -241,13 +197,6 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
 function isInLine(place: NodePlace): boolean {
   return place.at === "there" && !place.isHeld && !place.revoked;
-}
-
-/** Options may come from JavaScript. */
-function checkedChoices(family: unknown, fair: unknown): void {
-  if (family !== "mutex" && family !== "readWrite")
-    throw new TypeError(`family must be "mutex" or "readWrite", not ${shown(family)}`);
-  if (typeof fair !== "boolean") throw new TypeError(`fair must be true or false, not ${shown(fair)}`);
 }
 
 function checkedKeyPath({ holds: [{ key }] }: Claim): void {

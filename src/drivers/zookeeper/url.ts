@@ -6,13 +6,13 @@
 import { readFileSync } from "node:fs";
 import type { ConnectionOptions } from "node:tls";
 import { createSecureContext } from "node:tls";
-import { durationMs, shown } from "../../duration.ts";
+import { shown } from "../../duration.ts";
 import { FatalDriverError } from "../../errors.ts";
 import type { Driver } from "../../spi/driver.ts";
 import type { ServerAddress } from "./client/servers.ts";
-import type { ZooKeeperDriverOptions } from "./driver.ts";
 import { zookeeper } from "./driver.ts";
 import type { Family } from "./names.ts";
+import type { ZooKeeperDriverOptions } from "./options.ts";
 
 const PORT = 2_181;
 const PARAMETERS: readonly string[] = ["root", "sessionMs", "family", "fair", "tokenBase"];
@@ -54,7 +54,7 @@ function choices(parameters: URLSearchParams): Partial<ZooKeeperDriverOptions> {
     ...(family !== null && { family: family as Family }),
     ...(fair !== null && { fair: fair === "true" }),
     ...(tokenBase !== null && { tokenBase: BigInt(tokenBase) }),
-    ...(sessionMs !== null && { sessionMs: durationMs(Number(sessionMs), "sessionMs") }),
+    ...(sessionMs !== null && { sessionMs: Number(sessionMs) }),
   };
 }
 
