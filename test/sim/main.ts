@@ -1,4 +1,4 @@
-/** `npm run sim -- --seeds N [--first S] [--seed S] [--trace] [--plain] [--failures N]`: the deterministic simulator. */
+/** `npm run sim -- --seeds N [--first S] [--seed S] [--trace] [--as N] [--failures N]`: the deterministic simulator. */
 
 import { parseArgs } from "node:util";
 import { KNOWN_SEEDS } from "./known-seeds.ts";
@@ -13,13 +13,15 @@ const { values } = parseArgs({
     seed: { type: "string" },
     first: { type: "string", default: "1" },
     trace: { type: "boolean", default: false },
-    plain: { type: "boolean", default: false },
+    as: { type: "string" },
     failures: { type: "string", default: "5" },
   },
 });
 
 const first = Number(values.seed ?? values.first);
 const count = values.seed === undefined ? Number(values.seeds) : 1;
+/** As the simulation was then. */
+const then: { readonly as?: number } = values.as === undefined ? {} : { as: Number(values.as) };
 const began = performance.now();
 let failed = 0;
 let happened = 0;
@@ -27,15 +29,12 @@ let grants = 0;
 let played = 0;
 
 const known = values.seed === undefined ? KNOWN_SEEDS : [];
-for (const { seed, extras = false, found } of known) {
-  take(seed, await play(seed, { extras }), ` (known: ${found})`, extras ? "" : " --plain");
-}
+for (const { seed, as, found } of known) take(seed, await play(seed, { as }), ` (known: ${found})`, as);
 for (let seed = first; seed < first + count && failed < Number(values.failures); seed++) {
-  const options = { trace: values.trace, extras: !values.plain };
-  take(seed, await replayed(seed, await play(seed, options)), "", values.plain ? " --plain" : "");
+  take(seed, await replayed(seed, await play(seed, { trace: values.trace, ...then })));
 }
 
-function take(seed: number, result: Result, known: string, flag: string): void {
+function take(seed: number, result: Result, known = "", as = then.as): void {
   played++;
   happened += result.happened;
   grants += result.grants;
@@ -43,13 +42,13 @@ function take(seed: number, result: Result, known: string, flag: string): void {
   failed++;
   console.log(`\nseed ${seed}${known}: ${result.failure}`);
   if (!values.trace) console.log(result.lines.slice(-60).join("\n"));
-  console.log(`replay: npm run sim -- --seed ${seed}${flag} --trace`);
+  console.log(`replay: npm run sim -- --seed ${seed}${as === undefined ? "" : ` --as ${as}`} --trace`);
 }
 
 /** A failure is of use only if its seed brings it back: now and then the same is played again. */
 async function replayed(seed: number, result: Result): Promise<Result> {
   if (seed % REPLAY_EACH !== 0 || result.failure !== null) return result;
-  const again = await play(seed, { extras: !values.plain });
+  const again = await play(seed, then);
   if (again.digest === result.digest) return result;
   return { ...again, failure: "the same seed gave two traces" };
 }

@@ -13,6 +13,8 @@ export function rpcBack({ world, plan, watch, network, random }: Means): Back {
     looks: random.chance(0.5),
     nudges: random.pick([0, 0.3, 1]),
     manyKeys: random.chance(0.75),
+    leavesOut: world.parts?.pick([0, 0, 0.2]) ?? 0,
+    parts: world.parts?.pick([1, 3]) ?? 1,
   };
   const machine = new Machine(world, "store", plan.drift);
   const store = new RpcStore(machine, manners, watch);

@@ -1,7 +1,7 @@
 /**
  * A store that is core/table on a machine of its own, and a driver that reaches it through the simulated network. It
  * behaves as badly as the driver contract allows: pushes come late, twice, as mere nudges or not at all, renewals may be
- * looks that extend nothing, and a call may be answered when its caller has long given up.
+ * looks that extend nothing, may leave answers out, and a call may be answered when its caller has long given up.
  */
 
 import { listTable } from "../../src/core/listing.ts";
@@ -23,6 +23,9 @@ export interface Manners {
   /** How often a grant is announced by a mere nudge. */
   readonly nudges: number;
   readonly manyKeys: boolean;
+  /** How often a renewal leaves a claim's answer out; each part of the store is renewed alone. */
+  readonly leavesOut: number;
+  readonly parts: number;
 }
 
 export class RpcStore {
@@ -146,11 +149,14 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
       return call(`renew ${names(claims)}`, true, () =>
         claims.map((claim) => {
           const answer = store.renew(claim, push);
-          store.machine.note(`renew ${watch.name(claim.id)}: ${shownAnswer(answer)}`);
-          return answer;
+          const isLeftOut = world.parts?.chance(manners.leavesOut) === true;
+          store.machine.note(`renew ${watch.name(claim.id)}: ${shownAnswer(answer)}${isLeftOut ? " (left out)" : ""}`);
+          return isLeftOut ? undefined : answer;
         }),
       );
     },
+
+    ...(manners.parts > 1 && { shardOf: ({ holds }: Claim) => String(holds[0].key.charCodeAt(0) % manners.parts) }),
 
     async release(claims, unanswered) {
       watch.leaving(machine, claims);

@@ -14,8 +14,8 @@ export interface Happening extends Scheduled {
 export interface WorldOptions {
   /** Prints what happens. */
   readonly trace?: boolean;
-  /** False: as before anything was added. */
-  readonly extras?: boolean;
+  /** As the simulation was then: 1 at first, each addition one more. Default: as it is now. */
+  readonly as?: number;
 }
 
 /** Lines of the trace kept for a report. */
@@ -25,8 +25,10 @@ export class World {
   /** True time, milliseconds. No machine knows it. */
   now = 0;
   readonly random: SeededRandom;
-  /** For what was added to the simulation after seeds had been kept: theirs play as before. Null: nothing of it happens. */
+  /** What was added after seeds had been kept: theirs play as before. Null: nothing of it happens. Re-entry, and no state: */
   readonly extras: SeededRandom | null;
+  /** Parts of the store, and answers left out. */
+  readonly parts: SeededRandom | null;
   readonly #queue = new Schedule<Happening>();
   readonly #lines: string[] = [];
   readonly #print: boolean;
@@ -37,9 +39,10 @@ export class World {
   /** Called after everything that happens. */
   check: () => void = () => {};
 
-  constructor(seed: number, { trace = false, extras = true }: WorldOptions = {}) {
+  constructor(seed: number, { trace = false, as = 3 }: WorldOptions = {}) {
     this.random = seededRandom(seed);
-    this.extras = extras ? seededRandom(seed ^ 0x2545f491) : null;
+    this.extras = as >= 2 ? seededRandom(seed ^ 0x2545f491) : null;
+    this.parts = as >= 3 ? seededRandom(seed ^ 0x1b873593) : null;
     this.#print = trace;
   }
 
