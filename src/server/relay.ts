@@ -3,7 +3,7 @@
  * affair; the relay only tells a store that a client has gone where the store cannot see it.
  *
  * Invariant: a claim that nobody wants any more leaves no place behind, also if its `claim` call is still under way: its
- * release says so to the store, and is repeated when that call has settled.
+ * release says so to the store, and is repeated when that call has settled, and while the store does not answer it.
  */
 
 import type { Clock } from "../clock.ts";
@@ -13,6 +13,7 @@ import type { Answer, Claim, ClaimId, ClaimView, Driver, Hold, Traits } from "..
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Which } from "./backend.ts";
 import { cutPage, Refusal } from "./backend.ts";
 import type { Log } from "./hub.ts";
+import { Leftovers } from "./leftovers.ts";
 import type { Record } from "./record.ts";
 import type { Relayed } from "./relayed.ts";
 import { RelayedClaims } from "./relayed.ts";
@@ -55,6 +56,7 @@ class Relay implements Backend {
   readonly #clock: Clock;
   readonly #sessionMs: number;
   readonly #log: Log;
+  readonly #leftovers: Leftovers;
   readonly #claims: RelayedClaims;
   readonly #record: Record | undefined;
   readonly health: StoreHealth;
@@ -68,6 +70,7 @@ class Relay implements Backend {
     this.#record = record;
     this.health = new StoreHealth(driver, clock);
     this.#claims = new RelayedClaims(sessionMs, record);
+    this.#leftovers = new Leftovers(driver, clock, log, this.#claims);
   }
 
   get size(): number {
@@ -77,6 +80,7 @@ class Relay implements Backend {
   open(): Promise<void> {
     return this.#driver.open((id, answer) => {
       if (id === null) {
+        this.#leftovers.offer();
         for (const { claim, session } of this.#claims.all()) session?.link?.nudge(claim.id);
         return;
       }
@@ -124,7 +128,7 @@ class Relay implements Backend {
     known.unanswered--;
     if (known.gone) {
       // its client has left or released it meanwhile
-      if (answer.state !== "none") this.#giveBack([known]);
+      if (answer.state !== "none") this.#leftovers.giveBack([known]);
       return { state: "none" };
     }
     this.#claims.learn(known, answer, this.#clock.now());
@@ -228,7 +232,7 @@ class Relay implements Backend {
     });
     if (ending.length === 0) return;
     for (const known of ending) this.#claims.forget(known, "gone", this.#clock.now());
-    this.#giveBack(ending);
+    this.#leftovers.giveBack(ending);
   }
 
   park(): void {
@@ -267,20 +271,12 @@ class Relay implements Backend {
     return known;
   }
 
-  /** Tells the store that nobody wants these any more. If this fails their leases end them. */
-  #giveBack(left: readonly Relayed[]): void {
-    const unanswered = new Set(left.filter((known) => known.unanswered > 0).map(({ claim }) => claim.id));
-    const claims = left.map(({ claim }) => claim);
-    this.#driver.release(claims, unanswered).catch((error: unknown) => {
-      this.#log("the claims of a client that has gone could not be released; their leases will end them", error);
-    });
-  }
-
   /** What the store throws is the store's: its client is told that the call failed, not what the store said. */
   async #asked<T>(call: Promise<T>): Promise<T> {
     try {
       const answer = await call;
       this.health.answered();
+      this.#leftovers.offer();
       return answer;
     } catch (error) {
       this.health.doubt();

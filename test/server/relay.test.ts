@@ -168,6 +168,38 @@ test("a store that forgets to remember an unanswered id is told again when its l
   await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
 });
 
+test("what the store did not take back of a client that has gone it is offered again, but not what is wanted again", async () => {
+  const store = memoryStore();
+  const inner = memory({ store });
+  let isAway = false;
+  let refused = 0;
+  const driver: Driver = {
+    ...inner,
+    async release(claims, unanswered) {
+      if (isAway) refused++;
+      if (isAway) throw new Error("away");
+      return inner.release(claims, unanswered);
+    },
+  };
+  const it = await running({ driver });
+  const one = await client(it.addresses[0] as string);
+  const [a, b] = [claimOf("a", { ttlMs: 3_600_000 }), claimOf("b", { ttlMs: 3_600_000 })];
+  await one.driver.claim(a);
+  const before = held(await one.driver.claim(b));
+  isAway = true;
+  await one.driver.close();
+  await until(() => refused > 0, { within: 2_000, what: "the release that fails" });
+  const other = await client(it.addresses[0] as string);
+  const stands = [{ state: "held", token: before.token }];
+  expect(await other.driver.renew([b])).toMatchObject(stands);
+  isAway = false;
+  await until(async () => (await other.driver.claim(claimOf("a", { wait: false }))).state === "held", {
+    within: 2_000,
+    what: "the key that nobody wants",
+  });
+  expect(await other.driver.renew([b])).toMatchObject(stands);
+});
+
 test("a revoked claim keeps its place in the store until its client releases it, through the relay", async () => {
   const it = await running({ driver: memory() });
   const one = await client(it.addresses[0] as string);
