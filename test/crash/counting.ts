@@ -26,7 +26,10 @@ started $$
 echo "$$ $start" >inside
 read -r n <counter
 echo "enter $$ $now $n" >>history
-sleep "$2"
+case $2 in
+  /*) until [ -e "$2" ]; do sleep 0.02; [ $((turns += 1)) -lt 3000 ] || exit 9; done ;;
+  *) sleep "$2" ;;
+esac
 echo $((n + 1)) >"counter.$$" && mv "counter.$$" counter
 : >inside
 read -r now rest </proc/uptime
@@ -34,8 +37,8 @@ echo "leave $$ $now $n" >>history
 `;
 
 export type Counting = {
-  /** The command that counts once, taking this many seconds. */
-  command(seconds: number): readonly [string, ...string[]];
+  /** The command that counts once, taking this many seconds, or until there is a file of this path. */
+  command(until: number | string): readonly [string, ...string[]];
   /** Who is inside, or was when it was killed. */
   inside(): number | null;
   history(): History;
@@ -59,7 +62,7 @@ export function counting(folder: string): Counting {
   writeFileSync(join(folder, "inside"), "");
   writeFileSync(join(folder, "history"), "");
   return {
-    command: (seconds) => ["sh", script, folder, String(seconds)],
+    command: (until) => ["sh", script, folder, String(until)],
     inside: () => Number(readFileSync(join(folder, "inside"), "utf8").split(" ")[0]) || null,
     history: () => historyOf(readFileSync(join(folder, "history"), "utf8"), counterIn(folder)),
   };

@@ -79,7 +79,7 @@ for (const { name, open, why } of faults) {
       await expect(client.call("detach", [kept])).rejects.toThrow(/DISK/);
       const before = register.log.length;
       await delay(BUSY_MS);
-      expect(register.log.length).toBeGreaterThan(before + 10);
+      await until(() => register.log.length > before + 10, { within: WITHIN_MS, what: "turns amid the fault" });
       if (LONG) await behindTheBound(client, kept);
       fault.repair();
 

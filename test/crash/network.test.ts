@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
-import { children } from "./children.ts";
+import { children, openGate } from "./children.ts";
 import { counting } from "./counting.ts";
 import { isLiving } from "./processes.ts";
 import type { Register } from "./register.ts";
@@ -50,10 +50,13 @@ const faults: Readonly<Record<string, (proxy: TcpProxy) => () => void>> = {
   },
 };
 
+/** Not so short that a busy machine takes it from its holder before the fault. */
+const LEASE = "3s";
+
 /** A holder that writes as long as it believes, behind the proxy. */
 async function busyHolder(here: Scene, through: string, register: Register): Promise<Worker> {
   const holder = await worker(here, through, register.path);
-  holder.acquire("it", "k", { ttl: "1s" });
+  holder.acquire("it", "k", { ttl: LEASE });
   await holder.told("it", "held");
   holder.tell({ do: "use", of: "it" });
   await until(() => register.log.length > 10, { within: 5_000, what: "writes of the holder" });
@@ -72,16 +75,18 @@ test.concurrent.for(Object.keys(faults))(
     const heal = faults[fault]!(net.proxy);
     const lost = await holder.told("it", "lost");
     const stopped = await holder.told("it", "stopped");
-    const granted = await next.told("next", "held");
+    // what it asks may still reach the server, and lengthen its lease there
+    const granted = await next.told("next", "held", 20_000);
     expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
-    expect(BigInt(lost.at)).toBeLessThan(BigInt(granted.at));
+    // in the first round of its event loop that the machine let it have; mostly long before
+    expect(BigInt(lost.roundAt!)).toBeLessThan(BigInt(granted.at));
     heal();
     next.tell({ do: "release", of: "next" });
-    holder.acquire("again", "k", { ttl: "1s" });
+    holder.acquire("again", "k");
     const again = await holder.told("again", "held");
     expect(BigInt(again.token!)).toBeGreaterThan(BigInt(granted.token!));
     console.log(
-      `figure: holder ${fault} (lease 1 s): told ${msBetween(lost, granted).toFixed(0)} ms before the next one entered`,
+      `figure: holder ${fault} (lease 3 s): told ${msBetween(lost, granted).toFixed(0)} ms before the next one entered`,
     );
   },
 );
@@ -93,13 +98,14 @@ test.concurrent("a socket that is cut again and again under a holder and a waite
   const holder = await worker(here, net.through);
   const waiter = await worker(here, net.through);
   const behind = await worker(here, net.direct);
-  holder.acquire("it", "k", { ttl: "2s" });
+  holder.acquire("it", "k", { ttl: "5s" });
   await holder.told("it", "held");
   waiter.acquire("first", "k");
   await here.waiting(1, net.direct);
   behind.acquire("second", "k");
   await here.waiting(2, net.direct);
-  for (let n = 0; n < 8; n++) {
+  // for longer than the lease
+  for (let n = 0; n < 18; n++) {
     if (n % 2 === 0) net.proxy.reset();
     else net.proxy.cut();
     await delay(300);
@@ -119,7 +125,7 @@ test.concurrent("a run whose socket is black-holed: TERM, then KILL, before the 
 }) => {
   await using net = await network(here);
   const them = children(here.folder);
-  const run = here.start(["run", "k", "--url", net.through, "--ttl", "2s", "--grace", "500ms", "--", ...them.stubborn]);
+  const run = here.start(["run", "k", "--url", net.through, "--ttl", "5s", "--grace", "1s", "--", ...them.stubborn]);
   const family = (await them.atWork()).map(asSeen);
   const next = here.start(["run", "k", "--url", net.direct, "--", ...them.looker]);
   await here.waiting(1, net.direct);
@@ -146,12 +152,13 @@ test.concurrent("with --on-lost ignore the same black hole lets two children ove
     "--on-lost",
     "ignore",
     "--",
-    ...count.command(4),
+    ...count.command(here.path("gate")),
   ]);
   await until(() => count.inside() !== null, { within: 5_000, what: "the child" });
   const next = here.start(["run", "k", "--url", net.direct, "--", ...count.command(0)]);
   faults["black-holed both ways"]!(net.proxy);
   expect((await next.ended).code, next.err()).toBe(0);
+  openGate(here);
   expect((await run.ended).code, run.err()).toBe(0);
   expect(run.err()).toMatch(/goes on without it/);
   const { faults: seen } = count.history();

@@ -11,7 +11,7 @@ export async function overtaken(here: Scene, url: string): Promise<void> {
   const register = await openRegister(here);
   const holder = await worker(here, url, register.path);
   const next = await worker(here, url, register.path);
-  holder.acquire("r", "k", { ttl: "1s" });
+  holder.acquire("r", "k", { ttl: "3s" });
   const before = await holder.told("r", "held");
   holder.tell({ do: "use", of: "r" });
   await until(() => register.log.length > 10, { within: 5_000, what: "writes of the holder" });

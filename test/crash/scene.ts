@@ -71,7 +71,7 @@ export type Scene = {
 const OUTPUT_MS = 200;
 
 /** How long what a killed wrapper left behind may take to end: its guard's grace, and some more. */
-const STRAYS_MS = 8_000;
+const STRAYS_MS = 12_000;
 
 // processes, not turns of a loop: a busy machine takes its time to start them
 vi.setConfig({ testTimeout: 40_000 });

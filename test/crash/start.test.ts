@@ -45,8 +45,9 @@ test.concurrent("out=$(holdfast run k -- echo hi) returns at once, although it s
     `out=$("${process.execPath}" "${PROGRAM}" run k -- echo hi 20>&1 2>&1); echo "got $out"`,
   ]);
   expect((await shell.ended).code).toBe(0);
-  await until(() => shell.out() === "got hi\n", { within: 1_000, what: "its output" });
-  expect(performance.now() - began).toBeLessThan(5_000);
+  await until(() => shell.out() === "got hi\n", { within: 5_000, what: "its output" });
+  // a server that kept the descriptor would keep us for ten minutes
+  expect(performance.now() - began).toBeLessThan(30_000);
   const [server] = here.servers();
   expect(server).toBeDefined();
   console.log(

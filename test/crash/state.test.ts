@@ -105,7 +105,7 @@ test.concurrent.for(usable)(
     await holder.told("it", "held");
     const repair = spoil(join(here.directory, "state"));
     try {
-      const refused = await once(here, ...NEEDS_THE_DISK, "--wait", "1s", "--", "touch", "ran");
+      const refused = await once(here, ...NEEDS_THE_DISK, "--wait", "10s", "--", "touch", "ran");
       expect((await refused.ended).code).toBe(69);
       expect(refused.err()).toMatch(/cannot write its state/);
       expect(existsSync(here.path("ran"))).toBe(false);
@@ -190,7 +190,7 @@ test.concurrent.for(disks)(
     holder.acquire("it", "k");
     await holder.told("it", "held");
     fill();
-    const refused = await once(here, "--url", server.url, ...NEEDS_THE_DISK, "--wait", "1s", "--", "touch", "ran");
+    const refused = await once(here, "--url", server.url, ...NEEDS_THE_DISK, "--wait", "10s", "--", "touch", "ran");
     expect((await refused.ended).code).toBe(69);
     expect(refused.err()).toContain(said);
     const detached = here.start(["acquire", "long", "--ttl", "2m", "--wait", "1s", "--url", server.url]);

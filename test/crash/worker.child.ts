@@ -13,7 +13,13 @@ import type { Order, Report } from "./worker.ts";
 const url = process.argv[2] === "" ? undefined : process.argv[2];
 const registerPath = process.argv[3] ?? "";
 
-type Mine = { readonly lock: Lock; believedAt: bigint | null; timer: NodeJS.Timeout | null };
+type Mine = {
+  readonly lock: Lock;
+  believedAt: bigint | null;
+  /** The end of the last round of the event loop: what was due by then has been told by then. */
+  roundAt: bigint | null;
+  timer: NodeJS.Timeout | null;
+};
 
 const locks: Locks = await connect(url, { handoffs: 1 });
 const mine = new Map<string, Mine>();
@@ -49,14 +55,19 @@ async function obey(order: Order): Promise<void> {
 
 function use(of: string): void {
   const one = mine.get(of) as Mine;
+  let stopped = false;
   // as a careful program does: look, then write; it writes as long as it believes
   one.timer = setInterval(() => {
+    setImmediate(() => {
+      one.roundAt = now();
+    });
+    if (stopped) return;
     // the time before the question: a stop between the answer and a look at the clock is nobody's belief
     const at = now();
     try {
       one.lock.throwIfLost();
     } catch {
-      clearInterval(one.timer as NodeJS.Timeout);
+      stopped = true;
       return report(of, "stopped", believed(one));
     }
     one.believedAt = at;
@@ -71,12 +82,12 @@ function tokenOf(of: string): bigint {
 async function acquire({ of, key, ttl, wait }: Extract<Order, { do: "acquire" }>): Promise<void> {
   report(of, "asked");
   const lock = await locks.acquire(key, { ...(ttl !== undefined && { ttl }), ...(wait !== undefined && { wait }) });
-  const one: Mine = { lock, believedAt: null, timer: null };
+  const one: Mine = { lock, believedAt: null, roundAt: null, timer: null };
   mine.set(of, one);
   report(of, "held", { token: String(lock.token) });
   lock.signal.addEventListener("abort", () => {
     const { reason } = lock.signal.reason as { readonly reason: string };
-    report(of, "lost", { reason, ...believed(one) });
+    report(of, "lost", { reason, ...believed(one), ...(one.roundAt !== null && { roundAt: String(one.roundAt) }) });
   });
 }
 
