@@ -40,9 +40,13 @@ export async function checkCommand(file: string): Promise<number> {
   try {
     const accounts = readAccounts(file);
     const hashes = accounts.reduce((sum, account) => sum + account.hashes.length, 0);
-    print(`${file}: ${accounts.length} accounts, ${hashes} credentials`);
+    print(`${file}: ${counted(accounts.length, "account")}, ${counted(hashes, "credential")}`);
     return 0;
   } catch (error) {
     throw new CommandError("usage", (error as Error).message, { cause: error });
   }
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -42,7 +42,7 @@ export async function show(key: string, flags: ShowFlags): Promise<number> {
   try {
     const views = await claimsOf(store, key);
     const line = views.filter(({ holds }) => holds.some((hold) => hold.key === key));
-    const shown: Shown = { key, line, events: await eventsOf(store, key, most) };
+    const shown: Shown = { key, line, events: await eventsOf(store, key, most, line.length > 0) };
     if (flags.json === true) print(jsonLine(shownRecord(shown)));
     else for (const text of shownLines(shown, ownScreen())) print(text);
     return 0;
@@ -57,15 +57,22 @@ function mostFrom(text: string | undefined): number {
   throw new CommandError("usage", `--events must be a whole number up to ${MOST_EVENTS}`);
 }
 
-async function eventsOf(store: Store, key: string, most: number): Promise<readonly ToldEvent[] | string> {
+/** isSeen: something of the key is there to be shown without them. */
+async function eventsOf(
+  store: Store,
+  key: string,
+  most: number,
+  isSeen: boolean,
+): Promise<readonly ToldEvent[] | string> {
   const tools = await toolsOf(store);
   if (tools === null) return `${store.name} keeps no events`;
   try {
     return await tools.history(key, most);
   } catch (error) {
-    // an older server, or a credential that may not: the rest is worth showing all the same
+    // an older server, or a credential that may not: the rest is worth showing all the same, if there is any: who may not
+    // see whether a key is free must not be told that it is
     const { code } = error as { readonly code?: unknown };
-    if (code === "UNSUPPORTED" || code === "DRIVER_FATAL") return (error as Error).message;
+    if (code === "UNSUPPORTED" || (code === "DRIVER_FATAL" && isSeen)) return (error as Error).message;
     throw commandError(error, store.name);
   } finally {
     tools.close();

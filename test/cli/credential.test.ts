@@ -39,7 +39,7 @@ test("what it makes is let in by a server, what another makes is refused with 77
   writeFileSync(file, JSON.stringify({ version: 1, accounts: [account] }), { mode: 0o600 });
   expect(await here.run(["credential", "check", file])).toMatchObject({
     code: 0,
-    out: `${file}: 1 accounts, 1 credentials\n`,
+    out: `${file}: 1 account, 1 credential\n`,
   });
   const socket = join(here.folder, "guarded");
   const state = join(here.folder, "guarded-state");
@@ -58,6 +58,9 @@ test("what it makes is let in by a server, what another makes is refused with 77
   const elsewhere = await run({ HOLDFAST_CREDENTIAL: credential }, "other/1");
   expect(elsewhere).toMatchObject({ code: 77 });
   expect(elsewhere.err).toContain("may not acquire");
+  // who may not see whether it is free is not told that it is
+  const shown = await here.run(["show", "ci/1", "--url", url], { env: { HOLDFAST_CREDENTIAL: credential } });
+  expect(shown).toMatchObject({ code: 77, out: "", err: expect.stringContaining("may not inspect this key") });
   writeFileSync(file, "{}");
   expect(await here.run(["credential", "check", file])).toMatchObject({ code: 64 });
   server.process.kill("SIGTERM");

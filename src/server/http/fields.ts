@@ -2,6 +2,7 @@
 
 import type { IncomingMessage } from "node:http";
 import { durationMs } from "../../duration.ts";
+import { boundText } from "../terms.ts";
 import type { Json } from "./json.ts";
 import { JsonError, readJson } from "./json.ts";
 import { invalid, Problem } from "./problem.ts";
@@ -110,7 +111,9 @@ export function durationIn(body: Body, field: string, least: number, most: numbe
     const form = `${field} must be milliseconds or a text such as "30s", "5m" or "1h"`;
     throw invalid(field, "malformed", form);
   }
-  if (ms < least || ms > most) throw invalid(field, "range", `${field} must be from ${least} to ${most} ms`);
+  if (ms < least || ms > most) {
+    throw invalid(field, "range", `${field} must be from ${boundText(least)} to ${boundText(most)}`);
+  }
   return ms;
 }
 

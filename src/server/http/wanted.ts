@@ -6,6 +6,7 @@ import { checkedKey, checkedLabel } from "../../keys.ts";
 import type { Claim, Hold, Traits } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import type { ServerLimits } from "../limits.ts";
+import { boundText } from "../terms.ts";
 import type { Body } from "./fields.ts";
 import { countIn, durationIn, missing, textIn } from "./fields.ts";
 import { invalid, Problem } from "./problem.ts";
@@ -96,7 +97,7 @@ function formFrom(body: Body): Form {
 
 function ttlFrom(body: Body, limits: ServerLimits): number {
   if (body.get("ttl") === "session") {
-    const instead = `ask for a ttl (the longest is ${limits.ttlMs} ms) and renew it, or not`;
+    const instead = `ask for a ttl (the longest is ${boundText(limits.ttlMs)}) and renew it, or not`;
     throw invalid("ttl", "session", `over HTTP there is no session that a lock could end with: ${instead}`);
   }
   return durationIn(body, "ttl", MIN_TTL_MS, limits.ttlMs) ?? Math.min(DEFAULT_TTL_MS, limits.ttlMs);
