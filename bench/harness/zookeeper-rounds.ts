@@ -56,7 +56,7 @@ export interface ZooKeeperOptions {
 
 /** Starts a ZooKeeper, gives its address (host:port) and process id to `use`, and ends it. */
 export async function withZooKeeper<T>(use: (address: string, pid: number) => Promise<T>): Promise<T> {
-  await using server = await startZooKeeper();
+  await using server = await startZooKeeper({ synced: true });
   return await use(`${server.address.host}:${server.address.port}`, server.pid);
 }
 

@@ -10,7 +10,7 @@ import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
 
-const WITHIN = 10_000;
+const WITHIN = 20_000;
 let server: ZooKeeperServer;
 const open: ZooKeeper[] = [];
 let folders = 0;
@@ -26,7 +26,7 @@ afterEach(async () => {
 });
 
 async function client(options: Partial<ZooKeeperOptions> = {}): Promise<ZooKeeper> {
-  const made = new ZooKeeper({ servers: [server.address], sessionMs: 4_000, ...options });
+  const made = new ZooKeeper({ servers: [server.address], sessionMs: 20_000, ...options });
   open.push(made);
   await made.open();
   return made;

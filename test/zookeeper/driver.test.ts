@@ -13,7 +13,9 @@ import { until } from "../support/wait-for.ts";
 import { zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const WITHIN = 20_000;
-const SESSION_MS = 2_000;
+const SESSION_MS = 20_000;
+/** For what its end is about. */
+const SHORT_MS = 4_000;
 const LONG = process.env.HOLDFAST_LONG === "1";
 const scene = zookeeperScene();
 let count = 0;
@@ -168,7 +170,7 @@ test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "
 test("a create whose reply is lost at any byte makes one node, which is found", async () => {
   await using proxy = await tcpProxy(scene.server.address);
   const { port } = proxy.address as { port: number };
-  const driver = await opened({ servers: [{ host: "127.0.0.1", port }], sessionMs: 20_000 });
+  const driver = await opened({ servers: [{ host: "127.0.0.1", port }] });
   const [name, folder] = key();
   const warm = claimOf(name);
   await driver.claim(warm);
@@ -187,7 +189,7 @@ test("a create whose reply is lost at any byte makes one node, which is found", 
 test("a claim that is left while its create has no answer leaves no node", async () => {
   await using proxy = await tcpProxy(scene.server.address);
   const { port } = proxy.address as { port: number };
-  const driver = await opened({ servers: [{ host: "127.0.0.1", port }], sessionMs: 20_000 });
+  const driver = await opened({ servers: [{ host: "127.0.0.1", port }] });
   const [name, folder] = key();
   for (let bytes = 1; bytes < 180; bytes += LONG ? 1 : 7) {
     const claim = claimOf(name);
@@ -204,7 +206,7 @@ test("a session that is over ends what was held, and who waited waits on in the 
   await using proxy = await tcpProxy(scene.server.address);
   const { port } = proxy.address as { port: number };
   const [name] = key();
-  const [cut, other] = [locksOn({ servers: [{ host: "127.0.0.1", port }] }), locksOn()];
+  const [cut, other] = [locksOn({ servers: [{ host: "127.0.0.1", port }], sessionMs: SHORT_MS }), locksOn()];
   const lock = await cut.acquire(name);
   const [blocking] = key();
   const blocker = await other.acquire(blocking);
@@ -230,7 +232,7 @@ test("a node that somebody deletes is a lock that is lost, at once", async () =>
   const lock = await locks.acquire(name);
   const [node] = (await scene.zk.children(folder)).names;
   await scene.zk.delete(`${folder}/${node}`);
-  await until(() => lock.signal.aborted, { within: SESSION_MS / 4, what: "the holder to be told" });
+  await until(() => lock.signal.aborted, { within: SESSION_MS / 4, what: "the holder to be told before it asks" });
 });
 
 test("Curator's way to ask a holder to go is obeyed", async () => {

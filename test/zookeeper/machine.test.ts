@@ -177,6 +177,19 @@ test("each server has two seconds of the session's time for its greeting, then t
   expect(tried.sort()).toEqual(["a", "b", "c"]);
 });
 
+test("a first session that takes too long is told with what ended the last attempt", async () => {
+  const [clock, servers] = [fakeClock(), scriptedServers()];
+  const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, dial: servers.dial });
+  const opening = zk.open({}, 250).catch((error: unknown) => error);
+  servers.peer.cut(new Error("it speaks otherwise"));
+  await clock.pass(250);
+  expect(await opening).toMatchObject({
+    code: "CONNECTION_LOSS",
+    message: "ZooKeeper did not answer within 250 ms: it speaks otherwise",
+  });
+  await zk.close();
+});
+
 test("after each round of failures there is a rest, as the retry policy says", async () => {
   const rounds: number[] = [];
   const { clock, servers } = scene({

@@ -137,7 +137,7 @@ test("a wait that times out leaves no node, and whoever comes next does not wait
   const [name, folder] = key();
   const lock = await one.acquire(name);
   await expect(other.acquire(name, { wait: 200 })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
-  expect(await nodes(folder)).toHaveLength(1);
+  await until(async () => (await nodes(folder)).length === 1, { within: WITHIN, what: "its place to go" });
   await lock.release();
   await (await other.acquire(name)).release();
   expect(await nodes(folder)).toEqual([]);
@@ -196,7 +196,7 @@ test("whoever goes between the look and the watch is noticed", async () => {
   await until(async () => (await nodes(folder)).length === 2, { within: WITHIN, what: "its place" });
   await zk.delete(blocker);
   expect((await asked).state).toBe("waiting");
-  await until(() => told.includes(claim.id), { within: SESSION_MS / 3, what: "to be told" });
+  await until(() => told.includes(claim.id), { within: WITHIN, what: "to be told" });
   expect((await driver.renew([claim]))[0]?.state).toBe("held");
   await driver.release([claim]);
 });

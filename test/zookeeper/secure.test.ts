@@ -16,7 +16,7 @@ import { authority } from "../support/certificates.ts";
 import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
 import { startZooKeeper } from "../support/services/zookeeper.ts";
 
-const SESSION_MS = 4_000;
+const SESSION_MS = 20_000;
 const issuer = authority();
 const BOB = { user: "bob", password: 'builder"s \\ secret' };
 const ANA = { scheme: "digest", auth: "ana:anasecret" };
@@ -92,7 +92,7 @@ test("a certificate of somebody else's is refused, and the message says so", asy
   const driver = made({
     servers: [server.secureAddress],
     tls: { ca: stranger.cert, servername: "localhost" },
-    connectTimeoutMs: 1_000,
+    connectTimeoutMs: 3_000,
   });
   const error = await driver.open(() => undefined).catch((thrown: unknown) => thrown as Error);
   expect(`${(error as Error).message} ${((error as Error).cause as Error | undefined)?.message ?? ""}`).toMatch(

@@ -30,6 +30,8 @@ export type ZooKeeperServer = {
 };
 
 export type ServerOptions = {
+  /** Each write is synced to the disk, as servers do as they come. Default false: a busy disk would end sessions. */
+  readonly synced?: boolean;
   /** How often empty containers are looked for and removed, in milliseconds. Default: a minute. */
   readonly reapMs?: number;
   /** Takes TLS on a second port, and knows these users by SASL; there it lets only those in whom this issuer vouches for. */
@@ -84,7 +86,7 @@ async function started(
   port: number,
   securePort: number,
   members: readonly string[],
-  { reapMs = 60_000, secure }: ServerOptions,
+  { reapMs = 60_000, secure, synced = false }: ServerOptions,
   id = 1,
 ): Promise<ZooKeeperServer> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-"));
@@ -104,6 +106,8 @@ async function started(
   const options = [
     ...["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.extendedTypesEnabled=true"],
     `-Dznode.container.checkIntervalMs=${reapMs}`,
+    // what was written outlives the process all the same
+    ...(synced ? [] : ["-Dzookeeper.forceSync=no"]),
   ];
   if (secure !== undefined) {
     lines.push(...secureLines(folder, securePort, secure));
