@@ -70,14 +70,16 @@ withRedis((server) => {
       for (const lacking of ["zadd", "zscore", "zrangebylex", "publish", "del", "pttl"]) {
         const without = RIGHTS.filter((command) => command !== `+${lacking}`);
         const said = await refused(await user("lacking", ...keys, ...without));
-        expect(said).toMatch(new RegExp(`^DRIVER_FATAL: .*${lacking}`, "i"));
+        expect(said).toMatch(new RegExp(`^DRIVER_FATAL: .*grant \\+${lacking}$`));
       }
-      expect(await refused(await user("lacking", `~${scene.prefix}:*`, ...RIGHTS))).toMatch(/^DRIVER_FATAL.*PUBLISH/);
+      expect(await refused(await user("lacking", `~${scene.prefix}:*`, ...RIGHTS))).toMatch(
+        /^DRIVER_FATAL.*our channels/,
+      );
       expect(await refused(await user("lacking", "~other:*", `&${scene.prefix}:*`, ...RIGHTS))).toMatch(
-        /^DRIVER_FATAL/,
+        /^DRIVER_FATAL.*our keys/,
       );
       expect(await refused({ username: "lacking", password: "wrong", lazyConnect: true })).toMatch(
-        /^DRIVER_FATAL: redis: WRONGPASS/,
+        /^DRIVER_FATAL: redis \S+: .*WRONGPASS/,
       );
       const left = (await scene.keys()).filter((key) => !key.endsWith(":layout"));
       expect(left).toEqual([]);
@@ -90,7 +92,7 @@ withRedis((server) => {
     test("one that throws keys away is refused, unless that is allowed", async () => {
       for (const policy of ["allkeys-lru", "volatile-lru", "volatile-ttl"]) {
         await scene.admin.config("SET", "maxmemory-policy", policy);
-        expect(await refused({})).toMatch(new RegExp(`^DRIVER_FATAL: redis: maxmemory-policy is ${policy}`));
+        expect(await refused({})).toMatch(new RegExp(`^DRIVER_FATAL: redis \\S+: maxmemory-policy is ${policy}`));
         expect(await refused({}, { allowEviction: true })).toBe("undefined: undefined");
       }
     });
@@ -105,7 +107,7 @@ withRedis((server) => {
     test("a replica is refused", { timeout: 20_000 }, async () => {
       const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
       try {
-        expect(await refused({ port: replica.port })).toMatch(/^DRIVER_FATAL: redis: this is a replica/);
+        expect(await refused({ port: replica.port })).toMatch(/^DRIVER_FATAL: redis \S+: this is a replica/);
       } finally {
         await replica.stop();
       }

@@ -56,6 +56,7 @@ withRedis((server) => {
         within: 5_000,
         what: "the file",
       });
+      await admin.setrange(`${scene.prefix}:filler`, 20_000_000, "x"); // beside which connections do not count
       const used = Number(/used_memory:(\d+)/.exec(await admin.info("memory"))?.[1]);
       await admin.config("SET", "maxmemory", String(Math.round(used * 1.05)));
       await admin.config("SET", "maxmemory-policy", "volatile-lru");
@@ -71,6 +72,7 @@ withRedis((server) => {
       await admin.config("SET", "maxmemory", "0");
       await admin.config("SET", "maxmemory-policy", "noeviction");
       await admin.config("SET", "appendonly", "no");
+      await admin.del(`${scene.prefix}:filler`);
     }
   });
 

@@ -123,10 +123,7 @@ describe("over TLS, as a user with rights of its own", () => {
   });
 
   test("who knows no certificate, or no password, is not let in", async () => {
-    const strange: unknown = await connect(url("app:pw@", ""), { connectTimeout: "2s" }).catch(
-      (error: unknown) => error,
-    );
-    expect(String((strange as Error).cause)).toMatch(/certificate/i);
+    await expect(connect(url("app:pw@", ""))).rejects.toThrow(/certificate is not trusted/);
     await expect(connect(url("app:no@"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   });
 });

@@ -10,12 +10,14 @@
  * - Where replicas are waited for, no answer says that a claim is held before they have it.
  */
 
+import type { Address } from "./client/address.ts";
 import { Hearing } from "./client/hearing.ts";
 import { Patience } from "./client/patience.ts";
 import type { ReplicaTerms } from "./client/replicas.ts";
 import { Replicas } from "./client/replicas.ts";
 import type { Link } from "./client/shapes.ts";
 import type { Script } from "./scripts.ts";
+import { isHopeless, isUnknownScript, notReached, plain } from "./trouble.ts";
 import { saysHeld } from "./words.ts";
 
 /** Sends a script the way that is a route: any key of its bucket. */
@@ -104,25 +106,14 @@ export class Connection {
     return listening && this.#patience.within(listening, "inbox");
   }
 
-  /** Settles when the link is ready. @throws Error if that takes longer than `withinMs` */
+  /** Where the link goes, for messages. */
+  get address(): Address {
+    return this.#options.link.address;
+  }
+
+  /** Settles when the link is ready. @throws Error saying why it is not, at the latest after `withinMs` */
   async connected(withinMs: number): Promise<void> {
-    const { link } = this.#options;
-    if (!link.isReady) {
-      let failure: unknown;
-      link.start().then(
-        () => this.#changed(),
-        (error: unknown) => {
-          failure = error;
-          this.#changed();
-        },
-      );
-      await this.#until(
-        () => link.isReady || failure !== undefined,
-        withinMs,
-        () => failure,
-      );
-      if (!link.isReady) throw withoutWords(failure);
-    }
+    if (!this.#options.link.isReady) await this.#reached(withinMs);
     this.#wasUp = true;
   }
 
@@ -191,7 +182,7 @@ export class Connection {
           if (settle()) resolve(reply);
         },
         (error: unknown) => {
-          if (settle()) reject(withoutWords(error));
+          if (settle()) reject(plain(error));
         },
       );
     });
@@ -228,7 +219,7 @@ export class Connection {
     try {
       return await this.send(["EVALSHA", script.sha, ...keys, ...words], route, impatience);
     } catch (error) {
-      if (!/no_?script/i.test(String(error))) throw error;
+      if (!isUnknownScript(error)) throw error;
       return this.send(["EVAL", script.text, ...keys, ...words], route, impatience);
     }
   }
@@ -244,13 +235,37 @@ export class Connection {
     this.life++;
   }
 
-  /** Settles when a fact holds that `#changed` tells of. */
-  #until(fact: () => boolean, withinMs: number, cause: () => unknown): Promise<void> {
+  /** Waits for the link, but not while its client says what waiting does not change. */
+  async #reached(withinMs: number): Promise<void> {
+    const { link } = this.#options;
+    let failure: unknown;
+    const unheard = link.complaints((error) => {
+      failure = error;
+      this.#changed();
+    });
+    let isOver = false;
+    const start = link.start().catch((error: unknown) => {
+      failure ??= error;
+      isOver = true;
+    });
+    void start.then(() => this.#changed());
+    try {
+      await this.#until(() => link.isReady || isOver || isHopeless(failure), withinMs);
+    } catch {
+      throw notReached(failure, link.address, withinMs);
+    } finally {
+      unheard();
+    }
+    if (!link.isReady) throw notReached(failure, link.address);
+  }
+
+  /** Settles when a fact holds that `#changed` tells of. @throws Error if that takes too long */
+  #until(fact: () => boolean, withinMs: number): Promise<void> {
     if (fact()) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#changed = () => undefined;
-        reject(new Error(`redis: not reached within ${withinMs} ms`, { cause: withoutWords(cause()) }));
+        reject(new Error(`redis: not reached within ${withinMs} ms`));
       }, withinMs);
       this.#changed = () => {
         if (!fact()) return;
@@ -273,15 +288,4 @@ function beside(route: string, name: string): string {
  */
 function neverOf(route: string): string {
   return `${route}ever`;
-}
-
-/**
- * The error of a client without what it carries of the command: ids and passwords are secrets, and ioredis hangs all words
- * of a command on the error.
- */
-function withoutWords(error: unknown): unknown {
-  if (!(error instanceof Error)) return error;
-  const { name, message } = error;
-  const { code } = error as NodeJS.ErrnoException;
-  return Object.assign(new Error(message), { name }, code === undefined ? {} : { code });
 }

@@ -3,6 +3,7 @@
 import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
 import { CLAIM, OPEN, RELEASE, RENEW } from "./scripts.ts";
+import { inWords, isRefusal, isUnknownScript, openingError } from "./trouble.ts";
 import { LAYOUT } from "./words.ts";
 
 export interface Names {
@@ -32,14 +33,18 @@ export async function opened(connection: Connection, names: Names, terms: Terms)
     if (terms.waits) await connection.send(["WAIT", "0", "1"], names.route);
     if (!terms.allowEviction) await eviction(connection, names);
     // else the first call of each would bring its script along, which takes a second trip
-    await Promise.all(
-      [CLAIM, RENEW, RELEASE].map(({ text }) => optional(connection.send(["SCRIPT", "LOAD", text], names.route))),
-    );
+    await Promise.all([
+      digests(connection, names),
+      ...[CLAIM, RENEW, RELEASE].map(({ text }) => optional(connection.send(["SCRIPT", "LOAD", text], names.route))),
+    ]);
     await connection.listening(names.route);
   } catch (error) {
-    throw refusal(error) ?? error;
+    throw openingError(error, connection.address);
   }
 }
+
+/** No script has it. */
+const NO_DIGEST = "0".repeat(40);
 
 async function rights(connection: Connection, { root, layoutKey, route }: Names): Promise<void> {
   const words = ["EVAL", OPEN.text, "1", route, LAYOUT, connection.inboxOf(route), layoutKey, `${root}{00}:p:`];
@@ -48,7 +53,7 @@ async function rights(connection: Connection, { root, layoutKey, route }: Names)
     throw new FatalDriverError("redis: the client is within a MULTI: give a client that nobody uses so");
   }
   const [layout, refused] = said as [unknown, unknown];
-  if (String(refused) !== "") throw new FatalDriverError(`redis: ${whyRefused(String(refused), layoutKey)}`);
+  if (String(refused) !== "") throw whyRefused(String(refused), layoutKey);
   if (String(layout) !== LAYOUT) {
     throw new FatalDriverError(
       `redis: ${layoutKey} says that layout ${String(layout).slice(0, 20)} is in use here, and this version knows ${LAYOUT}`,
@@ -57,12 +62,22 @@ async function rights(connection: Connection, { root, layoutKey, route }: Names)
 }
 
 /** `refused`: the command that we may not use, and what the server says to it. */
-function whyRefused(refused: string, layoutKey: string): string {
-  if (refused.includes("READONLY")) return "this is a replica; connect to the master";
-  if (/unknown/i.test(refused))
-    return `this server is too old, or was told to refuse a command that is needed: ${refused}`;
-  if (refused.includes("WRONGTYPE")) return `${layoutKey} is no key of ours: use another prefix`;
-  return `the user lacks a right: ${refused}`;
+function whyRefused(refused: string, layoutKey: string): Error {
+  const said = inWords(refused, /^\w+/.exec(refused)?.[0]);
+  if (said !== null) return said;
+  const why = /unknown/i.test(refused)
+    ? `this server is too old, or was told to refuse a command that is needed: ${refused}`
+    : refused.includes("WRONGTYPE")
+      ? `${layoutKey} is no key of ours: use another prefix`
+      : `it refuses a command that is needed: ${refused}`;
+  return new FatalDriverError(`redis: ${why}`);
+}
+
+/** Scripts are run by their digests, which is a right of its own. */
+async function digests(connection: Connection, { route }: Names): Promise<void> {
+  await connection.send(["EVALSHA", NO_DIGEST, "1", route], route).catch((error: unknown) => {
+    if (!isUnknownScript(error)) throw error;
+  });
 }
 
 async function eviction(connection: Connection, { route }: Names): Promise<void> {
@@ -70,7 +85,7 @@ async function eviction(connection: Connection, { route }: Names): Promise<void>
   const policy = /maxmemory_policy:(\S+)/.exec(info)?.[1] ?? "noeviction";
   if (policy === "noeviction") return;
   throw new FatalDriverError(
-    `redis: maxmemory-policy is ${policy}, so Redis may throw locks away; set noeviction, or allow it with allowEviction`,
+    `redis: maxmemory-policy is ${policy}, so it may throw locks away when memory is full: set noeviction, or allow it (option allowEviction)`,
   );
 }
 
@@ -82,28 +97,4 @@ async function optional(call: Promise<unknown>): Promise<unknown> {
     if (isRefusal(error)) return null;
     throw error;
   }
-}
-
-function isRefusal(error: unknown): boolean {
-  return /NOPERM|no permissions/i.test(String(error));
-}
-
-const CLUSTERED =
-  "this server belongs to a Redis Cluster: give a client of the Cluster, or a url redis+cluster://host,host";
-
-const REASONS: Readonly<Record<string, string>> = {
-  MOVED: CLUSTERED,
-  CROSSSLOT: CLUSTERED,
-  "DB index": "this server has no such database: name a lower one, or raise its setting databases",
-};
-
-/** What asking again does not change, as the error that says so. */
-function refusal(error: unknown): FatalDriverError | null {
-  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
-    const said = /\b(?:NOPERM|NOAUTH|WRONGPASS|MOVED|CROSSSLOT|DB index)\b/.exec(cause.message)?.[0];
-    if (said === undefined) continue;
-    const why = REASONS[said] ?? cause.message;
-    return new FatalDriverError(`redis: ${why}`, { cause });
-  }
-  return null;
 }

@@ -2,6 +2,7 @@
 
 import type { Finding } from "../../spi/driver.ts";
 import type { Connection } from "./connection.ts";
+import { isRefusal } from "./trouble.ts";
 
 /** Sends a command; null: this user may not. */
 export type Ask = (words: string[]) => Promise<unknown>;
@@ -32,7 +33,7 @@ export function askOf(connection: Connection, route: string): Ask {
     try {
       return await connection.send(words, route);
     } catch (error) {
-      if (/NOPERM|no permissions/i.test(String(error))) return null;
+      if (isRefusal(error)) return null;
       throw error;
     }
   };
@@ -109,6 +110,11 @@ function memory(of: Of): Finding {
   }
   if (most === 0) return { level: "good", what, says: "no bound, nothing is evicted" };
   const part = Number(of("used_memory")) / most;
+  if (part >= 1) {
+    const advice =
+      "raise maxmemory, or give locks a server of their own; held ones are renewed, handed over and released";
+    return { level: "bad", what, says: "memory is full: no new lock is granted", advice };
+  }
   const says = `${Math.round(part * 100)} % of maxmemory in use, nothing is evicted`;
   if (part < FULL) return { level: "good", what, says };
   return { level: "doubtful", what, says, advice: "when it is full new locks are refused; held ones can be released" };

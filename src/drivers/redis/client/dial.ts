@@ -78,8 +78,18 @@ function pauseBefore(attempts: number): number {
   return Math.random() * Math.min(50 * 2 ** attempts, LONGEST_PAUSE_MS);
 }
 
+/** @throws FatalDriverError if the file cannot be read */
 function tlsOf({ ca, servername }: NonNullable<RedisPlace["tls"]>): object {
-  return { ...(ca !== undefined && { ca: readFileSync(ca) }), ...(servername !== undefined && { servername }) };
+  return { ...(ca !== undefined && { ca: contentOf(ca) }), ...(servername !== undefined && { servername }) };
+}
+
+function contentOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw new FatalDriverError(`url: ca names ${path}, which cannot be read (${code})`, { cause });
+  }
 }
 
 /** As far as we use it; its types stay out of ours, since it need not be installed. */

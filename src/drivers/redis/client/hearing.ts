@@ -9,6 +9,7 @@
  */
 
 import { setTimeout as pause } from "node:timers/promises";
+import { isRefusal, plain } from "../trouble.ts";
 import type { Ears, Link } from "./shapes.ts";
 
 /** Milliseconds after which an attempt to bring an inbox in order is given up. */
@@ -52,7 +53,7 @@ interface Inbox {
   knocks: number;
   knocked: NodeJS.Timeout | null;
   heardProof: (proof: string) => void;
-  waiting: { resolve(): void; reject(error: Error): void }[];
+  waiting: { resolve(): void; reject(error: unknown): void }[];
 }
 
 export class Hearing {
@@ -180,7 +181,9 @@ export class Hearing {
       inbox.node = node;
       const ears = await this.#earsAt(node, route);
       await ears.subscribe(channel);
-    } catch {
+    } catch (error) {
+      // it is for whoever waits for the inbox; who has it already goes on by rechecks
+      if (isRefusal(error)) for (const { reject } of inbox.waiting.splice(0)) reject(plain(error));
       // the library learns where the slot is by a command that goes astray
       await quietly(this.#publish(inbox, PROOF));
       return false;

@@ -1,7 +1,9 @@
 /** Redis.Cluster of ioredis and iovalkey as a link. The library routes and follows what moved; it knows whose a slot is. */
 
+import { addressOf } from "./address.ts";
 import { ioredisEars, ioredisSide, startIoredis } from "./ioredis.ts";
 import type { IoredisClusterLike, IoredisLike, Link } from "./shapes.ts";
+import { complaintsOf } from "./shapes.ts";
 import { slotOf } from "./slots.ts";
 
 export function ioredisClusterLink(client: IoredisClusterLike): Link {
@@ -16,6 +18,7 @@ export function ioredisClusterLink(client: IoredisClusterLike): Link {
       return client.status === "ready";
     },
     isCluster: true,
+    address: addressOf(client),
     database: 0,
     start: () => startIoredis(client),
     own() {
@@ -41,6 +44,7 @@ export function ioredisClusterLink(client: IoredisClusterLike): Link {
         client.off("-node", lost);
       };
     },
+    complaints: (told) => complaintsOf(client, told),
     nodeOf: (route) => nameOf(client, route),
     ears: async (route, events) => ioredisEars(masterOf(route), events, true),
     side: async (route, broken) => ioredisSide(masterOf(route), broken),

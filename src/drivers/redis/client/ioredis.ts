@@ -1,6 +1,8 @@
 /** ioredis and iovalkey as a link: one server, or the master that Sentinels name. */
 
+import { addressOf } from "./address.ts";
 import type { Ears, EarsEvents, IoredisLike, Link, Side } from "./shapes.ts";
+import { complaintsOf } from "./shapes.ts";
 
 export function ioredisLink(client: IoredisLike): Link {
   return {
@@ -8,6 +10,7 @@ export function ioredisLink(client: IoredisLike): Link {
       return client.status === "ready";
     },
     isCluster: false,
+    address: addressOf(client),
     get database() {
       return client.condition?.select ?? 0;
     },
@@ -22,6 +25,7 @@ export function ioredisLink(client: IoredisLike): Link {
         client.off("close", down);
       };
     },
+    complaints: (told) => complaintsOf(client, told),
     nodeOf: () => "",
     ears: (_, events) => ioredisEars(client, events, false),
     side: (_, broken) => ioredisSide(client, broken),

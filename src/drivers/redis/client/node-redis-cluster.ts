@@ -1,7 +1,9 @@
 /** createCluster() of node-redis as a link. The library routes and follows what moved; it knows whose a slot is. */
 
+import { addressOf } from "./address.ts";
 import { nodeRedisEars, nodeRedisSide } from "./node-redis.ts";
 import type { Link, NodeRedisClusterLike, NodeRedisLike } from "./shapes.ts";
+import { complaintsOf } from "./shapes.ts";
 import { slotOf } from "./slots.ts";
 
 export function nodeRedisClusterLink(client: NodeRedisClusterLike): Link {
@@ -16,6 +18,7 @@ export function nodeRedisClusterLink(client: NodeRedisClusterLike): Link {
       return client.isOpen && isConnected && client.masters.length > 0;
     },
     isCluster: true,
+    address: addressOf(client),
     database: 0,
     async start() {
       if (!client.isOpen) await client.connect();
@@ -36,6 +39,7 @@ export function nodeRedisClusterLink(client: NodeRedisClusterLike): Link {
         client.off("node-disconnect", down);
       };
     },
+    complaints: (told) => complaintsOf(client, told),
     nodeOf: (route) => client.slots[slotOf(route)]?.master.address ?? null,
     ears: async (route, events) => nodeRedisEars(await masterOf(route), events, true),
     side: async (route, broken) => nodeRedisSide(await masterOf(route), broken),

@@ -1,6 +1,8 @@
 /** node-redis as a link: one server. */
 
+import { addressOf } from "./address.ts";
 import type { Ears, EarsEvents, Link, NodeRedisLike, Side } from "./shapes.ts";
+import { complaintsOf } from "./shapes.ts";
 
 export function nodeRedisLink(client: NodeRedisLike): Link {
   return {
@@ -8,6 +10,7 @@ export function nodeRedisLink(client: NodeRedisLike): Link {
       return client.isReady;
     },
     isCluster: false,
+    address: addressOf(client),
     database: 0,
     async start() {
       if (!client.isOpen) await client.connect();
@@ -24,6 +27,7 @@ export function nodeRedisLink(client: NodeRedisLike): Link {
         client.off("end", down);
       };
     },
+    complaints: (told) => complaintsOf(client, told),
     nodeOf: () => "",
     ears: (_, events) => nodeRedisEars(client, events, false),
     side: (_, broken) => nodeRedisSide(client, broken),

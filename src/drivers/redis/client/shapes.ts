@@ -3,6 +3,8 @@
  * any version, and any library made like them, will do.
  */
 
+import type { Address } from "./address.ts";
+
 interface Emitter {
   on(event: string, listener: (...details: unknown[]) => void): unknown;
   off(event: string, listener: (...details: unknown[]) => void): unknown;
@@ -61,6 +63,12 @@ export interface NodeRedisClusterLike extends Emitter {
   destroy(): void;
 }
 
+/** What a client says to be wrong. */
+export function complaintsOf(client: Emitter, told: (error: unknown) => void): () => void {
+  client.on("error", told);
+  return () => void client.off("error", told);
+}
+
 /** A client of Redis that the driver can use. */
 export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike;
 
@@ -77,6 +85,7 @@ interface LinkEvents {
 export interface Link {
   readonly isReady: boolean;
   readonly isCluster: boolean;
+  readonly address: Address;
   /**
    * The database that its client means to use, if the client goes on in database 0 should the server refuse to select it; 0:
    * nothing need be asked.
@@ -87,6 +96,8 @@ export interface Link {
   send(words: string[], route: string): Promise<unknown>;
   /** Tells of every change from now on, until the function given back is called. In a Cluster: of any node's. */
   watch(events: LinkEvents): () => void;
+  /** Tells of what its client says to be wrong, until the function given back is called. */
+  complaints(told: (error: unknown) => void): () => void;
   /** The name of the master that has this route, as far as is known; null: not known, or none. */
   nodeOf(route: string): string | null;
   /** A connection of our own beside it, to the master that has this route. */
