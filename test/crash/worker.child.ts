@@ -16,7 +16,7 @@ const registerPath = process.argv[3] ?? "";
 type Mine = {
   readonly lock: Lock;
   believedAt: bigint | null;
-  /** The end of the last round of the event loop: what was due by then has been told by then. */
+  /** Before the last whole round of the event loop began: what was due by then has been told. */
   roundAt: bigint | null;
   timer: NodeJS.Timeout | null;
 };
@@ -56,14 +56,18 @@ async function obey(order: Order): Promise<void> {
 function use(of: string): void {
   const one = mine.get(of) as Mine;
   let stopped = false;
+  let before: bigint | null = null;
   // as a careful program does: look, then write; it writes as long as it believes
   one.timer = setInterval(() => {
-    setImmediate(() => {
-      one.roundAt = now();
-    });
-    if (stopped) return;
     // the time before the question: a stop between the answer and a look at the clock is nobody's belief
     const at = now();
+    // this round is whole when its timers have run; the time by which they go may be older than ours
+    const round = before;
+    before = at;
+    setImmediate(() => {
+      one.roundAt = round;
+    });
+    if (stopped) return;
     try {
       one.lock.throwIfLost();
     } catch {

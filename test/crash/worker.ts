@@ -41,7 +41,7 @@ export type Report = {
   readonly reason?: string;
   /** When it last asked the lock and was told that it is held. */
   readonly believedAt?: string;
-  /** Of who uses its lock and has lost it: the end of the round of its event loop before the one in which it was told. */
+  /** Of who uses its lock and has lost it: a time before the last whole round of its event loop in which it was not told. */
   readonly roundAt?: string;
   readonly kept?: boolean;
   readonly turns?: number;
