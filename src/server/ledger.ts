@@ -27,6 +27,13 @@ export interface LedgerOptions {
   readonly journal: Iterable<SavedClaim>;
 }
 
+/** A record to be written. */
+interface Queued {
+  readonly record: JournalRecord;
+  /** What the journal said of a claim that is put once more. */
+  readonly before: SavedClaim | undefined;
+}
+
 export class Ledger {
   bound: number;
   longestMs: number;
@@ -40,7 +47,7 @@ export class Ledger {
   /** What the journal says when all that was asked for is written. */
   readonly #kept = new Map<ClaimId, SavedClaim>();
   #records: number;
-  #queue: JournalRecord[] = [];
+  #queue: Queued[] = [];
   /** Settles, without a failure, when the write under way has ended. */
   #last: Promise<void> = Promise.resolve();
   #next: Promise<void> | null = null;
@@ -75,8 +82,9 @@ export class Ledger {
 
   /** Settles when the claim would come back after a crash. @throws Refusal if the disk fails */
   put(saved: SavedClaim): Promise<void> {
+    const before = this.#kept.get(saved.claim.id);
     this.#kept.set(saved.claim.id, saved);
-    return this.#append({ put: saved });
+    return this.#append({ put: saved }, before);
   }
 
   /** Settles when the claim would not come back any more. */
@@ -116,8 +124,8 @@ export class Ledger {
     }
   }
 
-  #append(record: JournalRecord): Promise<void> {
-    this.#queue.push(record);
+  #append(record: JournalRecord, before?: SavedClaim): Promise<void> {
+    this.#queue.push({ record, before });
     this.#next ??= this.#writeNext();
     return this.#next;
   }
@@ -126,29 +134,37 @@ export class Ledger {
   async #writeNext(): Promise<void> {
     await this.#last;
     this.#next = null;
-    const records = this.#queue;
+    const queued = this.#queue;
     this.#queue = [];
-    const written = this.#write(records);
+    const written = this.#write(queued);
     this.#last = written.then(ignore, ignore);
     await written;
   }
 
-  async #write(records: readonly JournalRecord[]): Promise<void> {
+  async #write(queued: readonly Queued[]): Promise<void> {
     try {
-      this.#records += records.length;
+      this.#records += queued.length;
       if (this.#records > 2 * this.#kept.size + SLACK) {
         const kept = [...this.#kept.values()];
         await this.#disk.rewrite(kept.map((put) => ({ put })));
         this.#records = kept.length;
       } else {
-        await this.#disk.append(records);
+        await this.#disk.append(queued.map(({ record }) => record));
       }
     } catch (error) {
       // what was to be put is refused; what was to be dropped is, by the next write, which writes all anew
-      for (const record of records) if ("put" in record) this.#kept.delete(record.put.claim.id);
+      for (const { record, before } of [...queued].reverse()) if ("put" in record) this.#undo(record.put, before);
       this.#records = Number.POSITIVE_INFINITY;
       throw this.#failed(error);
     }
+  }
+
+  /** What was promised of the claim before stays promised; what has been asked for since is the next write's. */
+  #undo(put: SavedClaim, before: SavedClaim | undefined): void {
+    const { id } = put.claim;
+    if (this.#kept.get(id) !== put) return;
+    if (before === undefined) this.#kept.delete(id);
+    else this.#kept.set(id, before);
   }
 
   #check(): void {

@@ -1,0 +1,35 @@
+/** What stands in the journal is promised: a later write that fails must not take it back. */
+
+import { expect, test } from "vitest";
+import { claimOf, cleanUp, held } from "./support.ts";
+import type { FakeDisk } from "./world.ts";
+import { World } from "./world.ts";
+
+const DAY_MS = 86_400_000;
+
+cleanUp();
+
+test("a long claim whose detaching could not be written is still on disk when others are written, and comes back", async () => {
+  const world = new World();
+  await world.start();
+  const disk = world.disk as FakeDisk;
+  const one = await world.client();
+  const other = await world.client();
+  const day = claimOf("day", { ttlMs: DAY_MS });
+  const { token } = held(await one.driver.claim(day));
+  disk.full = true;
+  await expect(one.driver.detach?.([day])).rejects.toThrow(/ENOSPC/);
+  disk.full = false;
+  await world.clock.pass(1_500);
+  held(await other.driver.claim(claimOf("another", { ttlMs: DAY_MS })));
+  // its holder is cut off, and believes for a day
+  one.unreachable = true;
+  world.crash();
+  await world.start();
+  await world.clock.pass(61_000);
+  const rival = await world.client();
+  expect(await rival.driver.claim(claimOf("day", { wait: false }))).toEqual({ state: "none" });
+  one.unreachable = false;
+  await world.clock.pass(5_000);
+  expect(await one.driver.renew([day])).toMatchObject([{ state: "held", token }]);
+});
