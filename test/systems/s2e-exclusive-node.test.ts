@@ -15,12 +15,13 @@ import { zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const here = place();
 const WITHIN = 30_000;
-const SESSION_MS = 2_000;
+/** Of the one that is killed. */
+const SESSION_MS = 4_000;
 const KEY = "/locks/report";
 const scene = zookeeperScene();
 
-function locksOf(address = scene.server.address, sessionMs = SESSION_MS): Locks {
-  const locks = createLocks(zookeeper({ servers: [address], sessionMs }), { ttl: "session" });
+function locksOf(address = scene.server.address): Locks {
+  const locks = createLocks(zookeeper({ servers: [address], sessionMs: 20_000 }), { ttl: "session" });
   scene.clients.push(locks);
   return locks;
 }
@@ -56,7 +57,7 @@ test("of many who try at once on a free key exactly one is in", async () => {
 
 test("a try whose connection is cut at any byte leaves no node while its session lives", async () => {
   await using proxy = await tcpProxy(scene.server.address);
-  const [holder, cut] = [locksOf(), locksOf(proxy.address as { host: string; port: number }, 20_000)];
+  const [holder, cut] = [locksOf(), locksOf(proxy.address as { host: string; port: number })];
   const lock = await holder.acquire(KEY);
   const kept = await cut.acquire("kept");
   for (let bytes = 1; bytes < 160; bytes += 23) {

@@ -20,7 +20,7 @@ const scene = zookeeperScene();
 let stores = 0;
 
 function locksOn(options: Partial<ZooKeeperDriverOptions>): Locks {
-  const driver = zookeeper({ servers: [scene.server.address], root: "/unfair", sessionMs: SESSION_MS, ...options });
+  const driver = zookeeper({ servers: [scene.server.address], root: "/unfair", sessionMs: 20_000, ...options });
   const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
   scene.clients.push(locks);
   return locks;
