@@ -5,7 +5,7 @@ import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
 import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { watched } from "../support/watched-test.ts";
 
-const SESSION_MS = 2_000;
+const SESSION_MS = 4_000;
 const long = process.env.HOLDFAST_LONG === "1";
 let server: ZooKeeperServer;
 let stores = 0;

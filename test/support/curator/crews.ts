@@ -11,7 +11,7 @@ import { openRegister } from "./register.ts";
 
 const WITHIN = 20_000;
 // a JVM on a busy machine may stand still for a while
-const SESSION_MS = 4_000;
+const SESSION_MS = 6_000;
 
 type Meeting = { readonly register: Register; readonly ours: Crew; readonly theirs: Crew };
 
