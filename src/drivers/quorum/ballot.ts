@@ -8,6 +8,8 @@
  *   was sent before the grant was pushed.
  * - A vote that we gave back (`leaving`) is none until the member has answered that; only then may it be asked for again,
  *   since a release that is still on its way would end the new place.
+ * - Who has asked for a ticket and had no majority of votes for a moment never has one again: somebody else may have been
+ *   granted, with a higher token, and be gone already.
  */
 
 import type { Answer, Claim } from "../../spi/driver.ts";
@@ -68,6 +70,8 @@ export class Ballot {
   /** When a vote of a split is given back; null: there is no split. */
   yieldAt: number | null = null;
   yields = 0;
+  /** It had no majority any more after it had asked for a ticket. */
+  #lapsed = false;
 
   constructor(claim: Claim, members: number) {
     this.claim = claim.floor === 0n ? claim : { ...claim, floor: 0n };
@@ -83,9 +87,10 @@ export class Ballot {
     if (vote.leaving || call < vote.heard) return;
     if (answer.state === "waiting" && call <= vote.pushedAfter) return;
     vote.heard = call;
-    if (answer.state === "none") return clear(vote);
+    if (answer.state === "none") return this.#loses(vote);
     const endsAt = sentAt + BELIEVED * Math.min(answer.ttlMs, this.ttlMs);
     vote.endsAt = Math.max(vote.endsAt, endsAt);
+    if (answer.state === "waiting") this.#loses(vote, vote.endsAt);
     vote.state = answer.state;
     if (answer.state === "held") vote.token = answer.token;
     else vote.recheckMs = answer.recheckMs;
@@ -96,7 +101,7 @@ export class Ballot {
     const vote = this.votes[index] as Vote;
     if (vote.leaving || answer.state === "waiting") return;
     vote.pushedAfter = vote.sent;
-    if (answer.state === "none") return clear(vote);
+    if (answer.state === "none") return this.#loses(vote);
     // a place that nothing is known of has no lease that could be counted
     if (vote.state !== "waiting") return;
     vote.state = "held";
@@ -118,6 +123,7 @@ export class Ballot {
 
   /** Votes that stand by our clock. */
   held(now: number): number {
+    if (this.#lapsed) return 0;
     return count(this.votes, (vote) => vote.state === "held" && vote.endsAt > now);
   }
 
@@ -163,6 +169,16 @@ export class Ballot {
   clockBy(index: number): bigint {
     const vote = this.votes[index];
     return vote?.state === "held" ? vote.token : 0n;
+  }
+
+  /** endsAt: until when a place is left of it. */
+  #loses(vote: Vote, endsAt = 0): void {
+    const wasHeld = vote.state === "held";
+    clear(vote);
+    vote.endsAt = endsAt;
+    if (wasHeld && this.ticketed && count(this.votes, ({ state }) => state === "held") < this.majority) {
+      this.#lapsed = true;
+    }
   }
 
   #nthEnd(counts: (vote: Vote) => boolean): number {

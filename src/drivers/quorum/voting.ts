@@ -209,6 +209,7 @@ export class Voting {
     ballot.yields++;
     ballot.yieldAt = null;
     await this.#giveBack(ballot, until);
+    if (ballot.over) return; // released meanwhile
     const asked = this.#members.filter(({ index }) => ballot.votes[index]?.state === "none");
     const round = new Round(this.#members.length);
     await gather(
