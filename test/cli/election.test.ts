@@ -1,9 +1,12 @@
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { elect } from "../../src/server/election.ts";
 import { until } from "../support/wait-for.ts";
+
+// processes: a busy machine takes its time to start them
+vi.setConfig({ testTimeout: 60_000 });
 
 let folder = "";
 beforeEach(() => {

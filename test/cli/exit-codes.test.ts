@@ -63,7 +63,7 @@ describe.concurrent("exit codes of run", () => {
 
   test("123 when the lock was lost while the command worked", async () => {
     const script = 'echo "$HOLDFAST_REFERENCE"; sleep 60';
-    const run = here.start(["run", "lost", "--ttl", "2s", "--grace", "200ms", "--", "sh", "-c", script]);
+    const run = here.start(["run", "lost", "--ttl", "20s", "--grace", "200ms", "--", "sh", "-c", script]);
     await until(() => run.out().includes("\n"), { within: 20_000, what: "the reference" });
     await here.run(["release"], { input: run.out(), env: { HOLDFAST_REFERENCE: "-" } });
     const { code, err } = await run.ended;

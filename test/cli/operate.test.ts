@@ -79,8 +79,13 @@ test("watch ends when its reader has gone", async () => {
     `set -o pipefail; ${process.execPath} ${PROGRAM} watch --json | head -n 1`,
   ]);
   await until(() => piped.out() !== "", { within: 30_000, what: "the first line" });
-  await here.run(["run", "k", "--", "true"]);
-  expect(await piped.ended).toMatchObject({ code: 0, err: "" });
+  let isOver = false;
+  const ended = piped.ended.finally(() => {
+    isOver = true;
+  });
+  // what it writes tells it so, once the reader, which may take its time, has gone
+  while (!isOver) await here.run(["run", "k", "--", "true"]);
+  expect(await ended).toMatchObject({ code: 0, err: "" });
 });
 
 test("the manual page of the package has every command and every flag, and man(1) reads it without a complaint", async () => {

@@ -16,11 +16,12 @@ async function working(key: string, flags: readonly string[], script = "sleep 60
 }
 
 /** A child that notes TERM and goes on all the same. */
-function stubborn(): { readonly script: string; heardTerm(): boolean } {
+function stubborn(): { readonly script: string; heardTerm(): boolean; wentOn(): boolean } {
   const file = join(here.folder, `term-${files++}`);
   return {
-    script: `trap 'echo x >> ${file}' TERM; while :; do sleep 0.02; done`,
+    script: `trap 'echo x >> ${file}' TERM; while :; do sleep 0.02; [ ! -e ${file} ] || : >>${file}-on; done`,
     heardTerm: () => existsSync(file) && readFileSync(file, "utf8") === "x\n",
+    wentOn: () => existsSync(`${file}-on`),
   };
 }
 
@@ -67,16 +68,16 @@ describe.concurrent("when the wrapper is killed with -9", () => {
   });
 
   test("a child that ignores TERM is killed after the grace, and nothing below it is left", async () => {
-    const { script, heardTerm } = stubborn();
-    const first = await working("k2", ["--grace", "400ms"], `sleep 61 & echo "below $!"; ${script}`);
+    const { script, heardTerm, wentOn } = stubborn();
+    const first = await working("k2", ["--grace", "1s"], `sleep 61 & echo "below $!"; ${script}`);
     const below = Number(
       (await until(() => /below (\d+)/.exec(first.out()), { within: 20_000, what: "the one below" }))[1],
     );
     first.process.kill("SIGKILL");
-    await until(heardTerm, { within: 20_000, what: "TERM" });
-    expect(isAlive(first.child)).toBe(true);
     await gone(first.child);
     await gone(below);
+    // it says so itself: who looks may come when the grace is over
+    expect([heardTerm(), wentOn()]).toEqual([true, true]);
   });
 
   test("a child without its guard, too, keeps the lock on the socket as long as it lives", async () => {
@@ -165,12 +166,12 @@ describe.concurrent("when the lock is being lost", () => {
   test("TERM goes out so early that KILL comes before the lease can end, and the exit code is 123", async () => {
     const server = await tcpServer();
     const { script, heardTerm } = stubborn();
-    const first = await working("l1", ["--url", server.url, "--ttl", "4s", "--grace", "1s"], script);
+    const first = await working("l1", ["--url", server.url, "--ttl", "10s", "--grace", "1s"], script);
     const cutAt = performance.now();
     server.process.kill("SIGSTOP");
     await until(heardTerm, { within: 20_000, what: "TERM" });
     await gone(first.child);
-    expect(performance.now() - cutAt).toBeLessThan(4_000);
+    expect(performance.now() - cutAt).toBeLessThan(10_000);
     const { code, err } = await first.ended;
     expect(code).toBe(123);
     expect(err).toMatch(/^holdfast: losing "l1" \(store unreachable for .*\): sent TERM to \d+; KILL in \d+ m?s$/m);
@@ -207,11 +208,11 @@ describe.concurrent("when the lock is being lost", () => {
   test("a stopped wrapper on TCP: the guard ends the child before the lease can", async () => {
     const server = await tcpServer();
     const { script } = stubborn();
-    const first = await working("l4", ["--url", server.url, "--ttl", "4s", "--grace", "500ms"], script);
+    const first = await working("l4", ["--url", server.url, "--ttl", "10s", "--grace", "500ms"], script);
     const stoppedAt = performance.now();
     process.kill(first.pid, "SIGSTOP");
     await gone(first.child);
-    expect(performance.now() - stoppedAt).toBeLessThan(4_000);
+    expect(performance.now() - stoppedAt).toBeLessThan(10_000);
     process.kill(first.pid, "SIGCONT");
     expect((await first.ended).code).toBe(123);
     server.process.kill("SIGTERM");

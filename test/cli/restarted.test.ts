@@ -25,13 +25,13 @@ test("while a restarted server still hears who holds, that is what is said, not 
   const said = "the lock server was restarted and still hears from its clients who holds what, for \\d+ m?s at most";
   const [busy, waited] = await Promise.all([
     here.run(["run", "other", "--url", url, "--no-wait", "--", "true"]),
-    here.run(["run", "other", "--url", url, "--wait", "1200ms", "--", "true"]),
+    here.run(["run", "other", "--url", url, "--wait", "5s", "--", "true"]),
   ]);
   expect(busy).toMatchObject({ code: 124, out: "" });
   expect(busy.err).toMatch(new RegExp(`^holdfast: "other" is busy: ${said}; nothing was run\n$`));
   expect(waited.err).toMatch(
     new RegExp(
-      `^holdfast: waiting for "other": ${said}.*\nholdfast: waited 1 s for "other": ${said}.*; nothing was run\n$`,
+      `^holdfast: waiting for "other": ${said}.*\nholdfast: waited 5 s for "other": ${said}.*; nothing was run\n$`,
     ),
   );
   holder.process.kill("SIGCONT");

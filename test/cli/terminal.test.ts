@@ -114,11 +114,17 @@ describe.runIf(hasScript)("in a terminal", () => {
       `sh -c 'sh -c "echo left \\$\\$; exec sleep 64" | ${holdfast} run pipe -- sh -c "cat; echo wrapper \\$PPID child \\$\\$; sleep 65"'`,
     );
     // the left side's line comes through cat only at its end, so it is found by its own output on the terminal
-    await until(async () => (await here.run(["ls", "pipe"])).out.includes("held"), { within: 20_000, what: "the run" });
-    const wrapper = Number(/pid (\d+)/.exec((await here.run(["ls", "pipe"])).out)?.[1]);
-    const [child = 0] = childrenOf(wrapper).filter((pid) => !commandOf(pid).includes("holdfast-guard"));
-    const [left = 0] = childrenOf(parentOf(wrapper)).filter((pid) => commandOf(pid).includes("sleep"));
-    expect(isAlive(left) && isAlive(child)).toBe(true);
+    const held = async () => /held.* pid (\d+)/.exec((await here.run(["ls", "pipe"])).out);
+    const wrapper = Number((await until(held, { within: 20_000, what: "the run" }))[1]);
+    // it holds before it starts anything
+    const child = await until(() => childrenOf(wrapper).find((pid) => commandOf(pid).startsWith("sh\0-c\0cat")), {
+      within: 20_000,
+      what: "the child",
+    });
+    const left = await until(() => childrenOf(parentOf(wrapper)).find((pid) => commandOf(pid).includes("sleep")), {
+      within: 20_000,
+      what: "the left side",
+    });
     process.kill(wrapper, "SIGKILL");
     await until(() => !isAlive(child), { within: 20_000, what: "the end of the child" });
     expect(isAlive(left)).toBe(true);
