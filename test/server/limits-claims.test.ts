@@ -146,3 +146,14 @@ test("floorMs: a floor more than a day ahead of the clock is refused", async () 
   held(await driver.claim(claimOf("k", { floor: ahead(DAY - 60_000) })));
   await expect(driver.claim(claimOf("j", { floor: ahead(DAY + 60_000) }))).rejects.toThrow("more than a day ahead");
 });
+
+test("labelBytes: a longer label is cut between two characters, and cannot move a cursor; so is that of a hello", async () => {
+  const it = await running();
+  const long = `\u001b[2J${"é".repeat(500)}`;
+  const { driver } = await client(it.addresses[0] as string, { label: `${long}!` });
+  const [own, common] = [claimOf("own", { label: long }), claimOf("common", { label: `${long}!` })];
+  for (const claim of [own, common]) held(await driver.claim(claim));
+  const labels = (await driver.list?.("", 10))?.map(({ label }) => label) ?? [];
+  expect(labels).toEqual([` [2J${"é".repeat(126)}`, ` [2J${"é".repeat(126)}`]);
+  expect(Buffer.byteLength(labels[0] as string)).toBe(256);
+});
