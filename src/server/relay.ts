@@ -20,6 +20,7 @@ import { RelayedClaims } from "./relayed.ts";
 import type { ProcessProbe, Session } from "./session.ts";
 import { Sessions } from "./session.ts";
 import { StoreHealth } from "./store-health.ts";
+import { checkTraits } from "./terms.ts";
 
 export interface RelayOptions {
   readonly driver: Driver;
@@ -259,12 +260,13 @@ class Relay implements Backend {
     // notify() comes by itself
   }
 
-  /** @throws Refusal if another client uses that id */
+  /** @throws Refusal if another client uses that id, or the store cannot do what it wants */
   #familiar(session: Session, claim: Claim): Relayed {
     const found = this.#claims.get(claim.id);
     if (found !== undefined && found.session !== null && found.session !== session) {
       throw new Refusal("LIMIT", "this id is another client's");
     }
+    if (found === undefined) checkTraits(claim, this.#driver.traits);
     const now = this.#clock.now();
     const known = found ?? this.#claims.add(claim, session.principal.name, now);
     this.#claims.own(session, known, now);

@@ -2,6 +2,7 @@
 
 import type { Table } from "../core/table.ts";
 import type { Claim, Traits } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
 import { Refusal } from "./backend.ts";
 import { isLong, SHORT_MS } from "./durability.ts";
 
@@ -22,6 +23,23 @@ export function boundText(ms: number): string {
 export function traitsOf(sessionMs: number, local: boolean): Traits {
   const lease = { claim: true, sessionMs, ...(local && { silenceKeeps: true }) };
   return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, survives: "restart" };
+}
+
+/**
+ * What another store cannot do it may not notice: of several keys it would take one, and say "held".
+ * @throws Refusal naming what is missing
+ */
+export function checkTraits({ holds, ttlMs }: Claim, { lease, manyKeys, permits }: Traits): void {
+  const missing = (what: string): Refusal => new Refusal("UNSUPPORTED", `the store behind this server ${what}`);
+  if (ttlMs !== "session" && !lease.claim) throw missing('knows only claims with ttl "session"');
+  if (ttlMs === "session" && lease.sessionMs === undefined)
+    throw missing("has no sessions: give a ttl in milliseconds");
+  if (holds.length > 1 && !manyKeys) throw missing("takes one key at a time");
+  for (const { permits: wanted, limit } of holds) {
+    const isPlain = limit === ALL_PERMITS && (wanted === ALL_PERMITS || (wanted === 1 && permits !== "one"));
+    if (permits !== "any" && !isPlain)
+      throw missing(permits === "one" ? "knows exclusive claims only" : "knows no semaphores");
+  }
 }
 
 /** @throws Refusal if the table can never grant this claim as it is */

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Table } from "../../src/core/table.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
-import type { Driver } from "../../src/spi/driver.ts";
+import type { Claim, Driver } from "../../src/spi/driver.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
 import { claimOf, cleanUp, client, held, running } from "./support.ts";
@@ -198,6 +198,37 @@ test("what the store did not take back of a client that has gone it is offered a
     what: "the key that nobody wants",
   });
   expect(await other.driver.renew([b])).toMatchObject(stands);
+});
+
+test("what the store cannot do is refused, not done in part: of several keys it would take one", async () => {
+  const asked: Claim[] = [];
+  const inner = memory();
+  const traits = {
+    ...inner.traits,
+    lease: { claim: false, sessionMs: 5_000 },
+    manyKeys: false,
+    permits: "shared",
+  } as const;
+  const driver: Driver = {
+    ...inner,
+    traits,
+    async claim(claim) {
+      asked.push(claim);
+      return inner.claim(claim);
+    },
+  };
+  const it = await running({ driver });
+  const { driver: through } = await client(it.addresses[0] as string);
+  const ttlMs = "session" as const;
+  const unsupported = { code: "DRIVER_FATAL" };
+  await expect(through.claim(claimOf(["a", "b"], { ttlMs }))).rejects.toMatchObject(unsupported);
+  await expect(through.renew([claimOf(["a", "b"], { ttlMs })])).rejects.toMatchObject(unsupported);
+  await expect(through.claim(claimOf([{ key: "a", permits: 1, limit: 2 }], { ttlMs }))).rejects.toMatchObject(
+    unsupported,
+  );
+  await expect(through.claim(claimOf("a", { ttlMs: 5_000 }))).rejects.toMatchObject(unsupported);
+  expect(asked).toEqual([]);
+  held(await through.claim(claimOf("a", { ttlMs })));
 });
 
 test("a revoked claim keeps its place in the store until its client releases it, through the relay", async () => {
