@@ -1,22 +1,34 @@
-/** A ZooKeeper for the tests of one file, a connection that looks on, and clients that are closed after each test. */
+/** A ZooKeeper for the tests of one file, a connection that looks on, and drivers and clients that are closed after each test. */
 
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
-import type { ZooKeeperServer } from "./services/zookeeper.ts";
+import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import { newId } from "../../src/ids.ts";
+import type { Claim, Driver, Notify } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import type { ServerOptions, ZooKeeperServer } from "./services/zookeeper.ts";
 import { startZooKeeper } from "./services/zookeeper.ts";
+
+type Terms = Partial<ZooKeeperDriverOptions>;
 
 export interface ZooKeeperScene {
   readonly server: ZooKeeperServer;
   readonly zk: ZooKeeper;
   /** Closed when the test is over, and forgotten. */
   readonly clients: { close(): Promise<void> }[];
+  /** A driver on this server, by the scene's terms where these options say nothing else. */
+  made(options?: Terms): Driver;
+  /** The same, opened, and closed when the test is over. */
+  opened(options?: Terms, told?: Notify): Promise<Driver>;
 }
 
 /** Called once at the head of a file. */
-export function zookeeperScene(options?: Parameters<typeof startZooKeeper>[0]): ZooKeeperScene {
+export function zookeeperScene(options?: ServerOptions, terms: Terms = {}): ZooKeeperScene {
   let server: ZooKeeperServer;
   let zk: ZooKeeper;
   const clients: { close(): Promise<void> }[] = [];
+  const drivers: Driver[] = [];
 
   beforeAll(async () => {
     server = await startZooKeeper(options);
@@ -29,8 +41,10 @@ export function zookeeperScene(options?: Parameters<typeof startZooKeeper>[0]): 
   });
   afterEach(async () => {
     await Promise.all(clients.splice(0).map((one) => one.close()));
+    await Promise.all(drivers.splice(0).map((one) => one.close()));
   });
 
+  const made = (more: Terms = {}): Driver => zookeeper({ servers: [server.address], ...terms, ...more });
   return {
     clients,
     get server() {
@@ -39,5 +53,23 @@ export function zookeeperScene(options?: Parameters<typeof startZooKeeper>[0]): 
     get zk() {
       return zk;
     },
+    made,
+    async opened(more, told = () => undefined) {
+      const driver = made(more);
+      drivers.push(driver);
+      await driver.open(told);
+      return driver;
+    },
   };
+}
+
+/** A claim of one key for a session, exclusive unless `more` says otherwise. */
+export function claimOf(key: string, more: Partial<Claim> = {}): Claim {
+  const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
+  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test", ...more };
+}
+
+/** For claimOf(): it reads, beside others who read. */
+export function reading(key: string): Partial<Claim> {
+  return { holds: [{ key, permits: 1, limit: ALL_PERMITS }] };
 }

@@ -1,32 +1,11 @@
 // Several calls about one claim under way at the same time: one that was given up on, and the next.
 
 import { setImmediate as turn } from "node:timers/promises";
-import { afterEach, expect, test } from "vitest";
-import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
-import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
-import { newId } from "../../src/ids.ts";
-import type { Claim, Driver } from "../../src/spi/driver.ts";
-import { ALL_PERMITS } from "../../src/spi/driver.ts";
-import { zookeeperScene } from "../support/zookeeper-scene.ts";
+import { expect, test } from "vitest";
+import { claimOf, zookeeperScene } from "../support/zookeeper-scene.ts";
 
-const scene = zookeeperScene();
-const drivers: Driver[] = [];
-
-afterEach(async () => {
-  await Promise.all(drivers.splice(0).map((one) => one.close()));
-});
-
-async function opened(options: Partial<ZooKeeperDriverOptions> = {}): Promise<Driver> {
-  const driver = zookeeper({ servers: [scene.server.address], root: "/at-once", ...options });
-  drivers.push(driver);
-  await driver.open(() => undefined);
-  return driver;
-}
-
-function claimOf(key: string): Claim {
-  const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
-  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test" };
-}
+const scene = zookeeperScene({}, { root: "/at-once" });
+const { opened } = scene;
 
 async function nodes(key: string): Promise<readonly string[]> {
   return (await scene.zk.children(`/at-once/${key}`)).names;

@@ -1,53 +1,28 @@
 // What only ZooKeeper has: Curator's names, paths as keys, nodes of others, replies lost at every byte, sessions that end.
 
-import { afterEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
-import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
-import { newId } from "../../src/ids.ts";
-import type { Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
+import type { Claim, ClaimId } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
-import { zookeeperScene } from "../support/zookeeper-scene.ts";
+import { claimOf, reading, zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const WITHIN = 20_000;
 const SESSION_MS = 20_000;
 /** For what its end is about. */
 const SHORT_MS = 4_000;
 const LONG = process.env.HOLDFAST_LONG === "1";
-const scene = zookeeperScene();
+const scene = zookeeperScene({}, { root: "/driver", sessionMs: SESSION_MS });
+const { opened, made } = scene;
 let count = 0;
-const drivers: Driver[] = [];
-
-afterEach(async () => {
-  await Promise.all(drivers.splice(0).map((one) => one.close()));
-});
-
-function made(options: Partial<ZooKeeperDriverOptions> = {}): Driver {
-  return zookeeper({ servers: [scene.server.address], root: "/driver", sessionMs: SESSION_MS, ...options });
-}
-
-async function opened(
-  options: Partial<ZooKeeperDriverOptions> = {},
-  told: (id: ClaimId | null) => void = () => undefined,
-): Promise<Driver> {
-  const driver = made(options);
-  drivers.push(driver);
-  await driver.open(told);
-  return driver;
-}
 
 function locksOn(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
   const locks = createLocks(made(options), { ttl: "session" });
   scene.clients.push(locks);
   return locks;
-}
-
-function claimOf(key: string, more: Partial<Claim> = {}): Claim {
-  const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
-  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test", ...more };
 }
 
 /** A key of the test's own, and where its line stands. */
@@ -68,12 +43,12 @@ async function curators(folder: string, kind = "lock-"): Promise<string> {
 test("nodes are named as Curator names its mutex; other permits stand before the number", async () => {
   const driver = await opened();
   const [name, folder] = key();
-  const [mutex, reader] = [claimOf(name), claimOf(name, { holds: [{ key: name, permits: 1, limit: ALL_PERMITS }] })];
+  const [mutex, reader] = [claimOf(name), claimOf(name, reading(name))];
   await driver.claim(mutex);
   await driver.claim(reader);
-  expect(
-    (await scene.zk.children(folder)).names.toSorted?.() ?? [...(await scene.zk.children(folder)).names].sort(),
-  ).toEqual([`_c_${mutex.id}-lock-0000000000`, `_c_${reader.id}-p1.1073741824-lock-0000000001`].sort());
+  expect([...(await scene.zk.children(folder)).names].sort()).toEqual(
+    [`_c_${mutex.id}-lock-0000000000`, `_c_${reader.id}-p1.1073741824-lock-0000000001`].sort(),
+  );
   await driver.release([mutex, reader]);
 });
 

@@ -1,72 +1,30 @@
 // What the recipe promises where others failed: nodes that nobody waits for, grants that nobody saw, storms, reaped parents.
 
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import { childrenOf } from "../../src/drivers/zookeeper/client/recipes.ts";
-import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
-import { newId } from "../../src/ids.ts";
-import type { Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
-import { ALL_PERMITS } from "../../src/spi/driver.ts";
-import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
-import { startZooKeeper } from "../support/services/zookeeper.ts";
+import type { Claim, ClaimId } from "../../src/spi/driver.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
+import { claimOf, reading, zookeeperScene } from "../support/zookeeper-scene.ts";
 import { sessionThief } from "./session-thief.ts";
 
 const WITHIN = 20_000;
 const SESSION_MS = 10_000;
 const CURATOR = "_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-";
-let server: ZooKeeperServer;
-let zk: ZooKeeper;
+// empty parents go as soon as they may: whatever runs here meets that
+const scene = zookeeperScene({ reapMs: 50 }, { root: "/recipe", sessionMs: SESSION_MS });
+const { opened, made } = scene;
 let count = 0;
-const drivers: Driver[] = [];
-const clients: Locks[] = [];
 
-beforeAll(async () => {
-  // empty parents go as soon as they may: whatever runs here meets that
-  server = await startZooKeeper({ reapMs: 50 });
-  zk = new ZooKeeper({ servers: [server.address] });
-  await zk.open();
-}, 60_000);
-
-afterAll(async () => {
-  await zk.close();
-  await server[Symbol.asyncDispose]();
-});
-
-afterEach(async () => {
-  await Promise.all(clients.splice(0).map((one) => one.close()));
-  await Promise.all(drivers.splice(0).map((one) => one.close()));
-});
-
-type Options = Partial<ZooKeeperDriverOptions>;
-
-function made(options: Options = {}): Driver {
-  return zookeeper({ servers: [server.address], root: "/recipe", sessionMs: SESSION_MS, ...options });
-}
-
-async function opened(options: Options = {}, told: (id: ClaimId | null) => void = () => undefined): Promise<Driver> {
-  const driver = made(options);
-  drivers.push(driver);
-  await driver.open(told);
-  return driver;
-}
-
-function locksOn(options: Options = {}): Locks {
+function locksOn(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
   const locks = createLocks(made(options), { ttl: "session", handoffs: 1 });
-  clients.push(locks);
+  scene.clients.push(locks);
   return locks;
 }
-
-function claimOf(key: string, more: Partial<Claim> = {}): Claim {
-  const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
-  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test", ...more };
-}
-
-const reads = (key: string): Partial<Claim> => ({ holds: [{ key, permits: 1, limit: ALL_PERMITS }] });
 
 function key(): [string, string] {
   const name = `key-${++count}`;
@@ -75,15 +33,15 @@ function key(): [string, string] {
 
 /** None if their parent is gone, too. */
 function nodes(folder: string): Promise<readonly string[]> {
-  return childrenOf(zk, folder);
+  return childrenOf(scene.zk, folder);
 }
 
 test("in the family of Curator's read-write lock nodes bear its names, and its nodes are obeyed", async () => {
   const driver = await opened({ family: "readWrite" });
   const [name, folder] = key();
-  const [reader, writer, last] = [claimOf(name, reads(name)), claimOf(name), claimOf(name, reads(name))];
+  const [reader, writer, last] = [claimOf(name, reading(name)), claimOf(name), claimOf(name, reading(name))];
   expect((await driver.claim(reader)).state).toBe("held");
-  const theirs = (await zk.create(`${folder}/${CURATOR}__READ__`, { mode: "ephemeralSequential" })).path;
+  const theirs = (await scene.zk.create(`${folder}/${CURATOR}__READ__`, { mode: "ephemeralSequential" })).path;
   expect((await driver.claim(writer)).state).toBe("waiting");
   expect((await driver.claim(last)).state).toBe("waiting");
   expect([...(await nodes(folder))].sort()).toEqual(
@@ -96,7 +54,7 @@ test("in the family of Curator's read-write lock nodes bear its names, and its n
   );
   await driver.release([reader]);
   expect((await driver.renew([writer]))[0]?.state, "their reader is in").toBe("waiting");
-  await zk.delete(theirs);
+  await scene.zk.delete(theirs);
   expect((await driver.renew([writer, last])).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
   await driver.release([writer, last]);
 });
@@ -123,13 +81,13 @@ test("a stranger on one path is the affair of that path alone", async () => {
   const [[bad, folder], [good]] = [key(), key()];
   const [holder, waiter, other, next] = [claimOf(bad), claimOf(bad), claimOf(good), claimOf(good)];
   for (const claim of [holder, waiter, other, next]) await driver.claim(claim);
-  const stranger = (await zk.create(`${folder}/${CURATOR}__WRIT__`, { mode: "ephemeralSequential" })).path;
+  const stranger = (await scene.zk.create(`${folder}/${CURATOR}__WRIT__`, { mode: "ephemeralSequential" })).path;
   const states = (await driver.renew([holder, waiter, other, next])).map((answer) => answer?.state);
   expect(states).toEqual(["held", "none", "held", "waiting"]);
   await expect(driver.claim(claimOf(bad))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await driver.release([holder, other, next]);
   expect(await nodes(folder)).toEqual([stranger.slice(folder.length + 1)]);
-  await zk.delete(stranger);
+  await scene.zk.delete(stranger);
 });
 
 test("a wait that times out leaves no node, and whoever comes next does not wait for it", async () => {
@@ -144,7 +102,7 @@ test("a wait that times out leaves no node, and whoever comes next does not wait
 });
 
 test("a node of an earlier request of the same session is not taken for a later one's", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
   const [name, folder] = key();
   const earlier = claimOf(name);
@@ -160,7 +118,7 @@ test("a node of an earlier request of the same session is not taken for a later 
 });
 
 test("a node of another session is not taken for ours, whatever its name says", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const dying = await opened();
   const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
   const [name, folder] = key();
@@ -179,13 +137,13 @@ test("a node of another session is not taken for ours, whatever its name says", 
 
 test("whoever goes between the look and the watch is noticed", async () => {
   const told: (ClaimId | null)[] = [];
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const driver = await opened({ servers: [proxy.address as { host: string; port: number }] }, (id) => told.push(id));
   const [name, folder] = key();
   const blocker = await (async () => {
     const warm = claimOf(name);
     await driver.claim(warm);
-    const { path } = await zk.create(`${folder}/${CURATOR}lock-`, { mode: "ephemeralSequential" });
+    const { path } = await scene.zk.create(`${folder}/${CURATOR}lock-`, { mode: "ephemeralSequential" });
     await driver.release([warm]);
     return path;
   })();
@@ -194,7 +152,7 @@ test("whoever goes between the look and the watch is noticed", async () => {
   proxy.down.delay(300);
   const asked = driver.claim(claim);
   await until(async () => (await nodes(folder)).length === 2, { within: WITHIN, what: "its place" });
-  await zk.delete(blocker);
+  await scene.zk.delete(blocker);
   expect((await asked).state).toBe("waiting");
   await until(() => told.includes(claim.id), { within: WITHIN, what: "to be told" });
   expect((await driver.renew([claim]))[0]?.state).toBe("held");
@@ -209,7 +167,7 @@ test("each release among a thousand waiters wakes one, the next", async () => {
   // in this order: creates of one connection are carried out as they were sent
   await Promise.all(claims.map((claim) => driver.claim(claim)));
   expect(told).toEqual([]);
-  const watched = Number(/Total watches:(\d+)/.exec(await server.ask("wchs"))?.[1]);
+  const watched = Number(/Total watches:(\d+)/.exec(await scene.server.ask("wchs"))?.[1]);
   expect(watched, "one watch a waiter, and the holder's own").toBeLessThanOrEqual(1_001);
   for (let turn = 0; turn < 100; turn++) {
     await driver.release([claims[turn] as Claim]);
@@ -222,7 +180,7 @@ test("each release among a thousand waiters wakes one, the next", async () => {
 }, 60_000);
 
 test("a release that cannot be sent is sent when the servers are back, and its node goes although the session lives", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const [cut, other] = [locksOn({ servers: [proxy.address as { host: string; port: number }] }), locksOn()];
   const [name, folder] = key();
   const lock = await cut.acquire(name);
@@ -240,7 +198,7 @@ test("a release that cannot be sent is sent when the servers are back, and its n
 });
 
 test("a session that is ended from outside: what is held is lost, who waits waits on, and the next session is used", async () => {
-  await using thief = await sessionThief(server.address);
+  await using thief = await sessionThief(scene.server.address);
   const [robbed, other] = [locksOn({ servers: [thief.address] }), locksOn()];
   const [[held], [busy]] = [key(), key()];
   const lock = await robbed.acquire(held);
@@ -258,7 +216,7 @@ test("a session that is ended from outside: what is held is lost, who waits wait
 }, 60_000);
 
 test("reconnects in a storm make no more nodes than there are claims", async () => {
-  await using proxy = await tcpProxy(server.address);
+  await using proxy = await tcpProxy(scene.server.address);
   const driver = await opened({ servers: [proxy.address as { host: string; port: number }], retry: () => 5 });
   const [name, folder] = key();
   const claims = Array.from({ length: 20 }, () => claimOf(name));
@@ -288,12 +246,18 @@ test("empty parents are removed, of keys and of paths, and taking a key just the
   const locks = locksOn();
   const name = "/deep/path/of/mine";
   for (let turn = 0; turn < 60; turn++) await locks.using(name, () => undefined);
-  await until(async () => (await zk.exists("/deep")) === null, { within: WITHIN, what: "the parents to be removed" });
+  await until(async () => (await scene.zk.exists("/deep")) === null, {
+    within: WITHIN,
+    what: "the parents to be removed",
+  });
   await locks.using(name, () => undefined);
   const [other, folder] = key();
   await locks.using(other, () => undefined);
-  await until(async () => (await zk.exists(folder)) === null, { within: WITHIN, what: "the key's node to be removed" });
-  expect(await zk.exists("/recipe")).not.toBeNull();
+  await until(async () => (await scene.zk.exists(folder)) === null, {
+    within: WITHIN,
+    what: "the key's node to be removed",
+  });
+  expect(await scene.zk.exists("/recipe")).not.toBeNull();
 });
 
 test("who leaves while the parent of its node is still being made leaves no node", async () => {
@@ -309,17 +273,17 @@ test("who leaves while the parent of its node is still being made leaves no node
 });
 
 test("a chroot that does not exist is made, and a prefix parts the locks of two programs", async () => {
-  const driver = zookeeper({ servers: [server.address], chroot: "/name/space", sessionMs: SESSION_MS });
+  const driver = zookeeper({ servers: [scene.server.address], chroot: "/name/space", sessionMs: SESSION_MS });
   const [billing, mail] = [
     createLocks(driver, { ttl: "session", prefix: "billing/" }),
-    createLocks(zookeeper({ servers: [server.address], chroot: "/name/space", sessionMs: SESSION_MS }), {
+    createLocks(zookeeper({ servers: [scene.server.address], chroot: "/name/space", sessionMs: SESSION_MS }), {
       ttl: "session",
       prefix: "mail/",
     }),
   ];
-  clients.push(billing, mail);
+  scene.clients.push(billing, mail);
   const locks = [await billing.acquire("nightly"), await mail.acquire("nightly")];
-  expect([...(await zk.children("/name/space/holdfast")).names].sort()).toEqual([
+  expect([...(await scene.zk.children("/name/space/holdfast")).names].sort()).toEqual([
     "billing%2Fnightly",
     "mail%2Fnightly",
   ]);

@@ -9,12 +9,11 @@ import { createLocks } from "../../src/client/locks.ts";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
-import { newId } from "../../src/ids.ts";
-import type { Claim, Driver } from "../../src/spi/driver.ts";
-import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import type { Driver } from "../../src/spi/driver.ts";
 import { authority } from "../support/certificates.ts";
 import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
 import { startZooKeeper } from "../support/services/zookeeper.ts";
+import { claimOf } from "../support/zookeeper-scene.ts";
 
 const SESSION_MS = 20_000;
 const issuer = authority();
@@ -52,11 +51,6 @@ async function client(options: Partial<ConstructorParameters<typeof ZooKeeper>[0
   open.push(zk);
   await zk.open();
   return zk;
-}
-
-function claimOf(key: string): Claim {
-  const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
-  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test" };
 }
 
 test("a lock is held over TLS with a certificate that is checked", async () => {

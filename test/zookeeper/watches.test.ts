@@ -2,33 +2,14 @@
 
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { afterEach, expect, test } from "vitest";
-import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
-import { newId } from "../../src/ids.ts";
-import type { Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
-import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { expect, test } from "vitest";
+import type { Claim, ClaimId } from "../../src/spi/driver.ts";
 import { until } from "../support/wait-for.ts";
-import { zookeeperScene } from "../support/zookeeper-scene.ts";
+import { claimOf, reading, zookeeperScene } from "../support/zookeeper-scene.ts";
 
 const WITHIN = 20_000;
-const scene = zookeeperScene();
-const drivers: Driver[] = [];
-
-afterEach(async () => {
-  await Promise.all(drivers.splice(0).map((one) => one.close()));
-});
-
-async function opened(told: (id: ClaimId | null) => void = () => undefined, fair = true): Promise<Driver> {
-  const driver = zookeeper({ servers: [scene.server.address], root: "/watches", sessionMs: 20_000, fair });
-  drivers.push(driver);
-  await driver.open(told);
-  return driver;
-}
-
-function claimOf(key: string, permits: number = ALL_PERMITS): Claim {
-  const hold = { key, permits, limit: ALL_PERMITS };
-  return { id: newId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test" };
-}
+const scene = zookeeperScene({}, { root: "/watches", sessionMs: 20_000 });
+const { opened } = scene;
 
 const watches = async (): Promise<number> =>
   Number(/Total watches:(\d+)/.exec(await scene.server.ask("wchs"))?.[1] ?? Number.NaN);
@@ -39,7 +20,7 @@ const nothingIsWatched = (): Promise<unknown> =>
 test.each([true, false])(
   "who finds its way free when it sets its watch leaves no watch behind (fair: %s)",
   async (fair) => {
-    const driver = await opened(undefined, fair);
+    const driver = await opened({ fair });
     const key = `gone-${fair}`;
     for (let round = 0; round < 20; round++) {
       const [first, second] = [claimOf(key), claimOf(key)];
@@ -60,10 +41,10 @@ test.each([true, false])(
 
 test("all readers behind a writer share one watch and one question, and each is told", async () => {
   const told = new Set<ClaimId | null>();
-  const driver = await opened((id) => told.add(id));
+  const driver = await opened({}, (id) => told.add(id));
   const writer = claimOf("shared");
   await driver.claim(writer);
-  const readers = Array.from({ length: 50 }, () => claimOf("shared", 1));
+  const readers = Array.from({ length: 50 }, () => claimOf("shared", reading("shared")));
   const received = async (): Promise<number> => Number(/Received: (\d+)/.exec(await scene.server.ask("srvr"))?.[1]);
   const before = await received();
   for (const reader of readers) expect((await driver.claim(reader)).state).toBe("waiting");
@@ -83,7 +64,7 @@ test("whoever stops waiting is forgotten, however long the one it waited for hol
   await driver.claim(holder);
   const seen: WeakRef<Claim>[] = [];
   for (let turn = 0; turn < 20; turn++) {
-    const waits = claimOf("left", 1);
+    const waits = claimOf("left", reading("left"));
     expect((await driver.claim(waits)).state).toBe("waiting");
     expect(await driver.release([waits])).toEqual([true]);
     seen.push(new WeakRef(waits));
