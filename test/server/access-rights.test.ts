@@ -166,6 +166,8 @@ test("who may no longer acquire a key cannot renew what it holds there, but may 
   held(await driver.claim(lost));
   access.replace([{ ...root.account, rules: ana.account.rules }]);
   expect(await driver.renew([lost, kept])).toMatchObject([{ state: "none" }, { state: "held" }]);
+  // nor by naming other keys with its id
+  expect(await driver.claim({ ...lost, holds: claimOf("a/2").holds })).toEqual({ state: "none" });
   expect(it.stats().claims).toBe(2);
   expect(await driver.release([lost, kept])).toEqual([true, true]);
 });
