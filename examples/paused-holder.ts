@@ -9,7 +9,7 @@ import { connect } from "holdfast";
 const KEY = "register";
 
 async function holder(): Promise<void> {
-  const locks = await connect(undefined, { ttl: "1s" });
+  const locks = await connect(undefined, { ttl: "3s" });
   const lock = await locks.acquire(KEY);
   await tell({ say: "holding" });
   lock.throwIfLost(); // it is ours, beyond doubt

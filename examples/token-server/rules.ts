@@ -40,12 +40,10 @@ async function releasedElsewhere(locks: Locks, url: string): Promise<void> {
 /** Nobody renews what a process has left behind: its lease ends, and then its reference is worth nothing. */
 async function leaseEnds(locks: Locks, url: string): Promise<void> {
   const began = performance.now();
-  const { reference, token } = await lockAndEnd(url, "order:2", "1s");
+  const { reference, token } = await lockAndEnd(url, "order:2", "2s");
   const next = await locks.acquire("order:2"); // waits until the lease has ended
-  const seconds = Math.floor((performance.now() - began) / 1_000);
-  console.log(
-    `a lease of 1 s has ended after ${seconds} s or more, the next token is higher: ${next.token > BigInt(token)}`,
-  );
+  const lasted = performance.now() - began >= 2_000;
+  console.log(`a lease of 2 s has lasted 2 s: ${lasted}, the next token is higher: ${next.token > BigInt(token)}`);
   console.log(`the stale reference: ${await refusal(locks, reference)}`);
   next.throwIfLost();
   console.log(`the next holder holds on: ${await next.release()}`);
@@ -59,7 +57,7 @@ async function waitEnds(locks: Locks): Promise<void> {
   if (!(error instanceof LockTimeoutError)) throw new Error("the lock was granted twice", { cause: error });
   const waited = performance.now() - began;
   console.log(
-    `waited 200 ms and no longer: ${error.code} ${waited >= 199 && waited < 2_000 ? "in time" : `after ${waited} ms`}`,
+    `waited 200 ms and no longer: ${error.code} ${waited >= 199 && waited < 5_000 ? "in time" : `after ${waited} ms`}`,
   );
   await holder.release();
 }

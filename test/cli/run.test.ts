@@ -147,8 +147,8 @@ describe.concurrent("who may run at once", () => {
 describe.concurrent("what is said while waiting", () => {
   test("after a second it says that it waits and behind whom, and no sooner", async () => {
     const first = await holder("notice", "--label", "ana@web-1 pid 4121 (node)");
-    const second = here.start(["run", "notice", "--", "echo", "done"]);
     const started = performance.now();
+    const second = here.start(["run", "notice", "--", "echo", "done"]);
     await until(() => second.err() !== "", { within: 20_000, what: "the notice" });
     expect(performance.now() - started).toBeGreaterThan(900);
     expect(second.err()).toMatch(

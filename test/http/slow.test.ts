@@ -52,8 +52,8 @@ test("heads and bodies that trickle in are given up in time, and nobody else wai
     await post(url, "/v1/claims/release", { reference: held.json.reference });
     worst = Math.max(worst, performance.now() - started);
   }
-  // generous: other test files run beside this one
-  expect(worst).toBeLessThan(2_000);
+  // generous: other test files run beside this one; whoever waited for the slow ones would wait for ten seconds
+  expect(worst).toBeLessThan(5_000);
   await until(() => heads.every(({ ended }) => ended()), { within: 6_000, what: "the end of the slow heads" });
   expect(heads[0]?.text()).toContain("HTTP/1.1 408");
   expect(heads[0]?.text()).toContain('"code":"TIMEOUT"');

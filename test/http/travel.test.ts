@@ -111,6 +111,8 @@ test("the reference of a lock that its process still holds is renewed for it, an
   expect(renewal.json).toMatchObject({ status: 400, reason: "session" });
   session.throwIfLost();
   expect((await post(url, "/v1/claims/release", { reference: its })).status).toBe(200);
+  // at once, not when it asks the next time, ten seconds later
+  await until(() => session.signal.aborted, { within: 5_000, what: "its holder to be told" });
   expect((await post(url, "/v1/claims", { key: "s", wait: 0 })).status).toBe(201);
 });
 

@@ -149,13 +149,13 @@ test("on a Unix socket the server's own cut is no death: what a removed credenti
   const address = it.addresses[0] as string;
   const gone = await client(address, { credential: ana.credential });
   const next = await client(address, { credential: ben.credential });
-  const [a, b] = [claimOf("k", { ttlMs: 700 }), claimOf("k", { ttlMs: 30_000 })];
-  const { token } = held(await gone.driver.claim(a));
+  const [a, b] = [claimOf("k", { ttlMs: 2_000 }), claimOf("k", { ttlMs: 30_000 })];
   const began = performance.now();
+  const { token } = held(await gone.driver.claim(a));
   expect(await next.driver.claim(b)).toMatchObject({ state: "waiting" });
   access.replace([ben.account]);
   const granted = await next.pushes.granted(b);
-  expect(performance.now() - began).toBeGreaterThan(600);
+  expect(performance.now() - began).toBeGreaterThan(1_990);
   expect(granted.token).toBeGreaterThan(token);
 });
 

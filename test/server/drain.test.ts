@@ -55,7 +55,7 @@ test("close() is bounded, whatever a client does", async () => {
   await until(() => socket.writableLength > 100_000, { within: 1_000, what: "the server to stop reading" });
   const before = performance.now();
   await it.close();
-  expect(performance.now() - before).toBeLessThan(3_000);
+  expect(performance.now() - before).toBeLessThan(8_000);
   socket.destroy();
 });
 

@@ -224,16 +224,16 @@ test("unreadBytes: a client that does not read is ended when so much waits for i
     await other.call("ping");
     pings.push(performance.now() - began);
   }
-  expect(Math.max(...pings)).toBeLessThan(1_000);
+  expect(Math.max(...pings)).toBeLessThan(5_000);
   deaf.socket.resume();
   await deaf.closed();
 });
 
 test("unreadMs: a client that asks and never reads is ended when nothing has left for so long; one that reads again is not", {
-  timeout: 30_000,
+  timeout: 60_000,
 }, async () => {
   // longer than a busy machine takes to make the answers
-  const it = await running({ limits: { unreadMs: 3_000, unreadBytes: 1_073_741_824 }, listen: TCP });
+  const it = await running({ limits: { unreadMs: 5_000, unreadBytes: 1_073_741_824 }, listen: TCP });
   const address = it.addresses[0] as string;
   const [deaf, slow, other] = [await opened(address), await opened(address), await opened(address)];
   const label = "x".repeat(256);
@@ -247,17 +247,17 @@ test("unreadMs: a client that asks and never reads is ended when nothing has lef
   };
   expect(await connections()).toBe(3);
   // each answer has 250 KB; what the sockets of both sides hold comes first
+  const began = performance.now();
   for (const client of [deaf, slow]) {
     client.socket.pause();
-    for (let at = 0; at < 80; at++) client.say(`["list",${at + 5_000},"",1000]`);
+    for (let at = 0; at < 56; at++) client.say(`["list",${at + 5_000},"",1000]`);
   }
   await other.call("ping");
   // it takes what there is, and then listens on
   slow.socket.resume();
   expect(await slow.call("ping")).toEqual([]);
-  const began = performance.now();
   await until(async () => (await connections()) === 2, { within: 20_000, what: "the end of the deaf one" });
-  expect(performance.now() - began).toBeGreaterThan(500);
+  expect(performance.now() - began).toBeGreaterThan(4_990);
   expect(await slow.call("ping")).toEqual([]);
 });
 

@@ -77,7 +77,7 @@ export async function client(address: string, more: ServerOptions = {}): Promise
   const all: Pushes["all"] = [];
   await driver.open((id, answer) => all.push({ id, answer }));
   later(() => driver.close());
-  const granted: Pushes["granted"] = async (claim, within = 2_000) => {
+  const granted: Pushes["granted"] = async (claim, within = 8_000) => {
     const push = await until(() => all.find(({ id, answer }) => id === claim.id && answer?.state === "held"), {
       within,
       what: `the grant of ${claim.holds[0].key}`,

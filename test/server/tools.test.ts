@@ -79,7 +79,7 @@ test("history tells the last events of a key, oldest first, without ids", async 
 test("a watch tells what happens below its prefix, and goes on over a restart of the server", async () => {
   const it = await running();
   const address = it.addresses[0] as string;
-  const { driver } = await client(address);
+  const { driver, pushes } = await client(address);
   const { events, told } = watching(await tools(address), "a/");
   await until(() => told.length > 0, { within: 2_000, what: "the watch" });
   const [mine, other] = [claimOf("a/1"), claimOf("b/1")];
@@ -91,6 +91,8 @@ test("a watch tells what happens below its prefix, and goes on over a restart of
   await until(() => told.includes("down"), { within: 2_000, what: "the end of the server" });
   await running({ in: it.dir, listen: `unix:${it.path}` });
   await until(() => told.includes("restarted"), { within: 5_000, what: "the server's return" });
+  // the client has a connection and a backoff of its own
+  await until(() => pushes.all.some(({ id }) => id === null), { within: 5_000, what: "the client's return" });
   await driver.release([mine, other]);
   await until(() => events.some(({ kind }) => kind === "released"), { within: 2_000, what: "the release" });
   expect(events.map(({ keys }) => keys)).not.toContainEqual(["b/1"]);
