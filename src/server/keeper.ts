@@ -149,18 +149,18 @@ export class Keeper implements Backend {
     return writes.length === 0 ? answers : Promise.all(writes).then(() => answers);
   }
 
-  release(_session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
+  release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
     const now = this.#clock.now();
     const micros = this.#micros();
     let isJournaled = false;
     const there = items.map(({ id, unanswered }) => {
       const entry = this.table.entries.get(id);
       if (this.#reclaiming.mayHaveBeen(id)) {
-        // nobody may take it back now
-        this.table.endings.bury(id, "released", now + SHORT_MS);
+        this.table.endings.bury(id, "released", now + SHORT_MS); // nobody may take it back now
         return true;
       }
       if (entry?.journaled) isJournaled = true;
+      if (entry !== undefined) this.#tenants.leaving(entry, session);
       return this.table.release(id, now, micros, unanswered);
     });
     // a claim that would come back after a crash has not been released

@@ -15,7 +15,7 @@ import { disown, own, Session } from "./session.ts";
 export class Tenants {
   readonly #room: Room;
   readonly #outstays = new Outstays();
-  /** Whose a claim was before another client took it up by its reference. */
+  /** Who has a claim that another client took up, or gives back, by its reference. */
   readonly #former = new Map<ClaimId, Session>();
 
   /** next: told of all that the table tells. */
@@ -39,6 +39,11 @@ export class Tenants {
     const former = entry.owner;
     own(entry, session);
     if (former instanceof Session && former !== entry.owner) this.#former.set(entry.claim.id, former);
+  }
+
+  /** It is given back, perhaps by another client than whose it is, who is to hear of that. */
+  leaving({ owner, claim }: Entry, by: Session): void {
+    if (owner instanceof Session && owner !== by) this.#former.set(claim.id, owner);
   }
 
   /** If it is held: for as long as its holder's rules allow, from the first time that this is said. */
