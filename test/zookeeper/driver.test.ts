@@ -52,6 +52,24 @@ test("nodes are named as Curator names its mutex; other permits stand before the
   await driver.release([mutex, reader]);
 });
 
+test("a client has one session, and all its locks, held and waited for, are of it", async () => {
+  const [locks, other] = [locksOn(), locksOn()];
+  const names = [key(), key(), key()].map(([name]) => name) as [string, string, string];
+  const held = await Promise.all([locks.acquire(names[0]), locks.rw(names[1]).read.acquire(), other.acquire(names[2])]);
+  const waits = locks.acquire(names[2]);
+  await until(async () => (await other.list(names[2])).length === 2, { within: WITHIN, what: "the place" });
+  const owners = await Promise.all(
+    names.map(async (name) => {
+      const nodes = (await scene.zk.children(`/driver/${name}`)).names;
+      return Promise.all(nodes.map(async (node) => (await scene.zk.exists(`/driver/${name}/${node}`))?.ephemeralOwner));
+    }),
+  );
+  expect(owners.map((one) => one.length)).toEqual([1, 1, 2]);
+  expect(new Set(owners.flat()).size, "theirs and the other's").toBe(2);
+  await Promise.all(held.map((lock) => lock.release()));
+  await (await waits).release();
+});
+
 test("a mutex of Curator's and ours keep each other out, each in its turn", async () => {
   const driver = await opened();
   const [name, folder] = key();

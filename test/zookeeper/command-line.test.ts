@@ -1,0 +1,98 @@
+// The command line on ZooKeeper: who stands on a path is shown, whoever it is, and no command works without its lock.
+
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { childrenOf } from "../../src/drivers/zookeeper/client/recipes.ts";
+import { place } from "../cli/command.ts";
+import { until } from "../support/wait-for.ts";
+import { zookeeperScene } from "../support/zookeeper-scene.ts";
+
+const here = place();
+const scene = zookeeperScene();
+const WITHIN = 40_000;
+/** A part of it is what a busy machine may take for what is due. */
+const SESSION_MS = 8_000;
+const CURATOR = "_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-";
+
+const urlOf = (rest = ""): string => `zookeeper://${scene.server.address.host}:${scene.server.address.port}${rest}`;
+
+/** A node as others make it. */
+async function stranger(folder: string, kind: string, text: string): Promise<void> {
+  await scene.zk.create(folder);
+  await scene.zk.create(`${folder}/${CURATOR}${kind}`, { mode: "ephemeralSequential", data: Buffer.from(text) });
+}
+
+test("ls and show tell of others' places, and a run waits for them or is refused, with their name but not their id", async () => {
+  await stranger("/shown-mutex", "lock-", "10.0.0.7");
+  await stranger("/shown-rw", "__WRIT__", "\u001b[2Jforged");
+  await stranger("/shown-latch", "latch-", "x");
+  const env = { HOLDFAST_URL: urlOf() };
+  const listed = await here.run(["ls", "/shown"], { env });
+  expect(listed.out).toMatch(/^\/shown-mutex +held .* \(not Holdfast\) 10\.0\.0\.7$/m);
+  expect(listed.out).toMatch(/^\/shown-rw +held .* \(not Holdfast, family readWrite\)$/m);
+  const shown = await here.run(["show", "/shown-mutex"], { env });
+  expect(shown.out).toContain("held by (not Holdfast) 10.0.0.7 for");
+  const busy = await here.run(["run", "/shown-mutex", "--no-wait", "--", "true"], { env });
+  expect([busy.code, busy.err]).toEqual([
+    124,
+    expect.stringContaining('"/shown-mutex" is busy: held by (not Holdfast) 10.0.0.7'),
+  ]);
+  const refused = await here.run(["run", "/shown-latch", "--", "true"], { env });
+  expect([refused.code, refused.err]).toEqual([
+    77,
+    expect.stringContaining("latch-0000000000, which is no place of a"),
+  ]);
+  for (const { out, err } of [listed, shown, busy, refused]) {
+    expect(out + err).not.toContain("9f0c2a55");
+    expect(out + err).not.toContain("\u001b");
+  }
+});
+
+test("a chroot in the url stands before every key, and Ctrl-C leaves nothing", async () => {
+  const held = here.start(["run", "job", "--url", urlOf("/its/own"), "--", "sleep", "60"]);
+  const nodes = (): Promise<readonly string[]> => childrenOf(scene.zk, "/its/own/holdfast/job");
+  await until(async () => (await nodes()).length === 1, { within: WITHIN, what: "the place" });
+  expect((await here.run(["ls", "--url", urlOf()])).out).toBe("");
+  expect((await here.run(["ls", "--url", urlOf("/its/own")])).out).toContain("job");
+  process.kill(held.pid, "SIGINT");
+  expect((await held.ended).code).toBe(130);
+  expect(await nodes()).toEqual([]);
+});
+
+/** A command that heeds no signal and notes the time as long as it lives. */
+function deaf(name: string): { readonly command: readonly string[]; works(): Promise<unknown>; lastAlive(): number } {
+  const file = join(here.folder, name);
+  return {
+    command: ["sh", "-c", `trap "" TERM INT; while :; do date +%s%N >> ${file}; sleep 0.02; done`],
+    works: () => until(() => existsSync(file), { within: WITHIN, what: "the command to work" }),
+    lastAlive: () => Number(readFileSync(file, "utf8").trim().split("\n").at(-1)) / 1e6,
+  };
+}
+
+test("when the wrapper is killed a command that heeds nothing is gone before anybody else can be in", async () => {
+  const { command, works, lastAlive } = deaf("orphan");
+  const url = urlOf(`?sessionMs=${SESSION_MS}`);
+  const first = here.start(["run", "orphan", "--url", url, "--", ...command]);
+  await works();
+  process.kill(first.pid, "SIGKILL");
+  const next = await here.run(["run", "orphan", "--url", url, "--", "date", "+%s%N"]);
+  expect(next.code).toBe(0);
+  expect(lastAlive()).toBeLessThan(Number(next.out) / 1e6);
+});
+
+test("when the server falls silent the command is ended before its session can be, and the run says lost", async () => {
+  const { command, works, lastAlive } = deaf("silent");
+  const run = here.start(["run", "silent", "--url", urlOf(`?sessionMs=${SESSION_MS}`), "--", ...command]);
+  await works();
+  process.kill(scene.server.pid, "SIGSTOP");
+  const from = Date.now();
+  try {
+    const { code, err } = await run.ended;
+    expect(code).toBe(123);
+    expect(err).toMatch(/losing "silent" \(store unreachable for .*\): sent TERM to \d+; KILL in/);
+    expect(lastAlive() - from).toBeLessThan(SESSION_MS);
+  } finally {
+    process.kill(scene.server.pid, "SIGCONT");
+  }
+});
