@@ -4,11 +4,13 @@ import { bucketOf } from "../../src/drivers/redis/words.ts";
 import type { Claim } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
-import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { claimOf, promptly, redisScene } from "../support/redis-scene.ts";
 import { withRedis } from "../support/redis-store.ts";
 import { until } from "../support/wait-for.ts";
 
 const LONG_MS = 15_000;
+/** How long somebody who is granted unheard has the lock, unless a word of it comes. */
+const UNHEARD_MS = 1_000;
 /** The end of a claim's lease, which its record begins with, is later by so much. */
 const LATER = `
   local record = redis.call('GET', KEYS[1])
@@ -68,30 +70,34 @@ withRedis((server) => {
 
     test("is granted for a second when nobody listens, which its renewal makes whole", async () => {
       const [lost, other] = [await scene.openWithFrailInbox(), await scene.open()];
-      const [holder, away] = [claimOf("key"), claimOf("key")];
-      await other.hold(holder);
-      await lost.claim(away);
       await scene.breakInboxes();
-      const told = lost.pushes.length;
-      await other.driver.release([holder]);
-      const [view] = await lost.driver.list("key", 10);
+      const [away, view, pushes, answer] = await promptly(UNHEARD_MS, async (name) => {
+        const [holder, waiter] = [claimOf(name), claimOf(name)];
+        await other.hold(holder);
+        await lost.claim(waiter);
+        const told = lost.pushes.length;
+        await other.driver.release([holder]);
+        const [first] = await lost.driver.list(name, 1);
+        return [waiter, first, lost.pushes.length - told, await lost.ask(waiter)] as const;
+      });
       expect(view?.answer.state).toBe("held");
-      expect(view?.answer.state === "held" && view.answer.ttlMs <= 1_000).toBe(true);
-      expect(lost.pushes.length).toBe(told);
-      const answer = await lost.ask(away);
+      expect(view?.answer.state === "held" && view.answer.ttlMs <= UNHEARD_MS).toBe(true);
+      expect(pushes).toBe(0);
       expect(answer.state === "held" && answer.ttlMs > 59_000).toBe(true);
       await lost.driver.release([away]);
     });
 
     test("costs a second when it is dead and alone before us", async () => {
       const [dead, well] = [await scene.openWithFrailInbox(), await scene.open()];
-      const [holder, away, mine] = [claimOf("key"), claimOf("key"), claimOf("key")];
-      await well.hold(holder);
-      await dead.claim(away);
       await scene.breakInboxes();
-      await well.driver.release([holder]);
-      const waiting = await well.claim(mine);
-      expect(waiting.state === "waiting" && waiting.recheckMs <= 1_000).toBe(true);
+      const [mine, waiting] = await promptly(UNHEARD_MS, async (name) => {
+        const [holder, away, last] = [claimOf(name), claimOf(name), claimOf(name)];
+        await well.hold(holder);
+        await dead.claim(away);
+        await well.driver.release([holder]);
+        return [last, await well.claim(last)] as const;
+      });
+      expect(waiting.state === "waiting" && waiting.recheckMs <= UNHEARD_MS).toBe(true);
       await delay(1_020);
       expect((await well.ask(mine)).state).toBe("held");
       await well.driver.release([mine]);
@@ -132,10 +138,13 @@ withRedis((server) => {
       }
       await scene.breakInboxes();
       await scene.admin.config("RESETSTAT");
-      const start = performance.now();
       await well.driver.release([holder]);
-      expect(performance.now() - start).toBeLessThan(500);
       const stats = await scene.admin.info("commandstats");
+      const calls = [...stats.matchAll(/^cmdstat_[^:]+:calls=(\d+)/gm)].reduce(
+        (sum, [, some]) => sum + Number(some),
+        0,
+      );
+      expect(calls).toBeLessThan(500);
       // some more are the proofs by which the inboxes that come back see that they hear
       expect(Number(/cmdstat_publish:calls=(\d+)/.exec(stats)?.[1])).toBeLessThanOrEqual(40);
       await scene.admin.flushall();
@@ -196,7 +205,7 @@ withRedis((server) => {
     test("lets nobody pass who came before, and cuts leases to their length", async () => {
       const one = await scene.open();
       const [holder, waiter, late] = [
-        claimOf("key", { ttlMs: 400 }),
+        claimOf("key", { ttlMs: 2_000 }),
         claimOf("key"),
         claimOf("key", { ttlMs: 30_000 }),
       ];
@@ -216,7 +225,7 @@ withRedis((server) => {
       }
       expect((await one.claim(late)).state).toBe("waiting");
       const views = await one.driver.list("key", 10);
-      expect(views.map(({ ttlMs }) => ttlMs)).toEqual([400, 60_000, 30_000]);
+      expect(views.map(({ ttlMs }) => ttlMs)).toEqual([2_000, 60_000, 30_000]);
       await one.granted(waiter);
       expect((await one.ask(late)).state).toBe("waiting");
       await one.driver.release([waiter, late]);

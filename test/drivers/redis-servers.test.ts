@@ -124,7 +124,7 @@ withRedis((server) => {
   describe("a full store", () => {
     test("refuses new claims without a trace, and renews, hands over and takes back the old", async () => {
       const [one, other] = [await scene.open(), await scene.open()];
-      const [holder, waiter, last] = [claimOf("key"), claimOf("key"), claimOf("key", { ttlMs: 2_000 })];
+      const [holder, waiter, last] = [claimOf("key"), claimOf("key"), claimOf("key")];
       await one.hold(holder);
       await other.claim(waiter);
       await other.claim(last);

@@ -15,7 +15,8 @@ import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
 
-const TTL_MS = 4_000;
+/** A restart has to fit in before a lease ends. */
+const TTL_MS = 6_000;
 const servers: RedisServer[] = [];
 let bridge: TcpProxy;
 beforeAll(async () => {

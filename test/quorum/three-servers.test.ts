@@ -19,7 +19,14 @@ import { until } from "../support/wait-for.ts";
 import { watched } from "../support/watched-test.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
-const TTL_MS = 1_500;
+/** An eighth of it, in which a member has to answer, is more than a busy machine takes. */
+const TTL_MS = 8_000;
+/** For leases whose end is waited for. */
+const SHORT_TTL_MS = 3_000;
+/** How long a member is waited for that says nothing, and how late a slow one is. */
+const LATE_MS = 3_000;
+/** Who waited for such a member would take longer. */
+const PROMPT_MS = LATE_MS * 0.6;
 
 const servers: RedisServer[] = [];
 const proxies: TcpProxy[] = [];
@@ -30,12 +37,12 @@ function member(index: number): Driver {
   const { port } = (proxies[index] as TcpProxy).address as { port: number };
   return redis(() => new Redis({ port, host: "127.0.0.1", retryStrategy: () => 50 }), {
     prefix,
-    commandTimeoutMs: 1_000,
+    commandTimeoutMs: 5_000,
   });
 }
 
 function drivers(options: QuorumOptions = {}): Driver {
-  return quorum([member(0), member(1), member(2)], { callTimeoutMs: 500, ...options });
+  return quorum([member(0), member(1), member(2)], { callTimeoutMs: 1_000, ...options });
 }
 
 function client(options: LocksOptions = {}, more: QuorumOptions = {}): Locks {
@@ -102,10 +109,11 @@ describe.skipIf(reason !== null && process.env.CI !== "true")("a majority of thr
   for (const [what, trouble] of [
     ["down", down],
     ["black-holed", blackHole],
-    ["slow", (index: number) => proxies[index]?.up.delay(300)],
+    ["slow", (index: number) => proxies[index]?.up.delay(LATE_MS)],
   ] as const) {
     test(`with a minority ${what} locks are granted without waiting for it, exclude each other, and tokens rise`, async () => {
-      const [one, other] = [client({ handoffs: 1 }), client({ handoffs: 1 })];
+      const patient = [{ handoffs: 1, ttl: 8 * LATE_MS }, { callTimeoutMs: LATE_MS }] as const;
+      const [one, other] = [client(...patient), client(...patient)];
       await (await one.acquire("key")).release();
       await (await other.acquire("key")).release();
       trouble(2);
@@ -113,19 +121,19 @@ describe.skipIf(reason !== null && process.env.CI !== "true")("a majority of thr
       let longest = 0;
       for (let round = 0; round < 12; round++) {
         const from = performance.now();
-        const lock = await (round % 2 === 0 ? one : other).acquire("key", { wait: "5s" });
+        const lock = await (round % 2 === 0 ? one : other).acquire("key", { wait: "20s" });
         if (round > 1) longest = Math.max(longest, performance.now() - from);
         expect(await (round % 2 === 0 ? other : one).tryAcquire("key")).toBeNull();
         expect(lock.token).toBeGreaterThan(last);
         last = lock.token;
         expect(await lock.release()).toBe(true);
       }
-      expect(longest).toBeLessThan(250);
-    }, 30_000);
+      expect(longest).toBeLessThan(PROMPT_MS);
+    }, 60_000);
   }
 
   test("a member restarted empty lets nobody in while the others stand, and gets its vote again", async () => {
-    const [holder, other] = [client(), client()];
+    const [holder, other] = [client({ ttl: SHORT_TTL_MS }), client()];
     const lock = await holder.acquire("key");
     await until(async () => (await keepers("key")) === 3, { ...whole, what: "three votes" });
     await servers[2]?.restart();
@@ -134,7 +142,7 @@ describe.skipIf(reason !== null && process.env.CI !== "true")("a majority of thr
     expect(await other.tryAcquire("key")).toBeNull();
     // its vote counts: the lock outlives another member
     down(0);
-    const end = performance.now() + 1.5 * TTL_MS;
+    const end = performance.now() + 1.5 * SHORT_TTL_MS;
     await until(() => performance.now() > end, { ...whole, what: "a lease and a half" });
     lock.throwIfLost();
     expect(await other.tryAcquire("key")).toBeNull();
@@ -145,16 +153,19 @@ describe.skipIf(reason !== null && process.env.CI !== "true")("a majority of thr
     const told: string[] = [];
     const onMember = (index: number, error: unknown): void =>
       void told.push(`${index} ${error === null ? "back" : "away"}`);
-    const [holder, other] = [client({}, { onMember }), client()];
+    const [holder, other] = [client({ ttl: SHORT_TTL_MS }, { onMember }), client()];
     const lock = await holder.acquire("key");
     await (await other.acquire("another")).release();
-    const from = performance.now();
     down(1);
     down(2);
+    // what may be left of it by a renewal that was answered before
+    const end = performance.now() + SHORT_TTL_MS;
+    const early = performance.now() + lock.remainingMs;
     await expect(other.tryAcquire("free")).rejects.toMatchObject({ code: "DRIVER_FAILED" });
     const waits = other.acquire("key", { wait: "20s" });
     await until(() => lock.signal.aborted, { ...whole, what: "the loss" });
-    expect(performance.now() - from).toBeLessThan(TTL_MS + 300);
+    expect(performance.now()).toBeGreaterThan(early - 5);
+    expect(performance.now()).toBeLessThan(end + 2_000);
     expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST" });
     heal(1);
     heal(2);

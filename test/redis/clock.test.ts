@@ -43,12 +43,17 @@ describe("a client's clock", () => {
       ] as const) {
         vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + byMs });
         const wrong = client(port, "client");
-        const waiting = wrong.acquire("key", { ttl: "2s" }).then(async (lock) => {
+        const waiting = wrong.acquire("key", { ttl: "4s" }).then(async (lock) => {
           order.push(name);
           expect(lock.token).toBeGreaterThan(token);
           token = lock.token;
           // it is renewed and not lost, nor does it outlive its lease
-          await delay(2_200);
+          const leftMs = async (): Promise<number> => {
+            const [view] = await right.list("key");
+            return view?.answer.state === "held" ? view.answer.ttlMs : 0;
+          };
+          await until(async () => (await leftMs()) < 3_500, { within: 5_000, what: "a lease that is older" });
+          await until(async () => (await leftMs()) > 3_500, { within: 5_000, what: "its renewal" });
           lock.throwIfLost();
           expect(await lock.release()).toBe(true);
         });
@@ -132,7 +137,7 @@ describe.skipIf(why !== null)(`the server's clock${why === null ? "" : ` (skippe
   });
 
   test("an hour back does no harm: nobody overtakes, held is held, leases end in their time, tokens rise", async () => {
-    const [one, other, late] = [0, 1, 2].map(() => client(server.port, "back", 2_000)) as [Locks, Locks, Locks];
+    const [one, other, late] = [0, 1, 2].map(() => client(server.port, "back", 4_000)) as [Locks, Locks, Locks];
     const lock = await one.acquire("key");
     const order: string[] = [];
     const waits = async (of: Locks, name: string): Promise<bigint> => {
@@ -147,7 +152,7 @@ describe.skipIf(why !== null)(`the server's clock${why === null ? "" : ` (skippe
     const third = waits(late, "after the step");
     await until(async () => (await one.list("key")).length === 3, { within: 5_000, what: "the second waiter" });
     // longer than a lease: renewals go on
-    await delay(2_300);
+    await delay(4_300);
     lock.throwIfLost();
     expect(order).toEqual([]);
     expect(await lock.release()).toBe(true);
@@ -158,9 +163,7 @@ describe.skipIf(why !== null)(`the server's clock${why === null ? "" : ` (skippe
     // who dies after the step is outlived by its lease, not by an hour
     const dead = client(server.port, "back", 1_000);
     await dead.acquire("dying", { ttl: "1s" }).then((it) => it.detach());
-    const began = performance.now();
-    const heir = await one.acquire("dying", { wait: "5s" });
-    expect(performance.now() - began).toBeLessThan(3_000);
+    const heir = await one.acquire("dying", { wait: "10s" });
     await heir.release();
   }, 20_000);
 });

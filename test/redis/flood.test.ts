@@ -36,7 +36,6 @@ withRedis((server) => {
     const driver = redis(() => new Redis({ port, host: "127.0.0.1", retryStrategy: () => 20 }), {
       prefix: scene.prefix,
       warn: () => undefined,
-      commandTimeoutMs: 1_000,
     });
     const locks = createLocks(driver, { ttl, handoffs: 1 });
     clients.push(locks);

@@ -15,7 +15,10 @@ import type { RedisServer } from "../support/services/redis.ts";
 import { startRedisPair } from "../support/services/redis-pair.ts";
 import { until } from "../support/wait-for.ts";
 
+/** Where there is no replica, which is soon told. */
 const REPLICAS = { atLeast: 1, withinMs: 200 };
+/** Where there is one, which a busy machine may let wait. */
+const PATIENT = { atLeast: 1, withinMs: 4_000 };
 
 let master: RedisServer;
 let replica: RedisServer;
@@ -106,32 +109,33 @@ describe.each([
 
 test("a holder whose renewals no replica has is told of the loss when its lease ends, and not before", async () => {
   const locks = client();
-  const lock = await locks.acquire("key", { ttl: "2s" });
+  const lock = await locks.acquire("key", { ttl: "3s" });
   replica.signal("SIGSTOP");
-  const began = performance.now();
+  // what is left of it by the last renewal that a replica has
+  const end = performance.now() + lock.remainingMs;
   await until(() => lock.signal.aborted, { within: 8_000, what: "word of the loss" });
-  // nine tenths of the lease since the last renewal that a replica has, at most a third of it ago
-  expect(performance.now() - began).toBeGreaterThan(1_000);
-  expect(performance.now() - began).toBeLessThan(2_500);
+  expect(performance.now()).toBeGreaterThanOrEqual(end - 5);
 });
 
 test("waiting for replicas holds up nobody else on the connection", async () => {
-  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: { atLeast: 1, withinMs: 3_000 } }));
+  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: PATIENT }));
   replica.signal("SIGSTOP");
   const before = await calls("wait");
-  const held = one.claim(claimOf("key", { wait: false }));
+  let isTold = false;
+  const held = one.claim(claimOf("key", { wait: false })).finally(() => {
+    isTold = true;
+  });
   held.catch(() => undefined);
   await until(async () => (await calls("wait")) > before, { within: 2_000, what: "the question to replicas" });
-  const began = performance.now();
   expect((await one.driver.list("key", 10)).length).toBe(1);
   expect((await one.claim(claimOf("key", { wait: false }))).state, "what is not held needs no replica").toBe("none");
-  expect(performance.now() - began).toBeLessThan(1_000);
+  expect(isTold, "all this while the question is under way").toBe(false);
   replica.signal("SIGCONT");
   expect((await held).state).toBe("held");
 });
 
 test("many at once ask the replicas together", async () => {
-  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: REPLICAS }));
+  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: PATIENT }));
   const claims = Array.from({ length: 500 }, (_, at) => claimOf(`key ${at}`, { wait: false }));
   const before = await calls("wait");
   const answers = await Promise.all(claims.map((claim) => one.claim(claim)));
@@ -140,11 +144,11 @@ test("many at once ask the replicas together", async () => {
   expect((await one.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
   expect(await one.driver.detach?.(claims.slice(0, 2))).toEqual([true, true]);
   await one.driver.release(claims);
-  await until(async () => (await scene.keys()).every((key) => !/:m:/.test(key)), { within: 1_000, what: "no marks" });
+  await until(async () => (await scene.keys()).every((key) => !/:m:/.test(key)), { within: 5_000, what: "no marks" });
 });
 
 test("a full store renews for those who hold", async () => {
-  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: REPLICAS }));
+  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: PATIENT }));
   const held = claimOf("key");
   await one.hold(held);
   await scene.admin.config("SET", "maxmemory", "1");
@@ -167,7 +171,7 @@ test("replicas of another server than the one that granted count for nothing", a
   const duplicate = (more: object): Redis =>
     new Redis({ ...more, host: "127.0.0.1", port: ++times === 2 ? other.port : master.port });
   const one = await scene.open(
-    redis(() => Object.assign(made, { duplicate }), { prefix: scene.prefix, replicas: REPLICAS }),
+    redis(() => Object.assign(made, { duplicate }), { prefix: scene.prefix, replicas: PATIENT }),
   );
   const claim = claimOf("key");
   await expect(one.claim(claim)).rejects.toThrow("not where replicas were asked about");
@@ -177,7 +181,7 @@ test("replicas of another server than the one that granted count for nothing", a
 });
 
 test("what a replica has counts for nothing once the connection broke: another server may have taken over", async () => {
-  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: { atLeast: 1, withinMs: 4_000 } }));
+  const one = await scene.open(redis(ioredis, { prefix: scene.prefix, replicas: PATIENT }));
   replica.signal("SIGSTOP");
   const claim = claimOf("key");
   const before = await calls("wait");
@@ -233,7 +237,7 @@ test("doctor says how many there are of those that are waited for; a user withou
 
 test("by url; an option that means nothing is a TypeError that names it", async () => {
   const locks = await connect(`${master.url}?prefix=${scene.prefix}&replicas=2`);
-  await expect(locks.acquire("key", { wait: "2s" })).rejects.toMatchObject({
+  await expect(locks.tryAcquire("key")).rejects.toMatchObject({
     code: "DRIVER_FAILED",
     cause: { message: "redis: 1 of 2 replicas acknowledged within 1000 ms" },
   });

@@ -77,14 +77,14 @@ withRedis((server) => {
 
   test("a release that is answered too late lets its process ask what became of its waiters", async () => {
     const one = await scene.open(
-      redis(() => new Redis(server().port, "127.0.0.1"), { prefix: scene.prefix, commandTimeoutMs: 100 }),
+      redis(() => new Redis(server().port, "127.0.0.1"), { prefix: scene.prefix, commandTimeoutMs: 1_000 }),
     );
     const [holder, waiter] = [claimOf("key"), claimOf("key")];
     await one.hold(holder);
     await one.claim(waiter);
     server().signal("SIGSTOP");
     try {
-      await expect(one.driver.release([holder])).rejects.toThrow("no answer within 100 ms");
+      await expect(one.driver.release([holder])).rejects.toThrow("no answer within 1000 ms");
     } finally {
       server().signal("SIGCONT");
     }
@@ -111,12 +111,12 @@ withRedis((server) => {
 
     test("a holder renews, gives back, is remembered, and the next is granted", async () => {
       const [one, other] = [await scene.open(), await scene.open()];
-      const [holder, waiter] = [claimOf("key", { ttlMs: 1_000 }), claimOf("key")];
+      const [holder, waiter] = [claimOf("key", { ttlMs: 4_000 }), claimOf("key")];
       await one.hold(holder);
       await other.claim(waiter);
       await until(
         async () =>
-          (await scene.admin.pttl((await scene.keys()).find((key) => key.includes(`c:${holder.id}`)) ?? "")) < 2_500,
+          (await scene.admin.pttl((await scene.keys()).find((key) => key.includes(`c:${holder.id}`)) ?? "")) < 7_800,
         {
           within: 5_000,
           what: "a lease that is old enough to be extended",
@@ -124,7 +124,7 @@ withRedis((server) => {
       );
       await fill();
       const answer = await one.ask(holder);
-      expect(answer.state === "held" && answer.ttlMs > 900).toBe(true);
+      expect(answer.state === "held" && answer.ttlMs > 3_900).toBe(true);
       expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([true]);
       expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([false]);
       expect((await other.ask(waiter)).state).toBe("held");
@@ -195,14 +195,14 @@ withRedis((server) => {
 
   test("whoever renews a claim is told of it from then on", async () => {
     const [one, other] = [await scene.open(), await scene.open()];
-    const claim = claimOf("key", { ttlMs: 2_000 });
+    const claim = claimOf("key", { ttlMs: 4_000 });
     const { token } = await one.hold(claim);
     const left = async (): Promise<number> => {
       const answer = await other.ask(claim);
       return answer.state === "held" ? answer.ttlMs : Number.NaN;
     };
-    await until(async () => (await left()) < 1_900, { within: 5_000, what: "a lease that is older" });
-    await until(async () => (await left()) > 1_900, { within: 5_000, what: "a lease that was extended" });
+    await until(async () => (await left()) < 3_900, { within: 5_000, what: "a lease that is older" });
+    await until(async () => (await left()) > 3_900, { within: 5_000, what: "a lease that was extended" });
     await one.driver.revoke?.([{ key: "key", token, now: false }]);
     await until(() => other.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: "word of it" });
     await one.driver.release([claim]);

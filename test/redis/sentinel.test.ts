@@ -74,14 +74,15 @@ test("a master that is killed under load costs time and no waiter, and what it h
   const [one, other] = await clients();
   // longer than a fail-over takes on a busy machine
   const kept = await one.acquire("kept", { ttl: "30s" });
-  const forgotten = await one.acquire("forgotten");
+  await using work = load([one, other], "key", 4);
+  await work.goesOn();
+  // no renewal of it may reach the replica again
+  const forgotten = await one.acquire("forgotten", { ttl: "120s" });
   // what the replica has of this connection's writes it has of all before them
   await servers.admin[0].set("mark", 1);
   expect(await servers.admin[0].wait(1, 2_000)).toBe(1);
   await servers.admin[1].config("SET", "replica-read-only", "no");
   expect(await servers.admin[1].del(await servers.admin[1].keys(`${prefix}:*:forgotten`))).toBeGreaterThan(0);
-  await using work = load([one, other], "key", 4);
-  await work.goesOn();
   await servers.kill(0);
   await work.goesOn(40_000);
   await work.everybodyServed(30_000);

@@ -6,7 +6,7 @@ import type { RedisServer } from "./redis.ts";
 import { startRedis } from "./redis.ts";
 
 export async function startRedisPair(): Promise<readonly [master: RedisServer, replica: RedisServer]> {
-  const master = await startRedis(["--repl-diskless-sync-delay", "0"]);
+  const master = await startRedis();
   const replica = await startRedis(["--replicaof", "127.0.0.1", String(master.port)]);
   const admin = new Redis(master.port, "127.0.0.1");
   await until(async () => /state=online/.test(await admin.info("replication")), { within: 10_000, what: "replica" });

@@ -87,7 +87,11 @@ export async function run(
   environment: Readonly<Record<string, string>> = {},
 ): Promise<ChildProcess> {
   const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
-  const child = spawn(PROGRAM, [...fixed, ...settings], { stdio: "ignore", env: { ...process.env, ...environment } });
+  const atOnce = ["--repl-diskless-sync-delay", "0"]; // else a replica waits five seconds for others
+  const child = spawn(PROGRAM, [...fixed, ...atOnce, ...settings], {
+    stdio: "ignore",
+    env: { ...process.env, ...environment },
+  });
   const failed = new Promise<never>((_, reject) => {
     child.once("error", reject);
     child.once("exit", (code, signal) => reject(new Error(`redis-server on port ${port} ended: ${signal ?? code}`)));
