@@ -195,7 +195,8 @@ function watched(child: ChildProcess, kill: (running: Running) => void): Running
         }
         resolve({ code, signal: name });
       };
-      const patience = setTimeout(settle, OUTPUT_MS);
+      // where everything stood still a timer comes before what has been said meanwhile
+      const patience = setTimeout(() => setImmediate(settle), OUTPUT_MS);
       child.once("close", settle);
     });
   });
