@@ -120,7 +120,9 @@ export function end(state: Pending | Held, effects: readonly Effect[]): Step {
  */
 export function extended(state: Pending | Held, by: AnsweredEvent, leftMs: number, terms: Terms): number {
   if (by.call <= state.talk.sleptAfter) return state.deadline;
-  return Math.max(state.deadline, by.sentAt + 0.9 * Math.min(leftMs, terms.ttlMs));
+  const deadline = by.sentAt + 0.9 * Math.min(leftMs, terms.ttlMs);
+  // until the first answer the deadline is what was asked for, and the store may have given less
+  return state.at === "asking" && !terms.endures ? deadline : Math.max(state.deadline, deadline);
 }
 
 /**

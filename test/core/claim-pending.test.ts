@@ -16,8 +16,16 @@ describe("asking", () => {
   test("answered held: granted, counted from the send", () => {
     const machine = new Machine().at(2_000).answered(heldAnswer(29_000, 7n, 3));
     expect(machine.effects).toEqual(["grant"]);
-    expect(machine.state).toMatchObject({ at: "held", deadline: 27_000, token: 7n, tokens: 3, doubtUntil: null });
+    expect(machine.state).toMatchObject({ at: "held", deadline: 26_100, token: 7n, tokens: 3, doubtUntil: null });
     expect(machine.believes).toBe(true);
+  });
+
+  test("answered with less than was asked for: that counts, held or waiting", () => {
+    expect(new Machine().at(100).answered(heldAnswer(4_000)).state).toMatchObject({ at: "held", deadline: 3_600 });
+    expect(new Machine().at(100).answered(waitingAnswer(4_000)).state).toMatchObject({
+      at: "waiting",
+      deadline: 3_600,
+    });
   });
 
   test("answered waiting: wakes at the recheck or the renewal, whichever is sooner", () => {
