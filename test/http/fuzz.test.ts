@@ -15,6 +15,8 @@ cleanUp();
 
 /** Of what the bulk is fed with, sockets get a tenth: what waits there waits in real time. */
 const TURNS = Math.min(REQUESTS / 10, 100_000);
+/** The longest lease: some of the nasty numbers are fine as leases, but too long to wait for their end. */
+const LEASE_MS = 3_000;
 /** Connections that ask at a time. */
 const AT_ONCE = 32;
 
@@ -86,18 +88,17 @@ class Line {
  */
 async function healthy(url: string, turn: number): Promise<void> {
   const began = performance.now();
-  const held = await post(url, "/v1/claims", { key: `healthy ${turn}`, wait: 0, ttl: "10s" });
-  if (performance.now() - began < 10_000) expect([held.status, held.text]).toEqual([201, held.text]);
+  const held = await post(url, "/v1/claims", { key: `healthy ${turn}`, wait: 0, ttl: LEASE_MS });
+  if (performance.now() - began < LEASE_MS) expect([held.status, held.text]).toEqual([201, held.text]);
   if (held.status !== 201) return;
   const { status, text } = await post(url, "/v1/claims/release", { reference: held.json.reference });
   const took = performance.now() - began;
-  expect(status === 200 || took >= 10_000, `${status} ${text} after ${took} ms`).toBe(true);
+  expect(status === 200 || took >= LEASE_MS, `${status} ${text} after ${took} ms`).toBe(true);
 }
 
 test(`a live server stands ${TURNS} fuzzed requests (seed ${SEED})`, async () => {
   const random = seededRandom(SEED);
-  // some of the nasty numbers are fine as leases, but too long to wait for their end
-  const it = await running({ limits: { ttlMs: 10_000 } });
+  const it = await running({ limits: { ttlMs: LEASE_MS } });
   const url = new URL(it.url);
   let sent = 0;
   const statuses = new Map<number, number>();
@@ -106,7 +107,7 @@ test(`a live server stands ${TURNS} fuzzed requests (seed ${SEED})`, async () =>
     later(() => line.close());
     while (sent < TURNS) {
       const turn = ++sent;
-      const asked = nextRequest(random, url.host);
+      const asked = nextRequest(random, url.host, true);
       const got = await line.ask(asked, random.chance(0.01) ? random.int(5) : -1);
       if (got === null) continue;
       statuses.set(got.status, (statuses.get(got.status) ?? 0) + 1);
@@ -125,7 +126,7 @@ test(`a live server stands ${TURNS} fuzzed requests (seed ${SEED})`, async () =>
 
 test(`connections that speak anything, cut at any byte, harm nobody (seed ${SEED})`, async () => {
   const random = seededRandom(SEED + 1);
-  const it = await running({ limits: { ttlMs: 10_000 } });
+  const it = await running({ limits: { ttlMs: LEASE_MS } });
   const { host, port } = new URL(it.url);
   const open = new Set<Socket>();
   const turns = Math.min(TURNS / 2, 20_000);
@@ -136,7 +137,7 @@ test(`connections that speak anything, cut at any byte, harm nobody (seed ${SEED
     socket.on("close", () => open.delete(socket));
     socket.resume();
     const pieces = Array.from({ length: 1 + random.int(3) }, () => {
-      const { method, path, headers, body } = nextRequest(random, host);
+      const { method, path, headers, body } = nextRequest(random, host, true);
       const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
       return Buffer.concat([
         Buffer.from(`${method} ${path} HTTP/1.1\r\n${head.join("")}\r\n`),

@@ -51,8 +51,12 @@ export interface Sent {
 const references: string[] = [];
 let answered = 0;
 
-function bodyFor(path: string, random: SeededRandom): object {
+function bodyFor(path: string, random: SeededRandom, live: boolean): object {
   const maybe = (good: unknown): unknown => (random.chance(0.9) ? good : random.pick(NASTY));
+  const patience = (good: readonly unknown[]): unknown => {
+    const wait = maybe(random.pick(good));
+    return live && (wait === null || Number(wait) > 1_000) ? 5 : wait;
+  };
   const reference = (): unknown => maybe(references.length > 0 ? random.pick(references) : "hf1.x.y");
   switch (path) {
     case "/v1/claims":
@@ -60,14 +64,14 @@ function bodyFor(path: string, random: SeededRandom): object {
         ...(random.chance(0.9)
           ? { key: maybe(random.pick(["a", "b", "c"])) }
           : { keys: maybe([maybe("a"), maybe("d")]) }),
-        wait: maybe(random.pick([0, 0, 1, "5ms"])),
+        wait: patience([0, 0, 1, "5ms"]),
         ttl: maybe(random.pick([100, 200, "1s"])),
         ...(random.chance(0.2) && { mode: maybe(random.pick(["shared", "exclusive", "semaphore"])) }),
         ...(random.chance(0.2) && { limit: maybe(3), permits: maybe(1) }),
         ...(random.chance(0.2) && { label: maybe("fuzz") }),
       };
     case "/v1/claims/wait":
-      return { reference: reference(), wait: maybe(1) };
+      return { reference: reference(), wait: patience([1]) };
     case "/v1/locks/revoke":
       return { key: maybe("a"), token: maybe("17"), reason: maybe("fuzz"), now: maybe(true) };
     default:
@@ -75,8 +79,8 @@ function bodyFor(path: string, random: SeededRandom): object {
   }
 }
 
-function textFor(path: string, random: SeededRandom): Buffer {
-  let text = JSON.stringify(random.chance(0.95) ? bodyFor(path, random) : random.pick(NASTY)) ?? "";
+function textFor(path: string, random: SeededRandom, live: boolean): Buffer {
+  let text = JSON.stringify(random.chance(0.95) ? bodyFor(path, random, live) : random.pick(NASTY)) ?? "";
   if (random.chance(0.03)) text = "[".repeat(random.int(50_000));
   if (random.chance(0.03)) text = text.replace(/\d+/, "1e400");
   if (random.chance(0.03)) text = text.replace("{", '{"wait":0,"wait":1,"__proto__":{"key":"x"},');
@@ -91,8 +95,8 @@ function textFor(path: string, random: SeededRandom): Buffer {
   return random.chance(0.03) ? bytes.subarray(0, random.int(bytes.length + 1)) : bytes;
 }
 
-/** What is asked next, of a server that is called `host`. */
-export function nextRequest(random: SeededRandom, host: string): Sent {
+/** What is asked next, of a server that is called `host`. live: what waits does so in real time, so nothing waits for long. */
+export function nextRequest(random: SeededRandom, host: string, live = false): Sent {
   const rare = (value: string, otherwise: string): string => (random.chance(0.03) ? value : otherwise);
   const path = random.chance(0.7)
     ? random.pick(["/v1/claims", "/v1/claims/release", "/v1/claims/wait"])
@@ -102,7 +106,7 @@ export function nextRequest(random: SeededRandom, host: string): Sent {
   const query = random.chance(0.1)
     ? random.pick(["?limit=5", "?limit=x", "?prefix=%zz", "?x", "?prefix=a&prefix=b"])
     : "";
-  const body = method === "POST" || random.chance(0.02) ? textFor(path, random) : null;
+  const body = method === "POST" || random.chance(0.02) ? textFor(path, random, live) : null;
   const headers: { [name: string]: string } = {
     host: rare("evil.example", host),
     ...(body !== null && {
