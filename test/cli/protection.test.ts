@@ -15,13 +15,13 @@ async function working(key: string, flags: readonly string[], script = "sleep 60
   return { ...run, child: Number(/pid (\d+)/.exec(run.out())?.[1]) };
 }
 
-/** A child that notes TERM and goes on all the same. */
-function stubborn(): { readonly script: string; heardTerm(): boolean; wentOn(): boolean } {
+/** A child that notes TERM and goes on all the same, and notes each round of what it does then. */
+function stubborn(): { readonly script: string; heardTerm(): boolean; rounds(): number } {
   const file = join(here.folder, `term-${files++}`);
   return {
-    script: `trap 'echo x >> ${file}' TERM; while :; do sleep 0.02; [ ! -e ${file} ] || : >>${file}-on; done`,
+    script: `trap 'echo x >> ${file}' TERM; while :; do sleep 0.02; [ ! -e ${file} ] || echo >>${file}-on; done`,
     heardTerm: () => existsSync(file) && readFileSync(file, "utf8") === "x\n",
-    wentOn: () => existsSync(`${file}-on`),
+    rounds: () => (existsSync(`${file}-on`) ? readFileSync(`${file}-on`).length : 0),
   };
 }
 
@@ -68,16 +68,17 @@ describe.concurrent("when the wrapper is killed with -9", () => {
   });
 
   test("a child that ignores TERM is killed after the grace, and nothing below it is left", async () => {
-    const { script, heardTerm, wentOn } = stubborn();
-    const first = await working("k2", ["--grace", "1s"], `sleep 61 & echo "below $!"; ${script}`);
+    const { script, heardTerm, rounds } = stubborn();
+    const first = await working("k2", ["--grace", "2s"], `sleep 61 & echo "below $!"; ${script}`);
     const below = Number(
       (await until(() => /below (\d+)/.exec(first.out()), { within: 20_000, what: "the one below" }))[1],
     );
     first.process.kill("SIGKILL");
     await gone(first.child);
     await gone(below);
-    // it says so itself: who looks may come when the grace is over
-    expect([heardTerm(), wentOn()]).toEqual([true, true]);
+    // it says so itself: who looks may come when the grace is over, in which there is time for dozens
+    expect(heardTerm()).toBe(true);
+    expect(rounds()).toBeGreaterThan(8);
   });
 
   test("a child without its guard, too, keeps the lock on the socket as long as it lives", async () => {

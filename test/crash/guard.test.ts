@@ -29,18 +29,18 @@ test.concurrent("wrapper killed on TCP: stubborn children and what is below them
 }) => {
   const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
   const them = children(here.folder);
-  const run = here.start(["run", "k", "--url", url, "--ttl", "5s", "--grace", "1s", "--", ...them.stubborn]);
+  const run = here.start(["run", "k", "--url", url, "--ttl", "5s", "--grace", "2s", "--", ...them.stubborn]);
   const pids = await them.atWork();
   const family = pids.map(asSeen);
   const next = here.start(["run", "k", "--url", url, "--", ...them.looker]);
   await here.waiting(1, url);
   run.kill();
   const killed = performance.now();
-  await until(() => !family.some(isLiving), { within: 5_000, what: "the end of the family" });
+  await until(() => !family.some(isLiving), { within: 10_000, what: "the end of the family" });
   const goneAfter = performance.now() - killed;
   expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
   console.log(
-    `figure: wrapper killed on TCP (lease 5 s, grace 1 s): children gone after ${goneAfter.toFixed(0)} ms, next run over after ${(performance.now() - killed).toFixed(0)} ms`,
+    `figure: wrapper killed on TCP (lease 5 s, grace 2 s): children gone after ${goneAfter.toFixed(0)} ms, next run over after ${(performance.now() - killed).toFixed(0)} ms`,
   );
 });
 
