@@ -181,19 +181,30 @@ withRedis((server) => {
       await one.driver.release([claim]);
     });
 
-    test("nothing is kept for later while there is none", async () => {
+    test.each([
+      ["ioredis", (port: number): RedisClient => ioredis({ port, retryStrategy: () => 10 })],
+      [
+        "node-redis",
+        (port: number): RedisClient => {
+          const client = createClient({ url: `redis://127.0.0.1:${port}`, socket: { reconnectStrategy: 10 } });
+          later.push(() => client.destroy());
+          return client;
+        },
+      ],
+    ])("nothing is kept for later while there is none, by %s", async (_, make) => {
       await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
       const { port } = proxy.address as { port: number };
-      const client = ioredis({ port, retryStrategy: () => 10 });
+      const client = make(port);
       client.on("error", () => undefined);
+      const isReady = (): boolean => ("isReady" in client ? client.isReady : (client as Redis).status === "ready");
       const one = await scene.open(driverOf(client));
       proxy.refuse(true);
       proxy.cut();
-      await until(() => client.status !== "ready", { within: 5_000, what: "the break" });
+      await until(() => !isReady(), { within: 5_000, what: "the break" });
       const claim = claimOf("key");
       await expect(one.claim(claim)).rejects.toThrow("not connected");
       proxy.refuse(false);
-      await until(() => client.status === "ready", { within: 5_000, what: "the connection" });
+      await until(isReady, { within: 5_000, what: "the connection" });
       expect(await one.ask(claim)).toEqual({ state: "none" });
       expect(await one.driver.list("", 10)).toEqual([]);
     });

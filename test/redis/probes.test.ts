@@ -3,6 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { resolve } from "node:path";
 import { Redis } from "ioredis";
+import { createClient } from "redis";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { RedisOptions } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
@@ -180,6 +181,19 @@ withRedis((server) => {
     await shared.select(0);
     expect(await one.claim(claimOf("a"))).toMatchObject({ state: "waiting" });
     shared.disconnect();
+  });
+
+  test("one of node-redis, which does not tell, has lost there what it held, and is told", async () => {
+    const shared = await createClient({ url: server().url })
+      .on("error", () => undefined)
+      .connect();
+    const one = await scene.open(redis(shared, { prefix: scene.prefix, warn: (text) => warnings.push(text) }));
+    const claim = claimOf("a");
+    await one.hold(claim);
+    await shared.select(5);
+    expect(await one.ask(claim)).toEqual({ state: "none" });
+    expect(warnings).toContainEqual(expect.stringMatching(/^redis: the server has lost a lock of ours/));
+    shared.destroy();
   });
 
   test("why nothing can be kept there is said: a command is missing, a key is another's, the client is in a MULTI", async () => {
