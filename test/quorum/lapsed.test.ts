@@ -145,6 +145,16 @@ test("who had asked for a token, and lost its majority for a moment, is not gran
   expect((await within(it, 1_500, it.ours.claim(claimOf("key"))).then(held)).token).toBeGreaterThan(token);
 });
 
+test("what is not known of one claim costs the others that are renewed by the same call nothing", async () => {
+  const it = await scene();
+  const [first, second] = [claimOf("first", { ttlMs: 8_000 }), claimOf("second", { ttlMs: 8_000 })];
+  const { token } = await within(it, 10, it.ours.claim(first)).then(held);
+  for (const { lateMs } of it.members) lateMs.ticket = 5_000;
+  await expect(within(it, 1_200, it.ours.claim(second))).rejects.toThrow(/has not agreed on its token/);
+  expect(await within(it, 1_200, it.ours.renew([second, first]))).toMatchObject([undefined, { state: "held", token }]);
+  await expect(within(it, 1_200, it.ours.renew([second]))).rejects.toThrow(/has not agreed on its token/);
+});
+
 function held(answer: Answer): Answer & { state: "held" } {
   if (answer.state !== "held") throw new Error(`expected held, not ${answer.state}`);
   return answer;

@@ -39,6 +39,7 @@ import type { Ballot } from "./ballot.ts";
 import { majorityOf } from "./ballot.ts";
 import { Ballots } from "./ballots.ts";
 import { awakeTime, gather, Member } from "./connection.ts";
+import { detaching } from "./detaching.ts";
 import { listed } from "./listing.ts";
 import { releasing } from "./releasing.ts";
 import { Round } from "./round.ts";
@@ -151,7 +152,7 @@ class Quorum implements Driver {
     return this.#busy([ballot], () => this.#voting.placed(ballot, this.#time() + this.#patience([claim]), 1));
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+  async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
     const startedAt = this.#time();
     const until = startedAt + this.#patience(claims);
     const ballots = claims.map((claim) => this.#ballots.of(claim, startedAt));
@@ -164,16 +165,27 @@ class Quorum implements Driver {
       const answers = await Promise.allSettled(
         ballots.map((ballot, index) => this.#voting.standing(ballot, rounds[index] as Round, startedAt, until)),
       );
-      const failed = answers.find((answer) => answer.status === "rejected");
-      if (failed !== undefined) throw failed.reason;
-      for (const ballot of ballots) this.#voting.repair(ballot);
-      return answers.map((answer) => (answer as PromiseFulfilledResult<Answer>).value);
+      const failed = answers[0];
+      if (failed?.status === "rejected" && answers.every(({ status }) => status === "rejected")) throw failed.reason;
+      // what is not known of one claim costs the others nothing
+      return answers.map((answer, index) => {
+        if (answer.status === "rejected") return undefined;
+        this.#voting.repair(ballots[index] as Ballot);
+        return answer.value;
+      });
     });
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
     const ballots = claims.map((claim) => this.#ballots.take(claim));
     return releasing(this.#members, ballots, unanswered, this.#patience(claims));
+  }
+
+  async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
+    const answers = await this.renew(claims);
+    const held = claims.filter((_, index) => answers[index]?.state === "held");
+    const kept = await detaching(this.#members, held, this.#patience(claims));
+    return claims.map((claim) => kept[held.indexOf(claim)] === true);
   }
 
   list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
