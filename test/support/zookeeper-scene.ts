@@ -10,6 +10,9 @@ import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import type { ServerOptions, ZooKeeperServer } from "./services/zookeeper.ts";
 import { startZooKeeper } from "./services/zookeeper.ts";
 
+/** In which a machine that is busy with other things has connected. */
+const BUSY_MS = 30_000;
+
 type Terms = Partial<ZooKeeperDriverOptions>;
 
 export interface ZooKeeperScene {
@@ -44,7 +47,7 @@ export function zookeeperScene(options?: ServerOptions, terms: Terms = {}): ZooK
     await Promise.all(drivers.splice(0).map((one) => one.close()));
   });
 
-  const made = (more: Terms = {}): Driver => zookeeper({ servers: [server.address], ...terms, ...more });
+  const made = (more: Terms = {}): Driver => zookeeper({ servers: [server.address], connectTimeoutMs: BUSY_MS, ...terms, ...more });
   return {
     clients,
     get server() {

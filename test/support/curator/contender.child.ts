@@ -32,6 +32,8 @@ function open(name: string, recipe: string, path: string): void {
   const driver = zookeeper({
     servers: [{ host, port: Number(port) }],
     sessionMs: Number(sessionMs),
+    // on a busy machine
+    connectTimeoutMs: 30_000,
     fair: recipe !== "unfair",
     family: recipe === "read" || recipe === "write" ? "readWrite" : "mutex",
   });
