@@ -44,6 +44,7 @@ if (long) {
       };
     },
     traits: { manyKeys: false, permits: "shared", fifo: false },
+    verbs: ["detach"],
     keys: 2_000,
     random: { seeds: 20, steps: 100 },
   });

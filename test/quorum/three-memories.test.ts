@@ -13,6 +13,7 @@ for (const members of long ? [3, 5] : [3]) {
       return { driver: () => quorum(stores.map((store) => memory({ store }))) };
     },
     traits: { manyKeys: false, permits: "shared", fifo: false },
+    verbs: ["detach"],
     timeScale: 0.5,
     keys: long ? 50_000 : 500,
     random: long ? { seeds: 100, steps: 200 } : { seeds: 2 },

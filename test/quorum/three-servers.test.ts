@@ -246,6 +246,7 @@ describe.skipIf(reason !== null && process.env.CI !== "true")("a majority of thr
         };
       },
       traits: { manyKeys: false, permits: "shared", fifo: false },
+      verbs: ["detach"],
       keys: 5_000,
       random: { seeds: 20, steps: 100 },
     });

@@ -1,7 +1,7 @@
 /** What the members said when all were asked about one claim. */
 
 import { isFatal } from "../../errors.ts";
-import type { Answer } from "../../spi/driver.ts";
+import type { Answer, Ending } from "../../spi/driver.ts";
 import { majorityOf } from "./ballot.ts";
 
 export class Round {
@@ -11,6 +11,7 @@ export class Round {
   #yes = 0;
   #no = 0;
   #absent = 0;
+  #reason: Ending | undefined;
   readonly errors: unknown[] = [];
 
   constructor(members: number) {
@@ -21,6 +22,12 @@ export class Round {
   said(answer: Answer): void {
     if (answer.state === "held") this.#yes++;
     else this.#no++;
+    if (answer.state === "none") this.#reason ??= answer.reason;
+  }
+
+  /** That the claim is gone, and why, if a member knows. */
+  get none(): Answer {
+    return this.#reason === undefined ? { state: "none" } : { state: "none", reason: this.#reason };
   }
 
   /** It has no place there and was not asked. */

@@ -187,7 +187,7 @@ export class Voting {
       throw new Error("quorum: a majority votes for it, but has not agreed on its token yet");
     }
     const places = ballot.placed(now);
-    if (ballot.ticketed || places + ballot.unknown() < this.#majority) return NONE;
+    if (ballot.ticketed || places + ballot.unknown() < this.#majority) return round.none;
     if (ballot.claim.wait ? places < this.#majority : !round.isHeard) throw round.failure;
     if (!ballot.claim.wait) return NONE;
     if (!ballot.isSplit(now)) ballot.yieldAt = null;
