@@ -20,7 +20,7 @@ import { RelayedClaims } from "./relayed.ts";
 import type { ProcessProbe, Session } from "./session.ts";
 import { Sessions } from "./session.ts";
 import { StoreHealth } from "./store-health.ts";
-import { checkTraits } from "./terms.ts";
+import { checkStore, checkTraits } from "./terms.ts";
 
 export interface RelayOptions {
   readonly driver: Driver;
@@ -35,7 +35,7 @@ export interface RelayOptions {
 /** Claims asked for at a time where most may not be seen. */
 const LOOKS = 1_000;
 
-/** Opens the driver and gives what a server needs of it. */
+/** Opens the driver and gives what a server needs of it. @throws (rejects) Error if it can be no server's store */
 export async function openRelay(options: RelayOptions): Promise<{
   readonly backend: Backend;
   readonly sessions: Sessions;
@@ -47,6 +47,7 @@ export async function openRelay(options: RelayOptions): Promise<{
   const { driver, clock, sessionMs, probe } = options;
   const relay = new Relay(options);
   await relay.open();
+  await checkStore(driver);
   const sessions = new Sessions(relay, clock, probe, sessionMs);
   const trouble = (): string | null => relay.health.trouble();
   return { backend: relay, sessions, claims: () => relay.size, trouble, close: () => driver.close() };
@@ -56,7 +57,6 @@ class Relay implements Backend {
   readonly #driver: Driver;
   readonly #clock: Clock;
   readonly #sessionMs: number;
-  readonly #log: Log;
   readonly #leftovers: Leftovers;
   readonly #claims: RelayedClaims;
   readonly #record: Record | undefined;
@@ -67,9 +67,8 @@ class Relay implements Backend {
     this.#driver = driver;
     this.#clock = clock;
     this.#sessionMs = sessionMs;
-    this.#log = log;
     this.#record = record;
-    this.health = new StoreHealth(driver, clock);
+    this.health = new StoreHealth(driver, clock, log);
     this.#claims = new RelayedClaims(sessionMs, record);
     this.#leftovers = new Leftovers(driver, clock, log, this.#claims);
   }
@@ -155,7 +154,7 @@ class Relay implements Backend {
     return found.map((known) => (known === undefined ? { state: "none" } : answers[next++]));
   }
 
-  async release(_session: Session, items: readonly Leave[]): Promise<readonly boolean[]> {
+  async release(session: Session, items: readonly Leave[]): Promise<readonly boolean[]> {
     const unanswered = new Set<ClaimId>();
     const left: Relayed[] = [];
     const found = items.map((item) => {
@@ -167,7 +166,7 @@ class Relay implements Backend {
     });
     if (left.length === 0) return found;
     const now = this.#clock.now();
-    for (const known of left) this.#claims.ending(known, known.state === "held" ? "released" : "left", now);
+    for (const known of left) this.#claims.leaving(known, session, now);
     const claims = left.map(({ claim }) => claim);
     const there = await this.#asked(this.#driver.release(claims, unanswered));
     for (const known of left) this.#claims.forget(known, "released", now);
@@ -281,9 +280,12 @@ class Relay implements Backend {
       this.#leftovers.offer();
       return answer;
     } catch (error) {
-      this.health.doubt();
-      if (isFatal(error)) throw new Refusal("FATAL", (error as Error).message, error);
-      this.#log(`${this.#driver.name} failed`, error);
+      // the call's own fault
+      if (isFatal(error)) {
+        this.health.doubt();
+        throw new Refusal("FATAL", (error as Error).message, error);
+      }
+      this.health.failed(error);
       throw new Refusal("STORE", `the server could not ask its store (${this.#driver.name})`, error);
     }
   }

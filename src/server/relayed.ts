@@ -19,6 +19,8 @@ export class Relayed implements Lived {
   revoked = false;
   /** Who is told of a grant; null: detached. */
   session: Session | null = null;
+  /** Who had it before another client took it up by its reference. */
+  former: Session | null = null;
   /** `claim` calls that are under way, or failed: the store may yet carry them out. */
   unanswered = 0;
   /** When the store has forgotten it. */
@@ -76,7 +78,10 @@ export class RelayedClaims {
   /** Makes it the session's, unless it is detached. */
   own(session: Session, known: Relayed, now: number): void {
     if (known.session === null && known.state === "held") return;
-    if (known.session !== session) this.disown(known);
+    if (known.session !== session) {
+      known.former = known.session ?? known.former;
+      this.disown(known);
+    }
     known.session = session;
     const ids = this.#ids.get(session) ?? new Set();
     this.#ids.set(session, ids.add(known.claim.id));
@@ -123,8 +128,16 @@ export class RelayedClaims {
     if (known.gone) return;
     known.gone = true;
     this.#known.delete(known.claim.id);
+    // it may work on what somebody else has just given back by its reference: it asks, and is told
+    known.former?.link?.nudge(known.claim.id);
     this.disown(known);
     this.ending(known, how, now);
+  }
+
+  /** It is released, perhaps by another session than that which has it and is to hear of that. */
+  leaving(known: Relayed, by: Session, now: number): void {
+    if (known.session !== by) known.former = known.session ?? known.former;
+    this.ending(known, known.state === "held" ? "released" : "left", now);
   }
 
   /**

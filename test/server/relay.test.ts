@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { Table } from "../../src/core/table.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { server as serverDriver } from "../../src/drivers/server/driver.ts";
 import type { Claim, Driver } from "../../src/spi/driver.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
@@ -120,6 +121,42 @@ test("what the store throws fails the call and is logged, not told", async () =>
   expect(it.logged.join()).toContain("hunter2");
 });
 
+test("an outage of the store is told in the log once, and at its end with how many calls have failed", async () => {
+  const clock = new FakeClock();
+  const inner = memory({ store: { table: new Table(), clock } });
+  let isDown = true;
+  const claim: Driver["claim"] = (one) => (isDown ? Promise.reject(new Error("no route")) : inner.claim(one));
+  const it = await running({ driver: { ...inner, name: "redis", claim }, clock });
+  const { driver } = await client(it.addresses[0] as string);
+  for (let n = 0; n < 20; n++) await expect(driver.claim(claimOf(`k${n}`))).rejects.toThrow("could not ask its store");
+  // one that is answered among others that are not is no end
+  isDown = false;
+  await expect(driver.claim(claimOf("a"))).resolves.toMatchObject({ state: "held" });
+  isDown = true;
+  await expect(driver.claim(claimOf("b"))).rejects.toThrow("could not ask its store");
+  isDown = false;
+  await expect(driver.claim(claimOf("b"))).resolves.toMatchObject({ state: "held" });
+  expect(it.logged).toEqual(["redis failed: Error: no route"]);
+  await clock.pass(5_000);
+  await expect(driver.claim(claimOf("c"))).resolves.toMatchObject({ state: "held" });
+  expect(it.logged.slice(1)).toEqual(['redis answers again {"calls":21,"ms":5000}']);
+});
+
+test.each([true, false])(
+  "whoever has a lock that another client gives back by its reference is told at once (taken up before: %s)",
+  async (isTaken) => {
+    const it = await running({ driver: memory() });
+    const holder = await client(it.addresses[0] as string);
+    const other = await client(it.addresses[0] as string);
+    const lock = claimOf("k");
+    held(await holder.driver.claim(lock));
+    if (isTaken) await other.driver.renew([lock]);
+    expect(await other.driver.release([lock])).toEqual([true]);
+    await until(() => holder.pushes.all.some(({ id }) => id === lock.id), { within: 2_000, what: "the nudge" });
+    expect(await holder.driver.renew([lock])).toMatchObject([{ state: "none" }]);
+  },
+);
+
 test("what the store has forgotten the relay forgets, too", async () => {
   const clock = new FakeClock();
   const store = { table: new Table(), clock };
@@ -229,6 +266,13 @@ test("what the store cannot do is refused, not done in part: of several keys it 
   await expect(through.claim(claimOf("a", { ttlMs: 5_000 }))).rejects.toMatchObject(unsupported);
   expect(asked).toEqual([]);
   held(await through.claim(claimOf("a", { ttlMs })));
+});
+
+test("a server on a Unix socket is no store for a relay: with the relay all that its clients hold would end at once", async () => {
+  const store = await running();
+  const relay = running({ driver: serverDriver({ path: store.path }), listen: "tcp://127.0.0.1:0" });
+  await expect(relay).rejects.toThrow("a lock server on a Unix socket cannot be the store of another one");
+  await until(() => store.stats().sessions === 0, { within: 2_000, what: "the end of the relay's session" });
 });
 
 test("a revoked claim keeps its place in the store until its client releases it, through the relay", async () => {
