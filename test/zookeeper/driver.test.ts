@@ -257,6 +257,18 @@ test("a floor that the store's tokens cannot reach is refused, unless tokenBase 
   await lifted.release([claim]);
 });
 
+test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
+  ["SASL where the servers have no users", { sasl: { user: "bob", password: "canary" } }, "does not ask for SASL"],
+  ["an ACL for whom we are, where we are nobody", { acl: [{ perms: 31, scheme: "auth", id: "" }] }, "INVALID_ACL"],
+  ["an ACL of a scheme that the servers do not have", { acl: [{ perms: 31, scheme: "x", id: "y" }] }, "INVALID_ACL"],
+])("%s is refused for good, at once", async (_, options, why) => {
+  const error = await made(options)
+    .open(() => undefined)
+    .catch((thrown: unknown) => thrown as Error);
+  expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(why) });
+  expect((error as Error).message).not.toContain("canary");
+});
+
 test("whoever waits watches one node: nobody else wakes when the holder goes", async () => {
   const woken: (ClaimId | null)[] = [];
   const driver = await opened({}, (id) => woken.push(id));

@@ -16,7 +16,7 @@ import { systemClock } from "../../clock.ts";
 import { admittedCount } from "../../core/line.ts";
 import type { Answer, Claim, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
-import { AuthFailedError, ConnectionLossError, isRefusal } from "./client/errors.ts";
+import { ConnectionLossError, isForGood, isRefusal } from "./client/errors.ts";
 import { checkedPath } from "./client/paths.ts";
 import { childrenOf, makePath } from "./client/recipes.ts";
 import { CREATOR_ALL, OPEN_TO_ALL } from "./client/records.ts";
@@ -230,7 +230,6 @@ async function opened(
     await prepare();
   } catch (error) {
     await zk.close();
-    const refused = isRefusal(error, "NO_AUTH") || error instanceof AuthFailedError;
-    throw refused ? new FatalDriverError((error as Error).message, { cause: error }) : error;
+    throw isForGood(error) ? new FatalDriverError((error as Error).message, { cause: error }) : error;
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Answer } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
-import { AuthFailedError, isRefusal, SessionExpiredError } from "./client/errors.ts";
+import { isForGood, isRefusal, SessionExpiredError } from "./client/errors.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import type { Lines } from "./lines.ts";
 import type { NodePlace, Places } from "./places.ts";
@@ -115,8 +115,7 @@ export class Placing {
 
   /** What cannot get better is fatal, and its place is not kept. Should that fail, the core's release comes again. */
   async explained(error: unknown, place: NodePlace): Promise<unknown> {
-    const refused = isRefusal(error, "NO_AUTH") || error instanceof AuthFailedError;
-    const fatal = refused ? new FatalDriverError((error as Error).message, { cause: error }) : error;
+    const fatal = isForGood(error) ? new FatalDriverError((error as Error).message, { cause: error }) : error;
     if (fatal instanceof FatalDriverError) await this.removed(place).catch(() => undefined);
     return fatal;
   }

@@ -92,6 +92,11 @@ export function errorOf(code: number, what: string): Error {
   return new ZooKeeperError(name, `ZooKeeper: ${withoutIds(what)}: ${name}`);
 }
 
+/** Would asking again change nothing: do the servers not know us, or not take what our nodes are to allow? */
+export function isForGood(error: unknown): boolean {
+  return error instanceof AuthFailedError || isRefusal(error, "NO_AUTH") || isRefusal(error, "INVALID_ACL");
+}
+
 /** Is this the server's refusal of that name? */
 export function isRefusal(error: unknown, code: string): boolean {
   return error instanceof ZooKeeperError && error.code === code;

@@ -19,6 +19,7 @@ const NO_PASSWORD: Buffer = Buffer.alloc(16);
 export class Handshake {
   readonly #auth: readonly AuthInfo[];
   readonly #sasl: SaslOptions | null;
+  #isProved = false;
 
   constructor(auth: readonly AuthInfo[], sasl: SaslOptions | null) {
     this.#auth = auth;
@@ -43,6 +44,7 @@ export class Handshake {
 
   /** With SASL: asks for the server's challenge; else null. */
   challengeMe(): Buffer | null {
+    this.#isProved = false;
     return this.#sasl === null ? null : saslFrame(Buffer.alloc(0));
   }
 
@@ -53,8 +55,13 @@ export class Handshake {
     reader.long();
     if (reader.int() !== 0) throw new AuthFailedError();
     const challenge = reader.buffer();
-    if (challenge === null || challenge.length === 0) return null;
+    if (challenge === null || challenge.length === 0) {
+      // it lets us in as nobody
+      if (!this.#isProved) throw new AuthFailedError("ZooKeeper does not ask for SASL credentials: it has no users");
+      return null;
+    }
     const answer = digestMd5(challenge, this.#sasl as SaslOptions);
+    this.#isProved = true;
     return answer === null ? null : saslFrame(answer);
   }
 
