@@ -1,7 +1,7 @@
 /** What the server's own table can do, and what it refuses. */
 
 import type { Table } from "../core/table.ts";
-import type { Claim, Traits } from "../spi/driver.ts";
+import type { Claim, Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { Refusal } from "./backend.ts";
 import { isLong, SHORT_MS } from "./durability.ts";
@@ -23,6 +23,19 @@ export function boundText(ms: number): string {
 export function traitsOf(sessionMs: number, local: boolean): Traits {
   const lease = { claim: true, sessionMs, ...(local && { silenceKeeps: true }) };
   return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, survives: "restart" };
+}
+
+/**
+ * An open driver that may stand behind a server. On a Unix socket the end of our connection is our death, which would end
+ * at once what our clients hold and believe in for a while yet.
+ * @throws (rejects) Error, the driver being closed, if it may not
+ */
+export async function checkStore(driver: Driver): Promise<void> {
+  if (driver.traits.lease.silenceKeeps !== true) return;
+  await driver.close();
+  throw new Error(
+    "a lock server on a Unix socket cannot be the store of another one, with which its locks would end: let clients connect to it, or let it listen on TCP",
+  );
 }
 
 /**
