@@ -59,7 +59,7 @@ test.skipIf(!possible)("a secured server and a client on two machines, from the 
   const home = join(here.folder, "server");
   const onServer = machine(SERVER, home);
   const made = await onServer([folder, certificate, credential, settings].join("\n")).ended;
-  expect(made).toMatchObject({ code: 0, out: "accounts.json: 1 accounts, 1 credentials\n" });
+  expect(made).toMatchObject({ code: 0, out: "accounts.json: 1 account, 1 credential\n" });
   const server = onServer(`cd ~/holdfast\n${start}`);
   const isUp = (): boolean => server.out().includes("listening on tls://0.0.0.0:7420");
   await until(isUp, { within: 20_000, what: "the server" });
