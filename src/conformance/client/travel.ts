@@ -29,6 +29,7 @@ export function travel(check: Check, { traits }: Subject): void {
   check("an attached lock is renewed; nobody renews it before", async (scene) => {
     const ttl = scene.lease(400);
     const [one, other] = [await player(scene, { ttl }), await player(scene)];
+    await other.locks.list(""); // it is connected: that may take longer than the lease
     const reference = await (await one.locks.acquire("key")).detach();
     const taken = await other.locks.attach(reference);
     const end = performance.now() + 1.5 * ttl;
