@@ -47,7 +47,8 @@ export function zookeeperScene(options?: ServerOptions, terms: Terms = {}): ZooK
     await Promise.all(drivers.splice(0).map((one) => one.close()));
   });
 
-  const made = (more: Terms = {}): Driver => zookeeper({ servers: [server.address], connectTimeoutMs: BUSY_MS, ...terms, ...more });
+  const made = (more: Terms = {}): Driver =>
+    zookeeper({ servers: [server.address], connectTimeoutMs: BUSY_MS, ...terms, ...more });
   return {
     clients,
     get server() {
