@@ -6,6 +6,7 @@ import type { Lockable } from "../../client/lockable.ts";
 import type { Locks } from "../../client/locks.ts";
 import { createLocks } from "../../client/locks.ts";
 import type { LocksOptions } from "../../client/options.ts";
+import type { Driver } from "../../spi/driver.ts";
 import type { ChaosDriver, ChaosOptions } from "../chaos.ts";
 import { chaos } from "../chaos.ts";
 import type { Scene } from "../scene.ts";
@@ -35,11 +36,11 @@ export async function empty(scene: Scene): Promise<void> {
   await driver.close();
 }
 
-/** How many claims stand in the store. */
-export async function placed(scene: Scene, count: number): Promise<void> {
-  const { driver } = await scene.client();
+/** Waits until so many claims stand in the store, as a client sees that has nothing to do with them: one of its own, or this. */
+export async function placed(scene: Scene, count: number, by?: Driver): Promise<void> {
+  const driver = by ?? (await scene.client()).driver;
   await scene.until(`${count} claims in the store`, async () => (await driver.list("", 100)).length === count);
-  await driver.close();
+  if (by === undefined) await driver.close();
 }
 
 /** Waits until the lock is granted, and gives it back: somebody else can have it now. */
