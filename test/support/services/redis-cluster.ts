@@ -86,7 +86,7 @@ async function node(folder: string, { tls, settings = [] }: Terms): Promise<Node
   const [port, bus, tlsPort] = [await freePort(), await freePort(), await freePort()];
   const encrypted = tls === undefined ? [] : [...tlsSettings(tlsPort, tls), "--tls-cluster", "yes"];
   const clustered = ["--cluster-enabled", "yes", "--cluster-port", String(bus), "--cluster-node-timeout", "1000"];
-  const sooner = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
+  const sooner = ["--cluster-replica-validity-factor", "0"];
   const restarted = (): Promise<ChildProcess> =>
     run(folder, port, [...clustered, ...sooner, ...encrypted, ...settings]);
   const child = await restarted();

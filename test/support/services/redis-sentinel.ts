@@ -46,7 +46,7 @@ export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}
     return join(folder, name);
   };
   const servers = [
-    await run(place("0"), master, ["--repl-diskless-sync-delay", "0", ...encrypted(masterTls)]),
+    await run(place("0"), master, encrypted(masterTls)),
     await run(place("1"), replica, ["--replicaof", "127.0.0.1", String(watched), ...encrypted(replicaTls)]),
   ];
   const admin = [connection(master), connection(replica)] as const;
@@ -97,7 +97,7 @@ async function sentinel(
   const lines = [
     `port ${port}`,
     "bind 127.0.0.1",
-    `logfile /tmp/sent-${port}.log`,
+    `logfile ${join(folder, "log")}`,
     `dir ${folder}`,
     `sentinel monitor mymaster 127.0.0.1 ${master} 2`,
     `sentinel down-after-milliseconds mymaster ${downAfterMs}`,

@@ -32,8 +32,9 @@ export async function startRedis(
 ): Promise<RedisServer> {
   install();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-redis-"));
-  const port = await freePort();
-  let child = await run(folder, port, settings, environment);
+  const started = await onFreePort((port) => run(folder, port, settings, environment));
+  const { port } = started;
+  let child = started.made;
   const stop = async (): Promise<void> => {
     await ended(child);
     rmSync(folder, { recursive: true, force: true });
@@ -48,6 +49,18 @@ export async function startRedis(
     signal: (name) => void child.kill(name),
     stop,
   };
+}
+
+/** Another test may take a port before a server of ours does: then it ends at once, and has another. */
+async function onFreePort<T>(make: (port: number) => Promise<T>): Promise<{ readonly port: number; readonly made: T }> {
+  for (let attempt = 1; ; attempt++) {
+    const port = await freePort();
+    try {
+      return { port, made: await make(port) };
+    } catch (error) {
+      if (attempt === 3) throw error;
+    }
+  }
 }
 
 /** Why there is no Redis here and none can be had; null if there is. */
@@ -98,7 +111,12 @@ export async function run(
   });
   failed.catch(() => undefined); // it also ends when it is meant to
   const answers = until(() => isUp(port), { within: 10_000, what: `redis-server on port ${port}` });
-  await Promise.race([answers, failed]);
+  try {
+    await Promise.race([answers, failed]);
+  } catch (error) {
+    child.kill("SIGKILL");
+    throw error;
+  }
   return child;
 }
 
