@@ -122,7 +122,7 @@ class Relay implements Backend {
   }
 
   async claim(session: Session, claim: Claim): Promise<Answer> {
-    const known = this.#familiar(session, claim);
+    const known = this.#familiar(session, claim, true);
     known.unanswered++;
     const answer = await this.#asked(this.#driver.claim(known.claim));
     known.unanswered--;
@@ -135,10 +135,11 @@ class Relay implements Backend {
     return answer;
   }
 
-  async renew(session: Session, items: readonly Renewal[]): Promise<readonly (Answer | undefined)[]> {
+  /** isMaker: the session tells of what it placed before a restart of ours. */
+  async renew(session: Session, items: readonly Renewal[], isMaker = false): Promise<readonly (Answer | undefined)[]> {
     const asked: Relayed[] = [];
     const found = items.map(({ id, claim }) => {
-      const known = this.#claims.get(id) ?? (claim === null ? undefined : this.#familiar(session, claim));
+      const known = this.#claims.get(id) ?? (claim === null ? undefined : this.#familiar(session, claim, isMaker));
       if (known === undefined) return undefined;
       this.#claims.own(session, known, this.#clock.now());
       asked.push(known);
@@ -220,16 +221,12 @@ class Relay implements Backend {
 
   /** After a restart of the relay: the store knows the claims, the relay learns them again. */
   reclaim(session: Session, items: readonly Reclaimed[]): Promise<readonly (Answer | undefined)[]> {
-    return this.renew(
-      session,
-      items.map(({ claim }) => ({ id: claim.id, claim })),
-    );
+    const all = items.map(({ claim }) => ({ id: claim.id, claim }));
+    return this.renew(session, all, true);
   }
 
   end(session: Session, which: Which): void {
-    const ending = this.#claims.of(session).filter(({ claim, state }) => {
-      return which === "all" || (which === "waiting" ? state !== "held" : claim.ttlMs === "session");
-    });
+    const ending = this.#claims.endingWith(session, which, this.#clock.now());
     if (ending.length === 0) return;
     for (const known of ending) this.#claims.forget(known, "gone", this.#clock.now());
     this.#leftovers.giveBack(ending);
@@ -260,7 +257,7 @@ class Relay implements Backend {
   }
 
   /** @throws Refusal if another client uses that id, or the store cannot do what it wants */
-  #familiar(session: Session, claim: Claim): Relayed {
+  #familiar(session: Session, claim: Claim, isMaker: boolean): Relayed {
     const found = this.#claims.get(claim.id);
     if (found !== undefined && found.session !== null && found.session !== session) {
       throw new Refusal("LIMIT", "this id is another client's");
@@ -268,6 +265,7 @@ class Relay implements Backend {
     if (found === undefined) checkTraits(claim, this.#driver.traits);
     const now = this.#clock.now();
     const known = found ?? this.#claims.add(claim, session.principal.name, now);
+    if (isMaker) known.maker ??= session;
     this.#claims.own(session, known, now);
     return known;
   }

@@ -2,6 +2,7 @@
 
 import type { Happening } from "../core/observer.ts";
 import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
+import type { Which } from "./backend.ts";
 import type { Lived, Record } from "./record.ts";
 import type { Session } from "./session.ts";
 
@@ -21,6 +22,8 @@ export class Relayed implements Lived {
   session: Session | null = null;
   /** Who had it before another client took it up by its reference. */
   former: Session | null = null;
+  /** Who placed it; null: it was placed elsewhere, or before a restart of the relay, and taken up here. */
+  maker: Session | null = null;
   /** `claim` calls that are under way, or failed: the store may yet carry them out. */
   unanswered = 0;
   /** When the store has forgotten it. */
@@ -86,6 +89,18 @@ export class RelayedClaims {
     const ids = this.#ids.get(session) ?? new Set();
     this.#ids.set(session, ids.add(known.claim.id));
     known.until = Math.max(known.until, now + this.#ttl(known.claim));
+  }
+
+  /** What ends with this session: not what its maker goes on with, nor what was made elsewhere and is held. */
+  endingWith(session: Session, which: Which, now: number): Relayed[] {
+    return this.of(session).filter((known) => {
+      const { claim, state, maker } = known;
+      if (which !== "all" && (which === "waiting" ? state === "held" : claim.ttlMs !== "session")) return false;
+      if (maker === session || maker?.ended === true || (maker === null && state !== "held")) return true;
+      if (maker === null) this.disown(known);
+      else this.own(maker, known, now);
+      return false;
+    });
   }
 
   disown(known: Relayed): void {

@@ -17,6 +17,8 @@ export class Tenants {
   readonly #outstays = new Outstays();
   /** Who has a claim that another client took up, or gives back, by its reference. */
   readonly #former = new Map<ClaimId, Session>();
+  /** Who had it before any other took it up. */
+  readonly #makers = new Map<ClaimId, Session>();
 
   /** next: told of all that the table tells. */
   constructor(limits: ServerLimits, next: Observer | null) {
@@ -38,7 +40,9 @@ export class Tenants {
     if (!entry.kept) this.#room.add(entry.by);
     const former = entry.owner;
     own(entry, session);
-    if (former instanceof Session && former !== entry.owner) this.#former.set(entry.claim.id, former);
+    if (!(former instanceof Session) || former === entry.owner) return;
+    this.#former.set(entry.claim.id, former);
+    if (!this.#makers.has(entry.claim.id)) this.#makers.set(entry.claim.id, former);
   }
 
   /** It is given back, perhaps by another client than whose it is, who is to hear of that. */
@@ -59,11 +63,14 @@ export class Tenants {
     if (owner !== null) own(entry, owner);
   }
 
-  /** Ends claims of a session whose client has gone. */
-  end(table: Table, { entries }: Session, which: Which, now: number, micros: number): void {
-    for (const { claim, held } of [...entries]) {
+  /** Ends claims of a session whose client has gone; not what it only took up and whose maker goes on. */
+  end(table: Table, session: Session, which: Which, now: number, micros: number): void {
+    for (const entry of [...session.entries]) {
+      const { claim, held } = entry;
       if (which === "waiting" ? held : which === "session" && claim.ttlMs !== "session") continue;
-      table.drop(claim.id, SHORT_MS, now, micros);
+      const maker = this.#makers.get(claim.id) ?? session;
+      if (maker !== session && !maker.ended) own(entry, maker);
+      else table.drop(claim.id, SHORT_MS, now, micros);
     }
   }
 
@@ -72,6 +79,7 @@ export class Tenants {
     // it may work on what somebody else has just given back by its reference: it asks, and is told
     this.#former.get(entry.claim.id)?.link?.nudge(entry.claim.id);
     this.#former.delete(entry.claim.id);
+    this.#makers.delete(entry.claim.id);
     this.#room.remove(entry.by);
     this.#outstays.forget(entry);
   }
