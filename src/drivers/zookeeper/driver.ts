@@ -16,7 +16,7 @@ import { systemClock } from "../../clock.ts";
 import { admittedCount } from "../../core/line.ts";
 import type { Answer, Claim, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
-import { ConnectionLossError, isForGood, isRefusal } from "./client/errors.ts";
+import { ConnectionLossError, isForGood, isRefusal, ZooKeeperError } from "./client/errors.ts";
 import { checkedPath } from "./client/paths.ts";
 import { childrenOf, makePath } from "./client/recipes.ts";
 import { CREATOR_ALL, OPEN_TO_ALL } from "./client/records.ts";
@@ -104,7 +104,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       }
     },
 
-    async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+    async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
       const mine = claims.map((claim) => places.find(claim));
       const standing = mine.some((place) => place !== null && place.at !== "gone");
       // told at once, so that holders know that their session is at stake
@@ -119,20 +119,23 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       for (const place of mine) if (place !== null && isInLine(place)) nodes.set(place, place.name);
       const names = await namesOf([...new Set([...nodes.keys()].map(({ folder }) => folder))]);
       return Promise.all(
-        mine.map(async (place): Promise<Answer> => {
+        mine.map(async (place): Promise<Answer | undefined> => {
           if (place === null) return { state: "none" };
           try {
+            if (place.isLeaving) return await givenUp(place);
             if (place.isUnsure) return await placing.placed(place);
             if (place.isAside) return await placing.tried(place);
             if (place.at !== "there" || place.revoked) return place.none;
             if (place.isHeld) return lines.held(place);
             if (nodes.get(place) !== place.name) return await placing.placed(place);
-            return await placing.stood(place, names.get(place.folder) ?? []);
+            // what could not be read with the others is read, and refused, alone
+            const read = names.get(place.folder);
+            return read === undefined ? await placing.placed(place) : await placing.stood(place, read);
           } catch (error) {
-            if (!(error instanceof FatalDriverError)) throw error;
-            // the affair of one claim: out of line it is claimed anew, and that call says why it is refused
-            await placing.removed(place);
-            return { state: "none" };
+            // the connection is the affair of all; what else there is, of this one
+            if (!(error instanceof FatalDriverError || error instanceof ZooKeeperError)) throw error;
+            if (error instanceof FatalDriverError || isForGood(error)) return givenUp(place);
+            return undefined;
           }
         }),
       );
@@ -167,9 +170,29 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     },
   };
 
+  /** Out of line a claim is claimed anew, and that call says why it is refused. */
+  async function givenUp(place: NodePlace): Promise<Answer> {
+    try {
+      await placing.removed(place);
+    } catch (error) {
+      // a node that we may not delete stays as long as our session
+      if (!isForGood(error)) throw error;
+    }
+    return { state: "none" };
+  }
+
+  /** Without those that the servers refuse to read. */
   async function namesOf(folders: readonly string[]): Promise<Map<string, readonly string[]>> {
-    const read = await Promise.all(folders.map((folder) => childrenOf(zk, folder)));
-    return new Map(folders.map((folder, at) => [folder, read[at] as readonly string[]]));
+    const found = new Map<string, readonly string[]>();
+    const read = async (folder: string): Promise<void> => {
+      try {
+        found.set(folder, await childrenOf(zk, folder));
+      } catch (error) {
+        if (!(error instanceof ZooKeeperError)) throw error;
+      }
+    };
+    await Promise.all(folders.map(read));
+    return found;
   }
 
   async function revoked({ key, token, now }: RevokeTarget): Promise<boolean> {

@@ -52,6 +52,11 @@ export class NodePlace {
     return this.token !== 0n;
   }
 
+  /** It was given up, and its node may be there still: a delete of it has failed. */
+  get isLeaving(): boolean {
+    return this.at === "gone" && this.ending === "released" && this.name !== "";
+  }
+
   get none(): Answer {
     const reason = this.revoked ? "revoked" : this.ending;
     return reason === null ? { state: "none" } : { state: "none", reason };

@@ -33,7 +33,7 @@ const NAMES: Readonly<Record<number, string>> = {
 };
 
 /** The server has answered, and refused: nothing was changed. */
-class ZooKeeperError extends Error {
+export class ZooKeeperError extends Error {
   /** As the server names it, for instance "NO_NODE". */
   readonly code: string;
   constructor(code: string, message: string) {

@@ -1,0 +1,51 @@
+// What is wrong with one key is that key's affair: the others of the same client are renewed as if nothing had happened.
+
+import { expect, test } from "vitest";
+import { CREATOR_ALL, OPEN_TO_ALL } from "../../src/drivers/zookeeper/client/records.ts";
+import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { Answer } from "../../src/spi/driver.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+import { claimOf, zookeeperScene } from "../support/zookeeper-scene.ts";
+
+const WITHIN = 20_000;
+const scene = zookeeperScene({}, { root: "/apart", sessionMs: 20_000 });
+const states = (answers: readonly (Answer | undefined)[]): (string | undefined)[] =>
+  answers.map((answer) => answer?.state);
+
+test("a path that we may not read any more ends the claims that wait there, and no others", async () => {
+  const driver = await scene.opened();
+  const [holder, waiter, held, waiting] = [claimOf("bad"), claimOf("bad"), claimOf("good"), claimOf("good")];
+  for (const claim of [holder, waiter, held, waiting]) await driver.claim(claim);
+  const admin = new ZooKeeper({ servers: [scene.server.address], auth: [{ scheme: "digest", auth: "admin:x" }] });
+  scene.clients.push(admin);
+  await admin.open();
+  await admin.setAcl("/apart/bad", CREATOR_ALL);
+  expect(states(await driver.renew([held, waiter, waiting, holder]))).toEqual(["held", "none", "waiting", "held"]);
+  await expect(driver.claim(claimOf("bad"))).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringContaining("NO_AUTH"),
+  });
+  await admin.setAcl("/apart/bad", OPEN_TO_ALL);
+  await driver.release([held, waiting, holder]);
+});
+
+test("a place that is given up while the connection breaks leaves no node: the next renewal deletes it", async () => {
+  await using proxy = await tcpProxy(scene.server.address);
+  const driver = await scene.opened({ servers: [proxy.address as { host: string; port: number }] });
+  const [holder, waiter] = [claimOf("cut"), claimOf("cut")];
+  for (const claim of [holder, waiter]) await driver.claim(claim);
+  const stranger = (await scene.zk.create("/apart/cut/latch-", { mode: "ephemeralSequential" })).path;
+  // the look gets through, the delete that follows from it does not
+  await driver.list("cut", 10);
+  proxy.up.cutAfter(60);
+  await expect(driver.renew([waiter])).rejects.toMatchObject({ code: "CONNECTION_LOSS" });
+  expect((await scene.zk.children("/apart/cut")).names).toHaveLength(3);
+  await until(async () => (await driver.renew([waiter]).catch(() => null))?.[0]?.state === "none", {
+    within: WITHIN,
+    what: "the end of its wait",
+  });
+  expect((await scene.zk.children("/apart/cut")).names).toHaveLength(2);
+  await scene.zk.delete(stranger);
+  await driver.release([holder]);
+});
