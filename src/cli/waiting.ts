@@ -35,10 +35,15 @@ export interface WaitOptions {
 export async function acquireInWords(store: Store, wanted: Wanted, options: WaitOptions): Promise<Lock> {
   const { waitMs, ttl, label, signal } = options;
   const voice = voiceOf(options);
+  let isOver = false;
+  // asking takes its time, and the wait may be over by then
+  const say = (how: string): void => {
+    if (!isOver) voice.tell(`waiting for ${quotedList(wanted.keys)}${how}`);
+  };
   const notice = setTimeout(() => {
     standing(store, wanted, label).then(
-      (found) => voice.tell(`waiting for ${quotedList(wanted.keys)}: ${standingInWords(found)}`),
-      () => voice.tell(`waiting for ${quotedList(wanted.keys)}; ${store.name} does not answer`),
+      (found) => say(`: ${standingInWords(found)}`),
+      () => say(`; ${store.name} does not answer`),
     );
   }, SILENT_MS);
   let lock: Lock | null;
@@ -55,6 +60,7 @@ export async function acquireInWords(store: Store, wanted: Wanted, options: Wait
     if (code !== "LOCK_TIMEOUT") throw commandError(error, store.name);
     throw await timeoutError(store, wanted, options, (error as LockTimeoutError).blocked);
   } finally {
+    isOver = true;
     clearTimeout(notice);
   }
   if (lock === null) throw await busyError(store, wanted, options);

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
 import { PROGRAM, place } from "./command.ts";
 
@@ -158,6 +159,29 @@ describe.concurrent("what is said while waiting", () => {
     const { code, out, err } = await second.ended;
     expect({ code, out }).toEqual({ code: 0, out: "done\n" });
     expect(err.split("\n").length).toBe(2);
+  });
+
+  test("who has got the lock by the time that there is something to say is not told to wait", async () => {
+    const args = ["serve", "--listen", "tcp://127.0.0.1:0", "--state", join(here.folder, "late")];
+    const server = here.start(args);
+    await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
+    await using proxy = await tcpProxy({ host: "127.0.0.1", port: Number(/:(\d+)\n/.exec(server.out())?.[1]) });
+    // the answer to its claim comes after a second, when it asks for whom it waits, and before the answer to that
+    proxy.down.delay(1_500);
+    const port = "port" in proxy.address ? proxy.address.port : 0;
+    const run = here.run([
+      "run",
+      "late",
+      "--url",
+      `holdfast://127.0.0.1:${port}`,
+      "--",
+      "sh",
+      "-c",
+      "sleep 2; echo ran",
+    ]);
+    expect(await run).toMatchObject({ code: 0, out: "ran\n", err: "" });
+    server.process.kill("SIGTERM");
+    await server.ended;
   });
 
   test.runIf(process.platform === "linux")("what cannot be said, as on a full disk, stops nothing", async () => {
