@@ -5,7 +5,8 @@ import { globs, isVitest, PARTS } from "./scripts/test/parts.ts";
 export default defineConfig({
   test: {
     maxWorkers: 2,
-    testTimeout: 10_000,
+    // a busy machine makes a few seconds many
+    testTimeout: 20_000,
     reporters: ["default", new ClosingLineReporter()],
     projects: PARTS.filter(isVitest).map((part) => ({
       extends: true,
