@@ -277,6 +277,7 @@ withRedis((server) => {
       for (const name of names) await scene.admin.set(name, "of another type");
       const error: unknown = await one.ask(claim).catch((failure: unknown) => failure);
       expect(String(error)).toContain("WRONGTYPE");
+      expect(String(error), "nor the digest of a script").not.toMatch(/[0-9a-f]{40}/);
       expect(JSON.stringify(Object.getOwnPropertyDescriptors(error))).not.toContain(claim.id);
       await scene.admin.del(names);
     });
