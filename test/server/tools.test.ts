@@ -140,7 +140,8 @@ test("a server says what it is, and how much it has to do", async () => {
     rights: ["acquire", "inspect", "force", "admin"],
     load: { connections: 2, sessions: 2, held: 1, waiting: 1 },
   });
-  expect(Math.abs(info.wallMs - before)).toBeLessThan(5_000);
+  expect(info.wallMs).toBeGreaterThanOrEqual(before - 1);
+  expect(info.wallMs).toBeLessThanOrEqual(Date.now() + 1);
 });
 
 test("a server in front of another store tells what passes through it", async () => {
