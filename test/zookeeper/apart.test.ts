@@ -30,6 +30,18 @@ test("a path that we may not read any more ends the claims that wait there, and 
   await driver.release([held, waiting, holder]);
 });
 
+test("a node that we may not delete any more keeps no other from being given back", async () => {
+  const driver = await scene.opened();
+  const [kept, free] = [claimOf("kept"), claimOf("free")];
+  for (const claim of [kept, free]) await driver.claim(claim);
+  // all but deleting
+  await scene.zk.setAcl("/apart/kept", [{ perms: 31 - 8, scheme: "world", id: "anyone" }]);
+  expect(await driver.release([kept, free])).toEqual([false, true]);
+  expect((await scene.zk.children("/apart/free")).names).toEqual([]);
+  await driver.close();
+  expect((await scene.zk.children("/apart/kept")).names, "with our session").toEqual([]);
+});
+
 test("a place that is given up while the connection breaks leaves no node: the next renewal deletes it", async () => {
   await using proxy = await tcpProxy(scene.server.address);
   const driver = await scene.opened({ servers: [proxy.address as { host: string; port: number }] });

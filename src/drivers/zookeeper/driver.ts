@@ -142,7 +142,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     },
 
     async release(claims: readonly Claim[]): Promise<readonly boolean[]> {
-      const there = await Promise.all(claims.map((claim) => placing.removed(places.of(claim))));
+      const there = await Promise.all(claims.map((claim) => left(places.of(claim))));
       zk.need(places.size > 0);
       return there;
     },
@@ -172,13 +172,18 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
   /** Out of line a claim is claimed anew, and that call says why it is refused. */
   async function givenUp(place: NodePlace): Promise<Answer> {
-    try {
-      await placing.removed(place);
-    } catch (error) {
-      // a node that we may not delete stays as long as our session
-      if (!isForGood(error)) throw error;
-    }
+    await left(place);
     return { state: "none" };
+  }
+
+  /** Deletes its node and says whether it was there; one that we may not delete any more stays as long as our session. */
+  async function left(place: NodePlace): Promise<boolean> {
+    try {
+      return await placing.removed(place);
+    } catch (error) {
+      if (!isForGood(error)) throw error;
+      return false;
+    }
   }
 
   /** Without those that the servers refuse to read. */
