@@ -42,6 +42,30 @@ test("a node that we may not delete any more keeps no other from being given bac
   expect((await scene.zk.children("/apart/kept")).names, "with our session").toEqual([]);
 });
 
+test("what may not be read is left out of lists, and refused to who asks for it alone", async () => {
+  const auth = [{ scheme: "digest", auth: "ana:x" }];
+  const [ana, anybody] = [await scene.opened({ auth, acl: CREATOR_ALL }), await scene.opened()];
+  const [secret, open, half] = [claimOf("list-secret"), claimOf("list-open"), claimOf("list-half")];
+  await ana.claim(secret);
+  await anybody.claim(open);
+  await ana.claim(half);
+  const admin = new ZooKeeper({ servers: [scene.server.address], auth });
+  scene.clients.push(admin);
+  await admin.open();
+  await admin.setAcl("/apart/list-half", OPEN_TO_ALL);
+  const listed = await anybody.list("list-", 10);
+  expect(listed.map(({ holds, label, answer }) => [holds[0].key, label, answer.state])).toEqual([
+    ["list-half", "(not Holdfast)", "held"],
+    ["list-open", "test", "held"],
+  ]);
+  await expect(anybody.list("list-secret", 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await ana.list("list-", 10)).toHaveLength(3);
+  const target = { key: "list-secret", token: 1n, now: true };
+  await expect(anybody.revoke?.([target])).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await ana.release([secret, half]);
+  await anybody.release([open]);
+});
+
 test("a place that is given up while the connection breaks leaves no node: the next renewal deletes it", async () => {
   await using proxy = await tcpProxy(scene.server.address);
   const driver = await scene.opened({ servers: [proxy.address as { host: string; port: number }] });

@@ -24,6 +24,7 @@ import type { SessionEvents } from "./client/zookeeper.ts";
 import { DEFAULT_SESSION_MS, ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
 import { examined } from "./examine.ts";
+import { fatalOf } from "./fatal.ts";
 import { Lines } from "./lines.ts";
 import { listed } from "./listing.ts";
 import { folderOf, lineOf } from "./names.ts";
@@ -149,7 +150,13 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
     async revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
       await zk.reach();
-      return Promise.all(targets.map(revoked));
+      return Promise.all(
+        targets.map((target) =>
+          revoked(target).catch((error: unknown) => {
+            throw fatalOf(error);
+          }),
+        ),
+      );
     },
 
     async list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
@@ -258,6 +265,6 @@ async function opened(
     await prepare();
   } catch (error) {
     await zk.close();
-    throw isForGood(error) ? new FatalDriverError((error as Error).message, { cause: error }) : error;
+    throw fatalOf(error);
   }
 }

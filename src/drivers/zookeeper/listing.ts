@@ -3,11 +3,12 @@
 import { admittedCount } from "../../core/line.ts";
 import { tagOf } from "../../ids.ts";
 import type { Answer, ClaimView, Hold } from "../../spi/driver.ts";
-import { isRefusal } from "./client/errors.ts";
+import { isForGood, isRefusal } from "./client/errors.ts";
 import { childrenOf, gathered } from "./client/recipes.ts";
 import type { Stat } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
+import { fatalOf } from "./fatal.ts";
 import type { Lines } from "./lines.ts";
 import type { Family, Seat } from "./names.ts";
 import { FAMILIES, folderOf, keyOf, lineOf } from "./names.ts";
@@ -21,14 +22,21 @@ export interface ListingOptions {
   readonly wall: () => number;
 }
 
-/** At most `max` claims whose key begins with prefix, fronts of lines first, behind the one with the tag `after`. */
+/**
+ * At most `max` claims whose key begins with prefix, fronts of lines first, behind the one with the tag `after`. Lines that
+ * the servers do not let us read are left out, unless it is the very one that was asked for.
+ * @throws FatalDriverError if that, or the folder of all of them, is not for us to read
+ */
 export async function listed(
   options: ListingOptions,
   prefix: string,
   max: number,
   after?: string,
 ): Promise<readonly ClaimView[]> {
-  const seats = await gathered(await keysOf(options, prefix), (key) => seatsOf(options, key));
+  const keys = await keysOf(options, prefix).catch(refused);
+  const seats = await gathered(keys, (key) =>
+    seatsOf(options, key).catch((error: unknown) => (key !== prefix && isForGood(error) ? [] : refused(error))),
+  );
   const from = after === undefined ? 0 : seats.findIndex(({ seat }) => tagOf(seat.id) === after) + 1;
   const views = await gathered(
     seats.slice(from),
@@ -36,6 +44,10 @@ export async function listed(
     (found) => found.length >= max,
   );
   return views.slice(0, max);
+}
+
+function refused(error: unknown): never {
+  throw fatalOf(error);
 }
 
 /** A place in the line of a key. */
@@ -72,14 +84,9 @@ async function keysOf({ zk, root }: ListingOptions, prefix: string): Promise<str
 async function view(options: ListingOptions, listed: Listed): Promise<readonly ClaimView[]> {
   const { zk, root, lines, wall } = options;
   const { key, seat, isHeld } = listed;
-  let data: Buffer;
-  let stat: Stat;
-  try {
-    ({ data, stat } = await zk.get(`${folderOf(key, root)}/${seat.name}`));
-  } catch (error) {
-    if (isRefusal(error, "NO_NODE")) return [];
-    throw error;
-  }
+  const node = await read(zk, `${folderOf(key, root)}/${seat.name}`);
+  if (node === null) return [];
+  const { data, stat } = node;
   const ours = readData(data);
   const { tokens, floor, wait } = ours ?? { tokens: 1, floor: 0n, wait: true };
   const label = labelOf(ours?.label ?? null, data, listed.other);
@@ -89,6 +96,18 @@ async function view(options: ListingOptions, listed: Listed): Promise<readonly C
   const hold: Hold = { key, permits: seat.permits, limit: seat.limit };
   const ageMs = Math.max(wall() - stat.ctime, 0);
   return [{ tag: tagOf(seat.id), holds: [hold], ttlMs: "session", tokens, floor, wait, label, answer, ageMs }];
+}
+
+/** Null: it has gone. That it is there may be known also of what is not for us to read. */
+async function read(zk: ZooKeeper, path: string): Promise<{ readonly data: Buffer; readonly stat: Stat } | null> {
+  try {
+    return await zk.get(path);
+  } catch (error) {
+    if (isRefusal(error, "NO_NODE")) return null;
+    if (!isForGood(error)) throw error;
+  }
+  const stat = await zk.exists(path);
+  return stat === null ? null : { data: Buffer.alloc(0), stat };
 }
 
 /** What is not as usual stands before it; of a place that is not ours what its client wrote there, if it can be shown. */

@@ -2,8 +2,9 @@
 
 import type { Answer } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
-import { isForGood, isRefusal, SessionExpiredError } from "./client/errors.ts";
+import { isRefusal, SessionExpiredError } from "./client/errors.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
+import { fatalOf } from "./fatal.ts";
 import type { Lines } from "./lines.ts";
 import type { NodePlace, Places } from "./places.ts";
 import type { Watching } from "./watching.ts";
@@ -115,7 +116,7 @@ export class Placing {
 
   /** What cannot get better is fatal, and its place is not kept. Should that fail, the core's release comes again. */
   async explained(error: unknown, place: NodePlace): Promise<unknown> {
-    const fatal = isForGood(error) ? new FatalDriverError((error as Error).message, { cause: error }) : error;
+    const fatal = fatalOf(error);
     if (fatal instanceof FatalDriverError) await this.removed(place).catch(() => undefined);
     return fatal;
   }
