@@ -15,13 +15,13 @@ interface Member {
   store: MemoryStore;
   readonly ours: Driver;
   /** Replies to these verbs are held back for so long. */
-  readonly lateMs: { ticket: number; renew: number; release: number };
+  readonly lateMs: { ticket: number; renew: number; release: number; push: number };
   refusesVotes: boolean;
   restartEmpty(): void;
 }
 
 function memberOf(clock: FakeClock): Member {
-  const lateMs = { ticket: 0, renew: 0, release: 0 };
+  const lateMs = { ticket: 0, renew: 0, release: 0, push: 0 };
   let inner: Driver;
   async function late<T>(ms: number, answer: Promise<T>): Promise<T> {
     const result = await answer;
@@ -36,7 +36,10 @@ function memberOf(clock: FakeClock): Member {
     ours: delegate(memory(), {
       open: (notify) => {
         inner = memory({ store: member.store });
-        return inner.open(notify);
+        return inner.open((id, answer) => {
+          if (lateMs.push === 0) notify(id, answer);
+          else clock.timer(() => notify(id, answer)).set(clock.now() + lateMs.push);
+        });
       },
       async claim(claim) {
         if (member.refusesVotes && !isTicket(claim)) throw new Error("refused");
@@ -59,6 +62,8 @@ interface Scene {
   readonly clock: FakeClock;
   readonly members: readonly [Member, Member, Member];
   readonly ours: Driver;
+  /** Whom to tell what is pushed to us. */
+  pushed(tell: (answer: Answer) => void): void;
   /** Another client's, of the stores as they are now. */
   other(): Promise<Driver>;
 }
@@ -71,8 +76,14 @@ async function scene(): Promise<Scene> {
     members.map((member) => member.ours),
     options,
   );
-  await ours.open(() => undefined);
+  let tell = (_: Answer): void => undefined;
+  await ours.open((_, answer) => {
+    if (answer !== undefined) tell(answer);
+  });
   return {
+    pushed: (next) => {
+      tell = next;
+    },
     clock,
     members,
     ours,
@@ -153,6 +164,39 @@ test("what is not known of one claim costs the others that are renewed by the sa
   await expect(within(it, 1_200, it.ours.claim(second))).rejects.toThrow(/has not agreed on its token/);
   expect(await within(it, 1_200, it.ours.renew([second, first]))).toMatchObject([undefined, { state: "held", token }]);
   await expect(within(it, 1_200, it.ours.renew([second]))).rejects.toThrow(/has not agreed on its token/);
+});
+
+test("a grant that is pushed late, on a connection of its own, is none of the place that was made since", async () => {
+  const it = await scene();
+  const [one, two, three] = it.members;
+  const [first, second, third, rival] = [claimOf("key"), claimOf("key"), claimOf("key"), claimOf("key")];
+  await direct(one).claim(first);
+  await direct(two).claim(second);
+  await direct(three).claim(third);
+  const ours = claimOf("key", { ttlMs: 20_000 });
+  const renew = (): Promise<unknown> => within(it, 10, it.ours.renew([ours]));
+  const pushes: Answer[] = [];
+  it.pushed((answer) => pushes.push(answer));
+  expect(await within(it, 10, it.ours.claim(ours))).toMatchObject({ state: "waiting" });
+  await direct(two).claim(rival);
+  // the second's vote becomes ours; we ask, and the push of it is on its way for long
+  two.lateMs.push = 3_000;
+  await direct(two).release([second]);
+  await renew();
+  await it.clock.pass(200);
+  // one of three is a tie's: given back, and the rival has it
+  await renew();
+  expect(await direct(two).renew([rival])).toMatchObject([{ state: "held" }]);
+  await it.clock.pass(3_500);
+  await direct(three).release([third]);
+  await it.clock.pass(1_000);
+  expect(await direct(two).renew([rival])).toMatchObject([{ state: "held" }]);
+  expect(pushes).toEqual([]);
+  expect(await within(it, 10, it.ours.renew([ours]))).toMatchObject([{ state: "waiting" }]);
+  // asked about it, the place is what it is
+  await direct(two).release([rival]);
+  await renew();
+  expect(await within(it, 10, it.ours.renew([ours]))).toMatchObject([{ state: "held" }]);
 });
 
 function held(answer: Answer): Answer & { state: "held" } {

@@ -6,6 +6,7 @@
  *   left, counted from when the answered call was SENT there (design A.18). A push moves it not.
  * - An answer counts only if no later call to that member was answered before; "waiting" counts for nothing if its call
  *   was sent before the grant was pushed.
+ * - A push may come by another connection than answers, and late: of a place that was made anew it tells nothing.
  * - A vote that we gave back (`leaving`) is none until the member has answered that; only then may it be asked for again,
  *   since a release that is still on its way would end the new place.
  * - Who has asked for a ticket and had no majority of votes for a moment never has one again: somebody else may have been
@@ -34,6 +35,8 @@ export interface Vote {
   /** Such a call has failed. */
   lost: boolean;
   leaving: boolean;
+  /** It had a place there before: a push may be of that one. */
+  again: boolean;
 }
 
 /** The lease is believed for nine tenths of it. */
@@ -96,16 +99,21 @@ export class Ballot {
     else vote.recheckMs = answer.recheckMs;
   }
 
-  /** The member spoke first. */
-  pushed(index: number, answer: Answer): void {
+  /** The member spoke first. False: that is only a hint, and it is to be asked. */
+  pushed(index: number, answer: Answer): boolean {
     const vote = this.votes[index] as Vote;
-    if (vote.leaving || answer.state === "waiting") return;
+    if (vote.leaving || answer.state === "waiting") return true;
+    if (answer.state === "held" && vote.again) return false;
     vote.pushedAfter = vote.sent;
-    if (answer.state === "none") return this.#loses(vote);
+    if (answer.state === "none") {
+      this.#loses(vote);
+      return false;
+    }
     // a place that nothing is known of has no lease that could be counted
-    if (vote.state !== "waiting") return;
+    if (vote.state !== "waiting") return true;
     vote.state = "held";
     vote.token = answer.token;
+    return true;
   }
 
   /** We give the vote back. */
@@ -205,10 +213,12 @@ function fresh(): Vote {
     ticketLoose: 0,
     lost: false,
     leaving: false,
+    again: false,
   };
 }
 
 function clear(vote: Vote): void {
+  if (vote.state === "waiting" || vote.state === "held") vote.again = true;
   vote.state = "none";
   vote.endsAt = 0;
 }

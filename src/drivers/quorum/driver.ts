@@ -226,10 +226,7 @@ class Quorum implements Driver {
     if (id === null) this.#notify(null);
     else if (ballot === undefined) return;
     else if (answer === undefined) this.#notify(id);
-    else {
-      ballot.pushed(index, answer);
-      if (answer.state === "none") this.#notify(id);
-      else this.#voting.changed(ballot);
-    }
+    else if (ballot.pushed(index, answer)) this.#voting.changed(ballot);
+    else this.#notify(id);
   }
 }
