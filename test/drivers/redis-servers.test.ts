@@ -1,7 +1,11 @@
 import { Redis } from "ioredis";
+import { Redis as Redis5 } from "ioredis5";
+import { Redis as Iovalkey } from "iovalkey";
 import { createClient } from "redis";
+import { createClient as createClient5 } from "redis5";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect } from "../../src/client/connect.ts";
+import type { RedisClient } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import { RIGHTS } from "../support/redis-rights.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
@@ -39,16 +43,21 @@ withRedis((server) => {
       return { username: name, password: "secret", lazyConnect: true };
     };
 
-    test("the least rights are enough, for ioredis and node-redis", async () => {
+    test("the least rights are enough, for every client", async () => {
       const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...RIGHTS];
       const credentials = await user("least", ...rules);
       const { port } = server();
-      const drivers = [
-        redis(() => new Redis({ port, host: "127.0.0.1", ...credentials }), { prefix: scene.prefix }),
-        redis(() => createClient({ url: `redis://least:secret@127.0.0.1:${port}` }), { prefix: scene.prefix }),
-        redis(() => createClient({ url: `redis://least:secret@127.0.0.1:${port}`, RESP: 2 }), { prefix: scene.prefix }),
+      const [place, url] = [{ port, host: "127.0.0.1", ...credentials }, `redis://least:secret@127.0.0.1:${port}`];
+      const clients: (() => RedisClient)[] = [
+        () => new Redis(place),
+        () => new Redis5(place),
+        () => new Iovalkey(place),
+        () => createClient({ url }),
+        () => createClient({ url, RESP: 2 }),
+        () => createClient5({ url }),
       ];
-      for (const driver of drivers) {
+      for (const make of clients) {
+        const driver = redis(make, { prefix: scene.prefix });
         const [one, other] = [await scene.open(driver), await scene.open()];
         const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
         const [first, second] = [claimOf(holds), claimOf(holds)];
