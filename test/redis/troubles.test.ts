@@ -9,7 +9,7 @@ import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { redis } from "../../src/drivers/redis/driver.ts";
-import { inWords } from "../../src/drivers/redis/trouble.ts";
+import { inWords, openingError } from "../../src/drivers/redis/trouble.ts";
 import type { Locks } from "../../src/index.ts";
 import { connect, createLocks } from "../../src/index.ts";
 import { authority, writeCertificate } from "../support/certificates.ts";
@@ -318,3 +318,11 @@ test.each(["ERR wrong number of arguments", "WRONGTYPE Operation against a key h
     expect(inWords(message)).toBeNull();
   },
 );
+
+test("a replica is no place for locks, unless Sentinels named it: they are changing the roles", () => {
+  const said = (isNamed: boolean): unknown =>
+    openingError(inWords("READONLY You can't write"), { place: "one:6379", isTls: false, isNamed });
+  expect(said(false)).toMatchObject({ code: "DRIVER_FATAL" });
+  expect(said(true)).toMatchObject({ message: expect.stringMatching(/^redis one:6379: this is a replica/) });
+  expect(said(true)).not.toMatchObject({ code: "DRIVER_FATAL" });
+});

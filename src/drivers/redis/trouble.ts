@@ -15,6 +15,8 @@ const CLUSTERED =
   "this server belongs to a Redis Cluster: give a client of the Cluster, or a url redis+cluster://host,host";
 const CERTIFICATE = /(self-signed certificate|unable to (?:verify the first|get (?:local )?issuer) certificate)/;
 
+const REPLICA = /\b(READONLY|MASTERDOWN)\b/;
+
 /** The first that fits. The server's own word for it stays in brackets: it is what its documentation knows. */
 const TROUBLES: readonly Trouble[] = [
   {
@@ -30,7 +32,7 @@ const TROUBLES: readonly Trouble[] = [
     says: "it takes no writes while too few replicas are connected (NOREPLICAS): see its setting min-replicas-to-write",
   },
   {
-    sign: /\b(READONLY|MASTERDOWN)\b/,
+    sign: REPLICA,
     says: ([word]) =>
       `this is a replica (${word}): connect to the master, or let Sentinels name it, redis+sentinel://host,host/master`,
     isFatal: true,
@@ -176,11 +178,13 @@ export function notReached(failure: unknown, { isTls }: Address, withinMs?: numb
 }
 
 /** What is told of a failure while a driver opens: where it is, and whether asking again is useless. */
-export function openingError(error: unknown, { place }: Address): unknown {
+export function openingError(error: unknown, { place, isNamed }: Address): unknown {
   if (!(error instanceof Error)) return error;
   const at = (message: string): string => (place === "" ? message : message.replace(/^redis(?=: )/, `redis ${place}`));
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
-    if (cause instanceof SaidError && cause.isFatal) return new FatalDriverError(at(cause.message));
+    // Sentinels that are changing the roles name the new master in a moment
+    const passes = isNamed && REPLICA.test(cause.message);
+    if (cause instanceof SaidError && cause.isFatal && !passes) return new FatalDriverError(at(cause.message));
   }
   error.message = at(error.message);
   return error;

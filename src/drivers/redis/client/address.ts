@@ -5,6 +5,8 @@ export interface Address {
   /** "host:port", or what stands for it; "": not known. */
   readonly place: string;
   readonly isTls: boolean;
+  /** Do Sentinels name the server? They may name another one soon. */
+  readonly isNamed: boolean;
 }
 
 interface Place {
@@ -31,10 +33,10 @@ export function addressOf(client: object): Address {
   const isTls = [options.tls, socket.tls, redisOptions.tls].some(
     (tls) => tls !== undefined && tls !== false && tls !== null,
   );
-  if (startupNodes !== undefined) return { place: placesOf(startupNodes), isTls };
-  if (Array.isArray(sentinels))
-    return { place: `${String(options.name)} by Sentinels at ${placesOf(sentinels)}`, isTls };
-  return { place: placesOf([options]) || placesOf([socket]), isTls };
+  const isNamed = Array.isArray(sentinels);
+  if (isNamed) return { place: `${String(options.name)} by Sentinels at ${placesOf(sentinels)}`, isTls, isNamed };
+  const place = startupNodes === undefined ? placesOf([options]) || placesOf([socket]) : placesOf(startupNodes);
+  return { place, isTls, isNamed };
 }
 
 function placesOf(places: readonly unknown[]): string {
