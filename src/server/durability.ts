@@ -61,7 +61,9 @@ export class Durability {
   behind(entry: Entry): Promise<void> | null {
     if (!entry.held || !(entry.detached || isLong(entry.claim.ttlMs))) return null;
     const { id } = entry.claim;
-    return this.#writing.get(id) ?? (this.ledger.has(id) ? null : this.write(entry));
+    // that it was revoked must stand there, too: else it would come back as it was
+    if (this.ledger.has(id, entry.revoked)) return this.#writing.get(id) ?? null;
+    return this.write(entry);
   }
 
   /** Writes an entry into the journal as it stands now. */

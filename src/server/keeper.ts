@@ -141,7 +141,7 @@ export class Keeper implements Backend {
       const entry = entries.get(id);
       if (entry !== undefined) this.#tenants.own(entry, session);
       const answer = this.table.renew(id, session, now, micros);
-      if (entry === undefined) return answer;
+      if (entry === undefined || answer.state === "none") return answer;
       const write = this.#durability?.behind(entry) ?? null;
       if (write !== null) writes.push(write);
       return answer;
@@ -171,25 +171,26 @@ export class Keeper implements Backend {
     const writes: Promise<void>[] = [];
     const there = ids.map((id) => {
       const entry = this.table.entries.get(id);
-      if (entry !== undefined) disown(entry);
+      if (entry === undefined) return false;
+      disown(entry);
+      const keep = (): void => this.#tenants.own(entry, session);
       const done = this.table.detach(id, this.#clock.now(), this.#micros());
-      if (entry !== undefined && !done) this.#tenants.own(entry, session);
-      if (done && entry !== undefined) {
-        const write = this.#durability?.writeDetached(entry, () => this.#tenants.own(entry, session));
-        if (write !== undefined) writes.push(write);
-      }
+      const write = done ? this.#durability?.writeDetached(entry, keep) : keep();
+      if (write !== undefined) writes.push(write);
       return done;
     });
     return writes.length === 0 ? there : Promise.all(writes).then(() => there);
   }
 
-  revoke(session: Session, targets: readonly Revocation[]): readonly boolean[] {
-    return targets.map((target) => {
+  revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]> {
+    const there = targets.map((target) => {
       const { key, token, now: atOnce } = target;
       const done = this.table.revoke(key, Number(token), atOnce, this.#clock.now(), this.#micros());
       if (done) tellRevoked(target, session, this.#log, this.#record);
       return done;
     });
+    this.settle();
+    return this.#durability?.ledger.settled().then(() => there) ?? there;
   }
 
   list({ principal }: Session, prefix: string, max: number, after: string | undefined): Soon<Page> {
@@ -246,9 +247,9 @@ export class Keeper implements Backend {
       const entry = this.table.entries.get(id);
       if (entry !== undefined && session !== null) this.#tenants.bound(entry, session, this.#clock.now());
       const write = entry === undefined ? null : (this.#durability?.behind(entry) ?? null);
-      if (write === null) link?.push(id, answer);
+      if (write === null || answer.state === "none") link?.push(id, answer);
       // its client asks again, and is answered when the journal says so
-      else void write.then(ignore, ignore).then(() => link?.nudge(id));
+      void write?.then(ignore, ignore).then(() => link?.nudge(id));
     }
     this.#durability?.settle();
   }

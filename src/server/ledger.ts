@@ -8,6 +8,7 @@
  * - After a failed write nothing is known of what stands on the disk but that it is no less than before.
  */
 
+import type { Entry } from "../core/entry.ts";
 import type { ClaimId } from "../spi/driver.ts";
 import { Refusal } from "./backend.ts";
 import type { Disk, JournalRecord, SavedClaim, SavedState } from "./disk.ts";
@@ -93,8 +94,10 @@ export class Ledger {
     return this.#append({ drop: id });
   }
 
-  has(id: ClaimId): boolean {
-    return this.#kept.has(id);
+  /** Does the journal have the claim, or will it with the writes under way? revoked: and that it was. */
+  has(id: ClaimId, revoked: Entry["revoked"] = null): boolean {
+    const kept = this.#kept.get(id);
+    return kept !== undefined && (revoked === null || kept.revoked !== false);
   }
 
   /** Writes the last state of this start. */

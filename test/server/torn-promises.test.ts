@@ -33,3 +33,25 @@ test("a long claim whose detaching could not be written is still on disk when ot
   await world.clock.pass(5_000);
   expect(await one.driver.renew([day])).toMatchObject([{ state: "held", token }]);
 });
+
+test("a lock of the journal that was revoked is revoked after a crash, too, and one that was taken away is gone", async () => {
+  const world = new World();
+  await world.start();
+  const one = await world.client();
+  const operator = await world.client();
+  const [revoked, removed] = [claimOf("revoked", { ttlMs: DAY_MS }), claimOf("removed", { ttlMs: DAY_MS })];
+  const tokens = [held(await one.driver.claim(revoked)).token, held(await one.driver.claim(removed)).token] as const;
+  const targets = [
+    { key: "revoked", token: tokens[0], now: false },
+    { key: "removed", token: tokens[1], now: true },
+  ];
+  one.unreachable = true;
+  expect(await operator.driver.revoke?.(targets)).toEqual([true, true]);
+  world.crash();
+  await world.start();
+  one.unreachable = false;
+  await world.clock.pass(61_000);
+  expect(await one.driver.renew([revoked])).toEqual([{ state: "none", reason: "revoked" }]);
+  expect(await operator.driver.claim(claimOf("revoked", { wait: false }))).toEqual({ state: "none" });
+  held(await operator.driver.claim(claimOf("removed", { wait: false })));
+});
