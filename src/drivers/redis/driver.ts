@@ -159,10 +159,7 @@ class RedisDriver implements Driver {
 
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
     if (!this.#ready.isCluster) return this.#renewed(claims);
-    const answers = new Map<Claim, Answer>();
-    const failures = await eachHome(claims, homeOf, async (some) => {
-      for (const [at, answer] of (await this.#renewed(some)).entries()) answers.set(some[at] as Claim, answer);
-    });
+    const { answers, failures } = await eachHome(claims, homeOf, (some) => this.#renewed(some));
     if (answers.size === 0 && failures.length > 0) throw failures[0];
     return claims.map((claim) => answers.get(claim));
   }
@@ -269,12 +266,9 @@ class RedisDriver implements Driver {
       return flags;
     };
     if (!connection.isCluster || items.length < 2) return ask(items);
-    const flags = new Map<T, boolean>();
-    const failures = await eachHome(items, home, async (some) => {
-      for (const [at, flag] of (await ask(some)).entries()) flags.set(some[at] as T, flag);
-    });
+    const { answers, failures } = await eachHome(items, home, ask);
     if (failures.length > 0) throw failures[0];
-    return items.map((item) => flags.get(item) === true);
+    return items.map((item) => answers.get(item) === true);
   }
 
   #heard(message: string, isAnswer: boolean): void {
