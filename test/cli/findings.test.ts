@@ -68,6 +68,12 @@ test("a server that is not reached, or refuses, is told with what to look at", (
   ]);
   const refused = new CommandError("refused", "no valid credential was given");
   expect(said("reachable", measured({ failure: refused }))[2]).toContain("HOLDFAST_CREDENTIAL_FILE");
+  const name = "zookeeper://zk:2181";
+  for (const one of [failure, refused]) {
+    const advice = said("reachable", measured({ failure: one, name }))[2];
+    expect(advice, "where no server of ours is").not.toMatch(/holdfast serve|HOLDFAST_/);
+    expect(advice).toMatch(/running there|does not let you in/);
+  }
 });
 
 test("a server that reclaims opens by itself; one that cannot grant says why", () => {
