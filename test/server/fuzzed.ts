@@ -111,6 +111,7 @@ export function fuzzer(random: SeededRandom, ttls: readonly unknown[] = [100, 30
     info: () => [maybe("k")],
   };
   const frame = (): unknown => {
+    if (random.chance(odds / 5)) return any();
     const verb = maybe(random.pick(VERBS));
     const rest = typeof verb === "string" && Object.hasOwn(items, verb) ? items[verb] : undefined;
     // no such frame ends the connection: not every second line does
