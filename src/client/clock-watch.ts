@@ -40,14 +40,17 @@ export class SleepWatch {
     // both are looked at, so that a sleep that both tell of counts once
     const byUptime = this.#byUptime(now);
     if (stands) return byUptime;
-    this.#wallAhead = ahead;
-    return Math.max(byMs, byUptime, 0);
+    // looked at again, our clock last: who was stopped between two looks, and not asleep, has missed nothing
+    const before = this.#wallAhead;
+    this.#wallAhead = this.#clock.wall() - this.#clock.now();
+    const slept = this.#wallAhead - before;
+    return slept < TOLERANCE_MS ? byUptime : Math.max(slept, byUptime);
   }
 
   /** The uptime nobody can set. */
   #byUptime(now: number): number {
     this.#uptimeAt = now;
-    const ahead = this.#clock.uptime() - now;
+    const ahead = this.#clock.uptime() - this.#clock.now();
     const byMs = ahead - this.#uptimeAhead;
     if (byMs < TOLERANCE_MS) return 0;
     this.#uptimeAhead = ahead;
