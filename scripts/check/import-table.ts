@@ -8,6 +8,7 @@ import { allImports, place } from "./sources.ts";
 const SMALL: readonly string[] = [
   "src/errors.ts",
   "src/duration.ts",
+  "src/checks.ts",
   "src/keys.ts",
   "src/ids.ts",
   "src/clock.ts",

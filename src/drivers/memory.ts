@@ -1,5 +1,6 @@
 /** Locks within one process: core/table and a clock. Also the oracle that other drivers are held to. */
 
+import { checkOptions, isObject } from "../checks.ts";
 import type { Clock } from "../clock.ts";
 import { systemClock } from "../clock.ts";
 import { listTable } from "../core/listing.ts";
@@ -36,8 +37,12 @@ export function memoryStore(clock: Clock = systemClock): MemoryStore {
 /**
  * A driver that keeps its claims in this process. Costs no round trip; outlives nothing.
  * A grant to a waiting claim is announced on the next turn of the microtask queue.
+ * @throws TypeError naming the option that is wrong, or none
  */
 export function memory(options: MemoryOptions = {}): Driver {
+  checkOptions("memory", options, {
+    store: (value) => (isObject(value) && "table" in value ? null : "a memoryStore()"),
+  });
   const { table, clock } = options.store ?? memoryStore();
   let notify: Notify = () => undefined;
   let isOpen = false;

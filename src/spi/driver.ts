@@ -141,7 +141,7 @@ export interface Driver {
   readonly name: string;
   readonly traits: Traits;
 
-  /** Make ready (connect, load scripts, create tables). Called once, before anything else. */
+  /** Make ready (connect, load scripts, create tables). Called before anything else, and again if it failed. */
   open(notify: Notify): Promise<void>;
 
   /** Place the claim, or if its id is known find it (restarting its lease), and say where it stands. */

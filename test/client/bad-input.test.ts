@@ -162,6 +162,12 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     await locks.close();
   });
 
+  test("options of the memory driver", () => {
+    assert.throws(() => memory(null as never), /options of memory must be an object, not null/);
+    assert.throws(() => memory({ store: 5 } as never), /store must be a memoryStore\(\), not 5/);
+    assert.throws(() => memory({ stor: memoryStore() } as never), /memory has no option "stor"/);
+  });
+
   test.each<[string, object, RegExp]>([
     ["handoffs", { handoffs: 0 }, /^handoffs must/],
     ["handoffMs", { handoffMs: -1 }, /^handoffMs must/],

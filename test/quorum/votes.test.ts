@@ -264,7 +264,12 @@ describe("votes", () => {
     const [one, two] = [memory(), memory()];
     expect(() => quorum([one, two])).toThrow(/drivers must be an odd number/);
     expect(() => quorum([one, two, one])).toThrow(/drivers must differ/);
-    expect(() => quorum([one, two, memory()], { callTimeoutMs: 0 })).toThrow(/callTimeoutMs/);
+    expect(() => quorum([one, 5, two] as never)).toThrow(/^drivers\[1\] must be a driver, not 5/);
+    const three = [one, two, memory()];
+    expect(() => quorum(three, { callTimeoutMs: 0 })).toThrow(/^callTimeoutMs must be a whole number of milliseconds/);
+    expect(() => quorum(three, { onMember: "told" } as never)).toThrow(/^onMember must be a function/);
+    expect(() => quorum(three, { timeoutMs: 5 } as never)).toThrow(/^quorum has no option "timeoutMs"/);
+    expect(() => quorum(three, null as never)).toThrow(/^options of quorum must be an object/);
   });
 
   test("a store without tokens or leases cannot be a member", async () => {

@@ -22,7 +22,7 @@ test.each([
   ["zookeeper://a?rot=/x", 'no parameter "rot"'],
   ["zookeeper://a?sessionMs=soon", "sessionMs"],
   ["zookeeper://a?sessionMs=", "sessionMs"],
-  ["zookeeper://a?sessionMs=3000000000", "sessionMs must be at most 2147483647 ms"],
+  ["zookeeper://a?sessionMs=3000000000", "sessionMs must be a whole number of milliseconds from 100 to 2147483647"],
   ["zookeeper://a?ca=/ca.pem", 'no parameter "ca" for zookeeper:'],
   ["zookeepers://a?cert=/cert.pem", "both cert and key, or neither"],
   ["zookeeper://a?family=semaphore", 'family must be "mutex" or "readWrite"'],

@@ -31,8 +31,11 @@
  *   hold. There is no timer about claims: the core asks again when it was told to.
  */
 
+import type { Checks } from "../../checks.ts";
+import { checkOptions, isClock, isFunction, isObject, milliseconds } from "../../checks.ts";
 import type { Clock } from "../../clock.ts";
 import { systemClock } from "../../clock.ts";
+import { shown } from "../../duration.ts";
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
 import type { Ballot } from "./ballot.ts";
@@ -60,6 +63,14 @@ export interface QuorumOptions {
   readonly random?: () => number;
 }
 
+const CHECKS: Checks<QuorumOptions> = {
+  callTimeoutMs: milliseconds(),
+  connectTimeoutMs: milliseconds(),
+  onMember: isFunction,
+  clock: isClock,
+  random: isFunction,
+};
+
 /** A majority is there: how long open() waits for the rest. */
 const OTHERS_MS = 200;
 
@@ -83,11 +94,11 @@ export function quorum(drivers: readonly Driver[], options: QuorumOptions = {}):
     throw new TypeError("drivers must be an odd number of drivers, 3 or more");
   }
   if (new Set(drivers).size !== drivers.length) throw new TypeError("drivers must differ: each is a store of its own");
-  for (const name of ["callTimeoutMs", "connectTimeoutMs"] as const) {
-    const value = options[name];
-    if (value !== undefined && !(value > 0 && value < 2 ** 31))
-      throw new TypeError(`${name} must be milliseconds above 0`);
+  for (const [at, driver] of drivers.entries()) {
+    if (!isObject(driver) || typeof driver.claim !== "function")
+      throw new TypeError(`drivers[${at}] must be a driver, not ${shown(driver)}`);
   }
+  checkOptions("quorum", options, CHECKS);
   return new Quorum(drivers, options);
 }
 

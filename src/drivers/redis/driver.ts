@@ -14,7 +14,7 @@ import { eachHome } from "./homes.ts";
 import { listed } from "./listing.ts";
 import { opened } from "./opening.ts";
 import type { RedisOptions } from "./options.ts";
-import { checkedPrefix, replicaTermsOf } from "./options.ts";
+import { checkRedisOptions, replicaTermsOf } from "./options.ts";
 import type { Probed } from "./probes.ts";
 import { askOf, leaksFound, settingsFound, warningsOf, warnOnce } from "./probes.ts";
 import type { Script } from "./scripts.ts";
@@ -58,10 +58,8 @@ export function redis(
 ): Driver {
   const isOurs = typeof client === "function";
   if (!isOurs) linkOf(client);
-  longestTtlOf(options.guardDataLoss);
-  replicaTermsOf(options.replicas);
-  const prefix = checkedPrefix(options.prefix ?? "holdfast");
-  return new RedisDriver(isOurs ? client : () => client, isOurs, prefix, options);
+  checkRedisOptions(options);
+  return new RedisDriver(isOurs ? client : () => client, isOurs, options.prefix ?? "holdfast", options);
 }
 
 class RedisDriver implements Driver {

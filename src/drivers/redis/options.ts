@@ -1,5 +1,7 @@
 /** What a user may say of a Redis store. */
 
+import type { Checks } from "../../checks.ts";
+import { checkOptions, isFlag, isFunction, isObject, isText, isWhole, milliseconds, right } from "../../checks.ts";
 import type { GuardOptions } from "./birth.ts";
 import type { ReplicaTerms } from "./client/replicas.ts";
 
@@ -49,19 +51,38 @@ export interface ReplicaOptions {
   readonly withinMs?: number;
 }
 
-/** @throws TypeError naming the option */
+const CHECKS: Checks<RedisOptions> = {
+  prefix: (value) => right(checkedPrefix(value)),
+  connectTimeoutMs: milliseconds(),
+  commandTimeoutMs: milliseconds(),
+  allowEviction: isFlag,
+  guardDataLoss(value) {
+    if (typeof value === "boolean") return null;
+    if (!isObject(value)) return "true, false or { longestTtlMs }";
+    const longestTtlMs = milliseconds(100, 86_400_000);
+    return right(checkOptions<GuardOptions>("guardDataLoss", value, { longestTtlMs }, { within: "guardDataLoss." }));
+  },
+  replicas(value) {
+    if (!isObject(value)) return "{ atLeast, withinMs }";
+    const atLeast = (count: unknown): string | null => (isWhole(count, 1, 100) ? null : "a whole number from 1 to 100");
+    const checks = { atLeast, withinMs: milliseconds(1, 60_000) };
+    return right(checkOptions("replicas", value, checks, { needed: ["atLeast"], within: "replicas." }));
+  },
+  warn: isFunction,
+  label: isText,
+};
+
+/** @throws TypeError naming the option that is wrong, or none */
+export function checkRedisOptions(options: RedisOptions): void {
+  checkOptions("redis", options, CHECKS);
+}
+
 export function replicaTermsOf(option: ReplicaOptions | undefined): ReplicaTerms | null {
-  if (option === undefined) return null;
-  const { atLeast, withinMs = 1_000 } = option;
-  if (!Number.isInteger(atLeast) || atLeast < 1 || atLeast > 100) {
-    throw new TypeError("replicas.atLeast must be a whole number from 1 to 100");
-  }
-  if (Number.isInteger(withinMs) && withinMs >= 1 && withinMs <= 60_000) return { atLeast, withinMs };
-  throw new TypeError("replicas.withinMs must be a whole number of milliseconds from 1 to 60000");
+  return option === undefined ? null : { atLeast: option.atLeast, withinMs: option.withinMs ?? 1_000 };
 }
 
 /** @throws TypeError */
-export function checkedPrefix(prefix: unknown): string {
+function checkedPrefix(prefix: unknown): string {
   // braces are what Redis Cluster finds a key's slot by, and we put them where we need them
   if (typeof prefix === "string" && /^[^{}\s\p{Cc}]{1,64}$/u.test(prefix)) return prefix;
   throw new TypeError("prefix must be 1 to 64 characters without spaces, braces and control characters");

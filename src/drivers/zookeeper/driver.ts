@@ -29,7 +29,7 @@ import { Lines } from "./lines.ts";
 import { listed } from "./listing.ts";
 import { folderOf, lineOf } from "./names.ts";
 import type { ZooKeeperDriverOptions } from "./options.ts";
-import { checkOptions } from "./options.ts";
+import { checkZooKeeperOptions } from "./options.ts";
 import type { NodePlace } from "./places.ts";
 import { Places } from "./places.ts";
 import { Placing } from "./placing.ts";
@@ -49,7 +49,7 @@ export type { ZooKeeperDriverOptions } from "./options.ts";
  * @throws TypeError naming the option that is wrong
  */
 export function zookeeper(options: ZooKeeperDriverOptions): Driver {
-  checkOptions(options);
+  checkZooKeeperOptions(options);
   const { root = "/holdfast", clock = systemClock, tokenBase = 0n, connectTimeoutMs = 5_000 } = options;
   const { family = "mutex", fair = true } = options;
   const hasCredentials = options.sasl !== undefined || (options.auth ?? []).length > 0;

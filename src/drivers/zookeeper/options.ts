@@ -1,7 +1,8 @@
 /** How a driver of ZooKeeper is made: its options, checked before anything else, since they may come from JavaScript. */
 
+import type { Checks } from "../../checks.ts";
+import { checkOptions, isClock, isFlag, isObject, isWhole, milliseconds, right } from "../../checks.ts";
 import type { Clock } from "../../clock.ts";
-import { durationMs, shown } from "../../duration.ts";
 import { checkedPath } from "./client/paths.ts";
 import type { Acl } from "./client/records.ts";
 import type { RetryPolicy } from "./client/retry.ts";
@@ -48,21 +49,18 @@ export interface ZooKeeperDriverOptions {
   readonly clock?: Clock;
 }
 
-/** The servers take the length of a session as 32 bits; one that is shorter is over before its first answer. */
-const [LEAST_SESSION_MS, MOST_SESSION_MS] = [100, 2 ** 31 - 1];
+/** One that is shorter is over before its first answer; the servers take its length as 32 bits. */
+const LEAST_SESSION_MS = 100;
 /** Tokens fit signed 64 bits, with room for those of the store itself. */
 const MOST_TOKEN_BASE = 2n ** 62n;
 
-type Checks = { readonly [Name in keyof ZooKeeperDriverOptions]-?: (value: unknown) => string | null };
-
 /** Says what each must be, where it is not that. */
-const CHECKS: Checks = {
+const CHECKS: Checks<ZooKeeperDriverOptions> = {
   servers: (value) => (isListOf(value, isServer) ? null : "a list of at least one { host, port }"),
   chroot: (value) => right(value === "" || checkedPath(value, "chroot")),
   root: (value) => right(checkedPath(value, "root")),
-  sessionMs: (value) =>
-    durationMs(value, "sessionMs", LEAST_SESSION_MS) > MOST_SESSION_MS ? `at most ${MOST_SESSION_MS} ms` : null,
-  connectTimeoutMs: (value) => right(durationMs(value, "connectTimeoutMs")),
+  sessionMs: milliseconds(LEAST_SESSION_MS),
+  connectTimeoutMs: milliseconds(0),
   tokenBase: (value) =>
     typeof value === "bigint" && value >= 0n && value < MOST_TOKEN_BASE
       ? null
@@ -72,34 +70,15 @@ const CHECKS: Checks = {
   tls: (value) =>
     isObject(value) || typeof value === "function" ? null : "options of node:tls, or a function that gives them",
   family: (value) => (value === "mutex" || value === "readWrite" ? null : '"mutex" or "readWrite"'),
-  fair: (value) => (typeof value === "boolean" ? null : "true or false"),
+  fair: isFlag,
   retry: (value) => (typeof value === "function" ? null : "a function of the rounds that have failed"),
   acl: (value) => (isListOf(value, isAcl) ? null : "a list of at least one { perms, scheme, id }"),
-  clock: (value) => (isObject(value) && "timer" in value ? null : "a clock"),
+  clock: isClock,
 };
 
 /** @throws TypeError naming the option that is wrong, or missing, or none; it shows no credential */
-export function checkOptions(options: ZooKeeperDriverOptions): void {
-  if (!isObject(options)) throw new TypeError(`options of zookeeper must be an object, not ${shown(options)}`);
-  const { servers, ...others } = options;
-  for (const [name, value] of Object.entries({ servers, ...others })) {
-    if (!Object.hasOwn(CHECKS, name)) throw new TypeError(`zookeeper has no option ${shown(name)}`);
-    if (value === undefined && name !== "servers") continue;
-    const must = CHECKS[name as keyof Checks](value);
-    if (must === null) continue;
-    // a credential may stand where a list of them should
-    const given = name === "auth" || name === "sasl" ? "" : `, not ${shown(value)}`;
-    throw new TypeError(`${name} must be ${must}${given}`);
-  }
-}
-
-/** Whatever checked it has not thrown. */
-function right(_checked: unknown): null {
-  return null;
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+export function checkZooKeeperOptions(options: ZooKeeperDriverOptions): void {
+  checkOptions("zookeeper", options, CHECKS, { needed: ["servers"], secret: ["auth", "sasl"] });
 }
 
 function isListOf(value: unknown, isOne: (one: unknown) => boolean, least = 1): boolean {
@@ -111,7 +90,7 @@ function hasTexts(value: unknown, ...names: readonly string[]): value is Readonl
 }
 
 function isServer(value: unknown): boolean {
-  return hasTexts(value, "host") && value.host !== "" && isWhole(value.port, 65_535);
+  return hasTexts(value, "host") && value.host !== "" && isWhole(value.port, 1, 65_535);
 }
 
 function isCredential(value: unknown): boolean {
@@ -119,9 +98,5 @@ function isCredential(value: unknown): boolean {
 }
 
 function isAcl(value: unknown): boolean {
-  return hasTexts(value, "scheme", "id") && isWhole(value.perms, 31);
-}
-
-function isWhole(value: unknown, most: number): boolean {
-  return typeof value === "number" && Number.isInteger(value) && value > 0 && value <= most;
+  return hasTexts(value, "scheme", "id") && isWhole(value.perms, 1, 31);
 }
