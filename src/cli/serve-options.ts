@@ -106,6 +106,9 @@ function limitsOf(all: readonly string[], complain: Complain): NonNullable<Serve
 async function driverOf(url: string | undefined, complain: Complain): Promise<ServeOptions["driver"]> {
   if (url === undefined) return undefined;
   try {
+    if (url.startsWith("memory:")) {
+      throw new Error("memory: would be empty after a restart while clients still hold locks: leave --store out");
+    }
     return await driverFor(url);
   } catch (error) {
     complain("store", (error as Error).message);

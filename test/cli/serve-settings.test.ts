@@ -187,14 +187,21 @@ test("what cannot be had is named: a folder that is missing, an address in use, 
 });
 
 test("--store serves another store, which keeps its own state", async () => {
-  const server = here.start(["serve", "--listen", "tcp://127.0.0.1:0", "--store", "memory:"]);
-  const [line] = await ready(server);
-  const url = `holdfast://${line?.replace(/.*\/\//, "")}`;
-  expect((await here.run(["run", "k", "--url", url, "--", "true"])).code).toBe(0);
+  const serve = ["serve", "--listen", "tcp://127.0.0.1:0"];
+  const urlOf = async (running: Running): Promise<string> =>
+    `holdfast://${(await ready(running))[0]?.replace(/.*\/\//, "")}`;
+  const store = here.start([...serve, "--state", join(here.folder, "behind")]);
+  const behind = await urlOf(store);
+  const server = here.start([...serve, "--store", behind]);
+  expect((await here.run(["run", "k", "--url", await urlOf(server), "--", "true"])).code).toBe(0);
   await stop(server);
-  const both = await here.run(["serve", "--listen", "tcp://127.0.0.1:0", "--store", "memory:", "--state", "/x"]);
+  await stop(store);
+  const both = await here.run([...serve, "--store", behind, "--state", "/x"]);
   expect(both.code).toBe(64);
   expect(both.err).toContain("--state: it belongs to the server's own table");
+  const forgets = await here.run([...serve, "--store", "memory:"]);
+  expect(forgets.code).toBe(64);
+  expect(forgets.err).toContain("--store: memory: would be empty after a restart while clients still hold locks");
 });
 
 test("--limit changes a limit, --http serves HTTP, --json says so", async () => {
