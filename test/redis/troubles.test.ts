@@ -260,12 +260,12 @@ withRedis((server) => {
       const own = mkdtempSync(join(folder, "load-"));
       const first = await startRedis(["--dir", own]);
       await asAdmin(first.port, async (admin) => {
-        for (let at = 0; at < 300; at++) await admin.set(`key ${at}`, "value".repeat(500));
+        for (let at = 0; at < 1_500; at++) await admin.set(`key ${at}`, "value".repeat(500));
         await admin.save();
       });
       await first.stop();
-      // 100 ms a key: half a minute, in which it answers whoever asks
-      const slow = ["--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024"];
+      // 20 ms a key: half a minute, in which it answers whoever asks
+      const slow = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
       const { url, port } = await started("--dir", own, ...slow);
       expect(await byNodeRedis(url)).toBe(
         opening(port, "it is still loading its data (LOADING): it will answer when it has"),
