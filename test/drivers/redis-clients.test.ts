@@ -182,10 +182,10 @@ withRedis((server) => {
     });
 
     test.each([
-      ["ioredis", (port: number): RedisClient => ioredis({ port, retryStrategy: () => 10 })],
+      ["ioredis", (port: number): Redis => ioredis({ port, retryStrategy: () => 10 })],
       [
         "node-redis",
-        (port: number): RedisClient => {
+        (port: number) => {
           const client = createClient({ url: `redis://127.0.0.1:${port}`, socket: { reconnectStrategy: 10 } });
           later.push(() => client.destroy());
           return client;

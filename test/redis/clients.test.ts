@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { GlideClient } from "@valkey/valkey-glide";
 import { Redis as Ioredis5 } from "ioredis5";
 import { Redis as Iovalkey } from "iovalkey";
 import { createClient as createClient5 } from "redis5";
@@ -8,10 +9,12 @@ import type { RedisClient } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import { OPTIONS, shortRunner, withRedis } from "../support/redis-store.ts";
 
-const clients: Readonly<Record<string, (port: number) => RedisClient>> = {
+const clients: Readonly<Record<string, (port: number) => RedisClient | Promise<RedisClient>>> = {
   "ioredis 5": (port) => new Ioredis5(port, "127.0.0.1"),
   iovalkey: (port) => new Iovalkey(port, "127.0.0.1"),
   "node-redis 5": (port) => createClient5({ url: `redis://127.0.0.1:${port}` }),
+  "valkey-glide": (port) =>
+    GlideClient.createClient({ addresses: [{ host: "127.0.0.1", port }], requestTimeout: 5_000 }),
 };
 
 describe("other clients", () => {

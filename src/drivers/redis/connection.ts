@@ -94,6 +94,11 @@ export class Connection {
     return this.#options.link.isCluster;
   }
 
+  /** See Link. */
+  get isSilent(): boolean {
+    return this.#options.link.isSilent === true;
+  }
+
   /** The channel of the inbox for claims that go this way. */
   inboxOf(route: string): string {
     return this.isCluster ? beside(route, `inbox:${this.#options.inboxId}`) : this.#channel;

@@ -274,8 +274,8 @@ class RedisDriver implements Driver {
     if (push === null) return;
     if (push.answer !== undefined) this.#birth.pushed(push.id, push.answer);
     // with replicas to wait for a grant is asked about, which waits for them
-    if (push.answer !== undefined && isAnswer && this.#options.replicas === undefined)
-      this.#notify(push.id, push.answer);
+    const isTaken = isAnswer && this.#options.replicas === undefined && this.#connection?.isSilent !== true;
+    if (push.answer !== undefined && isTaken) this.#notify(push.id, push.answer);
     else this.#notify(push.id);
   }
 }

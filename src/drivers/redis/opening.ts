@@ -26,6 +26,7 @@ export interface Terms {
  */
 export async function opened(connection: Connection, names: Names, terms: Terms): Promise<void> {
   try {
+    if (terms.waits && connection.isSilent) throw new FatalDriverError(NO_COUNT);
     await connection.connected(terms.connectTimeoutMs);
     await connection.selected(names.route);
     await rights(connection, names);
@@ -42,6 +43,9 @@ export async function opened(connection: Connection, names: Names, terms: Terms)
     throw openingError(error, connection.address);
   }
 }
+
+const NO_COUNT =
+  "redis: option replicas needs ioredis, iovalkey or redis (node-redis): valkey-glide does not tell whose writes replicas have";
 
 /** No script has it. */
 const NO_DIGEST = "0".repeat(40);

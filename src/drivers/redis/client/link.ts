@@ -1,25 +1,42 @@
 /** Which library a client is of. */
 
+import { glideLink, isGlide } from "./glide.ts";
 import { ioredisLink } from "./ioredis.ts";
 import { ioredisClusterLink } from "./ioredis-cluster.ts";
 import { nodeRedisLink } from "./node-redis.ts";
 import { nodeRedisClusterLink } from "./node-redis-cluster.ts";
-import type { IoredisClusterLike, IoredisLike, Link, NodeRedisClusterLike, NodeRedisLike } from "./shapes.ts";
+import type {
+  GlideLike,
+  IoredisClusterLike,
+  IoredisLike,
+  Link,
+  NodeRedisClusterLike,
+  NodeRedisLike,
+} from "./shapes.ts";
 
-type Method = keyof IoredisLike | keyof IoredisClusterLike | keyof NodeRedisLike | keyof NodeRedisClusterLike;
+type Method =
+  | keyof GlideLike
+  | "ssubscribe"
+  | keyof IoredisLike
+  | keyof IoredisClusterLike
+  | keyof NodeRedisLike
+  | keyof NodeRedisClusterLike;
 
 /** @throws TypeError if it is no client of Redis, or of a kind that is not supported */
 export function linkOf(client: unknown): Link {
   if (typeof client !== "object" || client === null) {
-    throw new TypeError("client must be a Redis client (ioredis, iovalkey, redis) or a function that makes one");
+    throw new TypeError(
+      "client must be a Redis client (ioredis, iovalkey, redis, valkey-glide) or a function that makes one",
+    );
   }
   const of = client as Partial<Record<Method, unknown>>;
   const has = (...names: readonly Method[]): boolean => names.every((name) => typeof of[name] === "function");
-  if (typeof (client as { customCommand?: unknown }).customCommand === "function") {
+  if (has("customCommand", "ssubscribe")) {
     throw new TypeError(
-      "client must be ioredis, iovalkey or redis (node-redis): valkey-glide does not tell of broken connections, after which it may repeat a command unseen",
+      "client must be ioredis, iovalkey or redis (node-redis) for a Cluster: GlideClusterClient is not taken",
     );
   }
+  if (has("customCommand", "subscribe", "close") && isGlide(client)) return glideLink(client);
   if (of.isCluster === true && has("call", "nodes")) return ioredisClusterLink(client as IoredisClusterLike);
   if (has("sendCommand", "nodeClient") && Array.isArray(of.masters)) {
     return nodeRedisClusterLink(client as NodeRedisClusterLike);
@@ -30,5 +47,7 @@ export function linkOf(client: unknown): Link {
   if (has("sendCommand", "duplicate", "subscribe") && typeof of.isReady === "boolean") {
     return nodeRedisLink(client as NodeRedisLike);
   }
-  throw new TypeError("client must be a Redis client of a known shape: ioredis, iovalkey or redis (node-redis)");
+  throw new TypeError(
+    "client must be a Redis client of a known shape: ioredis, iovalkey, redis (node-redis) or valkey-glide (2.5)",
+  );
 }

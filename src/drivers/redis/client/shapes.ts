@@ -63,6 +63,13 @@ export interface NodeRedisClusterLike extends Emitter {
   destroy(): void;
 }
 
+/** GlideClient of valkey-glide 2 (tested with 2.5): one server. */
+export interface GlideLike {
+  customCommand(words: string[], options?: object): Promise<unknown>;
+  subscribe(channels: Iterable<string>, timeoutMs: number): Promise<void>;
+  close(): void;
+}
+
 /** What a client says to be wrong. */
 export function complaintsOf(client: Emitter, told: (error: unknown) => void): () => void {
   client.on("error", told);
@@ -70,7 +77,7 @@ export function complaintsOf(client: Emitter, told: (error: unknown) => void): (
 }
 
 /** A client of Redis that the driver can use. */
-export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike;
+export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike | GlideLike;
 
 /** A connection comes up, or breaks. */
 interface LinkEvents {
@@ -85,6 +92,11 @@ interface LinkEvents {
 export interface Link {
   readonly isReady: boolean;
   readonly isCluster: boolean;
+  /**
+   * Breaks of an idle connection are not told: what is published may be of an older one than the last reply, and no count of
+   * what one connection wrote can be asked for. But nothing is ever sent twice.
+   */
+  readonly isSilent?: true;
   readonly address: Address;
   /**
    * The database that its client means to use, if the client goes on in database 0 should the server refuse to select it; 0:
