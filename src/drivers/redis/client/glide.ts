@@ -86,13 +86,15 @@ async function glideEars(client: GlideLike, events: EarsEvents): Promise<Ears> {
     defaultDecoder: ___,
     ...settings
   } = insideOf(client).config as Record<string, unknown>;
-  const heard = (said: { readonly channel: unknown; readonly message: unknown }): void =>
-    events.heard(String(said.channel), String(said.message));
+  let isOver = false;
+  // what was ended may go on for seconds
+  const heard = (said: { readonly channel: unknown; readonly message: unknown }): void => {
+    if (!isOver) events.heard(String(said.channel), String(said.message));
+  };
   const ears = await insideOf(client).constructor.createClient({
     ...settings,
     pubsubSubscriptions: { channelsAndPatterns: {}, callback: heard },
   });
-  let isOver = false;
   let subscribing = 0;
   const inside = insideOf(ears);
   inside.socket?.unref?.();

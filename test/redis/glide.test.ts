@@ -1,0 +1,240 @@
+/** valkey-glide, which tells nobody that its connection broke: what follows from that. */
+
+import type { GlideClientConfiguration } from "@valkey/valkey-glide";
+import { GlideClient, GlideClusterClient, Logger, ProtocolVersion } from "@valkey/valkey-glide";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import { createLocks } from "../../src/index.ts";
+import { RIGHTS } from "../support/redis-rights.ts";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { withRedis } from "../support/redis-store.ts";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+
+// it writes of every break to the standard error
+Logger.setLoggerConfig("off");
+
+const BROKEN = /connection error/i;
+
+withRedis((server) => {
+  let scene: RedisScene;
+  let later: (() => unknown)[] = [];
+  beforeEach(() => {
+    scene = redisScene(server().port);
+  });
+  afterEach(async () => {
+    await scene.close();
+    for (const work of later) await work();
+    later = [];
+  });
+
+  const glide = async (
+    settings: Partial<GlideClientConfiguration> = {},
+    port = server().port,
+  ): Promise<GlideClient> => {
+    const client = await GlideClient.createClient({
+      addresses: [{ host: "127.0.0.1", port }],
+      requestTimeout: 8_000,
+      connectionBackoff: { numberOfRetries: 3, factor: 20, exponentBase: 2 },
+      ...settings,
+    });
+    later.push(() => client.close());
+    return client;
+  };
+  const proxied = async (): Promise<{ proxy: TcpProxy; client: GlideClient }> => {
+    const proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+    later.push(() => proxy.close());
+    return { proxy, client: await glide({}, (proxy.address as { port: number }).port) };
+  };
+  const calls = async (): Promise<number> =>
+    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
+  const isThere = async (id: string): Promise<boolean> => (await scene.keys()).some((key) => key.includes(id));
+
+  describe("a break", () => {
+    test("in the middle of releases: each was carried out once, and fails", async () => {
+      const { proxy, client } = await proxied();
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const claims = Array.from({ length: 20 }, (_, at) => claimOf(`key ${at}`));
+      for (const claim of claims) await one.hold(claim);
+      await scene.admin.config("RESETSTAT");
+      proxy.down.pause();
+      const released = Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
+      await until(async () => (await calls()) === claims.length, { within: 5_000, what: "all releases at the store" });
+      proxy.reset();
+      proxy.down.resume();
+      for (const one of await released) expect(String((one as PromiseRejectedResult).reason)).toMatch(BROKEN);
+      // an answer over the new connection comes after whatever else was sent there
+      expect(await one.ask(claimOf("other"))).toEqual({ state: "none" });
+      expect(await calls(), "and what was asked last").toBe(claims.length + 1);
+    });
+
+    test("before releases have left: none is carried out, and all fail", async () => {
+      const { proxy, client } = await proxied();
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const claims = Array.from({ length: 20 }, (_, at) => claimOf(`key ${at}`));
+      for (const claim of claims) await one.hold(claim);
+      proxy.up.pause();
+      const released = Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
+      // they have reached the proxy, which keeps them, before this one
+      await expect(Promise.race([client.ping(), new Promise((done) => setTimeout(done, 50))])).resolves.toBeUndefined();
+      proxy.reset();
+      proxy.up.resume();
+      for (const one of await released) expect(String((one as PromiseRejectedResult).reason)).toMatch(BROKEN);
+      expect((await one.driver.renew(claims)).map((answer) => answer?.state)).toEqual(claims.map(() => "held"));
+      expect(await one.driver.release(claims)).toEqual(claims.map(() => true));
+    });
+
+    test("in the middle of a claim: it was carried out once, and is found by asking again", async () => {
+      const { proxy, client } = await proxied();
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const claim = claimOf("key");
+      await scene.admin.config("RESETSTAT");
+      proxy.down.pause();
+      const claimed = one.claim(claim).catch(String);
+      await until(() => isThere(claim.id), { within: 5_000, what: "the claim at the store" });
+      proxy.reset();
+      proxy.down.resume();
+      expect(await claimed).toMatch(BROKEN);
+      expect((await one.claim(claim)).state).toBe("held");
+      expect(await calls()).toBe(2);
+      expect(await one.driver.release([claim])).toEqual([true]);
+    });
+
+    test("in the middle of a release makes no loss of it", async () => {
+      const { proxy, client } = await proxied();
+      await using locks = createLocks(redis(client, { prefix: scene.prefix }));
+      const lock = await locks.acquire("key");
+      await scene.admin.config("RESETSTAT");
+      proxy.down.pause();
+      const released = lock.release();
+      await until(async () => (await calls()) === 1, { within: 5_000, what: "the release at the store" });
+      proxy.reset();
+      proxy.down.resume();
+      expect(await released).toBe(true);
+    });
+
+    test("a claim that waits for the connection longer than it is waited for is taken back", async () => {
+      const { proxy, client } = await proxied();
+      const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 1_000 }));
+      const claim = claimOf("key");
+      proxy.refuse(true);
+      proxy.reset();
+      await expect(one.claim(claimOf("other"))).rejects.toThrow(); // under way at the break, or waiting
+      await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
+      await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("no answer within 1000 ms");
+      proxy.refuse(false);
+      await until(async () => (await one.ask(claim).catch(() => null))?.state === "none", {
+        within: 10_000,
+        what: "word of it",
+      });
+      expect((await one.claim(claim)).state, "it was released, however late").toBe("none");
+    });
+  });
+
+  describe("the inbox", () => {
+    test("a push is a nudge: the grant is asked for", async () => {
+      const [one, other] = [await scene.open(redis(await glide(), { prefix: scene.prefix })), await scene.open()];
+      const [first, second] = [claimOf("key"), claimOf("key")];
+      await other.hold(first);
+      await one.claim(second);
+      await other.driver.release([first]);
+      await until(() => one.pushes.length > 0, { within: 5_000, what: "the push" });
+      expect(one.pushes[0]).toEqual({ id: second.id, answer: undefined });
+      expect((await one.ask(second)).state).toBe("held");
+      await one.driver.release([second]);
+    });
+
+    test("that was lost without a word is noticed when it is back, and everything is asked about", async () => {
+      const { proxy, client } = await proxied();
+      const [one, other] = [await scene.open(redis(client, { prefix: scene.prefix })), await scene.open()];
+      const [first, second] = [claimOf("key"), claimOf("key")];
+      await other.hold(first);
+      await one.claim(second);
+      proxy.refuse(true);
+      proxy.cut();
+      await until(() => proxy.connections() === 0, { within: 5_000, what: "the end of both connections" });
+      await other.driver.release([first]);
+      expect(one.pushes).toEqual([]);
+      proxy.refuse(false);
+      await until(() => one.pushes.some(({ id }) => id === null), { within: 10_000, what: "word of it" });
+      await one.granted(second);
+      await one.driver.release([second]);
+    });
+
+    test("alone broken is noticed, too, and hears again", async () => {
+      const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
+      for (let round = 1; round <= 3; round++) {
+        const words = one.pushes.length;
+        await scene.breakInboxes();
+        await until(() => one.pushes.length > words, { within: 5_000, what: `word of break ${round}` });
+        const [channel] = (await scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`)) as string[];
+        expect(await scene.admin.publish(String(channel), "?"), "heard once, not twice").toBe(1);
+      }
+      expect(one.pushes.every(({ id }) => id === null)).toBe(true);
+    });
+
+    test("lets go when the driver closes, and the client that was given stays", async () => {
+      const client = await glide();
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const inboxes = async (): Promise<number> =>
+        ((await scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`)) as string[]).length;
+      expect(await inboxes()).toBe(1);
+      await one.driver.close();
+      await until(async () => (await inboxes()) === 0, { within: 5_000, what: "the end of the inbox" });
+      expect(await client.ping()).toBe("PONG");
+    });
+  });
+
+  test("whatever its settings, all see the same locks", async () => {
+    const every = [{}, { protocol: ProtocolVersion.RESP2 }, { lazyConnect: true }, { defaultDecoder: 0 }];
+    const opened = [];
+    for (const settings of every) {
+      opened.push(await scene.open(redis(await glide(settings), { prefix: scene.prefix })));
+    }
+    const claims = opened.map(() => claimOf("key"));
+    for (const [at, one] of opened.entries()) await one.claim(claims[at] as never);
+    for (const [at, one] of opened.entries()) {
+      const claim = claims[at] as ReturnType<typeof claimOf>;
+      if (at > 0)
+        await until(() => one.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: `push ${at}` });
+      expect(await one.driver.release([claim])).toEqual([true]);
+    }
+  });
+
+  test("its database is the one of its settings, also after a break", async () => {
+    const one = await scene.open(redis(await glide({ databaseId: 3 }), { prefix: scene.prefix }));
+    const claim = claimOf("key");
+    await one.hold(claim);
+    expect(await scene.keys()).toEqual([]);
+    await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    await until(async () => (await one.ask(claim).catch(() => null))?.state === "held", {
+      within: 5_000,
+      what: "word",
+    });
+    expect(await one.driver.release([claim])).toEqual([true]);
+    expect(await scene.keys()).toEqual([]);
+  });
+
+  test("the rights of the reference are enough for it", async () => {
+    const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...RIGHTS];
+    await scene.admin.call("ACL", "SETUSER", "least", "reset", "on", ">secret", ...rules);
+    await scene.admin.call("ACL", "LOG", "RESET");
+    const client = await glide({ credentials: { username: "least", password: "secret" } });
+    const one = await scene.open(redis(client, { prefix: scene.prefix }));
+    const claim = claimOf("key");
+    await one.hold(claim);
+    await scene.breakInboxes();
+    await until(() => one.pushes.length > 0, { within: 5_000, what: "word of the break" });
+    expect(await one.driver.release([claim])).toEqual([true]);
+    expect(await scene.admin.call("ACL", "LOG")).toEqual([]);
+  });
+
+  test("what cannot be had with it is refused", async () => {
+    const driver = redis(await glide(), { prefix: scene.prefix, replicas: { atLeast: 1 } });
+    await expect(driver.open(() => undefined)).rejects.toThrow("option replicas needs ioredis");
+    const cluster = Object.create(GlideClusterClient.prototype) as never;
+    expect(() => redis(cluster)).toThrow(/^client must be .*GlideClusterClient is not taken/);
+  });
+});
