@@ -9,6 +9,7 @@ import { RIGHTS } from "../support/redis-rights.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, redisScene } from "../support/redis-scene.ts";
 import { withRedis } from "../support/redis-store.ts";
+import { startRedisCluster } from "../support/services/redis-cluster.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
@@ -229,6 +230,20 @@ withRedis((server) => {
     await until(() => one.pushes.length > 0, { within: 5_000, what: "word of the break" });
     expect(await one.driver.release([claim])).toEqual([true]);
     expect(await scene.admin.call("ACL", "LOG")).toEqual([]);
+  });
+
+  test("what a server refuses is said in plain words", async () => {
+    const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
+    await scene.admin.replicaof("127.0.0.1", "1");
+    try {
+      await expect(one.claim(claimOf("key"))).rejects.toThrow("this is a replica (READONLY)");
+    } finally {
+      await scene.admin.replicaof("NO", "ONE");
+    }
+    const cluster = await startRedisCluster(3);
+    later.push(() => cluster.stop());
+    const wrong = redis(await glide({}, cluster.ports[0]), { prefix: scene.prefix });
+    await expect(wrong.open(() => undefined)).rejects.toThrow("this server belongs to a Redis Cluster");
   });
 
   test("what cannot be had with it is refused", async () => {

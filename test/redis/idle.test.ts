@@ -37,8 +37,16 @@ withRedis((server) => {
         return client;
       }))`,
     ],
+    [
+      "by valkey-glide",
+      (url: string) => `createLocks(redis(() => GlideClient.createClient({
+        addresses: [{ host: "127.0.0.1", port: Number(new URL(${JSON.stringify(url)}).port) }],
+        requestTimeout: 5_000,
+      })))`,
+    ],
   ])("an idle client %s keeps no process alive, although nobody closed it", { timeout: 20_000 }, async (_, made) => {
     const text = `
+      import { GlideClient } from "@valkey/valkey-glide";
       import { Redis } from "ioredis";
       import { createClient } from "redis";
       import { connect, createLocks } from ${JSON.stringify(INDEX)};

@@ -15,6 +15,8 @@ const TEXTS = { decoder: 1 };
 const SUBSCRIBE_MS = 1_000;
 /** How it says that the connection broke, or could not be made again. */
 const BREAK = /\bConnectionError\b|\bconnection error\b|\bFatal(?:Send|Receive)Error\b/i;
+/** What it makes of the word a server begins an error with; the rest it leaves. */
+const KINDS: Readonly<Record<string, string>> = { Moved: "MOVED", ReadOnly: "READONLY" };
 
 /** What of it is ours to use though its types do not tell: by its class and its settings another like it is made. */
 interface Inside {
@@ -63,7 +65,7 @@ export function glideLink(client: GlideLike): Link {
           isBroken = true;
           for (const { down } of watched) down();
         }
-        throw error;
+        throw inServersWords(error);
       }
     },
     watch(events) {
@@ -127,6 +129,11 @@ async function glideEars(client: GlideLike, events: EarsEvents): Promise<Ears> {
       close();
     },
   };
+}
+
+function inServersWords(error: unknown): unknown {
+  if (error instanceof Error) error.message = error.message.replace(/(?<= - )\w+(?=: )/, (kind) => KINDS[kind] ?? kind);
+  return error;
 }
 
 function addressOf({ addresses = [], useTLS = false }: Settings): Address {
