@@ -14,7 +14,7 @@ import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
 
-// it writes of every break to the standard error
+// it writes of every break to the standard output
 Logger.setLoggerConfig("off");
 
 const BROKEN = /connection error/i;
