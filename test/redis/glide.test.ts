@@ -103,6 +103,22 @@ withRedis((server) => {
       expect(await one.driver.release([claim])).toEqual([true]);
     });
 
+    test("of the connection for commands alone: everything is asked about when it is back", async () => {
+      const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
+      await scene.admin.call("CLIENT", "PAUSE", "5000", "WRITE");
+      const claimed = one.claim(claimOf("key")).catch(String);
+      await until(async () => / cmd=evalsha .*/.test(String(await scene.admin.client("LIST"))), {
+        within: 3_000,
+        what: "the claim at the store",
+      });
+      await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+      await scene.admin.call("CLIENT", "UNPAUSE");
+      expect(await claimed).toMatch(BROKEN);
+      expect(one.pushes).toEqual([]);
+      await one.ask(claimOf("other"));
+      await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
+    });
+
     test("in the middle of a release makes no loss of it", async () => {
       const { proxy, client } = await proxied();
       await using locks = createLocks(redis(client, { prefix: scene.prefix }));
