@@ -2,7 +2,7 @@
 
 import type { GlideClientConfiguration } from "@valkey/valkey-glide";
 import { GlideClient, GlideClusterClient, Logger, ProtocolVersion } from "@valkey/valkey-glide";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import { createLocks } from "../../src/index.ts";
 import { RIGHTS } from "../support/redis-rights.ts";
@@ -190,6 +190,18 @@ withRedis((server) => {
         expect(await scene.admin.publish(String(channel), "?"), "heard once, not twice").toBe(1);
       }
       expect(one.pushes.every(({ id }) => id === null)).toBe(true);
+    });
+
+    test("whose client closes itself is made anew", async () => {
+      const client = await glide();
+      const made = vi.spyOn(GlideClient, "createClient");
+      later.push(() => made.mockRestore());
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const ears = (await made.mock.results[0]?.value) as GlideClient;
+      expect(made).toHaveBeenCalledTimes(1);
+      ears.close("beyond help");
+      await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
+      expect(made).toHaveBeenCalledTimes(2);
     });
 
     test("lets go when the driver closes, and the client that was given stays", async () => {
