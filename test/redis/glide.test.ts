@@ -71,20 +71,17 @@ withRedis((server) => {
       expect(await calls(), "and what was asked last").toBe(claims.length + 1);
     });
 
-    test("before releases have left: none is carried out, and all fail", async () => {
+    test("in the middle of a command: what failed was not carried out, and what was carried out says so", async () => {
       const { proxy, client } = await proxied();
       const one = await scene.open(redis(client, { prefix: scene.prefix }));
       const claims = Array.from({ length: 20 }, (_, at) => claimOf(`key ${at}`));
       for (const claim of claims) await one.hold(claim);
-      proxy.up.pause();
-      const released = Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
-      // they have reached the proxy, which keeps them, before this one
-      await expect(Promise.race([client.ping(), new Promise((done) => setTimeout(done, 50))])).resolves.toBeUndefined();
-      proxy.reset();
-      proxy.up.resume();
-      for (const one of await released) expect(String((one as PromiseRejectedResult).reason)).toMatch(BROKEN);
-      expect((await one.driver.renew(claims)).map((answer) => answer?.state)).toEqual(claims.map(() => "held"));
-      expect(await one.driver.release(claims)).toEqual(claims.map(() => true));
+      proxy.up.cutAfter(1);
+      const settled = await Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
+      const failed = settled.map(({ status }) => status === "rejected");
+      expect(failed, "the first of them at least").toContain(true);
+      const states = (await one.driver.renew(claims)).map((answer) => answer?.state);
+      expect(states).toEqual(failed.map((isFailed) => (isFailed ? "held" : "none")));
     });
 
     test("in the middle of a claim: it was carried out once, and is found by asking again", async () => {
@@ -187,7 +184,11 @@ withRedis((server) => {
         await scene.breakInboxes();
         await until(() => one.pushes.length > words, { within: 5_000, what: `word of break ${round}` });
         const [channel] = (await scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`)) as string[];
-        expect(await scene.admin.publish(String(channel), "?"), "heard once, not twice").toBe(1);
+        // one that was replaced may hear for a few seconds more
+        await until(async () => (await scene.admin.publish(String(channel), "?")) === 1, {
+          within: 10_000,
+          what: "one that hears",
+        });
       }
       expect(one.pushes.every(({ id }) => id === null)).toBe(true);
     });
