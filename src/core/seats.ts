@@ -94,14 +94,21 @@ export class SeatLine {
   }
 
   /**
-   * The admitted seat that must go so that those left could all have been granted in the order of their tokens: the
-   * lowest token before (or at) the first that does not fit; null if all fit.
+   * The admitted seat that must go so that those left could all have been granted, in whatever order: the lowest token of
+   * those that are too many; null if all fit. Not in the order of tokens: who takes several keys stands in the first lines
+   * before it has its token, and others, with other limits, may have been granted there meanwhile. If any order will do, the
+   * least limit first does (Jackson's rule of the earliest due date).
    */
   overfull(): Seat | null {
+    const admitted: Seat[] = [];
+    for (let seat = this.seats.first; seat?.admitted; seat = seat.next) admitted.push(seat);
+    if (admitted.every(({ limit }) => this.used <= limit)) return null;
+    admitted.sort((one, other) => one.limit - other.limit);
     let used = 0;
-    for (const seat of this.seats) {
-      if (!seat.admitted) break;
-      if (!fits(used, seat)) return this.seats.first;
+    for (const [at, seat] of admitted.entries()) {
+      if (!fits(used, seat)) {
+        return admitted.slice(0, at + 1).reduce((low, one) => (one.entry.token < low.entry.token ? one : low));
+      }
       used += seat.permits;
     }
     return null;

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { ALL_PERMITS } from "../../src/core/line.ts";
 import { Table } from "../../src/core/table.ts";
 import { Bench, claimOf, hold, SECOND, TTL } from "./claims.ts";
 
@@ -166,4 +167,19 @@ test("a place over several keys that is parked keeps the keys it has", () => {
   expect(bench.collect()).toEqual(["ab"]);
   bench.release("ab");
   expect(bench.granted).toEqual(["ab", "a"]);
+});
+
+test("holds with different limits stay if there is an order in which each could have been granted; else the lowest token goes", () => {
+  const asserted = (...holds: readonly [id: string, permits: number, limit: number, token: number][]): string[] => {
+    const { table } = restarted();
+    for (const [id, permits, limit, token] of holds) {
+      table.assertHeld(claimOf(id, [hold("k", permits, limit)]), "owner", token, 1, TTL);
+    }
+    return [...table.entries.keys()].sort();
+  };
+  // the one of limit 2 came first, though its token is the higher: it waited for another key
+  expect(asserted(["reader", 1, ALL_PERMITS, 5], ["two", 2, 2, 9])).toEqual(["reader", "two"]);
+  expect(asserted(["two", 2, 2, 9], ["reader", 1, ALL_PERMITS, 5])).toEqual(["reader", "two"]);
+  expect(asserted(["two of two", 2, 2, 9], ["two of three", 2, 3, 5])).toEqual(["two of two"]);
+  expect(asserted(["two of two", 2, 2, 5], ["two of three", 2, 3, 9])).toEqual(["two of three"]);
 });
