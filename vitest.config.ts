@@ -6,7 +6,7 @@ export default defineConfig({
   test: {
     maxWorkers: 2,
     // a busy machine makes a few seconds many
-    testTimeout: process.env["HOLDFAST_LONG"] === "1" ? 180_000 : 20_000,
+    testTimeout: process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000,
     reporters: ["default", new ClosingLineReporter()],
     projects: PARTS.filter(isVitest).map((part) => ({
       extends: true,
