@@ -10,6 +10,7 @@ import { bucketOf, routeOf, termsOf, wordsOf } from "../../src/drivers/redis/wor
 import type { Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
 import type { Claim, Driver } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, redisScene } from "../support/redis-scene.ts";
 import { withRedis } from "../support/redis-store.ts";
@@ -162,6 +163,26 @@ withRedis((server) => {
       const counter = await scene.admin.get(`${scene.prefix}:1:{${bucketOf("key")}}:n`);
       expect(BigInt(String(counter))).toBe((tokens[2] as bigint) + 3n);
       await one.driver.release(claims);
+    });
+
+    test("who was passed in its first line while it waited for another key comes back, and who passed it, too", async () => {
+      const one = await opened(AMPLE_MS);
+      const pair = (key: string): { key: string; permits: number; limit: number } => ({ key, permits: 2, limit: 2 });
+      const [first, both] = [claimOf("c", { ttlMs: AMPLE_MS }), claimOf([pair("b"), pair("c")], { ttlMs: AMPLE_MS })];
+      const reader = claimOf([{ key: "b", permits: 1, limit: ALL_PERMITS }], { ttlMs: AMPLE_MS });
+      await one.hold(first);
+      expect((await one.claim(both)).state).toBe("waiting");
+      const { token } = await one.hold(reader);
+      await one.driver.release([first]);
+      const later = await one.granted(both);
+      expect(later.token).toBeGreaterThan(token);
+      await scene.admin.flushall();
+      const answers = await one.driver.renew([reader, both]);
+      expect(answers).toMatchObject([
+        { state: "held", token },
+        { state: "held", token: later.token },
+      ]);
+      await one.driver.release([reader, both]);
     });
 
     test("who holds comes back although memory is full, and a new claim leaves no trace", async () => {

@@ -5,14 +5,14 @@
      Gives one answer a claim, as claim.lua
      A hold is held as asserted: the admission rule was asked when it was granted. Only if a store that forgot a part
      remembers others that conflict with it, those with the lowest tokens end, until all left in the line could have been
-     granted in the order of their tokens (as core/seats.ts has it).
+     granted in some order (as core/seats.ts has it: if any will do, the least limit first does).
      Work  O(claims x admitted) ]]
 --- include line.lua
 --- include line/answers.lua
 --- include line/recheck.lua
 --- include line/renewal.lua
 
---- The claims admitted in a line, by token; who waits in a later line of its own has none yet.
+--- The claims admitted in a line; who waits in a later line of its own has no token yet.
 local function holdersOf(line)
   local found = {}
   for _, place in ipairs(call('ZRANGE', line.admitted, 0, -1)) do
@@ -22,16 +22,17 @@ local function holdersOf(line)
       found[#found + 1] = { claim = claim, permits = permits, limit = limit }
     end
   end
-  table.sort(found, function(one, other) return one.claim.token < other.claim.token end)
   return found
 end
 
 --- The claim that must go; nil if those left fit.
 local function overfull(line)
-  local used = 0
+  local used, lowest = 0, nil
   local holders = holdersOf(line)
+  table.sort(holders, function(one, other) return tonumber(one.limit) < tonumber(other.limit) end)
   for _, one in ipairs(holders) do
-    if used + one.permits > tonumber(one.limit) then return holders[1] end
+    if not lowest or one.claim.token < lowest.claim.token then lowest = one end
+    if used + one.permits > tonumber(one.limit) then return lowest end
     used = used + one.permits
   end
 end
