@@ -6,14 +6,22 @@ import type { Claim, Driver } from "../spi/driver.ts";
 const MOST = 500;
 
 /** In calls of at most MOST, those of one part of the store each, in the order in which they came. */
-export function batchesOf<T extends { readonly claim: Claim }>(items: readonly T[], driver: Driver): readonly T[][] {
-  const shards = new Map<string | undefined, T[][]>();
+export function batchesOf<T extends { readonly claim: Claim }>(
+  items: readonly T[],
+  driver: Driver,
+): readonly (readonly T[])[] {
+  if (items.length === 1) return [items]; // the usual release
+  const all: T[][] = [];
+  const open = new Map<string | undefined, T[]>();
   for (const item of items) {
     const shard = driver.shardOf?.(item.claim);
-    const batches = shards.get(shard) ?? [];
-    const last = batches.at(-1);
-    if (last !== undefined && last.length < MOST) last.push(item);
-    else shards.set(shard, [...batches, [item]]);
+    let batch = open.get(shard);
+    if (batch === undefined || batch.length === MOST) {
+      batch = [];
+      all.push(batch);
+      open.set(shard, batch);
+    }
+    batch.push(item);
   }
-  return [...shards.values()].flat();
+  return all;
 }

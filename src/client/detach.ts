@@ -50,7 +50,11 @@ export function referenceOf(lock: Lock): string {
 async function letGo(driver: Driver, claims: readonly Claim[]): Promise<readonly boolean[]> {
   if (driver.detach !== undefined) return driver.detach(claims);
   const answers = await driver.renew(claims);
-  return answers.map((answer) => answer?.state === "held");
+  return answers.map((answer) => {
+    // unknown is not lost
+    if (answer === undefined) throw new Error(`${driver.name}: no answer for this claim`);
+    return answer.state === "held";
+  });
 }
 
 function whyNot(ttl: number | "session", handles: number, contexts: number): string | null {

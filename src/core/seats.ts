@@ -100,15 +100,17 @@ export class SeatLine {
    * least limit first does (Jackson's rule of the earliest due date).
    */
   overfull(): Seat | null {
-    const admitted: Seat[] = [];
-    for (let seat = this.seats.first; seat?.admitted; seat = seat.next) admitted.push(seat);
-    if (admitted.every(({ limit }) => this.used <= limit)) return null;
+    let least = this.used;
+    for (let seat = this.seats.first; seat?.admitted; seat = seat.next) least = Math.min(least, seat.limit);
+    // each of thousands of readers that come back is looked at with all before it
+    if (least === this.used) return null;
+    const admitted = [...this.seats].filter((seat) => seat.admitted);
     admitted.sort((one, other) => one.limit - other.limit);
     let used = 0;
-    for (const [at, seat] of admitted.entries()) {
-      if (!fits(used, seat)) {
-        return admitted.slice(0, at + 1).reduce((low, one) => (one.entry.token < low.entry.token ? one : low));
-      }
+    let lowest = admitted[0] as Seat;
+    for (const seat of admitted) {
+      if (seat.entry.token < lowest.entry.token) lowest = seat;
+      if (!fits(used, seat)) return lowest;
       used += seat.permits;
     }
     return null;

@@ -45,10 +45,8 @@ class Guard implements Backend {
 
   renew(session: Session, items: readonly Renewal[]): Soon<readonly (Answer | undefined)[]> {
     const mine = (item: Renewal): boolean => this.#isMine(session.principal, item.id, item.claim);
-    // what another placed, as long as clients tell what they hold: as if nobody had told of it yet, so that it cannot be seen
-    const hidden = ({ id }: Renewal): boolean =>
-      this.#backend.reclaimMs() > 0 && !this.#hasPlaced(session.principal, id);
-    const instead = (item: Renewal): Answer | undefined => (hidden(item) ? undefined : NONE);
+    // as long as clients tell what they hold: as if nobody had told of it yet, so that it cannot be seen that somebody has
+    const instead = this.#backend.reclaimMs() > 0 ? undefined : NONE;
     return passed(items, mine, instead, (allowed) => this.#backend.renew(session, allowed));
   }
 
@@ -56,23 +54,12 @@ class Guard implements Backend {
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
     const placed = ({ id }: Leave): boolean => this.#hasPlaced(session.principal, id);
     // while clients tell what they hold, what nobody has told of is answered `true`: what another has told of, too
-    const untold = this.#backend.reclaimMs() > 0;
-    return passed(
-      items,
-      placed,
-      () => untold,
-      (allowed) => this.#backend.release(session, allowed),
-    );
+    return passed(items, placed, this.#backend.reclaimMs() > 0, (allowed) => this.#backend.release(session, allowed));
   }
 
   detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
     const mine = (id: ClaimId): boolean => this.#isMine(session.principal, id, null);
-    return passed(
-      ids,
-      mine,
-      () => false,
-      (allowed) => this.#backend.detach(session, allowed),
-    );
+    return passed(ids, mine, false, (allowed) => this.#backend.detach(session, allowed));
   }
 
   revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]> {
@@ -89,13 +76,7 @@ class Guard implements Backend {
   /** Always passed on, were it empty: the store waits for the last one. */
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly (Answer | undefined)[]> {
     const mine = ({ claim }: Reclaimed): boolean => this.#isMine(session.principal, claim.id, claim);
-    return passed(
-      items,
-      mine,
-      () => NONE,
-      (allowed) => this.#backend.reclaim(session, allowed, last),
-      true,
-    );
+    return passed(items, mine, NONE, (allowed) => this.#backend.reclaim(session, allowed, last), true);
   }
 
   /**
@@ -156,17 +137,17 @@ class Guard implements Backend {
 function passed<T, R>(
   items: readonly T[],
   allows: (item: T) => boolean,
-  instead: (item: T) => R,
+  instead: R,
   call: (allowed: readonly T[]) => Soon<readonly R[]>,
   always = false,
 ): Soon<readonly R[]> {
   const flags = items.map(allows);
   if (!flags.includes(false)) return call(items);
   const allowed = items.filter((_, at) => flags[at]);
-  if (allowed.length === 0 && !always) return items.map(instead);
+  if (allowed.length === 0 && !always) return items.map(() => instead);
   const merged = (results: readonly R[]): readonly R[] => {
     let next = 0;
-    return flags.map((isAllowed, at) => (isAllowed ? (results[next++] as R) : instead(items[at] as T)));
+    return flags.map((isAllowed) => (isAllowed ? (results[next++] as R) : instead));
   };
   const results = call(allowed);
   return results instanceof Promise ? results.then(merged) : merged(results);

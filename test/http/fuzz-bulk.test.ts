@@ -2,7 +2,7 @@
 
 import { createServer } from "node:http";
 import type { Duplex } from "node:stream";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { Http } from "../../src/server/http/http.ts";
 import { createHttp } from "../../src/server/http/http.ts";
 import { Metrics } from "../../src/server/metrics.ts";
@@ -10,20 +10,13 @@ import { cleanUp } from "../server/support.ts";
 import { World } from "../server/world.ts";
 import { heapNow } from "../support/heap.ts";
 import { seededRandom } from "../support/seeded-random.ts";
+import { stackless } from "../support/stackless.ts";
 import type { Sent } from "./fuzzed.ts";
 import { check, nextRequest, REQUESTS, SEED } from "./fuzzed.ts";
 import { Pipe } from "./pipe.ts";
 
 cleanUp();
-
-// where an error was thrown is of no interest while millions are, and takes much of the time
-const frames = Error.stackTraceLimit;
-beforeEach(() => {
-  Error.stackTraceLimit = 0;
-});
-afterEach(() => {
-  Error.stackTraceLimit = frames;
-});
+stackless();
 
 const HOST = "127.0.0.1:7421";
 /** Connections that ask at a time. */

@@ -164,6 +164,9 @@ test("what is not known of one claim costs the others that are renewed by the sa
   await expect(within(it, 1_200, it.ours.claim(second))).rejects.toThrow(/has not agreed on its token/);
   expect(await within(it, 1_200, it.ours.renew([second, first]))).toMatchObject([undefined, { state: "held", token }]);
   await expect(within(it, 1_200, it.ours.renew([second]))).rejects.toThrow(/has not agreed on its token/);
+  // nor is it told to be lost, which a false would say
+  const detached = it.ours.detach?.([second, first]) ?? Promise.resolve([]);
+  await expect(within(it, 1_200, detached)).rejects.toThrow(/is not known/);
 });
 
 test("a grant that is pushed late, on a connection of its own, is none of the place that was made since", async () => {

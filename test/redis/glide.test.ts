@@ -2,7 +2,7 @@
 
 import type { GlideClientConfiguration } from "@valkey/valkey-glide";
 import { GlideClient, GlideClusterClient, Logger, ProtocolVersion } from "@valkey/valkey-glide";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import { createLocks } from "../../src/index.ts";
 import { RIGHTS } from "../support/redis-rights.ts";
@@ -21,15 +21,10 @@ const BROKEN = /connection error/i;
 
 withRedis((server) => {
   let scene: RedisScene;
-  let later: (() => unknown)[] = [];
   beforeEach(() => {
     scene = redisScene(server().port);
   });
-  afterEach(async () => {
-    await scene.close();
-    for (const work of later) await work();
-    later = [];
-  });
+  afterEach(() => scene.close());
 
   const glide = async (
     settings: Partial<GlideClientConfiguration> = {},
@@ -41,12 +36,12 @@ withRedis((server) => {
       connectionBackoff: { numberOfRetries: 3, factor: 20, exponentBase: 2 },
       ...settings,
     });
-    later.push(() => client.close());
+    onTestFinished(() => client.close());
     return client;
   };
   const proxied = async (): Promise<{ proxy: TcpProxy; client: GlideClient }> => {
     const proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
-    later.push(() => proxy.close());
+    onTestFinished(() => proxy.close());
     return { proxy, client: await glide({}, (proxy.address as { port: number }).port) };
   };
   const calls = async (): Promise<number> =>
@@ -196,7 +191,7 @@ withRedis((server) => {
     test("whose client closes itself is made anew", async () => {
       const client = await glide();
       const made = vi.spyOn(GlideClient, "createClient");
-      later.push(() => made.mockRestore());
+      onTestFinished(() => made.mockRestore());
       const one = await scene.open(redis(client, { prefix: scene.prefix }));
       const ears = (await made.mock.results[0]?.value) as GlideClient;
       expect(made).toHaveBeenCalledTimes(1);
@@ -270,7 +265,7 @@ withRedis((server) => {
       await scene.admin.replicaof("NO", "ONE");
     }
     const cluster = await startRedisCluster(3);
-    later.push(() => cluster.stop());
+    onTestFinished(() => cluster.stop());
     const wrong = redis(await glide({}, cluster.ports[0]), { prefix: scene.prefix });
     await expect(wrong.open(() => undefined)).rejects.toThrow("this server belongs to a Redis Cluster");
   });

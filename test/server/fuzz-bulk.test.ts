@@ -1,6 +1,6 @@
 // Frames by the million, without sockets or real time: a typed error, or an answer; and nothing of all that is left.
 
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
 import { decodeRefusal, decodeWelcome, ProtocolError } from "../../src/protocol/hello.ts";
@@ -8,6 +8,7 @@ import { LineReader } from "../../src/protocol/lines.ts";
 import { heapNow } from "../support/heap.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import { seededRandom } from "../support/seeded-random.ts";
+import { stackless } from "../support/stackless.ts";
 import type { Fuzzer } from "./fuzzed.ts";
 import { FRAMES, fuzzer, NASTY, SEED } from "./fuzzed.ts";
 import { claimOf, cleanUp, held } from "./support.ts";
@@ -15,15 +16,7 @@ import type { Player } from "./world.ts";
 import { World } from "./world.ts";
 
 cleanUp();
-
-// where an error was thrown is of no interest while millions are, and takes most of the time
-const frames = Error.stackTraceLimit;
-beforeEach(() => {
-  Error.stackTraceLimit = 0;
-});
-afterEach(() => {
-  Error.stackTraceLimit = frames;
-});
+stackless();
 
 const MIB = 1_048_576;
 

@@ -194,6 +194,7 @@ class Quorum implements Driver {
 
   async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
     const answers = await this.renew(claims);
+    if (answers.includes(undefined)) throw new Error("quorum: where a claim stands is not known, so it stays ours");
     const held = claims.filter((_, index) => answers[index]?.state === "held");
     const kept = await detaching(this.#members, held, this.#patience(claims));
     return claims.map((claim) => kept[held.indexOf(claim)] === true);

@@ -48,8 +48,8 @@ const TRAITS: Traits = {
 /**
  * A driver for Redis (tested with 7.0): a single server, one that Sentinels name, or a Cluster. `client`: one of ioredis
  * (5, 6), iovalkey, redis (node-redis 5, 6) or valkey-glide (2.5, no Cluster), connected or connecting, which stays the
- * caller's and is never closed by us; or a function that makes one, which is ours and closed with the driver. Beside it the driver opens one connection of
- * its own, to hear of grants; in a Cluster, which needs Redis 7, one to each master.
+ * caller's and is never closed by us; or a function that makes one, which is ours and closed with the driver. Beside it the
+ * driver opens one connection of its own, to hear of grants; in a Cluster, which needs Redis 7, one to each master.
  * @throws TypeError naming the argument if the client or an option is not one
  */
 export function redis(

@@ -210,8 +210,9 @@ export class Connection {
       case XID.ping:
         return this.#session?.time.pingAnswered();
       case XID.auth:
+        if (code !== 0) throw new AuthFailedError();
+        return;
       case XID.setWatches:
-        if (xid === XID.auth && code !== 0) throw new AuthFailedError();
         return;
     }
     const sentAt = this.#calls.reply(xid, zxid, code, reader);
