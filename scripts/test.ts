@@ -27,7 +27,7 @@ function build(): PartResult {
   });
   const took = (performance.now() - started) / 1000;
   const counts = { ...NONE, failed: faults.length };
-  return { name: "build", counts, took, budget: BUILD_SECONDS, faults, figures: [] };
+  return { name: "build", counts, took, budget: BUILD_SECONDS, faults, failures: [], figures: [] };
 }
 
 const mark = newMark();
@@ -51,6 +51,7 @@ if (long)
 console.log(`\n${table(results)}`);
 if (!long)
   console.log(`all parts      ${took.toFixed(1)} s of ${TOTAL_SECONDS} s${took > TOTAL_SECONDS ? ", OVER" : ""}`);
+for (const failure of results.flatMap((result) => result.failures)) console.log(failure);
 for (const fault of faults) console.log(`FAILED ${fault}`);
 console.log(closingLine(counts));
 if (counts.failed > 0 || faults.length > 0) process.exitCode = 1;

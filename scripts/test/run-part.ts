@@ -5,6 +5,7 @@ import { spawn } from "node:child_process";
 import { nodeOptions, watchFor } from "./canary.ts";
 import type { Counts } from "./counts.ts";
 import { NONE, parseClosingLine } from "./counts.ts";
+import { failureLinesIn } from "./failures.ts";
 import type { Part } from "./parts.ts";
 import { isVitest } from "./parts.ts";
 
@@ -15,6 +16,8 @@ export type PartResult = {
   readonly budget: number;
   /** Why the part fails the run although its own counts may not say so. */
   readonly faults: readonly string[];
+  /** Which tests failed, and why: lines of failureLines(). */
+  readonly failures: readonly string[];
   /** What the part wants in the long report: lines it prints as "figure: ...". */
   readonly figures: readonly string[];
 };
@@ -58,6 +61,7 @@ export async function runPart(part: Part, long: boolean, mark: string): Promise<
     took,
     budget,
     faults,
+    failures: failureLinesIn(output),
     figures: [...output.matchAll(/^figure: (.+)$/gm)].map((match) => match[1] ?? ""),
   };
 }

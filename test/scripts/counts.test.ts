@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { closingLine, parseClosingLine, sum } from "../../scripts/test/counts.ts";
+import { failureLines, failureLinesIn } from "../../scripts/test/failures.ts";
 import { globs, PARTS, TOTAL_SECONDS } from "../../scripts/test/parts.ts";
 
 test("the last closing line counts", () => {
@@ -14,6 +15,18 @@ test("the last closing line counts", () => {
       ]),
     ),
   ).toBe("5 passed, 7 failed, 9 skipped");
+});
+
+test("what failed is found again in what a part printed, with its message and its place", () => {
+  const stack = "Error: one\n    at /tmp/x/src/y.ts:1:2\n    at /tmp/x/test/z.test.ts:3:4\n";
+  const lines = failureLines("test/z.test.ts > it holds", [{ message: "\u001b[31mone\u001b[39m\ntwo", stack }]);
+  expect(lines).toEqual([
+    "FAILED test/z.test.ts > it holds",
+    "FAILED     one",
+    "FAILED     two",
+    "FAILED         at /tmp/x/test/z.test.ts:3:4",
+  ]);
+  expect(failureLinesIn(["something", ...lines, "0 passed, 1 failed, 0 skipped"].join("\n"))).toEqual(lines);
 });
 
 test("the parts fit into the whole", () => {

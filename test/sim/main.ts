@@ -40,9 +40,10 @@ function take(seed: number, result: Result, known = "", as = then.as): void {
   grants += result.grants;
   if (result.failure === null) return;
   failed++;
-  console.log(`\nseed ${seed}${known}: ${result.failure}`);
-  if (!values.trace) console.log(result.lines.slice(-60).join("\n"));
-  console.log(`replay: npm run sim -- --seed ${seed}${as === undefined ? "" : ` --as ${as}`} --trace`);
+  if (!values.trace) console.log(`\n${result.lines.slice(-60).join("\n")}`);
+  // scripts/test says lines that begin so again where the whole run ends
+  console.log(`FAILED seed ${seed}${known}: ${result.failure}`);
+  console.log(`FAILED     replay: npm run sim -- --seed ${seed}${as === undefined ? "" : ` --as ${as}`} --trace`);
 }
 
 /** A failure is of use only if its seed brings it back: now and then the same is played again. */
