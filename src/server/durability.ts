@@ -25,7 +25,7 @@ export class Durability {
   /** Journal entries under way. */
   readonly #writing = new Map<ClaimId, Promise<void>>();
   #raising = false;
-  /** When to try again to raise the bound for those who wait for it; Infinity: nobody waits. */
+  /** When to try again what the disk did not do; Infinity: it did all. */
   #retryAt = Number.POSITIVE_INFINITY;
 
   /** Called when grants may have become possible outside a call. */
@@ -35,6 +35,10 @@ export class Durability {
     this.ledger = ledger;
     this.#table = table;
     this.#clock = clock;
+    ledger.failed = () => {
+      this.#retryAt = clock.now() + RETRY_MS;
+      this.changed();
+    };
   }
 
   get retryAt(): number {
@@ -93,7 +97,9 @@ export class Durability {
   }
 
   advance(now: number): void {
-    if (now >= this.#retryAt) this.#retryAt = Number.POSITIVE_INFINITY;
+    if (now < this.#retryAt) return;
+    this.#retryAt = Number.POSITIVE_INFINITY;
+    if (this.ledger.failing) this.#retry();
   }
 
   /** Sees to those who have been admitted but wait for the bound of tokens. */
@@ -108,14 +114,21 @@ export class Durability {
     this.#table.raise(this.ledger.bound);
   }
 
+  /** Nobody may ask for another write: what was given back would come back after a crash, and /ready say no for ever. */
+  #retry(): void {
+    const raise = (): void => this.#table.raise(this.ledger.bound);
+    this.ledger
+      .retry()
+      .then(raise, ignore)
+      .finally(() => this.changed());
+  }
+
   /** Raises the bound ahead of need. */
   #raise(bound: number): void {
     if (this.#raising) return;
     this.#raising = true;
     this.#reserve(bound, 0)
-      .catch(() => {
-        this.#retryAt = this.#clock.now() + RETRY_MS;
-      })
+      .catch(ignore)
       .finally(() => {
         this.#raising = false;
         this.changed();

@@ -54,6 +54,9 @@ export class Ledger {
   #next: Promise<void> | null = null;
   #failure: { readonly error: Refusal; readonly until: number } | null = null;
 
+  /** Called when a write has failed: what it was for is to be tried again. */
+  failed: () => void = () => undefined;
+
   constructor({ disk, now, state, journal }: LedgerOptions) {
     this.#disk = disk;
     this.#now = now;
@@ -100,6 +103,22 @@ export class Ledger {
     return kept !== undefined && (revoked === null || kept.revoked !== false);
   }
 
+  /** A write has failed, and what it was for does not stand on the disk yet. */
+  get failing(): boolean {
+    return this.#records === Number.POSITIVE_INFINITY || (this.#saving === null && this.#isBehind());
+  }
+
+  /** Writes what failed once more, so that nothing is left undone because nobody happens to ask for another write. */
+  async retry(): Promise<void> {
+    if (this.#records === Number.POSITIVE_INFINITY) this.#next ??= this.#writeNext();
+    if (this.#isBehind()) this.#saving ??= this.#save();
+    await Promise.all([this.#saving, this.#next]);
+  }
+
+  #isBehind(): boolean {
+    return this.bound < this.#wantedBound || this.longestMs < this.#wantedLongest;
+  }
+
   /** Writes the last state of this start. */
   async finish(state: Pick<SavedState, "bound" | "clean">): Promise<void> {
     await this.settled();
@@ -121,7 +140,7 @@ export class Ledger {
       this.longestMs = Math.max(this.longestMs, longestMs);
       this.#failure = null;
     } catch (error) {
-      throw this.#failed(error);
+      throw this.#refusalOf(error);
     } finally {
       this.#saving = null;
     }
@@ -158,7 +177,7 @@ export class Ledger {
       // what was to be put is refused; what was to be dropped is, by the next write, which writes all anew
       for (const { record, before } of [...queued].reverse()) if ("put" in record) this.#undo(record.put, before);
       this.#records = Number.POSITIVE_INFINITY;
-      throw this.#failed(error);
+      throw this.#refusalOf(error);
     }
   }
 
@@ -174,7 +193,7 @@ export class Ledger {
     if (this.#failure !== null && this.#now() < this.#failure.until) throw this.#failure.error;
   }
 
-  #failed(error: unknown): Refusal {
+  #refusalOf(error: unknown): Refusal {
     const code = (error as NodeJS.ErrnoException | null)?.code ?? "an error";
     const refusal = new Refusal(
       "DISK",
@@ -182,6 +201,7 @@ export class Ledger {
       error,
     );
     this.#failure = { error: refusal, until: this.#now() + RETRY_MS };
+    this.failed();
     return refusal;
   }
 }

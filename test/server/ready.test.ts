@@ -7,6 +7,7 @@ import { checkOptions, serve } from "../../src/server/serve.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import { leakCheck } from "../support/leak-check.ts";
+import { until } from "../support/wait-for.ts";
 import { claimOf, cleanUp, client, folder, held, later, running } from "./support.ts";
 
 leakCheck();
@@ -47,6 +48,19 @@ test("a state that cannot be written is a reason not to be ready, until it was w
   // however many writes failed, the log has it once, and that it is over
   const told = it.logged.filter((line) => line.startsWith("the state can"));
   expect(told).toEqual([expect.stringMatching(/^the state cannot be written: /), "the state can be written again"]);
+});
+
+test("a server whose disk has room again is ready although nobody asks it for anything that needs a write", async () => {
+  const it = await running();
+  const { driver } = await client(it.addresses[0] as string);
+  const journal = join(it.dir, "state", "journal");
+  // a folder in its place: even root cannot write it
+  rmSync(journal);
+  mkdirSync(join(journal, "in the way"), { recursive: true });
+  await expect(driver.claim(claimOf("k", { ttlMs: 120_000 }))).rejects.toThrow();
+  expect(it.ready()).toMatchObject({ ok: false });
+  rmSync(journal, { recursive: true });
+  await until(() => it.ready().ok, { within: 10_000, what: "the server to be ready" });
 });
 
 test("a relay is not ready while its store does not answer, or fails, and is again when it does; a bad call is no sign of it", async () => {

@@ -55,3 +55,23 @@ test("a lock of the journal that was revoked is revoked after a crash, too, and 
   expect(await operator.driver.claim(claimOf("revoked", { wait: false }))).toEqual({ state: "none" });
   held(await operator.driver.claim(claimOf("removed", { wait: false })));
 });
+
+test("a long claim that was given back while the disk was full does not come back, once the disk had room again", async () => {
+  const world = new World();
+  await world.start();
+  const disk = world.disk as FakeDisk;
+  const { driver } = await world.client();
+  const [released, ended] = [claimOf("a", { ttlMs: DAY_MS }), claimOf("b", { ttlMs: DAY_MS })];
+  held(await driver.claim(released));
+  const { token } = held(await driver.claim(ended));
+  disk.full = true;
+  expect(await driver.release([released])).toEqual([true]);
+  expect(await driver.revoke?.([{ key: "b", token, now: true }])).toEqual([true]);
+  await world.clock.pass(5_000);
+  disk.full = false;
+  await world.clock.pass(5_000);
+  world.crash();
+  await world.start();
+  await world.clock.pass(61_000);
+  expect(world.kept?.keeper.table.entries.size).toBe(0);
+});
