@@ -18,6 +18,7 @@ import { until } from "../support/wait-for.ts";
 Logger.setLoggerConfig("off");
 
 const BROKEN = /connection error/i;
+const IN_DOUBT = /the connection broke while a release was under way/;
 
 withRedis((server) => {
   let scene: RedisScene;
@@ -66,14 +67,15 @@ withRedis((server) => {
       expect(await calls(), "and what was asked last").toBe(claims.length + 1);
     });
 
-    test("in the middle of a command: what failed was not carried out, and what was carried out says so", async () => {
+    test("in the middle of a command: what the client says failed was not carried out, and all else was", async () => {
       const { proxy, client } = await proxied();
       const one = await scene.open(redis(client, { prefix: scene.prefix }));
       const claims = Array.from({ length: 20 }, (_, at) => claimOf(`key ${at}`));
       for (const claim of claims) await one.hold(claim);
       proxy.up.cutAfter(1);
       const settled = await Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
-      const failed = settled.map(({ status }) => status === "rejected");
+      // those behind the first may be written to the next connection: they are answered, and the driver calls them in doubt
+      const failed = settled.map((one) => one.status === "rejected" && !IN_DOUBT.test(String(one.reason)));
       expect(failed, "the first of them at least").toContain(true);
       const states = (await one.driver.renew(claims)).map((answer) => answer?.state);
       expect(states).toEqual(failed.map((isFailed) => (isFailed ? "held" : "none")));
