@@ -12,7 +12,7 @@ import { CommandError, commandError } from "./failure.ts";
 import { heldView, REFERENCE } from "./nested.ts";
 import { deliver, jsonLine, print, quotedList } from "./output.ts";
 import type { RunFlags } from "./run-options.ts";
-import { leaseOf, waitOf } from "./run-options.ts";
+import { conflictExitCodeOf, leaseOf, waitOf } from "./run-options.ts";
 import { catchSignals } from "./signals.ts";
 import type { Store } from "./store.ts";
 import { openStore } from "./store.ts";
@@ -45,6 +45,7 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
   // the script that called us is whom people look for: we are gone in a moment
   const label = flags.label ?? labelFor("holdfast acquire", process.ppid);
   const waitMs = waitOf(flags.wait);
+  const conflictExitCode = conflictExitCodeOf(flags.conflictExitCode);
   return withStore(flags, async (store) => {
     if (!store.driver.traits.lease.claim) {
       throw new CommandError(
@@ -52,9 +53,7 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
         `${store.name} keeps a lock only as long as its client's session lives, so none can be carried by a reference; use \`holdfast run KEY -- COMMAND\``,
       );
     }
-    const conflictExitCode =
-      flags.conflictExitCode === undefined ? {} : { conflictExitCode: Number(flags.conflictExitCode) };
-    const options = { ...voiceFlags(flags), ...conflictExitCode, waitMs, ttl, label, signal: signals.ending };
+    const options = { ...voiceFlags(flags), conflictExitCode, waitMs, ttl, label, signal: signals.ending };
     const lock = await acquireInWords(store, wanted, options);
     const token = store.locks.traits.fencing ? lock.token : null;
     const reference = await lock.detach();
@@ -96,11 +95,28 @@ export async function renewCommand(argument: string | undefined, flags: Referenc
 export async function releaseCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
   const { text, parts } = referenceFrom(argument);
   return withStore(flags, async (store) => {
-    const lock = await store.locks.attach(text).catch((error: unknown) => refuse(error, parts, store));
+    const lock = await store.locks.attach(text).catch((error: unknown) => leaveRevoked(error, parts, store));
     if (!(await lock.release())) throw notOurs(parts, "unknown");
     if (flags.json === true) print(jsonLine({ released: true, keys: lock.keys }));
     else voiceOf(flags).tell(`released ${quotedList(lock.keys)}`);
     return 0;
+  });
+}
+
+/**
+ * What was revoked keeps its place until it is given back (design A.24), and nobody but who has the reference can do that.
+ * @throws CommandError lost (123) all the same: it was not held any more
+ */
+async function leaveRevoked(error: unknown, parts: readonly Referenced[], store: Store): Promise<never> {
+  const { code, reason = "unknown" } = error as { readonly code?: unknown; readonly reason?: string };
+  if (code !== "LOCK_LOST" || (reason !== "revoked" && reason !== "maxHold")) refuse(error, parts, store);
+  await store.driver.release(parts.map(({ claim }) => claim)).catch((failure: unknown) => {
+    throw commandError(failure, store.name);
+  });
+  const keys = keysOf(parts);
+  throw new CommandError("lost", `${quotedList(keys)} is given back, but was not held any more: ${WHY[reason]}`, {
+    details: { reason, keys },
+    cause: error,
   });
 }
 
@@ -151,6 +167,7 @@ const WHY: Readonly<Record<string, string>> = {
   expired: "its lease has ended",
   released: "it was released already",
   revoked: "it was revoked",
+  maxHold: "it was held for longer than it may",
   unknown: "the store does not know it: it was released, or its lease ended long ago, or it is of another store",
 };
 

@@ -63,7 +63,7 @@ export function runOptionsOf(keys: readonly string[], flags: RunFlags, command: 
     ttl,
     onLost: onLostOf(flags.onLost ?? "term"),
     graceMs,
-    conflictExitCode: flags.conflictExitCode === undefined ? undefined : exitCodeOf(flags.conflictExitCode),
+    conflictExitCode: conflictExitCodeOf(flags.conflictExitCode),
     maxHold: flags.maxHold === undefined ? undefined : maxHoldOf(flags.maxHold),
     url: flags.url,
     label: flags.label,
@@ -125,7 +125,9 @@ function onLostOf(text: string): OnLost {
   throw new CommandError("usage", `--on-lost takes term, kill or ignore, not ${JSON.stringify(text)}`);
 }
 
-function exitCodeOf(text: string): number {
+/** `--conflict-exit-code`; not given: the usual one. @throws CommandError usage */
+export function conflictExitCodeOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
   const code = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
   if (!(code >= 0 && code <= 255)) {
     throw new CommandError("usage", `--conflict-exit-code takes a number from 0 to 255, not ${JSON.stringify(text)}`);

@@ -113,6 +113,21 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
   });
 });
 
+test.concurrent("a lock that was revoked is given back by its reference, and others need not wait for the end of its lease", async () => {
+  const reference = await acquired("revoked", "--ttl", "10m");
+  const { out } = await here.run(["ls", "revoked", "--json"]);
+  const { token } = JSON.parse(out) as { token: string };
+  expect((await here.run(["release", "--force", "revoked", "--token", token])).code).toBe(0);
+  // who works on is told, and keeps the place until all is put away
+  const renew = await here.run(["renew", reference]);
+  expect(renew.err).toBe('holdfast: "revoked" is not held by this reference: it was revoked; nothing was changed\n');
+  expect((await here.run(["run", "revoked", "--no-wait", "--", "true"])).code).toBe(124);
+  const release = await here.run(["release", reference]);
+  expect(release.code).toBe(123);
+  expect(release.err).toBe('holdfast: "revoked" is given back, but was not held any more: it was revoked\n');
+  expect((await here.run(["run", "revoked", "--no-wait", "--", "true"])).code).toBe(0);
+});
+
 describe.concurrent("the reference of a run", () => {
   test("released by it, the run is told at once, and its command ended", async () => {
     const script = `${process.execPath} dist/cli/main.js release && sleep 100`;
@@ -148,6 +163,11 @@ test.concurrent("acquire waits, gives up and says who holds, as run does", async
   );
   expect((await here.run(["acquire", "contended", "--no-wait", "--conflict-exit-code", "3"])).code).toBe(3);
   expect((await here.run(["acquire", "contended", "--ttl", "session"])).code).toBe(64);
+  for (const code of ["abc", "256", "-1", "1.5", ""]) {
+    const { err, ...wrong } = await here.run(["acquire", "contended", "--no-wait", `--conflict-exit-code=${code}`]);
+    expect(wrong.code, code).toBe(64);
+    expect(err).toMatch(/^holdfast: --conflict-exit-code takes a number from 0 to 255, not /);
+  }
   await here.run(["release", reference]);
 });
 

@@ -66,7 +66,7 @@ export function claimRoutes(hub: Hub, places: Places): readonly Route[] {
   async function release(call: Call): Promise<Reply> {
     const { parts } = referenceIn(await bodyOf(call));
     const outcome = await holding.release(call.principal, parts);
-    if (outcome.state !== "held") throw lost(outcome);
+    if (outcome.state !== "held") throw lost(outcome, "release");
     return json(200, { state: "released", ...named(parts) });
   }
 
@@ -145,9 +145,13 @@ const WHY: Readonly<Record<LostReason, string>> = {
   unknown: "the server knows nothing of it: it was given back, or ended long ago, or is another server's",
 };
 
-function lost({ reason }: { readonly reason?: LostReason } & { readonly state: string }): Problem {
-  const why = reason ?? "unknown";
-  return new Problem(409, "LOCK_LOST", why, `not held by this reference: ${WHY[why]}; nothing was changed`);
+/** What was lost so keeps its place until it is given back. */
+const KEPT_PLACE: ReadonlySet<LostReason> = new Set(["revoked", "maxHold"]);
+
+function lost(outcome: Outcome, asked?: "release"): Problem {
+  const why = outcome.state === "none" ? outcome.reason : "unknown";
+  const done = asked === "release" && KEPT_PLACE.has(why) ? "it is given back now" : "nothing was changed";
+  return new Problem(409, "LOCK_LOST", why, `not held by this reference: ${WHY[why]}; ${done}`);
 }
 
 /** Its credential was taken away while it waited. */
