@@ -1,16 +1,23 @@
 /** Ports for servers that cannot be told to take any. */
 
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
 /** Below the range that outgoing connections are given: one of another test could take such a port before the server does. */
 const [FIRST, END] = [10_000, 32_000];
+/** So many ports lie between the first of this process and that of the next one. */
+const APART = 50;
+
+/**
+ * A server binds its port long after it was found free. So none is given twice: here they come one after another, and the
+ * processes of a test run begin far from each other.
+ */
+let next = process.pid * APART;
 
 /** A port of the loopback where nobody listens. */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = randomInt(FIRST, END);
+    const port = FIRST + (next++ % (END - FIRST));
     const server = createServer();
     const isFree = new Promise<boolean>((resolve) => {
       server.once("listening", () => resolve(true)).once("error", () => resolve(false));

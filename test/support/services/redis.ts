@@ -148,5 +148,6 @@ export function isUp(port: number): Promise<boolean> {
     };
     socket.once("data", settle(true));
     socket.once("error", settle(false));
+    socket.once("close", settle(false));
   });
 }
