@@ -160,7 +160,8 @@ withRedis((server) => {
     await scene.admin.call("CLIENT", "PAUSE", "10000", "WRITE");
     const underWay = one.driver.claim(claimOf("b"));
     await scene.admin.call("ACL", "SETUSER", "stuck", "-select");
-    await until(async () => /cmd=evalsha/.test(String(await scene.admin.client("LIST"))), {
+    // b: it is kept waiting there
+    await until(async () => / flags=b .* cmd=evalsha /.test(String(await scene.admin.client("LIST"))), {
       within: 5_000,
       what: "the claim at the server",
     });
