@@ -118,17 +118,18 @@ describe.skipIf(reason !== null && process.env.CI !== "true")("a majority of thr
       await (await other.acquire("key")).release();
       trouble(2);
       let last = 0n;
-      let longest = 0;
+      const tookMs: number[] = [];
       for (let round = 0; round < 12; round++) {
         const from = performance.now();
         const lock = await (round % 2 === 0 ? one : other).acquire("key", { wait: "20s" });
-        if (round > 1) longest = Math.max(longest, performance.now() - from);
+        if (round > 1) tookMs.push(performance.now() - from);
         expect(await (round % 2 === 0 ? other : one).tryAcquire("key")).toBeNull();
         expect(lock.token).toBeGreaterThan(last);
         last = lock.token;
         expect(await lock.release()).toBe(true);
       }
-      expect(longest).toBeLessThan(PROMPT_MS);
+      // the machine may have stood still in one of them
+      expect(tookMs.filter((ms) => ms >= PROMPT_MS).length).toBeLessThanOrEqual(1);
     }, 60_000);
   }
 

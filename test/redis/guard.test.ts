@@ -12,7 +12,7 @@ import { createLocks } from "../../src/index.ts";
 import type { Claim, Driver } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
-import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { claimOf, promptly, redisScene } from "../support/redis-scene.ts";
 import { withRedis } from "../support/redis-store.ts";
 import { until } from "../support/wait-for.ts";
 
@@ -118,11 +118,13 @@ withRedis((server) => {
     test("a claim that would not wait is refused, and a place in line asks again when it is over", async () => {
       const one = await open({ guardDataLoss: { longestTtlMs: AMPLE_MS } });
       expect(await one.claim(claimOf("key", { wait: false, ttlMs: AMPLE_MS }))).toEqual({ state: "none" });
-      const waiter = claimOf("key", { ttlMs: AMPLE_MS });
       const record = `${scene.prefix}:${BIRTH}`;
       const [run] = String(await scene.admin.get(record)).split(" ");
-      await scene.admin.set(record, `${run} ${Date.now() + TTL_MS}`);
-      const answer = await one.claim(waiter);
+      const [waiter, answer] = await promptly(TTL_MS, async (name) => {
+        await scene.admin.set(record, `${run} ${Date.now() + TTL_MS}`);
+        const waiter = claimOf(name, { ttlMs: AMPLE_MS });
+        return [waiter, await one.claim(waiter)] as const;
+      });
       expect(answer.state === "waiting" && answer.recheckMs <= TTL_MS).toBe(true);
       await one.granted(waiter);
       await one.driver.release([waiter]);
@@ -130,13 +132,20 @@ withRedis((server) => {
 
     test("releases and the leases that end grant nobody", async () => {
       const one = await opened();
-      const [held, waiting] = [claimOf("key", { ttlMs: TTL_MS }), claimOf("key", { ttlMs: TTL_MS })];
-      await one.hold(held);
-      await one.claim(waiting);
-      await scene.admin.del(`${scene.prefix}:${BIRTH}`);
-      await one.driver.release([held]);
-      expect((await one.ask(waiting)).state).toBe("waiting");
-      expect(one.pushes.filter(({ answer }) => answer?.state === "held")).toEqual([]);
+      const record = `${scene.prefix}:${BIRTH}`;
+      const whole = String(await scene.admin.get(record));
+      const [waiting, answer, granted] = await promptly(TTL_MS, async (name) => {
+        const [held, waiting] = [claimOf(name, { ttlMs: TTL_MS }), claimOf(name, { ttlMs: TTL_MS })];
+        await scene.admin.set(record, whole);
+        await one.hold(held);
+        await one.claim(waiting);
+        await scene.admin.del(record);
+        await one.driver.release([held]);
+        const answer = await one.ask(waiting);
+        return [waiting, answer, one.pushes.filter(({ id }) => id === waiting.id)] as const;
+      });
+      expect(answer.state).toBe("waiting");
+      expect(granted.filter(({ answer }) => answer?.state === "held")).toEqual([]);
       await one.granted(waiting);
       await one.driver.release([waiting]);
     });
@@ -301,10 +310,10 @@ withRedis((server) => {
   });
 
   test("a record of another run, as in a server that came back from its file, is a loss", async () => {
-    const one = await opened();
+    const one = await opened(AMPLE_MS);
     await scene.admin.set(`${scene.prefix}:${BIRTH}`, `${"a".repeat(40)} 1`);
-    expect((await one.claim(claimOf("key", { ttlMs: TTL_MS }))).state).toBe("waiting");
-    const { driver: next } = await open();
+    expect((await one.claim(claimOf("key", { ttlMs: AMPLE_MS }))).state).toBe("waiting");
+    const { driver: next } = await open({ guardDataLoss: { longestTtlMs: AMPLE_MS } });
     expect(warnings.length).toBe(2);
     const [run] = /run_id:\w+/.exec(await scene.admin.info("server")) ?? [];
     expect(`run_id:${await scene.admin.get(`${scene.prefix}:${BIRTH}`)}`).toContain(run);
