@@ -18,7 +18,7 @@ import { Replicas } from "./client/replicas.ts";
 import type { Link } from "./client/shapes.ts";
 import type { Script } from "./scripts.ts";
 import { isHopeless, isUnknownScript, notReached, plain } from "./trouble.ts";
-import { saysHeld } from "./words.ts";
+import { saysHeld, saysWaiting } from "./words.ts";
 
 /** Sends a script the way that is a route: any key of its bucket. */
 export type Run = (script: Script, route: string, words: readonly string[]) => Promise<unknown>;
@@ -160,7 +160,8 @@ export class Connection {
     // a library that sent it again after a break may have done so in another database
     const selectedAgain = this.selected(route);
     if (selectedAgain !== null) await selectedAgain;
-    if (this.isCluster) this.#hearing.went(route);
+    const waits = saysWaiting(script, reply);
+    if (waits || this.isCluster) this.#hearing.went(route, waits);
     if (this.#replicas !== null && saysHeld(script, reply)) {
       await this.#replicas.have(route);
       // another server may have taken over meanwhile, without this grant

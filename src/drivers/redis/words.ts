@@ -99,6 +99,12 @@ export function saysHeld(script: Script, raw: unknown): boolean {
   return (script === RENEW || script === REPLACE) && [raw].flat().some((one) => String(one).startsWith("h "));
 }
 
+/** Does this answer tell somebody to wait? */
+export function saysWaiting(script: Script, raw: unknown): boolean {
+  if (script === CLAIM) return String(raw).startsWith("w ");
+  return script === RENEW && [raw].flat().some((one) => String(one).startsWith("w "));
+}
+
 /** From when on a store that forgot grants new claims, if an answer says so: its wall clock in milliseconds. */
 export function opensAtOf(raw: unknown): string | null {
   const words = String(raw).split(" ");

@@ -6,14 +6,18 @@
  * - An inbox is in order only when a message sent the way our commands go was counted there as heard, and was heard by us.
  *   So it is on that very master, and all that was said to it before has passed.
  * - A push counts as an answer only if its inbox was in order in the present life of the link; else it is a nudge.
+ * - Whoever waits hears, or is heard to be deaf: a connection may be gone without a word (a firewall has forgotten it), and
+ *   nothing is ever written on it that would show that.
  */
 
-import { setTimeout as pause } from "node:timers/promises";
+import { setTimeout as pause, setImmediate as turn } from "node:timers/promises";
 import { isRefusal, plain } from "../trouble.ts";
 import type { Ears, Link } from "./shapes.ts";
 
 /** Milliseconds after which an attempt to bring an inbox in order is given up. */
 const ATTEMPT_MS = 2_000;
+/** Milliseconds after which ears that have heard nothing are asked whether they hear, if somebody waits. */
+const SILENCE_MS = 5_000;
 /** Longest pause between attempts, in milliseconds. */
 const LONGEST_PAUSE_MS = 1_000;
 /** Inboxes that come back together are told of together: so many milliseconds after the first. */
@@ -56,12 +60,18 @@ interface Inbox {
   waiting: { resolve(): void; reject(error: unknown): void }[];
 }
 
+interface Listener {
+  readonly ears: Promise<Ears>;
+  /** When it last heard anything, or was asked whether it does; null: not yet. */
+  heardAt: number | null;
+}
+
 export class Hearing {
   readonly #options: HearingOptions;
   /** By their channels. */
   readonly #inboxes = new Map<string, Inbox>();
   /** By the names of nodes. */
-  readonly #ears = new Map<string, Promise<Ears>>();
+  readonly #listeners = new Map<string, Listener>();
   readonly #ending = new AbortController();
   #gathering: NodeJS.Timeout | null = null;
   #proofs = 0;
@@ -97,12 +107,12 @@ export class Hearing {
     return settled;
   }
 
-  /** Commands went this way: if that is another node by now, the inbox follows. */
-  went(route: string): void {
+  /** Commands went this way: if that is another node by now, the inbox follows. `waits`: somebody waits for a push there. */
+  went(route: string, waits: boolean): void {
     const inbox = this.#inboxes.get(this.#options.channelOf(route));
-    if (inbox?.wasSound === true && !inbox.isTended && inbox.node !== this.#options.link.nodeOf(route)) {
-      this.#doubt(inbox);
-    }
+    if (inbox?.wasSound !== true || inbox.isTended) return;
+    if (inbox.node !== this.#options.link.nodeOf(route)) this.#doubt(inbox);
+    else if (waits) void this.#prove(inbox, inbox.node ?? "");
   }
 
   /** The link broke, or came back: every inbox may be in the wrong place. */
@@ -118,8 +128,8 @@ export class Hearing {
       for (const { reject } of waiting.splice(0)) reject(new Error("redis: the driver was closed"));
     }
     this.#inboxes.clear();
-    for (const ears of this.#ears.values()) void quietly(ears.then((made) => made.end()));
-    this.#ears.clear();
+    for (const { ears } of this.#listeners.values()) void quietly(ears.then((made) => made.end()));
+    this.#listeners.clear();
   }
 
   #doubt(inbox: Inbox): void {
@@ -161,15 +171,15 @@ export class Hearing {
   }
 
   async #isSound(inbox: Inbox): Promise<boolean> {
-    const { link } = this.#options;
-    if (!link.isReady) return false;
+    if (!this.#options.link.isReady) return false;
     const attempt = new AbortController();
-    const late = pause(ATTEMPT_MS, false, { signal: attempt.signal }).catch(() => false);
-    try {
-      return await Promise.race([this.#attempt(inbox), late]);
-    } finally {
-      attempt.abort();
-    }
+    const late = pause(ATTEMPT_MS, null, { signal: attempt.signal }).catch(() => null);
+    const isSound = await Promise.race([this.#attempt(inbox), late]);
+    attempt.abort();
+    const node = inbox.node ?? "";
+    // those that heard once, and do not any more, never will
+    if (isSound === null && this.#listeners.get(node)?.heardAt != null) this.#drop(node);
+    return isSound === true;
   }
 
   async #attempt(inbox: Inbox): Promise<boolean> {
@@ -188,7 +198,7 @@ export class Hearing {
       await quietly(this.#publish(inbox, PROOF));
       return false;
     }
-    return this.#isHeard(inbox, node);
+    return this.#isHeard(inbox, node).catch(() => false); // the next attempt tells
   }
 
   /** Does a message that goes the way of our commands come back to us, and was it we who were counted? */
@@ -199,17 +209,29 @@ export class Hearing {
         if (said === proof) resolve();
       };
     });
-    try {
-      if (Number(await this.#publish(inbox, proof)) === 0) {
-        // these ears are on another server than our commands go to: a new connection finds the right one
-        if (!this.#options.link.isCluster) this.#drop(node);
-        return false;
-      }
-      await heard;
-      return true;
-    } catch {
-      return false; // the next attempt tells
+    if (Number(await this.#publish(inbox, proof)) === 0) {
+      // these ears are on another server than our commands go to: a new connection finds the right one
+      if (this.#options.link.nodeOf(inbox.route) === node) this.#drop(node);
+      return false;
     }
+    await heard;
+    return true;
+  }
+
+  /** Ears that were silent for long are asked whether they hear. */
+  async #prove(inbox: Inbox, node: string): Promise<void> {
+    const listener = this.#listeners.get(node);
+    const askedAt = performance.now();
+    if (listener?.heardAt == null || askedAt - listener.heardAt < SILENCE_MS) return;
+    listener.heardAt = askedAt;
+    try {
+      if (Number(await this.#publish(inbox, PROOF)) === 0) return this.#doubt(inbox);
+      await pause(ATTEMPT_MS, null, { ref: false, signal: this.#ending.signal });
+      await turn(); // a process that stood still reads first what has come meanwhile
+    } catch {
+      return; // that is known of the link, and not of the ears
+    }
+    if (listener.heardAt === askedAt && this.#listeners.get(node) === listener) this.#drop(node);
   }
 
   #publish({ channel, route }: Inbox, message: string): Promise<unknown> {
@@ -218,31 +240,35 @@ export class Hearing {
   }
 
   #earsAt(node: string, route: string): Promise<Ears> {
-    const known = this.#ears.get(node);
-    if (known !== undefined) return known;
-    const doubtThere = (): void => {
-      for (const inbox of this.#inboxes.values()) if (inbox.node === node) this.#doubt(inbox);
-    };
-    const made = Promise.resolve(
+    const known = this.#listeners.get(node);
+    if (known !== undefined) return known.ears;
+    const ears = Promise.resolve(
       this.#options.link.ears(route, {
-        heard: (channel, message) => this.#heard(channel, message),
-        broken: () => {
-          if (this.#ears.get(node) !== made) return;
-          this.#ears.delete(node);
-          doubtThere();
+        heard: (channel, message) => {
+          listener.heardAt = performance.now();
+          this.#heard(channel, message);
         },
-        unsettled: doubtThere,
+        broken: () => {
+          if (this.#listeners.get(node) === listener) this.#drop(node);
+        },
+        unsettled: () => this.#doubtAt(node),
       }),
     );
-    this.#ears.set(node, made);
-    made.catch(() => this.#ears.delete(node));
-    return made;
+    const listener: Listener = { ears, heardAt: null };
+    this.#listeners.set(node, listener);
+    ears.catch(() => this.#listeners.delete(node));
+    return ears;
+  }
+
+  #doubtAt(node: string): void {
+    for (const inbox of this.#inboxes.values()) if (inbox.node === node) this.#doubt(inbox);
   }
 
   #drop(node: string): void {
-    const ears = this.#ears.get(node);
-    this.#ears.delete(node);
-    if (ears !== undefined) void quietly(ears.then((made) => made.end()));
+    const listener = this.#listeners.get(node);
+    this.#listeners.delete(node);
+    if (listener !== undefined) void quietly(listener.ears.then((made) => made.end()));
+    this.#doubtAt(node);
   }
 
   #heard(channel: string, message: string): void {

@@ -1,0 +1,85 @@
+// An inbox that hears nothing any more although its connection was never seen to end: a firewall, or what balances load, has
+// forgotten it for being idle.
+
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { describe, expect, test } from "vitest";
+import type { RedisClient } from "../../src/drivers/redis/driver.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { withRedis } from "../support/redis-store.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
+
+/** Clients whose first inbox goes by way of this port, under this name. */
+const CLIENTS: Readonly<Record<string, (port: number, by: number, name: string) => RedisClient>> = {
+  ioredis(port, by, name) {
+    let times = 0;
+    const duplicate = (more: object): Redis =>
+      times++ === 0
+        ? new Redis({ port: by, host: "127.0.0.1", ...more, connectionName: name })
+        : new Redis({ port, host: "127.0.0.1", ...more });
+    return Object.assign(new Redis(port, "127.0.0.1"), { duplicate });
+  },
+  "node-redis"(port, by, name) {
+    let times = 0;
+    const duplicate = (more: { socket?: object }): unknown =>
+      times++ === 0
+        ? createClient({ name, socket: { ...more.socket, host: "127.0.0.1", port: by } })
+        : createClient({ socket: { ...more.socket, host: "127.0.0.1", port } });
+    const client = createClient({ socket: { host: "127.0.0.1", port } });
+    return Object.assign(client, { duplicate }) as unknown as RedisClient;
+  },
+};
+
+const ENDS: Readonly<Record<string, (admin: Redis, name: string) => Promise<unknown>>> = {
+  "and the server does not know": async () => undefined,
+  async "and the server has ended it"(admin, name) {
+    const known = String(await admin.call("CLIENT", "LIST", "TYPE", "pubsub"));
+    const [, id = ""] = new RegExp(`^id=(\\d+) .*\\bname=${name} `, "m").exec(known) ?? [];
+    expect(await admin.call("CLIENT", "KILL", "ID", id)).toBe(1);
+  },
+};
+
+withRedis((server) => {
+  describe.each(Object.keys(CLIENTS))("an inbox by %s that went deaf", (library) => {
+    test.concurrent.each(Object.keys(ENDS))(
+      "%s is noticed while somebody waits, and hears again",
+      {
+        timeout: 40_000,
+      },
+      async (end) => {
+        const scene: RedisScene = redisScene(server().port);
+        await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+        const { port: by } = proxy.address as { port: number };
+        const name = randomUUID();
+        const make = (): RedisClient => (CLIENTS[library] as (typeof CLIENTS)[string])(server().port, by, name);
+        try {
+          const [one, other] = [await scene.open(redis(make, { prefix: scene.prefix })), await scene.open()];
+          const [first, second] = [claimOf("key"), claimOf("key")];
+          await other.hold(first);
+          await one.claim(second);
+          proxy.up.pause();
+          proxy.down.pause();
+          await (ENDS[end] as (typeof ENDS)[string])(scene.admin, name);
+          // nothing but what whoever waits does anyway: it renews its place
+          const isTold = async (): Promise<boolean> => {
+            expect((await one.ask(second)).state).toBe("waiting");
+            return one.pushes.some(({ id }) => id === null);
+          };
+          await until(isTold, { within: 20_000, what: "word that something may have been missed" });
+          await other.driver.release([first]);
+          const push = await until(() => one.pushes.find(({ id }) => id === second.id), {
+            within: 5_000,
+            what: "the push",
+          });
+          expect(push.answer).toMatchObject({ state: "held" });
+        } finally {
+          await scene.close();
+        }
+      },
+    );
+  });
+});
