@@ -6,7 +6,7 @@
 import type { Answer, ClaimId, Ending } from "../spi/driver.ts";
 import { Schedule } from "./schedule.ts";
 
-/** Reasons are a courtesy: beyond this many they are dropped. Tombstones are not. */
+/** Reasons are a courtesy: beyond this many they are dropped. Tombstones are kept then, too. */
 const MOST_REASONS = 10_000;
 
 interface Ended {
@@ -19,6 +19,12 @@ interface Ended {
 export class Endings {
   readonly #ended = new Map<ClaimId, Ended>();
   readonly #forget = new Schedule<Ended>();
+  readonly #most: number;
+
+  /** most: what is remembered; beyond, the oldest is forgotten for the newest, whoever they are of. */
+  constructor(most: number = Number.POSITIVE_INFINITY) {
+    this.#most = most;
+  }
 
   get size(): number {
     return this.#ended.size;
@@ -35,6 +41,7 @@ export class Endings {
     const ended: Ended = { id, reason, dueAt: 0, heapIndex: -1 };
     this.#ended.set(id, ended);
     this.#forget.set(ended, until);
+    if (this.#ended.size > this.#most) this.#forgetOldest();
   }
 
   /** Remember why, if there is room. */
@@ -50,6 +57,12 @@ export class Endings {
   none(id: ClaimId): Answer {
     const reason = this.reasonOf(id);
     return reason === undefined ? { state: "none" } : { state: "none", reason };
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#ended.values();
+    this.#forget.remove(oldest as Ended);
+    this.#ended.delete((oldest as Ended).id);
   }
 
   forget(now: number): void {

@@ -28,6 +28,8 @@ export interface TableOptions {
   readonly sessionMs?: number;
   /** Tokens stay below it; a grant that would reach it waits for raise(). Default: no bound. */
   readonly ceiling?: number;
+  /** How many claims are remembered that have ended: of anyone, for as long as they ask. Default: all. */
+  readonly mostEndings?: number;
   /** Told when a claim whose entry is marked `kept` is gone, however it ended. */
   readonly forgotten?: (entry: Entry) => void;
   /** Told of every claim's life. Default: nobody is. */
@@ -37,7 +39,7 @@ export interface TableOptions {
 export class Table {
   readonly sessionMs: number;
   readonly entries: SlotMap<ClaimId, Entry> = new SlotMap();
-  readonly endings: Endings = new Endings();
+  readonly endings: Endings;
   readonly mint: Mint;
   readonly #leases = new Leases();
   readonly #seating: Seating;
@@ -48,6 +50,7 @@ export class Table {
 
   constructor(options: TableOptions = {}) {
     this.sessionMs = options.sessionMs ?? 30_000;
+    this.endings = new Endings(options.mostEndings);
     this.#forgotten = options.forgotten ?? (() => undefined);
     this.#observer = options.observer ?? NOBODY;
     const announce = (entry: Entry): void => this.#announce(entry);

@@ -50,17 +50,17 @@ export class Keeper implements Backend {
   #draining = false;
 
   constructor(options: KeeperOptions) {
-    const { clock, sessionMs, ledger, boundAtStart, reclaimMs, awaited, log, note } = options;
+    const { clock, sessionMs, ledger, boundAtStart, reclaimMs, awaited, log, note, limits = DEFAULT_LIMITS } = options;
     this.#clock = clock;
     this.#sessionMs = sessionMs;
     this.#log = log;
     this.#note = note;
     this.#record = options.record ?? null;
-    const { limits = DEFAULT_LIMITS } = options;
     this.#tenants = new Tenants(limits, this.#record);
     const ceiling = ledger?.bound ?? Number.POSITIVE_INFINITY;
     const forgotten = (entry: Entry): void => this.#forgotten(entry);
-    this.table = new Table({ sessionMs, ceiling, forgotten, observer: this.#tenants.observer });
+    const { observer } = this.#tenants;
+    this.table = new Table({ sessionMs, ceiling, forgotten, observer, mostEndings: limits.claims });
     this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock);
     this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
     const { table } = this;

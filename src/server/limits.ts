@@ -65,7 +65,7 @@ export interface ServerLimits {
   readonly claimsPerSession: number;
   /** Claims of one credential's account; whoever a server without credentials serves is no account. */
   readonly claimsPerAccount: number;
-  /** Claims in all. */
+  /** Claims in all; and, counted by themselves, claims that have ended and are remembered for a while. */
   readonly claims: number;
   /** Places in the line of one key, its holders among them. */
   readonly waitersPerKey: number;

@@ -34,3 +34,15 @@ test("reasons are dropped when there are too many, tombstones never", () => {
   endings.bury("tombstone", "released", 10);
   expect(endings.reasonOf("tombstone")).toBe("released");
 });
+
+test("where only so many are remembered the oldest is forgotten for the newest", () => {
+  const endings = new Endings(2);
+  endings.bury("a", "released", 30);
+  endings.bury("b", "released", 20);
+  endings.bury("a", "expired", 40);
+  expect(endings.size).toBe(2);
+  endings.bury("c", "released", 10);
+  expect(["a", "b", "c"].map((id) => endings.reasonOf(id))).toEqual([undefined, "released", "released"]);
+  endings.forget(20);
+  expect(endings.size).toBe(0);
+});

@@ -7,6 +7,7 @@ import { leakCheck } from "../support/leak-check.ts";
 import { accessFor, known } from "./accounts.ts";
 import type { Opened } from "./support.ts";
 import { claimOf, cleanUp, client, held, running } from "./support.ts";
+import { World } from "./world.ts";
 
 leakCheck();
 cleanUp();
@@ -43,6 +44,19 @@ test("claims: of all clients together", async () => {
   const mine = await claims(first, 3);
   await claims(second, 2, 10);
   await isFull(first, mine, "at most 5 claims on this server");
+});
+
+test("claims: also of those that never were, however many a client gives back", async () => {
+  const world = new World({ limits: { claims: 100 } });
+  await world.start();
+  const { driver } = await world.client();
+  for (let turn = 0; turn < 3; turn++) {
+    const never = Array.from({ length: 90 }, (_, n) => claimOf(`never${n}`, { ttlMs: DAY }));
+    await driver.release(never, new Set(never.map(({ id }) => id)));
+    // a claim call that comes late still takes no place
+    expect(await driver.claim(never.at(-1) as never)).toMatchObject({ state: "none" });
+  }
+  expect(world.kept?.keeper.table.endings.size).toBe(100);
 });
 
 test("claimsPerSession: of one client; others have their own room", async () => {
