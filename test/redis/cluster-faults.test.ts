@@ -6,7 +6,7 @@ import { slotOf } from "../../src/drivers/redis/client/slots.ts";
 import type { RedisClient, RedisOptions } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import { bucketOf } from "../../src/drivers/redis/words.ts";
-import type { Locks } from "../../src/index.ts";
+import type { Duration, Locks } from "../../src/index.ts";
 import { connect, createLocks } from "../../src/index.ts";
 import { load } from "../support/redis-load.ts";
 import { claimOf } from "../support/redis-scene.ts";
@@ -38,10 +38,10 @@ const client = (): Cluster =>
   );
 const nodeRedis = (): RedisClient =>
   createCluster({ rootNodes: cluster.ports.map((port) => ({ url: `redis://127.0.0.1:${port}` })) });
-const locksOf = (make: () => RedisClient = client, options: RedisOptions = {}): Locks => {
+const locksOf = (make: () => RedisClient = client, options: RedisOptions = {}, ttl: Duration = "10s"): Locks => {
   const locks = createLocks(redis(make, { prefix, commandTimeoutMs: 2_000, ...options }), {
     handoffs: 1,
-    ttl: "10s",
+    ttl,
   });
   later.push(() => locks.close());
   return locks;
@@ -105,7 +105,8 @@ describe("a Cluster", () => {
   });
 
   test("a hand-off is pushed by the bucket's own channel, to nobody else", async () => {
-    const [one, other] = [locksOf(), locksOf()];
+    // so long that nobody asks by himself
+    const [one, other] = [locksOf(client, {}, "120s"), locksOf(client, {}, "120s")];
     await using held = await one.acquire("key");
     const next = other.acquire("key");
     await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
@@ -140,7 +141,9 @@ describe("a Cluster", () => {
     expect(await driver.release([first])).toEqual([true]);
   });
 
-  test("while a slot moves with its keys under load nobody overlaps, and nobody is left out", async () => {
+  test("while a slot moves with its keys under load nobody overlaps, and nobody is left out", {
+    timeout: 90_000,
+  }, async () => {
     const key = "moving";
     const slot = slotOfKey(key);
     await using work = load([locksOf(), locksOf(nodeRedis), locksOf()], key, 4);
@@ -154,7 +157,9 @@ describe("a Cluster", () => {
     expect(work.overlaps).toBe(0);
   });
 
-  test("when a replica takes over under load nobody overlaps, and nobody is left out", async () => {
+  test("when a replica takes over under load nobody overlaps, and nobody is left out", {
+    timeout: 90_000,
+  }, async () => {
     const key = "taken over";
     const master = await cluster.masterOf(slotOfKey(key));
     await using work = load([locksOf(), locksOf(nodeRedis), locksOf(nodeRedis)], key, 4);
@@ -200,7 +205,9 @@ describe("a Cluster", () => {
     expect((await next).token).toBeGreaterThan(lock.token);
   });
 
-  test("a master that is killed delays its own locks only, and its waiters are served by its replica", async () => {
+  test("a master that is killed delays its own locks only, and its waiters are served by its replica", {
+    timeout: 90_000,
+  }, async () => {
     const home = await cluster.masterOf(slotOfKey("0"));
     let at = 1;
     while ((await cluster.masterOf(slotOfKey(String(at)))) === home) at++;

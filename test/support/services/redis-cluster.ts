@@ -11,6 +11,8 @@ import { freePort } from "./free-port.ts";
 import { ended, install, run, tlsSettings } from "./redis.ts";
 
 const SLOTS = 16_384;
+/** A replica that was told to take over gives it up after five seconds, if it was not elected. */
+const FAILOVER_MS = 5_500;
 
 export interface RedisCluster {
   readonly ports: readonly number[];
@@ -118,7 +120,8 @@ async function meet(nodes: readonly Node[], masters: number): Promise<void> {
 
 async function isWhole(admin: Redis, count: number): Promise<boolean> {
   const info = String(await admin.cluster("INFO"));
-  return info.includes("cluster_state:ok") && info.includes(`cluster_known_nodes:${count}`);
+  const signs = ["cluster_state:ok", `cluster_slots_ok:${SLOTS}`, `cluster_known_nodes:${count}`];
+  return signs.every((sign) => info.includes(`${sign}\r\n`));
 }
 
 function clusterOf(nodes: readonly Node[], masters: number, folder: string): RedisCluster {
@@ -158,12 +161,16 @@ function clusterOf(nodes: readonly Node[], masters: number, folder: string): Red
       }
     },
     async failOver(master) {
-      const replica = at(master + masters);
-      await replica.admin.cluster("FAILOVER");
-      await until(async () => /role:master/.test(await replica.admin.info("replication")), {
-        within: 10_000,
-        what: "the replica as master",
-      });
+      const { admin } = at(master + masters);
+      let toldAt = Number.NEGATIVE_INFINITY;
+      const isMaster = async (): Promise<boolean> => {
+        if (/role:master/.test(await admin.info("replication"))) return true;
+        if (performance.now() < toldAt + FAILOVER_MS) return false;
+        toldAt = performance.now();
+        await admin.cluster("FAILOVER");
+        return false;
+      };
+      await until(isMaster, { within: 3 * FAILOVER_MS, what: "the replica as master" });
     },
     async kill(index) {
       dead.add(index);
