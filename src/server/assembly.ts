@@ -88,10 +88,27 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
 
   async function webAt(place: HostPort): Promise<Web> {
     const { createHttp } = await import("./http/http.ts");
-    const names = [...(options.httpNames ?? []), ...(tls?.names ?? [])];
-    const ready = (): Readiness => running.ready();
-    const made = createHttp({ hub, access, record, metrics, ready, version: VERSION, host: place.host, names });
-    return openWeb(place, made, tls);
+    let certified = tls?.names ?? [];
+    const made = createHttp({
+      hub,
+      access,
+      record,
+      metrics,
+      ready: () => running.ready(),
+      version: VERSION,
+      host: place.host,
+      get names() {
+        return [...(options.httpNames ?? []), ...certified];
+      },
+    });
+    const web = await openWeb(place, made, tls);
+    return {
+      ...web,
+      secure(material) {
+        certified = material.names;
+        web.secure(material);
+      },
+    };
   }
   return running;
 }

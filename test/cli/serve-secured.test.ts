@@ -208,7 +208,7 @@ test("HTTP that other machines reach speaks TLS, with the certificate that is re
   const status = (headers: Record<string, string>): Promise<number | undefined> =>
     new Promise((resolve, reject) => {
       const ca = readFileSync(files.ca);
-      get({ host: "127.0.0.1", port, path: "/v1/locks", ca, headers, agent: false }, (answer) => {
+      get({ host: "127.0.0.1", servername: "", port, path: "/v1/locks", ca, headers, agent: false }, (answer) => {
         answer.resume();
         resolve(answer.statusCode);
       }).on("error", reject);
@@ -216,10 +216,14 @@ test("HTTP that other machines reach speaks TLS, with the certificate that is re
   expect(await status({})).toBe(401);
   expect(await status({ authorization: `Bearer ${credential}` })).toBe(200);
   const before = await serialAt(port, files.ca);
-  writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
+  const asRenamed = { authorization: `Bearer ${credential}`, host: "renamed.example" };
+  expect(await status(asRenamed)).toBe(403);
+  writeCertificate(folder, issuer.issue(["127.0.0.1", "renamed.example"]), issuer);
   server.process.kill("SIGHUP");
   await logged(server, "reloaded: certificate for");
   expect(await serialAt(port, files.ca)).not.toBe(before);
+  // whom the new certificate names may be called so
+  expect(await status(asRenamed)).toBe(200);
   await stop(server);
 });
 

@@ -38,7 +38,10 @@ export interface HttpOptions {
   readonly version: string;
   /** The host that was asked to be listened on: what a Host header may name besides the address itself. */
   readonly host: string;
-  /** Further names by which clients call the server: a Host header that is none of them is refused (DNS rebinding). */
+  /**
+   * Further names by which clients call the server: a Host header that is none of them is refused (DNS rebinding). Read
+   * for each request: a new certificate may have others.
+   */
   readonly names?: readonly string[];
 }
 
@@ -61,7 +64,7 @@ export interface Http {
 
 /** Makes the HTTP side of a server. It opens no port. */
 export function createHttp(options: HttpOptions): Http {
-  const { hub, access, record, host, names = [] } = options;
+  const { hub, access, record, host } = options;
   const places = new Places(hub);
   const streams = eventStreams(hub, record);
   let draining = false;
@@ -74,7 +77,7 @@ export function createHttp(options: HttpOptions): Http {
   const listener = listenerOf(routes, options);
   const port = new Port(hub, (incoming, outgoing) => {
     try {
-      checkHead(incoming, { host, names });
+      checkHead(incoming, { host, names: options.names ?? [] });
     } catch (error) {
       answerError(outgoing, error, options);
       return;
