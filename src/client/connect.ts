@@ -19,7 +19,8 @@ export interface ConnectOptions extends LocksOptions {
 }
 
 /**
- * Locks on the store of a url: `holdfast://host:7420`, `holdfasts://host:7420` (TLS), `holdfast+unix:/path`, `memory:`. Default: HOLDFAST_URL, else the
+ * Locks on the store of a url: `holdfast://host:7420`, `holdfasts://host:7420` (TLS), `holdfast+unix:/path`, `redis://host`,
+ * `zookeeper://host`, `memory:` and their kin (docs/reference/api.md lists all). Default: HOLDFAST_URL, else the
  * per-user lock server of this machine, which is started if need be. Settles when the store has been reached.
  * @throws TypeError for a url or option that means nothing; DriverError if the store was not reached in time;
  * FatalDriverError if it refused

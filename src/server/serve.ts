@@ -75,7 +75,7 @@ export interface Server extends AsyncDisposable {
   readonly reclaimMs: number;
   /** Could it grant a lock now, and if not, why? */
   ready(): Readiness;
-  /** How many clients have a connection, and how many claims there are. */
+  /** How many clients it knows, connected or not, and how many claims there are, waiting and held. */
   stats(): { readonly sessions: number; readonly claims: number };
   /**
    * Reads credentials and certificates again; no connection ends for it. What cannot be used is left as it was, and
