@@ -18,7 +18,7 @@ import { Replicas } from "./client/replicas.ts";
 import type { Link } from "./client/shapes.ts";
 import type { Script } from "./scripts.ts";
 import { isHopeless, isUnknownScript, notReached, plain } from "./trouble.ts";
-import { saysHeld, saysWaiting } from "./words.ts";
+import { keysOf, saysHeld, saysWaiting } from "./words.ts";
 
 /** Sends a script the way that is a route: any key of its bucket. */
 export type Run = (script: Script, route: string, words: readonly string[]) => Promise<unknown>;
@@ -221,7 +221,7 @@ export class Connection {
   }
 
   async #run(script: Script, route: string, words: readonly string[], impatience?: Impatience): Promise<unknown> {
-    const keys = this.isCluster ? ["2", route, neverOf(route)] : ["1", route];
+    const keys = keysOf(route, this.isCluster);
     try {
       return await this.send(["EVALSHA", script.sha, ...keys, ...words], route, impatience);
     } catch (error) {
@@ -286,12 +286,4 @@ export class Connection {
 /** A name beside the keys of this bucket: its hash tag makes it theirs. */
 function beside(route: string, name: string): string {
   return `${route.slice(0, route.indexOf("}") + 1)}:${name}`;
-}
-
-/**
- * A key that never is, named along with every call in a Cluster: while a slot moves, Redis then refuses our scripts on both
- * its nodes (TRYAGAIN). Else they would run where a part of the bucket's keys is: whoever holds would not be seen.
- */
-function neverOf(route: string): string {
-  return `${route}ever`;
 }

@@ -26,6 +26,24 @@ export function routeOf(root: string, bucket: string): string {
   return `${root}{${bucket}}:n`;
 }
 
+/**
+ * The keys that a call of a script names, and before them how many. In a Cluster one that never is goes along: while a slot
+ * moves, Redis then refuses our scripts on both its nodes (TRYAGAIN). Else they would run where a part of the bucket's keys
+ * is: whoever holds would not be seen.
+ */
+export function keysOf(route: string, isCluster: boolean): readonly string[] {
+  return isCluster ? ["2", route, `${route}ever`] : ["1", route];
+}
+
+/**
+ * The command that says something to the inbox of a route. In a Cluster a script does, as with grants: ioredis takes a
+ * sharded channel for a key, and puts a prefix of its own before it.
+ */
+export function sayingOf(route: string, channel: string, message: string, isCluster: boolean): string[] {
+  if (!isCluster) return ["PUBLISH", channel, message];
+  return ["EVAL", "return redis.call('SPUBLISH', ARGV[1], ARGV[2])", ...keysOf(route, true), channel, message];
+}
+
 /** The birth record of a bucket (guardDataLoss; lua/line/birth.lua). */
 export function birthOf(route: string): string {
   return `${route.slice(0, route.indexOf("}") + 1)}:b`;

@@ -12,6 +12,7 @@
 
 import { setTimeout as pause, setImmediate as turn } from "node:timers/promises";
 import { isRefusal, plain } from "../trouble.ts";
+import { sayingOf } from "../words.ts";
 import type { Ears, Link } from "./shapes.ts";
 
 /** Milliseconds after which an attempt to bring an inbox in order is given up. */
@@ -236,7 +237,7 @@ export class Hearing {
 
   #publish({ channel, route }: Inbox, message: string): Promise<unknown> {
     const { link, send } = this.#options;
-    return send([link.isCluster ? "SPUBLISH" : "PUBLISH", channel, message], route);
+    return send(sayingOf(route, channel, message, link.isCluster), route);
   }
 
   #earsAt(node: string, route: string): Promise<Ears> {

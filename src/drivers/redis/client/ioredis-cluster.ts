@@ -6,7 +6,16 @@ import type { IoredisClusterLike, IoredisLike, Link } from "./shapes.ts";
 import { complaintsOf } from "./shapes.ts";
 import { slotOf } from "./slots.ts";
 
+/** @throws TypeError if it cannot be used, the way it was made */
 export function ioredisClusterLink(client: IoredisClusterLike): Link {
+  const { enableAutoPipelining, keyPrefix, redisOptions } = client.options ?? {};
+  // up to version 5 it takes a script's digest for the key by which a call goes to its node: renewals would fail
+  if (enableAutoPipelining === true) throw new TypeError("client must have enableAutoPipelining off in a Cluster");
+  if (/[{}]/.test(`${keyPrefix ?? ""}${redisOptions?.keyPrefix ?? ""}`)) {
+    throw new TypeError(
+      "client must have no keyPrefix with braces in a Cluster: it would send our calls to another node",
+    );
+  }
   const masterOf = (route: string): IoredisLike => {
     const name = nameOf(client, route);
     const at = client.nodes("master").find(({ options: { host, port } }) => `${host}:${port}` === name);

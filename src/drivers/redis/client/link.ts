@@ -15,6 +15,7 @@ import type {
 } from "./shapes.ts";
 
 type Method =
+  | "getSentinelNode"
   | keyof GlideLike
   | "ssubscribe"
   | keyof IoredisLike
@@ -34,6 +35,11 @@ export function linkOf(client: unknown): Link {
   if (has("customCommand", "ssubscribe")) {
     throw new TypeError(
       "client must be ioredis, iovalkey or redis (node-redis) for a Cluster: GlideClusterClient is not taken",
+    );
+  }
+  if (has("sendCommand", "getSentinelNode")) {
+    throw new TypeError(
+      "client must be ioredis or iovalkey for Sentinels: createSentinel() of node-redis is not taken",
     );
   }
   if (has("customCommand", "subscribe", "close") && isGlide(client)) return glideLink(client);

@@ -30,6 +30,11 @@ export interface IoredisClusterLike extends Emitter {
   readonly status: string;
   /** Of each slot its nodes as "host:port", the master first. */
   readonly slots: readonly (readonly string[] | undefined)[];
+  readonly options?: {
+    readonly enableAutoPipelining?: boolean;
+    readonly keyPrefix?: unknown;
+    readonly redisOptions?: { readonly keyPrefix?: unknown };
+  };
   call(command: string, ...words: string[]): Promise<unknown>;
   nodes(
     role: "master",

@@ -1,0 +1,74 @@
+// What users set on the clients that they give us.
+
+import { randomUUID } from "node:crypto";
+import { Cluster, Redis } from "ioredis";
+import { Cluster as Cluster5 } from "ioredis5";
+import { Cluster as IovalkeyCluster } from "iovalkey";
+import { createSentinel } from "redis";
+import { createSentinel as createSentinel5 } from "redis5";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, redisScene } from "../support/redis-scene.ts";
+import type { RedisCluster } from "../support/services/redis-cluster.ts";
+import { startRedisCluster } from "../support/services/redis-cluster.ts";
+import { until } from "../support/wait-for.ts";
+
+describe("a Cluster by ioredis", () => {
+  let cluster: RedisCluster;
+  let scene: RedisScene;
+  beforeAll(async () => {
+    cluster = await startRedisCluster(3);
+    scene = redisScene(cluster.ports[0] as number, { prefix: randomUUID() });
+  }, 180_000);
+  afterEach(() => scene.close());
+  afterAll(() => cluster.stop());
+
+  test("a prefix of the client's own does not count: it sees the same locks, and is told of grants", async () => {
+    const { prefix } = scene;
+    const places = cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
+    const plain = await scene.open(redis(() => new Cluster(places), { prefix }));
+    const prefixed = [new Cluster(places, { keyPrefix: "app:" }), new Cluster5(places, { keyPrefix: "app:" })];
+    for (const client of prefixed) {
+      const other = await scene.open(redis(() => client, { prefix }));
+      for (const key of ["one", "two", "three", "four"]) {
+        const [first, second] = [claimOf(key), claimOf(key)];
+        await plain.hold(first);
+        expect((await other.claim(second)).state).toBe("waiting");
+        await plain.driver.release([first]);
+        const push = await until(() => other.pushes.find(({ id }) => id === second.id), {
+          within: 5_000,
+          what: `the push for ${key}`,
+        });
+        expect(push.answer).toMatchObject({ state: "held" });
+        expect(await other.driver.release([second])).toEqual([true]);
+      }
+    }
+  });
+});
+
+describe("a client that its options make unfit is refused at once, and told why", () => {
+  const nowhere = [{ host: "127.0.0.1", port: 1 }];
+  const quiet = { lazyConnect: true };
+
+  test.each([Cluster, Cluster5, IovalkeyCluster])("a Cluster by ioredis that gathers commands by itself", (Made) => {
+    const client = new Made(nowhere, { ...quiet, enableAutoPipelining: true });
+    expect(() => redis(client)).toThrow(TypeError);
+    expect(() => redis(client)).toThrow(/^client must have enableAutoPipelining off/);
+  });
+
+  test.each([Cluster, Cluster5, IovalkeyCluster])("a Cluster by ioredis whose prefix has a hash tag", (Made) => {
+    for (const options of [{ keyPrefix: "{app}:" }, { redisOptions: { keyPrefix: "{app}:" } }]) {
+      const client = new Made(nowhere, { ...quiet, ...options });
+      expect(() => redis(client)).toThrow(/^client must have no keyPrefix with braces/);
+    }
+    expect(() => redis(new Redis({ ...quiet, keyPrefix: "{app}:" }))).not.toThrow();
+  });
+
+  test("Sentinels by node-redis", () => {
+    const options = { name: "mymaster", sentinelRootNodes: nowhere };
+    for (const client of [createSentinel(options), createSentinel5(options)]) {
+      expect(() => redis(client as never)).toThrow(/^client must be ioredis or iovalkey for Sentinels/);
+    }
+  });
+});
