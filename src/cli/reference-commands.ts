@@ -1,6 +1,7 @@
 /** The flags and the help of the commands that carry a lock from process to process: acquire, renew, release, check. */
 
 import type { Command } from "commander";
+import { CommandError } from "./failure.ts";
 import type { ForceFlags } from "./force.ts";
 import type { RunFlags } from "./run-options.ts";
 import type { Take } from "./shared-options.ts";
@@ -30,7 +31,7 @@ export function addReferences(program: Command, take: Take): void {
       .action((reference: string | undefined, flags: RunFlags & ForceFlags & { readonly force?: string }) =>
         take(
           flags.force === undefined
-            ? commands().then((all) => all[work](reference, flags))
+            ? commands().then((all) => all[work](reference, withoutForce(flags)))
             : import("./force.ts").then(({ forceRelease }) => forceRelease(flags.force as string, flags)),
         ),
       )
@@ -57,4 +58,12 @@ export function addReferences(program: Command, take: Take): void {
     "checkCommand",
     "holdfast check && ./step-two.sh",
   );
+}
+
+/** What only --force knows would else be ignored, and a reference waited for. @throws CommandError usage */
+function withoutForce<T extends ForceFlags>(flags: T): T {
+  const { token, now, reason } = flags;
+  const given = Object.entries({ token, now, reason }).find(([, value]) => value !== undefined);
+  if (given === undefined) return flags;
+  throw new CommandError("usage", `--${given[0]} needs --force KEY: it is for taking a lock from its holder`);
 }

@@ -4,6 +4,8 @@
  */
 
 import { readFileSync } from "node:fs";
+import type { JsonError } from "../server/http/json.ts";
+import { readJson } from "../server/http/json.ts";
 
 /** One thing that may be said. */
 export interface Setting {
@@ -88,6 +90,9 @@ export function gather(flags: FlagValues, env: NodeJS.ProcessEnv): Gathered {
   return { given, complaints };
 }
 
+/** Levels of objects and lists in the file. */
+const DEPTH = 16;
+
 type Complain = (where: string, message: string) => void;
 type Layer = ReadonlyMap<string, Given>;
 
@@ -150,10 +155,15 @@ function fileLayer(config: Given, complain: Complain): Layer {
   const path = String(config.value);
   let whole: unknown;
   try {
-    whole = JSON.parse(readFileSync(path, "utf8"));
+    const text = readFileSync(path, "utf8");
+    // the other parser's message would repeat what stands there, which may be the password of a store
+    readJson(text, DEPTH);
+    whole = JSON.parse(text);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    complain(config.where, code === undefined ? `${path} is not JSON: ${message}` : `${path} cannot be read (${code})`);
+    const { field } = error as Partial<JsonError>;
+    if (typeof field === "string") complain(`"${field.slice(0, 40)}" in ${path}`, message);
+    else complain(config.where, `${path} ${code === undefined ? message : `cannot be read (${code})`}`);
     return layer;
   }
   if (typeof whole !== "object" || whole === null || Array.isArray(whole)) {

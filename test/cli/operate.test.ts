@@ -44,6 +44,14 @@ test("a lock is watched, shown and taken back by its token, and its holder is to
   expect(out).toMatch(/revoked +\d+ +\w+ +\S+@\S+ pid \d+ \(sleep\) \(by an operator: host is dead\)\n/);
 });
 
+test("what belongs to --force is wrong usage without it, and no reference is waited for", async () => {
+  for (const flags of [["--token", "5"], ["--now"], ["--reason", "why"]]) {
+    const { code, err } = await here.run(["release", ...flags]);
+    expect(code).toBe(64);
+    expect(err).toBe(`holdfast: ${flags[0]} needs --force KEY: it is for taking a lock from its holder\n`);
+  }
+});
+
 test("--now takes a lock at once and says that its holder may still be working", async () => {
   const run = here.start(["run", "taken", "--", "sleep", "60"]);
   const held = async (): Promise<string | undefined> =>

@@ -94,6 +94,20 @@ test("everything that is wrong is said at once, each with where it was said", as
   expect(err).not.toContain("--state");
 });
 
+test("of a file that is no JSON, or says a thing twice, only the place is told: a store's password may stand there", async () => {
+  const config = join(here.folder, "torn.json");
+  for (const [text, told] of [
+    ['{"store":redis://:s3cret@host}', `--config: ${config} is no JSON at character 10`],
+    ['{"limit": {"claims": 1}, "limit": {"claims": 2}}', `"limit" in ${config}: stands there twice`],
+    ["", `--config: ${config} is no JSON at character 1`],
+  ] as const) {
+    writeFileSync(config, text);
+    const { code, err } = await here.run(["serve", "--config", config, "--check"]);
+    expect(err).toBe(`holdfast: ${told}\n`);
+    expect([64, 78]).toContain(code);
+  }
+});
+
 test("with --json the same is one object, its message without what begins our lines", async () => {
   const { err } = await here.run(["serve", "--json", "--listen", "tcp://h:70000", "--limit", "keys=1"]);
   const { message, errors } = JSON.parse(err) as { message: string; errors: { where: string; message: string }[] };
