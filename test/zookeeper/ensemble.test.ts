@@ -15,6 +15,7 @@ import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
 import { watched } from "../support/watched-test.ts";
+import { claimOf } from "../support/zookeeper-scene.ts";
 
 const WITHIN = 60_000;
 const SESSION_MS = 6_000;
@@ -184,6 +185,36 @@ test("a session moves from server to server, with its lock, its watches and its 
   }
   await lock.release();
   await (await waits).release();
+}, 120_000);
+
+test("a server that has lost its leader renews nothing: it answers reads and pings while others end the session", async () => {
+  const [leader, { address }] = [await ensemble.leader(), await follower()];
+  const driver = zookeeper({ servers: [address], root: "/ensemble", sessionMs: 40_000 });
+  await driver.open(() => undefined);
+  const claim = claimOf("leaderless");
+  expect(await driver.claim(claim)).toMatchObject({ state: "held" });
+  const zk = new ZooKeeper({ servers: [address] });
+  await zk.open();
+  try {
+    process.kill(leader.pid, "SIGSTOP");
+    let settled = "not settled";
+    driver.renew([claim]).then(
+      ([answer]) => {
+        settled = answer?.state ?? "undefined";
+      },
+      (error: unknown) => {
+        settled = String(error);
+      },
+    );
+    for (let reads = 0; reads < 50; reads++) expect(await zk.exists("/ensemble")).not.toBeNull();
+    expect(settled).toBe("not settled");
+  } finally {
+    process.kill(leader.pid, "SIGCONT");
+  }
+  const again = async (): Promise<boolean> => (await driver.renew([claim]).catch(() => []))[0]?.state === "held";
+  await until(again, { within: WITHIN, what: "the leader's word" });
+  expect(await driver.release([claim])).toEqual([true]);
+  await Promise.all([driver.close(), zk.close()]);
 }, 120_000);
 
 test("doctor tells of three voting servers", async () => {

@@ -110,8 +110,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       const standing = mine.some((place) => place !== null && place.at !== "gone");
       // told at once, so that holders know that their session is at stake
       if (standing && !zk.isConnected) throw new ConnectionLossError(false, "ZooKeeper: no server is connected");
-      // one question proves the session for all that are held
-      if (mine.some((place) => place?.isHeld && place.at === "there")) await zk.exists(root);
+      // One question proves the session for all that are held. Its leader answers it: a server that has lost its own goes on
+      // answering reads and pings for a while, in which our session ends and our nodes go.
+      if (mine.some((place) => place?.isHeld && place.at === "there")) await zk.sync("/");
       for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) watching.own(place);
       // what somebody did to our nodes before that was told before it was answered
       await Promise.all(mine.map((place) => place?.checking ?? Promise.resolve()));
