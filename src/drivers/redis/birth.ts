@@ -30,6 +30,18 @@ interface Grant {
   readonly tokens: number;
 }
 
+/** One claim that came through. */
+interface Known {
+  /** Null: asked for, not granted yet. */
+  grant: Grant | null;
+  readonly ttlMs: number;
+  /** When it was last asked or heard of. */
+  heardAt: number;
+}
+
+/** Claims are looked through for those whose leases are long over when there are so many, and then twice as many as are left. */
+const FIRST_SWEEP = 1_000;
+
 /** Places held claims anew, these words being theirs, and gives what the store says of each. */
 export type Replace = (lost: readonly Claim[], words: (claim: Claim) => readonly string[]) => Promise<unknown>;
 
@@ -41,8 +53,9 @@ export function longestTtlOf(option: boolean | GuardOptions | undefined): number
 
 export class Birth {
   readonly #options: BirthOptions;
-  /** What we were granted and have not released; null: asked for, not granted yet. */
-  readonly #known = new Map<ClaimId, Grant | null>();
+  /** What we asked for and have not released. Who is detached, or whose lease ends, is never released. */
+  readonly #known = new Map<ClaimId, Known>();
+  #sweepAt = FIRST_SWEEP;
   /** Until when the store grants nothing new, as it told last: a loss that we know of. */
   #opensAt = "";
   /** How many grants the store did not know any more, without any of the ends that it tells of. */
@@ -66,12 +79,13 @@ export class Birth {
       const bound = `guardDataLoss.longestTtlMs (${longestTtlMs} ms)`;
       throw new FatalDriverError(`redis: ttl of ${ttlMs} ms is longer than ${bound} allows`);
     }
-    if (!this.#known.has(id)) this.#known.set(id, null);
+    if (!this.#known.has(id)) this.#add(id, ttlMs);
   }
 
   /** A push may be for a claim that we have given up. */
   pushed(id: ClaimId, answer: Answer): void {
-    if (this.#known.has(id)) this.#note(id, answer);
+    const ttlMs = this.#known.get(id)?.ttlMs;
+    if (ttlMs !== undefined) this.#note({ id, ttlMs }, answer);
   }
 
   forget(id: ClaimId): void {
@@ -81,7 +95,7 @@ export class Birth {
   /** Notes what these claims were told, and a loss of data that is seen by it. */
   learn(claims: readonly Claim[], answers: readonly Answer[], raw: readonly unknown[]): void {
     let lost = 0;
-    for (const [at, { id }] of claims.entries()) if (this.#note(id, answers[at] as Answer)) lost++;
+    for (const [at, claim] of claims.entries()) if (this.#note(claim, answers[at] as Answer)) lost++;
     this.#lost += lost;
     if (lost > 0) {
       const what = lost === 1 ? "a lock of ours: its holder is" : `${lost} locks of ours: their holders are`;
@@ -104,7 +118,7 @@ export class Birth {
     const lost = new Map<Claim, readonly string[]>();
     const places: number[] = [];
     for (const [at, claim] of claims.entries()) {
-      const grant = this.#known.get(claim.id) ?? null;
+      const grant = this.#known.get(claim.id)?.grant ?? null;
       if (grant === null || !isForgotten(raw[at])) continue;
       const { token, tokens } = grant;
       const terms = termsOf({ ...claim, tokens, floor: token }, this.#options.label);
@@ -144,15 +158,28 @@ export class Birth {
     return [{ level: "doubtful", what: "loss", says, advice: "was it flushed, restarted, or a key deleted?" }];
   }
 
-  #note(id: ClaimId, answer: Answer): boolean {
-    if (answer.state === "held") {
-      const { token, tokens } = answer;
-      this.#known.set(id, { token, tokens });
+  /** Was it held, and is gone without any of the ends that the store tells of? */
+  #note({ id, ttlMs }: Pick<Claim, "id" | "ttlMs">, answer: Answer): boolean {
+    if (answer.state === "none") {
+      const wasHeld = (this.#known.get(id)?.grant ?? null) !== null;
+      this.#known.delete(id);
+      return wasHeld && answer.reason === undefined;
     }
-    if (answer.state !== "none") return false;
-    const wasHeld = (this.#known.get(id) ?? null) !== null;
-    this.#known.delete(id);
-    return wasHeld && answer.reason === undefined;
+    const known = this.#known.get(id) ?? this.#add(id, ttlMs);
+    known.heardAt = performance.now();
+    if (answer.state === "held") known.grant = answer;
+    return false;
+  }
+
+  #add(id: ClaimId, ttlMs: Claim["ttlMs"]): Known {
+    const known = { grant: null, ttlMs: Number(ttlMs), heardAt: performance.now() };
+    this.#known.set(id, known);
+    if (this.#known.size < this.#sweepAt) return known;
+    for (const [of, { ttlMs: length, heardAt }] of this.#known) {
+      if (heardAt + 2 * length < known.heardAt) this.#known.delete(of);
+    }
+    this.#sweepAt = Math.max(FIRST_SWEEP, 2 * this.#known.size);
+    return known;
   }
 
   /** Those who hold must ask now, to place their claims anew. */
