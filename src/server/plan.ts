@@ -1,5 +1,7 @@
 /** What a server's options mean, checked before anything is opened: every fault at once. */
 
+import type { Checks } from "../checks.ts";
+import { isClock, isFlag, isFunction, isObject, right } from "../checks.ts";
 import { shown } from "../duration.ts";
 import type { Access } from "./access.ts";
 import { createAccess, OPEN } from "./access.ts";
@@ -41,10 +43,33 @@ export interface Planned {
 
 type Note = (option: string, message: string, named?: boolean) => void;
 
-/** Reads the files that the options name; opens and makes nothing. */
+/** Nothing is planned where the options themselves are none. */
+const NO_PLAN: Plan = { addresses: [], http: null, tls: null, access: OPEN, limits: DEFAULT_LIMITS, warnings: [] };
+
+const isAnObject = (value: unknown): string | null => (isObject(value) ? null : "an object");
+
+/** What each option must be, as far as nothing else says so. */
+const KINDS: Checks<ServeOptions> = {
+  listen: right,
+  state: right,
+  driver: (value) => (isObject(value) && typeof value.claim === "function" ? null : "a driver"),
+  access: (value) => (isObject(value) && ("attend" in value || typeof value.file === "string") ? null : "{ file }"),
+  tls: isAnObject,
+  http: right,
+  httpNames: (value) =>
+    Array.isArray(value) && value.every((name) => typeof name === "string") ? null : "an array of texts",
+  limits: isAnObject,
+  insecure: isFlag,
+  clock: isClock,
+  log: isFunction,
+};
+
+/** Reads the files that the options name; opens and makes nothing. @throws TypeError for what is no object */
 export function planOf(options: ServeOptions): Planned {
   const faults: Fault[] = [];
   const note: Note = (option, message, named = false) => void faults.push({ option, message, named });
+  checkKinds(options, note);
+  if (faults.length > 0) return { plan: NO_PLAN, faults };
   const addresses = addressesIn(options.listen, note);
   const http = options.http === undefined ? null : attempt("http", note, () => hostPortOf(options.http));
   const tls = options.tls === undefined ? null : tlsIn(options.tls, note);
@@ -57,6 +82,20 @@ export function planOf(options: ServeOptions): Planned {
     warnings.push("certificates are given, but no address speaks TLS: tls://host:port does");
   }
   return { plan: { addresses, http, tls, access, limits, warnings }, faults };
+}
+
+/** From JavaScript anything may come, and `acess` must not mean a server that asks nobody for a credential. */
+function checkKinds(options: ServeOptions, note: Note): void {
+  if (!isObject(options)) throw new TypeError(`options must be an object, not ${shown(options)}`);
+  for (const name of Object.keys(options)) {
+    if (!Object.hasOwn(KINDS, name)) note(name, "serve has no such option");
+  }
+  for (const [name, check] of Object.entries(KINDS)) {
+    const value = options[name];
+    const must = value === undefined ? null : check(value);
+    // instead of a file's name there may be a credential
+    if (must !== null) note(name, `it must be ${must}${name === "access" ? "" : `, not ${shown(value)}`}`);
+  }
 }
 
 function addressesIn(listen: unknown, note: Note): Address[] {

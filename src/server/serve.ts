@@ -93,9 +93,9 @@ export interface Server extends AsyncDisposable {
  * cannot be used; Error of the system, naming the address, if one cannot be had
  */
 export async function serve(options: ServeOptions): Promise<Server> {
-  const { clock = systemClock, log = logToConsole } = options;
   const { plan, faults } = planOf(options);
   if (faults.length > 0) throw errorOf(faults);
+  const { clock = systemClock, log = logToConsole } = options;
   if (plan.tls !== null) log(plan.tls.told);
   for (const warning of plan.warnings) log(warning, undefined, { level: "warn" });
   const running = await assemble(options, plan, clock, log);

@@ -106,6 +106,34 @@ test("all that is wrong with options is thrown at once, with the faults one by o
   await expect(serve(files)).rejects.toThrow("tls: the certificate /none cannot be read (ENOENT)");
 });
 
+test.each<[string, string, unknown]>([
+  ["acess", "serve has no such option", { file: "accounts.json" }],
+  ["access", "it must be { file }", "hf1_secret"],
+  ["access", "it must be { file }", { fil: "accounts.json" }],
+  ["access", "it must be { file }", null],
+  ["driver", "it must be a driver, not an object", {}],
+  ["tls", "it must be an object, not 5", 5],
+  ["httpNames", 'it must be an array of texts, not "locks.example"', "locks.example"],
+  ["limits", "it must be an object, not 5", 5],
+  ["insecure", 'it must be true or false, not "no"', "no"],
+  ["clock", "it must be a clock, not an object", {}],
+  ["log", 'it must be a function, not "debug"', "debug"],
+])("the option %s: %s", async (option, message, value) => {
+  const options = { listen: "tcp://127.0.0.1:0", state: "none", [option]: value } as ServeOptions;
+  const failed = await serve(options).then(
+    (it) => it.close(),
+    (error: unknown) => error,
+  );
+  expect(failed).toBeInstanceOf(TypeError);
+  expect(failed).toMatchObject({ message: `${option}: ${message}`, faults: [{ option, message, named: false }] });
+});
+
+test("options that are none are a TypeError of ours", async () => {
+  const none = null as unknown as ServeOptions;
+  for (const take of [serve, checkOptions])
+    await expect(take(none)).rejects.toThrow(new TypeError("options must be an object, not null"));
+});
+
 test("checkOptions() opens and makes nothing", async () => {
   const dir = folder();
   const options: ServeOptions = { listen: `unix:${join(dir, "socket")}`, state: join(dir, "deep", "state") };
