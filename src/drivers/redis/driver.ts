@@ -62,6 +62,12 @@ export function redis(
   return new RedisDriver(isOurs ? client : () => client, isOurs, options.prefix ?? "holdfast", options);
 }
 
+interface Asked {
+  calls: number;
+  /** Released meanwhile. */
+  isLeft: boolean;
+}
+
 class RedisDriver implements Driver {
   readonly name = "redis";
   traits: Traits = TRAITS;
@@ -75,8 +81,8 @@ class RedisDriver implements Driver {
   shardOf?: (claim: Claim) => string;
   readonly #birth: Birth;
   readonly #warn: (warning: string) => void;
-  /** Claims whose `claim` call was given up on and may still come; true: they have been released meanwhile. */
-  readonly #late = new Map<ClaimId, boolean>();
+  /** Claims with a `claim` call that may still come, however late: its client's library may keep it for long. */
+  readonly #asked = new Map<ClaimId, Asked>();
   /** A release that is given up on may still grant our own waiters, and tell only here. */
   readonly #tellsGrants: Impatience = { givenUp: () => undefined, late: () => this.#notify(null) };
   #connection: Connection | null = null;
@@ -143,13 +149,24 @@ class RedisDriver implements Driver {
     const listening = claim.wait ? connection.listening(route) : null;
     if (listening !== null) await listening;
     const words = [...this.#head(route), ...wordsOf(claim), ...termsOf(claim, this.#options.label)];
-    const late = (): void => {
-      // released while it was on its way: it may have taken a place that nobody wants
-      if (this.#late.get(id) === true) this.release([claim], new Set([id])).catch(() => undefined);
-      this.#late.delete(id);
+    const asked = this.#asked.get(id) ?? { calls: 0, isLeft: false };
+    this.#asked.set(id, asked);
+    asked.calls++;
+    let isGivenUp = false;
+    const settled = (): void => {
+      if (--asked.calls === 0) this.#asked.delete(id);
     };
-    const givenUp = (): void => void this.#late.set(id, false);
-    const raw = await connection.run(CLAIM, route, words, { late, givenUp });
+    const givenUp = (): void => {
+      isGivenUp = true;
+    };
+    const late = (): void => {
+      settled();
+      // released while it was on its way: it may have taken a place that nobody wants
+      if (asked.isLeft) this.release([claim], new Set([id])).catch(() => undefined);
+    };
+    const raw = await connection.run(CLAIM, route, words, { late, givenUp }).finally(() => {
+      if (!isGivenUp) settled();
+    });
     const answer = readAnswer(raw);
     this.#birth.learn([claim], [answer], [raw]);
     return answer;
@@ -177,7 +194,8 @@ class RedisDriver implements Driver {
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
     for (const { id } of claims) {
-      if (this.#late.has(id)) this.#late.set(id, true);
+      const asked = this.#asked.get(id);
+      if (asked !== undefined) asked.isLeft = true;
       this.#birth.forget(id);
     }
     const connection = this.#ready;
