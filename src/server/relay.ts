@@ -9,17 +9,21 @@
 import type { Clock } from "../clock.ts";
 import { isFatal } from "../errors.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, Hold, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Which } from "./backend.ts";
-import { cutPage, Refusal } from "./backend.ts";
+import { Refusal } from "./backend.ts";
 import type { Log } from "./hub.ts";
 import { Leftovers } from "./leftovers.ts";
+import type { ServerLimits } from "./limits.ts";
+import { DEFAULT_LIMITS } from "./limits.ts";
 import type { Record } from "./record.ts";
 import type { Relayed } from "./relayed.ts";
 import { RelayedClaims } from "./relayed.ts";
+import { tellRevoked } from "./revoking.ts";
 import type { ProcessProbe, Session } from "./session.ts";
 import { Sessions } from "./session.ts";
 import { StoreHealth } from "./store-health.ts";
+import { visiblePage } from "./store-list.ts";
 import { checkStore, checkTraits } from "./terms.ts";
 
 export interface RelayOptions {
@@ -28,12 +32,13 @@ export interface RelayOptions {
   readonly sessionMs: number;
   readonly probe: ProcessProbe;
   readonly log: Log;
+  /** Those of claims in all, of a session and of an account; lines are the store's. Default: the usual ones. */
+  readonly limits?: ServerLimits;
   /** Told of what passes through. */
   readonly record?: Record;
 }
 
-/** Claims asked for at a time where most may not be seen. */
-const LOOKS = 1_000;
+const NONE: Answer = { state: "none" };
 
 /** Opens the driver and gives what a server needs of it. @throws (rejects) Error if it can be no server's store */
 export async function openRelay(options: RelayOptions): Promise<{
@@ -49,8 +54,13 @@ export async function openRelay(options: RelayOptions): Promise<{
   await relay.open();
   await checkStore(driver);
   const sessions = new Sessions(relay, clock, probe, sessionMs);
-  const trouble = (): string | null => relay.health.trouble();
-  return { backend: relay, sessions, claims: () => relay.size, trouble, close: () => driver.close() };
+  return {
+    backend: relay,
+    sessions,
+    claims: () => relay.size,
+    trouble: () => relay.health.trouble(),
+    close: () => driver.close(),
+  };
 }
 
 class Relay implements Backend {
@@ -60,16 +70,18 @@ class Relay implements Backend {
   readonly #leftovers: Leftovers;
   readonly #claims: RelayedClaims;
   readonly #record: Record | undefined;
+  readonly #log: Log;
   readonly health: StoreHealth;
   #changed: () => void = () => undefined;
 
-  constructor({ driver, clock, sessionMs, log, record }: RelayOptions) {
+  constructor({ driver, clock, sessionMs, log, record, limits = DEFAULT_LIMITS }: RelayOptions) {
     this.#driver = driver;
     this.#clock = clock;
     this.#sessionMs = sessionMs;
     this.#record = record;
+    this.#log = log;
     this.health = new StoreHealth(driver, clock, log);
-    this.#claims = new RelayedClaims(sessionMs, record);
+    this.#claims = new RelayedClaims(sessionMs, record, limits);
     this.#leftovers = new Leftovers(driver, clock, log, this.#claims);
   }
 
@@ -122,6 +134,7 @@ class Relay implements Backend {
   }
 
   async claim(session: Session, claim: Claim): Promise<Answer> {
+    this.#claims.check(claim, session, this.#clock.now());
     const known = this.#familiar(session, claim, true);
     known.unanswered++;
     const answer = await this.#asked(this.#driver.claim(known.claim));
@@ -129,7 +142,7 @@ class Relay implements Backend {
     if (known.gone) {
       // its client has left or released it meanwhile
       if (answer.state !== "none") this.#leftovers.giveBack([known]);
-      return { state: "none" };
+      return NONE;
     }
     this.#claims.learn(known, answer, this.#clock.now());
     return answer;
@@ -145,14 +158,18 @@ class Relay implements Backend {
       asked.push(known);
       return known;
     });
-    const answers = asked.length === 0 ? [] : await this.#asked(this.#driver.renew(asked.map(({ claim }) => claim)));
+    if (asked.length === 0) return found.map(() => NONE);
+    const answers = await this.#asked(this.#driver.renew(asked.map(({ claim }) => claim))).catch((error: unknown) => {
+      this.#claims.unheard(asked, this.#clock.now());
+      throw error;
+    });
     const now = this.#clock.now();
     for (const [at, known] of asked.entries()) {
       const answer = answers[at];
       if (answer !== undefined) this.#claims.learn(known, answer, now);
     }
     let next = 0;
-    return found.map((known) => (known === undefined ? { state: "none" } : answers[next++]));
+    return found.map((known) => (known === undefined ? NONE : answers[next++]));
   }
 
   async release(session: Session, items: readonly Leave[]): Promise<readonly boolean[]> {
@@ -195,28 +212,19 @@ class Relay implements Backend {
     if (this.#driver.revoke === undefined) throw new Refusal("UNSUPPORTED", "this store cannot revoke");
     const done = await this.#asked(this.#driver.revoke(targets));
     const now = this.#clock.now();
-    for (const [at, { key, token, now: atOnce, reason }] of targets.entries()) {
-      const known = done[at] === true ? this.#claims.holderOf(key, token) : undefined;
-      // it came by another way
-      if (known === undefined) continue;
-      if (atOnce) this.#claims.forget(known, "removed", now);
-      else this.#claims.revoked(known, "revoked", now);
-      this.#record?.explain(session.principal.name, reason);
+    for (const [at, target] of targets.entries()) {
+      if (done[at] !== true) continue;
+      // of what came by another way the record knows nothing
+      const isKnown = this.#claims.revokedBy(target, now);
+      tellRevoked(target, session, this.#log, isKnown ? (this.#record ?? null) : null);
     }
     return done;
   }
 
   async list(session: Session, prefix: string, max: number, after: string | undefined): Promise<Page> {
-    const may = (key: string): boolean => session.principal.may("inspect", key);
-    if (may("")) return cutPage(await this.#asked(this.#driver.list(prefix, max + 1, after)), max);
-    const seen: ClaimView[] = [];
-    for (let cursor = after; seen.length <= max; ) {
-      const views = await this.#asked(this.#driver.list(prefix, LOOKS, cursor));
-      seen.push(...views.flatMap((view) => visibleOf(view, may)));
-      cursor = views.at(-1)?.tag;
-      if (views.length < LOOKS || cursor === undefined) break;
-    }
-    return cutPage(seen, max);
+    const ask = (count: number, cursor?: string): Promise<readonly ClaimView[]> =>
+      this.#asked(this.#driver.list(prefix, count, cursor));
+    return visiblePage(ask, session.principal, max, after);
   }
 
   /** After a restart of the relay: the store knows the claims, the relay learns them again. */
@@ -287,11 +295,4 @@ class Relay implements Backend {
       throw new Refusal("STORE", `the server could not ask its store (${this.#driver.name})`, error);
     }
   }
-}
-
-/** A claim with those of its keys that may be seen; nothing, if none may. */
-function visibleOf(view: ClaimView, may: (key: string) => boolean): ClaimView[] {
-  const [first, ...others] = view.holds.filter(({ key }) => may(key));
-  const holds: readonly [Hold, ...Hold[]] | null = first === undefined ? null : [first, ...others];
-  return holds === null ? [] : [{ ...view, holds }];
 }

@@ -2,8 +2,11 @@
 
 import type { Happening } from "../core/observer.ts";
 import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
-import type { Which } from "./backend.ts";
+import type { Revocation, Which } from "./backend.ts";
+import { Refusal } from "./backend.ts";
+import type { ServerLimits } from "./limits.ts";
 import type { Lived, Record } from "./record.ts";
+import { Room } from "./room.ts";
 import type { Session } from "./session.ts";
 
 /** One claim that has come through. */
@@ -42,17 +45,22 @@ export class Relayed implements Lived {
 
 /** Claims are looked through for those that the store must have forgotten when there are so many, and then twice as many. */
 const FIRST_SWEEP = 1_000;
+/** And when there is no room for another, but not more often than this. */
+const SWEEP_MS = 1_000;
 
 export class RelayedClaims {
   readonly #known = new Map<ClaimId, Relayed>();
   readonly #ids = new Map<Session, Set<ClaimId>>();
   readonly #sessionMs: number;
   readonly #record: Record | undefined;
+  readonly #room: Room;
   #sweepAt = FIRST_SWEEP;
+  #sweptAt = Number.NEGATIVE_INFINITY;
 
-  constructor(sessionMs: number, record: Record | undefined) {
+  constructor(sessionMs: number, record: Record | undefined, limits: ServerLimits) {
     this.#sessionMs = sessionMs;
     this.#record = record;
+    this.#room = new Room(limits, null);
   }
 
   get size(): number {
@@ -71,9 +79,18 @@ export class RelayedClaims {
     return [...(this.#ids.get(session) ?? [])].map((id) => this.#known.get(id) as Relayed);
   }
 
+  /** @throws Refusal if there is no room for this claim, unless it is there already */
+  check(claim: Claim, session: Session, now: number): void {
+    if (this.#full(session) === null || this.#known.has(claim.id)) return;
+    if (now - this.#sweptAt >= SWEEP_MS) this.#sweep(now);
+    const what = this.#full(session);
+    if (what !== null) throw new Refusal("LIMIT", `at most ${what}`);
+  }
+
   add(claim: Claim, by: string, now: number): Relayed {
     const known = new Relayed(claim, by, now);
     this.#known.set(claim.id, known);
+    this.#room.add(by);
     if (this.#known.size >= this.#sweepAt) this.#sweep(now);
     return known;
   }
@@ -131,6 +148,15 @@ export class RelayedClaims {
     known.until = Math.max(known.until, now + answer.ttlMs);
   }
 
+  /** An operator has taken a hold away; false: it is none that came through here. */
+  revokedBy({ key, token, now: atOnce }: Revocation, now: number): boolean {
+    const known = this.#holderOf(key, token);
+    if (known === undefined) return false;
+    if (atOnce) this.forget(known, "removed", now);
+    else this.revoked(known, "revoked", now);
+    return true;
+  }
+
   /** It is to go, but keeps its place: its client is to release it. */
   revoked(known: Relayed, how: "revoked" | "outstayed", now: number): void {
     if (known.revoked) return;
@@ -138,11 +164,17 @@ export class RelayedClaims {
     this.#record?.happened(how, known, now);
   }
 
+  /** The store has said nothing of these; what it never said anything of may be nobody's. */
+  unheard(asked: readonly Relayed[], now: number): void {
+    for (const known of asked) if (known.state === "asked" && known.unanswered === 0) this.forget(known, "gone", now);
+  }
+
   /** The store has no place of it any more, or soon. */
   forget(known: Relayed, how: Happening, now: number): void {
     if (known.gone) return;
     known.gone = true;
     this.#known.delete(known.claim.id);
+    this.#room.remove(known.by);
     // it may work on what somebody else has just given back by its reference: it asks, and is told
     known.former?.link?.nudge(known.claim.id);
     this.disown(known);
@@ -167,7 +199,7 @@ export class RelayedClaims {
   }
 
   /** Who holds this key with this token. */
-  holderOf(key: string, token: bigint): Relayed | undefined {
+  #holderOf(key: string, token: bigint): Relayed | undefined {
     const tokens = (known: Relayed): bigint => token - BigInt(known.token);
     for (const known of this.#known.values()) {
       if (known.state !== "held" || tokens(known) < 0n || tokens(known) >= BigInt(known.claim.tokens)) continue;
@@ -176,8 +208,13 @@ export class RelayedClaims {
     return undefined;
   }
 
+  #full(session: Session): string | null {
+    return this.#room.crowd(this.#known.size, this.#ids.get(session)?.size ?? 0, session.principal.name);
+  }
+
   /** Forgets what the store must have forgotten. */
   #sweep(now: number): void {
+    this.#sweptAt = now;
     for (const known of this.#known.values()) {
       if (known.claim.ttlMs !== "session" && now > known.until + this.#ttl(known.claim)) {
         this.forget(known, "expired", now);

@@ -50,14 +50,20 @@ export class Room implements Observer {
     if (what !== null && !table.entries.has(claim.id)) throw new Refusal("LIMIT", `at most ${what}`);
   }
 
+  /** Which bound no further claim fits into, with so many claims in all and so many of its session; null: none. */
+  crowd(inAll: number, ofSession: number, account: string): string | null {
+    const { claims, claimsPerSession, claimsPerAccount } = this.#limits;
+    if (inAll >= claims) return `${claims} claims on this server`;
+    if (ofSession >= claimsPerSession) return `${claimsPerSession} claims of one client`;
+    if ((this.#accounts.get(account) ?? 0) >= claimsPerAccount) return `${claimsPerAccount} claims of one account`;
+    return null;
+  }
+
   #full(table: Table, session: Session, claim: Claim): string | null {
-    const { claims, claimsPerSession, claimsPerAccount, waiters, waitersPerKey } = this.#limits;
+    const { waiters, waitersPerKey } = this.#limits;
     const { size } = table.entries;
-    if (size >= claims) return `${claims} claims on this server`;
-    if (session.entries.size >= claimsPerSession) return `${claimsPerSession} claims of one client`;
-    if ((this.#accounts.get(session.principal.name) ?? 0) >= claimsPerAccount) {
-      return `${claimsPerAccount} claims of one account`;
-    }
+    const crowd = this.crowd(size, session.entries.size, session.principal.name);
+    if (crowd !== null) return crowd;
     // who asks once leaves no place
     if (!claim.wait) return null;
     const isLong = ({ key }: { readonly key: string }): boolean =>
