@@ -19,7 +19,8 @@ export function addReferences(program: Command, take: Take): void {
     .addHelpText(
       "after",
       examples(
-        "export HOLDFAST_REFERENCE=$(holdfast acquire deploy --ttl 10m --wait 1m)",
+        "HOLDFAST_REFERENCE=$(holdfast acquire deploy --ttl 10m --wait 1m) || exit",
+        "export HOLDFAST_REFERENCE",
         "./step-one.sh && holdfast renew && ./step-two.sh; holdfast release",
       ),
     );
@@ -32,7 +33,9 @@ export function addReferences(program: Command, take: Take): void {
         take(
           flags.force === undefined
             ? commands().then((all) => all[work](reference, withoutForce(flags)))
-            : import("./force.ts").then(({ forceRelease }) => forceRelease(flags.force as string, flags)),
+            : import("./force.ts").then(({ forceRelease }) =>
+                forceRelease(keyAlone(flags.force as string, reference), flags),
+              ),
         ),
       )
       .addHelpText("after", examples(...lines))
@@ -58,6 +61,12 @@ export function addReferences(program: Command, take: Take): void {
     "checkCommand",
     "holdfast check && ./step-two.sh",
   );
+}
+
+/** A reference beside it would be ignored. @throws CommandError usage */
+function keyAlone(key: string, reference: string | undefined): string {
+  if (reference === undefined) return key;
+  throw new CommandError("usage", "--force takes a key instead of a reference: leave one of them out");
 }
 
 /** What only --force knows would else be ignored, and a reference waited for. @throws CommandError usage */

@@ -47,6 +47,12 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
   const waitMs = waitOf(flags.wait);
   const conflictExitCode = conflictExitCodeOf(flags.conflictExitCode);
   return withStore(flags, async (store) => {
+    if (store.driver.traits.survives === "process") {
+      throw new CommandError(
+        "usage",
+        `${store.name} ends with \`holdfast acquire\`, and the lock with it: name a store`,
+      );
+    }
     if (!store.driver.traits.lease.claim) {
       throw new CommandError(
         "usage",
@@ -151,7 +157,7 @@ async function tellStanding(
   if (flags.json === true) {
     print(jsonLine({ held: true, keys, token, remainingMs: forEver ? null : Math.floor(remainingMs) }));
   } else {
-    const left = forEver ? "until its session ends" : `for ${shownDuration(remainingMs)}`;
+    const left = forEver ? "until its session ends" : `for another ${shownDuration(remainingMs)}`;
     voiceOf(flags).tell(`${quotedList(keys)} ${remark ?? `is held ${left}, token ${token}`}`);
   }
   return 0;

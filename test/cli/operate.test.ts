@@ -50,6 +50,9 @@ test("what belongs to --force is wrong usage without it, and no reference is wai
     expect(code).toBe(64);
     expect(err).toBe(`holdfast: ${flags[0]} needs --force KEY: it is for taking a lock from its holder\n`);
   }
+  const both = await here.run(["release", "hf1.some.reference", "--force", "deploy", "--token", "5"]);
+  const message = "--force takes a key instead of a reference: leave one of them out";
+  expect(both).toMatchObject({ code: 64, err: `holdfast: ${message}\n` });
 });
 
 test("--now takes a lock at once and says that its holder may still be working", async () => {

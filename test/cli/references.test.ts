@@ -17,11 +17,17 @@ describe.concurrent("a lock carried between processes", () => {
     expect((await here.run(["run", "carried", "--no-wait", "--", "true"])).code).toBe(124);
     const check = await here.run(["check", reference]);
     expect(check).toMatchObject({ code: 0, out: "" });
-    expect(check.err).toMatch(/^holdfast: "carried" is held for \d+ s, token \d+\n$/);
+    expect(check.err).toMatch(/^holdfast: "carried" is held for another \d+ s, token \d+\n$/);
     expect((await here.run(["renew", reference])).err).toBe('holdfast: renewed "carried": held for another 30 s\n');
     expect((await here.run(["check", reference])).code).toBe(0);
     expect((await here.run(["release", reference])).err).toBe('holdfast: released "carried"\n');
     expect((await here.run(["run", "carried", "--no-wait", "--", "true"])).code).toBe(0);
+  });
+
+  test("a store that ends with the command gives no reference: nobody could use it", async () => {
+    const { code, out, err } = await here.run(["acquire", "gone", "--url", "memory:"]);
+    expect({ code, out }).toEqual({ code: 64, out: "" });
+    expect(err).toContain("memory: ends with `holdfast acquire`, and the lock with it");
   });
 
   test("the reference may come as an argument, in HOLDFAST_REFERENCE or on standard input", async () => {
