@@ -34,6 +34,7 @@ export class Adoption {
     const lane = this.#lane;
     const tenure = new Tenure(lane, this.tracked, lane.target, this.#token, lane.host.engine.clock.now());
     lane.adopted(tenure);
+    lane.host.witness.saw(lane.target.holds, this.#token);
     this.#resolve(tenure);
   }
 

@@ -66,7 +66,8 @@ export class Events {
 
   emit<E extends keyof LockEvents>(event: E, detail: LockEvents[E]): void {
     if (CHANNELS[event].hasSubscribers) CHANNELS[event].publish(detail);
-    for (const listener of this.#listeners.get(event) ?? []) {
+    // a copy: one that takes itself back and listens anew would be met again in the same event, for ever
+    for (const listener of [...(this.#listeners.get(event) ?? [])]) {
       try {
         (listener as (detail: LockEvents[E]) => void)(detail);
       } catch (error) {

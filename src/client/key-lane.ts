@@ -51,8 +51,8 @@ export class KeyLane implements ClaimOwner {
 
   add(request: Request): void {
     const busy = this.#tracked !== null;
+    request.standIn(this); // first: a signal may throw, and nobody may wait behind who will never take his turn
     this.#lane.queue.push(request);
-    request.standIn(this);
     if (!busy) return this.#start(request.startedAt);
     if (request.once) return this.#timeOut(request, 0);
     this.host.tellWaiting(request);

@@ -49,7 +49,7 @@ export class LockHandle implements Lock {
   readonly #tenures: readonly [Tenure, ...Tenure[]];
   readonly #context: Context;
   #released: Promise<boolean> | null = null;
-  #abort: AbortController | null = null;
+  #signal: AbortSignal | null = null;
 
   constructor(tenures: readonly [Tenure, ...Tenure[]], keys: readonly string[], context: Context) {
     this.#tenures = tenures;
@@ -79,16 +79,9 @@ export class LockHandle implements Lock {
   }
 
   get signal(): AbortSignal {
-    if (this.#abort === null) {
-      const abort = new AbortController();
-      this.#abort = abort;
-      for (const tenure of this.#tenures) {
-        // read now: the timer that would tell of a loss may be late
-        if (!tenure.isHeld && tenure.lostReason !== null) abort.abort(tenure.lostError());
-        else tenure.whenLost((error) => abort.abort(error));
-      }
-    }
-    return this.#abort.signal;
+    const signals = this.#tenures.map(({ signal }) => signal);
+    this.#signal ??= signals.length === 1 ? (signals[0] as AbortSignal) : AbortSignal.any(signals);
+    return this.#signal;
   }
 
   throwIfLost(): void {

@@ -31,7 +31,10 @@ export interface Locks extends AsyncDisposable {
   semaphore(key: string, limit: number): Lockable<{ readonly permits?: number }>;
   /** Several at once, at most 128 keys, taken in key order, so that such requests never deadlock each other. */
   all(...targets: readonly (string | Lockable)[]): Lockable;
-  /** Takes up a detached lock. @throws TypeError for a damaged reference; LockLostError with the reason; DriverError */
+  /**
+   * Takes up a detached lock. @throws TypeError for a damaged reference; UnsupportedError if this client has taken it up
+   * already; LockLostError with the reason; DriverError
+   */
   attach(reference: string): Promise<Lock>;
   /** Is this key held in the present async flow? */
   holds(key: string): boolean;

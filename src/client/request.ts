@@ -48,16 +48,17 @@ export class Request implements Timed {
     this.#reject = reject;
   }
 
-  /** It now stands in this lane: from now on it can time out or be aborted. */
+  /** It comes to stand in this lane: from now on it can time out or be aborted. @throws what the signal throws */
   standIn(lane: KeyLane): void {
-    this.lane = lane;
     const { waitMs, signal } = this.wish;
+    if (signal !== undefined) {
+      this.#onAbort = () => this.lane?.withdraw(this, signal.reason);
+      // one signal may end a thousand waits at once: a listener each is meant, and no leak
+      setMaxListeners(0, signal);
+      signal.addEventListener("abort", this.#onAbort, { once: true });
+    }
+    this.lane = lane;
     if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY) lane.host.engine.set(this, this.startedAt + waitMs);
-    if (signal === undefined) return;
-    this.#onAbort = () => this.lane?.withdraw(this, signal.reason);
-    // one signal may end a thousand waits at once: a listener each is meant, and no leak
-    setMaxListeners(0, signal);
-    signal.addEventListener("abort", this.#onAbort, { once: true });
   }
 
   due(): void {

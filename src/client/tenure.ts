@@ -18,8 +18,7 @@ export class Tenure implements Timed {
   /** Async contexts entered with it: who is in one cannot let the lock travel. */
   contexts = 0;
   lostReason: LostReason | null = null;
-  /** Called once when it is lost. */
-  #whenLost: ((error: LockLostError) => void)[] | null = null;
+  #abort: AbortController | null = null;
   // the end of maxHold
   readonly rides = false;
   dueAt = 0;
@@ -54,13 +53,15 @@ export class Tenure implements Timed {
   lose(reason: LostReason): void {
     if (this.lostReason !== null) return;
     this.lostReason = reason;
-    const error = this.lostError();
-    for (const told of this.#whenLost ?? []) told(error);
+    this.#abort?.abort(this.lostError());
   }
 
-  whenLost(told: (error: LockLostError) => void): void {
-    this.#whenLost ??= [];
-    this.#whenLost.push(told);
+  /** Aborted when it is lost. Of all who have joined it, so that none leaves anything behind; made when first read. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    // read now: the timer that would tell of a loss may be late
+    if (!this.isHeld && this.lostReason !== null) this.#abort.abort(this.lostError());
+    return this.#abort.signal;
   }
 
   lostError(): LockLostError {

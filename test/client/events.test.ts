@@ -51,6 +51,23 @@ test("a listener that throws breaks no lock and does not go unseen", async () =>
   await locks.close();
 });
 
+test("a listener that takes itself back and listens anew hears of each event once", async () => {
+  const locks = createLocks(memory());
+  let heard = 0;
+  const hear = (): void => {
+    if (++heard > 10) return;
+    listening[Symbol.dispose]();
+    listening = locks.on("acquired", hear);
+  };
+  locks.on("acquired", () => undefined);
+  let listening = locks.on("acquired", hear);
+  for (let event = 1; event <= 3; event++) {
+    await (await locks.acquire("k")).release();
+    assert.equal(heard, event);
+  }
+  await locks.close();
+});
+
 test("the loss of a lock is told once, with its reason", async () => {
   const store = memoryStore();
   const driver = memory({ store });

@@ -4,6 +4,8 @@ import type { Lock } from "../../src/client/lock.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import { fakeClock } from "../support/fake-clock.ts";
+import { heapNow } from "../support/heap.ts";
+import { until } from "../support/wait-for.ts";
 
 /** Whoever hears of something may use the client in the same breath. */
 describe("a listener that uses the client at once", () => {
@@ -96,5 +98,44 @@ test("one signal ends many waits without a warning that its listeners leak", asy
   process.removeListener("warning", warned);
   assert.deepEqual(warnings, []);
   await holder.release();
+  await locks.close();
+});
+
+test("a signal that cannot be listened to fails its own request, and nobody waits behind that", async () => {
+  const locks = createLocks(memory());
+  await (await locks.acquire("warm")).release();
+  const signal = Object.create(new AbortController().signal, {
+    throwIfAborted: { value: () => undefined },
+    addEventListener: {
+      value() {
+        throw new RangeError("deaf");
+      },
+    },
+  }) as AbortSignal;
+  await assert.rejects(locks.acquire("k", { signal, wait: 10 }), RangeError);
+  const next = await locks.tryAcquire("k");
+  assert.equal(await next?.release(), true);
+  await locks.close();
+});
+
+test("who joins a lock and reads its signal leaves nothing behind; the loss is told to all of them", async () => {
+  const store = memoryStore();
+  const driver = memory({ store });
+  const locks = createLocks(driver);
+  const outer = await locks.acquire("k");
+  await outer.run(async () => {
+    const before = heapNow();
+    for (let joined = 0; joined < 5_000; joined++) await locks.using("k", async ({ signal }) => signal.aborted);
+    assert.ok(heapNow() - before < 1_000_000, "200 bytes each");
+    const [inner, both] = [await locks.acquire("k"), await locks.all("k", "other").acquire()];
+    const reasons: unknown[] = [];
+    for (const { signal } of [inner, both]) signal.addEventListener("abort", () => reasons.push(signal.reason.reason));
+    await driver.revoke?.([{ key: "k", token: outer.token, now: false }]);
+    await until(() => reasons.length === 2, { within: 5_000, what: "the loss" });
+    assert.deepEqual(reasons, ["revoked", "revoked"]);
+    assert.equal(await both.release(), false);
+    assert.equal(await inner.release(), false);
+  });
+  assert.equal(await outer.release(), false);
   await locks.close();
 });
