@@ -6,13 +6,13 @@
      A hold is held as asserted: the admission rule was asked when it was granted. Only if a store that forgot a part
      remembers others that conflict with it, those with the lowest tokens end, until all left in the line could have been
      granted in some order (as core/seats.ts has it: if any will do, the least limit first does).
-     Work  O(claims x admitted) ]]
+     Work  O(claims + admitted), and O(admitted) for each that must go, without a command ]]
 --- include line.lua
 --- include line/answers.lua
 --- include line/recheck.lua
 --- include line/renewal.lua
 
---- The claims admitted in a line; who waits in a later line of its own has no token yet.
+--- The claims admitted in a line, the least limit first; who waits in a later line of its own has no token yet.
 local function holdersOf(line)
   local found = {}
   for _, place in ipairs(call('ZRANGE', line.admitted, 0, -1)) do
@@ -22,28 +22,29 @@ local function holdersOf(line)
       found[#found + 1] = { claim = claim, permits = permits, limit = limit }
     end
   end
+  table.sort(found, function(one, other) return tonumber(one.limit) < tonumber(other.limit) end)
   return found
 end
 
---- The claim that must go; nil if those left fit.
-local function overfull(line)
-  local used, lowest = 0, nil
-  local holders = holdersOf(line)
-  table.sort(holders, function(one, other) return tonumber(one.limit) < tonumber(other.limit) end)
-  for _, one in ipairs(holders) do
-    if not lowest or one.claim.token < lowest.claim.token then lowest = one end
+--- Which of these must go; nil if they fit.
+local function overfull(holders)
+  local used, lowest = 0, 1
+  for at, one in ipairs(holders) do
+    if one.claim.token < holders[lowest].claim.token then lowest = at end
     if used + one.permits > tonumber(one.limit) then return lowest end
     used = used + one.permits
   end
 end
 
 local function clear(line)
-  local most = overfull(line)
-  while most do
+  local holders = holdersOf(line)
+  local at = overfull(holders)
+  while at do
+    local most = table.remove(holders, at)
     local claim = most.claim
     leave(claim, claim.count > 1 and holdsOf(claim) or { { line.bucket, line.name, most.permits, most.limit } })
     call('DEL', claim.key)
-    most = overfull(line)
+    at = overfull(holders)
   end
   line.used = nil -- here even who takes all permits was not alone
 end
@@ -64,7 +65,6 @@ local function place(claim, rest)
     local key = shared(hold[1], 'n')
     if tonumber(call('GET', key) or 0) < last then call('SET', key, text(last), 'PX', 2 * DAY) end
   end
-  for _, hold in ipairs(claim.holds) do clear(lines[hold[2]]) end
 end
 
 local all = {}
@@ -83,7 +83,16 @@ for at = 1, tonumber(take()) do
     place(claim, restOf(now, waits, string.rep(token .. ',', claim.count), json, label))
   end
 end
--- only now, since of two that conflict the later one may be the one that stays
+-- only now, since of two that conflict the later one may be the one that stays; and each line once
+for _, claim in ipairs(all) do
+  for _, hold in ipairs(claim.holds) do
+    local line = lines[hold[2]]
+    if line and not line.isClear then
+      line.isClear = true
+      clear(line)
+    end
+  end
+end
 local answers = {}
 for at, one in ipairs(all) do
   local known = read(one.bucket, one.id)
