@@ -57,6 +57,8 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
   const tools = createTools({
     record,
     mostWatches: limits.subscribersPerConnection,
+    mostHistories: limits.lists,
+    clock,
     facts: () => facts(),
     refused,
   });

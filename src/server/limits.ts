@@ -77,7 +77,7 @@ export interface ServerLimits {
   readonly page: number;
   /** How long the server may be at lists at a time; then it serves others for as long. */
   readonly listMs: number;
-  /** `list` frames in one line. */
+  /** `list` frames in one line, and `history` frames of one connection that wait. */
   readonly lists: number;
   /** Subscriptions to events at once, in all. */
   readonly subscribers: number;

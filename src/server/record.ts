@@ -13,7 +13,7 @@ import { Histogram } from "./histogram.ts";
 import type { Noted } from "./ring.ts";
 import { KINDS, Ring } from "./ring.ts";
 import type { Batch, Filter, Listener, RecordedEvent } from "./telling.ts";
-import { keysOf, Telling } from "./telling.ts";
+import { Telling } from "./telling.ts";
 
 export type { Happening } from "../core/observer.ts";
 export type { Batch, Filter, Listener, RecordedEvent } from "./telling.ts";
@@ -118,7 +118,8 @@ export class Record implements Observer {
     const telling = new Telling(this.#rings(), this.#wallAt, { prefix: key, may }, Number.POSITIVE_INFINITY);
     for (const [ring, place] of telling.backwards()) {
       if (found.length >= max) break;
-      if (keysOf(ring.claimAt(place)).includes(key)) found.push(telling.eventAt(ring, place) as RecordedEvent);
+      if (ring.claimAt(place).holds.some((hold) => hold.key === key))
+        found.push(telling.eventAt(ring, place) as RecordedEvent);
     }
     return found.reverse();
   }

@@ -3,6 +3,8 @@
  * may not see is left out before anything is counted or cut.
  */
 
+import type { Clock } from "../clock.ts";
+import { systemClock } from "../clock.ts";
 import { encodeError, encodeOk, isCount } from "../protocol/frames.ts";
 import { ProtocolError } from "../protocol/hello.ts";
 import type { ServerInfo } from "../protocol/tools.ts";
@@ -10,6 +12,7 @@ import { encodeEvents, encodeWatched } from "../protocol/tools.ts";
 import type { Principal } from "./access.ts";
 import { RIGHTS } from "./access.ts";
 import { Refusal } from "./backend.ts";
+import { Pace } from "./pace.ts";
 import type { Record } from "./record.ts";
 
 /** The connection a frame of the tools came on. */
@@ -37,6 +40,10 @@ export interface ToolsOptions {
   readonly mostEvents?: number;
   /** Watches of one connection. Default 16. */
   readonly mostWatches?: number;
+  /** `history` frames of one connection that may wait. Default 16. */
+  readonly mostHistories?: number;
+  /** Default: the machine's. */
+  readonly clock?: Clock;
   /** What the server says of itself. */
   readonly facts: () => Facts;
   /** Told of calls that are refused, by code. */
@@ -46,21 +53,33 @@ export interface ToolsOptions {
 /** Of ServerInfo what does not depend on who asks. */
 export type Facts = Required<Omit<ServerInfo, "account" | "rights">>;
 
+/** `history` frames that wait, of all connections. */
+const MOST_WAITING = 1_000;
+
 export function createTools({
   record,
   mostEvents = 100,
   mostWatches = 16,
+  mostHistories = 16,
+  clock = systemClock,
   facts,
   refused = () => undefined,
 }: ToolsOptions): Tools {
   const watches = new Map<Caller, Map<number, Disposable>>();
+  const pace = new Pace(clock, mostHistories, MOST_WAITING);
 
-  function history({ principal }: Caller, frame: readonly unknown[]): string {
+  /** Each looks through all events that are remembered, and a line has room for thousands of these frames. */
+  function history(caller: Caller, n: number, frame: readonly unknown[]): void {
     const [key, max] = [textFrom(frame[2], "key"), countFrom(frame[3], "max")];
-    const may = (one: string): boolean => principal.may("inspect", one);
+    const may = (one: string): boolean => caller.principal.may("inspect", one);
     // says nothing of what there is: it depends on the key's name alone
     if (!may(key)) throw new Refusal("FORBIDDEN", "this credential may not inspect this key");
-    return encodeEvents(record.last(key, Math.min(max, mostEvents), may));
+    let isLate = false;
+    pace.run(caller, () => {
+      caller.send(encodeOk(n, encodeEvents(record.last(key, Math.min(max, mostEvents), may))));
+      if (isLate) caller.flush();
+    });
+    isLate = true;
   }
 
   function watch(caller: Caller, n: number, frame: readonly unknown[]): string {
@@ -109,8 +128,6 @@ export function createTools({
 
   function resultOf(caller: Caller, verb: unknown, n: number, frame: readonly unknown[]): string | null {
     switch (verb) {
-      case "history":
-        return history(caller, frame);
       case "watch":
         return watch(caller, n, frame);
       case "unwatch":
@@ -125,6 +142,10 @@ export function createTools({
   return {
     frame(caller, verb, n, frame) {
       try {
+        if (verb === "history") {
+          history(caller, n, frame);
+          return true;
+        }
         const result = resultOf(caller, verb, n, frame);
         if (result !== null) caller.send(encodeOk(n, result));
         return result !== null;
@@ -138,6 +159,7 @@ export function createTools({
     left(caller) {
       for (const following of watches.get(caller)?.values() ?? []) following[Symbol.dispose]();
       watches.delete(caller);
+      pace.left(caller);
     },
   };
 }

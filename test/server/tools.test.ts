@@ -194,3 +194,25 @@ test("a watcher that has gone is followed by nobody", async () => {
   await driver.claim(claimOf("other"));
   expect(await link.history("other", 1)).toHaveLength(1);
 });
+
+test("who asks for the histories of thousands of keys at once has some of them; others are served meanwhile", async () => {
+  const it = await running();
+  const address = it.addresses[0] as string;
+  const [busy, other] = [await raw(address), await raw(address)];
+  // all that is remembered is looked through for each
+  for (let n = 0; n < 1_000; n++) busy.say(`["claim",${n},"${newId()}",["k${n}"],30000]`);
+  const many = 5_000;
+  busy.say(...Array.from({ length: many }, (_, n) => `["history",${n + 10_000},"none",10]`));
+  const [, token] = await other.call("claim", newId(), ["mine"], 30_000);
+  expect(token).toBeDefined();
+  expect(await other.call("history", "mine", 10)).toHaveLength(1);
+  const answers = () => busy.unexpected.filter(([, n]) => (n as number) >= 10_000);
+  await until(() => answers().length === many, { within: 20_000, what: "all answers" });
+  const refused = answers().filter(([kind, , code]) => kind === "error" && code === "LIMIT").length;
+  expect(refused).toBeGreaterThan(many / 2);
+  // what waited is answered, and the connection goes on
+  const told = answers().filter(([kind]) => kind === "ok").length;
+  expect(told).toBe(many - refused);
+  expect(told).toBeGreaterThanOrEqual(16);
+  expect(await busy.call("history", "k1", 10)).toHaveLength(1);
+});
