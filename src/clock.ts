@@ -12,6 +12,7 @@ export interface Timer {
   stop(): void;
 }
 
+/** How a client, a server or the memory driver sees time: the machine's, or one that a test moves. */
 export interface Clock {
   /** Milliseconds from an arbitrary start; never goes back, may stand still while the machine sleeps. */
   now(): number;
@@ -19,6 +20,7 @@ export interface Clock {
   wall(): number;
   /** Milliseconds that also count while the machine sleeps; coarse. */
   uptime(): number;
+  /** A timer that calls `run`; nothing is set at first. */
   timer(run: () => void): Timer;
 }
 

@@ -11,10 +11,13 @@ import type { Answer, Claim, ClaimId, Driver, Notify, Traits } from "../spi/driv
 
 /** What several memory drivers share so that their claims meet. */
 export interface MemoryStore {
+  /** Its lock table. Internal: may change. */
   readonly table: Table;
+  /** Leases end, and tokens rise, by this clock. */
   readonly clock: Clock;
 }
 
+/** What may be said of a memory driver. */
 export interface MemoryOptions {
   /** The store to use; default: one of its own, which nobody else sees. */
   readonly store?: MemoryStore;

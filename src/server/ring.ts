@@ -24,7 +24,7 @@ export interface Because {
 /** Keys in all events of a ring together, as a multiple of its size. */
 const KEYS_AN_EVENT = 2;
 
-/** A ring keeps the numbers of kinds, which are their places in here. */
+/** All that can happen. A ring keeps the numbers of kinds, which are their places in here. */
 export const KINDS: readonly Happening[] = [
   "waiting",
   "granted",

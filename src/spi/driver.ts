@@ -39,7 +39,7 @@ export interface Claim {
   readonly floor: bigint;
   /** false: if it cannot be granted at once, leave no trace. true: keep a place in line. */
   readonly wait: boolean;
-  /** For people reading a dashboard: host, process, what for. Never used for identity. */
+  /** For people who look at lists of claims: host, process, what for. Never used for identity. */
   readonly label: string;
 }
 

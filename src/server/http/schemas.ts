@@ -1,5 +1,7 @@
 /** What goes in and out over HTTP, as JSON Schema: the components of the OpenAPI document. */
 
+import { KINDS } from "../ring.ts";
+
 const text = (description: string, more: object = {}): object => ({ type: "string", description, ...more });
 const count = (description: string, more: object = {}): object => ({
   type: "integer",
@@ -148,20 +150,7 @@ export const SCHEMAS: Readonly<Record<string, object>> = {
   }),
   Event: object(["at", "kind", "keys", "tag", "label", "token", "by"], {
     at: text("When, as ISO 8601."),
-    kind: text("What happened.", {
-      enum: [
-        "waiting",
-        "granted",
-        "reclaimed",
-        "released",
-        "left",
-        "expired",
-        "gone",
-        "revoked",
-        "outstayed",
-        "removed",
-      ],
-    }),
+    kind: text("What happened.", { enum: KINDS }),
     keys: list(KEY),
     tag: TAG,
     label: text("What the holder calls itself."),
