@@ -260,7 +260,7 @@ withRedis((server) => {
     expect(await scene.admin.call("ACL", "LOG")).toEqual([]);
   });
 
-  test("what a server refuses is said in plain words", async () => {
+  test("what a server refuses is said in plain words", { timeout: 90_000 }, async () => {
     const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
     await scene.admin.replicaof("127.0.0.1", "1");
     try {

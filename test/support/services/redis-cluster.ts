@@ -69,7 +69,7 @@ export async function startRedisCluster(
     for (const { admin } of nodes) if (!(await isWhole(admin, count))) return false;
     return true;
   };
-  await until(whole, { within: 15_000, what: "the cluster" });
+  await until(whole, { within: 60_000, what: "the cluster" });
   if (withReplicas) {
     await Promise.all(nodes.slice(masters).map(({ admin }, at) => admin.cluster("REPLICATE", (nodes[at] as Node).id)));
     const online = async (): Promise<boolean> => {
@@ -78,7 +78,7 @@ export async function startRedisCluster(
       }
       return true;
     };
-    await until(online, { within: 15_000, what: "the replicas" });
+    await until(online, { within: 60_000, what: "the replicas" });
   }
   return clusterOf(nodes, masters, folder);
 }

@@ -9,7 +9,7 @@ export async function startRedisPair(): Promise<readonly [master: RedisServer, r
   const master = await startRedis();
   const replica = await startRedis(["--replicaof", "127.0.0.1", String(master.port)]);
   const admin = new Redis(master.port, "127.0.0.1");
-  await until(async () => /state=online/.test(await admin.info("replication")), { within: 10_000, what: "replica" });
+  await until(async () => /state=online/.test(await admin.info("replication")), { within: 30_000, what: "replica" });
   admin.disconnect();
   return [master, replica];
 }

@@ -51,7 +51,7 @@ export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}
   ];
   const admin = [connection(master), connection(replica)] as const;
   await until(async () => /master_link_status:up/.test(await admin[1].info("replication")), {
-    within: 10_000,
+    within: 30_000,
     what: "the replica",
   });
   const sentinels = await Promise.all(
@@ -65,7 +65,7 @@ export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}
     const said = String(await link.call("SENTINEL", "MASTER", "mymaster"));
     return /num-slaves,1,/.test(said) && /num-other-sentinels,2,/.test(said);
   });
-  for (const known of knows) await until(known, { within: 15_000, what: "the Sentinels" });
+  for (const known of knows) await until(known, { within: 60_000, what: "the Sentinels" });
   return {
     name: "mymaster",
     sentinels: sentinels.map(({ port, tlsPort }) => ({ host: "127.0.0.1", port, tlsPort })),
@@ -106,7 +106,7 @@ async function sentinel(
   writeFileSync(file, lines.join("\n"));
   const encrypted = tls === undefined ? [] : [...tlsSettings(tlsPort, tls), "--tls-replication", "yes"];
   const child = spawn(PROGRAM, [file, "--sentinel", ...encrypted], { stdio: "ignore" });
-  await until(() => isUp(port), { within: 10_000, what: "a Sentinel" });
+  await until(() => isUp(port), { within: 30_000, what: "a Sentinel" });
   const link = connection(port);
   // a replica whose INFO is older than five pings is not promoted, and while its master is down it is asked once a second
   const periods = ["info-period", "200", "publish-period", "200", "ping-period", "300", "ask-period", "100"];

@@ -110,7 +110,7 @@ export async function run(
     child.once("exit", (code, signal) => reject(new Error(`redis-server on port ${port} ended: ${signal ?? code}`)));
   });
   failed.catch(() => undefined); // it also ends when it is meant to
-  const answers = until(() => isUp(port), { within: 10_000, what: `redis-server on port ${port}` });
+  const answers = until(() => isUp(port), { within: 30_000, what: `redis-server on port ${port}` });
   try {
     await Promise.race([answers, failed]);
   } catch (error) {
