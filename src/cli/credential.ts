@@ -24,7 +24,7 @@ export async function newCommand({ name, prefix, rights, maxHold, json }: NewFla
   try {
     accountsOf(JSON.stringify({ version: 1, accounts: [account] }), "account");
   } catch (error) {
-    throw new CommandError("usage", (error as Error).message.replaceAll("account: accounts[0].", ""), { cause: error });
+    throw new CommandError("usage", flagsInWords((error as Error).message), { cause: error });
   }
   if (json === true) print(jsonLine({ credential, account }));
   else {
@@ -33,6 +33,16 @@ export async function newCommand({ name, prefix, rights, maxHold, json }: NewFla
     print(JSON.stringify(account));
   }
   return 0;
+}
+
+/** What is wrong with an account, by the flags that said it. */
+function flagsInWords(message: string): string {
+  return message
+    .replaceAll("account: accounts[0].", "")
+    .replaceAll(/^name\b/gm, "--name")
+    .replaceAll(/^rules\[0\]\.(prefix|rights)(\[\d+\])?/gm, "--$1")
+    .replaceAll(/^rules\[0\]\.maxHold/gm, "--max-hold")
+    .replaceAll(" or 600000 (milliseconds)", "");
 }
 
 /** @throws CommandError naming everything that is wrong */

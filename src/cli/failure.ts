@@ -46,8 +46,13 @@ export class CommandError extends Error {
 
 /** What the parser of the command line says, as a sentence of ours. */
 export function usageInWords(message: string, command = "run"): string {
-  const said = message.replace(/^error: /, "").replace(/\s*\(Did you mean (.+)\?\)$/s, "; did you mean $1?");
-  return said === "missing required argument 'key'"
+  const said = message
+    .replace(/^error: /, "")
+    .replace(/\s*\(Did you mean (.+)\?\)$/s, "; did you mean $1?")
+    .replace(/^option '(.+)' argument missing$/, "$1 lacks its value")
+    .replace(/^too many arguments for '(.+)'\. Expected (\d+) .* got (\d+)\.$/, "arguments of $1: at most $2, not $3")
+    .replace(/^missing required argument '(.+)'$/, `which $1? See holdfast ${command} --help`);
+  return said.startsWith("which key?")
     ? `which key? For example: holdfast ${command} nightly-report${command === "run" ? " -- ./report.sh" : ""}`
     : said;
 }

@@ -21,10 +21,10 @@ test("a new credential is printed once, with the account that has only its hash"
 });
 
 test.each([
-  [["--prefix", "team-a"], "must end with a separator"],
-  [["--rights", "acquire,fly"], "must be one of acquire, inspect, force, admin"],
-  [["--name", "a b"], "name must be"],
-  [["--max-hold", "soon"], "maxHold must be a duration"],
+  [["--prefix", "team-a"], "holdfast: --prefix must end with a separator"],
+  [["--rights", "acquire,fly"], "holdfast: --rights must be one of acquire, inspect, force, admin"],
+  [["--name", "a b"], "holdfast: --name must be"],
+  [["--max-hold", "5"], 'holdfast: --max-hold must be a duration above 0, such as "10m"\n'],
 ])("%j makes none: no file could have such an account", async (flags, message) => {
   const made = await here.run(["credential", "new", ...flags]);
   expect(made).toMatchObject({ code: 64, out: "" });

@@ -129,6 +129,10 @@ describe.concurrent("exit codes of run", () => {
     [["run", "k", "--url", "holdfast+unix:socket", "--", "true"], /url must name a socket by its whole path/],
     [["show"], /which key\? For example: holdfast show nightly-report$/m],
     [["rnu"], /unknown command 'rnu'; did you mean run\?/],
+    [["run", "k", "--wait"], /^holdfast: --wait <duration> lacks its value\n$/],
+    [["ls", "a", "b"], /^holdfast: arguments of ls: at most 1, not 2\n$/],
+    [["completion"], /^holdfast: which shell\? See holdfast completion --help\n$/],
+    [["credential", "check"], /^holdfast: which file\? See holdfast credential --help\n$/],
   ])("64 for wrong usage: %j", async (args, message) => {
     const { code, err, out } = await here.run(args);
     expect({ code, out }).toEqual({ code: 64, out: "" });
