@@ -1,30 +1,34 @@
-// What users set on the clients that they give us.
+// What users set on the clients that they give us, and on the masters of a Cluster.
 
 import { randomUUID } from "node:crypto";
 import { Cluster, Redis } from "ioredis";
 import { Cluster as Cluster5 } from "ioredis5";
 import { Cluster as IovalkeyCluster } from "iovalkey";
-import { createSentinel } from "redis";
+import { createCluster, createSentinel } from "redis";
 import { createSentinel as createSentinel5 } from "redis5";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { RedisClient } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
+import { readFlags } from "../../src/drivers/redis/words.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, redisScene } from "../support/redis-scene.ts";
 import type { RedisCluster } from "../support/services/redis-cluster.ts";
 import { startRedisCluster } from "../support/services/redis-cluster.ts";
 import { until } from "../support/wait-for.ts";
 
-describe("a Cluster by ioredis", () => {
+describe("a Cluster", () => {
   let cluster: RedisCluster;
   let scene: RedisScene;
   beforeAll(async () => {
     cluster = await startRedisCluster(3);
-    scene = redisScene(cluster.ports[0] as number, { prefix: randomUUID() });
   }, 180_000);
+  beforeEach(() => {
+    scene = redisScene(cluster.ports[0] as number, { prefix: randomUUID() });
+  });
   afterEach(() => scene.close());
   afterAll(() => cluster.stop());
 
-  test("a prefix of the client's own does not count: it sees the same locks, and is told of grants", async () => {
+  test("a prefix of ioredis's own does not count: it sees the same locks, and is told of grants", async () => {
     const { prefix } = scene;
     const places = cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
     const plain = await scene.open(redis(() => new Cluster(places), { prefix }));
@@ -43,6 +47,25 @@ describe("a Cluster by ioredis", () => {
         expect(push.answer).toMatchObject({ state: "held" });
         expect(await other.driver.release([second])).toEqual([true]);
       }
+    }
+  });
+
+  test("of which any one master throws keys away is refused", async () => {
+    const { prefix } = scene;
+    const places = cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
+    const clients: readonly (() => RedisClient)[] = [
+      () => new Cluster(places),
+      () => createCluster({ rootNodes: places.map((socket) => ({ socket })) }),
+    ];
+    for (const [at, admin] of cluster.admin.entries()) {
+      await admin.config("SET", "maxmemory-policy", "volatile-lru");
+      for (const client of clients) {
+        const opening = scene.open(redis(client, { prefix }));
+        await expect(opening, `master ${at}`).rejects.toThrow("maxmemory-policy is volatile-lru");
+        const allowed = await scene.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
+        await allowed.driver.close();
+      }
+      await admin.config("SET", "maxmemory-policy", "noeviction");
     }
   });
 });
@@ -71,4 +94,9 @@ describe("a client that its options make unfit is refused at once, and told why"
       expect(() => redis(client as never)).toThrow(/^client must be ioredis or iovalkey for Sentinels/);
     }
   });
+});
+
+test("what a MULTI of somebody else's answers to a release is no answer, however many were released", () => {
+  expect(readFlags("101101", 6).flags).toEqual([true, false, true, true, false, true]);
+  expect(() => readFlags("QUEUED", 6)).toThrow("answered");
 });

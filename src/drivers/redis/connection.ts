@@ -111,6 +111,11 @@ export class Connection {
     return listening && this.#patience.within(listening, "inbox");
   }
 
+  /** Of these routes one to each master, as far as they are known. */
+  oneEach(routes: readonly string[]): readonly string[] {
+    return [...new Map(routes.map((route) => [this.#options.link.nodeOf(route), route])).values()];
+  }
+
   /** Where the link goes, for messages. */
   get address(): Address {
     return this.#options.link.address;

@@ -4,7 +4,7 @@ import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
 import { CLAIM, OPEN, RELEASE, RENEW } from "./scripts.ts";
 import { inWords, isRefusal, isUnknownScript, openingError } from "./trouble.ts";
-import { LAYOUT } from "./words.ts";
+import { ALL_BUCKETS, LAYOUT, routeOf } from "./words.ts";
 
 export interface Names {
   readonly root: string;
@@ -84,10 +84,17 @@ async function digests(connection: Connection, { route }: Names): Promise<void> 
   });
 }
 
-async function eviction(connection: Connection, { route }: Names): Promise<void> {
-  const info = String((await optional(connection.send(["INFO", "memory"], route))) ?? "");
-  const policy = /maxmemory_policy:(\S+)/.exec(info)?.[1] ?? "noeviction";
-  if (policy === "noeviction") return;
+/** By a script: a client library sends a command that names no key to any node. */
+const MEMORY = "return redis.call('INFO', 'memory')";
+
+async function eviction(connection: Connection, { root, route }: Names): Promise<void> {
+  const routes = connection.isCluster
+    ? connection.oneEach(ALL_BUCKETS.map((bucket) => routeOf(root, bucket)))
+    : [route];
+  const infos = await Promise.all(routes.map((one) => optional(connection.send(["EVAL", MEMORY, "1", one], one))));
+  const policies = infos.map((info) => /maxmemory_policy:(\S+)/.exec(String(info))?.[1] ?? "noeviction");
+  const policy = policies.find((one) => one !== "noeviction");
+  if (policy === undefined) return;
   throw new FatalDriverError(
     `redis: maxmemory-policy is ${policy}, so it may throw locks away when memory is full: set noeviction, or allow it (option allowEviction)`,
   );

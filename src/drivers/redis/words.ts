@@ -137,7 +137,10 @@ export function isForgotten(raw: unknown): boolean {
 /** "101": what was there; then, a line each, what the inbox would have heard. */
 export function readFlags(raw: unknown, count: number): { readonly flags: boolean[]; readonly pushes: string[] } {
   const [flags = "", ...pushes] = String(raw).split("\n");
-  if (flags.length !== count) throw new Error(`redis: a script answered for ${flags.length} of ${count}`);
+  // "QUEUED": the client is within somebody else's MULTI
+  if (flags.length !== count || /[^01]/.test(flags)) {
+    throw new Error(`redis: a script answered for ${flags.length} of ${count}: ${flags.slice(0, 20)}`);
+  }
   return { flags: Array.from(flags, (flag) => flag === "1"), pushes };
 }
 
