@@ -41,6 +41,8 @@ const RARE: ReadonlySet<Happening> = new Set(["expired", "gone", "revoked", "out
 const STEP_MS = 1_000;
 /** How long events gather before subscribers are told. */
 const GATHER_MS = 50;
+/** How long subscribers are looked after at a time: a thousand of them would keep a busy server from its locks. */
+const SLICE_MS = 5;
 
 export class Record implements Observer {
   /** From placing a claim to its grant. */
@@ -62,6 +64,8 @@ export class Record implements Observer {
   #wallAhead: number;
   readonly #wallAt = (time: number): number => this.#wallOf(time);
   #isArmed = false;
+  /** Until then nobody is looked after again. */
+  #restUntil = 0;
   /** Events since the subscribers were last looked after. */
   #fresh = 0;
 
@@ -178,7 +182,7 @@ export class Record implements Observer {
 
   #wake(now: number): void {
     // before the ring has gone round, so that a busy server loses nothing for those who follow one quiet key
-    if (++this.#fresh > this.#size / 4) this.#gather();
+    if (++this.#fresh > this.#size / 4) this.#gather(false);
     this.#arm(now);
   }
 
@@ -188,18 +192,34 @@ export class Record implements Observer {
     this.#timer.set(now + GATHER_MS);
   }
 
-  /** False: somebody has more to look at. */
-  #gather(): boolean {
+  /**
+   * Looks after the subscribers, for a slice of time; then locks are served for as long. Who is not reached comes first
+   * the next time, and may have missed something then. False: somebody has more to look at.
+   */
+  #gather(tells: boolean): boolean {
+    const began = this.#clock.now();
+    if (began < this.#restUntil) return false;
     this.#fresh = 0;
     let done = true;
-    for (const telling of this.#subscribers) if (!telling.gather()) done = false;
+    let now = began;
+    for (const telling of [...this.#subscribers]) {
+      if (now - began >= SLICE_MS) {
+        done = false;
+        break;
+      }
+      // to the end of the line, unless it was cut meanwhile
+      if (!this.#subscribers.delete(telling)) continue;
+      this.#subscribers.add(telling);
+      if (!telling.gather()) done = false;
+      if (tells && !telling.tell()) this.#subscribers.delete(telling);
+      now = this.#clock.now();
+    }
+    this.#restUntil = now + (now - began);
     return done;
   }
 
   #tell(): void {
     this.#isArmed = false;
-    const done = this.#gather();
-    for (const telling of this.#subscribers) if (!telling.tell()) this.#subscribers.delete(telling);
-    if (!done) this.#arm(this.#clock.now());
+    if (!this.#gather(true)) this.#arm(this.#clock.now());
   }
 }

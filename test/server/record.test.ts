@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Clock } from "../../src/clock.ts";
 import { tagOf } from "../../src/ids.ts";
 import type { Batch, Happening, Lived } from "../../src/server/record.ts";
 import { Record } from "../../src/server/record.ts";
@@ -174,6 +175,37 @@ test("a subscriber that can take no more is cut, the others are not", async () =
   record.happened("granted", life("x", "k", 1), clock.now());
   await clock.pass(100);
   expect([told, record.subscribers]).toEqual([2, 0]);
+});
+
+test("however many subscribers there are, they are looked after for a slice of time, then locks are served; each has its turn", () => {
+  let now = 0;
+  let run = (): void => undefined;
+  // time passes whenever somebody looks
+  const clock: Clock = {
+    now: () => ++now,
+    wall: () => now,
+    uptime: () => now,
+    timer(tell) {
+      run = tell;
+      return { set: () => undefined, keepAlive: () => undefined, stop: () => undefined };
+    },
+  };
+  const record = new Record({ clock, size: 8, mostSubscribers: 100 });
+  const told = Array.from({ length: 100 }, () => 0);
+  let looks = 0;
+  for (const at of told.keys()) {
+    const may = (): boolean => ++looks > 0;
+    record.subscribe({ prefix: "", may }, () => ++(told[at] as number) > 0);
+  }
+  for (let n = 0; n < 3; n++) record.happened("granted", life(`${n}`, "k", n + 1), now);
+  // all of them looked through would be 300, and each event told once more as many
+  expect(looks).toBeGreaterThan(0);
+  expect(looks).toBeLessThan(50);
+  for (let turn = 0; turn < 100; turn++) {
+    now += 50;
+    run();
+  }
+  expect(told.filter((times) => times === 0)).toEqual([]);
 });
 
 test("there are only so many subscribers", () => {
