@@ -75,11 +75,15 @@ async function bundled(options: BuildOptions): Promise<Metafile> {
   return metafile as Metafile;
 }
 
-/** What earlier builds left. dist is never emptied: a process may be loading from it. */
+/** What earlier builds left: it would be published. dist is never emptied: a process may be loading from it. */
 function removeStale(fresh: ReadonlySet<string>): void {
   for (const name of readdirSync(OUT, { recursive: true, encoding: "utf8" })) {
     const file = relative(".", join(OUT, name));
-    if (/\.js(\.map)?$/.test(file) && !fresh.has(file.replaceAll("\\", "/"))) rmSync(file, { force: true });
+    const source = join("src", name.replace(/\.d\.ts(\.map)?$/, ".ts"));
+    const isStale = /\.d\.ts(\.map)?$/.test(name)
+      ? !existsSync(source)
+      : /\.js(\.map)?$/.test(name) && !fresh.has(file.replaceAll("\\", "/"));
+    if (isStale) rmSync(file, { force: true });
   }
 }
 
