@@ -58,6 +58,31 @@ test("all readers behind a writer share one watch and one question, and each is 
   await nothingIsWatched();
 });
 
+test("all who wait for permits share one watch and one look: a release costs the same however many wait", async () => {
+  const told = new Set<ClaimId | null>();
+  const driver = await opened({}, (id) => told.add(id));
+  const hold = { holds: [{ key: "permits", permits: 1, limit: 2 }] } as const;
+  const holders = [claimOf("permits", hold), claimOf("permits", hold)];
+  for (const holder of holders) expect((await driver.claim(holder)).state).toBe("held");
+  const waiters = Array.from({ length: 60 }, () => claimOf("permits", hold));
+  for (const waiter of waiters) expect((await driver.claim(waiter)).state).toBe("waiting");
+  const received = async (): Promise<number> => Number(/Received: (\d+)/.exec(await scene.server.ask("srvr"))?.[1]);
+  await driver.renew(waiters);
+  const before = await received();
+  for (const [turn, waiter] of waiters.slice(0, 10).entries()) {
+    await driver.release([[...holders, ...waiters][turn] as Claim]);
+    await until(() => told.has(waiter.id), { within: WITHIN, what: "the next to be told" });
+    told.clear();
+    const [first, ...others] = await driver.renew(waiters.slice(turn));
+    expect(first?.state).toBe("held");
+    expect(new Set(others.map((answer) => answer?.state)).has("none")).toBe(false);
+  }
+  // a delete, two lists and the watch on the next holder's own node each; pings, and the questions themselves
+  expect((await received()) - before).toBeLessThan(100);
+  await driver.release([...holders, ...waiters]);
+  await nothingIsWatched();
+});
+
 test("whoever stops waiting is forgotten, however long the one it waited for holds on", async () => {
   const driver = await opened();
   const holder = claimOf("left");

@@ -31,6 +31,8 @@ export class Lines {
   readonly #zk: ZooKeeper;
   readonly #places: Places;
   readonly #options: LinesOptions;
+  /** Hundreds of a client may wait in one line, which is read for all of them. */
+  readonly #read = new WeakMap<readonly string[], ReturnType<typeof lineOf>>();
 
   constructor(options: LinesOptions) {
     this.#options = options;
@@ -134,7 +136,12 @@ export class Lines {
   /** @throws FatalDriverError if a place of another recipe stands there */
   #lineOf({ folder }: NodePlace, names: readonly string[]): readonly Seat[] {
     const { family } = this.#options;
-    const { line, stranger } = lineOf(names, family);
+    let read = this.#read.get(names);
+    if (read === undefined) {
+      read = lineOf(names, family);
+      this.#read.set(names, read);
+    }
+    const { line, stranger } = read;
     if (stranger !== null) throw new FatalDriverError(refusalOf(stranger, folder, family));
     return line;
   }

@@ -9,12 +9,35 @@ import { REVOKE } from "./data.ts";
 import type { Seat } from "./names.ts";
 import type { NodePlace, Places } from "./places.ts";
 
+/** A watch of a whole line. */
+interface LineWatch {
+  /** With the line as each has seen it. */
+  readonly waiting: Map<NodePlace, readonly Seat[]>;
+  /** What stood there when it was set; null: that is not known yet. */
+  there: ReadonlySet<string> | null;
+  /** Has any of that line gone? Hundreds have seen the same one. */
+  readonly checked: WeakMap<readonly Seat[], boolean>;
+}
+
+/** Had some of this line gone when the watch was set? Nobody is told of those. */
+function misses({ there, checked }: LineWatch, line: readonly Seat[]): boolean {
+  if (there === null) return false;
+  let isOld = checked.get(line);
+  if (isOld === undefined) {
+    isOld = line.some(({ name }) => name !== "" && !there.has(name));
+    checked.set(line, isOld);
+  }
+  return isOld;
+}
+
 export class Watching {
   readonly #zk: ZooKeeper;
   readonly #places: Places;
   readonly #changed: (id: ClaimId) => void;
   /** By the path of the node that must go first. */
   readonly #waiting = new Map<string, Set<NodePlace>>();
+  /** By the folder of the line. */
+  readonly #lines = new Map<string, LineWatch>();
 
   /** changed: a claim's answer may have changed. */
   constructor(zk: ZooKeeper, places: Places, changed: (id: ClaimId) => void) {
@@ -40,6 +63,7 @@ export class Watching {
   /** It waits no more. What was asked of the servers for it they tell nobody. */
   leave(place: NodePlace): void {
     this.#waiting.get(place.watching)?.delete(place);
+    this.#lines.get(place.watching)?.waiting.delete(place);
     place.watching = "";
   }
 
@@ -72,18 +96,33 @@ export class Watching {
       .catch(gone);
   }
 
-  /** Any removal counts: the first change of the list ends it. */
+  /** Any removal counts: the first change of the list ends it. All that wait for one in a line share its watch. */
   #line(place: NodePlace, line: readonly Seat[]): void {
     const path = place.folder;
-    const again = (): void => this.#wake(place, path);
+    const known = this.#lines.get(path);
+    const watch = known ?? { waiting: new Map(), there: null, checked: new WeakMap() };
+    watch.waiting.set(place, line);
+    if (known === undefined) this.#watchLine(path, watch);
+    // its look may be older than the watch
+    else if (misses(watch, line)) queueMicrotask(() => this.#wake(place, path));
+  }
+
+  #watchLine(path: string, watch: LineWatch): void {
+    this.#lines.set(path, watch);
+    const again = (): void => {
+      if (this.#lines.get(path) === watch) this.#lines.delete(path);
+      for (const place of watch.waiting.keys()) this.#wake(place, path);
+    };
     const fired = (event: unknown): void => {
-      if (event !== null) again();
+      // with the session all places end
+      if (event === null) this.#lines.delete(path);
+      else again();
     };
     this.#zk
       .children(path, fired)
       .then(({ names }) => {
-        const there = new Set(names);
-        if (line.some(({ name }) => name !== "" && !there.has(name))) again();
+        watch.there = new Set(names);
+        for (const [place, line] of watch.waiting) if (misses(watch, line)) this.#wake(place, path);
       })
       .catch(again);
   }
