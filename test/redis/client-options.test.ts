@@ -7,9 +7,10 @@ import { Cluster as IovalkeyCluster } from "iovalkey";
 import { createCluster, createSentinel } from "redis";
 import { createSentinel as createSentinel5 } from "redis5";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { slotOf } from "../../src/drivers/redis/client/slots.ts";
 import type { RedisClient } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
-import { readFlags } from "../../src/drivers/redis/words.ts";
+import { ALL_BUCKETS, readFlags, routeOf } from "../../src/drivers/redis/words.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, redisScene } from "../support/redis-scene.ts";
 import type { RedisCluster } from "../support/services/redis-cluster.ts";
@@ -19,6 +20,7 @@ import { until } from "../support/wait-for.ts";
 describe("a Cluster", () => {
   let cluster: RedisCluster;
   let scene: RedisScene;
+  const places = (): { host: string; port: number }[] => cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
   beforeAll(async () => {
     cluster = await startRedisCluster(3);
   }, 180_000);
@@ -30,9 +32,8 @@ describe("a Cluster", () => {
 
   test("a prefix of ioredis's own does not count: it sees the same locks, and is told of grants", async () => {
     const { prefix } = scene;
-    const places = cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
-    const plain = await scene.open(redis(() => new Cluster(places), { prefix }));
-    const prefixed = [new Cluster(places, { keyPrefix: "app:" }), new Cluster5(places, { keyPrefix: "app:" })];
+    const plain = await scene.open(redis(() => new Cluster(places()), { prefix }));
+    const prefixed = [new Cluster(places(), { keyPrefix: "app:" }), new Cluster5(places(), { keyPrefix: "app:" })];
     for (const client of prefixed) {
       const other = await scene.open(redis(() => client, { prefix }));
       for (const key of ["one", "two", "three", "four"]) {
@@ -50,12 +51,38 @@ describe("a Cluster", () => {
     }
   });
 
+  test("is looked at on every master by doctor: how it is set, and which keys have no time to live", async () => {
+    const { prefix } = scene;
+    const clients: readonly (() => RedisClient)[] = [
+      () => new Cluster(places(), { keyPrefix: "app:" }),
+      () => createCluster({ rootNodes: places().map((socket) => ({ socket })) }),
+    ];
+    const all = new Cluster(places());
+    for (const slot of [0, 6_000, 16_000]) {
+      const bucket = ALL_BUCKETS.find((one) => Math.abs(slotOf(routeOf(prefix, one)) - slot) < 2_000);
+      await all.set(`${prefix}:1:{${bucket}}:x`, "1");
+    }
+    const last = cluster.admin.at(-1) as Redis;
+    await last.config("SET", "maxmemory-policy", "volatile-lru");
+    for (const client of clients) {
+      const one = await scene.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
+      const found = await one.driver.examine?.();
+      expect(found?.find(({ what }) => what === "memory")).toMatchObject({
+        level: "bad",
+        says: expect.stringMatching(/^maxmemory-policy is volatile-lru.* \(1 of 3 masters\)$/),
+      });
+      const keys = found?.find(({ what }) => what === "keys");
+      expect(keys?.says).toMatch(/^3 of \d+ of ours have no time to live$/);
+    }
+    await last.config("SET", "maxmemory-policy", "noeviction");
+    all.disconnect();
+  });
+
   test("of which any one master throws keys away is refused", async () => {
     const { prefix } = scene;
-    const places = cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
     const clients: readonly (() => RedisClient)[] = [
-      () => new Cluster(places),
-      () => createCluster({ rootNodes: places.map((socket) => ({ socket })) }),
+      () => new Cluster(places()),
+      () => createCluster({ rootNodes: places().map((socket) => ({ socket })) }),
     ];
     for (const [at, admin] of cluster.admin.entries()) {
       await admin.config("SET", "maxmemory-policy", "volatile-lru");

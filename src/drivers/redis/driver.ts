@@ -16,7 +16,7 @@ import { opened } from "./opening.ts";
 import type { RedisOptions } from "./options.ts";
 import { checkRedisOptions, replicaTermsOf } from "./options.ts";
 import type { Probed } from "./probes.ts";
-import { askOf, leaksFound, settingsFound, warningsOf, warnOnce } from "./probes.ts";
+import { asksOf, leaksFound, warningsOf, warnOnce, worstFound } from "./probes.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
 import {
@@ -127,7 +127,7 @@ class RedisDriver implements Driver {
       await opened(connection, names, { connectTimeoutMs, allowEviction, waits });
       const run: Run = (script, route, words) => connection.run(script, route, words);
       await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
-      const found = await settingsFound(askOf(connection, names.route), this.#probed);
+      const found = await worstFound(asksOf(connection, this.#root), this.#probed);
       for (const text of warningsOf(found)) this.#warn(text);
     } catch (error) {
       connection.close();
@@ -228,8 +228,8 @@ class RedisDriver implements Driver {
   }
 
   async examine(): Promise<readonly Finding[]> {
-    const ask = askOf(this.#ready, routeOf(this.#root, "00"));
-    return [...(await settingsFound(ask, this.#probed)), await leaksFound(ask, this.#probed), ...this.#birth.found()];
+    const asks = asksOf(this.#ready, this.#root);
+    return [...(await worstFound(asks, this.#probed)), await leaksFound(asks, this.#probed), ...this.#birth.found()];
   }
 
   async close(): Promise<void> {

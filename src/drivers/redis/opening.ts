@@ -87,10 +87,8 @@ async function digests(connection: Connection, { route }: Names): Promise<void> 
 /** By a script: a client library sends a command that names no key to any node. */
 const MEMORY = "return redis.call('INFO', 'memory')";
 
-async function eviction(connection: Connection, { root, route }: Names): Promise<void> {
-  const routes = connection.isCluster
-    ? connection.oneEach(ALL_BUCKETS.map((bucket) => routeOf(root, bucket)))
-    : [route];
+async function eviction(connection: Connection, { root }: Names): Promise<void> {
+  const routes = connection.oneEach(ALL_BUCKETS.map((bucket) => routeOf(root, bucket)));
   const infos = await Promise.all(routes.map((one) => optional(connection.send(["EVAL", MEMORY, "1", one], one))));
   const policies = infos.map((info) => /maxmemory_policy:(\S+)/.exec(String(info))?.[1] ?? "noeviction");
   const policy = policies.find((one) => one !== "noeviction");

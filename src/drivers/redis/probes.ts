@@ -3,6 +3,7 @@
 import type { Finding } from "../../spi/driver.ts";
 import type { Connection } from "./connection.ts";
 import { isRefusal } from "./trouble.ts";
+import { ALL_BUCKETS, routeOf } from "./words.ts";
 
 /** Sends a command; null: this user may not. */
 export type Ask = (words: string[]) => Promise<unknown>;
@@ -27,16 +28,19 @@ const FULL = 0.9;
 const SCANS = 50;
 const KEYS_A_SCAN = 1_000;
 
-/** Commands that way; those this user has no right to answer null. */
-export function askOf(connection: Connection, route: string): Ask {
-  return async (words) => {
+/** By a script: client libraries send a command that names no key to any node, and put prefixes of theirs before keys. */
+const COMMAND = "return redis.call(unpack(ARGV))";
+
+/** Commands to the server, or to each master; those this user has no right to answer null. */
+export function asksOf(connection: Connection, root: string): readonly Ask[] {
+  return connection.oneEach(ALL_BUCKETS.map((bucket) => routeOf(root, bucket))).map((route) => async (words) => {
     try {
-      return await connection.send(words, route);
+      return await connection.send(["EVAL", COMMAND, "1", route, ...words], route);
     } catch (error) {
       if (isRefusal(error)) return null;
       throw error;
     }
-  };
+  });
 }
 
 const warned = new Set<string>();
@@ -48,7 +52,24 @@ export function warnOnce(warning: string): void {
   process.emitWarning(warning, { type: "HoldfastWarning" });
 }
 
-/** What INFO tells. */
+/** From the best to the worst. */
+const LEVELS: readonly Finding["level"][] = ["good", "unknown", "doubtful", "bad"];
+
+/** What INFO tells of the server; of several masters the worst of each. */
+export async function worstFound(asks: readonly Ask[], probed: Probed): Promise<Finding[]> {
+  const each = await Promise.all(asks.map((ask) => settingsFound(ask, probed)));
+  const [first = []] = each;
+  return first.map(({ what }) => {
+    const said = each.flatMap((findings) => findings.filter((one) => one.what === what));
+    const level = LEVELS[Math.max(...said.map((one) => LEVELS.indexOf(one.level)))];
+    const alike = said.filter((one) => one.level === level);
+    const [worst] = alike as [Finding];
+    if (asks.length === 1 || level === "good") return worst;
+    return { ...worst, says: `${worst.says} (${alike.length} of ${asks.length} masters)` };
+  });
+}
+
+/** What INFO tells of one server. */
 export async function settingsFound(ask: Ask, probed: Probed): Promise<Finding[]> {
   const info = await ask(["INFO"]);
   if (info === null) {
@@ -148,14 +169,16 @@ interface Looked {
 }
 
 /** Every key of ours ends by itself, or it would stay for ever. Looks through a bounded part of all keys. */
-export async function leaksFound(ask: Ask, probed: Probed): Promise<Finding> {
+export async function leaksFound(asks: readonly Ask[], probed: Probed): Promise<Finding> {
   const what = "keys";
-  const looked = await looks(ask, probed, { cursor: "0", ours: 0, leaking: 0 }, SCANS);
-  if (looked === null) {
+  const each = await Promise.all(asks.map((ask) => looks(ask, probed, { cursor: "0", ours: 0, leaking: 0 }, SCANS)));
+  const looked = each.filter((one) => one !== null);
+  if (looked.length < asks.length) {
     return { level: "unknown", what, says: "this user has no right to SCAN, so keys were not looked at" };
   }
-  const { cursor, ours, leaking } = looked;
-  const part = cursor === "0" ? "" : " (of those looked at)";
+  const ours = looked.reduce((sum, one) => sum + one.ours, 0);
+  const leaking = looked.reduce((sum, one) => sum + one.leaking, 0);
+  const part = looked.every(({ cursor }) => cursor === "0") ? "" : " (of those looked at)";
   if (leaking === 0) return { level: "good", what, says: `${ours} of ours, each with a time to live${part}` };
   return {
     level: "bad",
