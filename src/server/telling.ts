@@ -147,6 +147,6 @@ function oldest(rings: readonly Ring[], places: readonly number[]): number {
   return found;
 }
 
-export function keysOf({ holds }: Claim): string[] {
+function keysOf({ holds }: Claim): string[] {
   return holds.map(({ key }) => key);
 }
