@@ -44,13 +44,14 @@ const ENDS: Readonly<Record<string, (admin: Redis, name: string) => Promise<unkn
 };
 
 withRedis((server) => {
-  describe.each(Object.keys(CLIENTS))("an inbox by %s that went deaf", (library) => {
-    test.concurrent.each(Object.keys(ENDS))(
-      "%s is noticed while somebody waits, and hears again",
+  const cases = Object.keys(CLIENTS).flatMap((library) => Object.keys(ENDS).map((end) => [library, end] as const));
+  describe("an inbox that went deaf", () => {
+    test.concurrent.each(cases)(
+      "by %s, %s, is noticed while somebody waits, and hears again",
       {
         timeout: 40_000,
       },
-      async (end) => {
+      async (library, end) => {
         const scene: RedisScene = redisScene(server().port);
         await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
         const { port: by } = proxy.address as { port: number };
