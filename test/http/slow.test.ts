@@ -5,6 +5,7 @@ import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
+import { claimOf, client } from "../server/support.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
 import { ask, cleanUp, later, post, running } from "./support.ts";
@@ -145,3 +146,13 @@ test("a server without HTTP loads none of what HTTP needs", () => {
   expect(plain).toContain("serve");
   expect(plain).not.toContain("hono");
 }, 30_000);
+
+test("a list that takes its time is answered although nothing else happens on the server", async () => {
+  const it = await running({ limits: { listMs: 1, helloMs: 600_000 } });
+  const { driver } = await client(it.addresses[0] as string);
+  const claims = Array.from({ length: 5_000 }, (_, n) => claimOf(`k${n}`, { ttlMs: 60_000 }));
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  // a cursor that is none: all tags are looked through. No timer rings soon by itself
+  const page = await ask(it.url, "/v1/locks?prefix=none&cursor=aaaaaaaaaa");
+  expect(page.json).toEqual({ locks: [], cursor: null });
+});

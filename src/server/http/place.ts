@@ -64,7 +64,10 @@ export function visitor(principal: Principal, now: number, label = ""): Session 
 export async function asked<T>(hub: Hub, call: () => Soon<T>): Promise<T> {
   if (hub.draining) throw goingAway();
   try {
-    return await call();
+    const soon = call();
+    // what it waits for may need the timer: a long list is made a little at a time
+    if (soon instanceof Promise) hub.settle();
+    return await soon;
   } finally {
     hub.settle();
   }
