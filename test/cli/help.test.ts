@@ -29,6 +29,15 @@ test.concurrent("help all names every scheme that a url may begin with", async (
   for (const scheme of schemes as string[]) expect(out).toContain(scheme);
 });
 
+test.concurrent("help all names every parameter of a url that the reference names", async () => {
+  const { out } = await here.run(["help", "all"]);
+  const rows = readFileSync("docs/reference/api.md", "utf8").match(/^\| `\w+(\+\w+)?:\/\/.*$/gm) ?? [];
+  const names = new Set([...rows.join().matchAll(/[?&](\w+)=/g)].map(([, name]) => name as string));
+  expect(names).toContain("guardDataLoss");
+  const urls = out.slice(out.indexOf("\nUrls:"));
+  for (const name of names) expect(urls).toMatch(new RegExp(`\\b${name}\\b`));
+});
+
 test.concurrent("--version prints the package's version", async () => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   expect(await here.run(["--version"])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
