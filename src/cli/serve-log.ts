@@ -25,7 +25,7 @@ export function logOf(format: LogFormat, least: LogLevel): Log {
     const fields = fieldsOf(more);
     if (format === "json") return complain(jsonOf(level, message, error, fields));
     const told = [redacted(message), ...(error === undefined ? [] : [errorText(error)])].join(": ");
-    const beside = Object.entries(fields).map(([name, value]) => `${name} ${value}`);
+    const beside = Object.entries(fields).flatMap(([name, value]) => (value === "" ? [] : `${name} ${value}`));
     const head = level === "warn" ? "warning: " : level === "error" ? "error: " : "";
     say(visible(`${head}${told}${beside.length === 0 ? "" : ` (${beside.join(", ")})`}`));
   };

@@ -263,6 +263,23 @@ test("the log is one JSON object a line, of the level that was asked for, and no
   expect(await stop(silent)).toBe("");
 });
 
+test("the log for people has nothing of what there is nothing to say", async () => {
+  const url = `holdfast+unix:${join(here.folder, "told")}`;
+  const open = here.start([
+    "serve",
+    "--listen",
+    `unix:${join(here.folder, "told")}`,
+    "--state",
+    join(here.folder, "t"),
+  ]);
+  await ready(open);
+  await here.run(["acquire", "k", "--url", url]);
+  const { token } = JSON.parse((await here.run(["ls", "--json", "--url", url])).out) as { token: string };
+  await here.run(["release", "--force", "k", "--token", token, "--reason", "gone", "--url", url]);
+  const err = await stop(open);
+  expect(err).toContain(`warning: a lock was revoked (key k, token ${token}, reason gone)\n`);
+});
+
 test("every setting has a flag and a variable, and stands in --help", async () => {
   const { out } = await here.run(["serve", "--help"]);
   for (const { name } of SETTINGS) expect(out).toContain(`--${name}`);
