@@ -2,7 +2,7 @@
 
 import { shown } from "./duration.ts";
 
-/** For each option: what it must be, if the value is not that; a check may also throw a TypeError of its own. */
+/** For each option: what it must be, or null if the value is that; a check may also throw a TypeError of its own. */
 export type Checks<O> = { readonly [Name in keyof O]-?: (value: unknown) => string | null };
 
 interface Which<O> {
@@ -41,13 +41,18 @@ export function checkOptions<O extends object>(
 /** The longest time that a timer can wait. */
 const MOST_MS = 2 ** 31 - 1;
 
+/** A whole number of milliseconds within bounds that a timer can keep. */
 export const milliseconds =
   (least = 1, most: number = MOST_MS): ((value: unknown) => string | null) =>
   (value) =>
     isWhole(value, least, most) ? null : `a whole number of milliseconds from ${least} to ${most}`;
+/** true or false. */
 export const isFlag = (value: unknown): string | null => (typeof value === "boolean" ? null : "true or false");
+/** A function. */
 export const isFunction = (value: unknown): string | null => (typeof value === "function" ? null : "a function");
+/** A string. */
 export const isText = (value: unknown): string | null => (typeof value === "string" ? null : "a text");
+/** A Clock, known by its timer(). */
 export const isClock = (value: unknown): string | null => (isObject(value) && "timer" in value ? null : "a clock");
 
 /** Whatever checked it has not thrown. */
@@ -55,10 +60,12 @@ export function right(_checked: unknown): null {
   return null;
 }
 
+/** An object that is no array. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** A whole number from `least` to `most`. */
 export function isWhole(value: unknown, least: number, most: number): boolean {
   return typeof value === "number" && Number.isInteger(value) && value >= least && value <= most;
 }

@@ -87,6 +87,7 @@ const WHY: Readonly<Record<LostReason, string>> = {
   unknown: "the store does not know it any more",
 };
 
+/** The loss as its holder is told it. */
 export function lostError(reason: LostReason, keys: readonly string[]): LockLostError {
   return new LockLostError(`lost the lock on ${named(keys)}: ${WHY[reason]}`, reason, { keys });
 }

@@ -16,11 +16,13 @@ export interface Terms {
   readonly renews: boolean;
 }
 
+/** The store has not said yet that it knows the claim. */
 interface Asking {
   readonly at: "asking";
   readonly talk: Talk;
   readonly deadline: number;
 }
+/** The store keeps a place for it, as far as is known. */
 export interface Waiting {
   readonly at: "waiting";
   readonly talk: Talk;
@@ -28,6 +30,7 @@ export interface Waiting {
   /** When the next call is due: a renewal or a recheck. */
   readonly dueAt: number;
 }
+/** Granted, and until `deadline` believed, by our clock. */
 export interface Held {
   readonly at: "held";
   readonly talk: Talk;
@@ -41,6 +44,7 @@ export interface Held {
   /** If not null we are unsure whether we still hold, until an answer; when this passes we have lost. */
   readonly doubtUntil: number | null;
 }
+/** Its holder has been told; it is released when its body has ended. */
 interface Lost {
   readonly at: "lost";
   readonly reason: LostReason;
@@ -48,15 +52,19 @@ interface Lost {
   readonly forgetAt: number;
   readonly unanswered: boolean;
 }
+/** Nobody here wants it any more. */
 export interface Over {
   readonly at: "over";
   /** A `claim` call may still be on its way to the store. */
   readonly unanswered: boolean;
 }
 
+/** Not granted yet. */
 export type Pending = Asking | Waiting;
+/** A claim is in one of these; only step() in claim.ts changes it. */
 export type ClaimState = Asking | Waiting | Held | Lost | Over;
 
+/** What happens to a claim. Times in milliseconds, on the scale of step()'s `now`. */
 export type ClaimEvent =
   /** The call with that number, sent then, was answered. */
   | { readonly type: "answered"; readonly call: number; readonly sentAt: number; readonly answer: Answer }
@@ -73,7 +81,9 @@ export type ClaimEvent =
   /** Released, aborted, or waited too long. */
   | { readonly type: "left" };
 
+/** An answer to a call of ours. */
 export type AnsweredEvent = Extract<ClaimEvent, { type: "answered" }>;
+/** The answer that the claim is granted. */
 export type HeldAnswer = Extract<Answer, { state: "held" }>;
 
 /**
@@ -93,6 +103,7 @@ export type Effect =
   | "restored"
   | "release";
 
+/** What an event brought about. */
 export interface Step {
   readonly state: ClaimState;
   readonly effects: readonly Effect[];
@@ -105,6 +116,7 @@ export const RENEW: readonly Effect[] = ["renew"];
 export const GRANT: readonly Effect[] = ["grant"];
 export const RELEASE: readonly Effect[] = ["release"];
 
+/** The state after the end. */
 export function over(unanswered: boolean): Over {
   return { at: "over", unanswered };
 }

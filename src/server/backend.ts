@@ -77,6 +77,7 @@ export function cutPage(views: readonly ClaimView[], max: number): Page {
 /** Which claims of a session end. */
 export type Which = "all" | "waiting" | "session";
 
+/** What stands behind the sessions of a server: a table of its own (keeper.ts), or another store (relay.ts). */
 export interface Backend {
   /** `changed` is called when something has changed outside a call, so that somebody calls settle(). */
   attend(changed: () => void): void;

@@ -14,6 +14,7 @@ const RETRY_MS = 1_000;
 /** Of a write that failed the disk tells the log (store.ts). */
 const ignore = (): void => undefined;
 
+/** Is it longer than what a restart waits for? A session is not: it is told anew. */
 export function isLong(ttlMs: number | "session"): boolean {
   return ttlMs !== "session" && ttlMs > SHORT_MS;
 }

@@ -31,6 +31,7 @@ const LOOK_MS = 1_000;
 
 /** What the system says of a process. stopped: by a signal, as with Ctrl-Z; unknown: it cannot be told. */
 export type ProcessState = "running" | "stopped" | "gone" | "unknown";
+/** Asks the system for the process with this id and start time (field 22 of /proc/PID/stat). */
 export type ProcessProbe = (pid: number, pidStart: string) => ProcessState;
 
 /** Who is told what becomes of a session's claims: its connection, or a request over HTTP. */
@@ -96,6 +97,7 @@ export function disown(entry: Entry): void {
   entry.list = null;
 }
 
+/** All clients of a server, by the id of their session, and when each of those that are away is given up. */
 export class Sessions {
   readonly all: Map<string, Session> = new Map();
   readonly #due = new Schedule<Session>();
