@@ -258,8 +258,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a renewal answered before its claim's own write",
     file: "src/server/durability.ts",
-    find: "return this.#writing.get(id) ?? (this",
-    replace: "return (this",
+    find: "return this.#writing.get(id) ?? null;",
+    replace: "return null;",
     tests: "test/server/behind-writes.test.ts",
   },
   {
