@@ -55,7 +55,7 @@ export const PARTS: readonly Part[] = [
     name: "redis",
     store: "redis",
     tests: [REDIS, "test/redis/", "test/quorum/", ...systems("s2b", "s2c", "s4")],
-    seconds: 150,
+    seconds: 180,
     longSeconds: 1800,
   },
   { name: "examples", tests: ["test/examples/"], seconds: 25, longSeconds: 15 },
