@@ -104,6 +104,20 @@ describe("votes", () => {
     expect((push as { ttlMs: number }).ttlMs).toBeLessThanOrEqual(300);
   });
 
+  test("a grant that is pushed before the answer that tells of its place is a vote as soon as that answer is here", async () => {
+    const scene = await stand();
+    const before = claimOf("key", { ttlMs: 1_000 });
+    for (const { driver } of scene.members) expect(await driver.claim(before)).toMatchObject({ state: "held" });
+    for (const member of scene.members) member.lateMs = 50;
+    const claim = claimOf("key", { ttlMs: 1_000 });
+    const claimed = scene.driver.claim(claim);
+    await scene.clock.pass(10);
+    for (const { driver } of scene.members) await driver.release([before]);
+    expect(scene.pushes).toEqual([]);
+    expect(await within(scene, 100, claimed)).toMatchObject({ state: "held" });
+    expect(await within(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+  });
+
   test("a vote that a member's answer leaves out is not lost for it", async () => {
     const scene = await stand();
     const claim = claimOf("key", { ttlMs: 1_000 });

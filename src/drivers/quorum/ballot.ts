@@ -6,7 +6,8 @@
  *   left, counted from when the answered call was SENT there (design A.18). A push moves it not.
  * - An answer counts only if no later call to that member was answered before; "waiting" counts for nothing if its call
  *   was sent before the grant was pushed.
- * - A push may come by another connection than answers, and late: of a place that was made anew it tells nothing.
+ * - A push may come by another connection than answers, and late: of a place that was made anew it tells nothing. Or before
+ *   the answer that tells of the place, which was sent first: then it counts as soon as that answer is here.
  * - A vote that we gave back (`leaving`) is none until the member has answered that; only then may it be asked for again,
  *   since a release that is still on its way would end the new place.
  * - Who has asked for a ticket and had no majority of votes for a moment never has one again: somebody else may have been
@@ -28,6 +29,8 @@ export interface Vote {
   heard: number;
   /** Calls up to this one were sent before the grant was pushed. */
   pushedAfter: number;
+  /** The token of a grant that was pushed before anything was answered; null: there was none. */
+  early: bigint | null;
   /** `claim` calls that were never answered: they may still be on their way. */
   loose: number;
   /** The same of the ticket's. */
@@ -88,11 +91,19 @@ export class Ballot {
   answered(index: number, call: number, sentAt: number, answer: Answer): void {
     const vote = this.votes[index] as Vote;
     if (vote.leaving || call < vote.heard) return;
-    if (answer.state === "waiting" && call <= vote.pushedAfter) return;
+    const { early } = vote;
+    const isOlder = answer.state === "waiting" && call <= vote.pushedAfter;
+    if (isOlder && early === null) return;
     vote.heard = call;
     if (answer.state === "none") return this.#loses(vote);
     const endsAt = sentAt + BELIEVED * Math.min(answer.ttlMs, this.ttlMs);
     vote.endsAt = Math.max(vote.endsAt, endsAt);
+    vote.early = null;
+    if (isOlder && early !== null) {
+      vote.state = "held";
+      vote.token = early;
+      return;
+    }
     if (answer.state === "waiting") this.#loses(vote, vote.endsAt);
     vote.state = answer.state;
     if (answer.state === "held") vote.token = answer.token;
@@ -109,7 +120,8 @@ export class Ballot {
       this.#loses(vote);
       return false;
     }
-    // a place that nothing is known of has no lease that could be counted
+    // a place that nothing is known of has no lease that could be counted: the answer that is on its way has one
+    if (vote.state === "unknown") vote.early = answer.token;
     if (vote.state !== "waiting") return true;
     vote.state = "held";
     vote.token = answer.token;
@@ -209,6 +221,7 @@ function fresh(): Vote {
     sent: 0,
     heard: 0,
     pushedAfter: 0,
+    early: null,
     loose: 0,
     ticketLoose: 0,
     lost: false,
@@ -218,8 +231,9 @@ function fresh(): Vote {
 }
 
 function clear(vote: Vote): void {
-  if (vote.state === "waiting" || vote.state === "held") vote.again = true;
+  if (vote.state === "waiting" || vote.state === "held" || vote.early !== null) vote.again = true;
   vote.state = "none";
+  vote.early = null;
   vote.endsAt = 0;
 }
 

@@ -7,9 +7,10 @@ import { majorityOf } from "./ballot.ts";
 export class Round {
   readonly #members: number;
   readonly #majority: number;
-  /** Said "held", and said something else. */
+  /** Said "held", "waiting", "none". */
   #yes = 0;
-  #no = 0;
+  #waiting = 0;
+  #none = 0;
   #absent = 0;
   #reason: Ending | undefined;
   readonly errors: unknown[] = [];
@@ -21,7 +22,8 @@ export class Round {
 
   said(answer: Answer): void {
     if (answer.state === "held") this.#yes++;
-    else this.#no++;
+    else if (answer.state === "waiting") this.#waiting++;
+    else this.#none++;
     if (answer.state === "none") this.#reason ??= answer.reason;
   }
 
@@ -39,14 +41,16 @@ export class Round {
     this.errors.push(error);
   }
 
-  /** A majority holds, or can hold no more, whatever the others say. */
+  /** A majority holds; or it can hold no more, whatever the others say, and it is known whether it waits or is gone. */
   get isDecided(): boolean {
     const without = this.#members - this.#majority;
-    return this.#yes >= this.#majority || this.#no + this.#absent > without || this.errors.length > without;
+    if (this.#yes >= this.#majority || this.errors.length > without) return true;
+    const gone = this.#none + this.#absent;
+    return gone > without || (gone + this.#waiting > without && this.#yes + this.#waiting >= this.#majority);
   }
 
   get answered(): number {
-    return this.#yes + this.#no;
+    return this.#yes + this.#waiting + this.#none;
   }
 
   /** A majority has spoken; what fewer say is unknown, not busy. */
