@@ -6,11 +6,10 @@
  * - An inbox is in order only when a message sent the way our commands go was counted there as heard, and was heard by us.
  *   So it is on that very master, and all that was said to it before has passed.
  * - A push counts as an answer only if its inbox was in order in the present life of the link; else it is a nudge.
- * - Whoever waits hears, or is heard to be deaf: a connection may be gone without a word (a firewall has forgotten it), and
- *   nothing is ever written on it that would show that.
+ * - Whoever waits hears, or finds out that he does not: a connection that went away without a word shows it by nothing.
  */
 
-import { setTimeout as pause, setImmediate as turn } from "node:timers/promises";
+import { setTimeout as pause } from "node:timers/promises";
 import { isRefusal, plain } from "../trouble.ts";
 import { sayingOf } from "../words.ts";
 import type { Ears, Link } from "./shapes.ts";
@@ -63,8 +62,10 @@ interface Inbox {
 
 interface Listener {
   readonly ears: Promise<Ears>;
-  /** When it last heard anything, or was asked whether it does; null: not yet. */
+  /** When it last heard anything; null: not yet. */
   heardAt: number | null;
+  /** When it was last asked whether it does. */
+  askedAt: number;
 }
 
 export class Hearing {
@@ -184,9 +185,8 @@ export class Hearing {
   }
 
   async #attempt(inbox: Inbox): Promise<boolean> {
-    const { link } = this.#options;
     const { route, channel } = inbox;
-    const node = link.nodeOf(route);
+    const node = this.#options.link.nodeOf(route);
     try {
       if (node === null) throw new Error("redis: nobody is known to have this slot");
       inbox.node = node;
@@ -219,20 +219,20 @@ export class Hearing {
     return true;
   }
 
-  /** Ears that were silent for long are asked whether they hear. */
+  /** Ears that are silent are asked whether they hear, as often as waiting claims are renewed, and are deaf if they never do. */
   async #prove(inbox: Inbox, node: string): Promise<void> {
     const listener = this.#listeners.get(node);
-    const askedAt = performance.now();
-    if (listener?.heardAt == null || askedAt - listener.heardAt < SILENCE_MS) return;
-    listener.heardAt = askedAt;
+    const now = performance.now();
+    if (listener?.heardAt == null || now - listener.heardAt < SILENCE_MS) return;
+    const isAsked = listener.askedAt > listener.heardAt;
+    if (isAsked && now - listener.askedAt >= ATTEMPT_MS) this.#drop(node);
+    if (isAsked) return;
+    listener.askedAt = now;
     try {
-      if (Number(await this.#publish(inbox, PROOF)) === 0) return this.#doubt(inbox);
-      await pause(ATTEMPT_MS, null, { ref: false, signal: this.#ending.signal });
-      await turn(); // a process that stood still reads first what has come meanwhile
+      if (Number(await this.#publish(inbox, PROOF)) === 0) this.#doubt(inbox);
     } catch {
-      return; // that is known of the link, and not of the ears
+      listener.askedAt = 0; // that is known of the link, and not of the ears
     }
-    if (listener.heardAt === askedAt && this.#listeners.get(node) === listener) this.#drop(node);
   }
 
   #publish({ channel, route }: Inbox, message: string): Promise<unknown> {
@@ -255,7 +255,7 @@ export class Hearing {
         unsettled: () => this.#doubtAt(node),
       }),
     );
-    const listener: Listener = { ears, heardAt: null };
+    const listener: Listener = { ears, heardAt: null, askedAt: 0 };
     this.#listeners.set(node, listener);
     ears.catch(() => this.#listeners.delete(node));
     return ears;
@@ -286,7 +286,7 @@ export class Hearing {
     inbox.knocks++;
     inbox.knocked ??= setTimeout(() => {
       inbox.knocked = null;
-      if (inbox.knocks === 0 || this.#ending.signal.aborted) return;
+      if (inbox.knocks === 0) return;
       inbox.knocks = 0;
       this.#doubt(inbox);
     }, KNOCK_MS).unref();
