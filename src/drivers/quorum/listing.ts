@@ -1,13 +1,21 @@
 /** What tools see: the claims that the members list, each once, with where a majority says it stands. */
 
-import type { ClaimView } from "../../spi/driver.ts";
+import type { ClaimView, Driver } from "../../spi/driver.ts";
 import { majorityOf } from "./ballot.ts";
 import type { Member } from "./connection.ts";
 import { gather } from "./connection.ts";
 import { Round } from "./round.ts";
-import { isTicketKey, tokensByTag } from "./tickets.ts";
+import { FAR_TICKETS, hasFarTicket, isTicketKey, tokensByTag } from "./tickets.ts";
 
-/** @throws (rejects) Error if fewer than a majority of members have answered */
+/** Asked of a member at first; tickets are among them. */
+const AT_FIRST = 1_000;
+
+/**
+ * Members may have a line in different orders, and not all of them every claim yet: there is no cursor that they share.
+ * Each is read in whole, and the pages are cut from what they say together, in an order that none of them decides. In
+ * one piece the holder comes first, then those who have waited longest.
+ * @throws (rejects) Error if fewer than a majority of members have answered
+ */
 export async function listed(
   members: readonly Member[],
   prefix: string,
@@ -19,9 +27,8 @@ export async function listed(
   const lists = new Map<number, readonly ClaimView[]>();
   const asked = members.map((member) => ({
     member,
-    // beside each held claim stands its ticket
     settled: member
-      .call((driver) => driver.list(prefix, 2 * max, after))
+      .call((driver) => whole(driver, prefix))
       .then(
         (views) => {
           lists.set(member.index, views);
@@ -32,8 +39,43 @@ export async function listed(
   }));
   await gather(asked, () => false, withinMs);
   if (!round.isHeard) throw round.failure;
-  const inOrder = [...lists].sort(([one], [other]) => one - other).map(([, views]) => views);
-  return merged(inOrder, majorityOf(members.length)).slice(0, max);
+  const all = merged([...lists.values()], majorityOf(members.length));
+  // nobody asks for what comes behind a page that is not full
+  if (after === undefined && all.length < max) return all.sort(byStanding);
+  all.sort(byTag);
+  // a cursor whose claim is gone starts again
+  const start = all.findIndex(({ tag }) => tag === after) + 1;
+  return all.slice(start, start + max);
+}
+
+/** The claims and their tickets. */
+async function whole(driver: Driver, prefix: string): Promise<readonly ClaimView[]> {
+  const views = await everything(driver, prefix);
+  const isFar = !FAR_TICKETS.startsWith(prefix) && views.some(({ holds: [{ key }] }) => hasFarTicket(key));
+  return isFar ? [...views, ...(await everything(driver, FAR_TICKETS))] : views;
+}
+
+/** Not by pages: a claim that goes would take the cursor with it. */
+async function everything(driver: Driver, prefix: string): Promise<readonly ClaimView[]> {
+  for (let most = AT_FIRST; ; most *= 4) {
+    const views = await driver.list(prefix, most);
+    if (views.length < most) return views;
+  }
+}
+
+function byStanding(one: ClaimView, other: ClaimView): number {
+  const waits = ({ answer }: ClaimView): number => (answer.state === "held" ? 0 : 1);
+  return byKey(one, other) || waits(one) - waits(other) || other.ageMs - one.ageMs;
+}
+
+function byTag(one: ClaimView, other: ClaimView): number {
+  return byKey(one, other) || (one.tag < other.tag ? -1 : 1);
+}
+
+function byKey(one: ClaimView, other: ClaimView): number {
+  const [a, b] = [one.holds[0].key, other.holds[0].key];
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
 }
 
 function merged(lists: readonly (readonly ClaimView[])[], majority: number): ClaimView[] {
@@ -42,14 +84,14 @@ function merged(lists: readonly (readonly ClaimView[])[], majority: number): Cla
     all.filter((view) => isTicketKey(view.holds[0].key)),
     majority,
   );
-  const byTag = new Map<string, ClaimView[]>();
+  const claims = new Map<string, ClaimView[]>();
   for (const view of all) {
     if (isTicketKey(view.holds[0].key)) continue;
-    const same = byTag.get(view.tag);
-    if (same === undefined) byTag.set(view.tag, [view]);
+    const same = claims.get(view.tag);
+    if (same === undefined) claims.set(view.tag, [view]);
     else same.push(view);
   }
-  return [...byTag.values()].map((views) => standing(views, majority, tokens));
+  return [...claims.values()].map((views) => standing(views, majority, tokens));
 }
 
 /** Held if a majority says so; else it waits, whatever a minority has granted it. */

@@ -11,6 +11,7 @@ import type { Answer, Claim, ClaimView } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 
 const SUFFIX = "#holdfast-token";
+export const FAR_TICKETS: string = `${SUFFIX}:`;
 
 /** Tokens are asked for so far (microseconds) ahead of the highest clock, so that no clock is past them on arrival. */
 export const LEAD = 1_000_000n;
@@ -31,7 +32,12 @@ export function ticketOf(claim: Claim, floor: bigint): Claim {
 
 /** Is this the key of a ticket, which nobody may lock and no list shows? */
 export function isTicketKey(key: string): boolean {
-  return key.endsWith(SUFFIX) || key.startsWith(`${SUFFIX}:`);
+  return key.endsWith(SUFFIX) || key.startsWith(FAR_TICKETS);
+}
+
+/** Does this key leave no room for the suffix? Its ticket's key does not begin with it then, but with FAR_TICKETS. */
+export function hasFarTicket(key: string): boolean {
+  return Buffer.byteLength(key) + SUFFIX.length > MAX_KEY_BYTES;
 }
 
 /** The token that a majority has given, with how many of its run all of them have set aside; null: there is none. */
@@ -68,6 +74,5 @@ function ticketId(id: string): string {
 }
 
 function ticketKey(key: string): string {
-  if (Buffer.byteLength(key) + SUFFIX.length <= MAX_KEY_BYTES) return key + SUFFIX;
-  return `${SUFFIX}:${createHash("sha256").update(key).digest("hex")}`;
+  return hasFarTicket(key) ? FAR_TICKETS + createHash("sha256").update(key).digest("hex") : key + SUFFIX;
 }
