@@ -71,8 +71,11 @@ const BOUND_MS = 5_000;
 const POLL_MS = 4;
 const LONG_LEASE_MS = 60_000;
 
-/** A failure is blamed on the machine if a turn of the event loop, or a call, took so long a part of a brief lease. */
-const SLOW = 0.25;
+/**
+ * A failure is blamed on the machine if a turn of the event loop, or a call, took so long a part of a brief lease: less
+ * than the eighth of it after which a majority gives up on a call.
+ */
+const SLOW = 0.12;
 const MOST_ATTEMPTS = 3;
 
 /**

@@ -25,6 +25,8 @@ export class Durability {
   readonly #clock: Clock;
   /** Journal entries under way. */
   readonly #writing = new Map<ClaimId, Promise<void>>();
+  /** Claims that wait for the disk before they may be placed. */
+  readonly #placing = new Map<ClaimId, Claim>();
   #raising = false;
   /** When to try again what the disk did not do; Infinity: it did all. */
   #retryAt = Number.POSITIVE_INFINITY;
@@ -51,9 +53,19 @@ export class Durability {
     const { ledger } = this;
     const top = Math.max(this.#table.mint.nextFor(claim), micros) + claim.tokens;
     const lease = shortLease(claim);
-    if (top > ledger.bound || lease > ledger.longestMs) return this.#reserve(top + AHEAD_MICROS, lease);
+    if (top > ledger.bound || lease > ledger.longestMs) {
+      this.#placing.set(claim.id, claim);
+      return this.#reserve(top + AHEAD_MICROS, lease).finally(() => {
+        if (this.#placing.get(claim.id) === claim) this.#placing.delete(claim.id);
+      });
+    }
     if (top > ledger.bound - AHEAD_MICROS / 2) this.#raise(top + AHEAD_MICROS);
     return null;
+  }
+
+  /** The claim that is to be placed as soon as the disk has answered: calls behind it must not take it for gone. */
+  placing(id: ClaimId): Claim | undefined {
+    return this.#placing.get(id);
   }
 
   /** What must be written before these reclaimed claims may be taken back; null: nothing. */

@@ -121,13 +121,12 @@ export class Keeper implements Backend {
     this.#tenants.check(this.table, session, claim);
     if (!session.noted) this.#note(session);
     const write = this.#durability?.before(claim, micros) ?? null;
-    return write === null
-      ? this.#place(session, claim, micros)
-      : write.then(() => {
-          // others have come meanwhile
-          this.#tenants.check(this.table, session, claim);
-          return this.#place(session, claim, this.#micros());
-        });
+    if (write === null) return this.#place(session, claim, micros);
+    return write.then(() => {
+      // others have come meanwhile
+      this.#tenants.check(this.table, session, claim);
+      return this.#place(session, claim, this.#micros());
+    });
   }
 
   renew(session: Session, items: readonly Renewal[]): Soon<readonly (Answer | undefined)[]> {
@@ -140,6 +139,7 @@ export class Keeper implements Backend {
       if (this.#reclaiming.mayHaveBeen(id)) return undefined;
       const entry = entries.get(id);
       if (entry !== undefined) this.#tenants.own(entry, session);
+      else if (this.#durability?.placing(id) !== undefined) return undefined;
       const answer = this.table.renew(id, session, now, micros);
       if (entry === undefined || answer.state === "none") return answer;
       const write = this.#durability?.behind(entry) ?? null;
@@ -161,7 +161,7 @@ export class Keeper implements Backend {
       }
       if (entry?.journaled) isJournaled = true;
       if (entry !== undefined) this.#tenants.leaving(entry, session);
-      return this.table.release(id, now, micros, unanswered);
+      return this.table.release(id, now, micros, unanswered ?? this.#durability?.placing(id)?.ttlMs);
     });
     // a claim that would come back after a crash has not been released
     return isJournaled && this.#durability !== null ? this.#durability.ledger.settled().then(() => there) : there;

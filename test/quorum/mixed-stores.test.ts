@@ -48,6 +48,8 @@ if (long) {
     },
     traits: { manyKeys: false, permits: "shared", fifo: false },
     verbs: ["detach"],
+    // each of them waits for the disk, and the majority an eighth of a lease for them
+    timeScale: 3,
     keys: 2_000,
     random: { seeds: 20, steps: 100 },
   });

@@ -39,3 +39,22 @@ test.each([
   expect(disk.journal).toContain(claim.id);
   await first;
 });
+
+test("calls that come behind a claim that waits for the disk do not take it for gone: a renewal is not known, a release holds", async () => {
+  const world = new World();
+  await world.start();
+  const disk = world.disk as FakeDisk;
+  const [one, other] = [await world.client(), await world.client()];
+  const claim = claimOf("k", { ttlMs: 50_000 });
+  let open = (): void => undefined;
+  disk.gate = new Promise((resolve) => {
+    open = resolve;
+  });
+  const first = one.driver.claim(claim);
+  await turns();
+  expect(await other.driver.renew([claim])).toEqual([undefined]);
+  await other.driver.release([claim]);
+  open();
+  expect(await first).toMatchObject({ state: "none" });
+  expect(await other.driver.list("", 10)).toEqual([]);
+});
