@@ -10,8 +10,9 @@ import { redis } from "../../src/drivers/redis/driver.ts";
 import { ALL_BUCKETS, bucketOf } from "../../src/drivers/redis/words.ts";
 import type { Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
+import type { Claim } from "../../src/spi/driver.ts";
 import { load } from "../support/redis-load.ts";
-import { longInUse } from "../support/redis-scene.ts";
+import { claimOf, longInUse } from "../support/redis-scene.ts";
 import type { RedisCluster } from "../support/services/redis-cluster.ts";
 import { startRedisCluster } from "../support/services/redis-cluster.ts";
 import { until } from "../support/wait-for.ts";
@@ -89,4 +90,34 @@ test("a master that is restarted empty under load grants nobody over a live hold
   }
   expect(warnings.filter((text) => /has lost/.test(text))).toEqual([]);
   await until(async () => (await one.list("held")).length === 0, { within: 5_000, what: "the end" });
+});
+
+test("a slot that moves looks like another run: its claims line up for the longest ttl, and who holds goes on holding", {
+  timeout: 60_000,
+}, async () => {
+  const [own, longestTtlMs] = [randomUUID(), 4_000];
+  const bucket = bucketOf("held");
+  const slot = slotOf(`${own}:1:{${bucket}}:n`);
+  const home = await cluster.masterOf(slot);
+  await longInUse(cluster.admin[home] as never, own, bucket);
+  const driver = redis(ioredis, { prefix: own, guardDataLoss: { longestTtlMs }, warn: () => undefined });
+  await driver.open(() => undefined);
+  let at = 0;
+  while (bucketOf(`other ${at}`) !== bucket) at++;
+  const claim = (key: string): Claim => claimOf(key, { ttlMs: longestTtlMs });
+  const stateOf = async (one: Claim): Promise<string | undefined> => (await driver.renew([one]))[0]?.state;
+  const [held, free, late] = [claim("held"), claim(`other ${at}`), claim(`other ${at}`)];
+  for (const one of [held, free]) expect(await driver.claim(one)).toMatchObject({ state: "held" });
+  await driver.release([free]);
+  await cluster.move(slot, (home + 1) % 3, async () => undefined);
+  const moved = performance.now();
+  expect(await driver.claim(late)).toMatchObject({ state: "waiting" });
+  const isGranted = async (): Promise<boolean> => {
+    expect(await stateOf(held)).toBe("held");
+    return (await stateOf(late)) === "held";
+  };
+  await until(isGranted, { within: 20_000, what: "the grant" });
+  expect(performance.now() - moved).toBeGreaterThan(longestTtlMs * 0.9);
+  expect(await driver.release([held, late])).toEqual([true, true]);
+  await driver.close();
 });
