@@ -3,7 +3,7 @@
 import type { Clock } from "../clock.ts";
 import type { Entry } from "../core/entry.ts";
 import type { Table } from "../core/table.ts";
-import type { Claim, ClaimId } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
 import type { Ledger } from "./ledger.ts";
 import { AHEAD_MICROS } from "./ledger.ts";
 import { savedOf } from "./saved.ts";
@@ -11,6 +11,8 @@ import { savedOf } from "./saved.ts";
 /** Leases up to this are "short": a restart waits for them. Longer ones stand in the journal. */
 export const SHORT_MS = 60_000;
 const RETRY_MS = 1_000;
+/** How long answers that need no write wait for one that does and was asked for with them. */
+const PATIENCE_MS = 100;
 /** Of a write that failed the disk tells the log (store.ts). */
 const ignore = (): void => undefined;
 
@@ -19,14 +21,19 @@ export function isLong(ttlMs: number | "session"): boolean {
   return ttlMs !== "session" && ttlMs > SHORT_MS;
 }
 
+/** The answer at this place, about this entry, may be given when its write is done. */
+export interface Behind {
+  readonly at: number;
+  readonly entry: Entry;
+  readonly write: Promise<void>;
+}
+
 export class Durability {
   readonly ledger: Ledger;
   readonly #table: Table;
   readonly #clock: Clock;
   /** Journal entries under way. */
   readonly #writing = new Map<ClaimId, Promise<void>>();
-  /** Claims that wait for the disk before they may be placed. */
-  readonly #placing = new Map<ClaimId, Claim>();
   #raising = false;
   /** When to try again what the disk did not do; Infinity: it did all. */
   #retryAt = Number.POSITIVE_INFINITY;
@@ -54,18 +61,11 @@ export class Durability {
     const top = Math.max(this.#table.mint.nextFor(claim), micros) + claim.tokens;
     const lease = shortLease(claim);
     if (top > ledger.bound || lease > ledger.longestMs) {
-      this.#placing.set(claim.id, claim);
-      return this.#reserve(top + AHEAD_MICROS, lease).finally(() => {
-        if (this.#placing.get(claim.id) === claim) this.#placing.delete(claim.id);
-      });
+      // what has its place keeps it, whatever the disk does
+      return this.#table.entries.has(claim.id) ? null : this.#reserve(top + AHEAD_MICROS, lease);
     }
     if (top > ledger.bound - AHEAD_MICROS / 2) this.#raise(top + AHEAD_MICROS);
     return null;
-  }
-
-  /** The claim that is to be placed as soon as the disk has answered: calls behind it must not take it for gone. */
-  placing(id: ClaimId): Claim | undefined {
-    return this.#placing.get(id);
   }
 
   /** What must be written before these reclaimed claims may be taken back; null: nothing. */
@@ -83,6 +83,34 @@ export class Durability {
     return this.write(entry);
   }
 
+  /** The answer, if it is still so now that a write is done: meanwhile the claim may have ended, or been taken away. */
+  still(answer: Answer, entry: Entry): Answer {
+    const { entries, endings } = this.#table;
+    const { id } = entry.claim;
+    if (entries.get(id) !== entry) return endings.none(id);
+    if (entry.revoked !== null) return { state: "none", reason: entry.revoked };
+    return entry.expiresAt > this.#clock.now() ? answer : { state: "none", reason: "expired" };
+  }
+
+  /**
+   * Answers, some of them behind writes. Those that are behind none do not wait for long, nor fail with the others:
+   * undefined stands then for what is not written.
+   */
+  async answers(
+    answers: readonly (Answer | undefined)[],
+    behind: readonly Behind[],
+  ): Promise<readonly (Answer | undefined)[]> {
+    const written = new Set<Behind>();
+    const writes = behind.map((one) => one.write.then(() => written.add(one)));
+    if (behind.length === answers.length) await Promise.all(writes);
+    else await this.#patience(writes);
+    const told = [...answers];
+    for (const one of behind) {
+      told[one.at] = written.has(one) ? this.still(answers[one.at] as Answer, one.entry) : undefined;
+    }
+    return told;
+  }
+
   /** Writes an entry into the journal as it stands now. */
   write(entry: Entry): Promise<void> {
     const { id } = entry.claim;
@@ -95,7 +123,7 @@ export class Durability {
     return written;
   }
 
-  /** Likewise one that was just detached; if that fails it stays what it was, and `undone` makes it its session's again. */
+  /** Likewise one that was just detached; if that fails it stays what it was: `undone` makes it its session's again. */
   writeDetached(entry: Entry, undone: () => void): Promise<void> {
     return this.write(entry).catch((error: unknown) => {
       entry.detached = false;
@@ -122,6 +150,17 @@ export class Durability {
     if (wanting > 0) this.#raise(wanting + AHEAD_MICROS);
   }
 
+  async #patience(writes: readonly Promise<unknown>[]): Promise<void> {
+    let wake = (): void => undefined;
+    const woken = new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+    const timer = this.#clock.timer(wake);
+    timer.set(this.#clock.now() + PATIENCE_MS);
+    await Promise.race([Promise.allSettled(writes), woken]);
+    timer.stop();
+  }
+
   async #reserve(bound: number, longestMs: number): Promise<void> {
     await this.ledger.reserve(bound, longestMs);
     this.#table.raise(this.ledger.bound);
@@ -129,11 +168,14 @@ export class Durability {
 
   /** Nobody may ask for another write: what was given back would come back after a crash, and /ready say no for ever. */
   #retry(): void {
-    const raise = (): void => this.#table.raise(this.ledger.bound);
     this.ledger
       .retry()
-      .then(raise, ignore)
-      .finally(() => this.changed());
+      .catch(ignore)
+      .finally(() => {
+        // also if only the journal could not be written
+        this.#table.raise(this.ledger.bound);
+        this.changed();
+      });
   }
 
   /** Raises the bound ahead of need. */

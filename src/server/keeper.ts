@@ -20,11 +20,13 @@ import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
 import { goingAway } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
+import type { Behind } from "./durability.ts";
 import { Durability, SHORT_MS } from "./durability.ts";
 import type { KeeperOptions } from "./keeper-options.ts";
 import { DEFAULT_LIMITS } from "./limits.ts";
 import { Lister } from "./lister.ts";
 import type { Log } from "./logging.ts";
+import { Placing } from "./placing.ts";
 import { Reclaiming } from "./reclaiming.ts";
 import type { Record } from "./record.ts";
 import { tellRevoked } from "./revoking.ts";
@@ -45,6 +47,7 @@ export class Keeper implements Backend {
   readonly #log: Log;
   readonly #record: Record | null;
   readonly #tenants: Tenants;
+  readonly #placing: Placing;
   readonly #lister: Lister;
   readonly #note: (session: Session) => void;
   #draining = false;
@@ -57,16 +60,22 @@ export class Keeper implements Backend {
     this.#note = note;
     this.#record = options.record ?? null;
     this.#tenants = new Tenants(limits, this.#record);
+    this.#placing = new Placing(limits.claims);
     const ceiling = ledger?.bound ?? Number.POSITIVE_INFINITY;
-    const forgotten = (entry: Entry): void => this.#forgotten(entry);
+    const forgotten = (entry: Entry): void => {
+      this.#tenants.forgotten(entry);
+      if (entry.journaled) this.#durability?.forget(entry);
+    };
     const { observer } = this.#tenants;
     this.table = new Table({ sessionMs, ceiling, forgotten, observer, mostEndings: limits.claims });
     this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock);
     this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
-    const { table } = this;
-    this.#lister = new Lister(table, clock, limits.listMs);
-    const opened = (): void => this.#opened();
-    this.#reclaiming = new Reclaiming({ table, clock, boundAtStart, reclaimMs, awaited, opened });
+    this.#lister = new Lister(this.table, clock, limits.listMs);
+    const opened = (): void => {
+      this.#durability?.ledger.reclaimed();
+      if (!this.#draining) this.table.resume();
+    };
+    this.#reclaiming = new Reclaiming({ table: this.table, clock, boundAtStart, reclaimMs, awaited, opened });
     // until start(): what comes back from disk is not to be admitted again
     this.table.pause();
   }
@@ -80,7 +89,7 @@ export class Keeper implements Backend {
     entry.journaled = this.#durability?.ledger.has(saved.claim.id) ?? false;
   }
 
-  /** What comes back from disk has been put back: grants are made again, or reclaiming begins. */
+  /** What comes back from disk stands: grants are made again, or reclaiming begins. */
   start(): void {
     if (!this.#reclaiming.isOn) this.table.resume();
     else this.#reclaiming.endIfOver();
@@ -122,8 +131,10 @@ export class Keeper implements Backend {
     if (!session.noted) this.#note(session);
     const write = this.#durability?.before(claim, micros) ?? null;
     if (write === null) return this.#place(session, claim, micros);
-    return write.then(() => {
-      // others have come meanwhile
+    return this.#placing.after(claim.id, write).then((isWanted) => {
+      // whoever has been cut off asks again when it is back: nothing is to stand in the way of others until then
+      if (!isWanted || session.ended || session.link === null) return this.table.endings.none(claim.id);
+      if (this.#draining) throw goingAway();
       this.#tenants.check(this.table, session, claim);
       return this.#place(session, claim, this.#micros());
     });
@@ -134,19 +145,19 @@ export class Keeper implements Backend {
     const micros = this.#micros();
     if (!session.noted) this.#note(session);
     const { entries } = this.table;
-    const writes: Promise<void>[] = [];
-    const answers = items.map(({ id }) => {
+    const behind: Behind[] = [];
+    const answers = items.map(({ id }, at) => {
       if (this.#reclaiming.mayHaveBeen(id)) return undefined;
       const entry = entries.get(id);
       if (entry !== undefined) this.#tenants.own(entry, session);
-      else if (this.#durability?.placing(id) !== undefined) return undefined;
+      else if (this.#placing.has(id)) return undefined;
       const answer = this.table.renew(id, session, now, micros);
       if (entry === undefined || answer.state === "none") return answer;
-      const write = this.#durability?.behind(entry) ?? null;
-      if (write !== null) writes.push(write);
+      const write = this.#durability?.behind(entry);
+      if (write) behind.push({ at, entry, write });
       return answer;
     });
-    return writes.length === 0 ? answers : Promise.all(writes).then(() => answers);
+    return behind.length === 0 ? answers : (this.#durability as Durability).answers(answers, behind);
   }
 
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
@@ -155,13 +166,14 @@ export class Keeper implements Backend {
     let isJournaled = false;
     const there = items.map(({ id, unanswered }) => {
       const entry = this.table.entries.get(id);
+      this.#placing.leave(id);
       if (this.#reclaiming.mayHaveBeen(id)) {
         this.table.endings.bury(id, "released", now + SHORT_MS); // nobody may take it back now
         return true;
       }
       if (entry?.journaled) isJournaled = true;
       if (entry !== undefined) this.#tenants.leaving(entry, session);
-      return this.table.release(id, now, micros, unanswered ?? this.#durability?.placing(id)?.ttlMs);
+      return this.table.release(id, now, micros, unanswered);
     });
     // a claim that would come back after a crash has not been released
     return isJournaled && this.#durability !== null ? this.#durability.ledger.settled().then(() => there) : there;
@@ -173,7 +185,7 @@ export class Keeper implements Backend {
       const entry = this.table.entries.get(id);
       if (entry === undefined) return false;
       disown(entry);
-      const keep = (): void => this.#tenants.own(entry, session);
+      const keep = (): void => this.#keep(entry, session);
       const done = this.table.detach(id, this.#clock.now(), this.#micros());
       const write = done ? this.#durability?.writeDetached(entry, keep) : keep();
       if (write !== undefined) writes.push(write);
@@ -201,12 +213,12 @@ export class Keeper implements Backend {
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {
     if (!session.noted) this.#note(session);
     const own = (entry: Entry): void => {
-      this.#tenants.own(entry, session);
+      this.#keep(entry, session);
       // how long it was held before nobody knows: it counts anew
       this.#tenants.bound(entry, session, this.#clock.now());
     };
-    const takeBack = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#micros(), own);
-    return this.#durability?.beforeReclaim(items)?.then(takeBack) ?? takeBack();
+    const back = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#micros(), own);
+    return this.#durability?.beforeReclaim(items)?.then(back) ?? back();
   }
 
   end(session: Session, which: Which): void {
@@ -261,35 +273,23 @@ export class Keeper implements Backend {
   }
 
   #place(session: Session, claim: Claim, micros: number): Soon<Answer> {
-    // after a write it may be too late
-    if (session.ended) return { state: "none" };
-    if (this.#draining) throw goingAway();
     const answer = this.table.claim(claim, session, this.#clock.now(), micros, 0, session.principal.name);
     if (answer.state === "none") return answer;
     const entry = this.table.entries.get(claim.id) as Entry;
     this.#tenants.own(entry, session);
     this.#tenants.bound(entry, session, entry.placedAt);
-    if (session.awayAt !== null) this.table.park(claim.id);
     if (answer.state === "waiting") return answer;
     const write = this.#durability?.behind(entry) ?? null;
     if (write === null) return answer;
-    return write.then(
-      () => answer,
-      (error: unknown) => {
-        this.table.release(claim.id, this.#clock.now(), this.#micros());
-        throw error;
-      },
-    );
+    const refuse = (error: unknown): never => {
+      this.table.release(claim.id, this.#clock.now(), this.#micros());
+      throw error;
+    };
+    return write.then(() => (this.#durability as Durability).still(answer, entry), refuse);
   }
 
-  #opened(): void {
-    this.#durability?.ledger.reclaimed();
-    if (!this.#draining) this.table.resume();
-  }
-
-  #forgotten(entry: Entry): void {
-    this.#tenants.forgotten(entry);
-    if (entry.journaled) this.#durability?.forget(entry);
+  #keep(entry: Entry, session: Session): void {
+    this.#tenants.keep(this.table, entry, session, this.#clock.now(), this.#micros());
   }
 
   /** The wall clock in microseconds. */

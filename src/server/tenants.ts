@@ -45,6 +45,13 @@ export class Tenants {
     if (!this.#makers.has(entry.claim.id)) this.#makers.set(entry.claim.id, former);
   }
 
+  /** It was to leave the session and did not, if it is still there; the session may have ended meanwhile. */
+  keep(table: Table, entry: Entry, session: Session, now: number, micros: number): void {
+    if (table.entries.get(entry.claim.id) !== entry) return;
+    this.own(entry, session);
+    if (session.ended) this.end(table, session, "all", now, micros);
+  }
+
   /** It is given back, perhaps by another client than whose it is, who is to hear of that. */
   leaving({ owner, claim }: Entry, by: Session): void {
     if (owner instanceof Session && owner !== by) this.#former.set(claim.id, owner);

@@ -45,6 +45,11 @@ export class FakeClock implements Clock {
     return { set, keepAlive: () => undefined, stop: () => set(null) };
   }
 
+  /** Time has passed, and no timer has rung yet. */
+  skip(ms: number): void {
+    this.#now += ms;
+  }
+
   /** Lets time pass, from one due timer to the next, and all that follows from each. */
   async pass(ms: number): Promise<void> {
     const end = this.#now + ms;
@@ -81,11 +86,20 @@ export class FakeDisk implements Disk {
   sessions: SavedSession[] | null = null;
   fresh = true;
   sameBoot = true;
-  /** Every write fails. */
-  full = false;
+  /** Every write fails; "journal": those of the journal, which is longer. */
+  full: boolean | "journal" = false;
   /** Writes settle only when this does. */
   gate: Promise<void> = Promise.resolve();
   readonly writes: string[] = [];
+
+  /** Nothing is written from now on, until what is given back is called. */
+  hang(): () => void {
+    let open = (): void => undefined;
+    this.gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    return open;
+  }
 
   async load(): Promise<Found> {
     return {
@@ -125,7 +139,8 @@ export class FakeDisk implements Disk {
   async #write(what: string): Promise<void> {
     this.writes.push(what);
     await this.gate;
-    if (this.full) throw Object.assign(new Error("no space"), { code: "ENOSPC" });
+    if (this.full === true || (this.full === "journal" && what !== "save"))
+      throw Object.assign(new Error("no space"), { code: "ENOSPC" });
   }
 }
 
