@@ -4,15 +4,19 @@
  * When V8 compacts a Map it links the old table, with all that stood in it, to the new one. As soon as one such table has
  * grown old, every later one and all that it held survives until the next full collection: a busy client spent half of
  * its time copying claims long released. So the Map in here maps to numbers only: the places of the values in an array.
+ * And from time to time it is replaced by a new one, for the old tables and the keys in them were more than half of what a
+ * busy server promoted.
  */
 
 /** Places kept for the next values when the map is empty. */
 const MOST_KEPT = 1_000;
 
 export class SlotMap<K, V> {
-  readonly #places = new Map<K, number>();
+  #places = new Map<K, number>();
   readonly #values: (V | undefined)[] = [];
   readonly #free: number[] = [];
+  /** Deleted since #places is a new one. */
+  #gone = 0;
 
   get size(): number {
     return this.#places.size;
@@ -46,7 +50,13 @@ export class SlotMap<K, V> {
     this.#places.delete(key);
     this.#values[place] = undefined;
     this.#free.push(place);
-    if (this.#places.size === 0 && this.#values.length > MOST_KEPT) this.clear();
+    const { size } = this.#places;
+    if (size === 0 && this.#values.length > MOST_KEPT) this.clear();
+    // to copy four times as rarely as to delete costs next to nothing
+    if (++this.#gone > MOST_KEPT + 4 * size) {
+      this.#gone = 0;
+      this.#places = new Map(this.#places);
+    }
     return true;
   }
 
@@ -56,7 +66,7 @@ export class SlotMap<K, V> {
     this.#free.length = 0;
   }
 
-  /** The keys in the order in which they were set first. */
+  /** The keys in the order in which they were set first; to be read before anything is deleted. */
   keys(): IterableIterator<K> {
     return this.#places.keys();
   }

@@ -49,3 +49,19 @@ test("a map emptied after a crowd takes values again, each at its own place", ()
     expect(slots.size).toBe(0);
   }
 });
+
+test("a map in which thousands have come and gone has those who stayed, in their order, and no others", () => {
+  const slots = new SlotMap<number, number>();
+  const map = new Map<number, number>();
+  for (let key = 0; key < 20_000; key++) {
+    slots.set(key, -key);
+    map.set(key, -key);
+    // three of a hundred stay
+    const gone = key - 50;
+    if (gone >= 0 && gone % 100 > 2) expect(slots.delete(gone)).toBe(map.delete(gone));
+  }
+  expect([...slots.keys()]).toEqual([...map.keys()]);
+  expect(slots.values()).toEqual([...map.values()]);
+  expect(slots.get(19_000)).toBe(-19_000);
+  expect(slots.has(18_999)).toBe(false);
+});
