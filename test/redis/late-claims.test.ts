@@ -41,4 +41,30 @@ withRedis((server) => {
       client.disconnect();
     }
   });
+
+  test("left and claimed again while its first call is unanswered, it keeps the place of the second", async () => {
+    const scene = redisScene(server().port);
+    await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+    const { port } = proxy.address as { port: number };
+    const client = new Redis({ port, host: "127.0.0.1" });
+    client.on("error", () => undefined);
+    try {
+      const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 3_000 }));
+      const claim = claimOf("key");
+      proxy.down.pause();
+      await expect(one.claim(claim)).rejects.toThrow("no answer within 3000 ms");
+      // as a majority does that gives a vote back
+      const released = one.driver.release([claim]);
+      const claimed = one.claim(claim);
+      proxy.down.resume();
+      expect(await released).toEqual([true]);
+      expect(await claimed).toMatchObject({ state: "held" });
+      // whatever the first answer caused was sent before this
+      expect(await one.ask(claim)).toMatchObject({ state: "held" });
+      await one.driver.release([claim]);
+    } finally {
+      await scene.close();
+      client.disconnect();
+    }
+  });
 });

@@ -31,14 +31,14 @@ export interface Vote {
   pushedAfter: number;
   /** The token of a grant that was pushed before anything was answered; null: there was none. */
   early: bigint | null;
-  /** `claim` calls that were never answered: they may still be on their way. */
+  /** `claim` calls under way. */
   loose: number;
-  /** The same of the ticket's. */
+  /** Those of the ticket's, and such as have failed: they may still be on their way. */
   ticketLoose: number;
-  /** Such a call has failed. */
+  /** A `claim` call has failed: it may still be on its way. */
   lost: boolean;
   leaving: boolean;
-  /** It had a place there before: a push may be of that one. */
+  /** It may have had a place there before: a push may be of that one. */
   again: boolean;
 }
 
@@ -64,9 +64,13 @@ export class Ballot {
   /** The grant's token; null: not granted yet. */
   token: bigint | null = null;
   tokens = 1;
-  /** A ticket was asked for. */
+  /** Placed by this client. Of one that another client made only what is found at the members counts, and none of it is made. */
+  isOurs = false;
+  /** A ticket was asked for, or found. */
   ticketed = false;
   minting: Promise<boolean> | null = null;
+  /** When the core last asked about it. */
+  askedAt = 0;
   /** Verbs of the core that are at work on it; what changes meanwhile they see. */
   verbs = 0;
   /** Released, or told to be gone: nothing more is done about it. */
@@ -88,9 +92,10 @@ export class Ballot {
   }
 
   /** The member answered call number `call`, sent at `sentAt`. */
-  answered(index: number, call: number, sentAt: number, answer: Answer): void {
+  answered(index: number, call: number, sentAt: number, answer: Answer, now: number): void {
     const vote = this.votes[index] as Vote;
     if (vote.leaving || call < vote.heard) return;
+    this.held(now);
     const { early } = vote;
     const isOlder = answer.state === "waiting" && call <= vote.pushedAfter;
     if (isOlder && early === null) return;
@@ -111,10 +116,12 @@ export class Ballot {
   }
 
   /** The member spoke first. False: that is only a hint, and it is to be asked. */
-  pushed(index: number, answer: Answer): boolean {
+  pushed(index: number, answer: Answer, now: number): boolean {
     const vote = this.votes[index] as Vote;
     if (vote.leaving || answer.state === "waiting") return true;
-    if (answer.state === "held" && vote.again) return false;
+    this.held(now);
+    // while nothing was answered, the second call may have made the place anew, too
+    if (answer.state === "held" && (vote.again || (vote.state === "unknown" && vote.sent > 1))) return false;
     vote.pushedAfter = vote.sent;
     if (answer.state === "none") {
       this.#loses(vote);
@@ -141,10 +148,11 @@ export class Ballot {
     (this.votes[index] as Vote).leaving = false;
   }
 
-  /** Votes that stand by our clock. */
+  /** Votes that stand by our clock. Asked before any of them changes, it sees every moment without a majority. */
   held(now: number): number {
-    if (this.#lapsed) return 0;
-    return count(this.votes, (vote) => vote.state === "held" && vote.endsAt > now);
+    const held = count(this.votes, (vote) => vote.state === "held" && vote.endsAt > now);
+    if (this.ticketed && held < this.majority) this.#lapsed = true;
+    return this.#lapsed ? 0 : held;
   }
 
   /** Places that stand by our clock, held or waiting. */
@@ -174,6 +182,11 @@ export class Ballot {
   isSplit(now: number): boolean {
     const held = this.held(now);
     return held > 0 && held < this.majority;
+  }
+
+  /** Nothing of it is on its way, nor may be. */
+  get isClear(): boolean {
+    return this.votes.every(({ leaving, loose, lost }) => !leaving && !lost && loose === 0);
   }
 
   recheckMs(): number {
@@ -231,7 +244,7 @@ function fresh(): Vote {
 }
 
 function clear(vote: Vote): void {
-  if (vote.state === "waiting" || vote.state === "held" || vote.early !== null) vote.again = true;
+  vote.again = true;
   vote.state = "none";
   vote.early = null;
   vote.endsAt = 0;

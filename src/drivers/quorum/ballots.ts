@@ -1,4 +1,4 @@
-/** The ballots of one client by claim. What the core has forgotten without a release goes when its lease is long over. */
+/** The ballots of one client by claim. One that the core asks no more about goes when its lease is long over. */
 
 import type { Claim, ClaimId } from "../../spi/driver.ts";
 import { Ballot } from "./ballot.ts";
@@ -20,11 +20,14 @@ export class Ballots {
 
   /** The claim's ballot; one of which nothing is known if another client made it. */
   of(claim: Claim, now: number): Ballot {
-    const known = this.#byId.get(claim.id);
-    if (known !== undefined) return known;
-    if (++this.#made % SWEEP_EACH === 0) this.#sweep(now);
-    const ballot = new Ballot(claim, this.#members);
-    this.#byId.set(claim.id, ballot);
+    let ballot = this.#byId.get(claim.id);
+    if (ballot === undefined || isStale(ballot, now)) {
+      if (ballot !== undefined) ballot.over = true;
+      if (++this.#made % SWEEP_EACH === 0) this.#sweep(now);
+      ballot = new Ballot(claim, this.#members);
+      this.#byId.set(claim.id, ballot);
+    }
+    ballot.askedAt = now;
     return ballot;
   }
 
@@ -37,8 +40,14 @@ export class Ballots {
   }
 
   #sweep(now: number): void {
-    for (const [id, { votes, ttlMs, verbs }] of this.#byId) {
-      if (verbs === 0 && votes.every(({ endsAt }) => endsAt + ttlMs < now)) this.#byId.delete(id);
+    for (const [id, ballot] of this.#byId) {
+      if (!isStale(ballot, now)) continue;
+      ballot.over = true;
+      this.#byId.delete(id);
     }
   }
+}
+
+function isStale({ verbs, askedAt, ttlMs }: Ballot, now: number): boolean {
+  return verbs === 0 && askedAt + 2 * ttlMs < now;
 }

@@ -10,7 +10,7 @@ import type { Answer, Claim, ClaimId, Driver } from "../../spi/driver.ts";
 /** A member that could not be opened is tried again at the next use, but not more often than this. */
 const REOPEN_MS = 1_000;
 
-/** Calls that a member may owe an answer to; further ones fail at once. */
+/** Calls that a member in trouble may owe an answer to; further ones fail at once. */
 const MOST_UNANSWERED = 5_000;
 
 /** Releases kept for a member that is away; the oldest are left to the end of their lease. */
@@ -24,6 +24,8 @@ type Heard = (index: number, id: ClaimId | null, answer?: Answer) => void;
 /** A release that a member has not answered. */
 interface Leftover {
   readonly claim: Claim;
+  /** Told when the member has let the claim go, which wants to come back; else none is wanted that comes late. */
+  readonly left: (() => void) | undefined;
   /** The member has forgotten the claim by then. */
   readonly until: number;
 }
@@ -82,7 +84,8 @@ export class Member {
       this.#reopen();
       throw this.#refused ?? new Error(`quorum: member ${this.index} was not reached yet`);
     }
-    if (this.#unanswered >= MOST_UNANSWERED) throw new Error(`quorum: member ${this.index} owes too many answers`);
+    if (this.suspect && this.#unanswered >= MOST_UNANSWERED)
+      throw new Error(`quorum: member ${this.index} owes too many answers`);
     this.#unanswered++;
     try {
       const result = await work(this.driver);
@@ -108,9 +111,20 @@ export class Member {
   }
 
   /** To be released as soon as the member answers anything; nothing is lost if it does not before the lease ends. */
-  keep(claim: Claim, ttlMs: number): void {
-    if (this.#leftovers.size >= MOST_LEFTOVERS) return;
-    this.#leftovers.set(claim.id, { claim, until: this.#options.time() + ttlMs });
+  keep(claim: Claim, ttlMs: number, left?: () => void): void {
+    if (this.#leftovers.size >= MOST_LEFTOVERS) {
+      for (const id of this.#leftovers.keys()) {
+        this.#drop(id);
+        break;
+      }
+    }
+    this.#leftovers.set(claim.id, { claim, left, until: this.#options.time() + ttlMs });
+  }
+
+  #drop(id: ClaimId): void {
+    const leftover = this.#leftovers.get(id);
+    this.#leftovers.delete(id);
+    leftover?.left?.();
   }
 
   /** Gives back what is left over, in batches, one at a time. */
@@ -119,17 +133,17 @@ export class Member {
     const now = this.#options.time();
     const batch: Leftover[] = [];
     for (const [id, leftover] of this.#leftovers) {
-      if (leftover.until <= now) this.#leftovers.delete(id);
+      if (leftover.until <= now) this.#drop(id);
       else if (batch.length < BATCH) batch.push(leftover);
     }
     if (batch.length === 0) return;
     this.#flushing = true;
     const claims = batch.map(({ claim }) => claim);
-    const ids = new Set(claims.map(({ id }) => id));
-    this.driver.release(claims, ids).then(
+    const unwanted = new Set(batch.flatMap(({ claim, left }) => (left === undefined ? [claim.id] : [])));
+    this.driver.release(claims, unwanted).then(
       () => {
         this.#flushing = false;
-        for (const id of ids) this.#leftovers.delete(id);
+        for (const { id } of claims) this.#drop(id);
         this.flush();
       },
       () => {

@@ -160,6 +160,7 @@ class Quorum implements Driver {
     const [{ key }] = claim.holds;
     if (isTicketKey(key)) throw new FatalDriverError(`quorum: the key ${JSON.stringify(key)} is kept for tokens`);
     const ballot = this.#ballots.of(claim, this.#time());
+    ballot.isOurs = true;
     return this.#busy([ballot], () => this.#voting.placed(ballot, this.#time() + this.#patience([claim]), 1));
   }
 
@@ -172,18 +173,17 @@ class Quorum implements Driver {
       const asked = this.#members.flatMap((member) => this.#voting.renewed(member, ballots, rounds));
       await gather(asked, () => rounds.every(({ isDecided }) => isDecided), until - this.#time());
       // fewer than a majority: unknown of all, though votes may stand by what was said before
-      if (asked.length > 0 && rounds.every(({ isHeard }) => !isHeard)) throw (rounds[0] as Round).failure;
+      const isUnknown = asked.length > 0 && rounds.every(({ isHeard }) => !isHeard);
+      const looks = isUnknown ? [] : ballots;
       const answers = await Promise.allSettled(
-        ballots.map((ballot, index) => this.#voting.standing(ballot, rounds[index] as Round, startedAt, until)),
+        looks.map((ballot, index) => this.#voting.standing(ballot, rounds[index] as Round, startedAt, until)),
       );
+      for (const ballot of ballots) this.#voting.repair(ballot);
+      if (isUnknown) throw (rounds[0] as Round).failure;
       const failed = answers[0];
       if (failed?.status === "rejected" && answers.every(({ status }) => status === "rejected")) throw failed.reason;
       // what is not known of one claim costs the others nothing
-      return answers.map((answer, index) => {
-        if (answer.status === "rejected") return undefined;
-        this.#voting.repair(ballots[index] as Ballot);
-        return answer.value;
-      });
+      return answers.map((answer) => (answer.status === "rejected" ? undefined : answer.value));
     });
   }
 
@@ -197,7 +197,12 @@ class Quorum implements Driver {
     if (answers.includes(undefined)) throw new Error("quorum: where a claim stands is not known, so it stays ours");
     const held = claims.filter((_, index) => answers[index]?.state === "held");
     const kept = await detaching(this.#members, held, this.#patience(claims));
-    return claims.map((claim) => kept[held.indexOf(claim)] === true);
+    return claims.map((claim) => {
+      const isKept = kept[held.indexOf(claim)] === true;
+      // what becomes of it is no business of ours any more, not even if it comes back to us
+      if (isKept) this.#ballots.take(claim);
+      return isKept;
+    });
   }
 
   list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
@@ -238,7 +243,7 @@ class Quorum implements Driver {
     if (id === null) this.#notify(null);
     else if (ballot === undefined) return;
     else if (answer === undefined) this.#notify(id);
-    else if (ballot.pushed(index, answer)) this.#voting.changed(ballot);
+    else if (ballot.pushed(index, answer, this.#time())) this.#voting.changed(ballot);
     else this.#notify(id);
   }
 }

@@ -7,12 +7,12 @@ import type { Member } from "./connection.ts";
 import { gather } from "./connection.ts";
 import { agreed, LEAD, ticketOf } from "./tickets.ts";
 
-/** How often a higher floor is tried when the members' tokens differ. */
+/** How often a higher floor is tried when the members' tokens differ; never for a claim of another client, whose tickets would go. */
 const RAISES = 3;
 
 /**
  * Did a majority agree? Then the ballot has its token.
- * @throws (rejects) FatalDriverError where a member says that the floor cannot be reached
+ * @throws (rejects) FatalDriverError where so many members say that the floor cannot be reached that no majority is left
  */
 export function mint(members: readonly Member[], ballot: Ballot, time: () => number, until: number): Promise<boolean> {
   let highest = ballot.floor - LEAD;
@@ -20,7 +20,7 @@ export function mint(members: readonly Member[], ballot: Ballot, time: () => num
     const clock = aheadMs === null ? ballot.clockBy(index) : BigInt(Math.ceil((time() + aheadMs) * 1_000));
     if (clock > highest) highest = clock;
   }
-  return mintFrom(members, ballot, highest + LEAD, () => until - time(), RAISES);
+  return mintFrom(members, ballot, highest + LEAD, () => until - time(), ballot.isOurs ? RAISES : 0);
 }
 
 async function mintFrom(
@@ -33,7 +33,7 @@ async function mintFrom(
   const ticket = ticketOf(ballot.claim, floor);
   const answers = new Map<Member, Answer>();
   const errors: unknown[] = [];
-  ballot.ticketed = true;
+  if (ballot.isOurs) ballot.ticketed = true;
   const found = (): ReturnType<typeof agreed> => agreed([...answers.values()], ballot.majority);
   const asked = members.map((member) => {
     const vote = ballot.votes[member.index] as Ballot["votes"][number];
@@ -55,10 +55,11 @@ async function mintFrom(
   if (run !== null && run.token >= ballot.floor) {
     ballot.token = run.token;
     ballot.tokens = run.tokens;
+    ballot.ticketed = true;
     return true;
   }
-  const fatal = errors.find(isFatal);
-  if (fatal !== undefined) throw fatal;
+  const fatal = errors.filter(isFatal);
+  if (fatal.length > members.length - ballot.majority) throw fatal[0];
   if (raises === 0 || answers.size < ballot.majority || ballot.over) return false;
   // a counter is ahead of the floor at some member: all begin anew above it
   await givenBack([...answers.keys()], ticket, leftMs());

@@ -54,11 +54,11 @@ function leaving(
   const loose = new Set<ClaimId>();
   const votes = ballots.map(({ claim }) => claim);
   const tickets: Claim[] = [];
-  for (const { claim, votes: known, ticketed, token } of ballots) {
+  for (const { claim, votes: known, ticketed, isOurs } of ballots) {
     const vote = known[index];
-    if (unanswered?.has(claim.id) === true || (vote?.loose ?? 0) > 0) loose.add(claim.id);
+    if (unanswered?.has(claim.id) === true || (vote?.loose ?? 0) > 0 || vote?.lost === true) loose.add(claim.id);
     // of a claim that another client made nothing is known
-    if (!ticketed && token === null && vote?.sent !== 0) continue;
+    if (!ticketed && isOurs) continue;
     const ticket = ticketOf(claim, 0n);
     tickets.push(ticket);
     if ((vote?.ticketLoose ?? 0) > 0) loose.add(ticket.id);

@@ -58,11 +58,11 @@ export class Round {
     return this.answered >= this.#majority;
   }
 
-  /** Why too few have answered; what asking again cannot mend comes first. */
+  /** Why too few have answered; fatal if so many refuse for good that asking again cannot mend it. */
   get failure(): unknown {
-    const fatal = this.errors.find(isFatal);
-    if (fatal !== undefined) return fatal;
-    const cause = this.errors[0];
+    const fatal = this.errors.filter(isFatal);
+    if (fatal.length > this.#members - this.#majority) return fatal[0];
+    const cause = fatal[0] ?? this.errors[0];
     const text = `quorum: ${this.answered} of ${this.#members} members answered, ${this.#majority} must`;
     return cause === undefined ? new Error(text) : new Error(text, { cause });
   }

@@ -66,9 +66,9 @@ export class Voting {
     // no trace: what was granted is given back, and what may still be on its way is remembered there
     await this.#giveBack(ballot, until);
     const delayMs = backoffMs(attempt, this.#random(), LONGEST_YIELD_MS);
-    if (isTie && attempt < TRIES && this.#time() + delayMs < until && this.#mayTryAgain(ballot)) {
+    if (isTie && attempt < TRIES && this.#time() + delayMs < until && ballot.isClear) {
       await pause(this.#options.clock, delayMs);
-      return this.placed(ballot, until, attempt + 1);
+      return ballot.over ? NONE : this.placed(ballot, until, attempt + 1);
     }
     this.#abandon(ballot);
     return NONE;
@@ -107,13 +107,16 @@ export class Voting {
       (answer) => {
         if (isSent) vote.loose--;
         member.saw(answer, sentAt);
-        ballot.answered(member.index, call, sentAt, answer);
+        ballot.answered(member.index, call, sentAt, answer, this.#time());
         round?.said(answer);
         if (ballot.abandoned && answer.state !== "none") this.#unwanted(ballot, member);
         this.changed(ballot);
       },
       (error: unknown) => {
-        if (isSent) vote.lost = true;
+        if (isSent) {
+          vote.loose--;
+          vote.lost = true;
+        }
         if (ballot.abandoned) member.keep(claim, ballot.ttlMs);
         round?.failed(error);
       },
@@ -149,7 +152,7 @@ export class Voting {
               continue;
             }
             member.saw(answer, sentAt);
-            ballot.answered(member.index, call, sentAt, answer);
+            ballot.answered(member.index, call, sentAt, answer, this.#time());
             round.said(answer);
             this.changed(ballot);
           }
@@ -168,7 +171,7 @@ export class Voting {
   async standing(ballot: Ballot, round: Round, startedAt: number, until: number): Promise<Answer> {
     const answer = await this.#look(ballot, round, startedAt, until).catch(async (error: unknown) => {
       // refused for good: nothing of it may stay
-      if (isFatal(error) && !ballot.over) await this.#end(ballot, until);
+      if (isFatal(error) && ballot.isOurs && !ballot.over) await this.#end(ballot, until);
       throw error;
     });
     // "none" always means no trace
@@ -219,7 +222,7 @@ export class Voting {
     );
   }
 
-  /** Its votes, where no `claim` of it is on its way: a release must be answered before it may come there again. */
+  /** Its votes, where no `claim` of it is under way: a release must be answered before it may come there again. */
   async #giveBack(ballot: Ballot, until: number): Promise<void> {
     const { claim } = ballot;
     const given = this.#members.filter(({ index }) => {
@@ -228,19 +231,11 @@ export class Voting {
     });
     const asked = given.map((member) => {
       ballot.leaves(member.index);
-      const settled = member
-        .call((driver) => driver.release([claim]))
-        .then(
-          () => ballot.left(member.index),
-          () => member.keep(claim, ballot.ttlMs),
-        );
-      return { member, settled };
+      const left = (): void => ballot.left(member.index);
+      const kept = (): void => member.keep(claim, ballot.ttlMs, left);
+      return { member, settled: member.call((driver) => driver.release([claim])).then(left, kept) };
     });
     await gather(asked, () => false, until - this.#time());
-  }
-
-  #mayTryAgain(ballot: Ballot): boolean {
-    return ballot.votes.every(({ leaving, loose }) => !leaving && loose === 0);
   }
 
   async #end(ballot: Ballot, until: number): Promise<void> {
@@ -252,9 +247,12 @@ export class Voting {
 
   /** A place that a member has lost, or never had, is asked for again; nobody waits for it. */
   repair(ballot: Ballot): void {
-    if (ballot.over) return;
+    // one that another client made may be released, unless a majority was found to hold it
+    if (ballot.over || (!ballot.isOurs && ballot.token === null)) return;
     for (const member of this.#members) {
-      if (ballot.votes[member.index]?.state === "none") this.#ask(ballot, member, null);
+      const vote = ballot.votes[member.index];
+      if (vote?.leaving === true) member.flush();
+      else if (vote?.state === "none") this.#ask(ballot, member, null);
     }
   }
 

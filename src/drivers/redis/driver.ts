@@ -151,6 +151,7 @@ class RedisDriver implements Driver {
     const words = [...this.#head(route), ...wordsOf(claim), ...termsOf(claim, this.#options.label)];
     const asked = this.#asked.get(id) ?? { calls: 0, isLeft: false };
     this.#asked.set(id, asked);
+    asked.isLeft = false; // a majority gives a vote back and asks for it again
     asked.calls++;
     let isGivenUp = false;
     const settled = (): void => {
@@ -198,12 +199,11 @@ class RedisDriver implements Driver {
       if (asked !== undefined) asked.isLeft = true;
       this.#birth.forget(id);
     }
-    const connection = this.#ready;
-    const { life } = connection;
+    const { life } = this.#ready;
     const flag = ({ id }: Claim): string => (unanswered?.has(id) === true ? "1" : "0");
     const released = await this.#flags(RELEASE, claims, homeOf, (claim) => [flag(claim), ...wordsOf(claim)]);
     // a client library may have sent it twice, and the second found nothing although all was well
-    if (life !== connection.life) throw new Error("redis: the connection broke while a release was under way");
+    if (life !== this.#ready.life) throw new Error("redis: the connection broke while a release was under way");
     return released;
   }
 
