@@ -140,8 +140,8 @@ class Relay implements Backend {
     const answer = await this.#asked(this.#driver.claim(known.claim));
     known.unanswered--;
     if (known.gone) {
-      // its client has left or released it meanwhile
-      if (answer.state !== "none") this.#leftovers.giveBack([known]);
+      // its client has left or released it meanwhile, and has not come back for it
+      if (answer.state !== "none" && !this.#claims.get(claim.id)) this.#leftovers.giveBack([known]);
       return NONE;
     }
     this.#claims.learn(known, answer, this.#clock.now());
@@ -202,7 +202,7 @@ class Relay implements Backend {
         : await this.#asked(this.#driver.detach(there.map(({ claim }) => claim)));
     let next = 0;
     return known.map((it) => {
-      if (it === undefined || !done[next++]) return false;
+      if (it === undefined || !done[next++] || it.gone) return false;
       this.#claims.disown(it);
       return true;
     });

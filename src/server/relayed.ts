@@ -108,12 +108,12 @@ export class RelayedClaims {
     known.until = Math.max(known.until, now + this.#ttl(known.claim));
   }
 
-  /** What ends with this session: not what its maker goes on with, nor what was made elsewhere and is held. */
+  /** What ends with this session: not what its maker goes on with, nor what was made elsewhere and is, or may be, held. */
   endingWith(session: Session, which: Which, now: number): Relayed[] {
     return this.of(session).filter((known) => {
       const { claim, state, maker } = known;
       if (which !== "all" && (which === "waiting" ? state === "held" : claim.ttlMs !== "session")) return false;
-      if (maker === session || maker?.ended === true || (maker === null && state !== "held")) return true;
+      if (maker === session || maker?.ended === true || (maker === null && state === "waiting")) return true;
       if (maker === null) this.disown(known);
       else this.own(maker, known, now);
       return false;
