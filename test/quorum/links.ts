@@ -9,10 +9,17 @@ import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
 import type { FakeClock } from "../support/fake-clock.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 
+export const LATE_MS = 4_000;
+
 /** What becomes of a client's calls to one member. */
 export interface Link {
-  /** Null: all is well. "away": nothing arrives. "mute": what is done there is not heard of. An error: it is the answer. */
-  trouble: null | "away" | "mute" | Error;
+  /**
+   * Null: all is well. "away": nothing arrives. "mute": what is done there is not heard of. "late": nor that, and it is done
+   * LATE_MS later. An error: it is the answer.
+   */
+  trouble: null | "away" | "mute" | "late" | Error;
+  /** The trouble is with this verb alone; null: with all. */
+  verb: "claim" | "release" | null;
   /** Replies take so long. */
   readonly lateMs: { claim: number; ticket: number; renew: number; release: number; push: number };
   /** What arrived there: "claim key". */
@@ -80,6 +87,7 @@ export function majority(count = 3): Majority {
 function linkTo(clock: FakeClock, store: Store): { readonly driver: Driver; readonly link: Link } {
   const link: Link = {
     trouble: null,
+    verb: null,
     lateMs: { claim: 0, ticket: 0, renew: 0, release: 0, push: 0 },
     arrived: [],
   };
@@ -96,9 +104,13 @@ function linkTo(clock: FakeClock, store: Store): { readonly driver: Driver; read
     return inner;
   };
   async function call<T>(what: string, lateMs: number, work: (driver: Driver) => Promise<T>): Promise<T> {
-    const { trouble } = link;
+    const trouble = link.verb === null || what.startsWith(link.verb) ? link.trouble : null;
     if (trouble === "away") throw new Error("away");
     if (trouble instanceof Error) throw trouble;
+    if (trouble === "late") {
+      void pause(LATE_MS).then(async () => work(await there()));
+      throw new Error("no answer yet");
+    }
     link.arrived.push(what);
     const result = await work(await there());
     if (trouble === "mute") throw new Error("no answer");

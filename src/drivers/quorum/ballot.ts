@@ -109,7 +109,7 @@ export class Ballot {
       vote.token = early;
       return;
     }
-    if (answer.state === "waiting") this.#loses(vote, vote.endsAt);
+    if (answer.state === "waiting" && vote.state === "held") this.#loses(vote, vote.endsAt);
     vote.state = answer.state;
     if (answer.state === "held") vote.token = answer.token;
     else vote.recheckMs = answer.recheckMs;

@@ -24,10 +24,13 @@ type Heard = (index: number, id: ClaimId | null, answer?: Answer) => void;
 /** A release that a member has not answered. */
 interface Leftover {
   readonly claim: Claim;
-  /** Told when the member has let the claim go, which wants to come back; else none is wanted that comes late. */
-  readonly left: (() => void) | undefined;
+  readonly ttlMs: number;
   /** The member has forgotten the claim by then. */
-  readonly until: number;
+  until: number;
+  /** Of a claim that is to come back: told when nothing can end a new place of it. Else none is wanted that comes late. */
+  readonly left: (() => void) | undefined;
+  /** It was answered at last; one that was sent before may still be on its way. */
+  isAnswered: boolean;
 }
 
 export interface MemberOptions {
@@ -114,17 +117,12 @@ export class Member {
   keep(claim: Claim, ttlMs: number, left?: () => void): void {
     if (this.#leftovers.size >= MOST_LEFTOVERS) {
       for (const id of this.#leftovers.keys()) {
-        this.#drop(id);
+        this.#leftovers.delete(id);
         break;
       }
     }
-    this.#leftovers.set(claim.id, { claim, left, until: this.#options.time() + ttlMs });
-  }
-
-  #drop(id: ClaimId): void {
-    const leftover = this.#leftovers.get(id);
-    this.#leftovers.delete(id);
-    leftover?.left?.();
+    const until = this.#options.time() + ttlMs;
+    this.#leftovers.set(claim.id, { claim, ttlMs, until, left, isAnswered: false });
   }
 
   /** Gives back what is left over, in batches, one at a time. */
@@ -133,22 +131,29 @@ export class Member {
     const now = this.#options.time();
     const batch: Leftover[] = [];
     for (const [id, leftover] of this.#leftovers) {
-      if (leftover.until <= now) this.#drop(id);
-      else if (batch.length < BATCH) batch.push(leftover);
+      if (leftover.until <= now) {
+        this.#leftovers.delete(id);
+        leftover.left?.();
+      } else if (batch.length < BATCH && !leftover.isAnswered) batch.push(leftover);
     }
     if (batch.length === 0) return;
     this.#flushing = true;
-    const claims = batch.map(({ claim }) => claim);
     const unwanted = new Set(batch.flatMap(({ claim, left }) => (left === undefined ? [claim.id] : [])));
+    const settled = (isAnswered: boolean): void => {
+      this.#flushing = false;
+      for (const leftover of batch) {
+        leftover.isAnswered = isAnswered;
+        if (leftover.left !== undefined) leftover.until = this.#options.time() + leftover.ttlMs;
+        else if (isAnswered) this.#leftovers.delete(leftover.claim.id);
+      }
+    };
+    const claims = batch.map(({ claim }) => claim);
     this.driver.release(claims, unwanted).then(
       () => {
-        this.#flushing = false;
-        for (const { id } of claims) this.#drop(id);
+        settled(true);
         this.flush();
       },
-      () => {
-        this.#flushing = false; // tried again when it answers something else
-      },
+      () => settled(false), // tried again when it answers something else
     );
   }
 
