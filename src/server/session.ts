@@ -211,7 +211,7 @@ export class Sessions {
       session.dropped = true;
       this.#backend.end(session, "waiting");
     }
-    if (now < dropAt) return Math.min(dropAt, Math.max(silentAt, now + 1));
+    if (now < dropAt) return now < silentAt ? Math.min(dropAt, silentAt) : dropAt;
     if (now < silentAt) return silentAt;
     // its holds have leases of their own; it is remembered as long as there are any
     if (this.#backend.owns(session)) return now + this.sessionMs;

@@ -191,3 +191,17 @@ test("a client that only waits for pushes pings no more than it must, and an idl
   expect(one.sent - sent).toBeGreaterThanOrEqual(10);
   expect(one.sent - sent).toBeLessThanOrEqual(12);
 });
+
+test("while clients of the network do not come back after a restart, the server sleeps until something is due", async () => {
+  const world = new World({ remote: true });
+  await world.start();
+  const one = await world.client(false);
+  held(await one.driver.claim(claimOf("k", { ttlMs: 60_000 })));
+  one.unreachable = true;
+  await world.stop();
+  await world.start();
+  await one.driver.close();
+  const before = world.clock.rings;
+  await world.clock.pass(100_000);
+  expect(world.clock.rings - before).toBeLessThan(50);
+});

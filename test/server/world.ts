@@ -24,6 +24,8 @@ import { later } from "./support.ts";
 export class FakeClock implements Clock {
   #now = 1_000;
   wallAhead = 1_800_000_000_000;
+  /** Timers that have rung. */
+  rings = 0;
   readonly #timers = new Set<{ due: number | null; run: () => void }>();
 
   now(): number {
@@ -63,6 +65,7 @@ export class FakeClock implements Clock {
       this.#now = Math.max(this.#now, next.due as number);
       next.due = null;
       this.#timers.delete(next);
+      this.rings++;
       next.run();
       await turns();
     }
@@ -79,6 +82,9 @@ export async function turns(count = 12): Promise<void> {
   }
 }
 
+/** Of a server that has crashed. */
+const never = new Promise<never>(() => undefined);
+
 /** A disk that keeps texts, as the real one does. */
 export class FakeDisk implements Disk {
   state: string | null = null;
@@ -91,6 +97,10 @@ export class FakeDisk implements Disk {
   /** Writes settle only when this does. */
   gate: Promise<void> = Promise.resolve();
   readonly writes: string[] = [];
+  /** Two writes of the same file were under way at a time. */
+  overlapped = false;
+  readonly #under = new Set<string>();
+  #starts = 0;
 
   /** Nothing is written from now on, until what is given back is called. */
   hang(): () => void {
@@ -136,9 +146,35 @@ export class FakeDisk implements Disk {
     // nothing is open
   }
 
+  /** For one run of the server: when it has crashed, nothing that it has not written yet ever will be. */
+  opened(): Disk {
+    const start = this.#starts;
+    const alive = <T>(write: () => T): T | Promise<never> => (start === this.#starts ? write() : never);
+    return {
+      load: () => this.load(),
+      save: (state) => alive(() => this.save(state)),
+      append: (records) => alive(() => this.append(records)),
+      rewrite: (records) => alive(() => this.rewrite(records)),
+      note: (session) => void alive(() => this.note(session)),
+      unnote: (id) => void alive(() => this.unnote(id)),
+      renote: (sessions) => void alive(() => this.renote(sessions)),
+      close: () => this.close(),
+    };
+  }
+
+  crashed(): void {
+    this.#starts++;
+    this.#under.clear();
+  }
+
   async #write(what: string): Promise<void> {
     this.writes.push(what);
+    const [file, start] = [what === "save" ? "state" : "journal", this.#starts];
+    if (this.#under.has(file)) this.overlapped = true;
+    this.#under.add(file);
     await this.gate;
+    if (start !== this.#starts) await never;
+    this.#under.delete(file);
     if (this.full === true || (this.full === "journal" && what !== "save"))
       throw Object.assign(new Error("no space"), { code: "ENOSPC" });
   }
@@ -178,6 +214,8 @@ export class World {
   hub: Hub | null = null;
   record: Record | null = null;
   starts = 0;
+  /** By how much the server's wall clock is ahead of its clients'. */
+  serverAheadMs = 0;
   readonly #pipes = new Set<Pipe>();
   readonly #states = new Map<string, () => ProcessState>();
 
@@ -196,7 +234,14 @@ export class World {
   }
 
   async start(): Promise<void> {
-    const { clock, disk, remote, access, limits } = this;
+    const { remote, access, limits } = this;
+    const clock: Clock = {
+      now: () => this.clock.now(),
+      wall: () => this.clock.wall() + this.serverAheadMs,
+      uptime: () => this.clock.uptime(),
+      timer: (run) => this.clock.timer(run),
+    };
+    const disk = this.disk?.opened() ?? null;
     const log = (message: string, error?: unknown): void => {
       this.logged.push(`${message} ${error}`);
     };
@@ -213,6 +258,7 @@ export class World {
 
   /** The server's process is gone from one moment to the next. */
   crash(): void {
+    this.disk?.crashed();
     this.hub = null;
     this.kept = null;
     this.#endAll();
