@@ -1,6 +1,10 @@
 /** Clients at work on a majority in trouble, and who checks them: by what they believe themselves, and nothing else. */
 
 import assert from "node:assert/strict";
+// else loaded when first used, while simulated time goes on
+import "../../src/client/attach.ts";
+import "../../src/client/detach.ts";
+import "../../src/client/list.ts";
 import { Client } from "../../src/client/client.ts";
 import type { Lock } from "../../src/client/lock.ts";
 import type { Locks } from "../../src/client/locks.ts";
@@ -45,11 +49,29 @@ class Watch {
   left(holding: Holding): void {
     this.#inside.delete(holding);
   }
+
+  /** It was detached, and taken up again: nobody was granted meanwhile. */
+  resumed(holding: Holding, token: bigint): void {
+    assert.equal(holding.lock.token, token, `${holding.who}: the token of a lock that was taken up again`);
+    assert.equal(this.#given.get(holding.key), token, `${holding.who}: granted while the lock was detached`);
+    this.#given.set(holding.key, token - 1n);
+    this.entered(holding);
+  }
 }
 
 interface Site {
-  readonly locks: Locks;
+  locks: Locks;
   readonly cut: Set<number>;
+  /** Another client takes its place. */
+  replace(): Promise<void>;
+}
+
+/** What users are told in trouble. */
+const TROUBLES = new Set(["LOCK_TIMEOUT", "DRIVER_FAILED", "DRIVER_FATAL", "CLOSED", "LOCK_LOST", "UNSUPPORTED"]);
+
+function orNull(error: { readonly code?: string }): null {
+  if (TROUBLES.has(error.code ?? "")) return null;
+  throw error;
 }
 
 /** Runs one seed. @throws Error naming the seed and what went wrong; gives how many grants there were */
@@ -58,8 +80,11 @@ export async function play(seed: number): Promise<number> {
   const watch = new Watch();
   const sites = Array.from({ length: 2 + world.random.int(3) }, () => clientOf(world));
   let failure: unknown = null;
-  const actors = sites.flatMap(({ locks }, index) =>
-    Array.from({ length: 1 + world.random.int(2) }, (_, number) => act(world, watch, locks, `${index}.${number}`)),
+  const closings: Promise<void>[] = [];
+  const actors = sites.flatMap((site, index) =>
+    Array.from({ length: 1 + world.random.int(2) }, (_, number) =>
+      act(world, watch, site, sites, `${index}.${number}`),
+    ),
   );
   let finished = false;
   const done = Promise.all(actors).then(
@@ -72,14 +97,14 @@ export async function play(seed: number): Promise<number> {
   );
   void done;
   try {
-    await trouble(world, sites, () => failure);
+    await trouble(world, sites, closings, () => failure);
     world.isQuiet = true;
     for (let waited = 0; !finished && failure === null; waited += 100) {
       assert.ok(waited < 20 * world.ttlMs, "who waits is served when the trouble is over");
       await world.clock.pass(100);
     }
     if (failure !== null) throw failure;
-    await nothingLeft(world, sites);
+    await nothingLeft(world, sites, closings);
   } catch (error) {
     throw new Error(`seed ${seed} (${world.sites.length} members): ${String(error)}`, { cause: error });
   }
@@ -90,36 +115,74 @@ function clientOf(world: World): Site {
   const cut = new Set<number>();
   const clock = world.drifted();
   const random = world.random.fork();
-  const links = world.sites.map((site, index) => linkTo(world, site, () => cut.has(index)));
-  const driver = quorum(links, { clock, random: () => random.next() });
   const handoffs = random.chance(0.5) ? 1 : 8;
   const settings = settingsOf({ clock, ttl: world.ttlMs, handoffs });
-  return { locks: locksOf(new Client(driver, settings, () => random.next())), cut };
+  const open = (): Locks => {
+    const links = world.sites.map((site, index) => linkTo(world, site, () => cut.has(index)));
+    const driver = quorum(links, { clock, random: () => random.next() });
+    return locksOf(new Client(driver, settings, () => random.next()));
+  };
+  const client: Site = {
+    locks: open(),
+    cut,
+    replace() {
+      const { locks } = client;
+      client.locks = open();
+      return locks.close();
+    },
+  };
+  return client;
 }
 
-async function act(world: World, watch: Watch, locks: Locks, who: string): Promise<void> {
+async function act(world: World, watch: Watch, site: Site, sites: readonly Site[], who: string): Promise<void> {
   const random = world.random.fork();
   while (!world.isQuiet) {
     await world.pause(random.next() * 300);
     const key = random.pick(KEYS);
     const writes = random.chance(0.8);
+    const { locks } = site;
+    if (random.chance(0.05)) await listOnce(locks);
     const target = writes ? locks.mutex(key) : locks.rw(key).read;
     const wait = random.chance(0.2) ? 0 : random.int(8_000);
-    const lock = await target.acquire({ wait }).catch((error: { code?: string }) => {
-      if (error.code === "LOCK_TIMEOUT" || error.code === "DRIVER_FAILED") return null;
-      throw error;
-    });
+    const lock = await target.acquire({ wait }).catch(orNull);
     if (lock === null) continue;
     const holding = { key, lock, writes, who };
     watch.entered(holding);
     await world.pause(random.next() * (random.chance(0.1) ? 2 * world.ttlMs : 200));
     watch.left(holding);
-    await lock.release();
+    if (writes && random.chance(0.15)) await travel(world, watch, holding, random.pick(sites));
+    else await lock.release();
   }
 }
 
-/** A member falls silent, refuses, or comes back empty (after a lease's length, as it must); a client is cut off. */
-async function trouble(world: World, sites: readonly Site[], failed: () => unknown): Promise<void> {
+/** The lock goes to another client, which gives it back, or forgets it. */
+async function travel(world: World, watch: Watch, { key, lock, who }: Holding, to: Site): Promise<void> {
+  const { token } = lock;
+  const random = world.random.fork();
+  const reference = await lock.detach().catch(orNull);
+  if (reference === null) return void (await lock.release());
+  await world.pause(random.next() * 0.5 * world.ttlMs);
+  const again = await to.locks.attach(reference).catch(orNull);
+  if (again === null) return;
+  const holding = { key, lock: again, writes: true, who: `${who}, taken up` };
+  watch.resumed(holding, token);
+  await world.pause(random.next() * world.ttlMs);
+  watch.left(holding);
+  await again.release();
+}
+
+async function listOnce(locks: Locks): Promise<void> {
+  const listed = (await locks.list("").catch(orNull)) ?? [];
+  assert.equal(new Set(listed.map(({ tag }) => tag)).size, listed.length, "a claim is listed twice");
+}
+
+/** A member falls silent, refuses, has its clock set or comes back empty (after a lease, as it must); a client is cut off, or replaced. */
+async function trouble(
+  world: World,
+  sites: readonly Site[],
+  closings: Promise<void>[],
+  failed: () => unknown,
+): Promise<void> {
   const { random, clock, ttlMs } = world;
   const end = clock.now() + TROUBLE_MS;
   const seldom = random.chance(0.5) ? 800 : 4_000;
@@ -129,12 +192,14 @@ async function trouble(world: World, sites: readonly Site[], failed: () => unkno
     const site = world.sites[index];
     if (site === undefined || site.away !== null) continue;
     const roll = random.next();
-    if (roll < 0.4) {
-      site.away = random.chance(0.5) ? "silent" : "refusing";
+    if (roll < 0.1) closings.push(random.pick(sites).replace());
+    else if (roll < 0.4) {
+      site.away = random.pick(["silent", "refusing", "fatal"] as const);
       after(world, random.next() * 3_000, () => {
         site.away = null;
       });
-    } else if (roll < 0.6) {
+    } else if (roll < 0.6 && !world.forgets) site.setWall((random.next() - 0.5) * 7_200_000);
+    else if (roll < 0.6) {
       site.away = "refusing";
       after(world, 1.02 * ttlMs, () => {
         site.store = site.fresh();
@@ -155,7 +220,7 @@ function after(world: World, ms: number, run: () => void): void {
 }
 
 /** A key is free for whoever asks now, and when leases are over no member knows anything of anybody. */
-async function nothingLeft(world: World, sites: readonly Site[]): Promise<void> {
+async function nothingLeft(world: World, sites: readonly Site[], closings: readonly Promise<void>[]): Promise<void> {
   const { clock, ttlMs } = world;
   const { locks } = sites[0] as Site;
   for (const key of KEYS) {
@@ -173,7 +238,7 @@ async function nothingLeft(world: World, sites: readonly Site[]): Promise<void> 
     await clock.pass(1_000);
     await released;
   }
-  const closed = Promise.all(sites.map((site) => site.locks.close()));
+  const closed = Promise.all([...closings, ...sites.map((site) => site.locks.close())]);
   await clock.pass(6_000);
   await closed;
   await clock.pass(ttlMs);

@@ -4,6 +4,7 @@ import type { Clock, Timer } from "../../src/clock.ts";
 import { delegate } from "../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { FatalDriverError } from "../../src/errors.ts";
 import type { Driver, Notify } from "../../src/spi/driver.ts";
 import type { FakeClock } from "../support/fake-clock.ts";
 import { fakeClock } from "../support/fake-clock.ts";
@@ -18,12 +19,14 @@ export interface Site {
   store: MemoryStore;
   /** Counts its lives: what was placed in an earlier one is forgotten. */
   life: number;
-  /** Takes no calls: silent, or refusing. */
-  away: "silent" | "refusing" | null;
+  /** Takes no calls: silent, or refusing, as if for good or not. */
+  away: "silent" | "refusing" | "fatal" | null;
   /** A message there or back takes up to so long. */
   readonly slowMs: number;
   /** A life of a clock of its own. */
   fresh(): MemoryStore;
+  /** Somebody sets its wall clock. */
+  setWall(byMs: number): void;
 }
 
 export interface World {
@@ -33,6 +36,8 @@ export interface World {
   readonly ttlMs: number;
   /** How likely a message is lost while there is trouble. */
   readonly loss: number;
+  /** Members come back empty; else their wall clocks are set. Not both, or tokens have nothing to rise by. */
+  readonly forgets: boolean;
   isQuiet: boolean;
   pause(ms: number): Promise<void>;
   /** A clock whose rate differs by up to half a per cent from true time. */
@@ -42,13 +47,14 @@ export interface World {
 export function worldOf(seed: number): World {
   const random = seededRandom(seed);
   const clock = fakeClock();
-  const drifted = (): Clock => drifting(clock, 0.995 + random.next() * 0.01, (random.next() - 0.5) * 500);
+  const drifted = (): Drifted => drifting(clock, 0.995 + random.next() * 0.01, (random.next() - 0.5) * 500);
   const members = random.chance(0.7) ? 3 : 5;
   const slow = random.chance(0.4) ? random.int(members) : -1;
   const sites = Array.from({ length: members }, (_, index): Site => {
     const own = drifted();
     const fresh = (): MemoryStore => memoryStore(own);
-    return { store: fresh(), life: 1, away: null, slowMs: index === slow ? 400 : 3, fresh };
+    const { setWall } = own;
+    return { store: fresh(), life: 1, away: null, slowMs: index === slow ? 400 : 3, fresh, setWall };
   });
   return {
     random,
@@ -56,6 +62,7 @@ export function worldOf(seed: number): World {
     sites,
     ttlMs: 1_000 + random.int(2_000),
     loss: random.chance(0.5) ? 0.03 : 0,
+    forgets: random.chance(0.6),
     isQuiet: false,
     pause: (ms) => paused(clock, ms),
     drifted,
@@ -100,6 +107,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
     };
     await travels();
     if (site.away === "refusing") throw new Error("refused");
+    if (site.away === "fatal") throw new FatalDriverError("refused for good");
     if (isLost()) {
       // it may come later than anybody thinks, while the store would still know the claim
       if (random.chance(0.3)) late(work);
@@ -121,6 +129,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
 
   return delegate(inner, {
     async open(notify) {
+      if (site.away !== null || isCut()) throw new Error("not reached");
       sink = notify;
     },
     claim: (claim) => call((driver) => driver.claim(claim)),
@@ -141,8 +150,16 @@ function paused(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => clock.timer(resolve).set(clock.now() + ms));
 }
 
-function drifting(clock: FakeClock, rate: number, aheadMs: number): Clock {
+interface Drifted extends Clock {
+  setWall(byMs: number): void;
+}
+
+function drifting(clock: FakeClock, rate: number, startMs: number): Drifted {
+  let aheadMs = startMs;
   return {
+    setWall(byMs) {
+      aheadMs += byMs;
+    },
     now: () => clock.now() * rate,
     wall: () => clock.wall() + aheadMs,
     uptime: () => clock.uptime() * rate,
