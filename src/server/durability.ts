@@ -124,7 +124,9 @@ export class Durability {
   }
 
   /** Likewise one that was just detached; if that fails it stays what it was: `undone` makes it its session's again. */
-  writeDetached(entry: Entry, undone: () => void): Promise<void> {
+  async writeDetached(entry: Entry, undone: () => void): Promise<void> {
+    // detached once more, by a client that has not heard the answer: that it is stands, whatever this write would do
+    if (this.ledger.hasDetached(entry.claim.id)) return this.#writing.get(entry.claim.id);
     return this.write(entry).catch((error: unknown) => {
       entry.detached = false;
       undone();

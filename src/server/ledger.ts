@@ -103,6 +103,11 @@ export class Ledger {
     return kept !== undefined && (revoked === null || kept.revoked !== false);
   }
 
+  /** Likewise as a detached one? */
+  hasDetached(id: ClaimId): boolean {
+    return this.#kept.get(id)?.detached === true;
+  }
+
   /** A write has failed, and what it was for does not stand on the disk yet. */
   get failing(): boolean {
     return this.#records === Number.POSITIVE_INFINITY || (this.#saving === null && this.#isBehind());

@@ -75,3 +75,19 @@ test("a long claim that was given back while the disk was full does not come bac
   await world.clock.pass(61_000);
   expect(world.kept?.keeper.table.entries.size).toBe(0);
 });
+
+test("a lock that was detached stays so when it is detached once more and the disk fails", async () => {
+  const world = new World();
+  await world.start();
+  const disk = world.disk as FakeDisk;
+  const [one, rival] = [await world.client(), await world.client()];
+  const claim = claimOf("k");
+  held(await one.driver.claim(claim));
+  expect(await one.driver.detach?.([claim])).toEqual([true]);
+  disk.full = true;
+  // as a client does that has not heard the answer
+  expect(await one.driver.detach?.([claim])).toEqual([true]);
+  one.unreachable = true;
+  one.cut();
+  expect(await rival.driver.claim(claimOf("k", { wait: false }))).toEqual({ state: "none" });
+});
