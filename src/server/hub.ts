@@ -52,6 +52,8 @@ export class Hub {
   readonly backend: Backend;
   /** Links with something to write. */
   dirty: Link[] = [];
+  /** The link that said something last. */
+  speaker: Link | null = null;
   readonly #sessions: Sessions;
   readonly #access: Access;
   readonly #attended: Disposable;
@@ -178,6 +180,7 @@ export class Hub {
   /** A link has closed, from either side. severed: from ours, although its client may be well. */
   gone(link: Link, session: Session | null, severed: boolean): void {
     if (!this.#links.delete(link)) return;
+    if (this.speaker === link) this.speaker = null;
     this.door.leave(link.origin);
     if (session === null) this.door.strangers--;
     if (link.isSentenced) this.door.refused--;

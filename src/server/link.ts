@@ -31,8 +31,10 @@ export interface Stream {
   unread?(): number;
 }
 
-/** A line is written at the latest when this much has gathered for it, so that the client works while we do. */
-const LINE_CHARS = 1_024;
+/** A line is written at the latest when this much has gathered for it. */
+const LINE_CHARS = 8_192;
+/** Likewise while nobody else says anything: it is to work while we do. With others to serve writing often is only dear. */
+const LONE_LINE_CHARS = 1_024;
 
 const HTTP = /^[A-Z]{3,10} \S* ?HTTP\/\d/;
 const HTTP_ANSWER = "this port speaks the Holdfast lock protocol, not HTTP\n";
@@ -45,6 +47,7 @@ export class Link {
   #session: Session | null = null;
   #is: "new" | "sentenced" | "open" | "tether" | "closed" = "new";
   #out = "";
+  #lineChars = LONE_LINE_CHARS;
   #verdict: ProtocolError | null = null;
   // for the schedule of those who have not said hello
   dueAt = 0;
@@ -93,6 +96,8 @@ export class Link {
 
   /** What one read has brought. What it brings about is written together, as far as it is not much. */
   lines(lines: readonly string[]): void {
+    this.#lineChars = this.#hub.speaker === this ? LONE_LINE_CHARS : LINE_CHARS;
+    this.#hub.speaker = this;
     for (const line of lines) {
       if (!this.reads) break;
       try {
@@ -163,7 +168,7 @@ export class Link {
       return;
     }
     this.#out += `,${frame}`;
-    if (this.#out.length > LINE_CHARS) this.flush();
+    if (this.#out.length > this.#lineChars) this.flush();
   }
 
   /** Writes at once what there is; ends the connection instead if too much waits to be read already. */
