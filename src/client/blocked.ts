@@ -8,6 +8,7 @@ import type { ClaimId, ClaimView, Hold } from "../spi/driver.ts";
 import type { Engine } from "./engine.ts";
 import { attempt } from "./releases.ts";
 import { named } from "./tenure.ts";
+import { within } from "./within.ts";
 
 /** A wait that is over is not made much longer by asking why. */
 const PATIENCE_MS = 500;
@@ -26,7 +27,7 @@ export interface Obstacle {
 /** The error for a wait that has ended. Never rejects: an unreachable store leaves the obstacle unnamed. */
 export async function timeoutError(engine: Engine, obstacle: Obstacle): Promise<LockTimeoutError> {
   const { keys, waitedMs } = obstacle;
-  const blocked = await withinPatience(engine, look(engine, obstacle));
+  const blocked = await within(engine, PATIENCE_MS, look(engine, obstacle), nothing).catch(nothing);
   const waited = waitedMs === 0 ? "not free" : `waited ${shownDuration(waitedMs)}`;
   const parts = [`${waited} for ${named(keys)}`];
   if (blocked.holder !== undefined) {
@@ -36,6 +37,9 @@ export async function timeoutError(engine: Engine, obstacle: Obstacle): Promise<
   const [first, ...rest] = parts;
   return new LockTimeoutError(rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`, blocked, { keys });
 }
+
+/** Why the store cannot tell is not this error's subject. */
+const nothing = (): Blocked => ({});
 
 /** The obstacle on the first of the keys that somebody holds before us, another request of this client among them. */
 async function look(engine: Engine, { holds, id, localAhead }: Obstacle): Promise<Blocked> {
@@ -53,16 +57,4 @@ function describe(line: readonly ClaimView[], holder: ClaimView, mine: string | 
   const place = line.findIndex(({ tag }) => tag === mine);
   const ahead = (place === -1 ? line.length : place) + localAhead;
   return { holder: holder.label, heldForMs: holder.ageMs, ahead };
-}
-
-function withinPatience(engine: Engine, looked: Promise<Blocked>): Promise<Blocked> {
-  return new Promise((resolve) => {
-    const late = { rides: false, dueAt: 0, heapIndex: -1, due: () => resolve({}) };
-    engine.set(late, engine.clock.now() + PATIENCE_MS);
-    const settle = (blocked: Blocked): void => {
-      engine.unset(late);
-      resolve(blocked);
-    };
-    looked.then(settle, () => settle({})); // why the store cannot tell is not this error's subject
-  });
 }

@@ -9,6 +9,7 @@ import { Events } from "./events.ts";
 import { KeyLane } from "./key-lane.ts";
 import { LaneHost } from "./lane-host.ts";
 import type { Settings } from "./options.ts";
+import { within } from "./within.ts";
 import { makeWitness } from "./witness.ts";
 import { wrapped } from "./wrap-error.ts";
 
@@ -84,26 +85,11 @@ export class Client {
     const { engine } = acquirer.host;
     const closed = new ClosedError("this client was closed");
     for (const { owner } of engine.all()) if (owner instanceof KeyLane) owner.refuseAll(closed);
-    await bounded(engine, this.releaseAll());
+    await within(engine, CLOSE_MS, this.releaseAll(), () => undefined);
     for (const tracked of engine.all()) engine.leave(tracked);
-    await bounded(engine, engine.idle());
+    await within(engine, CLOSE_MS, engine.idle(), () => undefined);
     engine.stop();
     this.context.close();
     await this.driver.close();
   }
-}
-
-/** Waits for the work, but not for ever. */
-function bounded(engine: Engine, work: Promise<void>): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const late = { rides: false, dueAt: 0, heapIndex: -1, due: () => resolve() };
-    engine.set(late, engine.clock.now() + CLOSE_MS);
-    work.then(
-      () => {
-        engine.unset(late);
-        resolve();
-      },
-      (error: unknown) => reject(error),
-    );
-  });
 }

@@ -67,15 +67,13 @@ export class Engine {
   /** Makes a claim, now or after a delay. What has been left in this turn is released first. */
   start(claim: Claim, terms: Terms, owner: ClaimOwner, now: number, delayMs = 0): Tracked {
     this.#releases.flush();
-    const first = begin(terms, now, delayMs);
-    return this.#track(new Tracked(claim, terms, owner, first.state, now, this.#due), first, now);
+    return this.#track(claim, terms, owner, begin(terms, now, delayMs), now);
   }
 
   /** Takes up a claim that another client made and detached. */
   adopt(claim: Claim, terms: Terms, owner: ClaimOwner, token: bigint, tokens: number): Tracked {
     const now = this.clock.now();
-    const first = adopt(terms, now, token, tokens);
-    return this.#track(new Tracked(claim, terms, owner, first.state, now, this.#due), first, now);
+    return this.#track(claim, terms, owner, adopt(terms, now, token, tokens), now);
   }
 
   /** We want it no more, held or waiting. `released` is told what the store said; it is called once, perhaps late. */
@@ -153,8 +151,9 @@ export class Engine {
     this.#timer.stop();
   }
 
-  #track(tracked: Tracked, first: Step, now: number): Tracked {
-    this.#tracked.add(tracked.claim.id, tracked);
+  #track(claim: Claim, terms: Terms, owner: ClaimOwner, first: Step, now: number): Tracked {
+    const tracked = new Tracked(claim, terms, owner, first.state, now, this.#due);
+    this.#tracked.add(claim.id, tracked);
     this.#perform(tracked, first, now);
     return tracked;
   }
@@ -231,18 +230,19 @@ export class Engine {
     // a claim that is over by now was left in this very turn
     const renewed = batch.filter(({ state }) => state.at !== "over" && state.at !== "lost");
     if (renewed.length === 0) return;
-    const calls = renewed.map((tracked) => ({ tracked, call: tracked.call, sentAt: tracked.lastSentAt }));
+    const sentAt = this.clock.now();
+    const calls = renewed.map(({ call }) => call);
+    const each = (settle: (tracked: Tracked, call: number, at: number) => void): void => {
+      for (let at = 0; at < calls.length; at++) settle(renewed[at] as Tracked, calls[at] as number, at);
+    };
     attempt(() => this.driver.renew(renewed.map(({ claim }) => claim))).then(
-      (answers) => {
-        for (const [index, { tracked, call, sentAt }] of calls.entries()) {
-          const answer = answers[index];
+      (answers) =>
+        each((tracked, call, at) => {
+          const answer = answers[at];
           if (answer !== undefined) this.#answered(tracked, call, sentAt, answer);
           else this.#callFailed(tracked, call, new Error(`${this.driver.name}: no answer for this claim`));
-        }
-      },
-      (error: unknown) => {
-        for (const { tracked, call } of calls) this.#callFailed(tracked, call, error);
-      },
+        }),
+      (error: unknown) => each((tracked, call) => this.#callFailed(tracked, call, error)),
     );
   }
 

@@ -14,6 +14,7 @@ import { isFatal } from "../errors.ts";
 import type { Claim, ClaimId, Driver } from "../spi/driver.ts";
 import { batchesOf } from "./batches.ts";
 import type { Timed } from "./timed.ts";
+import { timed } from "./timed.ts";
 
 const LONGEST_RETRY_MS = 2_000;
 
@@ -40,17 +41,6 @@ export interface ReleasesOptions {
   /** The schedule has changed. */
   readonly arm: () => void;
   readonly failed: (error: unknown) => void;
-}
-
-/** One call under way, or one pause before the next. */
-class Batch implements Timed {
-  dueAt = 0;
-  heapIndex = -1;
-  rides = false;
-  readonly due: () => void;
-  constructor(due: () => void) {
-    this.due = due;
-  }
 }
 
 export class Releases {
@@ -121,7 +111,7 @@ export class Releases {
       if (isFatal(error) && this.#whenIdle[0]) this.#finishAll(leaving);
       else this.#retry(leaving);
     };
-    const batch = new Batch(() => settle(null, new Error("the store did not answer a release in time")));
+    const batch = timed(() => settle(null, new Error("the store did not answer a release in time")));
     const now = clock.now();
     let until = Number.POSITIVE_INFINITY;
     let unanswered: Set<ClaimId> | undefined;
@@ -147,7 +137,7 @@ export class Releases {
     const left = this.#remembered(leaving, now);
     const first = left[0];
     if (first === undefined) return;
-    const batch = new Batch(() => {
+    const batch = timed(() => {
       for (const one of this.#remembered(left, clock.now())) this.#queue(one);
     });
     let at = now + backoffMs(first.attempts, random(), LONGEST_RETRY_MS);

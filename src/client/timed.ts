@@ -7,3 +7,8 @@ export interface Timed extends Scheduled {
   /** Its time has come, or comes within so many milliseconds. */
   due(now: number, withinMs: number): void;
 }
+
+/** What is only to be called when its time has come. */
+export function timed(due: () => void): Timed {
+  return { rides: false, dueAt: 0, heapIndex: -1, due };
+}

@@ -2,6 +2,7 @@
 
 import { wakeAt } from "../core/claim.ts";
 import type { ClaimState, Terms } from "../core/claim-state.ts";
+import type { Scheduled } from "../core/schedule.ts";
 import type { Claim, LostReason } from "../spi/driver.ts";
 import type { Leaving, Released } from "./releases.ts";
 import type { Timed } from "./timed.ts";
@@ -33,7 +34,8 @@ export class Tracked implements Timed {
   error: unknown = null;
   /** Told how the release went. */
   released: Released = ignore;
-  #forgotten = false;
+  /** It has gone to somebody else: whatever is still heard of it does not concern us. */
+  forgotten = false;
   /** Its release. A late answer that shows a place brings another, which may arrive first. */
   leaving: Leaving | null = null;
   /** Its holder has been told of jeopardy, and of nothing since. */
@@ -43,6 +45,8 @@ export class Tracked implements Timed {
   readonly rides = true;
   dueAt = 0;
   heapIndex = -1;
+  before: Scheduled | undefined = undefined;
+  behind: Scheduled | undefined = undefined;
   readonly #due: (tracked: Tracked, now: number, withinMs: number) => void;
 
   constructor(
@@ -95,14 +99,9 @@ export class Tracked implements Timed {
     this.doubted();
   }
 
-  /** It has gone to somebody else: whatever is still heard of it does not concern us. */
   forget(): void {
-    this.#forgotten = true;
+    this.forgotten = true;
     this.state = { at: "over", unanswered: false };
-  }
-
-  get forgotten(): boolean {
-    return this.#forgotten;
   }
 
   /** Whoever waits to hear of the release is told once, of the first one. */

@@ -45,6 +45,8 @@ export class Entry {
   // for the schedule of expiries
   dueAt = 0;
   heapIndex = -1;
+  before: Scheduled | undefined = undefined;
+  behind: Scheduled | undefined = undefined;
 
   constructor(claim: Claim, owner: unknown, now: number, expiresAt: number, arrival: number) {
     this.claim = claim;

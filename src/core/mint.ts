@@ -29,9 +29,9 @@ export class Mint {
     this.ceiling = ceiling;
   }
 
-  /** How many idle lines are still remembered for their last token. */
-  get lingering(): number {
-    return this.#lingering.size;
+  /** Are idle lines still remembered for their last token? */
+  get lingers(): boolean {
+    return this.#lingering.next() !== null;
   }
 
   get clock(): number {
@@ -42,7 +42,7 @@ export class Mint {
   advance(micros: number): void {
     if (micros <= this.#clock) return;
     this.#clock = micros;
-    if (this.#lingering.size === 0) return;
+    if (!this.lingers) return;
     for (let line = this.#lingering.takeDue(micros - 1); line !== null; line = this.#lingering.takeDue(micros - 1)) {
       this.leave(line);
     }

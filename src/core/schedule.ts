@@ -1,19 +1,27 @@
-/** Deadlines in a binary heap. It knows nothing of timers: who owns it asks for the next due time and arms one. */
+/**
+ * Deadlines in a binary heap. It knows nothing of timers: who owns it asks for the next due time and arms one.
+ *
+ * Those that are set one after another to the same time, as all that one call has renewed are, stand in a row of which
+ * only the first is in the heap: to set and to take one of them moves nothing.
+ *
+ * Invariant: the item that was set last is the last of its row.
+ */
 
-/** What a thing must carry to stand in a schedule: at most one schedule, at most once. Both fields belong to the schedule. */
+/** What a thing must carry to stand in a schedule: at most one schedule, at most once. All fields belong to the schedule. */
 export interface Scheduled {
   /** When it is due; meaningful while it stands in the schedule. */
   dueAt: number;
-  /** Its index in the heap, or -1. */
+  /** Its index in the heap; -1: it stands nowhere; -2: in a row, and not as its first. */
   heapIndex: number;
+  /** Its neighbours in its row. Things that often stand in one should have both from the beginning. */
+  before?: Scheduled | undefined;
+  behind?: Scheduled | undefined;
 }
 
 export class Schedule<T extends Scheduled> {
   readonly #heap: T[] = [];
-
-  get size(): number {
-    return this.#heap.length;
-  }
+  /** Set last; undefined: that one is gone. */
+  #last: Scheduled | undefined;
 
   /** When the first is due, or null. */
   next(): number | null {
@@ -22,31 +30,43 @@ export class Schedule<T extends Scheduled> {
 
   /** Puts the item in, or moves it. */
   set(item: T, at: number): void {
-    const known = item.heapIndex;
-    if (known === -1) {
-      item.dueAt = at;
-      item.heapIndex = this.#heap.length;
-      this.#heap.push(item);
-      this.#rise(item);
+    this.remove(item);
+    const last = this.#last;
+    this.#last = item;
+    item.dueAt = at;
+    if (last?.dueAt === at) {
+      item.heapIndex = -2;
+      item.before = last;
+      last.behind = item;
       return;
     }
-    const before = item.dueAt;
-    item.dueAt = at;
-    if (at < before) this.#rise(item);
-    else if (at > before) this.#sink(item);
+    item.heapIndex = this.#heap.length;
+    this.#heap.push(item);
+    this.#rise(item);
   }
 
   /** Takes the item out; nothing happens if it is not in. */
   remove(item: T): void {
-    const index = item.heapIndex;
+    const { heapIndex: index, before, behind } = item;
     if (index === -1) return;
     item.heapIndex = -1;
-    const last = this.#heap.pop() as T;
-    if (last === item) return;
-    this.#heap[index] = last;
-    last.heapIndex = index;
-    this.#rise(last);
-    this.#sink(last);
+    if (this.#last === item) this.#last = before;
+    if (before !== undefined) {
+      before.behind = behind;
+      item.before = undefined;
+    }
+    if (behind !== undefined) {
+      behind.before = before;
+      item.behind = undefined;
+    }
+    if (before !== undefined) return;
+    const successor = (behind ?? this.#heap.pop()) as T;
+    if (successor === item) return;
+    this.#heap[index] = successor;
+    successor.heapIndex = index;
+    if (behind !== undefined) return; // it is due at the same time
+    this.#rise(successor);
+    this.#sink(successor);
   }
 
   /** Takes out and gives the first item if it is due at `now`, else null. */

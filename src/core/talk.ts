@@ -35,16 +35,7 @@ export function opened(now: number): Talk {
 
 /** A conversation that begins later. */
 export function postponed(until: number): Talk {
-  return {
-    calls: 0,
-    sentAt: null,
-    asks: false,
-    again: false,
-    failures: 1,
-    retryAt: until,
-    unanswered: false,
-    sleptAfter: 0,
-  };
+  return { ...opened(0), calls: 0, sentAt: null, asks: false, failures: 1, retryAt: until };
 }
 
 /** A call is sent now. */

@@ -5,8 +5,9 @@ import { Schedule } from "../../src/core/schedule.ts";
 
 const items = (count: number): Scheduled[] => Array.from({ length: count }, () => ({ dueAt: 0, heapIndex: -1 }));
 
-test("a schedule gives the earliest first, whatever was set, moved and removed", () => {
-  const commands = fc.array(fc.tuple(fc.constantFrom("set", "remove", "take"), fc.nat(19), fc.nat(50)), {
+// few times: then many are due at the same one
+test.each([50, 3])("a schedule gives the earliest first, whatever was set, moved and removed, of %i times", (times) => {
+  const commands = fc.array(fc.tuple(fc.constantFrom("set", "remove", "take"), fc.nat(19), fc.nat(times)), {
     maxLength: 120,
   });
   fc.assert(
@@ -32,7 +33,6 @@ test("a schedule gives the earliest first, whatever was set, moved and removed",
             model.delete(taken);
           }
         }
-        expect(schedule.size).toBe(model.size);
         expect(schedule.next()).toBe(model.size === 0 ? null : Math.min(...model.values()));
       }
     }),
@@ -66,5 +66,33 @@ test("setting an item to the time it has changes nothing", () => {
   const [item] = items(1) as [Scheduled];
   schedule.set(item, 10);
   schedule.set(item, 10);
-  expect(schedule.size).toBe(1);
+  expect(schedule.takeAllDue(10)).toEqual([item]);
+});
+
+test("what was set one after another to the same time is taken in that order, wherever one of them was taken out", () => {
+  for (const gone of [0, 1, 2, 3]) {
+    const schedule = new Schedule<Scheduled>();
+    const [first, ...row] = items(5) as [Scheduled, ...Scheduled[]];
+    schedule.set(first, 10);
+    for (const item of row) schedule.set(item, 20);
+    schedule.remove(row[gone] as Scheduled);
+    schedule.remove(row[gone] as Scheduled);
+    const left = row.filter((_, at) => at !== gone);
+    expect(schedule.takeAllDue(20).map((item) => [first, ...row].indexOf(item))).toEqual(
+      [first, ...left].map((item) => [first, ...row].indexOf(item)),
+    );
+    for (const { before, behind } of row) expect([before, behind]).toEqual([undefined, undefined]);
+  }
+});
+
+test("a thousand that are set to one time and moved to another together cost the heap one place", () => {
+  const schedule = new Schedule<Scheduled>();
+  const all = items(1_000);
+  const places = (): number[] => all.filter(({ heapIndex }) => heapIndex >= 0).map((item) => all.indexOf(item));
+  for (const item of all) schedule.set(item, 10);
+  expect(places()).toEqual([0]);
+  for (const item of all) schedule.set(item, 20);
+  expect(places()).toEqual([0]);
+  expect(schedule.next()).toBe(20);
+  expect(schedule.takeAllDue(20)).toEqual(all);
 });

@@ -83,9 +83,9 @@ test("a million turns on a key whose tokens run ahead of the clock leave one not
     bench.stands(`a${turn}`, "k", { tokens: 64 });
     bench.release(`a${turn}`);
   }
-  expect(bench.table.mint.lingering).toBe(1);
+  expect(bench.table.mint.lingers).toBe(true);
   bench.pass(64);
-  expect([bench.table.mint.lingering, bench.table.mint.lines.size]).toEqual([0, 0]);
+  expect([bench.table.mint.lingers, bench.table.mint.lines.size]).toEqual([false, 0]);
 });
 
 test("no token reaches the ceiling; what would waits until it is raised", () => {

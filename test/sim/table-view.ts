@@ -28,7 +28,7 @@ export function tableLeftOvers(table: Table, clock: Clock, laterMs: number): str
   if (entries.size > 0) left.push(`${entries.size} claims`);
   table.advance(now + laterMs, micros + DAY_MICROS);
   if (endings.size > 0) left.push(`${endings.size} endings`);
-  if (mint.lines.size > 0 || mint.lingering > 0) left.push(`${mint.lines.size} lines, ${mint.lingering} notes`);
+  if (mint.lines.size > 0 || mint.lingers) left.push(`${mint.lines.size} lines, notes: ${mint.lingers}`);
   if (table.nextDue() !== null) left.push("something due");
   return left.join(", ");
 }

@@ -48,6 +48,8 @@ export class Known {
       if (this.answer?.state === "held") return;
       if (answer.arrival !== undefined) this.arrival = answer.arrival;
     }
+    // of a held claim only its tokens are looked at: to keep the old object spares the collector one for each renewal
+    if (answer.state === "held" && this.answer?.state === "held" && answer.token === this.answer.token) return;
     this.answer = answer;
   }
 
