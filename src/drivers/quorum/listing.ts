@@ -56,11 +56,9 @@ async function whole(driver: Driver, prefix: string): Promise<readonly ClaimView
 }
 
 /** Not by pages: a claim that goes would take the cursor with it. */
-async function everything(driver: Driver, prefix: string): Promise<readonly ClaimView[]> {
-  for (let most = AT_FIRST; ; most *= 4) {
-    const views = await driver.list(prefix, most);
-    if (views.length < most) return views;
-  }
+async function everything(driver: Driver, prefix: string, most = AT_FIRST): Promise<readonly ClaimView[]> {
+  const views = await driver.list(prefix, most);
+  return views.length < most ? views : everything(driver, prefix, 4 * most);
 }
 
 function byStanding(one: ClaimView, other: ClaimView): number {
