@@ -9,7 +9,7 @@
  * - A push may come by another connection than answers, and late: of a place that was made anew it tells nothing. Or before
  *   the answer that tells of the place, which was sent first: then it counts as soon as that answer is here.
  * - A vote that we gave back (`leaving`) is none until the member has answered that; only then may it be asked for again,
- *   since a release that is still on its way would end the new place.
+ *   since a release that is still on its way would end the new place. Where a release has failed that is a lease later.
  * - Who has asked for a ticket and had no majority of votes for a moment never has one again: somebody else may have been
  *   granted, with a higher token, and be gone already.
  */

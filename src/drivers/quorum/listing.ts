@@ -58,7 +58,7 @@ async function whole(driver: Driver, prefix: string): Promise<readonly ClaimView
 /** Not by pages: a claim that goes would take the cursor with it. */
 async function everything(driver: Driver, prefix: string, most = AT_FIRST): Promise<readonly ClaimView[]> {
   const views = await driver.list(prefix, most);
-  return views.length < most ? views : everything(driver, prefix, 4 * most);
+  return views.length < most ? views : everything(driver, prefix, most * 4);
 }
 
 function byStanding(one: ClaimView, other: ClaimView): number {
