@@ -232,17 +232,18 @@ export class Engine {
     if (renewed.length === 0) return;
     const sentAt = this.clock.now();
     const calls = renewed.map(({ call }) => call);
-    const each = (settle: (tracked: Tracked, call: number, at: number) => void): void => {
-      for (let at = 0; at < calls.length; at++) settle(renewed[at] as Tracked, calls[at] as number, at);
-    };
     attempt(() => this.driver.renew(renewed.map(({ claim }) => claim))).then(
-      (answers) =>
-        each((tracked, call, at) => {
+      (answers) => {
+        for (const [at, tracked] of renewed.entries()) {
           const answer = answers[at];
-          if (answer !== undefined) this.#answered(tracked, call, sentAt, answer);
-          else this.#callFailed(tracked, call, new Error(`${this.driver.name}: no answer for this claim`));
-        }),
-      (error: unknown) => each((tracked, call) => this.#callFailed(tracked, call, error)),
+          if (answer !== undefined) this.#answered(tracked, calls[at] as number, sentAt, answer);
+          else
+            this.#callFailed(tracked, calls[at] as number, new Error(`${this.driver.name}: no answer for this claim`));
+        }
+      },
+      (error: unknown) => {
+        for (const [at, tracked] of renewed.entries()) this.#callFailed(tracked, calls[at] as number, error);
+      },
     );
   }
 

@@ -59,9 +59,18 @@ function answered(state: Held, event: AnsweredEvent, now: number, terms: Terms):
     const deadline = extended(state, event, answer.ttlMs, terms);
     if (!isLast) return { state: { ...state, deadline }, effects: NOTHING };
     const dueAt = renewalDue(event.sentAt, answer.ttlMs, terms);
-    const { talk } = state;
+    const { token, tokens, knownAt, talk } = state;
     const restored: readonly Effect[] = talk.failures > 0 ? ["restored"] : NOTHING;
-    const held: Held = { ...state, talk: talking.settled(talk), deadline, dueAt, doubtUntil: null };
+    const held: Held = {
+      at: "held",
+      talk: talking.settled(talk),
+      deadline,
+      dueAt,
+      token,
+      tokens,
+      knownAt,
+      doubtUntil: null,
+    };
     if (!talk.again) return { state: held, effects: restored };
     return { state: sending(held, now), effects: [...restored, "renew"] };
   }
