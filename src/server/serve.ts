@@ -83,7 +83,11 @@ export interface Server extends AsyncDisposable {
    * @throws Error naming what was left
    */
   reload(): Promise<void>;
-  /** Grants nothing more, tells the clients, saves the state and lets go of everything. Takes at most a few seconds. */
+  /**
+   * Grants nothing more, tells the clients, saves the state and lets go of everything: within a few seconds, unless the
+   * disk hangs. Giving up on it then is safe only if the process ends, as that of `holdfast serve` does after 10 s: what
+   * is written late would be written over the state of the next server.
+   */
   close(): Promise<void>;
 }
 
