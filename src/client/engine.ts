@@ -237,8 +237,7 @@ export class Engine {
         for (const [at, tracked] of renewed.entries()) {
           const answer = answers[at];
           if (answer !== undefined) this.#answered(tracked, calls[at] as number, sentAt, answer);
-          else
-            this.#callFailed(tracked, calls[at] as number, new Error(`${this.driver.name}: no answer for this claim`));
+          else this.#callFailed(tracked, calls[at] as number, new Error(`${this.driver.name}: no answer`));
         }
       },
       (error: unknown) => {

@@ -111,7 +111,7 @@ export class Releases {
       if (isFatal(error) && this.#whenIdle[0]) this.#finishAll(leaving);
       else this.#retry(leaving);
     };
-    const batch = timed(() => settle(null, new Error("the store did not answer a release in time")));
+    const batch = timed(() => settle(null, new Error("the store did not answer in time")));
     const now = clock.now();
     let until = Number.POSITIVE_INFINITY;
     let unanswered: Set<ClaimId> | undefined;
