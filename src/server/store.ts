@@ -48,7 +48,7 @@ export async function openStore({ driver, state }: ServeOptions, options: StoreO
   if (driver !== undefined) return relayed(driver, common);
   const told = { sessionMs: SESSION_MS, probe: processState, ...common };
   if (state === "none") return kept(await openKeeper({ ...told, disk: null }), null, options.log);
-  const disk = watched(await openState(state as string, elect), wrote, options.log);
+  const disk = watched(await openState(state as string, elect), wrote, options);
   try {
     return kept(await openKeeper({ ...told, disk }), disk, options.log);
   } catch (error) {
@@ -81,21 +81,28 @@ function kept({ keeper, sessions, save }: Opened, disk: WatchedDisk | null, log:
 }
 
 interface WatchedDisk extends Disk {
-  /** Why the last durable write failed; null: it did not. */
+  /** What is wrong with durable writes: the last one of a kind failed, or one hangs; null: nothing. */
   trouble(): string | null;
 }
 
 const UNWRITTEN = "the state cannot be written: what needs a write is not granted";
+const HUNG = "the disk does not answer: what needs a write is not granted";
+/** A write that takes longer than this hangs, as far as anybody can tell. */
+const HANGS_MS = 5_000;
 
 /**
  * Tells of durable writes, and remembers whether the last one of each kind was done. The log has the first one that failed,
  * and that all are done again: in between there may be one a second, on a disk that has no room for them.
  */
-function watched(disk: Disk, wrote: Tally["wrote"], log: Log): WatchedDisk {
+function watched(disk: Disk, wrote: Tally["wrote"], { log, clock }: StoreOptions): WatchedDisk {
   const failed = { state: false, journal: false };
   const fails = (): boolean => failed.state || failed.journal;
+  /** When the write under way of each kind began: there is one at a time. */
+  const begun = { state: Number.POSITIVE_INFINITY, journal: Number.POSITIVE_INFINITY };
+  const hangs = (): boolean => Math.min(begun.state, begun.journal) + HANGS_MS <= clock.now();
   async function told<T>(what: "journal" | "state", write: Promise<T>): Promise<T> {
     const before = fails();
+    begun[what] = clock.now();
     try {
       const done = await write;
       failed[what] = false;
@@ -106,6 +113,7 @@ function watched(disk: Disk, wrote: Tally["wrote"], log: Log): WatchedDisk {
       if (!before) log(UNWRITTEN, error);
       throw error;
     } finally {
+      begun[what] = Number.POSITIVE_INFINITY;
       wrote(what, !failed[what]);
     }
   }
@@ -118,6 +126,6 @@ function watched(disk: Disk, wrote: Tally["wrote"], log: Log): WatchedDisk {
     unnote: (id) => disk.unnote(id),
     renote: (sessions) => disk.renote(sessions),
     close: () => disk.close(),
-    trouble: () => (fails() ? UNWRITTEN : null),
+    trouble: () => (fails() ? UNWRITTEN : hangs() ? HUNG : null),
   };
 }

@@ -1,4 +1,6 @@
+import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { memory } from "../../src/drivers/memory.ts";
@@ -60,6 +62,28 @@ test("a server whose disk has room again is ready although nobody asks it for an
   await expect(driver.claim(claimOf("k", { ttlMs: 120_000 }))).rejects.toThrow();
   expect(it.ready()).toMatchObject({ ok: false });
   rmSync(journal, { recursive: true });
+  await until(() => it.ready().ok, { within: 10_000, what: "the server to be ready" });
+});
+
+test.runIf(process.platform === "linux")("a server whose disk hangs is not ready, until the disk answers", async () => {
+  const clock = fakeClock(0);
+  const it = await running({ clock });
+  const { driver } = await client(it.addresses[0] as string);
+  const journal = join(it.dir, "state", "journal");
+  rmSync(journal);
+  // whoever opens it for writing waits until somebody reads
+  execFileSync("mkfifo", [journal]);
+  const claim = driver.claim(claimOf("k", { ttlMs: 120_000 })).catch(() => "refused");
+  await until(async () => (await driver.list("k", 1)).length === 1, { within: 10_000, what: "the claim" });
+  expect(it.ready()).toEqual({ ok: true });
+  await clock.pass(5_000);
+  expect(it.ready()).toMatchObject({ ok: false, why: expect.stringMatching(/disk does not answer/) });
+  const reader = await open(journal, "r");
+  // nothing is durable in a pipe
+  expect(await claim).toBe("refused");
+  await reader.close();
+  rmSync(journal);
+  await clock.pass(2_000);
   await until(() => it.ready().ok, { within: 10_000, what: "the server to be ready" });
 });
 
