@@ -181,7 +181,7 @@ test("detaching a claim whose lease has just ended leaves nothing with its sessi
   held(await driver.claim(claim));
   const [session] = [...(world.kept?.sessions.all.values() ?? [])];
   const { keeper } = world.kept as NonNullable<World["kept"]>;
-  world.clock.skip(1_500);
+  world.clock.leap(1_500);
   expect(keeper.detach(session as never, [claim.id])).toEqual([false]);
   expect(session?.entries.size).toBe(0);
 });

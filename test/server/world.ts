@@ -48,7 +48,7 @@ export class FakeClock implements Clock {
   }
 
   /** Time has passed, and no timer has rung yet. */
-  skip(ms: number): void {
+  leap(ms: number): void {
     this.#now += ms;
   }
 

@@ -116,10 +116,8 @@ export class Member {
   /** To be released as soon as the member answers anything; nothing is lost if it does not before the lease ends. */
   keep(claim: Claim, ttlMs: number, left?: () => void): void {
     if (this.#leftovers.size >= MOST_LEFTOVERS) {
-      for (const id of this.#leftovers.keys()) {
-        this.#leftovers.delete(id);
-        break;
-      }
+      const [oldest] = this.#leftovers.keys();
+      this.#leftovers.delete(oldest as ClaimId);
     }
     const until = this.#options.time() + ttlMs;
     this.#leftovers.set(claim.id, { claim, ttlMs, until, left, isAnswered: false });

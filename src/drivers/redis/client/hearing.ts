@@ -1,6 +1,7 @@
 /**
  * What is published to us: one inbox for the whole store, or in a Cluster one for every bucket in use, on the master that
- * has it. It keeps each inbox where its bucket's commands go, through breaks, fail-over and slots that move.
+ * has it. It keeps each inbox where its bucket's commands go, through breaks, fail-over and slots that move. It pauses only
+ * between attempts to subscribe: of claims it knows nothing.
  *
  * Invariants
  * - An inbox is in order only when a message sent the way our commands go was counted there as heard, and was heard by us.
@@ -294,6 +295,4 @@ export class Hearing {
 }
 
 /** What is tried anew by whoever calls it, and so needs no word. */
-async function quietly(work: Promise<unknown>): Promise<void> {
-  await work.catch(() => undefined);
-}
+const quietly = (work: Promise<unknown>): Promise<unknown> => work.catch(() => undefined);
