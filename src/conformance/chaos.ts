@@ -82,7 +82,9 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     };
   }
 
-  async function carry<T>(verb: Verb, fate: Fate, call: () => Promise<T>): Promise<T> {
+  async function carry<T>(verb: Verb, fate: Fate, send: () => Promise<T>): Promise<T> {
+    // a closed driver is not called: what was delayed until then never left
+    const call = (): Promise<T> => (line.isClosed ? Promise.reject(broken("the driver was closed")) : send());
     if (fate.beforeMs > 0) await delay(fate.beforeMs);
     await fate.before?.arrive();
     if (fate.lose !== null && fate.repeat) {

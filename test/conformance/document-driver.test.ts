@@ -13,7 +13,10 @@ conformance({ describe, test }, "document", {
     const store = fileDocument(join(folder, "locks.json"));
     return {
       driver: () => documentDriver(store),
-      close: () => rm(folder, { recursive: true }),
+      async close() {
+        await store.change(() => undefined); // a call whose answer the test does not wait for may still be writing
+        await rm(folder, { recursive: true });
+      },
     };
   },
   traits: { manyKeys: false },

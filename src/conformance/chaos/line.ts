@@ -7,6 +7,7 @@ export function broken(what: string): Error {
 
 export interface ChaosLine {
   readonly isUp: boolean;
+  readonly isClosed: boolean;
   /** Counts the connections made: what came over an earlier one is void. */
   readonly life: number;
   onHeal: () => void;
@@ -23,6 +24,7 @@ export function chaosLine(): ChaosLine {
   const underWay = new Set<(error: Error) => void>();
   const timers = new Set<NodeJS.Timeout>();
   let isUp = true;
+  let isClosed = false;
   let life = 0;
   let onHeal = (): void => undefined;
   const failAll = (error: Error): void => {
@@ -33,6 +35,9 @@ export function chaosLine(): ChaosLine {
   return {
     get isUp() {
       return isUp;
+    },
+    get isClosed() {
+      return isClosed;
     },
     get life() {
       return life;
@@ -70,6 +75,7 @@ export function chaosLine(): ChaosLine {
       timers.add(timer);
     },
     close() {
+      isClosed = true;
       onHeal = () => undefined;
       for (const timer of timers) clearTimeout(timer);
       timers.clear();
