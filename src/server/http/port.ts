@@ -37,13 +37,19 @@ export function serverOptions(): ServerOptions & { readonly handshakeTimeout: nu
   };
 }
 
+/** What of a connection has not been answered. */
+interface Pending {
+  count: number;
+  /** The newest request, and where its answer goes. */
+  newest: readonly [IncomingMessage, ServerResponse];
+}
+
 export class Port {
   readonly #hub: Hub;
   /** Of its own, so that web clients take no room from those of the lock protocol. */
   readonly #door: Door;
   readonly #handle: (incoming: IncomingMessage, outgoing: ServerResponse) => void;
-  /** Requests that have not been answered, by connection. */
-  readonly #pending = new WeakMap<Duplex, number>();
+  readonly #pending = new WeakMap<Duplex, Pending>();
   #draining = false;
 
   constructor(hub: Hub, handle: (incoming: IncomingMessage, outgoing: ServerResponse) => void) {
@@ -58,10 +64,13 @@ export class Port {
   }
 
   attach(server: HttpServer | HttpsServer): void {
-    server.maxHeadersCount = 64;
+    // what is beyond a count would be left out without a word, an Origin as well; maxHeaderSize bounds them
+    server.maxHeadersCount = 0;
     server.setTimeout(SILENT_MS);
     server.on("connection", (socket: Socket) => this.#enter(socket));
     server.on("request", (incoming, outgoing) => this.#request(incoming, outgoing));
+    // of expectations that nobody knows, as of other headers
+    server.on("checkExpectation", (incoming, outgoing) => this.#request(incoming, outgoing));
     server.on("clientError", (error: NodeJS.ErrnoException, socket) => this.#malformed(error, socket));
     server.on("connect", (_request, socket) => answerRaw(socket, new Problem(405, "METHOD", "method", "no proxy")));
   }
@@ -85,14 +94,16 @@ export class Port {
 
   #request(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const { socket } = incoming;
-    const pending = (this.#pending.get(socket) ?? 0) + 1;
+    const pending: Pending = this.#pending.get(socket) ?? { count: 0, newest: [incoming, outgoing] };
+    pending.count++;
+    pending.newest = [incoming, outgoing];
     this.#pending.set(socket, pending);
     // each request that waits listens for the end of its connection
     socket.setMaxListeners(2 * MOST_PIPELINED);
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) outgoing.setHeader(name, value as string);
     if (this.#draining) outgoing.setHeader("connection", "close");
-    outgoing.once("finish", () => this.#pending.set(socket, (this.#pending.get(socket) ?? 1) - 1));
-    if (pending > MOST_PIPELINED) {
+    outgoing.once("finish", () => pending.count--);
+    if (pending.count > MOST_PIPELINED) {
       // what it has asked before is still answered
       const why = `at most ${MOST_PIPELINED} requests of one connection may wait`;
       refuse(outgoing, new Problem(429, "LIMIT", "pipeline", why, { close: true }));
@@ -103,14 +114,23 @@ export class Port {
 
   /** What came is no request, too much of one, or too slow. */
   #malformed(error: NodeJS.ErrnoException, socket: Duplex): void {
-    // in the midst of an answer nothing else can be said
-    if (error.code === "ECONNRESET" || !socket.writable || (this.#pending.get(socket) ?? 0) > 0) {
+    const { count, newest } = this.#pending.get(socket) ?? { count: 0, newest: null };
+    const wanting = count === 1 && newest !== null && isWanting(...newest) ? newest[1] : null;
+    // who waits for an answer would take this one for it, unless it is about the body of that very request
+    if (error.code === "ECONNRESET" || !socket.writable || (count > 0 && wanting === null)) {
       socket.destroy();
       return;
     }
     this.#hub.log("a connection spoke no HTTP", undefined, { level: "debug", code: error.code });
-    answerRaw(socket, MALFORMED[error.code ?? ""] ?? NO_HTTP);
+    const problem = MALFORMED[error.code ?? ""] ?? NO_HTTP;
+    if (wanting === null) answerRaw(socket, problem);
+    else refuse(wanting.setHeader("connection", "close"), problem);
   }
+}
+
+/** Is the request still to come in part, and its answer in whole? */
+function isWanting(incoming: IncomingMessage, outgoing: ServerResponse): boolean {
+  return !incoming.complete && !outgoing.headersSent;
 }
 
 const NO_HTTP = new Problem(400, "INVALID", "malformed", "this is no HTTP request");
