@@ -126,6 +126,18 @@ test.each(BAD_TERMS.filter(({ what }) => what.startsWith("ttl")))(
   },
 );
 
+test("a prefix may have every character that a key may have", async () => {
+  const key = "odd/\ufffd+%2f \u{1f600}";
+  const held = await post(url, "/v1/claims", { key, wait: 0 });
+  const found = await ask(url, `/v1/locks?prefix=${encodeURIComponent(key)}`);
+  expect(found).toMatchObject({ status: 200, json: { locks: [{ holds: [{ key }] }] } });
+  for (const broken of ["%ff", "%ed%a0%80", "%f0%9f", "+%80"]) {
+    const refused = await ask(url, `/v1/locks?prefix=${broken}`);
+    expect(refused).toMatchObject({ status: 400, json: { field: "prefix", reason: "malformed" } });
+  }
+  await post(url, "/v1/claims/release", { reference: held.json.reference });
+});
+
 test("members that nobody knows are ignored, so that newer clients meet older servers", async () => {
   const held = await post(url, "/v1/claims", { key: "k", constructor: 1, colour: { deep: [1] } });
   expect(held.status).toBe(201);
