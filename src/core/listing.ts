@@ -11,7 +11,7 @@ export interface ListQuery {
   /** Those any of whose keys begins with it. */
   readonly prefix: string;
   readonly max: number;
-  /** The tag of the last claim of the page before; a cursor whose claim is gone starts again. */
+  /** The tag of the last claim of the page before; one that nobody knows (any more) starts again. */
   readonly after?: string;
   /** May this key be shown? Of a claim only such keys are. Default: every key may. */
   readonly may?: (key: string) => boolean;
@@ -35,7 +35,7 @@ export function listTable(table: Table, tagOf: TagOf, query: ListQuery, now: num
 /**
  * The entries of a page, in steps: the table may change between them, so a claim that moves may be missed or come twice.
  * Its cost grows with the keys there are, not with their order: nothing is sorted but what is given.
- * @param last the claim whose tag is query.after, if that is known
+ * @param last the claim whose tag is query.after, if that is known; it may have gone meanwhile
  */
 export function* listing(table: Table, tagOf: TagOf, query: ListQuery, last?: Entry): Generator<void, Entry[], void> {
   const { prefix, max, after, may } = query;
@@ -43,7 +43,8 @@ export function* listing(table: Table, tagOf: TagOf, query: ListQuery, last?: En
   const start = last ?? (after === undefined ? null : yield* entryOf(table, tagOf, after));
   const found: Entry[] = [];
   const home = start === null ? null : homeOf(start, shows);
-  if (home !== null) walk(home.line, home.next, shows, max, found);
+  const next = home === null ? null : behind(table, home);
+  if (next !== null) walk(next.line, next, shows, max, found);
   if (start === null || home !== null) {
     let from = home?.line.key ?? "";
     while (found.length < max) {
@@ -81,6 +82,18 @@ function* entryOf(table: Table, tagOf: TagOf, tag: string): Generator<void, Entr
 function homeOf({ seats, parked }: Entry, shows: Shows): Seat | null {
   for (const seat of seats) if ((seat.admitted || !parked) && shows(seat.line.key)) return seat;
   return null;
+}
+
+/** The next one in its line; of a claim that has gone, the first that came after it. */
+function behind(table: Table, { line, next, entry, arrival }: Seat): Seat | null {
+  if (isThere(table, entry)) return next;
+  let seat = table.mint.lines.get(line.key)?.seats.first ?? null;
+  while (seat !== null && seat.arrival < arrival) seat = seat.next;
+  return seat;
+}
+
+function isThere(table: Table, entry: Entry): boolean {
+  return table.entries.get(entry.claim.id) === entry;
 }
 
 /** Adds those who are at home in this line, from that seat on. */
@@ -122,7 +135,7 @@ function* homeless(
   found: Entry[],
 ): Generator<void, void, void> {
   let looks = 0;
-  let skips = after !== null;
+  let skips = after !== null && isThere(table, after);
   for (const entry of table.entries.values()) {
     if (++looks % LOOKS === 0) yield;
     if (skips) {

@@ -87,9 +87,10 @@ export class Lister {
     return step.done === true ? step.value : null;
   }
 
+  /** The claim at the end of a page, even if it has gone meanwhile, unless another one has its id now. */
   #known(after: string | undefined): Entry | undefined {
     const entry = after === undefined ? undefined : this.#cursors.get(after);
-    return entry !== undefined && this.#table.entries.get(entry.claim.id) === entry ? entry : undefined;
+    return entry !== undefined && (this.#table.entries.get(entry.claim.id) ?? entry) === entry ? entry : undefined;
   }
 
   #remember({ views }: Page, entries: readonly Entry[]): void {

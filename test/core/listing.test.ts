@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Entry } from "../../src/core/entry.ts";
 import { listing, listTable } from "../../src/core/listing.ts";
 import { Table } from "../../src/core/table.ts";
 import type { Claim, Hold } from "../../src/spi/driver.ts";
@@ -78,7 +79,32 @@ test("a claim is shown by the keys that may be seen alone, and found by those al
   expect(bench.list("", 1, { may, after: "both" })).toEqual(["b"]);
 });
 
-test("a cursor whose claim is gone starts again", () => {
+test("behind a claim that has gone, and is known still, a list goes on where that stood", () => {
+  const bench = new Bench();
+  const keys = { w: "b", x: "b", y: "b", z: "b", after: "c", behind: "d", last: "e" };
+  bench.claim("first", "a");
+  for (const [id, key] of Object.entries(keys)) bench.claim(id, key);
+  for (const id of ["before", "both", "too"]) bench.claim(id, "a", "f");
+  const goneOn = (id: string, prefix = ""): string[] => {
+    const last = bench.table.entries.get(id) as Entry;
+    expect(bench.table.release(id, 0, 1_000)).toBe(true);
+    const steps = listing(bench.table, bench.tagOf, { prefix, max: 20, after: id }, last);
+    let step = steps.next();
+    while (step.done !== true) step = steps.next();
+    return step.value.map(({ claim }) => claim.id);
+  };
+  // one in the midst of a line, its front, the last of it, one alone
+  expect(goneOn("x")).toEqual(["y", "z", "after", "behind", "last"]);
+  expect(goneOn("w")).toEqual(["y", "z", "after", "behind", "last"]);
+  expect(goneOn("z")).toEqual(["after", "behind", "last"]);
+  expect(goneOn("after")).toEqual(["behind", "last"]);
+  expect(goneOn("last")).toEqual([]);
+  // who stands in no line that is shown has no place there: the others of its kind come once more
+  expect(goneOn("both", "f")).toEqual(["before", "too"]);
+  expect(bench.pages(1)).toEqual(["first", "before", "too", "y", "behind"]);
+});
+
+test("a cursor that nobody knows starts again", () => {
   const bench = new Bench();
   bench.claim("a", "a");
   bench.claim("b", "b");
