@@ -136,6 +136,17 @@ test("all that is wrong is told at once, each with its place", () => {
   expect(said).not.toContain(credential);
 });
 
+test("a member that stands there twice is refused with its place, not the last one taken; no credential is repeated", () => {
+  const rights = '"rights":["inspect"],"rights":["acquire","force"]';
+  const text = (rule: string): string =>
+    `{"version":1,"accounts":[{"name":"a","hashes":["${hash}"],"rules":[{"prefix":"a/",${rule}}]}]}`;
+  expect(accountsOf(text('"rights":["inspect"]'), "x")).toHaveLength(1);
+  expect(() => accountsOf(text(rights), "x")).toThrow("x: accounts[0].rules[0].rights stands there twice");
+  expect(() => accountsOf(text(`"${credential}":1,"${credential}":2`), "x")).toThrow(
+    /^x: a member stands there twice$/,
+  );
+});
+
 test.each([
   ["a word", rule({ prefix: "team-a" }), "accounts[0].rules[0].prefix must end with a separator"],
   ["digits", rule({ prefix: "team/1" }), "must end with a separator"],
@@ -169,9 +180,9 @@ test("a link is followed, as mounted secrets need it; a missing file and one tha
 });
 
 test("names and hashes of prototypes are nobody's", () => {
-  const text =
-    '{"version":1,"__proto__":{"accounts":[]},"accounts":[{"name":"a","hashes":["constructor"],"rules":[]}]}';
-  expect(() => accountsOf(text, "x")).toThrow("x: accounts[0].hashes[0] must be a SHA-256");
+  const text = '"accounts":[{"name":"a","hashes":["constructor"],"rules":[]}]}';
+  expect(() => accountsOf(`{"version":1,${text}`, "x")).toThrow("x: accounts[0].hashes[0] must be a SHA-256");
+  expect(() => accountsOf(`{"version":1,"__proto__":{"accounts":[]},${text}`, "x")).toThrow("x: __proto__ must not be");
   const access = createAccess([]);
   for (const odd of ["__proto__", "constructor", "toString"]) {
     expect(() => access.authenticate(odd, "")).toThrow("no valid credential");
