@@ -49,6 +49,7 @@ export function usageInWords(message: string, command = "run"): string {
   const said = message
     .replace(/^error: /, "")
     .replace(/\s*\(Did you mean (.+)\?\)$/s, "; did you mean $1?")
+    .replace(/^(unknown option '--store').*$/s, "$1; the store is named by --url")
     .replace(/^option '(.+)' argument missing$/, "$1 lacks its value")
     .replace(/^too many arguments for '(.+)'\. Expected (\d+) .* got (\d+)\.$/, "arguments of $1: at most $2, not $3")
     .replace(/^missing required argument '(.+)'$/, `which $1? See holdfast ${command} --help`);

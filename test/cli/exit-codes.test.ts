@@ -120,6 +120,7 @@ describe.concurrent("exit codes of run", () => {
     [["run"], /^holdfast: which key\? For example: holdfast run /],
     [["run", "k", "ls"], /which command\? .* holdfast run k -- ls/],
     [["run", "k", "--wiat", "5s", "--", "true"], /unknown option '--wiat'; did you mean --wait\?/],
+    [["run", "k", "--store", "x", "--", "true"], /unknown option '--store'; the store is named by --url$/m],
     [["run", "k", "--wait", "5", "--", "true"], /--wait takes a duration with its unit, such as .*, not "5"/],
     [["run", "k", "--ttl", "1d", "--", "true"], /--ttl takes a duration with its unit, .* not "1d"/],
     [["run", "k", "--max-hold", "0", "--", "true"], /--max-hold must be longer than 0/],
