@@ -62,7 +62,15 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
 async function checked(wanted: Wanted, { given, complaints }: Gathered): Promise<readonly string[]> {
   const { checkOptions } = await import("../server/serve.ts");
   const { faults, warnings } = await checkOptions({ ...wanted.serve, ...placeFor(wanted) } as ServeOptions);
-  fail([...complaints, ...complaintsOf(given, faults)]);
+  // the folder of our own socket is made if need be
+  const isOurs = ({ option, named }: Fault): boolean => wanted.own.socket && option === "listen" && named;
+  fail([
+    ...complaints,
+    ...complaintsOf(
+      given,
+      faults.filter((fault) => !isOurs(fault)),
+    ),
+  ]);
   return warnings;
 }
 

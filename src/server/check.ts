@@ -1,7 +1,7 @@
 /** Whether a server with these options could start, found out without starting one. */
 
 import { constants } from "node:fs";
-import { access } from "node:fs/promises";
+import { access, lstat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { privateFolder, readOurs } from "./files.ts";
 import { journalRecords, stateOf } from "./journal.ts";
@@ -30,7 +30,22 @@ export async function checkOptions(options: ServeOptions): Promise<Checked> {
     const message = await stateFault(options.state);
     if (message !== null) found.push({ option: "state", message, named: true });
   }
+  for (const address of plan.addresses) {
+    const message = "path" in address ? await socketFault(address.path) : null;
+    if (message !== null) found.push({ option: "listen", message, named: true });
+  }
   return { faults: found, warnings: plan.warnings.filter((it) => it !== dead) };
+}
+
+/** Could a socket be made there? Whether another server listens on it is not asked: it may be the one that is checked. */
+async function socketFault(path: string): Promise<string | null> {
+  try {
+    // a folder, not a file that may be written
+    await access(`${dirname(path)}/.`, constants.W_OK | constants.X_OK);
+    return !(await isThere(path)) || (await lstat(path)).isSocket() ? null : `${path} is not a socket: move it away`;
+  } catch (error) {
+    return `no socket can be made in ${dirname(path)} (${(error as NodeJS.ErrnoException).code})`;
+  }
 }
 
 async function stateFault(path: string): Promise<string | null> {

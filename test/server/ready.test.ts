@@ -169,3 +169,21 @@ test("checkOptions() opens and makes nothing", async () => {
   expect((await checkOptions(options)).faults).toMatchObject([{ option: "state", named: true }]);
   chmodSync(join(dir, "deep", "state"), 0o700);
 });
+
+test("checkOptions() finds that a socket cannot be made where it is asked for, as a start would", async () => {
+  const dir = folder();
+  const [file, deep] = [join(dir, "file"), join(dir, "deep", "socket")];
+  writeFileSync(file, "kept");
+  const listen = [`unix:${file}`, `unix:${deep}`, `unix:${file}/below`];
+  const { faults } = await checkOptions({ listen, state: "none" });
+  expect(faults.map(({ message }) => message)).toEqual([
+    `${file} is not a socket: move it away`,
+    `no socket can be made in ${join(dir, "deep")} (ENOENT)`,
+    `no socket can be made in ${file} (ENOTDIR)`,
+  ]);
+  expect(faults).toMatchObject(Array(3).fill({ option: "listen", named: true }));
+  for (const one of listen) {
+    const started = serve({ listen: one, state: "none", log: () => undefined });
+    await expect(started).rejects.toThrow(/move it away|no folder leads/);
+  }
+});
