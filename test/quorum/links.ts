@@ -126,10 +126,13 @@ function linkTo(clock: FakeClock, store: Store): { readonly driver: Driver; read
       sink = notify;
     },
     claim(claim) {
-      const lateMs = claim.holds[0].key.includes("#") ? link.lateMs.ticket : link.lateMs.claim;
+      const lateMs = isTicket(claim) ? link.lateMs.ticket : link.lateMs.claim;
       return call(named("claim", [claim]), lateMs, (to) => to.claim(claim));
     },
-    renew: (claims) => call(named("renew", claims), link.lateMs.renew, (to) => to.renew(claims)),
+    renew: (claims) =>
+      call(named("renew", claims), claims.every(isTicket) ? link.lateMs.ticket : link.lateMs.renew, (to) =>
+        to.renew(claims),
+      ),
     release: (claims, unanswered) =>
       call(named("release", claims), link.lateMs.release, (to) => to.release(claims, unanswered)),
     detach: (claims) => call(named("detach", claims), 0, async (to) => (await to.detach?.(claims)) ?? []),
@@ -140,6 +143,8 @@ function linkTo(clock: FakeClock, store: Store): { readonly driver: Driver; read
   });
   return { driver, link };
 }
+
+const isTicket = ({ holds }: Claim): boolean => holds[0].key.includes("#");
 
 /** @throws Error if it is not held */
 export function held(answer: Answer | undefined): Extract<Answer, { state: "held" }> {

@@ -86,8 +86,9 @@ export async function play(seed: number): Promise<number> {
       act(world, watch, site, sites, `${index}.${number}`),
     ),
   );
+  const keeper = keep(world, watch, sites);
   let finished = false;
-  const done = Promise.all(actors).then(
+  const done = Promise.all([...actors, keeper]).then(
     () => {
       finished = true;
     },
@@ -152,6 +153,39 @@ async function act(world: World, watch: Watch, site: Site, sites: readonly Site[
     watch.left(holding);
     if (writes && random.chance(0.15)) await travel(world, watch, holding, random.pick(sites));
     else await lock.release();
+  }
+}
+
+/** Holds a key through all of it, and when all is well again sees that the lock is whole: in the list, and when it travels. */
+async function keep(world: World, watch: Watch, sites: readonly Site[]): Promise<void> {
+  const [site, to] = [sites[0] as Site, sites[1] as Site];
+  const key = "kept";
+  while (!world.isQuiet) {
+    await world.pause(100);
+    const lock = await site.locks.acquire(key, { wait: 2_000 }).catch(orNull);
+    if (lock === null) continue;
+    const holding = { key, lock, writes: true, who: "keeper" };
+    watch.entered(holding);
+    while (!world.isQuiet && !lock.signal.aborted) await world.pause(100);
+    // what was lost is made again by renewals
+    await world.pause(world.ttlMs);
+    watch.left(holding);
+    if (lock.remainingMs <= 0) {
+      await lock.release();
+      continue;
+    }
+    const { token } = lock;
+    const listed = await to.locks.list(key);
+    assert.deepEqual(
+      listed.map(({ answer }) => (answer.state === "held" ? answer.token : answer.state)),
+      [token],
+      "a kept lock is listed as held",
+    );
+    const again = await to.locks.attach(await lock.detach());
+    watch.resumed({ ...holding, lock: again }, token);
+    watch.left(holding);
+    await again.release();
+    return;
   }
 }
 

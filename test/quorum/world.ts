@@ -139,6 +139,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
       return answers.map((answer) => (!world.isQuiet && random.chance(0.02) ? undefined : answer));
     },
     release: (claims, unanswered) => call((driver) => driver.release(claims, unanswered)),
+    detach: (claims) => call(async (driver) => (await driver.detach?.(claims)) ?? []),
     list: (prefix, max, after) => call((driver) => driver.list(prefix, max, after)),
     async close() {
       sink = () => undefined;

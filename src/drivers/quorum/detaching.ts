@@ -8,9 +8,8 @@ import { Round } from "./round.ts";
 import { ticketOf } from "./tickets.ts";
 
 /**
- * Says of each claim, all of them held, whether a majority keeps its vote without us, and a majority its ticket: else it
- * would come back with another token.
- * @throws (rejects) Error if fewer than a majority have answered
+ * Says of each claim, all of them held, whether a majority keeps its vote without us.
+ * @throws (rejects) Error if fewer than a majority have answered, or have its ticket: it would come back with another token
  */
 export async function detaching(
   members: readonly Member[],
@@ -35,7 +34,11 @@ export async function detaching(
   }));
   await gather(asked, () => false, withinMs);
   if (!round.isHeard) throw round.failure;
-  return claims.map((_, at) => Math.min(kept[at] as number, kept[at + claims.length] as number) >= majority);
+  const isKept = (at: number): boolean => (kept[at] as number) >= majority;
+  const lacking = claims.some((_, at) => isKept(at) && !isKept(at + claims.length));
+  if (lacking)
+    throw new Error("quorum: members that have lost a ticket have not made it again yet, so the lock stays ours");
+  return claims.map((_, at) => isKept(at));
 }
 
 async function keptAnyway(renewed: ReturnType<Member["driver"]["renew"]>): Promise<readonly boolean[]> {

@@ -5,6 +5,7 @@ import { majorityOf } from "./ballot.ts";
 import type { Member } from "./connection.ts";
 import { gather } from "./connection.ts";
 import { Round } from "./round.ts";
+import type { Run } from "./tickets.ts";
 import { FAR_TICKETS, hasFarTicket, isTicketKey, tokensByTag } from "./tickets.ts";
 
 /** Asked of a member at first; tickets are among them. */
@@ -56,7 +57,7 @@ async function whole(driver: Driver, prefix: string): Promise<readonly ClaimView
 }
 
 /** Not by pages: a claim that goes would take the cursor with it. */
-async function everything(driver: Driver, prefix: string, most = AT_FIRST): Promise<readonly ClaimView[]> {
+export async function everything(driver: Driver, prefix: string, most = AT_FIRST): Promise<readonly ClaimView[]> {
   const views = await driver.list(prefix, most);
   return views.length < most ? views : everything(driver, prefix, most * 4);
 }
@@ -93,12 +94,12 @@ function merged(lists: readonly (readonly ClaimView[])[], majority: number): Cla
 }
 
 /** Held if a majority says so; else it waits, whatever a minority has granted it. */
-function standing(views: readonly ClaimView[], majority: number, tokens: ReadonlyMap<string, bigint>): ClaimView {
+function standing(views: readonly ClaimView[], majority: number, tokens: ReadonlyMap<string, Run>): ClaimView {
   const [first] = views as [ClaimView];
   const ageMs = Math.max(...views.map((view) => view.ageMs));
   const { heldMs: _, ...view } = first;
   const held = views.filter(({ answer }) => answer.state === "held");
-  const token = tokens.get(first.tag);
+  const token = tokens.get(first.tag)?.token;
   const ttls = (those: readonly ClaimView[]): number[] =>
     those.map(({ answer }) => (answer.state === "none" ? 0 : answer.ttlMs));
   if (held.length < majority || token === undefined) {

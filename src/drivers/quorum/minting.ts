@@ -1,26 +1,87 @@
-/** One token for a grant, given by a majority of members. See tickets.ts for how, and driver.ts for why it rises. */
+/**
+ * One token for a grant, given by a majority of members. See tickets.ts for how, and driver.ts for why it rises. It is
+ * found again as long as the claim is renewed: a ticket that a member has lost is made again there.
+ */
 
 import { isFatal } from "../../errors.ts";
-import type { Answer, Claim } from "../../spi/driver.ts";
+import { tagOf } from "../../ids.ts";
+import type { Answer, Claim, ClaimView } from "../../spi/driver.ts";
 import type { Ballot } from "./ballot.ts";
-import type { Member } from "./connection.ts";
+import type { Asked, Member } from "./connection.ts";
 import { gather } from "./connection.ts";
-import { agreed, LEAD, ticketOf } from "./tickets.ts";
+import { everything } from "./listing.ts";
+import type { Run as Agreed } from "./tickets.ts";
+import { agreed, LEAD, ticketAgain, ticketOf, tokensByTag } from "./tickets.ts";
 
-/** How often a higher floor is tried when the members' tokens differ; never for a claim of another client, whose tickets would go. */
+/** How often a higher floor is tried when the members' tokens differ. */
 const RAISES = 3;
+
+type Run = Agreed | null;
 
 /**
  * Did a majority agree? Then the ballot has its token.
  * @throws (rejects) FatalDriverError where so many members say that the floor cannot be reached that no majority is left
  */
-export function mint(members: readonly Member[], ballot: Ballot, time: () => number, until: number): Promise<boolean> {
+export async function mint(
+  members: readonly Member[],
+  ballot: Ballot,
+  time: () => number,
+  until: number,
+): Promise<boolean> {
+  const leftMs = (): number => until - time();
+  if (!ballot.isOurs) {
+    const found = await foundAgain(members, ballot, leftMs);
+    if (found !== "none") return settles(ballot, found);
+  }
   let highest = ballot.floor - LEAD;
   for (const { index, aheadMs } of members) {
     const clock = aheadMs === null ? ballot.clockBy(index) : BigInt(Math.ceil((time() + aheadMs) * 1_000));
     if (clock > highest) highest = clock;
   }
-  return mintFrom(members, ballot, highest + LEAD, () => until - time(), ballot.isOurs ? RAISES : 0);
+  return mintFrom(members, ballot, highest + LEAD, leftMs, ballot.isOurs ? RAISES : 0);
+}
+
+function settles(ballot: Ballot, run: Run): boolean {
+  if (run === null || run.token < ballot.floor) return false;
+  ballot.token = run.token;
+  ballot.tokens = run.tokens;
+  ballot.ticketed = true;
+  return true;
+}
+
+/**
+ * The token of another client's grant, of which no ticket is made here: it could be taken for that client's. "none": a
+ * majority has no ticket, so it never had a token.
+ */
+async function foundAgain(members: readonly Member[], ballot: Ballot, leftMs: () => number): Promise<Run | "none"> {
+  const ticket = ticketOf(ballot.claim, 0n);
+  const answers: Answer[] = [];
+  const found = (): Run => agreed(answers, ballot.majority);
+  const asked = members.map((member): Asked => {
+    const heard = ([answer]: readonly (Answer | undefined)[]): void => {
+      if (answer !== undefined) answers.push(answer);
+    };
+    return { member, settled: member.call((driver) => driver.renew([ticket])).then(heard, () => undefined) };
+  });
+  await gather(asked, () => found() !== null, leftMs());
+  if (answers.filter(({ state }) => state === "none").length >= ballot.majority) return "none";
+  return found() ?? told(members, ballot, leftMs);
+}
+
+/** The same where tickets were made again: only lists tell what they were. */
+async function told(members: readonly Member[], ballot: Ballot, leftMs: () => number): Promise<Run> {
+  const [{ key }] = ticketOf(ballot.claim, 0n).holds;
+  const tag = tagOf(ballot.claim.id);
+  const views: ClaimView[] = [];
+  const found = (): Run => tokensByTag(views, ballot.majority).get(tag) ?? null;
+  const asked = members.map((member): Asked => {
+    const heard = (listed: readonly ClaimView[]): void => {
+      views.push(...listed.filter(({ label }) => label.startsWith(tag)));
+    };
+    return { member, settled: member.call((driver) => everything(driver, key)).then(heard, () => undefined) };
+  });
+  await gather(asked, () => found() !== null, leftMs());
+  return found();
 }
 
 async function mintFrom(
@@ -33,31 +94,17 @@ async function mintFrom(
   const ticket = ticketOf(ballot.claim, floor);
   const answers = new Map<Member, Answer>();
   const errors: unknown[] = [];
-  if (ballot.isOurs) ballot.ticketed = true;
-  const found = (): ReturnType<typeof agreed> => agreed([...answers.values()], ballot.majority);
+  ballot.ticketed = true;
+  const found = (): Run => agreed([...answers.values()], ballot.majority);
   const asked = members.map((member) => {
-    const vote = ballot.votes[member.index] as Ballot["votes"][number];
-    const isSent = member.isOpen;
-    if (isSent) vote.ticketLoose++;
-    const settled = member
-      .call((driver) => driver.claim(ticket))
-      .then(
-        (answer) => {
-          if (isSent) vote.ticketLoose--;
-          answers.set(member, answer);
-        },
-        (error: unknown) => void errors.push(error),
-      );
+    const settled = claimed(member, ballot, ticket).then(
+      (answer) => void answers.set(member, answer),
+      (error: unknown) => void errors.push(error),
+    );
     return { member, settled };
   });
   await gather(asked, () => found() !== null, leftMs());
-  const run = found();
-  if (run !== null && run.token >= ballot.floor) {
-    ballot.token = run.token;
-    ballot.tokens = run.tokens;
-    ballot.ticketed = true;
-    return true;
-  }
+  if (settles(ballot, found())) return true;
   const fatal = errors.filter(isFatal);
   if (fatal.length > members.length - ballot.majority) throw fatal[0];
   if (raises === 0 || answers.size < ballot.majority || ballot.over) return false;
@@ -90,4 +137,27 @@ async function givenBack(members: readonly Member[], ticket: Claim, withinMs: nu
       ),
   }));
   await gather(asked, () => false, withinMs);
+}
+
+/** The claims whose token is known keep their tickets there; one that is gone is made again. Nobody waits for it. */
+export function renewTickets(member: Member, ballots: readonly Ballot[]): void {
+  const granted = ballots.filter(({ token }) => token !== null);
+  if (granted.length === 0) return;
+  const made = (answers: readonly (Answer | undefined)[]): void => {
+    for (const [at, ballot] of granted.entries()) {
+      if (answers[at]?.state !== "none" || ballot.over || ballot.token === null) continue;
+      claimed(member, ballot, ticketAgain(ballot.claim, ballot.token)).catch(() => undefined); // the next renewal tries again
+    }
+  };
+  member.call((driver) => driver.renew(granted.map(({ claim }) => ticketOf(claim, 0n)))).then(made, () => undefined);
+}
+
+/** A ticket is asked for at one member. One that is not answered may come late. */
+async function claimed(member: Member, ballot: Ballot, ticket: Claim): Promise<Answer> {
+  const vote = ballot.votes[member.index] as Ballot["votes"][number];
+  const isSent = member.isOpen;
+  if (isSent) vote.ticketLoose++;
+  const answer = await member.call((driver) => driver.claim(ticket));
+  if (isSent) vote.ticketLoose--;
+  return answer;
 }

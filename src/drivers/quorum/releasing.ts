@@ -61,7 +61,9 @@ function leaving(
     if (!ticketed && isOurs) continue;
     const ticket = ticketOf(claim, 0n);
     tickets.push(ticket);
-    if ((vote?.ticketLoose ?? 0) > 0) loose.add(ticket.id);
+    // who made it may be making it again there
+    const isElsewhere = !isOurs && unanswered?.has(claim.id) === true;
+    if (isElsewhere || (vote?.ticketLoose ?? 0) > 0) loose.add(ticket.id);
   }
   return { claims: [...votes, ...tickets], loose };
 }

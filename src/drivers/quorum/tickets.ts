@@ -13,6 +13,9 @@ import { ALL_PERMITS } from "../../spi/driver.ts";
 const SUFFIX = "#holdfast-token";
 export const FAR_TICKETS: string = `${SUFFIX}:`;
 
+/** Ends the label of a ticket that was made again. */
+const AGAIN = " again";
+
 /** Tokens are asked for so far (microseconds) ahead of the highest clock, so that no clock is past them on arrival. */
 export const LEAD = 1_000_000n;
 
@@ -30,6 +33,12 @@ export function ticketOf(claim: Claim, floor: bigint): Claim {
   };
 }
 
+/** One that its member has lost. It answers a later token of that member's own: the grant's is its floor, which lists tell. */
+export function ticketAgain(claim: Claim, token: bigint): Claim {
+  const ticket = ticketOf(claim, token);
+  return { ...ticket, label: ticket.label + AGAIN };
+}
+
 /** Is this the key of a ticket, which nobody may lock and no list shows? */
 export function isTicketKey(key: string): boolean {
   return key.endsWith(SUFFIX) || key.startsWith(FAR_TICKETS);
@@ -40,29 +49,42 @@ export function hasFarTicket(key: string): boolean {
   return Buffer.byteLength(key) + SUFFIX.length > MAX_KEY_BYTES;
 }
 
-/** The token that a majority has given, with how many of its run all of them have set aside; null: there is none. */
-export function agreed(answers: readonly Answer[], majority: number): { token: bigint; tokens: number } | null {
-  const runs = new Map<bigint, number[]>();
-  for (const answer of answers) {
-    if (answer.state !== "held") continue;
-    const same = runs.get(answer.token) ?? [];
-    same.push(answer.tokens);
-    runs.set(answer.token, same);
-  }
-  for (const [token, sizes] of runs) if (sizes.length >= majority) return { token, tokens: Math.min(...sizes) };
-  return null;
+/** A grant's token, and how many of its run all of a majority have set aside. */
+export interface Run {
+  readonly token: bigint;
+  readonly tokens: number;
+}
+
+/** The token that a majority has given; null: there is none. */
+export function agreed(answers: readonly Answer[], majority: number): Run | null {
+  return shared(
+    answers.filter((answer) => answer.state === "held"),
+    majority,
+  );
 }
 
 /** Of tickets as they are listed: the grant's token by the tag of the claim that it belongs to. */
-export function tokensByTag(views: readonly ClaimView[], majority: number): ReadonlyMap<string, bigint> {
-  const answers = new Map<string, Answer[]>();
-  for (const { label, answer } of views) answers.set(label, [...(answers.get(label) ?? []), answer]);
-  const tokens = new Map<string, bigint>();
-  for (const [tag, given] of answers) {
-    const found = agreed(given, majority);
-    if (found !== null) tokens.set(tag, found.token);
+export function tokensByTag(views: readonly ClaimView[], majority: number): ReadonlyMap<string, Run> {
+  const runs = new Map<string, Run[]>();
+  for (const { label, answer, floor, tokens } of views) {
+    if (answer.state !== "held") continue;
+    const isAgain = label.endsWith(AGAIN);
+    const tag = isAgain ? label.slice(0, -AGAIN.length) : label;
+    runs.set(tag, [...(runs.get(tag) ?? []), isAgain ? { token: floor, tokens } : answer]);
   }
-  return tokens;
+  const found = new Map<string, Run>();
+  for (const [tag, same] of runs) {
+    const run = shared(same, majority);
+    if (run !== null) found.set(tag, run);
+  }
+  return found;
+}
+
+function shared(runs: readonly Run[], majority: number): Run | null {
+  const sizes = new Map<bigint, number[]>();
+  for (const { token, tokens } of runs) sizes.set(token, [...(sizes.get(token) ?? []), tokens]);
+  for (const [token, same] of sizes) if (same.length >= majority) return { token, tokens: Math.min(...same) };
+  return null;
 }
 
 /** As secret as the claim's, and found from it by whoever has that. */

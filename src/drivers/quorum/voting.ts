@@ -9,10 +9,9 @@ import { leftMs, majorityOf } from "./ballot.ts";
 import type { Ballots } from "./ballots.ts";
 import type { Asked, Member } from "./connection.ts";
 import { gather, pause } from "./connection.ts";
-import { mint } from "./minting.ts";
+import { mint, renewTickets } from "./minting.ts";
 import { releasing } from "./releasing.ts";
 import { Round } from "./round.ts";
-import { ticketOf } from "./tickets.ts";
 
 const NONE: Answer = { state: "none" };
 
@@ -161,9 +160,10 @@ export class Voting {
           for (const { round } of asked) round.failed(error);
         },
       );
-    const tickets = asked.filter(({ ballot }) => ballot.token !== null).map(({ ballot }) => ticketOf(ballot.claim, 0n));
-    // their answers say nothing: a token once agreed on stays
-    if (tickets.length > 0) member.call((driver) => driver.renew(tickets)).catch(() => undefined);
+    renewTickets(
+      member,
+      asked.map(({ ballot }) => ballot),
+    );
     return [{ member, settled }];
   }
 
