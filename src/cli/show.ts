@@ -32,6 +32,8 @@ export interface Shown {
   readonly line: readonly ClaimView[];
   /** What happened to it last, oldest first; a string: why that is not known. */
   readonly events: readonly ToldEvent[] | string;
+  /** So many of them are printed. Default: all. */
+  readonly most?: number;
 }
 
 /** Shows one key. @throws CommandError */
@@ -42,7 +44,8 @@ export async function show(key: string, flags: ShowFlags): Promise<number> {
   try {
     const views = await claimsOf(store, key);
     const line = views.filter(({ holds }) => holds.some((hold) => hold.key === key));
-    const shown: Shown = { key, line, events: await eventsOf(store, key, most, line.length > 0) };
+    const events = await eventsOf(store, key, line.length > 0);
+    const shown: Shown = { key, line, events, most };
     if (flags.json === true) print(jsonLine(shownRecord(shown)));
     else for (const text of shownLines(shown, ownScreen())) print(text);
     return 0;
@@ -58,16 +61,11 @@ function mostFrom(text: string | undefined): number {
 }
 
 /** isSeen: something of the key is there to be shown without them. */
-async function eventsOf(
-  store: Store,
-  key: string,
-  most: number,
-  isSeen: boolean,
-): Promise<readonly ToldEvent[] | string> {
+async function eventsOf(store: Store, key: string, isSeen: boolean): Promise<readonly ToldEvent[] | string> {
   const tools = await toolsOf(store);
   if (tools === null) return `${store.name} keeps no events`;
   try {
-    return await tools.history(key, most);
+    return await tools.history(key, MOST_EVENTS);
   } catch (error) {
     // an older server, or a credential that may not: the rest is worth showing all the same, if there is any: who may not
     // see whether a key is free must not be told that it is
@@ -77,6 +75,21 @@ async function eventsOf(
   } finally {
     tools.close();
   }
+}
+
+/** What was asked of a holder that keeps its place until it has let go; by what the server's events call it. */
+const ASKED: Readonly<Record<string, string>> = { revoked: "revoked", outstayed: "maxHold" };
+
+/** Why a holder has lost the lock although it has not let go yet; undefined: it has it, as far as is remembered. */
+function lossOf({ tag, answer }: ClaimView, events: Shown["events"]): string | undefined {
+  if (typeof events === "string" || answer.state !== "held") return undefined;
+  const asked = events.find((event) => event.tag === tag && Object.hasOwn(ASKED, event.kind));
+  return asked && ASKED[asked.kind];
+}
+
+function printed({ events, most }: Shown): Shown["events"] {
+  if (typeof events === "string" || most === undefined) return events;
+  return events.slice(Math.max(0, events.length - most));
 }
 
 /** Below so many columns tags are left to --json. */
@@ -97,7 +110,9 @@ function places(isWide: boolean): Column[] {
 }
 
 /** As people read it. */
-export function shownLines({ key, line, events }: Shown, screen: Screen): string[] {
+export function shownLines(shown: Shown, screen: Screen): string[] {
+  const { key, line } = shown;
+  const events = printed(shown);
   const inner = narrowed(screen);
   const isWide = inner.columns === null || inner.columns >= WIDE_COLUMNS;
   const rows = line.map((view, at) => {
@@ -106,7 +121,7 @@ export function shownLines({ key, line, events }: Shown, screen: Screen): string
     const others = holds.length === 1 ? "" : ` (and ${holds.length - 1} more keys)`;
     return [
       String(at + 1),
-      `${answer.state}${modeSuffix(hold)}`,
+      `${lossOf(view, shown.events) ?? answer.state}${modeSuffix(hold)}`,
       shownDuration(sinceOf(view)),
       leaseOf(view),
       answer.state === "held" ? String(answer.token) : "",
@@ -122,10 +137,10 @@ export function shownLines({ key, line, events }: Shown, screen: Screen): string
         : [paint("last events", "bold", screen), ...indented(eventTable(events, inner, isWide))];
   const head = [paint(cutMiddle(visible(key), screen.columns ?? Number.POSITIVE_INFINITY), "bold", screen)];
   const standing = rows.length === 0 ? [] : ["", ...indented(table(places(isWide), rows, inner))];
-  return [...head, ...summary(line), ...runs(line), ...standing, "", ...told];
+  return [...head, ...summary(shown), ...runs(line), ...standing, "", ...told];
 }
 
-function summary(line: readonly ClaimView[]): string[] {
+function summary({ line, events }: Shown): string[] {
   const held = line.filter(({ answer }) => answer.state === "held");
   const [first] = held;
   const waiting = line.length - held.length;
@@ -133,7 +148,9 @@ function summary(line: readonly ClaimView[]): string[] {
   if (first === undefined) return [waiting === 0 ? "free: nobody holds it, nobody waits" : `held by nobody, ${waits}`];
   const since = shownDuration(sinceOf(first));
   if (held.length > 1) return [`held by ${held.length} together, ${waits}`];
-  return [`held by ${visible(first.label)} for ${since}, ${waits}`];
+  const loss = lossOf(first, events);
+  const still = loss === undefined ? "" : ` (${loss}, but not let go yet)`;
+  return [`held by ${visible(first.label)} for ${since}${still}, ${waits}`];
 }
 
 /** Token runs: a holder that passes the lock on in its own process uses them up one by one. */
@@ -155,9 +172,14 @@ function narrowed({ columns, colours }: Screen): Screen {
 }
 
 /** For --json: one object. */
-function shownRecord({ key, line, events }: Shown): object {
+function shownRecord(shown: Shown): object {
+  const { key, line } = shown;
+  const events = printed(shown);
   const ahead = aheadOf(line);
-  const claims = line.map((view, at) => recordOf(view, ahead[at] as number));
+  const claims = line.map((view, at) => ({
+    ...recordOf(view, ahead[at] as number),
+    lost: lossOf(view, shown.events) ?? null,
+  }));
   return {
     key,
     held: line.some(({ answer }) => answer.state === "held"),

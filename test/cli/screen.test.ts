@@ -121,8 +121,9 @@ describe("ls", () => {
 describe("show", () => {
   test("who holds, since when, what is left of the lease, the line, and the last events", () => {
     const line = [view("k", { answer: { state: "held", token: 7n, tokens: 64, ttlMs: 20_000 } }), waiting("a k")];
-    const events = [event("granted"), event("revoked", { operator: "ops", reason: "stuck\u0007" })];
-    expect(shownLines({ key: "k", line, events }, PIPE)).toEqual([
+    const other = { tag: "zzzzzzzzzz", operator: "ops", reason: "stuck\u0007" };
+    const events = [event("waiting"), event("granted"), event("revoked", other)];
+    expect(shownLines({ key: "k", line, events, most: 2 }, PIPE)).toEqual([
       "k",
       "held by ana@web-1 pid 4121 (node) for 90 s, 1 waits",
       "tokens 7 to 70 are this holder's, one for each holder in its process",
@@ -134,8 +135,20 @@ describe("show", () => {
       "last events",
       expect.stringMatching(/^ {2}TIME +EVENT +TOKEN +TAG +WHO$/),
       expect.stringMatching(/12:00:00 {2}granted {4}1800000000000000 {2}lrrx2sgngs {2}ana$/),
-      expect.stringMatching(/12:00:00 {2}revoked {4}1800000000000000 {2}lrrx2sgngs {2}ana \(by ops: stuck\\u\{7\}\)$/),
+      expect.stringMatching(/12:00:00 {2}revoked {4}1800000000000000 {2}zzzzzzzzzz {2}ana \(by ops: stuck\\u\{7\}\)$/),
     ]);
+  });
+
+  test.each([
+    ["revoked", "revoked"],
+    ["outstayed", "maxHold"],
+  ])("a holder that was %s and has not let go yet is not called one", (kind, loss) => {
+    const events = [event(kind), ...Array.from({ length: 20 }, () => event("waiting", { tag: "zzzzzzzzzz" }))];
+    const lines = shownLines({ key: "k", line: [view("k"), waiting("k")], events, most: 0 }, PIPE);
+    expect(lines[1]).toBe(`held by ana@web-1 pid 4121 (node) for 90 s (${loss}, but not let go yet), 1 waits`);
+    expect(lines[4]).toMatch(new RegExp(`^ {3}1 {2}${loss} +90 s`));
+    expect(lines[5]).toMatch(/^ {3}2 {2}waiting /);
+    expect(lines.at(-1)).toBe("events: none that is remembered");
   });
 
   test("a free key, several holders, and a store without events", () => {
