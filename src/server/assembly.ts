@@ -32,7 +32,11 @@ export interface Running {
 /** @throws StateError if the state cannot be used; whatever a driver throws when it is opened */
 export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, log: Log): Promise<Running> {
   const { access, limits, tls, http, addresses } = plan;
-  const record = new Record({ clock, mostSubscribers: limits.subscribers });
+  const record = new Record({
+    clock,
+    mostSubscribers: limits.subscribers,
+    mostOfAccount: limits.subscribersPerAccount,
+  });
   const remote = http !== null || addresses.some((address) => !("path" in address));
   const metrics = new Metrics({
     record,

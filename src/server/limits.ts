@@ -81,6 +81,8 @@ export interface ServerLimits {
   readonly lists: number;
   /** Subscriptions to events at once, in all. */
   readonly subscribers: number;
+  /** Subscriptions to events of one credential's account. */
+  readonly subscribersPerAccount: number;
   /** Subscriptions to events of one connection. */
   readonly subscribersPerConnection: number;
   /** How long one stream of events over HTTP lasts; its reader comes back and goes on where it was. */
@@ -119,6 +121,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   listMs: 5,
   lists: 16,
   subscribers: 1_000,
+  subscribersPerAccount: 250,
   subscribersPerConnection: 16,
   streamMs: 3_600_000,
 };

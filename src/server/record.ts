@@ -24,6 +24,8 @@ export interface RecordOptions {
   readonly size?: number;
   /** Most subscribers at a time. Default 64. */
   readonly mostSubscribers?: number;
+  /** Most of them of one account. Default: all. */
+  readonly mostOfAccount?: number;
 }
 
 /** A claim as an event tells of it. */
@@ -58,6 +60,7 @@ export class Record implements Observer {
   readonly #rare: Ring;
   readonly #size: number;
   readonly #mostSubscribers: number;
+  readonly #mostOfAccount: number;
   readonly #subscribers = new Set<Telling>();
   #sequence = 0;
   /** From the clock's scale to the wall clock's. */
@@ -69,7 +72,7 @@ export class Record implements Observer {
   /** Events since the subscribers were last looked after. */
   #fresh = 0;
 
-  constructor({ clock, size = 2_048, mostSubscribers = 64 }: RecordOptions) {
+  constructor({ clock, size = 2_048, mostSubscribers = 64, mostOfAccount = mostSubscribers }: RecordOptions) {
     this.#clock = clock;
     this.#timer = clock.timer(() => this.#tell());
     this.#wallAhead = clock.wall() - clock.now();
@@ -77,6 +80,7 @@ export class Record implements Observer {
     this.#common = new Ring(size);
     this.#rare = new Ring(size);
     this.#mostSubscribers = mostSubscribers;
+    this.#mostOfAccount = mostOfAccount;
   }
 
   /** How many listen now. */
@@ -138,16 +142,25 @@ export class Record implements Observer {
   /**
    * Hands events over in batches as they come, from number `after` on (default: from now). The subscriber is cut when its
    * listener gives false.
-   * @throws Refusal LIMIT when there are too many subscribers
+   * @throws Refusal LIMIT when there are too many subscribers, in all or of one account
    */
   subscribe(filter: Filter, listener: Listener, after: number = this.#sequence): Disposable {
     if (this.#subscribers.size >= this.#mostSubscribers) {
       throw new Refusal("LIMIT", `at most ${this.#mostSubscribers} may follow the events`);
     }
     const telling = new Telling(this.#rings(), this.#wallAt, filter, after, listener);
+    if (telling.by !== "" && this.#followedBy(telling.by) >= this.#mostOfAccount) {
+      throw new Refusal("LIMIT", `at most ${this.#mostOfAccount} of one account may follow the events`);
+    }
     this.#subscribers.add(telling);
     if (after < this.#sequence) this.#arm(this.#clock.now());
     return { [Symbol.dispose]: () => void this.#subscribers.delete(telling) };
+  }
+
+  #followedBy(account: string): number {
+    let count = 0;
+    for (const { by } of this.#subscribers) if (by === account) count++;
+    return count;
   }
 
   /** Nobody is told anything any more. */

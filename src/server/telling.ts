@@ -13,6 +13,8 @@ export type RecordedEvent = ToldEvent<Happening>;
 export interface Filter {
   readonly prefix: string;
   readonly may: (key: string) => boolean;
+  /** The account that asks; "", the default: nobody in particular. */
+  readonly by?: string;
 }
 
 /** What a reader is handed. */
@@ -69,6 +71,11 @@ export class Telling {
       const event = this.#isFor(ring.claimAt(place)) ? this.eventAt(ring, place) : null;
       if (event !== null) this.#events.push(event);
     }
+  }
+
+  /** The account that asks; "": nobody in particular. */
+  get by(): string {
+    return this.#filter.by ?? "";
   }
 
   /** What was kept; from now on nothing is. */

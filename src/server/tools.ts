@@ -90,7 +90,7 @@ export function createTools({
     if (own.size >= mostWatches) throw new Refusal("LIMIT", `at most ${mostWatches} watches on a connection`);
     const may = (key: string): boolean => caller.principal.may("inspect", key);
     const following = record.subscribe(
-      { prefix, may },
+      { prefix, may, by: caller.principal.name },
       ({ events, gap }) => {
         caller.send(encodeWatched(n, events, gap));
         caller.flush();

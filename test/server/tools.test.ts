@@ -181,6 +181,38 @@ test("malformed frames of the tools end the connection; too many watches only fa
   expect([await one.call("unwatch", 3), await one.call("unwatch", 3), await one.call("watch", "")]).toEqual([1, 0, 0]);
 });
 
+test("subscribersPerAccount: one account, by whichever port and however many connections, leaves room to others", async () => {
+  const [a, b] = [known("a", "a/"), known("b", "b/")];
+  const limits = { subscribersPerAccount: 3 };
+  const it = await running({ access: accessFor(a, b), limits, http: "127.0.0.1:0" });
+  const address = it.addresses[0] as string;
+  const as = ({ credential }: typeof a) => raw(address, { credential });
+  const stream = ({ credential }: typeof a, signal: AbortSignal) =>
+    fetch(`${it.httpAddress}/events`, { headers: { authorization: `Bearer ${credential}` }, signal });
+  const reading = new AbortController();
+  later(() => reading.abort());
+  expect((await stream(a, reading.signal)).status).toBe(200);
+  const first = await as(a);
+  await first.call("watch", "");
+  await first.call("watch", "");
+  const message = "at most 3 of one account may follow the events";
+  await expect((await as(a)).call("watch", "")).rejects.toThrow(`LIMIT: ${message}`);
+  const refused = await stream(a, reading.signal);
+  expect(refused.status).toBe(429);
+  expect(await refused.json()).toMatchObject({ code: "LIMIT", reason: "full", detail: message });
+  const other = await as(b);
+  for (let watch = 0; watch < 3; watch++) await other.call("watch", "");
+  // when one goes there is room again
+  await first.call("unwatch", 1);
+  expect((await stream(a, reading.signal)).status).toBe(200);
+});
+
+test("subscribersPerAccount: where nobody is asked who he is there is no account", async () => {
+  const it = await running({ limits: { subscribersPerAccount: 1 } });
+  const one = await raw(it.addresses[0] as string);
+  for (let watch = 0; watch < 3; watch++) await one.call("watch", "");
+});
+
 test("a watcher that has gone is followed by nobody", async () => {
   const it = await running();
   const address = it.addresses[0] as string;

@@ -52,7 +52,8 @@ export function eventStreams(hub: Hub, record: Record): Streams {
       outgoing.write(text);
       return true;
     };
-    const following = record.subscribe({ prefix, may }, (batch) => write(textOf(batch, hub.start)), after);
+    const filter = { prefix, may, by: principal.name };
+    const following = record.subscribe(filter, (batch) => write(textOf(batch, hub.start)), after);
     head(outgoing);
     // at once, so that the reader knows that it missed nothing from here on
     write(missed ? ": welcome\n\nevent: gap\ndata: {}\n\n" : ": welcome\n\n");
