@@ -57,7 +57,11 @@ async function whole(driver: Driver, prefix: string): Promise<readonly ClaimView
 }
 
 /** Not by pages: a claim that goes would take the cursor with it. */
-export async function everything(driver: Driver, prefix: string, most: number = AT_FIRST): Promise<readonly ClaimView[]> {
+export async function everything(
+  driver: Driver,
+  prefix: string,
+  most: number = AT_FIRST,
+): Promise<readonly ClaimView[]> {
   const views = await driver.list(prefix, most);
   return views.length < most ? views : everything(driver, prefix, most * 4);
 }
