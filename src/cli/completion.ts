@@ -72,12 +72,15 @@ function bash(verbs: readonly Verb[]): string {
       ...words,
       ...flags.flatMap(({ long, short }) => [`--${long}`, ...(short === undefined ? [] : [`-${short}`])]),
     ];
-    return `    ${quoted(name)}) words=${quoted(all.join(" "))} ;;`;
+    const takers = flags.flatMap(({ long, short, takesValue }) =>
+      takesValue ? [`--${long}`, ...(short === undefined ? [] : [`-${short}`])] : [],
+    );
+    return `    ${quoted(name)}) words=${quoted(all.join(" "))} takers=${quoted(` ${takers.join(" ")} `)} ;;`;
   });
   const top = verbs.filter(({ name }) => !name.includes(" ")).map(({ name }) => name);
   return `# bash completion for holdfast; in ~/.bashrc: eval "$(holdfast completion bash)"
 _holdfast() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" words i
+  local current="\${COMP_WORDS[COMP_CWORD]}" words="" takers="" i
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     if [[ \${COMP_WORDS[i]} == -- ]]; then
@@ -96,6 +99,8 @@ ${deeper(verbs, cases)}
 ${cases.filter((_, at) => !verbs[at]?.name.includes(" ")).join("\n")}
     esac ;;
   esac
+  # what stands behind a flag that takes a value is no flag; it may be a file, which bash completes by itself
+  [[ $takers == *" \${COMP_WORDS[COMP_CWORD - 1]} "* ]] && return
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
 complete -o default -F _holdfast holdfast`;

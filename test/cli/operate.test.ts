@@ -136,4 +136,8 @@ test("help all has every command, and completion is what the shells read", async
   expect(complete("credential", "n")).toBe("new\n");
   expect(complete("release", "--f")).toBe("--force\n");
   expect(complete("run", "k", "--", "tru")).toContain("true");
+  // the value of a flag is no flag; where none is taken there may be another one
+  expect(complete("serve", "--tls-cert", "")).toBe("\n");
+  expect(complete("run", "k", "--on-lost", "")).toBe("\n");
+  expect(complete("serve", "--insecure", "")).toContain("--tls-cert");
 });
