@@ -35,6 +35,8 @@ export interface Vote {
   loose: number;
   /** Those of the ticket's, and such as have failed: they may still be on their way. */
   ticketLoose: number;
+  /** The member has lost its ticket, and was asked for another one. */
+  ticketAgain: boolean;
   /** A `claim` call has failed: it may still be on its way. */
   lost: boolean;
   leaving: boolean;
@@ -237,6 +239,7 @@ function fresh(): Vote {
     early: null,
     loose: 0,
     ticketLoose: 0,
+    ticketAgain: false,
     lost: false,
     leaving: false,
     again: false,

@@ -1,28 +1,27 @@
 /** Takes claims out of our sessions at those members that keep them by one: on a Unix socket they would end with us. */
 
-import type { Claim } from "../../spi/driver.ts";
+import type { Ballot } from "./ballot.ts";
 import { majorityOf } from "./ballot.ts";
 import type { Member } from "./connection.ts";
 import { gather } from "./connection.ts";
+import { ticketAt } from "./minting.ts";
 import { Round } from "./round.ts";
-import { ticketOf } from "./tickets.ts";
 
 /**
- * Says of each claim, all of them held, whether a majority keeps its vote without us.
+ * Says of each, all of them held, whether a majority keeps its vote without us.
  * @throws (rejects) Error if fewer than a majority have answered, or have its ticket: it would come back with another token
  */
 export async function detaching(
   members: readonly Member[],
-  claims: readonly Claim[],
+  ballots: readonly Ballot[],
   withinMs: number,
 ): Promise<readonly boolean[]> {
-  const all = [...claims, ...claims.map((claim) => ticketOf(claim, 0n))];
   const majority = majorityOf(members.length);
-  const kept = all.map(() => 0);
+  const kept = [...ballots, ...ballots].map(() => 0);
   const round = new Round(members.length);
-  const asked = members.map((member) => ({
-    member,
-    settled: member
+  const asked = members.map((member) => {
+    const all = [...ballots.map(({ claim }) => claim), ...ballots.map((ballot) => ticketAt(ballot, member.index))];
+    const settled = member
       .call((driver) => driver.detach?.(all) ?? keptAnyway(driver.renew(all)))
       .then(
         (flags) => {
@@ -30,15 +29,16 @@ export async function detaching(
           round.said({ state: "none" });
         },
         (error: unknown) => round.failed(error),
-      ),
-  }));
+      );
+    return { member, settled };
+  });
   await gather(asked, () => false, withinMs);
   if (!round.isHeard) throw round.failure;
   const isKept = (at: number): boolean => (kept[at] as number) >= majority;
-  const lacking = claims.some((_, at) => isKept(at) && !isKept(at + claims.length));
+  const lacking = ballots.some((_, at) => isKept(at) && !isKept(at + ballots.length));
   if (lacking)
     throw new Error("quorum: members that have lost a ticket have not made it again yet, so the lock stays ours");
-  return claims.map((_, at) => isKept(at));
+  return ballots.map((_, at) => isKept(at));
 }
 
 async function keptAnyway(renewed: ReturnType<Member["driver"]["renew"]>): Promise<readonly boolean[]> {

@@ -6,12 +6,12 @@
 import { isFatal } from "../../errors.ts";
 import { tagOf } from "../../ids.ts";
 import type { Answer, Claim, ClaimView } from "../../spi/driver.ts";
-import type { Ballot } from "./ballot.ts";
+import type { Ballot, Vote } from "./ballot.ts";
 import type { Asked, Member } from "./connection.ts";
 import { gather } from "./connection.ts";
 import { everything } from "./listing.ts";
 import type { Run as Agreed } from "./tickets.ts";
-import { agreed, LEAD, ticketAgain, ticketOf, tokensByTag } from "./tickets.ts";
+import { agreed, LEAD, tagOfTicket, ticketAgain, ticketOf, tokensByTag } from "./tickets.ts";
 
 /** How often a higher floor is tried when the members' tokens differ. */
 const RAISES = 3;
@@ -51,37 +51,37 @@ function settles(ballot: Ballot, run: Run): boolean {
 
 /**
  * The token of another client's grant, of which no ticket is made here: it could be taken for that client's. "none": a
- * majority has no ticket, so it never had a token.
+ * majority has none of it, so it never had a token.
  */
 async function foundAgain(members: readonly Member[], ballot: Ballot, leftMs: () => number): Promise<Run | "none"> {
   const ticket = ticketOf(ballot.claim, 0n);
   const answers: Answer[] = [];
-  const found = (): Run => agreed(answers, ballot.majority);
   const asked = members.map((member): Asked => {
     const heard = ([answer]: readonly (Answer | undefined)[]): void => {
       if (answer !== undefined) answers.push(answer);
     };
     return { member, settled: member.call((driver) => driver.renew([ticket])).then(heard, () => undefined) };
   });
-  await gather(asked, () => found() !== null, leftMs());
-  if (answers.filter(({ state }) => state === "none").length >= ballot.majority) return "none";
-  return found() ?? told(members, ballot, leftMs);
+  // where they differ there is no use in waiting for more
+  await gather(asked, () => answers.length >= ballot.majority, leftMs());
+  return agreed(answers, ballot.majority) ?? told(members, ballot, leftMs);
 }
 
 /** The same where tickets were made again: only lists tell what they were. */
-async function told(members: readonly Member[], ballot: Ballot, leftMs: () => number): Promise<Run> {
+async function told(members: readonly Member[], ballot: Ballot, leftMs: () => number): Promise<Run | "none"> {
   const [{ key }] = ticketOf(ballot.claim, 0n).holds;
   const tag = tagOf(ballot.claim.id);
-  const views: ClaimView[] = [];
-  const found = (): Run => tokensByTag(views, ballot.majority).get(tag) ?? null;
+  const lists: ClaimView[][] = [];
+  const found = (): Run => tokensByTag(lists.flat(), ballot.majority).get(tag) ?? null;
   const asked = members.map((member): Asked => {
-    const heard = (listed: readonly ClaimView[]): void => {
-      views.push(...listed.filter(({ label }) => label.startsWith(tag)));
+    const heard = (views: readonly ClaimView[]): void => {
+      lists.push(views.filter((view) => tagOfTicket(view) === tag));
     };
     return { member, settled: member.call((driver) => everything(driver, key)).then(heard, () => undefined) };
   });
   await gather(asked, () => found() !== null, leftMs());
-  return found();
+  const without = lists.filter((views) => views.length === 0).length;
+  return without >= ballot.majority ? "none" : found();
 }
 
 async function mintFrom(
@@ -139,22 +139,33 @@ async function givenBack(members: readonly Member[], ticket: Claim, withinMs: nu
   await gather(asked, () => false, withinMs);
 }
 
-/** The claims whose token is known keep their tickets there; one that is gone is made again. Nobody waits for it. */
+/** The claims whose token is known keep their tickets there; one that is gone, or tells another, is made again. Nobody waits for it. */
 export function renewTickets(member: Member, ballots: readonly Ballot[]): void {
   const granted = ballots.filter(({ token }) => token !== null);
   if (granted.length === 0) return;
   const made = (answers: readonly (Answer | undefined)[]): void => {
     for (const [at, ballot] of granted.entries()) {
-      if (answers[at]?.state !== "none" || ballot.over || ballot.token === null) continue;
-      claimed(member, ballot, ticketAgain(ballot.claim, ballot.token)).catch(() => undefined); // the next renewal tries again
+      const { claim, token, over } = ballot;
+      const vote = ballot.votes[member.index] as Vote;
+      const answer = answers[at];
+      const differs = answer?.state === "held" && !vote.ticketAgain && answer.token !== token;
+      if ((answer?.state !== "none" && !differs) || over || token === null) continue;
+      vote.ticketAgain = true;
+      claimed(member, ballot, ticketAgain(claim, token)).catch(() => undefined); // the next renewal tries again
     }
   };
-  member.call((driver) => driver.renew(granted.map(({ claim }) => ticketOf(claim, 0n)))).then(made, () => undefined);
+  const tickets = granted.map((ballot) => ticketAt(ballot, member.index));
+  member.call((driver) => driver.renew(tickets)).then(made, () => undefined);
+}
+
+/** The ticket that a member has, for all we know. */
+export function ticketAt({ claim, votes }: Ballot, index: number): Claim {
+  return votes[index]?.ticketAgain === true ? ticketAgain(claim, 0n) : ticketOf(claim, 0n);
 }
 
 /** A ticket is asked for at one member. One that is not answered may come late. */
 async function claimed(member: Member, ballot: Ballot, ticket: Claim): Promise<Answer> {
-  const vote = ballot.votes[member.index] as Ballot["votes"][number];
+  const vote = ballot.votes[member.index] as Vote;
   const isSent = member.isOpen;
   if (isSent) vote.ticketLoose++;
   const answer = await member.call((driver) => driver.claim(ticket));

@@ -6,7 +6,7 @@ import { majorityOf } from "./ballot.ts";
 import type { Member } from "./connection.ts";
 import { gather } from "./connection.ts";
 import { Round } from "./round.ts";
-import { ticketOf } from "./tickets.ts";
+import { ticketAgain, ticketOf } from "./tickets.ts";
 
 /**
  * Says of each whether a majority still had it. What a member has not answered it is told when it answers again.
@@ -59,11 +59,13 @@ function leaving(
     if (unanswered?.has(claim.id) === true || (vote?.loose ?? 0) > 0 || vote?.lost === true) loose.add(claim.id);
     // of a claim that another client made nothing is known
     if (!ticketed && isOurs) continue;
-    const ticket = ticketOf(claim, 0n);
-    tickets.push(ticket);
+    const again = isOurs && vote?.ticketAgain !== true ? [] : [ticketAgain(claim, 0n)];
     // who made it may be making it again there
     const isElsewhere = !isOurs && unanswered?.has(claim.id) === true;
-    if (isElsewhere || (vote?.ticketLoose ?? 0) > 0) loose.add(ticket.id);
+    for (const ticket of [ticketOf(claim, 0n), ...again]) {
+      tickets.push(ticket);
+      if (isElsewhere || (vote?.ticketLoose ?? 0) > 0) loose.add(ticket.id);
+    }
   }
   return { claims: [...votes, ...tickets], loose };
 }

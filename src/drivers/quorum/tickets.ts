@@ -13,9 +13,6 @@ import { ALL_PERMITS } from "../../spi/driver.ts";
 const SUFFIX = "#holdfast-token";
 export const FAR_TICKETS: string = `${SUFFIX}:`;
 
-/** Ends the label of a ticket that was made again. */
-const AGAIN = " again";
-
 /** Tokens are asked for so far (microseconds) ahead of the highest clock, so that no clock is past them on arrival. */
 export const LEAD = 1_000_000n;
 
@@ -33,10 +30,18 @@ export function ticketOf(claim: Claim, floor: bigint): Claim {
   };
 }
 
-/** One that its member has lost. It answers a later token of that member's own: the grant's is its floor, which lists tell. */
+/**
+ * The one for a member that has lost it. It answers a token of that member alone; the grant's stands in its label, which
+ * lists tell.
+ */
 export function ticketAgain(claim: Claim, token: bigint): Claim {
   const ticket = ticketOf(claim, token);
-  return { ...ticket, label: ticket.label + AGAIN };
+  return { ...ticket, id: ticketId(ticket.id), label: `${ticket.label} ${token}` };
+}
+
+/** The tag of the claim that a listed ticket belongs to. */
+export function tagOfTicket({ label }: ClaimView): string {
+  return label.split(" ")[0] as string;
 }
 
 /** Is this the key of a ticket, which nobody may lock and no list shows? */
@@ -66,11 +71,12 @@ export function agreed(answers: readonly Answer[], majority: number): Run | null
 /** Of tickets as they are listed: the grant's token by the tag of the claim that it belongs to. */
 export function tokensByTag(views: readonly ClaimView[], majority: number): ReadonlyMap<string, Run> {
   const runs = new Map<string, Run[]>();
-  for (const { label, answer, floor, tokens } of views) {
+  for (const view of views) {
+    const { answer, tokens } = view;
     if (answer.state !== "held") continue;
-    const isAgain = label.endsWith(AGAIN);
-    const tag = isAgain ? label.slice(0, -AGAIN.length) : label;
-    runs.set(tag, [...(runs.get(tag) ?? []), isAgain ? { token: floor, tokens } : answer]);
+    const tag = tagOfTicket(view);
+    const again = /^\S+ (\d+)$/.exec(view.label)?.[1];
+    runs.set(tag, [...(runs.get(tag) ?? []), again === undefined ? answer : { token: BigInt(again), tokens }]);
   }
   const found = new Map<string, Run>();
   for (const [tag, same] of runs) {

@@ -160,10 +160,8 @@ export class Voting {
           for (const { round } of asked) round.failed(error);
         },
       );
-    renewTickets(
-      member,
-      asked.map(({ ballot }) => ballot),
-    );
+    const granted = asked.map(({ ballot }) => ballot);
+    renewTickets(member, granted);
     return [{ member, settled }];
   }
 
