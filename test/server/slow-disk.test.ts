@@ -206,3 +206,21 @@ test("a shutdown while the disk hangs leaves the table for the next start, whoev
   await turns();
   expect(disk.state).toContain('"clean":{');
 });
+
+test("claims: no more may wait for the disk than may be placed; those that wait are placed, and one that comes twice counts once", async () => {
+  const world = new World({ remote: false, limits: { claims: 3 } });
+  await world.start();
+  const { driver } = await world.client();
+  const open = (world.disk as FakeDisk).hang();
+  const claims = ["a", "b", "c"].map((key) => claimOf(key, { ttlMs: 50_000 }));
+  const waiting = claims.map((claim) => driver.claim(claim));
+  await turns();
+  const again = driver.claim(claims[0] as (typeof claims)[0]);
+  await expect(driver.claim(claimOf("d", { ttlMs: 50_000 }))).rejects.toThrow("at most 3 claims on this server");
+  expect(world.kept?.keeper.table.entries.size).toBe(0);
+  open();
+  for (const answer of await Promise.all([...waiting, again])) held(answer);
+  // nothing of the one that was refused is left to be counted
+  await driver.release(claims);
+  held(await driver.claim(claimOf("d", { ttlMs: 50_000 })));
+});
