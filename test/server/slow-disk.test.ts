@@ -211,8 +211,10 @@ test("claims: no more may wait for the disk than may be placed; those that wait 
   const world = new World({ remote: false, limits: { claims: 3 } });
   await world.start();
   const { driver } = await world.client();
-  const open = (world.disk as FakeDisk).hang();
-  const claims = ["a", "b", "c"].map((key) => claimOf(key, { ttlMs: 50_000 }));
+  const disk = world.disk as FakeDisk;
+  const three = (ttlMs: number) => ["a", "b", "c"].map((key) => claimOf(key, { ttlMs }));
+  const open = disk.hang();
+  const claims = three(50_000);
   const waiting = claims.map((claim) => driver.claim(claim));
   await turns();
   const again = driver.claim(claims[0] as (typeof claims)[0]);
@@ -220,7 +222,11 @@ test("claims: no more may wait for the disk than may be placed; those that wait 
   expect(world.kept?.keeper.table.entries.size).toBe(0);
   open();
   for (const answer of await Promise.all([...waiting, again])) held(answer);
-  // nothing of the one that was refused is left to be counted
   await driver.release(claims);
-  held(await driver.claim(claimOf("d", { ttlMs: 50_000 })));
+  // nothing of them, and of the one that was refused, is left to be counted
+  const openAgain = disk.hang();
+  const others = three(55_000).map((claim) => driver.claim(claim));
+  await turns();
+  openAgain();
+  for (const answer of await Promise.all(others)) held(answer);
 });
