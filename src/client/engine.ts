@@ -106,7 +106,7 @@ export class Engine {
 
   /** What is due together with the claims: ends of waits, and the like. */
   set(item: Timed, at: number): void {
-    this.#schedule.set(item, at);
+    this.#schedule.set(item, Math.ceil(at));
     this.#arm();
   }
 
@@ -175,7 +175,8 @@ export class Engine {
     if (state.at === "waiting" && was === "asking") tracked.owner.waits();
     const at = tracked.wakeAt();
     if (at === Number.POSITIVE_INFINITY) this.#schedule.remove(tracked);
-    else this.#schedule.set(tracked, at);
+    // in whole milliseconds, as timers are: what one turn sets comes to stand in one row
+    else this.#schedule.set(tracked, Math.ceil(at));
     this.#arm();
   }
 
