@@ -15,9 +15,9 @@ export const LATE_MS = 4_000;
 export interface Link {
   /**
    * Null: all is well. "away": nothing arrives. "mute": what is done there is not heard of. "late": nor that, and it is done
-   * LATE_MS later. An error: it is the answer.
+   * LATE_MS later. "silent": nothing arrives, and nothing is ever said. An error: it is the answer.
    */
-  trouble: null | "away" | "mute" | "late" | Error;
+  trouble: null | "away" | "silent" | "mute" | "late" | Error;
   /** The trouble is with this verb alone; null: with all. */
   verb: "claim" | "release" | null;
   /** Replies take so long. */
@@ -107,6 +107,7 @@ function linkTo(clock: FakeClock, store: Store): { readonly driver: Driver; read
     const trouble = link.verb === null || what.startsWith(link.verb) ? link.trouble : null;
     if (trouble === "away") throw new Error("away");
     if (trouble instanceof Error) throw trouble;
+    if (trouble === "silent") return new Promise(() => undefined);
     if (trouble === "late") {
       void pause(LATE_MS).then(async () => work(await there()));
       throw new Error("no answer yet");

@@ -6,7 +6,7 @@ import "../../src/client/attach.ts";
 import "../../src/client/detach.ts";
 import "../../src/client/list.ts";
 import { Client } from "../../src/client/client.ts";
-import type { Lock } from "../../src/client/lock.ts";
+import type { Lock, LockHandle } from "../../src/client/lock.ts";
 import type { Locks } from "../../src/client/locks.ts";
 import { locksOf } from "../../src/client/locks.ts";
 import { settingsOf } from "../../src/client/options.ts";
@@ -152,8 +152,13 @@ async function act(world: World, watch: Watch, site: Site, sites: readonly Site[
     await world.pause(random.next() * (random.chance(0.1) ? 2 * world.ttlMs : 200));
     watch.left(holding);
     if (writes && random.chance(0.15)) await travel(world, watch, holding, random.pick(sites));
-    else await lock.release();
+    else await release(world, lock);
   }
+}
+
+async function release(world: World, lock: Lock): Promise<void> {
+  const { tenures } = lock as LockHandle;
+  if (await lock.release()) for (const { tracked } of tenures) world.gone.add(tracked.claim.id);
 }
 
 /** Holds a key through all of it, and when all is well again sees that the lock is whole: in the list, and when it travels. */
@@ -203,7 +208,7 @@ async function travel(world: World, watch: Watch, { key, lock, who }: Holding, t
   watch.resumed(holding, token);
   await world.pause(random.next() * world.ttlMs);
   watch.left(holding);
-  await again.release();
+  await release(world, again);
 }
 
 async function listOnce(locks: Locks): Promise<void> {
@@ -277,6 +282,7 @@ async function nothingLeft(world: World, sites: readonly Site[], closings: reado
   await clock.pass(6_000);
   await closed;
   await clock.pass(ttlMs);
+  assert.deepEqual(world.strays, [], "a member was left with places of claims that it had been told to release");
   for (const { store } of world.sites) {
     store.table.advance(store.clock.now(), 0);
     assert.equal(store.table.entries.size, 0, "a member still has claims");

@@ -5,7 +5,7 @@ import { delegate } from "../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import { FatalDriverError } from "../../src/errors.ts";
-import type { Driver, Notify } from "../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, Notify } from "../../src/spi/driver.ts";
 import type { FakeClock } from "../support/fake-clock.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
@@ -21,6 +21,8 @@ export interface Site {
   life: number;
   /** Takes no calls: silent, or refusing, as if for good or not. */
   away: "silent" | "refusing" | "fatal" | null;
+  /** What was released there in this life. */
+  readonly released: Set<string>;
   /** A message there or back takes up to so long. */
   readonly slowMs: number;
   /** A life of a clock of its own. */
@@ -39,6 +41,10 @@ export interface World {
   /** Members come back empty; else their wall clocks are set. Not both, or tokens have nothing to rise by. */
   readonly forgets: boolean;
   isQuiet: boolean;
+  /** Claims that were given back for good. */
+  readonly gone: Set<ClaimId>;
+  /** Of these, places that were made where the claim had been released already, and stayed. */
+  readonly strays: string[];
   pause(ms: number): Promise<void>;
   /** A clock whose rate differs by up to half a per cent from true time. */
   drifted(): Clock;
@@ -54,7 +60,15 @@ export function worldOf(seed: number): World {
     const own = drifted();
     const fresh = (): MemoryStore => memoryStore(own);
     const { setWall } = own;
-    return { store: fresh(), life: 1, away: null, slowMs: index === slow ? 400 : 3, fresh, setWall };
+    return {
+      store: fresh(),
+      life: 1,
+      away: null,
+      released: new Set(),
+      slowMs: index === slow ? 400 : 3,
+      fresh,
+      setWall,
+    };
   });
   return {
     random,
@@ -64,6 +78,8 @@ export function worldOf(seed: number): World {
     loss: random.chance(0.5) ? 0.03 : 0,
     forgets: random.chance(0.6),
     isQuiet: false,
+    gone: new Set(),
+    strays: [],
     pause: (ms) => paused(clock, ms),
     drifted,
   };
@@ -127,18 +143,34 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
     });
   }
 
+  async function placed(driver: Driver, claim: Claim): Promise<Answer> {
+    const { store } = site;
+    const isLate = world.gone.has(claim.id) && site.released.has(`${site.life} ${claim.id}`);
+    const answer = await driver.claim(claim);
+    if (!isLate || answer.state === "none") return answer;
+    // who took it up may be at work on it still, and ends it when it asks
+    void world.pause(0.6 * world.ttlMs).then(() => {
+      if (store.table.entries.get(claim.id) !== undefined) world.strays.push(claim.holds[0].key);
+    });
+    return answer;
+  }
+
   return delegate(inner, {
     async open(notify) {
       if (site.away !== null || isCut()) throw new Error("not reached");
       sink = notify;
     },
-    claim: (claim) => call((driver) => driver.claim(claim)),
+    claim: (claim) => call((driver) => placed(driver, claim)),
     async renew(claims) {
       const answers = await call((driver) => driver.renew(claims));
       // a part of the member was in trouble
       return answers.map((answer) => (!world.isQuiet && random.chance(0.02) ? undefined : answer));
     },
-    release: (claims, unanswered) => call((driver) => driver.release(claims, unanswered)),
+    release: (claims, unanswered) =>
+      call((driver) => {
+        for (const { id } of claims) site.released.add(`${site.life} ${id}`);
+        return driver.release(claims, unanswered);
+      }),
     detach: (claims) => call(async (driver) => (await driver.detach?.(claims)) ?? []),
     list: (prefix, max, after) => call((driver) => driver.list(prefix, max, after)),
     async close() {

@@ -56,15 +56,14 @@ function leaving(
   const tickets: Claim[] = [];
   for (const { claim, votes: known, ticketed, isOurs } of ballots) {
     const vote = known[index];
-    if (unanswered?.has(claim.id) === true || (vote?.loose ?? 0) > 0 || vote?.lost === true) loose.add(claim.id);
-    // of a claim that another client made nothing is known
+    // of a claim that another client made, or that was released before, nothing is known: any call may be on its way
+    const isLoose = !isOurs || unanswered?.has(claim.id) === true;
+    if (isLoose || (vote?.loose ?? 0) > 0 || vote?.lost === true) loose.add(claim.id);
     if (!ticketed && isOurs) continue;
     const again = isOurs && vote?.ticketAgain !== true ? [] : [ticketAgain(claim, 0n)];
-    // who made it may be making it again there
-    const isElsewhere = !isOurs && unanswered?.has(claim.id) === true;
     for (const ticket of [ticketOf(claim, 0n), ...again]) {
       tickets.push(ticket);
-      if (isElsewhere || (vote?.ticketLoose ?? 0) > 0) loose.add(ticket.id);
+      if (!isOurs || (vote?.ticketLoose ?? 0) > 0) loose.add(ticket.id);
     }
   }
   return { claims: [...votes, ...tickets], loose };
