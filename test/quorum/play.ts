@@ -157,8 +157,8 @@ async function act(world: World, watch: Watch, site: Site, sites: readonly Site[
 }
 
 async function release(world: World, lock: Lock): Promise<void> {
-  const { tenures } = lock as LockHandle;
-  if (await lock.release()) for (const { tracked } of tenures) world.gone.add(tracked.claim.id);
+  for (const { tracked } of (lock as LockHandle).tenures) world.gone.add(tracked.claim.id);
+  await lock.release();
 }
 
 /** Holds a key through all of it, and when all is well again sees that the lock is whole: in the list, and when it travels. */

@@ -6,7 +6,7 @@ const SEEDS = process.env.HOLDFAST_LONG === "1" ? 3_000 : 15;
 const FROM = Number(process.env.HOLDFAST_QUORUM_SEED ?? 1);
 
 /** In which something was wrong once. */
-const FAULTS = [38, 83, 106, 142];
+const FAULTS = [38, 83, 106, 136, 142];
 
 describe("a majority in trouble, simulated", () => {
   test.for(FAULTS)("seed %i is well", async (seed) => {

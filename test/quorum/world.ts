@@ -21,7 +21,7 @@ export interface Site {
   life: number;
   /** Takes no calls: silent, or refusing, as if for good or not. */
   away: "silent" | "refusing" | "fatal" | null;
-  /** What was released there in this life. */
+  /** Of what was given back for good, what was released there, and in which life. */
   readonly released: Set<string>;
   /** A message there or back takes up to so long. */
   readonly slowMs: number;
@@ -41,7 +41,7 @@ export interface World {
   /** Members come back empty; else their wall clocks are set. Not both, or tokens have nothing to rise by. */
   readonly forgets: boolean;
   isQuiet: boolean;
-  /** Claims that were given back for good. */
+  /** Claims that are given back for good. */
   readonly gone: Set<ClaimId>;
   /** Of these, places that were made where the claim had been released already, and stayed. */
   readonly strays: string[];
@@ -145,7 +145,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
 
   async function placed(driver: Driver, claim: Claim): Promise<Answer> {
     const { store } = site;
-    const isLate = world.gone.has(claim.id) && site.released.has(`${site.life} ${claim.id}`);
+    const isLate = site.released.has(`${site.life} ${claim.id}`);
     const answer = await driver.claim(claim);
     if (!isLate || answer.state === "none") return answer;
     // who took it up may be at work on it still, and ends it when it asks
@@ -168,7 +168,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
     },
     release: (claims, unanswered) =>
       call((driver) => {
-        for (const { id } of claims) site.released.add(`${site.life} ${id}`);
+        for (const { id } of claims) if (world.gone.has(id)) site.released.add(`${site.life} ${id}`);
         return driver.release(claims, unanswered);
       }),
     detach: (claims) => call(async (driver) => (await driver.detach?.(claims)) ?? []),
