@@ -2,7 +2,7 @@
 
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import type { HostPort } from "./address.ts";
 import { hostPortText, isOpen } from "./address.ts";
 import type { Http } from "./http/http.ts";
@@ -31,6 +31,12 @@ export async function openWeb(place: HostPort, http: Http, tls: TlsMaterial | nu
       ? createServer(http.serverOptions)
       : createSecureServer({ ...http.serverOptions, ...optionsOf(secured) });
   http.attach(server);
+  // the server's own list has none that are still at their TLS handshake
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause: NodeJS.ErrnoException) => {
       const said = `${hostPortText(place)} cannot be had for HTTP: ${cause.message}`;
@@ -51,7 +57,9 @@ export async function openWeb(place: HostPort, http: Http, tls: TlsMaterial | nu
     drain: () => http.drain(),
     async close() {
       server.close();
-      const cut = setTimeout(() => server.closeAllConnections(), LINGER_MS);
+      const cut = setTimeout(() => {
+        for (const socket of sockets) socket.destroy();
+      }, LINGER_MS);
       await closed;
       clearTimeout(cut);
       http.close();

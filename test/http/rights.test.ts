@@ -1,6 +1,8 @@
 // Over HTTP a credential sees, takes, releases and ends what it may, and what it may not looks as if it were not there.
 
+import { once } from "node:events";
 import { request as secureRequest } from "node:https";
+import { connect } from "node:net";
 import { expect, test } from "vitest";
 import type { Access, Account } from "../../src/server/access.ts";
 import { createAccess, hashOf } from "../../src/server/access.ts";
@@ -8,7 +10,7 @@ import { authority, writeCertificate } from "../support/certificates.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
 import type { Running } from "./support.ts";
-import { ask, begin, cleanUp, folder, post, running } from "./support.ts";
+import { ask, begin, cleanUp, folder, later, post, running } from "./support.ts";
 
 leakCheck();
 cleanUp();
@@ -215,4 +217,35 @@ test("over TLS it is the same, and a page of the same host without TLS is a fore
   expect(await get({ authorization: "Bearer wrong" })).toBe(401);
   // plain HTTP on it is no request
   await expect(ask(`http://127.0.0.1:${port}`, "/health")).rejects.toThrow();
+});
+
+/** Settles when a connection that sends no more than these bytes has ended. */
+async function silent(url: string, bytes: Buffer): Promise<{ readonly ended: Promise<unknown> }> {
+  const socket = connect({ host: "127.0.0.1", port: Number(new URL(url).port) });
+  later(() => {
+    socket.destroy();
+  });
+  const ended = new Promise((resolve) => socket.once("close", resolve));
+  await once(socket, "connect");
+  socket.on("error", () => undefined).resume();
+  if (bytes.length > 0) socket.write(bytes);
+  return { ended };
+}
+
+test("over TLS, who does not finish the handshake in time is not kept: nobody could else come in after a thousand of them", async () => {
+  const issuer = authority();
+  const files = writeCertificate(folder(), issuer.issue(["127.0.0.1"]), issuer);
+  const it = await running({ access: createAccess(ACCOUNTS), tls: files, http: "0.0.0.0:0", limits: { helloMs: 200 } });
+  const beginnings = ["", "16030100050100"].map((hex) => Buffer.from(hex, "hex"));
+  for (const bytes of beginnings) await (await silent(it.url, bytes)).ended;
+});
+
+test("over TLS, a server that ends does not wait for who is at the handshake", async () => {
+  const issuer = authority();
+  const files = writeCertificate(folder(), issuer.issue(["127.0.0.1"]), issuer);
+  const access = createAccess(ACCOUNTS);
+  const it = await running({ access, tls: files, http: "0.0.0.0:0", limits: { helloMs: 600_000 } });
+  const { ended } = await silent(it.url, Buffer.alloc(0));
+  await it.close();
+  await ended;
 });

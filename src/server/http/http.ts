@@ -89,7 +89,7 @@ export function createHttp(options: HttpOptions): Http {
     streams.reexamine();
   });
   return {
-    serverOptions: serverOptions(),
+    serverOptions: serverOptions(hub.limits.helloMs),
     stats: () => ({ connections: port.connections, waiting: places.size, streams: streams.size }),
     attach: (server) => port.attach(server),
     drain() {

@@ -18,8 +18,8 @@ const SILENT_MS = 60_000;
 /** Requests of one connection that may wait for their answers. */
 const MOST_PIPELINED = 16;
 
-/** What node:http and node:https are told. */
-export function serverOptions(): ServerOptions & { readonly handshakeTimeout: number } {
+/** What node:http and node:https are told. helloMs: how long a TLS handshake may take. */
+export function serverOptions(helloMs: number): ServerOptions & { readonly handshakeTimeout: number } {
   return {
     headersTimeout: HEAD_MS,
     requestTimeout: REQUEST_MS,
@@ -33,7 +33,7 @@ export function serverOptions(): ServerOptions & { readonly handshakeTimeout: nu
     keepAlive: true,
     keepAliveInitialDelay: 15_000,
     // of node:https
-    handshakeTimeout: HEAD_MS,
+    handshakeTimeout: helloMs,
   };
 }
 
@@ -72,6 +72,8 @@ export class Port {
     // of expectations that nobody knows, as of other headers
     server.on("checkExpectation", (incoming, outgoing) => this.#request(incoming, outgoing));
     server.on("clientError", (error: NodeJS.ErrnoException, socket) => this.#malformed(error, socket));
+    // that nothing can be answered to: it waits for the handshake, which does not come
+    server.on("tlsClientError", (_error, socket) => socket.destroy());
     server.on("connect", (_request, socket) => answerRaw(socket, new Problem(405, "METHOD", "method", "no proxy")));
   }
 
