@@ -110,7 +110,9 @@ export class Hub {
     if (this.dirty.length > 0) {
       const links = this.dirty;
       this.dirty = [];
-      for (const link of links) link.flush();
+      // who was granted something comes before who let go of it, whose wake-up might take our core
+      for (const link of links) if (link !== this.speaker) link.flush();
+      this.speaker?.flush();
     }
     this.#arm();
   }

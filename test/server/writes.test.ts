@@ -9,6 +9,9 @@ import { World } from "./world.ts";
 
 cleanUp();
 
+/** Whose lines were written, in order. */
+const told: Link[] = [];
+
 /** Pings whose answers are 2 to 3 KiB. */
 const PINGS = 200;
 
@@ -16,10 +19,11 @@ function speaker(world: World): { readonly link: Link; readonly written: string[
   const { hub } = world;
   if (hub === null) throw new Error("the world has started");
   const written: string[] = [];
-  const link = hub.accept(
-    { write: (text) => void written.push(text), close: () => undefined },
-    { local: false, address: "" },
-  );
+  const write = (text: string): void => {
+    written.push(text);
+    told.push(link);
+  };
+  const link = hub.accept({ write, close: () => undefined }, { local: false, address: "" });
   const who = {
     protocol: PROTOCOL,
     version: "",
@@ -61,4 +65,18 @@ test("nothing is kept of the last to speak when it has gone", async () => {
   expect(world.hub?.speaker).toBe(link);
   link.ended();
   expect(world.hub?.speaker).toBeNull();
+});
+
+test("who is granted a lock is written to before who let go of it", async () => {
+  const world = new World();
+  await world.start();
+  const [holder, waiter] = [speaker(world), speaker(world)];
+  const [held, waiting] = [newId(), newId()];
+  const say = (who: typeof holder, ...frame: unknown[]): void =>
+    who.link.lines([JSON.stringify([world.hub?.start, frame])]);
+  say(holder, "claim", 1, held, ["key"], 30_000);
+  say(waiter, "claim", 1, waiting, ["key"], 30_000);
+  const order = told.length;
+  say(holder, "release", 2, [held]);
+  expect(told.slice(order).map((link) => link === waiter.link)).toEqual([true, false]);
 });
