@@ -1,9 +1,12 @@
 /** A grant's token is found again, whatever became of the members that had set it aside. */
 
 import { expect, test } from "vitest";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { quorum } from "../../src/drivers/quorum/driver.ts";
 import { ticketOf } from "../../src/drivers/quorum/tickets.ts";
 import { tagOf } from "../../src/ids.ts";
 import type { Answer, Claim } from "../../src/spi/driver.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { claimOf } from "../support/redis-scene.ts";
 import type { Joined, Majority } from "./links.ts";
 import { held, majority } from "./links.ts";
@@ -70,3 +73,23 @@ test("a claim that another client took up before it had a token is given one", a
   const [answer] = await it.within(10, other.driver.renew([claim]));
   expect(held(answer as Answer).token).toBeGreaterThan(0n);
 });
+
+for (const aheadMs of [48 * 3_600_000, -48 * 3_600_000]) {
+  test(`a member whose clock is ${aheadMs / 3_600_000} hours ahead of the others' costs nobody a grant`, async () => {
+    const clock = fakeClock();
+    const walls = [0, aheadMs, 0];
+    const drivers = walls.map((byMs) => memory({ store: memoryStore({ ...clock, wall: () => clock.wall() + byMs }) }));
+    const driver = quorum(drivers, { clock });
+    await driver.open(() => undefined);
+    let last = 0n;
+    for (let grants = 0; grants < 5; grants++) {
+      const claim = claimOf("key", { ttlMs: 10_000 });
+      const { token } = held(await driver.claim(claim));
+      expect(token).toBeGreaterThan(last);
+      expect(Number(token) / 1_000).toBeLessThan(clock.wall() + 60_000);
+      last = token;
+      await driver.release([claim]);
+      await clock.pass(100);
+    }
+  });
+}

@@ -16,6 +16,9 @@ import { agreed, LEAD, tagOfTicket, ticketAgain, ticketOf, tokensByTag } from ".
 /** How often a higher floor is tried when the members' tokens differ. */
 const RAISES = 3;
 
+/** Microseconds; members refuse floors that are a day ahead of their clocks. */
+const HALF_DAY = 43_200_000_000n;
+
 type Run = Agreed | null;
 
 /**
@@ -33,12 +36,22 @@ export async function mint(
     const found = await foundAgain(members, ballot, leftMs);
     if (found !== "none") return settles(ballot, found);
   }
-  let highest = ballot.floor - LEAD;
-  for (const { index, aheadMs } of members) {
+  const clocks = members.flatMap(({ index, aheadMs }) => {
     const clock = aheadMs === null ? ballot.clockBy(index) : BigInt(Math.ceil((time() + aheadMs) * 1_000));
-    if (clock > highest) highest = clock;
-  }
+    return clock === 0n ? [] : [clock];
+  });
+  const highest = highestOf([ballot.floor - LEAD, ...clocks], sane(clocks, ballot.majority));
   return mintFrom(members, ballot, highest + LEAD, leftMs, ballot.isOurs ? RAISES : 0);
+}
+
+/** What lies above it is of a clock that no majority is near to: a floor made of it would be refused by the others. */
+function sane(clocks: readonly bigint[], majority: number): bigint {
+  const falling = clocks.toSorted((one, other) => (one < other ? 1 : -1));
+  return (falling[Math.min(majority, falling.length) - 1] ?? 0n) + HALF_DAY;
+}
+
+function highestOf([first, ...others]: readonly [bigint, ...bigint[]], bound: bigint): bigint {
+  return others.reduce((highest, one) => (one > highest && one <= bound ? one : highest), first);
 }
 
 function settles(ballot: Ballot, run: Run): boolean {
@@ -116,13 +129,8 @@ async function mintFrom(
 }
 
 function above(answers: readonly Answer[], floor: bigint): bigint {
-  let highest = floor;
-  for (const answer of answers) {
-    if (answer.state === "held" && answer.token + BigInt(answer.tokens) > highest) {
-      highest = answer.token + BigInt(answer.tokens);
-    }
-  }
-  return highest;
+  const ends = answers.map((answer) => (answer.state === "held" ? answer.token + BigInt(answer.tokens) : 0n));
+  return highestOf([floor, ...ends], floor + HALF_DAY);
 }
 
 async function givenBack(members: readonly Member[], ticket: Claim, withinMs: number): Promise<void> {
