@@ -4,6 +4,7 @@ import type { Clock } from "../clock.ts";
 import { newId } from "../ids.ts";
 import { PROTOCOL, VERSION } from "../protocol/hello.ts";
 import type { HostPort } from "./address.ts";
+import type { Http } from "./http/http.ts";
 import { Hub } from "./hub.ts";
 import type { Log } from "./logging.ts";
 import { Metrics } from "./metrics.ts";
@@ -37,11 +38,13 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
     mostSubscribers: limits.subscribers,
     mostOfAccount: limits.subscribersPerAccount,
   });
+  let web: Http | null = null;
   const remote = http !== null || addresses.some((address) => !("path" in address));
   const metrics = new Metrics({
     record,
     version: VERSION,
     connections: () => hub.door,
+    web: () => web?.connected() ?? null,
     authFailures: () => access.failures,
     sessions: () => store.sessions.all.size,
     claims: () => store.claims(),
@@ -107,12 +110,13 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
         return [...(options.httpNames ?? []), ...certified];
       },
     });
-    const web = await openWeb(place, made, tls);
+    web = made;
+    const opened = await openWeb(place, made, tls);
     return {
-      ...web,
+      ...opened,
       secure(material) {
         certified = material.names;
-        web.secure(material);
+        opened.secure(material);
       },
     };
   }

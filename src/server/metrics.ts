@@ -19,12 +19,21 @@ export interface Tally {
   wrote(what: "journal" | "state", ok: boolean): void;
 }
 
+/** Connections open now, and since the start those that were accepted and those that found no room. */
+export interface Connected {
+  readonly inside: number;
+  readonly accepted: number;
+  readonly turnedAway: number;
+}
+
 /** Where the numbers come from that are looked up only when somebody asks. */
 export interface MetricSources {
   readonly record: Record;
   readonly version: string;
-  /** Connections open now, and since the start those that were accepted and those that found no room. */
-  readonly connections: () => { readonly inside: number; readonly accepted: number; readonly turnedAway: number };
+  /** By the lock protocol. */
+  readonly connections: () => Connected;
+  /** Over HTTP; null: there is no such port. Default: there is none. */
+  readonly web?: () => Connected | null;
   /** How often somebody was not let in, since the start. */
   readonly authFailures: () => number;
   readonly sessions: () => number;
@@ -98,12 +107,11 @@ export class Metrics implements Tally {
   }
 
   #ofClients(): string[] {
-    const { connections, authFailures, sessions, record } = this.#sources;
-    const { inside, accepted, turnedAway } = connections();
+    const { connections, web, authFailures, sessions, record } = this.#sources;
+    const overHttp = web?.() ?? null;
     return [
-      ...one("holdfast_connections", "gauge", "Connections open now.", inside),
-      ...one("holdfast_connections_total", "counter", "Connections accepted.", accepted),
-      ...one("holdfast_connections_refused_total", "counter", "Connections that found no room.", turnedAway),
+      ...connected("holdfast_connections", "Connections", connections()),
+      ...(overHttp === null ? [] : connected("holdfast_http_connections", "HTTP connections", overHttp)),
       ...one("holdfast_sessions", "gauge", "Clients known, connected or not.", sessions()),
       ...one("holdfast_subscribers", "gauge", "Readers that follow the events.", record.subscribers),
       ...one("holdfast_auth_failures_total", "counter", "Credentials that stood for nobody.", authFailures()),
@@ -152,6 +160,14 @@ function ofProcess(): string[] {
       ['{state="active"}', active / 1_000],
       ['{state="idle"}', idle / 1_000],
     ]),
+  ];
+}
+
+function connected(name: string, what: string, { inside, accepted, turnedAway }: Connected): string[] {
+  return [
+    ...one(name, "gauge", `${what} open now.`, inside),
+    ...one(`${name}_total`, "counter", `${what} accepted.`, accepted),
+    ...one(`${name}_refused_total`, "counter", `${what} that found no room.`, turnedAway),
   ];
 }
 

@@ -101,6 +101,14 @@ test("connections of one address are bounded, and those of the lock protocol kee
   const inside = Array.from({ length: 10 }, () => raw(url, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"));
   await until(() => inside.every(({ text }) => text().includes("200 OK")), { within: 2_000, what: "ten answers" });
   await expect(ask(url, "/health")).rejects.toThrow();
+  // who looks after the server sees it
+  inside[0]?.socket.write("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  const figures = ["", "_total", "_refused_total"].map(
+    (what) => new RegExp(`^holdfast_http_connections${what} (\\d+)$`, "m"),
+  );
+  const told = (): (string | undefined)[] => figures.map((figure) => figure.exec(inside[0]?.text() ?? "")?.[1]);
+  await until(() => told().every((it) => it !== undefined), { within: 5_000, what: "the figures" });
+  expect(told()).toEqual(["10", "10", "1"]);
   const { createLocks } = await import("../../src/client/locks.ts");
   const { server } = await import("../../src/drivers/server/driver.ts");
   const locks = createLocks(server({ path }));

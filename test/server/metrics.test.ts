@@ -64,6 +64,7 @@ function metered(claims = 0): { readonly metrics: Metrics; readonly record: Reco
     record,
     version: "1.2.3",
     connections: () => DOOR,
+    web: () => DOOR,
     authFailures: () => 4,
     sessions: () => 2,
     claims: () => claims,

@@ -8,7 +8,7 @@ import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import { Hono } from "hono";
 import type { Access } from "../access.ts";
 import type { Hub } from "../hub.ts";
-import type { Metrics } from "../metrics.ts";
+import type { Connected, Metrics } from "../metrics.ts";
 import type { Record } from "../record.ts";
 import { Bouncer } from "./bouncer.ts";
 import type { Route } from "./call.ts";
@@ -51,6 +51,8 @@ export interface Http {
   readonly serverOptions: ServerOptions;
   /** Connections now, requests that wait for a lock (or may come back to wait), and streams of events. */
   stats(): { readonly connections: number; readonly waiting: number; readonly streams: number };
+  /** Connections now, and since the start. */
+  connected(): Connected;
   /** Makes a server of node:http or node:https, which is not listening yet, serve it. */
   attach(server: HttpServer | HttpsServer): void;
   /**
@@ -90,7 +92,8 @@ export function createHttp(options: HttpOptions): Http {
   });
   return {
     serverOptions: serverOptions(hub.limits.helloMs),
-    stats: () => ({ connections: port.connections, waiting: places.size, streams: streams.size }),
+    connected: () => port.connections,
+    stats: () => ({ connections: port.connections.inside, waiting: places.size, streams: streams.size }),
     attach: (server) => port.attach(server),
     drain() {
       draining = true;

@@ -7,6 +7,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { Door } from "../door.ts";
 import type { Hub } from "../hub.ts";
+import type { Connected } from "../metrics.ts";
 import { Problem, problemHeaders, problemText, refuse, SECURITY_HEADERS } from "./problem.ts";
 
 /** How long the head of a request may take to come, and an idle connection to ask again. */
@@ -58,9 +59,9 @@ export class Port {
     this.#handle = handle;
   }
 
-  /** Connections now. */
-  get connections(): number {
-    return this.#door.inside;
+  /** Connections now, and since the start. */
+  get connections(): Connected {
+    return this.#door;
   }
 
   attach(server: HttpServer | HttpsServer): void {
