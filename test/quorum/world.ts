@@ -21,8 +21,8 @@ export interface Site {
   life: number;
   /** Takes no calls: silent, or refusing, as if for good or not. */
   away: "silent" | "refusing" | "fatal" | null;
-  /** Of what was given back for good, what was released there, and in which life. */
-  readonly released: Set<string>;
+  /** Of what was given back for good when it was released there, by its life and id. */
+  readonly released: Map<string, number>;
   /** A message there or back takes up to so long. */
   readonly slowMs: number;
   /** A life of a clock of its own. */
@@ -64,7 +64,7 @@ export function worldOf(seed: number): World {
       store: fresh(),
       life: 1,
       away: null,
-      released: new Set(),
+      released: new Map(),
       slowMs: index === slow ? 400 : 3,
       fresh,
       setWall,
@@ -145,7 +145,9 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
 
   async function placed(driver: Driver, claim: Claim): Promise<Answer> {
     const { store } = site;
-    const isLate = site.released.has(`${site.life} ${claim.id}`);
+    const releasedAt = site.released.get(`${site.life} ${claim.id}`);
+    // a store remembers for a ttl that a claim may still come
+    const isLate = releasedAt !== undefined && world.clock.now() - releasedAt < 0.98 * world.ttlMs;
     const answer = await driver.claim(claim);
     if (!isLate || answer.state === "none") return answer;
     // who took it up may be at work on it still, and ends it when it asks
@@ -168,7 +170,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
     },
     release: (claims, unanswered) =>
       call((driver) => {
-        for (const { id } of claims) if (world.gone.has(id)) site.released.add(`${site.life} ${id}`);
+        for (const { id } of claims) if (world.gone.has(id)) site.released.set(`${site.life} ${id}`, world.clock.now());
         return driver.release(claims, unanswered);
       }),
     detach: (claims) => call(async (driver) => (await driver.detach?.(claims)) ?? []),
