@@ -81,9 +81,9 @@ export function supervise({ held, child, guard, onLost, graceMs, voice }: Watch)
     if (reason === "maxHold") {
       const why = new CommandError(
         "maxHold",
-        `${keys} was held for the longest time that --max-hold allows; the command was ended`,
+        `${keys} was held for the longest time that --max-hold or the server allows; the command was ended`,
       );
-      return end(why, `${keys} was held for as long as --max-hold allows`, graceMs);
+      return end(why, `${keys} was held for as long as --max-hold or the server allows`, graceMs);
     }
     // the lease has ended by our clock: there is no time left for grace
     const killMs = reason === "expired" && leaseMs !== null ? 0 : graceMs;

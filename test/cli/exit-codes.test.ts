@@ -84,7 +84,7 @@ describe.concurrent("exit codes of run", () => {
       "60",
     ]);
     expect(code).toBe(122);
-    expect(err).toMatch(/--max-hold/);
+    expect(err).toMatch(/held for as long as --max-hold or the server allows/);
   });
 
   test("121 when it would wait for its own ancestor, whom it names", async () => {
