@@ -14,9 +14,9 @@ import { eachHome } from "./homes.ts";
 import { listed } from "./listing.ts";
 import { opened } from "./opening.ts";
 import type { RedisOptions } from "./options.ts";
-import { checkRedisOptions, replicaTermsOf } from "./options.ts";
+import { checkRedisOptions, replicaTermsOf, warnerOf } from "./options.ts";
 import type { Probed } from "./probes.ts";
-import { asksOf, leaksFound, warningsOf, warnOnce, worstFound } from "./probes.ts";
+import { asksOf, leaksFound, warningsOf, worstFound } from "./probes.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
 import {
@@ -98,7 +98,7 @@ class RedisDriver implements Driver {
     this.#isOurs = isOurs;
     this.#options = options;
     this.#root = `${prefix}:${LAYOUT}:`;
-    this.#warn = options.warn ?? warnOnce;
+    this.#warn = warnerOf(options);
     this.#layoutKey = `${prefix}:{00}:layout`;
     this.#birth = new Birth({
       root: this.#root,

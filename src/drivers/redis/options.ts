@@ -1,9 +1,20 @@
 /** What a user may say of a Redis store. */
 
 import type { Checks } from "../../checks.ts";
-import { checkOptions, isFlag, isFunction, isObject, isText, isWhole, milliseconds, right } from "../../checks.ts";
+import {
+  checkOptions,
+  guarded,
+  isFlag,
+  isFunction,
+  isObject,
+  isText,
+  isWhole,
+  milliseconds,
+  right,
+} from "../../checks.ts";
 import type { GuardOptions } from "./birth.ts";
 import type { ReplicaTerms } from "./client/replicas.ts";
+import { warnOnce } from "./probes.ts";
 
 /** What may be said of a Redis store. */
 export interface RedisOptions {
@@ -86,4 +97,9 @@ function checkedPrefix(prefix: unknown): string {
   // braces are what Redis Cluster finds a key's slot by, and we put them where we need them
   if (typeof prefix === "string" && /^[^{}\s\p{Cc}]{1,64}$/u.test(prefix)) return prefix;
   throw new TypeError("prefix must be 1 to 64 characters without spaces, braces and control characters");
+}
+
+/** Whom to tell what makes locks less safe. */
+export function warnerOf({ warn = warnOnce }: RedisOptions): (warning: string) => void {
+  return guarded(warn);
 }
