@@ -63,37 +63,65 @@ export class Table {
    * 0; `by`: who places it.
    */
   claim(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, by = ""): Answer {
+    const entry = this.place(claim, owner, now, micros, arrival, by);
+    return entry === null ? this.endings.none(claim.id) : this.standing(entry);
+  }
+
+  /** As claim(); gives what is there now by its id, or null. */
+  place(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, by = ""): Entry | null {
     this.advance(now, micros);
     const known = this.entries.get(claim.id);
-    if (known !== undefined) return this.#extend(known, owner);
-    if (this.endings.reasonOf(claim.id) !== undefined) return this.endings.none(claim.id);
-    if (!claim.wait && !this.#seating.isFree(claim)) return { state: "none" };
+    if (known !== undefined) {
+      this.#extend(known, owner);
+      return known;
+    }
+    if (this.endings.reasonOf(claim.id) !== undefined) return null;
+    if (!claim.wait && !this.#seating.isFree(claim)) return null;
     const entry = this.#enroll(claim, owner, arrival, by);
     this.#seating.enter(entry);
-    if (!claim.wait && !entry.held) {
+    if (entry.held) return entry;
+    if (!claim.wait) {
       this.#remove(entry); // free, but the token ceiling is in the way: no trace all the same
-      return { state: "none" };
+      return null;
     }
-    if (!entry.held) this.#observer.happened("waiting", entry, now);
+    this.#observer.happened("waiting", entry, now);
+    return entry;
+  }
+
+  /** What its client is told of an entry, at the time that the table was told last. */
+  standing(entry: Entry): Answer {
+    if (entry.revoked !== null) return { state: "none", reason: entry.revoked };
     return standingOf(entry, this.#now, this.sessionMs);
   }
 
   renew(id: ClaimId, owner: unknown, now: number, micros: number): Answer {
     this.advance(now, micros);
     const entry = this.entries.get(id);
-    return entry === undefined ? this.endings.none(id) : this.#extend(entry, owner);
+    if (entry === undefined) return this.endings.none(id);
+    this.#extend(entry, owner);
+    return this.standing(entry);
   }
 
   /** Says whether it was there and not revoked. `unanswered`: its ttl, if a `claim` call of this id may still be on its way. */
   release(id: ClaimId, now: number, micros: number, unanswered?: number | "session"): boolean {
     this.advance(now, micros);
-    if (unanswered !== undefined) this.endings.bury(id, "released", now + this.#ttl(unanswered));
+    if (unanswered !== undefined) this.bury(id, unanswered);
     const entry = this.entries.get(id);
-    if (entry === undefined) return false;
-    if (entry.detached) this.endings.note(id, "released", now + this.#ttl(entry.claim.ttlMs));
-    this.#observer.happened(entry.held ? "released" : "left", entry, now);
+    return entry !== undefined && this.leave(entry);
+  }
+
+  /** A `claim` call of this id, which is released, may still be on its way: no place is to be taken by it. */
+  bury(id: ClaimId, ttlMs: number | "session"): void {
+    this.endings.bury(id, "released", this.#now + this.#ttl(ttlMs));
+  }
+
+  /** As release(), of what is there at the time that the table was told last. */
+  leave(entry: Entry): boolean {
+    const { claim, detached, held, revoked } = entry;
+    if (detached) this.endings.note(claim.id, "released", this.#now + this.#ttl(claim.ttlMs));
+    this.#observer.happened(held ? "released" : "left", entry, this.#now);
     this.#remove(entry);
-    return entry.revoked === null;
+    return revoked === null;
   }
 
   /** Its client has gone: removes it, and remembers for so long that it has expired. */
@@ -255,11 +283,10 @@ export class Table {
     if (entry.kept) this.#forgotten(entry);
   }
 
-  #extend(entry: Entry, owner: unknown): Answer {
-    if (entry.revoked !== null) return { state: "none", reason: entry.revoked };
+  #extend(entry: Entry, owner: unknown): void {
+    if (entry.revoked !== null) return;
     if (!entry.detached) entry.owner = owner;
     this.#leases.extend(entry, this.#now);
-    return standingOf(entry, this.#now, this.sessionMs);
   }
 
   #ttl(ttlMs: number | "session"): number {

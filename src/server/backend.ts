@@ -113,6 +113,8 @@ export interface Backend {
   nextDue(): number;
   /** Lets time pass. */
   advance(now: number): void;
+  /** Calls that come until settle() are made in one go. Default: it does not matter. */
+  begin?(): void;
   /** After a batch of calls: passes on what they brought about. */
   settle(): void;
 }

@@ -128,6 +128,9 @@ class Guard implements Backend {
   advance(now: number): void {
     this.#backend.advance(now);
   }
+  begin(): void {
+    this.#backend.begin?.();
+  }
   settle(): void {
     this.#backend.settle();
   }

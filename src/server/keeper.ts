@@ -21,7 +21,7 @@ import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } fr
 import { goingAway } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
 import type { Behind } from "./durability.ts";
-import { Durability, SHORT_MS } from "./durability.ts";
+import { Durability } from "./durability.ts";
 import type { KeeperOptions } from "./keeper-options.ts";
 import { DEFAULT_LIMITS } from "./limits.ts";
 import { Lister } from "./lister.ts";
@@ -35,13 +35,14 @@ import type { Session } from "./session.ts";
 import { disown } from "./session.ts";
 import { Tenants } from "./tenants.ts";
 import { checkTerms, traitsOf } from "./terms.ts";
+import { Times } from "./times.ts";
 
 const ignore = (): void => undefined;
 
 export class Keeper implements Backend {
   readonly table: Table;
   readonly #clock: Clock;
-  readonly #sessionMs: number;
+  readonly #times: Times;
   readonly #durability: Durability | null;
   readonly #reclaiming: Reclaiming;
   readonly #log: Log;
@@ -55,7 +56,7 @@ export class Keeper implements Backend {
   constructor(options: KeeperOptions) {
     const { clock, sessionMs, ledger, boundAtStart, reclaimMs, awaited, log, note, limits = DEFAULT_LIMITS } = options;
     this.#clock = clock;
-    this.#sessionMs = sessionMs;
+    this.#times = new Times(clock);
     this.#log = log;
     this.#note = note;
     this.#record = options.record ?? null;
@@ -67,9 +68,10 @@ export class Keeper implements Backend {
       if (entry.journaled) this.#durability?.forget(entry);
     };
     const { observer } = this.#tenants;
+    const { now, micros } = this.#times.get();
     this.table = new Table({ sessionMs, ceiling, forgotten, observer, mostEndings: limits.claims });
+    this.table.advance(now, Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, micros));
     this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock);
-    this.table.advance(clock.now(), Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros()));
     this.#lister = new Lister(this.table, clock, limits.listMs);
     const opened = (): void => {
       this.#durability?.ledger.reclaimed();
@@ -82,8 +84,8 @@ export class Keeper implements Backend {
 
   /** Puts a claim back that comes from disk. `owner`: null if it belongs to no session. */
   restore(saved: SavedClaim, owner: Session | null): void {
-    const now = this.#clock.now();
-    const entry = putBack(this.table, saved, owner, now, this.#micros());
+    const { now, micros } = this.#times.get();
+    const entry = putBack(this.table, saved, owner, now, micros);
     if (entry === null) return;
     this.#tenants.restored(entry, owner, saved.holdLeftMs, now);
     entry.journaled = this.#durability?.ledger.has(saved.claim.id) ?? false;
@@ -104,7 +106,7 @@ export class Keeper implements Backend {
   }
 
   traits(local: boolean): Traits {
-    return traitsOf(this.#sessionMs, local);
+    return traitsOf(this.table.sessionMs, local);
   }
 
   reclaimMs(): number {
@@ -123,26 +125,29 @@ export class Keeper implements Backend {
     return this.table.entries.get(id)?.arrival ?? 0;
   }
 
+  begin(): void {
+    this.#times.begin();
+  }
+
   claim(session: Session, claim: Claim): Soon<Answer> {
-    const micros = this.#micros();
+    const { micros } = this.#times.get();
     if (this.#draining) throw goingAway();
     checkTerms(claim, this.table, micros, this.#durability !== null);
     this.#tenants.check(this.table, session, claim);
     if (!session.noted) this.#note(session);
     const write = this.#durability?.before(claim, micros) ?? null;
-    if (write === null) return this.#place(session, claim, micros);
+    if (write === null) return this.#place(session, claim);
     return this.#placing.after(claim.id, write).then((isWanted) => {
       // whoever has been cut off asks again when it is back: nothing is to stand in the way of others until then
       if (!isWanted || session.ended || session.link === null) return this.table.endings.none(claim.id);
       if (this.#draining) throw goingAway();
       this.#tenants.check(this.table, session, claim);
-      return this.#place(session, claim, this.#micros());
+      return this.#place(session, claim);
     });
   }
 
   renew(session: Session, items: readonly Renewal[]): Soon<readonly (Answer | undefined)[]> {
-    const now = this.#clock.now();
-    const micros = this.#micros();
+    const { now, micros } = this.#times.get();
     if (!session.noted) this.#note(session);
     const { entries } = this.table;
     const behind: Behind[] = [];
@@ -161,32 +166,31 @@ export class Keeper implements Backend {
   }
 
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]> {
-    const now = this.#clock.now();
-    const micros = this.#micros();
+    const { now, micros } = this.#times.get();
     let isJournaled = false;
+    this.table.advance(now, micros);
     const there = items.map(({ id, unanswered }) => {
       const entry = this.table.entries.get(id);
       this.#placing.leave(id);
-      if (this.#reclaiming.mayHaveBeen(id)) {
-        this.table.endings.bury(id, "released", now + SHORT_MS); // nobody may take it back now
-        return true;
-      }
-      if (entry?.journaled) isJournaled = true;
-      if (entry !== undefined) this.#tenants.leaving(entry, session);
-      return this.table.release(id, now, micros, unanswered);
+      if (entry === undefined) return this.#reclaiming.givenBack(id) || this.table.release(id, now, micros, unanswered);
+      if (unanswered !== undefined) this.table.bury(id, unanswered);
+      if (entry.journaled) isJournaled = true;
+      this.#tenants.leaving(entry, session);
+      return this.table.leave(entry);
     });
     // a claim that would come back after a crash has not been released
     return isJournaled && this.#durability !== null ? this.#durability.ledger.settled().then(() => there) : there;
   }
 
   detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
+    const { now, micros } = this.#times.get();
     const writes: Promise<void>[] = [];
     const there = ids.map((id) => {
       const entry = this.table.entries.get(id);
       if (entry === undefined) return false;
       disown(entry);
-      const keep = (): void => this.#keep(entry, session);
-      const done = this.table.detach(id, this.#clock.now(), this.#micros());
+      const keep = (): void => this.#tenants.keep(this.table, entry, session, this.#times.get());
+      const done = this.table.detach(id, now, micros);
       const write = done ? this.#durability?.writeDetached(entry, keep) : keep();
       if (write !== undefined) writes.push(write);
       return done;
@@ -195,9 +199,9 @@ export class Keeper implements Backend {
   }
 
   revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]> {
+    const { now, micros } = this.#times.get();
     const there = targets.map((target) => {
-      const { key, token, now: atOnce } = target;
-      const done = this.table.revoke(key, Number(token), atOnce, this.#clock.now(), this.#micros());
+      const done = this.table.revoke(target.key, Number(target.token), target.now, now, micros);
       if (done) tellRevoked(target, session, this.#log, this.#record);
       return done;
     });
@@ -206,23 +210,23 @@ export class Keeper implements Backend {
   }
 
   list({ principal }: Session, prefix: string, max: number, after: string | undefined): Soon<Page> {
-    this.advance(this.#clock.now());
+    this.advance(this.#times.get().now);
     return this.#lister.list(principal, prefix, max, after);
   }
 
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {
     if (!session.noted) this.#note(session);
     const own = (entry: Entry): void => {
-      this.#keep(entry, session);
+      this.#tenants.keep(this.table, entry, session, this.#times.get());
       // how long it was held before nobody knows: it counts anew
       this.#tenants.bound(entry, session, this.#clock.now());
     };
-    const back = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#micros(), own);
+    const back = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#times.get().micros, own);
     return this.#durability?.beforeReclaim(items)?.then(back) ?? back();
   }
 
   end(session: Session, which: Which): void {
-    this.#tenants.end(this.table, session, which, this.#clock.now(), this.#micros());
+    this.#tenants.end(this.table, session, which, this.#times.get());
     if (which === "all") this.#reclaiming.told(session);
   }
 
@@ -245,20 +249,22 @@ export class Keeper implements Backend {
   }
 
   advance(now: number): void {
-    this.table.advance(now, this.#micros());
-    this.#tenants.advance(this.table, now, this.#micros());
+    const { micros } = this.#times.get();
+    this.table.advance(now, micros);
+    this.#tenants.advance(this.table, { now, micros });
     this.#lister.advance(now);
     this.#reclaiming.endIfOver();
     this.#durability?.advance(now);
   }
 
   settle(): void {
+    this.#times.end();
     for (const { id, owner, answer } of this.table.takeGrants()) {
       const session = owner as Session | null;
-      const link = session?.link;
       const entry = this.table.entries.get(id);
       if (entry !== undefined && session !== null) this.#tenants.bound(entry, session, this.#clock.now());
       const write = entry === undefined ? null : (this.#durability?.behind(entry) ?? null);
+      const link = session?.link;
       if (write === null || answer.state === "none") link?.push(id, answer);
       // its client asks again, and is answered when the journal says so
       void write?.then(ignore, ignore).then(() => link?.nudge(id));
@@ -272,28 +278,22 @@ export class Keeper implements Backend {
     this.table.pause();
   }
 
-  #place(session: Session, claim: Claim, micros: number): Soon<Answer> {
-    const answer = this.table.claim(claim, session, this.#clock.now(), micros, 0, session.principal.name);
+  #place(session: Session, claim: Claim): Soon<Answer> {
+    const { now, micros } = this.#times.get();
+    const entry = this.table.place(claim, session, now, micros, 0, session.principal.name);
+    if (entry === null) return this.table.endings.none(claim.id);
+    const answer = this.table.standing(entry);
     if (answer.state === "none") return answer;
-    const entry = this.table.entries.get(claim.id) as Entry;
     this.#tenants.own(entry, session);
     this.#tenants.bound(entry, session, entry.placedAt);
     if (answer.state === "waiting") return answer;
     const write = this.#durability?.behind(entry) ?? null;
     if (write === null) return answer;
     const refuse = (error: unknown): never => {
-      this.table.release(claim.id, this.#clock.now(), this.#micros());
+      const { now, micros } = this.#times.get();
+      this.table.release(claim.id, now, micros);
       throw error;
     };
     return write.then(() => (this.#durability as Durability).still(answer, entry), refuse);
-  }
-
-  #keep(entry: Entry, session: Session): void {
-    this.#tenants.keep(this.table, entry, session, this.#clock.now(), this.#micros());
-  }
-
-  /** The wall clock in microseconds. */
-  #micros(): number {
-    return Math.floor(this.#clock.wall() * 1_000);
   }
 }

@@ -98,6 +98,7 @@ export class Link {
   lines(lines: readonly string[]): void {
     this.#lineChars = this.#hub.speaker === this ? LONE_LINE_CHARS : LINE_CHARS;
     this.#hub.speaker = this;
+    this.#hub.backend.begin?.();
     for (const line of lines) {
       if (!this.reads) break;
       try {

@@ -6,7 +6,7 @@ import { standingOf } from "../core/standing.ts";
 import type { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, ClaimId } from "../spi/driver.ts";
-import { isLong } from "./durability.ts";
+import { isLong, SHORT_MS } from "./durability.ts";
 import type { Session } from "./session.ts";
 
 export interface ReclaimingOptions {
@@ -52,6 +52,13 @@ export class Reclaiming {
   /** May this claim have been held before the restart, although we know nothing of it? */
   mayHaveBeen(id: ClaimId): boolean {
     return this.isOn && !this.#table.entries.has(id) && this.#table.endings.reasonOf(id) === undefined;
+  }
+
+  /** The same of one that is given back; then nobody may take it back any more. */
+  givenBack(id: ClaimId): boolean {
+    const mayBe = this.mayHaveBeen(id);
+    if (mayBe) this.#table.bury(id, SHORT_MS);
+    return mayBe;
   }
 
   /** Takes back what the session says that it had. `own` makes a claim that stands its own; last: it has told all. */

@@ -11,6 +11,7 @@ import type { ServerLimits } from "./limits.ts";
 import { Outstays } from "./outstays.ts";
 import { Room } from "./room.ts";
 import { disown, own, Session } from "./session.ts";
+import type { Time } from "./times.ts";
 
 export class Tenants {
   readonly #room: Room;
@@ -40,21 +41,21 @@ export class Tenants {
     if (!entry.kept) this.#room.add(entry.by);
     const former = entry.owner;
     own(entry, session);
-    if (!(former instanceof Session) || former === entry.owner) return;
+    if (former === entry.owner || !(former instanceof Session)) return;
     this.#former.set(entry.claim.id, former);
     if (!this.#makers.has(entry.claim.id)) this.#makers.set(entry.claim.id, former);
   }
 
   /** It was to leave the session and did not, if it is still there; the session may have ended meanwhile. */
-  keep(table: Table, entry: Entry, session: Session, now: number, micros: number): void {
+  keep(table: Table, entry: Entry, session: Session, time: Time): void {
     if (table.entries.get(entry.claim.id) !== entry) return;
     this.own(entry, session);
-    if (session.ended) this.end(table, session, "all", now, micros);
+    if (session.ended) this.end(table, session, "all", time);
   }
 
   /** It is given back, perhaps by another client than whose it is, who is to hear of that. */
   leaving({ owner, claim }: Entry, by: Session): void {
-    if (owner instanceof Session && owner !== by) this.#former.set(claim.id, owner);
+    if (owner !== by && owner instanceof Session) this.#former.set(claim.id, owner);
   }
 
   /** If it is held: for as long as its holder's rules allow, from the first time that this is said. */
@@ -71,7 +72,7 @@ export class Tenants {
   }
 
   /** Ends claims of a session whose client has gone; not what it only took up and whose maker goes on. */
-  end(table: Table, session: Session, which: Which, now: number, micros: number): void {
+  end(table: Table, session: Session, which: Which, { now, micros }: Time): void {
     for (const entry of [...session.entries]) {
       const { claim, held } = entry;
       if (which === "waiting" ? held : which === "session" && claim.ttlMs !== "session") continue;
@@ -83,12 +84,18 @@ export class Tenants {
 
   forgotten(entry: Entry): void {
     disown(entry);
-    // it may work on what somebody else has just given back by its reference: it asks, and is told
-    this.#former.get(entry.claim.id)?.link?.nudge(entry.claim.id);
-    this.#former.delete(entry.claim.id);
-    this.#makers.delete(entry.claim.id);
+    this.#tellFormer(entry.claim.id);
     this.#room.remove(entry.by);
     this.#outstays.forget(entry);
+  }
+
+  /** It may work on what somebody else has just given back by its reference: it asks, and is told. */
+  #tellFormer(id: ClaimId): void {
+    const former = this.#former.get(id);
+    if (former === undefined) return; // then it has no maker either
+    former.link?.nudge(id);
+    this.#former.delete(id);
+    this.#makers.delete(id);
   }
 
   /** When advance() has work. */
@@ -97,7 +104,7 @@ export class Tenants {
   }
 
   /** Revokes what has been held for too long. */
-  advance(table: Table, now: number, micros: number): void {
+  advance(table: Table, { now, micros }: Time): void {
     this.#outstays.advance(table, now, micros);
   }
 }
