@@ -2,7 +2,7 @@
 
 import * as frames from "../protocol/frames.ts";
 import { ProtocolError } from "../protocol/hello.ts";
-import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
+import type { Answer, ClaimId } from "../spi/driver.ts";
 import type { Page, Soon } from "./backend.ts";
 import { Refusal } from "./backend.ts";
 import * as border from "./border.ts";
@@ -35,8 +35,8 @@ export class Calls {
       try {
         this.#frame(session, frame as readonly unknown[]);
       } catch (error) {
-        // too much of something: the call's own affair
-        if (!(error instanceof Refusal)) throw error;
+        if (error instanceof ProtocolError) throw error;
+        // the call's own affair
         this.#link.send(this.#errorText(frame[1] as number, error));
       }
     }
@@ -47,41 +47,31 @@ export class Calls {
     const n = border.numberFrom(frame[1]);
     const { backend, limits } = this.#hub;
     switch (verb) {
-      case "claim":
-        return this.#claim(session, n, border.claimFrom(frame, 2, session.label, limits));
+      case "claim": {
+        const claim = border.claimFrom(frame, 2, session.label, limits);
+        const answer = backend.claim(session, claim);
+        if (answer instanceof Promise) return this.#later(n, answer, (late) => this.#answerText(claim.id, late));
+        return this.#link.send(frames.encodeOk(n, this.#answerText(claim.id, answer)));
+      }
       case "renew": {
         const items = border.renewalsFrom(frame[2], session.label, limits);
-        return this.#answer(
-          n,
-          () => backend.renew(session, items),
-          (answers) => this.#answersText(items, answers),
-        );
+        return this.#answer(n, backend.renew(session, items), (answers) => this.#answersText(items, answers));
       }
-      case "release": {
-        const items = border.leavesFrom(frame[2], limits);
-        return this.#answer(n, () => backend.release(session, items), frames.encodeFlags);
-      }
-      case "detach": {
-        const ids = border.idsFrom(frame[2], limits);
-        return this.#answer(n, () => backend.detach(session, ids), frames.encodeFlags);
-      }
-      case "revoke": {
-        const targets = border.revocationsFrom(frame[2], limits);
-        return this.#answer(n, () => backend.revoke(session, targets), frames.encodeFlags);
-      }
+      case "release":
+        return this.#answer(n, backend.release(session, border.leavesFrom(frame[2], limits)), frames.encodeFlags);
+      case "detach":
+        return this.#answer(n, backend.detach(session, border.idsFrom(frame[2], limits)), frames.encodeFlags);
+      case "revoke":
+        return this.#answer(n, backend.revoke(session, border.revocationsFrom(frame[2], limits)), frames.encodeFlags);
       case "list": {
         const [prefix, max, after] = border.pageFrom(frame[2], frame[3], frame[4], limits);
-        return this.#answer(n, () => this.#list(session, prefix, max, after), encodePage);
+        return this.#answer(n, this.#list(session, prefix, max, after), encodePage);
       }
       case "reclaim": {
         const items = border.reclaimedFrom(frame[2], session.label, limits);
         const ids = items.map(({ claim }) => claim);
-        const last = frame[3] !== false;
-        return this.#answer(
-          n,
-          () => backend.reclaim(session, items, last),
-          (answers) => this.#answersText(ids, answers),
-        );
+        const answers = backend.reclaim(session, items, frame[3] !== false);
+        return this.#answer(n, answers, (told) => this.#answersText(ids, told));
       }
       case "ping":
         return this.#link.send(frames.encodeOk(n, "[]"));
@@ -89,25 +79,6 @@ export class Calls {
         if (this.#hub.tools?.frame(this.#link, verb, n, frame) === true) return;
         throw new ProtocolError("PROTOCOL", "no such frame");
     }
-  }
-
-  /** As #answer(), without a closure: most frames are claims. */
-  #claim(session: Session, n: number, claim: Claim): void {
-    let answer: Soon<Answer>;
-    try {
-      answer = this.#hub.backend.claim(session, claim);
-    } catch (error) {
-      return this.#link.send(this.#errorText(n, error));
-    }
-    if (!(answer instanceof Promise)) {
-      return this.#link.send(frames.encodeOk(n, this.#answerText(claim.id, answer)));
-    }
-    const late = answer;
-    this.#answer(
-      n,
-      () => late,
-      (result) => this.#answerText(claim.id, result),
-    );
   }
 
   #list(session: Session, prefix: string, max: number, after: string | undefined): Soon<Page> {
@@ -122,25 +93,23 @@ export class Calls {
   }
 
   /** Answers at once if the result is there, else when it is. */
-  #answer<T>(n: number, call: () => Soon<T>, encode: (result: T) => string): void {
+  #answer<T>(n: number, result: Soon<T>, encode: (result: T) => string): void {
+    if (result instanceof Promise) this.#later(n, result, encode);
+    else this.#link.send(frames.encodeOk(n, encode(result)));
+  }
+
+  #later<T>(n: number, result: Promise<T>, encode: (result: T) => string): void {
     const link = this.#link;
-    try {
-      const result = call();
-      if (!(result instanceof Promise)) return link.send(frames.encodeOk(n, encode(result)));
-      result.then(
-        (late) => {
-          link.send(frames.encodeOk(n, encode(late)));
-          this.#hub.settle();
-        },
-        (error: unknown) => {
-          link.send(this.#errorText(n, error));
-          this.#hub.settle();
-        },
-      );
-    } catch (error) {
-      if (error instanceof ProtocolError) throw error;
-      link.send(this.#errorText(n, error));
-    }
+    result.then(
+      (late) => {
+        link.send(frames.encodeOk(n, encode(late)));
+        this.#hub.settle();
+      },
+      (error: unknown) => {
+        link.send(this.#errorText(n, error));
+        this.#hub.settle();
+      },
+    );
   }
 
   #errorText(n: number, error: unknown): string {
