@@ -72,6 +72,7 @@ export function complaintsOf(said: Said, faults: readonly Fault[]): Complaint[] 
 /** Where an option of serve() comes from, if it has another name. */
 const PLACES: Readonly<Record<string, readonly string[]>> = {
   access: ["credentials"],
+  httpNames: ["http-name"],
   limits: ["limit"],
   tls: ["tls-cert", "tls-key", "tls-client-ca"],
   "tls.cert": ["tls-cert", "tls-key", "tls-client-ca"],

@@ -48,6 +48,9 @@ const NO_PLAN: Plan = { addresses: [], http: null, tls: null, access: OPEN, limi
 
 const isAnObject = (value: unknown): string | null => (isObject(value) ? null : "an object");
 
+/** What may stand in a Host header before the port; of an IPv6 address what stands in the brackets. */
+const HOST_NAME = /^(?:[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45})$/i;
+
 /** What each option must be, as far as nothing else says so. */
 const KINDS: Checks<ServeOptions> = {
   listen: right,
@@ -76,6 +79,10 @@ export function planOf(options: ServeOptions): Planned {
   const limits = attempt("limits", note, () => limitsFrom(options.limits)) ?? DEFAULT_LIMITS;
   const access = accessIn(options.access, limits, note);
   checkStore(options, note);
+  for (const name of options.httpNames ?? []) {
+    if (!HOST_NAME.test(name))
+      note("httpNames", `${shown(name)} is no host name or address: no scheme, port or * belongs to it`);
+  }
   const isSafe = { tls: options.tls !== undefined, credentials: options.access !== undefined };
   const warnings = [...(tls?.warnings ?? []), ...exposure(addresses, http, isSafe, options.insecure === true, note)];
   if (isSafe.tls && !addresses.some((it) => "tls" in it && it.tls) && (http === null || !opened(http))) {

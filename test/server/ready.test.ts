@@ -187,3 +187,14 @@ test("checkOptions() finds that a socket cannot be made where it is asked for, a
     await expect(started).rejects.toThrow(/move it away|no folder leads/);
   }
 });
+
+test("a name that no Host header can have is a fault: everybody who used it would be refused", async () => {
+  const options: ServeOptions = { listen: "tcp://127.0.0.1:0", state: "none", http: "127.0.0.1:0" };
+  const good = ["locks.example", "LOCKS", "under_score.", "10.0.0.1", "fd00::1"];
+  expect((await checkOptions({ ...options, httpNames: good })).faults).toEqual([]);
+  const bad = ["https://locks.example", "locks.example:443", "*.example", "[fd00::1]", "", "a b", "locks.example/x"];
+  const { faults } = await checkOptions({ ...options, httpNames: bad });
+  expect(faults.map(({ option, message }) => [option, message.split(" is no ")[0]])).toEqual(
+    bad.map((name) => ["httpNames", JSON.stringify(name)]),
+  );
+});
