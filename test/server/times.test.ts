@@ -39,11 +39,12 @@ test("who is served outside a line, as over HTTP, has the time of then, not that
   const { driver } = await world.client();
   const mine = claimOf("mine");
   await driver.claim(mine);
-  const { table } = world.kept?.keeper as Keeper;
+  const keeper = world.kept?.keeper as Keeper;
+  const { table } = keeper;
   const session = table.entries.get(mine.id)?.owner as Session;
   world.clock.leap(5_000);
   const other = claimOf("other", { ttlMs: 10_000 });
-  world.kept?.keeper.claim(session, other);
+  keeper.claim(session, other);
   expect(table.entries.get(other.id)?.expiresAt).toBe(world.clock.now() + 10_000);
   expect(table.entries.get(other.id)?.token).toBe(world.clock.wall() * 1_000);
 });
