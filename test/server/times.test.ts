@@ -44,7 +44,7 @@ test("who is served outside a line, as over HTTP, has the time of then, not that
   const session = table.entries.get(mine.id)?.owner as Session;
   world.clock.leap(5_000);
   const other = claimOf("other", { ttlMs: 10_000 });
-  keeper.claim(session, other);
+  void keeper.claim(session, other);
   expect(table.entries.get(other.id)?.expiresAt).toBe(world.clock.now() + 10_000);
   expect(table.entries.get(other.id)?.token).toBe(world.clock.wall() * 1_000);
 });
