@@ -217,11 +217,12 @@ export class Keeper implements Backend {
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {
     if (!session.noted) this.#note(session);
     const own = (entry: Entry): void => {
-      this.#tenants.keep(this.table, entry, session, this.#times.get());
+      const time = this.#times.get();
+      this.#tenants.keep(this.table, entry, session, time);
       // how long it was held before nobody knows: it counts anew
-      this.#tenants.bound(entry, session, this.#clock.now());
+      this.#tenants.bound(entry, session, time.now);
     };
-    const back = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#times.get().micros, own);
+    const back = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#times.get(), own);
     return this.#durability?.beforeReclaim(items)?.then(back) ?? back();
   }
 

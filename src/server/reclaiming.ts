@@ -8,6 +8,7 @@ import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, ClaimId } from "../spi/driver.ts";
 import { isLong, SHORT_MS } from "./durability.ts";
 import type { Session } from "./session.ts";
+import type { Time } from "./times.ts";
 
 export interface ReclaimingOptions {
   readonly table: Table;
@@ -66,10 +67,9 @@ export class Reclaiming {
     session: Session,
     items: readonly Reclaimed[],
     last: boolean,
-    micros: number,
+    { now, micros }: Time,
     own: (entry: Entry) => void,
   ): Answer[] {
-    const now = this.#clock.now();
     this.#table.advance(now, micros);
     const rule = { reclaiming: this.isOn, boundAtStart: this.#boundAtStart, now, micros, own };
     const answers = takeBack(this.#table, session, items, rule);
