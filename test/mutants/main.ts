@@ -5,7 +5,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Mutant } from "./mutants.ts";
-import { MUTANTS } from "./mutants.ts";
+import { MUTANTS, mutated } from "./mutants.ts";
 
 const SEEDS = "1500";
 /** A fault may make the code run in circles. */
@@ -76,14 +76,6 @@ function byTests({ tests = "test/core" }: Mutant): string | null {
 
 function firstLine(text: string): string {
   return text.trim().split("\n")[0] ?? "";
-}
-
-/** The text of a mutated file; its find must match exactly once. */
-function mutated({ name, file, find, replace }: Mutant): string {
-  const text = readFileSync(join(root, file), "utf8");
-  const matches = text.split(find).length - 1;
-  if (matches !== 1) throw new Error(`"${name}": its text is found ${matches} times in ${file}`);
-  return text.replace(find, () => replace);
 }
 
 prepare();

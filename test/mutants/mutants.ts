@@ -3,6 +3,8 @@
  * core must notice every one of them: else they would not notice the same fault made by accident.
  */
 
+import { readFileSync } from "node:fs";
+
 export interface Mutant {
   /** The fault, as a reader of the design would say it. */
   readonly name: string;
@@ -11,6 +13,14 @@ export interface Mutant {
   readonly replace: string;
   /** Tests to try if the simulator does not notice; default: those of core. */
   readonly tests?: string;
+}
+
+/** The text of its file with the fault. @throws if what it changes does not stand there exactly once */
+export function mutated({ name, file, find, replace }: Mutant): string {
+  const text = readFileSync(file, "utf8");
+  const matches = text.split(find).length - 1;
+  if (matches !== 1) throw new Error(`"${name}": its text is found ${matches} times in ${file}`);
+  return text.replace(find, () => replace);
 }
 
 export const MUTANTS: readonly Mutant[] = [
@@ -80,8 +90,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "no tombstone after an unanswered claim",
     file: "src/core/table.ts",
-    find: "if (unanswered !== undefined) this.endings.bury(",
-    replace: 'if (unanswered !== undefined && unanswered === "session") this.endings.bury(',
+    find: "if (unanswered !== undefined) this.bury(",
+    replace: 'if (unanswered !== undefined && unanswered === "session") this.bury(',
   },
   {
     name: "an unanswered claim that the client forgets",
@@ -234,8 +244,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "tokens not above the old bound",
     file: "src/server/keeper.ts",
-    find: "Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, this.#micros())",
-    replace: "this.#micros()",
+    find: "Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, micros)",
+    replace: "micros",
   },
   {
     name: "grants while a restarted server reclaims",
