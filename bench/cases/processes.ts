@@ -10,13 +10,15 @@ import { ratioOf } from "../harness/stats.ts";
 const OURS = "holdfast";
 const FLOOR = "floor B";
 const RIVAL = "live-mutex";
+/** What our client and our frames cost before a server does anything for them. */
+const BARE = "bare queue, our frames";
 
 export const processes: BenchCase = {
   name: "processes",
   title: "Our server on TCP, 8 processes with 64 callers each",
   about: "Every caller on keys that nobody else wants just then. Floor B: a bare map of queues behind the same frames.",
   async run() {
-    const names = [OURS, FLOOR, RIVAL];
+    const names = [OURS, FLOOR, BARE, RIVAL];
     const workload = { callers: 64, keys: 640, ms: 700, latencies: false };
     const rounds = await interleaveCrews(names, { processes: 8, tcp: true }, workload);
     const [ours, floor, rival] = [rounds(OURS), rounds(FLOOR), rounds(RIVAL)];

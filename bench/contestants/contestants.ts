@@ -21,6 +21,7 @@ const ENTRANTS: Readonly<Record<string, Entrant>> = {
   "floor B": { open: openFloorB, server: "floor-b" },
   "live-mutex": { open: openLiveMutex, server: "live-mutex" },
   holdfast: { open: openHoldfast, server: "holdfast" },
+  "bare queue, our frames": { open: openHoldfast, server: "bare" },
   "holdfast, TLS": { open: openSecured, server: "holdfast-tls" },
   "holdfast, handoffs 1": { open: openStrict, server: "holdfast" },
   "async-mutex": { open: openAsyncMutex },

@@ -65,10 +65,12 @@ export async function interleaveCrews(
   workload: Workload,
 ): Promise<(name: string) => readonly Round[]> {
   const rounds = new Map<string, Round[]>(names.map((name) => [name, []]));
+  // processes that share the cores are compiled as far as one alone is
+  const warmUp = WARM_UP * Math.ceil(options.processes / 2);
   await withCrews(names, options, async (crews) => {
-    for (let round = -WARM_UP; round < ROUNDS; round++) {
+    for (let round = -warmUp; round < ROUNDS; round++) {
       for (let turn = 0; turn < crews.length; turn++) {
-        const crew = crews[(turn + round + WARM_UP) % crews.length] as Crew;
+        const crew = crews[(turn + round + warmUp) % crews.length] as Crew;
         const measured = await together(crew, workload);
         if (round >= 0) rounds.get(crew.name)?.push(measured);
       }

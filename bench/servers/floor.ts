@@ -1,6 +1,6 @@
 /** The socket side that both floors share: replies of one read go out in one line. */
 
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Server } from "node:net";
 import { createServer } from "node:net";
 import type { Listen } from "../harness/address.ts";
 import { answerCalls } from "../harness/calls.ts";
@@ -34,6 +34,11 @@ export function serveFloor(handle: Handle): void {
     );
     socket.on("error", () => socket.destroy());
   });
+  answerListen(server);
+}
+
+/** Listens where the bench says. */
+export function answerListen(server: Server): void {
   answerCalls({
     listen: ({ path, tcp }: Listen) =>
       new Promise<string>((resolve) => {

@@ -1,0 +1,86 @@
+// Our frames with a bare map of queues behind them: what the wire costs alone. No leases, tokens, rights, checks or events.
+
+import { createServer } from "node:net";
+import { newId } from "../../src/ids.ts";
+import { decodeLine, encodeFlags, encodeOk } from "../../src/protocol/frames.ts";
+import { decodeHello, encodeWelcome, LIMITS, PROTOCOL, VERSION } from "../../src/protocol/hello.ts";
+import { LineReader } from "../../src/protocol/lines.ts";
+import { answerListen } from "./floor.ts";
+
+const START = newId();
+const HELD = '["held","1",1,30000]';
+const WELCOME = encodeWelcome({
+  protocol: PROTOCOL,
+  version: VERSION,
+  start: START,
+  sessionMs: 30_000,
+  silenceKeeps: false,
+  traits: { lease: { claim: true }, manyKeys: true, permits: "any", fencing: true, fifo: true, survives: "restart" },
+  reclaimMs: 0,
+  limits: { ...LIMITS, frames: 2_000 },
+});
+
+interface Waiting {
+  readonly id: string;
+  readonly grant: () => void;
+}
+
+/** Those who wait behind the one that holds a key, and the key of each claim. */
+const lines = new Map<string, Waiting[]>();
+const keys = new Map<string, string>();
+
+const server = createServer({ noDelay: true }, (socket) => {
+  let replies = "";
+  const flush = (): void => {
+    socket.write(`["${START}"${replies}]\n`);
+    replies = "";
+  };
+  const send = (frame: string): void => {
+    if (replies === "") process.nextTick(flush);
+    replies += `,${frame}`;
+  };
+  const handle = ([verb, n, ...rest]: readonly [string, number, ...unknown[]]): void => {
+    if (verb === "claim") {
+      const [id, [key]] = rest as [string, [string]];
+      claim(id, key, () => send(encodeOk(n, HELD)));
+    } else {
+      send(encodeOk(n, verb === "release" ? encodeFlags((rest[0] as string[]).map(released)) : "[]"));
+    }
+  };
+  const reader = new LineReader(LIMITS.lineBytes);
+  let isGreeted = false;
+  socket.on("data", (chunk) => {
+    for (const line of reader.push(chunk)) {
+      if (isGreeted)
+        for (const frame of decodeLine(line, START).slice(1)) handle(frame as Parameters<typeof handle>[0]);
+      else {
+        decodeHello(line);
+        isGreeted = true;
+        socket.write(WELCOME);
+      }
+    }
+  });
+  socket.on("error", () => socket.destroy());
+});
+
+answerListen(server);
+
+function claim(id: string, key: string, grant: () => void): void {
+  const line = lines.get(key);
+  keys.set(id, key);
+  if (line !== undefined) line.push({ id, grant });
+  else {
+    lines.set(key, []);
+    grant();
+  }
+}
+
+function released(id: string): boolean {
+  const key = keys.get(id);
+  if (key === undefined) return false;
+  keys.delete(id);
+  const next = lines.get(key)?.shift();
+  if (next === undefined) lines.delete(key);
+  else next.grant();
+  return true;
+}
