@@ -1,10 +1,7 @@
 /** Frames that wait to be written, so that those of one turn of the event loop share a line. */
 
-/**
- * So many do not wait for the end of their turn: the server works on them while we make the others. Fewer are not worth a
- * write of their own, which wakes a server that may share our core and answers each part in a write of its own.
- */
-const ENOUGH = 64;
+/** So many do not wait for the end of their turn: the server works on them while we make the others. */
+const ENOUGH = 16;
 
 export class Outbox {
   readonly #flush: () => void;
