@@ -69,16 +69,3 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 export function isWhole(value: unknown, least: number, most: number): boolean {
   return typeof value === "number" && Number.isInteger(value) && value >= least && value <= most;
 }
-
-/** An option that is told of what happens: its own fault breaks nothing, and does not go unseen. */
-export function guarded<Told extends readonly unknown[]>(
-  listener: (...told: Told) => unknown,
-): (...told: Told) => void {
-  return (...told) => {
-    try {
-      listener(...told);
-    } catch (error) {
-      process.emitWarning(error instanceof Error ? error : String(error), { type: "HoldfastListenerWarning" });
-    }
-  };
-}

@@ -1,4 +1,7 @@
-/** Every error Holdfast throws, with its stable code. Match by `code`: two copies of the package may meet in a process. */
+/**
+ * Every error Holdfast throws, with its stable code, and what becomes of errors that nobody catches. Match by `code`: two copies
+ * of the package may meet in a process.
+ */
 
 import type { LostReason } from "./spi/driver.ts";
 
@@ -91,4 +94,22 @@ export class ClosedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("CLOSED", message, details);
   }
+}
+
+/** An error that nobody could be given becomes a warning of the process. `type` is for what is no Error, and so has no name. */
+export function warnOf(error: unknown, type: string): void {
+  process.emitWarning(error instanceof Error ? error : String(error), type);
+}
+
+/** The same listener; its faults are warnings, so that they break no lock and do not go unseen. */
+export function harmless<Told extends readonly unknown[]>(
+  listener: (...told: Told) => unknown,
+): (...told: Told) => void {
+  return (...told) => {
+    try {
+      listener(...told);
+    } catch (error) {
+      warnOf(error, "HoldfastListenerWarning");
+    }
+  };
 }

@@ -5,7 +5,7 @@
 
 import { readFileSync } from "node:fs";
 import type { JsonError } from "../server/http/json.ts";
-import { readJson } from "../server/http/json.ts";
+import { parseStrictly } from "../server/http/json.ts";
 
 /** One thing that may be said. */
 export interface Setting {
@@ -90,9 +90,6 @@ export function gather(flags: FlagValues, env: NodeJS.ProcessEnv): Gathered {
   return { given, complaints };
 }
 
-/** Levels of objects and lists in the file. */
-const DEPTH = 16;
-
 type Complain = (where: string, message: string) => void;
 type Layer = ReadonlyMap<string, Given>;
 
@@ -156,9 +153,7 @@ function fileLayer(config: Given, complain: Complain): Layer {
   let whole: unknown;
   try {
     const text = readFileSync(path, "utf8");
-    // the other parser's message would repeat what stands there, which may be the password of a store
-    readJson(text, DEPTH);
-    whole = JSON.parse(text);
+    whole = parseStrictly(text);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const { field } = error as Partial<JsonError>;

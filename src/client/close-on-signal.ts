@@ -1,5 +1,7 @@
 /** The one place that hears of process signals, and only if asked to. */
 
+import { warnOf } from "../errors.ts";
+
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 const PATIENCE_MS = 2_000;
 
@@ -16,7 +18,7 @@ export function closeOnSignal(close: () => Promise<void>): Disposable {
     };
     const late = setTimeout(raise, PATIENCE_MS);
     close().then(raise, (error: unknown) => {
-      process.emitWarning(error instanceof Error ? error : String(error), { type: "HoldfastWarning" });
+      warnOf(error, "HoldfastWarning");
       raise();
     });
   };

@@ -4,6 +4,7 @@
  */
 
 import { channel } from "node:diagnostics_channel";
+import { harmless } from "../errors.ts";
 import type { LostReason } from "../spi/driver.ts";
 
 /** What every event about a lock carries. Never an id, which is a secret. */
@@ -61,31 +62,23 @@ export class Events {
 
   /** Is it worth making this event's detail? */
   wants(event: keyof LockEvents): boolean {
-    return CHANNELS[event].hasSubscribers || (this.#listeners.size > 0 && this.#listeners.has(event));
+    return CHANNELS[event].hasSubscribers || this.#listeners.has(event);
   }
 
   emit<E extends keyof LockEvents>(event: E, detail: LockEvents[E]): void {
     if (CHANNELS[event].hasSubscribers) CHANNELS[event].publish(detail);
     // a copy: one that takes itself back and listens anew would be met again in the same event, for ever
-    for (const listener of [...(this.#listeners.get(event) ?? [])]) {
-      try {
-        (listener as (detail: LockEvents[E]) => void)(detail);
-      } catch (error) {
-        // a listener's fault must not break a lock, nor go unseen
-        process.emitWarning(error instanceof Error ? error : String(error), { type: "HoldfastListenerWarning" });
-      }
-    }
+    for (const listener of [...(this.#listeners.get(event) ?? [])]) listener(detail as never);
   }
 
   /** @throws TypeError for an unknown event or a listener that is no function */
   on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable {
     if (!NAMES.includes(event)) throw new TypeError(`event must be one of ${NAMES.join(", ")}`);
     if (typeof listener !== "function") throw new TypeError("listener must be a function");
-    const listeners = this.#listeners.get(event) ?? new Set();
-    this.#listeners.set(event, listeners);
     // wrapped, so that the same function given twice is two listeners
-    const own: Listener = (detail) => listener(detail);
-    listeners.add(own);
+    const own: Listener = harmless(listener);
+    const listeners = (this.#listeners.get(event) ?? new Set()).add(own);
+    this.#listeners.set(event, listeners);
     return {
       [Symbol.dispose]: () => {
         listeners.delete(own);

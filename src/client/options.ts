@@ -123,7 +123,7 @@ export function leaseAt(wish: Wish, { lease }: Traits, driver: string): number |
     );
   }
   if (wish.ttl === "session" || lease.claim) return wish.ttl;
-  if (!warned) process.emitWarning(`${driver} knows only session leases: ttl is ignored`, { type: "HoldfastWarning" });
+  if (!warned) process.emitWarning(`${driver} knows only session leases: ttl is ignored`, "HoldfastWarning");
   warned = true;
   return "session";
 }

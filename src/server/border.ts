@@ -110,10 +110,6 @@ export function pageFrom(
 
 function holdsFrom(raw: unknown, limits: ServerLimits): readonly [Hold, ...Hold[]] {
   const items = arrayFrom(raw, "holds");
-  // nearly always
-  if (items.length === 1 && typeof items[0] === "string") {
-    return [{ key: keyFrom(items[0]), permits: ALL_PERMITS, limit: ALL_PERMITS }];
-  }
   if (items.length === 0 || items.length > limits.holds) throw malformed(`a claim has 1 to ${limits.holds} holds`);
   const holds = items.map(decodeHold);
   let before = "";

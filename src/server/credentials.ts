@@ -9,15 +9,13 @@ import { newId } from "../ids.ts";
 import type { Account, Right, Rule } from "./access.ts";
 import { hashOf, RIGHTS } from "./access.ts";
 import type { JsonError } from "./http/json.ts";
-import { readJson } from "./http/json.ts";
+import { parseStrictly } from "./http/json.ts";
 
 /** The form of the file. */
 const VERSION = 1;
 const CREDENTIAL = /^hf1_[a-z2-7]{52}$/;
 const HASH = /^[0-9a-f]{64}$/;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
-/** Levels of objects and lists in the file. */
-const DEPTH = 16;
 /** One that is in use, and one that takes its place. */
 const MOST_HASHES = 2;
 
@@ -70,9 +68,7 @@ function readFile(path: string): string {
 
 function parsed(text: string, where: string): unknown {
   try {
-    // of a member that stands there twice the other parser takes the last one, and a right could go unseen
-    readJson(text, DEPTH);
-    return JSON.parse(text);
+    return parseStrictly(text);
   } catch (error) {
     const { field, message } = error as JsonError;
     if (field === null) throw new Error(`${where}: this is not JSON`);

@@ -1,11 +1,10 @@
 // A page on somebody else's site reaches our port by the visitor's browser, and may call us by a name of its own. It learns
 // nothing and changes nothing, whatever the method.
 
-import { connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Server } from "../../src/server/serve.ts";
 import { serve } from "../../src/server/serve.ts";
-import { ask, begin, post } from "./support.ts";
+import { ask, begin, post, spoken } from "./support.ts";
 
 let it: Server;
 let url: string;
@@ -153,19 +152,6 @@ test("HEAD says what GET would, without a body", async () => {
   }
 });
 
-/** What comes back for these bytes, until the connection ends. */
-function spoken(bytes: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: "127.0.0.1", port: Number(new URL(url).port) });
-    let text = "";
-    socket.setEncoding("utf8").on("data", (chunk: string) => {
-      text += chunk;
-    });
-    socket.once("error", reject).once("close", () => resolve(text));
-    socket.write(bytes);
-  });
-}
-
 test("what could be read in two ways is refused: two hosts, two lengths, a length and chunks, a target that is no path", async () => {
   const start = "POST /v1/claims HTTP/1.1\r\n";
   const close = "Connection: close\r\n";
@@ -189,7 +175,7 @@ test("what could be read in two ways is refused: two hosts, two lengths, a lengt
     [`GET / HTTP/1.1\r\nHost: ${host}\r\nX-Long: ${"x".repeat(20_000)}\r\n\r\n`, 431],
     [`GET / HTTP/1.1\r\nHost: ${host}\r\nX\u0000: 1\r\n\r\n`, 400],
   ] as const) {
-    const answer = await spoken(bytes);
+    const answer = await spoken(url, bytes);
     expect([bytes.slice(0, 60), answer.split("\r\n")[0]]).toEqual([
       bytes.slice(0, 60),
       expect.stringContaining(`HTTP/1.1 ${status} `),
@@ -209,6 +195,6 @@ test("a request for a WebSocket is an ordinary one", async () => {
 
 test("requests that follow one another without waiting are answered in order, and only so many at a time", async () => {
   const one = (path: string, more = ""): string => `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n${more}\r\n`;
-  const answers = await spoken(one("/health") + one("/nothing") + one("/ready", "Connection: close\r\n"));
+  const answers = await spoken(url, one("/health") + one("/nothing") + one("/ready", "Connection: close\r\n"));
   expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 404", "HTTP/1.1 503"]);
 });

@@ -2,6 +2,7 @@
 
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { request as httpRequest } from "node:http";
+import { connect } from "node:net";
 import { cleanUp, folder, later, running as runningServer } from "../server/support.ts";
 
 export { cleanUp, folder, later };
@@ -96,4 +97,20 @@ const witnesses = new Set<(seen: Seen) => void>();
 /** Shows every answer of ask() to somebody. */
 export function witness(look: (seen: Seen) => void): void {
   witnesses.add(look);
+}
+
+/** All that comes back on a connection that has sent these bytes, until it ends. */
+export function spoken(url: string, bytes: string): Promise<string> {
+  const socket = connect({ host: "127.0.0.1", port: Number(new URL(url).port) });
+  later(() => {
+    socket.destroy();
+  });
+  return new Promise((resolve, reject) => {
+    let text = "";
+    socket.setEncoding("utf8").on("data", (chunk: string) => {
+      text += chunk;
+    });
+    socket.once("error", reject).once("close", () => resolve(text));
+    socket.write(bytes);
+  });
 }

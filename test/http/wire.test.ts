@@ -1,28 +1,11 @@
 // Requests as bytes: what the parser gives up, leaves out or would answer by itself is answered in our form, too.
 
-import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { leakCheck } from "../support/leak-check.ts";
-import { ask, cleanUp, later, post, running } from "./support.ts";
+import { ask, cleanUp, post, running, spoken } from "./support.ts";
 
 leakCheck();
 cleanUp();
-
-/** All that comes back on a connection that has sent these bytes, until it ends. */
-function sent(url: string, bytes: string): Promise<string> {
-  const socket = connect({ host: "127.0.0.1", port: Number(new URL(url).port) });
-  later(() => {
-    socket.destroy();
-  });
-  return new Promise((resolve, reject) => {
-    let text = "";
-    socket.setEncoding("utf8").on("data", (chunk: string) => {
-      text += chunk;
-    });
-    socket.once("error", reject).once("close", () => resolve(text));
-    socket.write(bytes);
-  });
-}
 
 const HEAD = "POST /v1/claims HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
 const CHUNKED = `${HEAD}Transfer-Encoding: chunked\r\n\r\n`;
@@ -33,7 +16,7 @@ test.each([
   ["20 KB behind the length of a chunk", `${CHUNKED}2;${"a".repeat(20_000)}\r\n`, "413 Payload", '"reason":"length"'],
 ])("a body with %s is refused, and the connection ends", async (_, bytes, status, detail) => {
   const { url, stats } = await running();
-  const answer = await sent(url, bytes);
+  const answer = await spoken(url, bytes);
   expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status}`));
   expect(answer).toContain("content-type: application/problem+json");
   expect(answer).toContain("x-content-type-options: nosniff");
@@ -45,7 +28,7 @@ test("what is no request behind one that waits for its answer ends both: none of
   const { url, stats } = await running();
   await post(url, "/v1/claims", { key: "k" });
   const body = '{"key":"k"}';
-  expect(await sent(url, `${HEAD}Content-Length: ${body.length}\r\n\r\n${body}no request\r\n\r\n`)).toBe("");
+  expect(await spoken(url, `${HEAD}Content-Length: ${body.length}\r\n\r\n${body}no request\r\n\r\n`)).toBe("");
   expect(stats().claims).toBe(1);
 });
 

@@ -172,7 +172,6 @@ async function keep(world: World, watch: Watch, sites: readonly Site[]): Promise
     const holding = { key, lock, writes: true, who: "keeper" };
     watch.entered(holding);
     while (!world.isQuiet && !lock.signal.aborted) await world.pause(100);
-    // what was lost is made again by renewals, what has run out not before it is forgotten
     // what was lost is made again by renewals; what ran out, when it is forgotten
     await world.pause(3 * world.ttlMs);
     watch.left(holding);

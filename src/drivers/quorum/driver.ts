@@ -32,11 +32,11 @@
  */
 
 import type { Checks } from "../../checks.ts";
-import { checkOptions, guarded, isClock, isFunction, isObject, milliseconds } from "../../checks.ts";
+import { checkOptions, isClock, isFunction, isObject, milliseconds } from "../../checks.ts";
 import type { Clock } from "../../clock.ts";
 import { systemClock } from "../../clock.ts";
 import { shown } from "../../duration.ts";
-import { FatalDriverError } from "../../errors.ts";
+import { FatalDriverError, harmless } from "../../errors.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
 import type { Ballot } from "./ballot.ts";
 import { majorityOf } from "./ballot.ts";
@@ -120,7 +120,7 @@ class Quorum implements Driver {
     this.#majority = majorityOf(drivers.length);
     this.#ballots = new Ballots(drivers.length);
     const heard = (index: number, id: ClaimId | null, answer?: Answer): void => this.#heard(index, id, answer);
-    const told = guarded(options.onMember ?? (() => undefined));
+    const told = harmless(options.onMember ?? (() => undefined));
     this.#members = drivers.map((driver, index) => new Member({ index, driver, clock, time: this.#time, heard, told }));
     this.#voting = new Voting({
       members: this.#members,

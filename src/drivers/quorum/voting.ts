@@ -160,8 +160,10 @@ export class Voting {
           for (const { round } of asked) round.failed(error);
         },
       );
-    const granted = asked.map(({ ballot }) => ballot);
-    renewTickets(member, granted);
+    renewTickets(
+      member,
+      asked.map(({ ballot }) => ballot),
+    );
     return [{ member, settled }];
   }
 

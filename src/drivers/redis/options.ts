@@ -1,17 +1,8 @@
 /** What a user may say of a Redis store. */
 
 import type { Checks } from "../../checks.ts";
-import {
-  checkOptions,
-  guarded,
-  isFlag,
-  isFunction,
-  isObject,
-  isText,
-  isWhole,
-  milliseconds,
-  right,
-} from "../../checks.ts";
+import { checkOptions, isFlag, isFunction, isObject, isText, isWhole, milliseconds, right } from "../../checks.ts";
+import { harmless } from "../../errors.ts";
 import type { GuardOptions } from "./birth.ts";
 import type { ReplicaTerms } from "./client/replicas.ts";
 import { warnOnce } from "./probes.ts";
@@ -101,5 +92,5 @@ function checkedPrefix(prefix: unknown): string {
 
 /** Whom to tell what makes locks less safe. */
 export function warnerOf({ warn = warnOnce }: RedisOptions): (warning: string) => void {
-  return guarded(warn);
+  return harmless(warn);
 }

@@ -49,7 +49,7 @@ const warned = new Set<string>();
 export function warnOnce(warning: string): void {
   if (warned.has(warning)) return;
   if (warned.size < 100) warned.add(warning);
-  process.emitWarning(warning, { type: "HoldfastWarning" });
+  process.emitWarning(warning, "HoldfastWarning");
 }
 
 /** From the best to the worst. */

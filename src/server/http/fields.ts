@@ -123,24 +123,21 @@ export function readQuery(url: string, known: readonly string[]): ReadonlyMap<st
   const at = url.indexOf("?");
   if (at === -1) return found;
   const query = url.slice(at + 1);
-  if (/%(?![0-9a-fA-F]{2})/.test(query)) throw invalid("query", "malformed", "the query has a broken % escape");
-  for (const part of query.split("&")) {
-    for (const [name, value] of new URLSearchParams(part)) {
-      if (!known.includes(name)) {
-        throw invalid("query", "unknown", `the query has a parameter that is none of ${known.join(", ") || "none"}`);
-      }
-      if (found.has(name)) throw invalid(name, "duplicate", `${name} stands in the query twice`);
-      if (!isUtf8(part)) throw invalid(name, "malformed", `${name} is no UTF-8`);
-      found.set(name, value);
+  if (!isDecodable(query)) throw invalid("query", "malformed", "the query has a % escape that is broken or no UTF-8");
+  for (const [name, value] of new URLSearchParams(query)) {
+    if (!known.includes(name)) {
+      throw invalid("query", "unknown", `the query has a parameter that is none of ${known.join(", ") || "none"}`);
     }
+    if (found.has(name)) throw invalid(name, "duplicate", `${name} stands in the query twice`);
+    found.set(name, value);
   }
   return found;
 }
 
-/** The other parser reads what is no UTF-8 as U+FFFD, which may stand in a key. */
-function isUtf8(part: string): boolean {
+/** Else URLSearchParams would read it as U+FFFD, which may stand in a key. */
+function isDecodable(query: string): boolean {
   try {
-    decodeURIComponent(part);
+    decodeURIComponent(query);
     return true;
   } catch {
     return false;
