@@ -4,7 +4,7 @@ import ts from "typescript";
 import type { Sources } from "./sources.ts";
 import { importsOf, place, walk } from "./sources.ts";
 
-const MAX_FILE_LINES = 300;
+const MAX_FILE_LINES = 600;
 const MAX_FUNCTION_LINES = 60;
 
 const TIMERS: readonly string[] = ["setTimeout", "setInterval", "setImmediate"];
