@@ -7,6 +7,7 @@ export default defineConfig({
     maxWorkers: 2,
     // a busy machine makes a few seconds many
     testTimeout: process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000,
+    setupFiles: ["test/support/inspected-tables.ts"],
     reporters: ["default", new ClosingLineReporter()],
     projects: PARTS.filter(isVitest).map((part) => ({
       extends: true,

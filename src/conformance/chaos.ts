@@ -17,7 +17,7 @@ import { randomOf } from "./random.ts";
 
 export type { Commands, Stopped, Verb } from "./chaos/orders.ts";
 
-/** What happens at random: probabilities from 0 to 1, 0 unless given. */
+/** What happens at random: probabilities from 0 to 1, 0 unless given; and what is looked at. */
 export interface ChaosOptions {
   /** Default 1. */
   readonly seed?: number;
@@ -39,6 +39,8 @@ export interface ChaosOptions {
   readonly disconnect?: number;
   /** Longest delay, in milliseconds; below the claims' leases, since a store forgets after them. Default 10. */
   readonly longestMs?: number;
+  /** Called, and waited for, after each call that the store has answered, before its caller hears of it. */
+  readonly inspect?: () => Promise<unknown>;
 }
 
 /** A driver with chaos, and what a test may order. */
@@ -84,7 +86,12 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
 
   async function carry<T>(verb: Verb, fate: Fate, send: () => Promise<T>): Promise<T> {
     // a closed driver is not called: what was delayed until then never left
-    const call = (): Promise<T> => (line.isClosed ? Promise.reject(broken("the driver was closed")) : send());
+    const call = async (): Promise<T> => {
+      if (line.isClosed) throw broken("the driver was closed");
+      const answer = await send();
+      await options.inspect?.();
+      return answer;
+    };
     if (fate.beforeMs > 0) await delay(fate.beforeMs);
     await fate.before?.arrive();
     if (fate.lose !== null && fate.repeat) {

@@ -26,6 +26,15 @@ interface Known {
   token: bigint | null;
 }
 
+/** How an oracle's run goes. */
+export interface OracleOptions {
+  readonly seed: number;
+  /** How many commands. */
+  readonly steps: number;
+  /** What is wrong in the store's own state (see Store.inspect): asked after each command, and must give nothing. */
+  readonly inspect?: (() => Promise<readonly string[]>) | undefined;
+}
+
 interface Run {
   readonly subject: Pick<Subject, "traits" | "verbs">;
   readonly random: Random;
@@ -47,7 +56,7 @@ interface Run {
 export async function oracle(
   drivers: readonly [Driver, ...Driver[]],
   subject: Pick<Subject, "traits" | "verbs">,
-  { seed, steps }: { readonly seed: number; readonly steps: number },
+  { seed, steps, inspect }: OracleOptions,
 ): Promise<void> {
   const run: Run = {
     subject,
@@ -63,9 +72,11 @@ export async function oracle(
     for (let step = 0; step < steps; step++) {
       await command(run);
       await sameStanding(run);
+      assert.deepEqual((await inspect?.()) ?? [], [], "nothing is wrong in the store's own state");
     }
     for (const known of alive(run)) await release(run, [known], false);
     await sameStanding(run);
+    assert.deepEqual((await inspect?.()) ?? [], [], "nothing is wrong in the store's own state");
     for (const driver of drivers) assert.deepEqual(await driver.list("", 10), [], "all was released");
   } catch (error) {
     const last = run.done.slice(-12).join("\n  ");

@@ -62,6 +62,8 @@ export interface Scene {
   pause(ms: number): Promise<void>;
   /** Waits until a fact holds and gives it; what is waited for is named in the failure. */
   until<T>(what: string, fact: () => T | Promise<T>, withinMs?: number): Promise<NonNullable<T>>;
+  /** Looks at the store's own state, where it lets itself be inspected: what is wrong there fails the test at its end. */
+  inspect(): Promise<void>;
   /** Called when the test is over, latest first, before it is checked that the store is empty. */
   afterwards(work: () => Promise<unknown>): void;
 }
@@ -88,28 +90,44 @@ export async function perform(subject: Subject, body: (scene: Scene) => Promise<
     try {
       return await performOnce(subject, pace, body);
     } catch (error) {
-      if (attempt === MOST_ATTEMPTS || pace.slowestMs() < SLOW * leaseOf(subject, BRIEF_MS)) throw error;
+      if (
+        error instanceof StoreViolation ||
+        attempt === MOST_ATTEMPTS ||
+        pace.slowestMs() < SLOW * leaseOf(subject, BRIEF_MS)
+      )
+        throw error;
     } finally {
       pace.stop();
     }
   }
 }
 
+/** The store's own state is wrong, which no slow machine excuses. */
+class StoreViolation extends Error {}
+
 /** Runs the body on a fresh store, closes everything, and checks that nothing is left there. */
 async function performOnce(subject: Subject, pace: Pace, body: (scene: Scene) => Promise<void>): Promise<void> {
   const store = await subject.open();
   const drivers: Driver[] = [];
   const later: (() => Promise<unknown>)[] = [];
-  const scene = sceneOn({ subject, store, pace, drivers, later });
+  const violations = new Set<string>();
+  const scene = sceneOn({ subject, store, pace, drivers, later, violations });
   try {
     await body(scene);
     for (const work of later.reverse()) await work();
     await nothingLeft(scene);
+    await scene.inspect();
+    if (violations.size > 0) throw violationOf(violations);
   } catch (error) {
-    await cleared([...later, ...drivers.map((driver) => () => driver.close()), closing(store)], error);
+    const found = violations.size === 0 || error instanceof StoreViolation ? error : violationOf(violations, error);
+    await cleared([...later, ...drivers.map((driver) => () => driver.close()), closing(store)], found);
   }
   for (const driver of drivers) await driver.close();
   await closing(store)();
+}
+
+function violationOf(violations: ReadonlySet<string>, cause?: unknown): StoreViolation {
+  return new StoreViolation(`the store's own state is wrong:\n  ${[...violations].join("\n  ")}`, { cause });
 }
 
 /** Throws the test's error, with those of clearing up after it, if any. */
@@ -145,9 +163,11 @@ interface Stage {
   readonly pace: Pace;
   readonly drivers: Driver[];
   readonly later: (() => Promise<unknown>)[];
+  /** What was found in the store's own state. */
+  readonly violations: Set<string>;
 }
 
-function sceneOn({ subject, store, pace, drivers, later }: Stage): Scene {
+function sceneOn({ subject, store, pace, drivers, later, violations }: Stage): Scene {
   const ms = (count: number): number => Math.round(count * subject.timeScale);
   const lease = (count: number): number => leaseOf(subject, count);
 
@@ -187,6 +207,9 @@ function sceneOn({ subject, store, pace, drivers, later }: Stage): Scene {
     brief: lease(BRIEF_MS),
     pause: (count) => delay(count),
     until,
+    async inspect() {
+      for (const violation of (await store.inspect?.()) ?? []) violations.add(violation);
+    },
     afterwards: (work) => later.push(work),
   };
 }

@@ -7,6 +7,12 @@ import type { Scene } from "./scene.ts";
 export interface Store {
   /** Another client of it: a driver of its own, not opened yet. */
   driver(): Driver | Promise<Driver>;
+  /**
+   * What is wrong in the store's own state, in words, read past every driver; empty if nothing is. Called after each
+   * command of the oracle, after each call that chaos let through (while others are under way), and when a test is over
+   * and has left no claim. Not called where a store has none.
+   */
+  inspect?(): Promise<readonly string[]>;
   /** Lets go of the store; called when the test is over and all its drivers are closed. */
   close?(): Promise<void>;
 }

@@ -37,7 +37,7 @@ import type { ConformanceOptions, Store, Topic } from "./subject.ts";
 import { subjectOf } from "./subject.ts";
 
 export { type ChaosDriver, type ChaosOptions, type Commands, chaos, type Stopped, type Verb } from "./chaos.ts";
-export { oracle } from "./oracle.ts";
+export { type OracleOptions, oracle } from "./oracle.ts";
 export type { ConformanceOptions, OptionalVerb, Skip, Store } from "./subject.ts";
 
 /** The two functions of a test runner that the suite uses: those of vitest, jest, mocha and node:test fit. */

@@ -1,6 +1,7 @@
 import { describe, test } from "vitest";
 import { conformance } from "../../src/conformance/suite.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { tableViolations } from "../support/inspect-table.ts";
 import { watched } from "../support/watched-test.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
@@ -8,7 +9,7 @@ const long = process.env.HOLDFAST_LONG === "1";
 conformance({ describe, test: watched(test) }, "memory", {
   open: async () => {
     const store = memoryStore();
-    return { driver: () => memory({ store }) };
+    return { driver: () => memory({ store }), inspect: async () => tableViolations(store.table) };
   },
   verbs: ["detach", "revoke"],
   timeScale: 0.5,

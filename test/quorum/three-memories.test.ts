@@ -2,6 +2,7 @@ import { describe, test } from "vitest";
 import { conformance } from "../../src/conformance/suite.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import { quorum } from "../../src/drivers/quorum/driver.ts";
+import { tableViolations } from "../support/inspect-table.ts";
 import { watched } from "../support/watched-test.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
@@ -10,7 +11,10 @@ for (const members of long ? [3, 5] : [3]) {
   conformance({ describe, test: watched(test) }, `a majority of ${members} memories`, {
     open: async () => {
       const stores = Array.from({ length: members }, () => memoryStore());
-      return { driver: () => quorum(stores.map((store) => memory({ store }))) };
+      return {
+        driver: () => quorum(stores.map((store) => memory({ store }))),
+        inspect: async () => stores.flatMap(({ table }) => tableViolations(table)),
+      };
     },
     traits: { manyKeys: false, permits: "shared", fifo: false },
     verbs: ["detach"],

@@ -11,6 +11,7 @@ import type { ServeOptions, Server } from "../../src/server/serve.ts";
 import { serve } from "../../src/server/serve.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import { authority, writeCertificate } from "./certificates.ts";
+import { inspectTables } from "./inspected-tables.ts";
 
 export type ServerStore = Store & {
   /** Stops the server and starts it again at the same address, from its state file. */
@@ -53,6 +54,7 @@ async function storeIn(
   const [address] = running.addresses as [string];
   return {
     driver: () => reach(address),
+    inspect: inspectTables,
     async restart() {
       await running.close();
       running = await start(address);

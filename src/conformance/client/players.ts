@@ -19,7 +19,7 @@ export interface Player {
 
 /** Another client of the store. Closed when the test is over; without chaos options its line does what the test orders. */
 export async function player(scene: Scene, options: LocksOptions = {}, disturbed: ChaosOptions = {}): Promise<Player> {
-  const line = chaos(await scene.driver(), disturbed);
+  const line = chaos(await scene.driver(), { inspect: () => scene.inspect(), ...disturbed });
   // where a driver is wrong a test fails; it does not hang
   const locks = createLocks(line, { wait: scene.ms(5_000), ...options });
   scene.afterwards(() => {

@@ -11,7 +11,8 @@ export function againstTable(check: Check, subject: Subject): void {
     const seed = random.from + index;
     check(`seed ${seed}: random commands are answered as the lock table answers them`, async (scene) => {
       const [one, other] = [await scene.client(), await scene.client()];
-      await oracle([one.driver, other.driver], subject, { seed, steps: random.steps });
+      const inspect = scene.store.inspect?.bind(scene.store);
+      await oracle([one.driver, other.driver], subject, { seed, steps: random.steps, inspect });
     });
   }
 }

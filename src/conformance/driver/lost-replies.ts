@@ -90,7 +90,7 @@ async function storm(scene: Scene, seed: number, fencing: boolean): Promise<void
   let inside: Claim | null = null;
   let last = 0n;
   const play = async (client: Client, number: number): Promise<void> => {
-    const line = chaos(client.driver, { ...STORM, seed: seed * 10 + number });
+    const line = chaos(client.driver, { ...STORM, seed: seed * 10 + number, inspect: () => scene.inspect() });
     // as the core does: an error means unknown, so ask again
     const surely = <T>(what: string, call: () => Promise<T>) =>
       scene.until(what, () => call().then((value) => ({ value }), unknown));
