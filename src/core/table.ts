@@ -76,7 +76,7 @@ export class Table {
       return known;
     }
     if (this.endings.reasonOf(claim.id) !== undefined) return null;
-    if (!claim.wait && !this.#seating.isFree(claim)) return null;
+    if (!claim.wait && !this.isFree(claim)) return null;
     const entry = this.#enroll(claim, owner, arrival, by);
     this.#seating.enter(entry);
     if (entry.held) return entry;
@@ -86,6 +86,11 @@ export class Table {
     }
     this.#observer.happened("waiting", entry, now);
     return entry;
+  }
+
+  /** Would the claim be admitted everywhere if it came now? As of the time that the table was told last. */
+  isFree(claim: Claim): boolean {
+    return this.#seating.isFree(claim);
   }
 
   /** What its client is told of an entry, at the time that the table was told last. */

@@ -222,7 +222,8 @@ export class Keeper implements Backend {
       // how long it was held before nobody knows: it counts anew
       this.#tenants.bound(entry, session, time.now);
     };
-    const back = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#times.get(), own);
+    const fits = (claim: Claim, isHeld: boolean): boolean => this.#tenants.fits(this.table, session, claim, isHeld);
+    const back = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#times.get(), { fits, own });
     return this.#durability?.beforeReclaim(items)?.then(back) ?? back();
   }
 

@@ -5,7 +5,7 @@ import type { Entry } from "../core/entry.ts";
 import { standingOf } from "../core/standing.ts";
 import type { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
-import type { Answer, ClaimId } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
 import { isLong, SHORT_MS } from "./durability.ts";
 import type { Session } from "./session.ts";
 import type { Time } from "./times.ts";
@@ -62,16 +62,10 @@ export class Reclaiming {
     return mayBe;
   }
 
-  /** Takes back what the session says that it had. `own` makes a claim that stands its own; last: it has told all. */
-  takeBack(
-    session: Session,
-    items: readonly Reclaimed[],
-    last: boolean,
-    { now, micros }: Time,
-    own: (entry: Entry) => void,
-  ): Answer[] {
+  /** Takes back what the session says that it had; last: it has told all. */
+  takeBack(session: Session, items: readonly Reclaimed[], last: boolean, { now, micros }: Time, host: Host): Answer[] {
     this.#table.advance(now, micros);
-    const rule = { reclaiming: this.isOn, boundAtStart: this.#boundAtStart, now, micros, own };
+    const rule = { reclaiming: this.isOn, boundAtStart: this.#boundAtStart, now, micros, ...host };
     const answers = takeBack(this.#table, session, items, rule);
     if (last) this.told(session);
     return answers;
@@ -90,15 +84,21 @@ export class Reclaiming {
   }
 }
 
+/** Who counts the claims of each session. */
+export interface Host {
+  /** Is there room for it? */
+  readonly fits: (claim: Claim, isHeld: boolean) => boolean;
+  /** Makes a claim that stands the session's, and counts it. */
+  readonly own: (entry: Entry) => void;
+}
+
 /** Which claims may be taken back. */
-interface Admission {
+interface Admission extends Host {
   /** Is it still the time for it? */
   readonly reclaiming: boolean;
   readonly boundAtStart: number;
   readonly now: number;
   readonly micros: number;
-  /** Makes a claim that stands the session's. */
-  readonly own: (entry: Entry) => void;
 }
 
 /** Gives where each claim stands now. The table's time has been set. */
@@ -112,15 +112,18 @@ function takeBackOne(table: Table, session: Session, { claim, was }: Reclaimed, 
   const { reclaiming, boundAtStart, now, micros } = rule;
   const by = session.principal.name;
   if (!reclaiming || table.entries.has(claim.id) || table.endings.reasonOf(claim.id) !== undefined) return;
-  if (was.state === "waiting") {
-    table.claim({ ...claim, wait: true }, session, now, micros, was.arrival, by);
-    return;
+  if (!rule.fits(claim, was.state === "held")) return;
+  if (was.state === "waiting") table.claim({ ...claim, wait: true }, session, now, micros, was.arrival, by);
+  else {
+    const token = Number(was.token);
+    const leftMs = claim.ttlMs === "session" ? 0 : Math.min(was.leftMs, claim.ttlMs);
+    // what is long was in the journal, or was never granted
+    if (token + was.tokens > boundAtStart || isLong(claim.ttlMs) || (claim.ttlMs !== "session" && leftMs <= 0)) return;
+    table.assertHeld(claim, session, token, was.tokens, leftMs, by);
   }
-  const token = Number(was.token);
-  const leftMs = claim.ttlMs === "session" ? 0 : Math.min(was.leftMs, claim.ttlMs);
-  // what is long was in the journal, or was never granted
-  if (token + was.tokens > boundAtStart || isLong(claim.ttlMs) || (claim.ttlMs !== "session" && leftMs <= 0)) return;
-  table.assertHeld(claim, session, token, was.tokens, leftMs, by);
+  // at once: the next one of this frame may be one too many
+  const entry = table.entries.get(claim.id);
+  if (entry !== undefined) rule.own(entry);
 }
 
 function standing(table: Table, id: ClaimId, { own, now }: Admission): Answer {

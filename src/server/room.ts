@@ -50,6 +50,21 @@ export class Room implements Observer {
     if (what !== null && !table.entries.has(claim.id)) throw new Refusal("LIMIT", `at most ${what}`);
   }
 
+  /**
+   * Which bound a claim does not fit into that its client tells of after a restart; null: none. In a line that is full of
+   * waiting claims there is room for as many holders: a holder that cannot come back has lost its lock.
+   */
+  crowdedBack(table: Table, session: Session, claim: Claim, isHeld: boolean): string | null {
+    if (table.entries.has(claim.id)) return null;
+    const { waitersPerKey } = this.#limits;
+    const crowd = this.crowd(table.entries.size, session.entries.size, session.principal.name);
+    return (
+      crowd ??
+      this.#longLine(table, claim, isHeld ? 2 * waitersPerKey : waitersPerKey) ??
+      (isHeld ? null : this.#waiting(table))
+    );
+  }
+
   /** Which bound no further claim fits into, with so many claims in all and so many of its session; null: none. */
   crowd(inAll: number, ofSession: number, account: string): string | null {
     const { claims, claimsPerSession, claimsPerAccount } = this.#limits;
@@ -60,17 +75,22 @@ export class Room implements Observer {
   }
 
   #full(table: Table, session: Session, claim: Claim): string | null {
-    const { waiters, waitersPerKey } = this.#limits;
-    const { size } = table.entries;
-    const crowd = this.crowd(size, session.entries.size, session.principal.name);
+    const crowd = this.crowd(table.entries.size, session.entries.size, session.principal.name);
     if (crowd !== null) return crowd;
-    // who asks once leaves no place
-    if (!claim.wait) return null;
-    const isLong = ({ key }: { readonly key: string }): boolean =>
-      (table.mint.lines.get(key)?.seats.size ?? 0) >= waitersPerKey;
-    if (claim.holds.some(isLong)) return `${waitersPerKey} places in the line of a key`;
+    // who asks once leaves no place, unless it is granted
+    if (!claim.wait) return table.isFree(claim) ? this.#longLine(table, claim, this.#limits.waitersPerKey) : null;
     // it might be granted at once, but a server so full had better stay out of it
-    return size - this.#held >= waiters ? `${waiters} waiting claims on this server` : null;
+    return this.#longLine(table, claim, this.#limits.waitersPerKey) ?? this.#waiting(table);
+  }
+
+  #longLine({ mint }: Table, { holds }: Claim, most: number): string | null {
+    const isLong = holds.some(({ key }) => (mint.lines.get(key)?.seats.size ?? 0) >= most);
+    return isLong ? `${this.#limits.waitersPerKey} places in the line of a key` : null;
+  }
+
+  #waiting({ entries }: Table): string | null {
+    const { waiters } = this.#limits;
+    return entries.size - this.#held >= waiters ? `${waiters} waiting claims on this server` : null;
   }
 }
 

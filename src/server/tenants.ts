@@ -36,6 +36,11 @@ export class Tenants {
     this.#room.check(table, session, claim);
   }
 
+  /** Is there room for a claim that the session tells of after a restart? */
+  fits(table: Table, session: Session, claim: Claim, isHeld: boolean): boolean {
+    return this.#room.crowdedBack(table, session, claim, isHeld) === null;
+  }
+
   /** Makes the claim the session's; one that nobody has had yet counts from now on. */
   own(entry: Entry, session: Session): void {
     if (!entry.kept) this.#room.add(entry.by);

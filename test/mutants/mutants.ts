@@ -310,4 +310,33 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "if (whole[0] === undefined) throw",
     tests: "test/server/earlier-start.test.ts",
   },
+  // --- the server under abuse
+  {
+    name: "claims that are told of after a restart bounded by nothing",
+    file: "src/server/reclaiming.ts",
+    find: '  if (!rule.fits(claim, was.state === "held")) return;\n',
+    replace: "",
+    tests: "test/server/reclaim-limits.test.ts",
+  },
+  {
+    name: "claims that are told of in one frame counted behind it",
+    file: "src/server/reclaiming.ts",
+    find: "  if (entry !== undefined) rule.own(entry);\n",
+    replace: "  if (entry === null) rule.own(entry);\n",
+    tests: "test/server/reclaim-limits.test.ts",
+  },
+  {
+    name: "waiters that keep a holder from coming back",
+    file: "src/server/room.ts",
+    find: "isHeld ? 2 * waitersPerKey : waitersPerKey",
+    replace: "waitersPerKey",
+    tests: "test/server/reclaim-limits.test.ts",
+  },
+  {
+    name: "holders of a key that count nowhere if they did not wait",
+    file: "src/server/room.ts",
+    find: "return table.isFree(claim) ? this.#longLine(table, claim, this.#limits.waitersPerKey) : null;",
+    replace: "return null;",
+    tests: "test/server/limits-claims.test.ts",
+  },
 ];

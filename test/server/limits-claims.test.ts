@@ -98,6 +98,15 @@ test("waitersPerKey: places in one line; other lines have their own", async () =
   expect((await first.driver.renew(line.slice(1))).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
 });
 
+test("waitersPerKey: its holders among them, also those that were granted without waiting", async () => {
+  const [first, second] = (await served({ waitersPerKey: 3 }, 2)) as [Opened, Opened];
+  const once = () => claimOf([hold("k")], { wait: false });
+  for (let at = 0; at < 3; at++) held(await first.driver.claim(once()));
+  await expect(second.driver.claim(once())).rejects.toThrow("at most 3 places in the line of a key");
+  // what is not free is no matter of room: of a line so full as well
+  expect(await second.driver.claim(claimOf("k", { wait: false }))).toEqual({ state: "none" });
+});
+
 test("waiters: those who wait in all; those who hold are not counted", async () => {
   const [first, second] = (await served({ waiters: 2 }, 2)) as [Opened, Opened];
   await claims(first, 5);
