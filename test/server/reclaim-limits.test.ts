@@ -26,7 +26,7 @@ const terms = (key: unknown): Terms => [newId(), [key], 30_000];
 async function forgetful(limits: Partial<ServerLimits>, more: Parameters<typeof running>[0] = {}) {
   const it = await running({ state: "none", limits, ...more });
   expect(it.reclaimMs).toBeGreaterThan(0);
-  const open = async (hello: object = {}): Promise<RawClient> => {
+  const open = async (hello: Readonly<Record<string, string>> = {}): Promise<RawClient> => {
     const one = await RawClient.open(rawAddress(it.addresses[0] as string), hello);
     later(() => one.end());
     return one;
@@ -39,8 +39,11 @@ async function told(client: RawClient, items: readonly unknown[]): Promise<strin
   return answers.map(([state]) => state);
 }
 
-const counts = (states: readonly string[]): Record<string, number> =>
-  states.reduce<Record<string, number>>((all, state) => ({ ...all, [state]: (all[state] ?? 0) + 1 }), {});
+function counts(states: readonly string[]): Record<string, number> {
+  const all: Record<string, number> = {};
+  for (const state of states) all[state] = (all[state] ?? 0) + 1;
+  return all;
+}
 
 test("claimsPerSession: however many frames a session tells in, it has no more than it may have; another has its own", async () => {
   const { server, open } = await forgetful({ claimsPerSession: 100 });
