@@ -1,9 +1,5 @@
 /** What clocks can do: a client's nothing; a step of the server's is noticed, and does no harm that tokens do not undo. */
 
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
@@ -11,12 +7,11 @@ import { redis } from "../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
 import { withRedis } from "../support/redis-store.ts";
-import type { RedisServer } from "../support/services/redis.ts";
-import { startRedis, whyNoRedis } from "../support/services/redis.ts";
+import type { ShiftedRedis } from "../support/services/shifted-redis.ts";
+import { startShiftedRedis, whyNoShift } from "../support/services/shifted-redis.ts";
 import { until } from "../support/wait-for.ts";
 
 const HOUR_MS = 3_600_000;
-const COMPILER = "cc";
 const clients: Locks[] = [];
 const client = (port: number, prefix: string, ttl = 60_000): Locks => {
   const driver = redis(() => new Redis(port, "127.0.0.1"), { prefix, warn: () => undefined });
@@ -70,38 +65,15 @@ describe("a client's clock", () => {
   });
 });
 
-const noCompiler = spawnSync(COMPILER, ["--version"], { stdio: "ignore" }).status !== 0;
-const why = whyNoRedis() ?? (noCompiler || process.platform !== "linux" ? "no C compiler on Linux" : null);
+const why = whyNoShift();
 
 describe.skipIf(why !== null)(`the server's clock${why === null ? "" : ` (skipped: ${why})`}`, () => {
-  let folder: string;
-  let server: RedisServer;
-  const step = (byMs: number): void => {
-    const bytes = Buffer.alloc(8);
-    bytes.writeBigInt64LE(BigInt(byMs) * 1_000n);
-    // in place: the server has the file mapped
-    writeFileSync(join(folder, "offset"), bytes, { flag: "r+" });
-  };
+  let server: ShiftedRedis;
+  const step = (byMs: number): void => server.shift(byMs);
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), "holdfast-clock-"));
-    const library = join(folder, "shim.so");
-    const built = spawnSync(COMPILER, [
-      "-shared",
-      "-fPIC",
-      "-O1",
-      "-o",
-      library,
-      resolve("test/support/clock-shim.c"),
-      "-ldl",
-    ]);
-    if (built.status !== 0) throw new Error(`cc: ${String(built.stderr)}`);
-    writeFileSync(join(folder, "offset"), Buffer.alloc(8));
-    server = await startRedis([], { LD_PRELOAD: library, HOLDFAST_CLOCK_SHIM: join(folder, "offset") });
+    server = await startShiftedRedis();
   }, 180_000);
-  afterAll(async () => {
-    await server?.stop();
-    rmSync(folder, { recursive: true, force: true });
-  });
+  afterAll(() => server?.stop());
   afterEach(() => step(0));
 
   const serverMs = async (): Promise<number> => {

@@ -12,7 +12,7 @@ import { createLocks } from "../../src/index.ts";
 import type { Claim, Driver } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
-import { claimOf, promptly, redisScene } from "../support/redis-scene.ts";
+import { claimOf, longInUse, promptly, readBirth, redisScene, reignOf, writeBirth } from "../support/redis-scene.ts";
 import { withRedis } from "../support/redis-store.ts";
 import { until } from "../support/wait-for.ts";
 
@@ -56,9 +56,7 @@ withRedis((server) => {
   /** An opened driver whose store has been in use for long. */
   const opened = async (longestTtlMs = TTL_MS): Promise<Awaited<ReturnType<typeof open>>> => {
     const one = await open({ guardDataLoss: { longestTtlMs } });
-    const record = `${scene.prefix}:${BIRTH}`;
-    const [run] = String(await scene.admin.get(record)).split(" ");
-    await scene.admin.set(record, `${run} 1`);
+    await longInUse(scene.admin, scene.prefix);
     return one;
   };
 
@@ -118,10 +116,8 @@ withRedis((server) => {
     test("a claim that would not wait is refused, and a place in line asks again when it is over", async () => {
       const one = await open({ guardDataLoss: { longestTtlMs: AMPLE_MS } });
       expect(await one.claim(claimOf("key", { wait: false, ttlMs: AMPLE_MS }))).toEqual({ state: "none" });
-      const record = `${scene.prefix}:${BIRTH}`;
-      const [run] = String(await scene.admin.get(record)).split(" ");
       const [waiter, answer] = await promptly(TTL_MS, async (name) => {
-        await scene.admin.set(record, `${run} ${Date.now() + TTL_MS}`);
+        await writeBirth(scene.admin, scene.prefix, { opensAt: Date.now() + TTL_MS });
         const waiter = claimOf(name, { ttlMs: AMPLE_MS });
         return [waiter, await one.claim(waiter)] as const;
       });
@@ -266,7 +262,6 @@ withRedis((server) => {
   test("what comes late, is known, or has a token from the future is not placed anew", async () => {
     const one = await opened(AMPLE_MS);
     const record = `${scene.prefix}:${BIRTH}`;
-    const [run] = String(await scene.admin.get(record)).split(" ");
     const root = `${scene.prefix}:1:`;
     const replace = async (claim: Claim, token: bigint): Promise<unknown> => {
       const words = [...wordsOf(claim), ...termsOf({ ...claim, floor: token }), String(token)];
@@ -280,7 +275,7 @@ withRedis((server) => {
     );
     expect(await replace(late as Claim, now)).toBe("n");
     const { token } = await one.hold(known as Claim);
-    await scene.admin.set(record, `${run} ${Date.now() + AMPLE_MS}`);
+    await writeBirth(scene.admin, scene.prefix, { opensAt: Date.now() + AMPLE_MS });
     expect(await replace(known as Claim, token + 5n)).toBe(`h ${token}`);
     expect(await replace(ahead as Claim, now + 2n * 86_400_000_000n)).toBe("n");
     expect(await replace(well as Claim, now)).toBe(`h ${now}`);
@@ -300,9 +295,7 @@ withRedis((server) => {
 
   test("a clock that steps back makes nobody wait longer than the longest ttl", async () => {
     const one = await opened();
-    const record = `${scene.prefix}:${BIRTH}`;
-    const [run] = String(await scene.admin.get(record)).split(" ");
-    await scene.admin.set(record, `${run} ${Date.now() + 3_600_000}`);
+    await writeBirth(scene.admin, scene.prefix, { opensAt: Date.now() + 3_600_000 });
     const claim = claimOf("key", { ttlMs: TTL_MS });
     expect((await one.claim(claim)).state).toBe("waiting");
     await one.granted(claim); // within seconds, and not within an hour
@@ -311,12 +304,11 @@ withRedis((server) => {
 
   test("a record of another run, as in a server that came back from its file, is a loss", async () => {
     const one = await opened(AMPLE_MS);
-    await scene.admin.set(`${scene.prefix}:${BIRTH}`, `${"a".repeat(40)} 1`);
+    await writeBirth(scene.admin, scene.prefix, { reign: "a".repeat(40) });
     expect((await one.claim(claimOf("key", { ttlMs: AMPLE_MS }))).state).toBe("waiting");
     const { driver: next } = await open({ guardDataLoss: { longestTtlMs: AMPLE_MS } });
     expect(warnings.length).toBe(2);
-    const [run] = /run_id:\w+/.exec(await scene.admin.info("server")) ?? [];
-    expect(`run_id:${await scene.admin.get(`${scene.prefix}:${BIRTH}`)}`).toContain(run);
+    expect((await readBirth(scene.admin, scene.prefix)).reign).toBe(await reignOf(scene.admin));
     await next.close();
   });
 

@@ -10,7 +10,7 @@ import { redis } from "../../src/drivers/redis/driver.ts";
 import { settingsFound } from "../../src/drivers/redis/probes.ts";
 import type { Driver, Finding } from "../../src/spi/driver.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
-import { claimOf, redisScene } from "../support/redis-scene.ts";
+import { claimOf, longInUse, redisScene } from "../support/redis-scene.ts";
 import { withRedis } from "../support/redis-store.ts";
 import { startRedis } from "../support/services/redis.ts";
 import { until } from "../support/wait-for.ts";
@@ -110,10 +110,7 @@ withRedis((server) => {
 
   test("keys of ours without a time to live: none, after everything that may be done; one is found", async () => {
     const one = await scene.open(driver({ guardDataLoss: { longestTtlMs: 60_000 } }));
-    await scene.admin.set(
-      `${scene.prefix}:1:{00}:b`,
-      `${String(await scene.admin.get(`${scene.prefix}:1:{00}:b`)).split(" ")[0]} 0`,
-    );
+    await longInUse(scene.admin, scene.prefix);
     const shared = claimOf([
       { key: "a", permits: 1, limit: 2 },
       { key: "b", permits: 1, limit: 2 },

@@ -107,10 +107,43 @@ export function claimOf(target: string | readonly Hold[], terms: Partial<Claim> 
   };
 }
 
-/** Lets a prefix pass for one that has been in use for long, where guardDataLoss would hold its breath at first. */
-export async function longInUse(admin: Redis, prefix: string, bucket = "00"): Promise<void> {
-  const [, run] = /run_id:(\w+)/.exec(await admin.info("server")) ?? [];
-  await admin.set(`${prefix}:1:{${bucket}}:b`, `${run} 1`);
+/** The birth record of guardDataLoss, as lua/line/birth.lua has it. */
+export interface BirthRecord {
+  /** The replication id of the master that wrote it. */
+  readonly reign: string;
+  /** From when on new claims are granted, in the store's milliseconds. */
+  readonly opensAt: number;
+  /** Tokens go on above it. */
+  readonly floor: bigint;
+  /** No token above it was granted. */
+  readonly mark: bigint;
+}
+
+const birthKey = (prefix: string, bucket: string): string => `${prefix}:1:{${bucket}}:b`;
+
+export async function reignOf(admin: Redis): Promise<string> {
+  return /master_replid:(\w+)/.exec(await admin.info("replication"))?.[1] ?? "";
+}
+
+export async function readBirth(admin: Redis, prefix: string, bucket = "00"): Promise<BirthRecord> {
+  const [reign = "", opensAt, floor, mark] = String(await admin.get(birthKey(prefix, bucket))).split(" ");
+  return { reign, opensAt: Number(opensAt), floor: BigInt(floor ?? 0), mark: BigInt(mark ?? 0) };
+}
+
+/** Writes a birth record: one of this server from when on it grants at once, but for what is given. */
+export async function writeBirth(
+  admin: Redis,
+  prefix: string,
+  { reign, opensAt = 1, floor = 0n, mark = 0n }: Partial<BirthRecord> = {},
+  bucket = "00",
+): Promise<void> {
+  const words = [reign ?? (await reignOf(admin)), opensAt, floor, mark];
+  await admin.set(birthKey(prefix, bucket), words.join(" "));
+}
+
+/** Lets a prefix pass for one that has been in use for long, where guardDataLoss would begin with a grace period. */
+export function longInUse(admin: Redis, prefix: string, bucket = "00"): Promise<void> {
+  return writeBirth(admin, prefix, {}, bucket);
 }
 
 /**

@@ -7,7 +7,17 @@ import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Claim, ClaimId, Finding } from "../../spi/driver.ts";
 import type { Run } from "./connection.ts";
 import { BIRTH } from "./scripts.ts";
-import { ALL_BUCKETS, birthOf, isForgotten, opensAtOf, readAnswer, routeOf, termsOf, wordsOf } from "./words.ts";
+import {
+  ALL_BUCKETS,
+  birthOf,
+  hasMissedGrant,
+  isForgotten,
+  opensAtOf,
+  readAnswer,
+  routeOf,
+  termsOf,
+  wordsOf,
+} from "./words.ts";
 
 /** How a store that forgot is met. The same for every client of a prefix. */
 export interface GuardOptions {
@@ -119,7 +129,7 @@ export class Birth {
     const places: number[] = [];
     for (const [at, claim] of claims.entries()) {
       const grant = this.#known.get(claim.id)?.grant ?? null;
-      if (grant === null || !isForgotten(raw[at])) continue;
+      if (grant === null || !(isForgotten(raw[at]) || hasMissedGrant(raw[at]))) continue;
       const { token, tokens } = grant;
       const terms = termsOf({ ...claim, tokens, floor: token }, this.#options.label);
       lost.set(claim, [...wordsOf(claim), ...terms, String(token)]);

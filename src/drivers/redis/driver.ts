@@ -21,6 +21,7 @@ import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
 import {
   bucketOf,
+  hasMissedGrant,
   homeOf,
   isForgotten,
   LAYOUT,
@@ -186,7 +187,7 @@ class RedisDriver implements Driver {
     if (!Array.isArray(raw) || raw.length !== claims.length)
       throw new Error("redis: renew did not answer for every claim");
     const answers = raw.map(readAnswer);
-    if (raw.some(isForgotten)) {
+    if (raw.some((one) => isForgotten(one) || hasMissedGrant(one))) {
       await this.#birth.replaced(claims, raw, answers, (lost, words) => this.#many(REPLACE, lost, homeOf, words));
     }
     this.#birth.learn(claims, answers, raw);

@@ -134,6 +134,14 @@ export function isForgotten(raw: unknown): boolean {
   return String(raw).startsWith("b ");
 }
 
+/**
+ * Does a store that has forgotten take this claim for one that waits? If it was granted, a replica was promoted that had
+ * missed the grant: nothing is granted meanwhile, so it is no answer from before the grant.
+ */
+export function hasMissedGrant(raw: unknown): boolean {
+  return String(raw).startsWith("w ") && opensAtOf(raw) !== null;
+}
+
 /** "101": what was there; then, a line each, what the inbox would have heard. */
 export function readFlags(raw: unknown, count: number): { readonly flags: boolean[]; readonly pushes: string[] } {
   const [flags = "", ...pushes] = String(raw).split("\n");

@@ -5,11 +5,46 @@ import { until } from "../wait-for.ts";
 import type { RedisServer } from "./redis.ts";
 import { startRedis } from "./redis.ts";
 
-export async function startRedisPair(): Promise<readonly [master: RedisServer, replica: RedisServer]> {
+type Start<S extends RedisServer> = (settings: readonly string[]) => Promise<S>;
+
+/** `startReplica`: how the replica is made. */
+export function startRedisPair(): Promise<readonly [master: RedisServer, replica: RedisServer]>;
+export function startRedisPair<S extends RedisServer>(
+  startReplica: Start<S>,
+): Promise<readonly [master: RedisServer, replica: S]>;
+export async function startRedisPair(
+  startReplica: Start<RedisServer> = startRedis,
+): Promise<readonly [master: RedisServer, replica: RedisServer]> {
   const master = await startRedis();
-  const replica = await startRedis(["--replicaof", "127.0.0.1", String(master.port)]);
+  const replica = await startReplica(["--replicaof", "127.0.0.1", String(master.port)]);
   const admin = new Redis(master.port, "127.0.0.1");
-  await until(async () => /state=online/.test(await admin.info("replication")), { within: 30_000, what: "replica" });
+  await replicated(admin, 1);
   admin.disconnect();
   return [master, replica];
+}
+
+/** Settles when so many replicas have all that was written at this master so far. */
+export async function replicated(master: Redis, count: number): Promise<void> {
+  await until(
+    async () => {
+      const [, at] = /master_repl_offset:(\d+)/.exec(await master.info("replication")) ?? [];
+      const found = [...(await master.info("replication")).matchAll(/state=online,offset=(\d+)/g)];
+      return found.filter(([, offset]) => Number(offset) >= Number(at)).length >= count;
+    },
+    { within: 30_000, what: "the replicas" },
+  );
+}
+
+/** Makes a replica a master, whatever it has missed. */
+export async function promote(replica: Redis): Promise<void> {
+  await replica.call("REPLICAOF", "NO", "ONE");
+}
+
+/** Makes a server the replica of another, whose data it then has. */
+export async function demote(server: Redis, master: RedisServer): Promise<void> {
+  await server.call("REPLICAOF", "127.0.0.1", String(master.port));
+  await until(async () => /master_link_status:up/.test(await server.info("replication")), {
+    within: 30_000,
+    what: "the data of its master",
+  });
 }

@@ -1,8 +1,8 @@
 --[[ renew.lua — restarts the leases of claims, held and waiting alike, and says where each stands. One trip.
      KEYS  1 where to send the call
      ARGV  root, inbox, birth record, longest ttl, number of claims, then each claim (id, ttl, count, holds)
-     Gives one answer a claim, as claim.lua, or "b <from when on it grants (ms)>": not there, but the store has forgotten
-           since, and what was held may be placed anew
+     Gives one answer a claim, as claim.lua, or "b <from when on it grants (ms)>": not there or run out, but the store has
+           forgotten since (a renewal, perhaps), and what was held may be placed anew
      Work  O(claims x (admitted + run out)) ]]
 --- include line.lua
 --- include line/answers.lua
@@ -19,6 +19,11 @@ end
 for at, pair in ipairs(claims) do
   local claim, holds = pair[1], pair[2]
   local known = read(claim.bucket, claim.id)
+  if known and breathing and not known.ended and known.state ~= 'r' and known.expires <= now then
+    leave(known, holds)
+    call('DEL', known.key)
+    known = nil
+  end
   if known then
     answers[at] = renew(known, holds)
   else

@@ -3,7 +3,8 @@
      ARGV  root, inbox, birth record, longest ttl, number of claims, then for each: the claim, tokens, floor, waits, label,
            holds as JSON, and its token
      Gives one answer a claim, as claim.lua
-     A hold is held as asserted: the admission rule was asked when it was granted. Only if a store that forgot a part
+     A claim that is there as waiting is placed, too: a replica that was promoted may have missed its grant. A hold is held
+     as asserted: the admission rule was asked when it was granted. Only if a store that forgot a part
      remembers others that conflict with it, those with the lowest tokens end, until all left in the line could have been
      granted in some order (as core/seats.ts has it: if any will do, the least limit first does).
      Work  O(claims + admitted), and O(admitted) for each that must go, without a command ]]
@@ -61,6 +62,7 @@ local function place(claim, rest)
   end
   save(claim)
   local last = claim.token + claim.tokens - 1
+  spend(last)
   for _, hold in ipairs(claim.holds) do
     local key = shared(hold[1], 'n')
     if tonumber(call('GET', key) or 0) < last then call('SET', key, text(last), 'PX', 2 * DAY) end
@@ -79,7 +81,10 @@ for at = 1, tonumber(take()) do
   claim.token = tonumber(token)
   all[at] = claim
   asking[claim.id] = true
-  if breathing and claim.token <= micros + DAY * 1000 and not read(claim.bucket, claim.id) then
+  local known = read(claim.bucket, claim.id)
+  local isWaiting = known and not known.ended and known.token == 0
+  if breathing and claim.token <= micros + DAY * 1000 and (not known or isWaiting) then
+    if known then leave(known, holds) end
     place(claim, restOf(now, waits, string.rep(token .. ',', claim.count), json, label))
   end
 end

@@ -1,0 +1,253 @@
+/** A replica that is promoted without the last writes: guardDataLoss, and what becomes of tokens. */
+
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { RedisOptions } from "../../src/drivers/redis/driver.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../src/index.ts";
+import { createLocks } from "../../src/index.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import type { RedisScene } from "../support/redis-scene.ts";
+import { claimOf, longInUse, readBirth, redisScene } from "../support/redis-scene.ts";
+import type { RedisServer } from "../support/services/redis.ts";
+import { whyNoRedis } from "../support/services/redis.ts";
+import { demote, promote, replicated, startRedisPair } from "../support/services/redis-pair.ts";
+import type { ShiftedRedis } from "../support/services/shifted-redis.ts";
+import { startShiftedRedis, whyNoShift } from "../support/services/shifted-redis.ts";
+import { until } from "../support/wait-for.ts";
+
+const TTL_MS = 3_000;
+const HOUR_MS = 3_600_000;
+
+/** A server of a pair, and what sees and does everything there. */
+interface Site<S extends RedisServer = RedisServer> {
+  readonly server: S;
+  readonly scene: RedisScene;
+}
+
+let a: Site;
+let b: Site;
+const later: (() => Promise<unknown> | undefined)[] = [];
+afterEach(async () => {
+  for (const work of later.splice(0).reverse()) await work();
+});
+
+const site = <S extends RedisServer>(server: S, prefix?: string): Site<S> => {
+  const scene = redisScene(server.port, prefix === undefined ? {} : { prefix });
+  later.push(
+    () => server.stop(),
+    () => scene.close(),
+  );
+  return { server, scene };
+};
+
+const driverAt = ({ server, scene }: Site, options: RedisOptions = {}): Driver =>
+  redis(() => new Redis(server.port, "127.0.0.1"), { prefix: scene.prefix, warn: () => undefined, ...options });
+
+const clientAt = (at: Site, options: RedisOptions, ttl = TTL_MS): Locks => {
+  const locks = createLocks(driverAt(at, options), { ttl, handoffs: 1 });
+  later.push(() => locks.close());
+  return locks;
+};
+
+/** Tokens of those who hold a key, as the store has them. */
+const holders = async (at: Site, key: string): Promise<bigint[]> => {
+  const views = await at.scene.open(driverAt(at));
+  const found = await views.driver.list("", 100);
+  return found.flatMap(({ holds, answer }) =>
+    answer.state === "held" && holds.some((hold) => hold.key === key) ? [answer.token] : [],
+  );
+};
+
+const guardDataLoss = { longestTtlMs: TTL_MS };
+
+describe.skipIf(whyNoRedis() !== null)("a fail-over and straight back to the same run of the same server", () => {
+  beforeEach(async () => {
+    const [master, replica] = await startRedisPair();
+    a = site(master);
+    b = site(replica, a.scene.prefix);
+    await longInUse(a.scene.admin, a.scene.prefix);
+  }, 60_000);
+
+  /** What the other server granted while it was the master is unknown to it: it took over before, and was asked nothing. */
+  const overAndBack = async (): Promise<void> => {
+    await demote(a.scene.admin, b.server);
+    await promote(a.scene.admin);
+  };
+
+  test("is noticed: nobody is granted over a live holder, who keeps its lock and its token", async () => {
+    const [one, two] = [clientAt(a, { guardDataLoss }), clientAt(a, { guardDataLoss })];
+    await one.using("other", () => undefined);
+    await two.using("other", () => undefined);
+    await replicated(a.scene.admin, 1);
+    await promote(b.scene.admin);
+    const lock = await one.acquire("key");
+    await overAndBack();
+    const next = two.acquire("key", { wait: "30s" });
+    let isGranted = false;
+    next.then(
+      () => {
+        isGranted = true;
+      },
+      () => undefined,
+    );
+    const began = performance.now();
+    await until(async () => (await holders(a, "key")).length > 0, { within: 5_000, what: "the holder" });
+    expect(await holders(a, "key")).toEqual([lock.token]);
+    const other = await two.acquire("free", { wait: "30s" });
+    expect(performance.now() - began, "nothing is granted for the longest ttl").toBeGreaterThan(TTL_MS * 0.8);
+    await other.release();
+    expect(isGranted).toBe(false);
+    lock.throwIfLost();
+    expect(await lock.release()).toBe(true);
+    expect((await next).token).toBeGreaterThan(lock.token);
+  }, 60_000);
+
+  test("who was granted meanwhile and waits there still is placed again, in front of the one who had gone", async () => {
+    const [one, two] = [clientAt(a, { guardDataLoss }), clientAt(a, { guardDataLoss })];
+    const gone = await one.acquire("key");
+    const next = two.acquire("key");
+    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    await replicated(a.scene.admin, 1);
+    await promote(b.scene.admin);
+    await gone.release();
+    const lock = await next;
+    await overAndBack();
+    await until(async () => (await holders(a, "key"))[0] === lock.token, { within: 5_000, what: "the holder" });
+    expect(await holders(a, "key")).toEqual([lock.token]);
+    expect((await one.list("key")).length).toBe(1);
+    lock.throwIfLost();
+    expect(await lock.release()).toBe(true);
+  }, 60_000);
+
+  test("a claim over several keys, one of which it still waits for there, is placed again in all of them", async () => {
+    const [one, two] = [clientAt(a, { guardDataLoss }), clientAt(a, { guardDataLoss })];
+    const gone = await one.acquire("b");
+    const next = two.all("a", "b").acquire();
+    await until(async () => (await one.list("b")).length === 2, { within: 5_000, what: "the waiter" });
+    await replicated(a.scene.admin, 1);
+    await promote(b.scene.admin);
+    await gone.release();
+    const both = await next;
+    await overAndBack();
+    for (const key of ["a", "b"]) {
+      await until(async () => (await holders(a, key))[0] === both.token, {
+        within: 5_000,
+        what: `the holder of ${key}`,
+      });
+      expect(await holders(a, key)).toEqual([both.token]);
+      await expect(one.acquire(key, { wait: "100ms" })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+    }
+    both.throwIfLost();
+    expect(await both.release()).toBe(true);
+    const free = await one.all("a", "b").acquire({ wait: "30s" });
+    expect(free.token).toBeGreaterThan(both.token);
+    expect(await free.release()).toBe(true);
+  }, 60_000);
+});
+
+const why = whyNoShift();
+
+describe.skipIf(why !== null)(`tokens after the promotion of a replica whose clock is behind (${why ?? "run"})`, () => {
+  const shifted = async (byMs: number): Promise<Site<ShiftedRedis>> => {
+    const [master, replica] = await startRedisPair(startShiftedRedis);
+    a = site(master);
+    const late = site(replica, a.scene.prefix);
+    b = late;
+    replica.shift(byMs);
+    return late;
+  };
+
+  test.each([
+    ["5 s", 5_000],
+    ["an hour", HOUR_MS],
+  ])(
+    "by %s: with guardDataLoss they go on above all that were granted, also those that were not passed on",
+    async (_, byMs) => {
+      await shifted(-byMs);
+      await longInUse(a.scene.admin, a.scene.prefix);
+      const short = { guardDataLoss: { longestTtlMs: 500 } };
+      const one = await a.scene.open(driverAt(a, short));
+      const first = claimOf("other", { ttlMs: 500 });
+      await one.hold(first);
+      await one.driver.release([first]);
+      await replicated(a.scene.admin, 1);
+      await promote(b.scene.admin);
+      // a grant that is not passed on, of somebody who does not come back to tell
+      const { token } = await one.hold(claimOf("key", { ttlMs: 500, tokens: 16 }));
+      const two = await b.scene.open(driverAt(b, short));
+      const next = claimOf("key", { ttlMs: 500 });
+      expect((await two.claim(next)).state).toBe("waiting");
+      const granted = await two.granted(next);
+      expect(granted.token).toBeGreaterThan(token + 15n);
+      const { floor, mark } = await readBirth(b.scene.admin, b.scene.prefix);
+      expect(granted.token).toBe(floor + 1n);
+      expect(mark).toBeGreaterThan(granted.token + 2_000_000n);
+      await two.driver.release([next]);
+      const after = await two.hold(claimOf("key", { ttlMs: 500 }));
+      expect(after.token).toBe(granted.token + 1n);
+    },
+    60_000,
+  );
+
+  test("by an hour: with replicas they never fall, without any pause", async () => {
+    await shifted(-HOUR_MS);
+    const replicas = { atLeast: 1, withinMs: 4_000 };
+    const one = await a.scene.open(driverAt(a, { replicas }));
+    const { token } = await one.hold(claimOf("key", { ttlMs: 500, tokens: 16 }));
+    await a.server.stop();
+    await promote(b.scene.admin);
+    const two = await b.scene.open(driverAt(b));
+    const next = claimOf("key", { ttlMs: 500 });
+    await two.claim(next);
+    expect((await two.granted(next)).token).toBeGreaterThan(token + 15n);
+  }, 60_000);
+
+  test("a clock that is an hour ahead ends no lease of those who hold: they place their claims again", async () => {
+    await shifted(HOUR_MS);
+    await longInUse(a.scene.admin, a.scene.prefix);
+    const client = new Redis(a.server.port, "127.0.0.1");
+    const locks = createLocks(
+      redis(() => client, { prefix: a.scene.prefix, guardDataLoss, warn: () => undefined }),
+      {
+        ttl: TTL_MS,
+      },
+    );
+    later.push(() => locks.close());
+    const lock = await locks.acquire("key");
+    await replicated(a.scene.admin, 1);
+    await promote(b.scene.admin);
+    // as by Sentinels that name another master
+    client.options.port = b.server.port;
+    client.disconnect(true);
+    const three = clientAt(b, { guardDataLoss });
+    const next = three.acquire("key", { wait: "30s" });
+    next.catch(() => undefined);
+    await until(async () => (await three.list("key")).length === 2, {
+      within: 5_000,
+      what: "the waiter and the holder",
+    });
+    expect(await holders(b, "key")).toEqual([lock.token]);
+    await three.using("free", () => undefined);
+    lock.throwIfLost();
+    expect(await lock.release()).toBe(true);
+    expect((await next).token).toBeGreaterThan(lock.token);
+  }, 60_000);
+
+  test("a token floor far ahead raises the mark with its grant", async () => {
+    await shifted(0);
+    await longInUse(a.scene.admin, a.scene.prefix);
+    const short = { guardDataLoss: { longestTtlMs: 500 } };
+    const one = await a.scene.open(driverAt(a, short));
+    const floor = BigInt(Date.now()) * 1_000n + 3_600_000_000n;
+    const { token } = await one.hold(claimOf("key", { ttlMs: 500, floor, tokens: 16 }));
+    expect(token).toBeGreaterThanOrEqual(floor);
+    await replicated(a.scene.admin, 1);
+    await promote(b.scene.admin);
+    const { token: lost } = await one.hold(claimOf("other", { ttlMs: 500, floor: token + 20n }));
+    const two = await b.scene.open(driverAt(b, short));
+    const next = claimOf("other", { ttlMs: 500 });
+    await two.claim(next);
+    expect((await two.granted(next)).token).toBeGreaterThan(lost);
+  }, 60_000);
+});

@@ -1,0 +1,43 @@
+/** A real Redis whose wall clock can be moved while it runs (test/support/clock-shim.c). */
+
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import type { RedisServer } from "./redis.ts";
+import { startRedis, whyNoRedis } from "./redis.ts";
+
+const COMPILER = "cc";
+
+export interface ShiftedRedis extends RedisServer {
+  /** From now on its clock is so many milliseconds ahead of this machine's; less than 0: behind. */
+  shift(byMs: number): void;
+}
+
+/** Why there can be none here; null if there can. */
+export function whyNoShift(): string | null {
+  const isBuilt = process.platform === "linux" && spawnSync(COMPILER, ["--version"], { stdio: "ignore" }).status === 0;
+  return whyNoRedis() ?? (isBuilt ? null : "no C compiler on Linux");
+}
+
+export async function startShiftedRedis(settings: readonly string[] = []): Promise<ShiftedRedis> {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-clock-"));
+  const [library, offset] = [join(folder, "shim.so"), join(folder, "offset")];
+  const source = resolve("test/support/clock-shim.c");
+  const built = spawnSync(COMPILER, ["-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"]);
+  if (built.status !== 0) throw new Error(`${COMPILER}: ${String(built.stderr)}`);
+  writeFileSync(offset, Buffer.alloc(8));
+  const server = await startRedis(settings, { LD_PRELOAD: library, HOLDFAST_CLOCK_SHIM: offset });
+  return {
+    ...server,
+    shift(byMs) {
+      const bytes = Buffer.alloc(8);
+      bytes.writeBigInt64LE(BigInt(byMs) * 1_000n);
+      writeFileSync(offset, bytes, { flag: "r+" }); // in place: the server has the file mapped
+    },
+    async stop() {
+      await server.stop();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
