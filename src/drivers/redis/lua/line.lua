@@ -9,7 +9,7 @@
        <root>{b}:w:<key>  sorted set: waiting places by arrival (microseconds)
        <root>{b}:c:<id>   one claim, in the bucket of its first key
        <root>{b}:n        the highest token granted in the bucket; kept for two days past its last grant
-       <root>{b}:b        the birth record: which run of the server, and from when on it grants (line/birth.lua)
+       <root>{b}:b        the birth record: whose reign it is, from when on it grants, and tokens (line/birth.lua)
        <root>{b}:i        sorted set by name: keys with places, and key .. "\0" .. bucket .. id of claims over several
      A place is "<b><id>:<permits>:<limit>:<ttl>", so a line can be judged without reading its claims.
      A claim is packed, and written and read in one place, line/forms.lua: end of lease (ms), token (0: waiting), lines
