@@ -1,7 +1,12 @@
 /** Durations at the public border: "30s" becomes 30000 once, here, and is a number of milliseconds everywhere inside. */
 
-/** Milliseconds as a whole number, or a number with its unit: "250ms", "1.5s", "10m", "1h". */
-export type Duration = number | `${number}${"ms" | "s" | "m" | "h"}`;
+type Part<Unit extends string> = `${number}${Unit}` | "";
+
+/**
+ * Milliseconds as a whole number, or numbers with their units, the largest unit first and each at most once: "250ms",
+ * "1.5s", "10m", "1m30s", "2h", "1d" (24 hours).
+ */
+export type Duration = number | Exclude<`${Part<"d">}${Part<"h">}${Part<"m">}${Part<"s">}${Part<"ms">}`, "">;
 
 /** The longest duration accepted: a hundred years of 365 days. Longer ones are mistakes of unit. */
 export const MAX_DURATION_MS: number = 100 * 365 * 86_400_000;
@@ -9,7 +14,20 @@ export const MAX_DURATION_MS: number = 100 * 365 * 86_400_000;
 /** The shortest lease: less than this is over before a store across a network has answered. */
 export const MIN_TTL_MS = 100;
 
-const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+/** The units and what each is in milliseconds, in the order in which they are written. */
+const UNITS: readonly (readonly [unit: string, ms: number])[] = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["m", 60_000],
+  ["s", 1_000],
+  ["ms", 1],
+];
+
+/** What a duration as text looks like, but that this also matches the empty text. */
+const FORM = new RegExp(`^${UNITS.map(([unit]) => `(?:(\\d{1,15}(?:\\.\\d{1,9})?)${unit})?`).join("")}$`);
+
+/** The units as messages name them. */
+export const DURATION_UNITS = "ms, s, m, h and d";
 
 /**
  * A duration in milliseconds.
@@ -18,10 +36,10 @@ const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h:
  * @throws TypeError naming the argument if it is not a duration from `least` to MAX_DURATION_MS
  */
 export function durationMs(value: unknown, name: string, least = 0): number {
-  const ms = typeof value === "string" ? parse(value) : value;
+  const ms = typeof value === "string" ? parsedDuration(value) : value;
   if (typeof ms !== "number" || !Number.isInteger(ms) || ms < least || ms > MAX_DURATION_MS) {
     throw new TypeError(
-      `${name} must be milliseconds, whole and from ${least} to a hundred years, or a string such as "30s", "5m" or "1h", not ${shown(value)}`,
+      `${name} must be milliseconds, whole and from ${least} to a hundred years, or a string such as "30s", "1m30s" or "1h" (units: ${DURATION_UNITS}), not ${shown(value)}`,
     );
   }
   return ms;
@@ -35,10 +53,11 @@ export function shownDuration(ms: number): string {
   return `${Math.round(ms / 3_600_000)} h`;
 }
 
-function parse(text: string): number {
-  const match = /^(\d{1,15}(?:\.\d{1,9})?)(ms|s|m|h)$/.exec(text);
-  if (match === null) return Number.NaN;
-  const ms = Number(match[1]) * (UNITS[match[2] as string] as number);
+/** The text in milliseconds; NaN if it is no duration. */
+export function parsedDuration(text: string): number {
+  const parts = text === "" ? null : FORM.exec(text);
+  if (parts === null) return Number.NaN;
+  const ms = UNITS.reduce((sum, [, factor], at) => sum + Number(parts[at + 1] ?? 0) * factor, 0);
   return Math.round(ms * 1_000) / 1_000;
 }
 

@@ -5,13 +5,14 @@ import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
 import { Command } from "commander";
 import { addCredential } from "./credential-command.ts";
+import { explain, helpColumns } from "./epilog.ts";
 import { CommandError, EXIT_CODES, usageInWords } from "./failure.ts";
 import { complain, print } from "./output.ts";
 import { addReferences } from "./reference-commands.ts";
 import type { RunFlags } from "./run-options.ts";
 import { addServe } from "./serve-command.ts";
 import type { Take } from "./shared-options.ts";
-import { examples, waiting } from "./shared-options.ts";
+import { waiting } from "./shared-options.ts";
 import { addTools } from "./tool-commands.ts";
 
 /**
@@ -22,7 +23,7 @@ export async function parseAndRun(argv: readonly string[]): Promise<number> {
   checkArguments(argv);
   // what stands behind "--" is the command's alone: no flag of it is ours
   const at = argv[0] === "run" ? argv.indexOf("--") : -1;
-  const own = at === -1 ? argv : argv.slice(0, at);
+  const own = withoutAlias(at === -1 ? argv : argv.slice(0, at));
   const command = at === -1 ? [] : argv.slice(at + 1);
   let exitCode: Promise<number> = Promise.resolve(0);
   const program = programOf(own[0], command, (work) => {
@@ -45,6 +46,11 @@ export async function parseAndRun(argv: readonly string[]): Promise<number> {
   return exitCode;
 }
 
+/** `holdfast version` is what many programs understand; it is no command that help lists. */
+function withoutAlias(own: readonly string[]): readonly string[] {
+  return own.length === 1 && own[0] === "version" ? ["--version"] : own;
+}
+
 /**
  * Node reads bytes that are no UTF-8 as U+FFFD: the command would get another argument than it was given, and two keys
  * would be one. @throws CommandError usage
@@ -59,7 +65,7 @@ function programOf(named: string | undefined, command: readonly string[], take: 
   const program = new Command("holdfast")
     .description("Locks for programs: exclusive, fair, fenced, and gone when their holder is.")
     // the manifest is read only when it is asked for
-    .version(process.argv.includes("--version") ? packageVersion() : "", "--version", "print the version")
+    .version(["-V", "--version"].includes(named ?? "") ? packageVersion() : "", "-V, --version", "print the version")
     .helpOption("-h, --help", "print this help")
     .helpCommand(false)
     .exitOverride()
@@ -67,6 +73,8 @@ function programOf(named: string | undefined, command: readonly string[], take: 
       writeOut: (text) => print(text.trimEnd()),
       writeErr: (text) => complain(text.trimEnd()),
       outputError: () => undefined,
+      getOutHelpWidth: () => helpColumns(process.stdout),
+      getErrHelpWidth: () => helpColumns(process.stderr),
     });
   addRun(program, command, take);
   if (named === "run") return program; // in haste: nobody will read of the others
@@ -74,16 +82,15 @@ function programOf(named: string | undefined, command: readonly string[], take: 
   addTools(program, take);
   addServe(program, take);
   addCredential(program, take);
-  program.addHelpText("after", examples("holdfast run nightly-report -- ./report.sh", "holdfast ls"));
-  program.addHelpText(
-    "after",
-    "\nWithout --url and HOLDFAST_URL all commands share one lock server of yours on this machine, started on demand.",
+  return explain(
+    program,
+    ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
+    "Without --url and HOLDFAST_URL all commands share one lock server of yours on this machine, started on demand.",
   );
-  return program;
 }
 
 function addRun(program: Command, command: readonly string[], take: Take): void {
-  waiting(program.command("run"))
+  const run = waiting(program.command("run"), "length of the lease, renewed while the command runs")
     .description("run a command while holding a lock; it never works without the lock")
     .usage("KEY... [options] -- COMMAND [ARGUMENT...]")
     .argument("<key...>", "what to lock; several are taken together")
@@ -96,25 +103,19 @@ function addRun(program: Command, command: readonly string[], take: Take): void 
           run(runOptionsOf(keys, flags, command)),
         ),
       );
-    })
-    .addHelpText(
-      "after",
-      examples(
-        "holdfast run nightly-report -- ./report.sh --full",
-        "holdfast run db media --wait 10m -- ./backup.sh",
-        "holdfast run gpu --permits 1/4 -- python train.py",
-        "holdfast run config --shared -- ./read-config.sh",
-        "holdfast run deploy --no-wait --conflict-exit-code 0 -- ./deploy.sh",
-      ),
-    )
-    .addHelpText(
-      "after",
-      "\nThe command finds HOLDFAST_KEY, HOLDFAST_TOKEN (rises with every holder; HOLDFAST_TOKENS: of each\n" +
-        "key) and HOLDFAST_REFERENCE (a secret).\n\n" +
-        "Exit codes: the command's own, 128+n when signal n ended it; 124 not granted in time, 123 lock lost,\n" +
-        "122 --max-hold passed, 121 would wait for its own ancestor, 69 store unreachable, 77 refused, 64 usage,\n" +
-        "126 and 127 command not executable, not found.",
-    );
+    });
+  explain(
+    run,
+    [
+      "holdfast run nightly-report -- ./report.sh --full",
+      "holdfast run db media --wait 10m -- ./backup.sh",
+      "holdfast run gpu --permits 1/4 -- python train.py",
+      "holdfast run config --shared -- ./read-config.sh",
+      "holdfast run deploy -n -E 0 -- ./deploy.sh",
+    ],
+    "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN (rises with every holder; HOLDFAST_TOKENS: of each key) and HOLDFAST_REFERENCE (a secret).",
+    "Exit codes: the command's own, 128+n when signal n ended it; 124 not granted in time, 123 lock lost, 122 --max-hold passed, 121 would wait for its own ancestor, 69 store unreachable, 77 refused, 64 usage, 126 and 127 command not executable, not found.",
+  );
 }
 
 function packageVersion(): string {

@@ -2,12 +2,13 @@
 
 import type { Command } from "commander";
 import type { NewFlags } from "./credential.ts";
+import { explain } from "./epilog.ts";
 
 /** Adds the commands; `take` is given their work. */
 export function addCredential(program: Command, take: (work: Promise<number>) => void): void {
   const command = program.command("credential").helpCommand(false).description("make credentials for a lock server");
   const work = (): Promise<typeof import("./credential.ts")> => import("./credential.ts");
-  command
+  const making = command
     .command("new")
     .description(
       "make a credential: it is printed once, with the account for the server's file, which has only its hash",
@@ -17,8 +18,8 @@ export function addCredential(program: Command, take: (work: Promise<number>) =>
     .option("--rights <list>", "of acquire, inspect, force, admin", "acquire,inspect")
     .option("--max-hold <duration>", "locks on these keys are taken back after this time")
     .option("--json", "as one JSON object")
-    .action((flags: NewFlags) => take(work().then(({ newCommand }) => newCommand(flags))))
-    .addHelpText("after", NEW);
+    .action((flags: NewFlags) => take(work().then(({ newCommand }) => newCommand(flags))));
+  explain(making, EXAMPLES, NOTE);
   command
     .command("check")
     .description("say everything that is wrong with a file of accounts")
@@ -26,11 +27,10 @@ export function addCredential(program: Command, take: (work: Promise<number>) =>
     .action((file: string) => take(work().then(({ checkCommand }) => checkCommand(file))));
 }
 
-const NEW = `
-Examples:
-  $ holdfast credential new --name billing --prefix billing/ --rights acquire,inspect
-  $ holdfast credential new --name ops --rights inspect,force,admin
+const EXAMPLES = [
+  "holdfast credential new --name billing --prefix billing/",
+  "holdfast credential new --name ops --rights inspect,force,admin",
+];
 
-The client finds the credential in HOLDFAST_CREDENTIAL, or in the file that HOLDFAST_CREDENTIAL_FILE names; never in
-a url or a flag. To replace it: make another, put its hash second into "hashes" of the account, send the server HUP,
-give the clients the new one, take the first hash out, send HUP again.`;
+const NOTE =
+  'The client finds the credential in HOLDFAST_CREDENTIAL, or in the file that HOLDFAST_CREDENTIAL_FILE names; never in a url or a flag. To replace it: make another, put its hash second into "hashes" of the account, send the server HUP, give the clients the new one, take the first hash out, send HUP again.';

@@ -50,8 +50,10 @@ export function usageInWords(message: string, command = "run"): string {
     .replace(/^error: /, "")
     .replace(/\s*\(Did you mean (.+)\?\)$/s, "; did you mean $1?")
     .replace(/^(unknown option '--store').*$/s, "$1; the store is named by --url")
-    .replace(/^option '(.+)' argument missing$/, "$1 lacks its value")
+    .replace(/^option '(?:-\w, )?(.+)' argument missing$/, "$1 lacks its value")
     .replace(/^too many arguments for '(.+)'\. Expected (\d+) .* got (\d+)\.$/, "arguments of $1: at most $2, not $3")
+    .replace(/^(unknown command '[^']*')$/, "$1; see holdfast --help")
+    .replace(/^(unknown option '[^']*')$/, `$1; see holdfast ${command.startsWith("-") ? "" : `${command} `}--help`)
     .replace(/^missing required argument '(.+)'$/, `which $1? See holdfast ${command} --help`);
   return said.startsWith("which key?")
     ? `which key? For example: holdfast ${command} nightly-report${command === "run" ? " -- ./report.sh" : ""}`

@@ -5,7 +5,7 @@ import type { ClaimView, Hold } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { jsonLine, print, say, visible } from "./output.ts";
 import type { Column, Screen } from "./screen.ts";
-import { ownScreen, table } from "./screen.ts";
+import { cutLabel, ownScreen, table } from "./screen.ts";
 import { openStore } from "./store.ts";
 import { claimsOf, MOST_LISTED } from "./tools.ts";
 
@@ -41,7 +41,7 @@ const SINCE: Column = { head: "SINCE", least: 6, side: "left" };
 const LEASE: Column = { head: "LEASE", least: 7, side: "left" };
 const AHEAD: Column = { head: "AHEAD", least: 5, side: "left" };
 const TOKEN: Column = { head: "TOKEN", least: 16 };
-const HOLDER: Column = { head: "HOLDER", cutTo: 16 };
+const HOLDER: Column = { head: "HOLDER", cutTo: 16, cut: cutLabel };
 
 /** Below so many columns tokens are left to --json and `show`. */
 const WIDE_COLUMNS = 110;

@@ -5,6 +5,7 @@
 
 import type { Command } from "commander";
 import { VERSION } from "../protocol/hello.ts";
+import { epilogOf, exampleLines } from "./epilog.ts";
 import { print } from "./output.ts";
 
 /** Prints the help of all commands, or of one. False: there is no such command. */
@@ -30,6 +31,12 @@ export function manPage(program: Command): number {
 }
 
 type Section = readonly [title: string, entries: readonly (readonly [name: string, text: string])[]];
+
+/** What the program is, for the page of man(1). */
+const DESCRIPTION: readonly string[] = [
+  "Holdfast runs programs under a distributed lock. A lock is named by a key, any text of up to 512 bytes. Waiters are served in order of arrival. A holder has a lease, which is renewed for as long as it works, and a fencing token, which is higher than every token granted on that key before. When a holder dies, its lock goes to the next waiter; when the lock itself is lost, the command that ran under it is ended. Locks are exclusive, shared (--shared) or limited to a number of holders (--permits), and several keys can be locked together.",
+  "Without configuration, all commands and programs of one user on one machine share a lock server that is started when it is first needed. Several machines share a server started by holdfast serve, or a Redis or ZooKeeper that they already use; --url or HOLDFAST_URL names it. holdfast run is the everyday command. acquire, renew, check and release carry a lock from one process to another; ls, show, watch and doctor show what is locked and whether the store is in order.",
+];
 
 /** What concerns all commands. */
 const COMMON: readonly Section[] = [
@@ -83,9 +90,11 @@ const COMMON: readonly Section[] = [
 function manual(program: Command): string {
   const commands = [program, ...shown(program)];
   const parts = commands.map((command) => `${nameOf(command).toUpperCase()}\n\n${wholeHelp(command).trim()}`);
+  const layout = program.createHelp();
+  layout.prepareContext({ helpWidth: program.configureOutput().getOutHelpWidth?.() ?? 80 });
   const common = COMMON.map(([title, entries]) => {
     const width = Math.max(...entries.map(([name]) => name.length));
-    return [`${title}:`, ...entries.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`)].join("\n");
+    return [`${title}:`, ...entries.map(([name, text]) => layout.formatItem(name, width, text, layout))].join("\n");
   });
   return [...parts, common.join("\n\n")].join("\n\n\n");
 }
@@ -124,6 +133,7 @@ function page(program: Command): string {
     ...shown(program).map((command) => roff(`${nameOf(command)} ${command.usage()}`)),
     ".fi",
     ".SH DESCRIPTION",
+    ...DESCRIPTION.flatMap((paragraph) => [".PP", roff(paragraph)]),
     ...behindOptions(program),
     ".SH OPTIONS",
     ...optionsOf(program),
@@ -152,10 +162,15 @@ function optionsOf(command: Command): string[] {
   return help.visibleOptions(command).flatMap((option) => tagged(option.flags, help.optionDescription(option)));
 }
 
-/** Examples and notes, line by line as they stand. */
+/** Notes as paragraphs, examples line by line as they stand. */
 function behindOptions(command: Command): string[] {
-  const [, behind = ""] = wholeHelp(command).split(command.helpInformation());
-  return behind.trim() === "" ? [] : [".PP", ".nf", ...behind.trim().split("\n").map(roff), ".fi"];
+  const epilog = epilogOf(command);
+  const notes = epilog.notes.flatMap((note) => [".PP", roff(note)]);
+  return epilog.examples.length === 0 ? notes : [".PP", ".nf", ...exampleLines(epilog).flatMap(lines), ".fi", ...notes];
+}
+
+function lines(text: string): string[] {
+  return text.split("\n").map(roff);
 }
 
 function tagged(name: string, text: string): string[] {

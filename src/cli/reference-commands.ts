@@ -1,32 +1,37 @@
 /** The flags and the help of the commands that carry a lock from process to process: acquire, renew, release, check. */
 
 import type { Command } from "commander";
+import { explain } from "./epilog.ts";
 import { CommandError } from "./failure.ts";
 import type { ForceFlags } from "./force.ts";
 import type { RunFlags } from "./run-options.ts";
 import type { Take } from "./shared-options.ts";
-import { common, examples, waiting } from "./shared-options.ts";
+import { common, waiting } from "./shared-options.ts";
 
 /** Adds the commands; `take` is given their work. */
 export function addReferences(program: Command, take: Take): void {
   const commands = (): Promise<typeof import("./references.ts")> => import("./references.ts");
-  waiting(program.command("acquire"))
+  const acquire = waiting(
+    program.command("acquire"),
+    "length of the lease (default: 30s); extend it with `holdfast renew`",
+  )
     .description("acquire a lock and print a reference (a secret) by which another process can renew and release it")
     .argument("<key...>", "what to lock; several are taken together")
     .action((keys: string[], flags: RunFlags) =>
       take(commands().then(({ acquireCommand }) => acquireCommand(keys, flags))),
-    )
-    .addHelpText(
-      "after",
-      examples(
-        "HOLDFAST_REFERENCE=$(holdfast acquire deploy --ttl 10m --wait 1m) || exit",
-        "export HOLDFAST_REFERENCE",
-        "./step-one.sh && holdfast renew && ./step-two.sh; holdfast release",
-      ),
     );
+  explain(acquire, [
+    "HOLDFAST_REFERENCE=$(holdfast acquire deploy --ttl 10m --wait 1m) || exit",
+    "export HOLDFAST_REFERENCE",
+    "./step-one.sh && holdfast renew && ./step-two.sh; holdfast release",
+  ]);
   type Name = "renewCommand" | "releaseCommand" | "checkCommand";
   const add = (name: string, what: string, work: Name, ...lines: readonly string[]): Command =>
-    common(program.command(name))
+    explain(
+      common(program.command(name)),
+      lines,
+      "Exit code 123 when the lock is not held by this reference (any more); the message gives the reason.",
+    )
       .description(what)
       .argument("[reference]", "default: HOLDFAST_REFERENCE, else standard input, which keeps it out of process lists")
       .action((reference: string | undefined, flags: RunFlags & ForceFlags & { readonly force?: string }) =>
@@ -37,11 +42,6 @@ export function addReferences(program: Command, take: Take): void {
                 forceRelease(keyAlone(flags.force as string, reference), flags),
               ),
         ),
-      )
-      .addHelpText("after", examples(...lines))
-      .addHelpText(
-        "after",
-        "\nExit code 123 when the lock is not held by this reference (any more); the message gives the reason.",
       );
   add("renew", "restart the lease of a reference", "renewCommand", "holdfast renew < reference.txt");
   add(
@@ -49,7 +49,7 @@ export function addReferences(program: Command, take: Take): void {
     "give a lock back by its reference, or take it from its holder by force",
     "releaseCommand",
     "holdfast release < reference.txt",
-    'holdfast release --force deploy --token 1800000001000000 --reason "host is dead"',
+    "holdfast release --force deploy --token 1800000001000000 --reason stuck",
   )
     .option("--force <key>", "instead of a reference: ask whoever holds this key to give it back")
     .option("--token <token>", "with --force: the token of the hold that is meant, as `holdfast show` tells it")

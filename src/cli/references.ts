@@ -44,7 +44,7 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
   const signals = catchSignals();
   // the script that called us is whom people look for: we are gone in a moment
   const label = flags.label ?? labelFor("holdfast acquire", process.ppid);
-  const waitMs = waitOf(flags.wait);
+  const waitMs = waitOf(flags);
   const conflictExitCode = conflictExitCodeOf(flags.conflictExitCode);
   return withStore(flags, async (store) => {
     if (store.driver.traits.survives === "process") {

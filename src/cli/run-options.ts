@@ -1,6 +1,6 @@
 /** The flags of `holdfast run`, checked. */
 
-import { durationMs, MIN_TTL_MS, shownDuration } from "../duration.ts";
+import { DURATION_UNITS, durationMs, MIN_TTL_MS, parsedDuration, shownDuration } from "../duration.ts";
 import { CommandError } from "./failure.ts";
 import type { OnLost } from "./supervise.ts";
 import type { Wanted } from "./wanted.ts";
@@ -10,8 +10,8 @@ import { wantedOf } from "./wanted.ts";
 export interface RunFlags {
   readonly shared?: boolean;
   readonly permits?: string;
-  /** `--no-wait` gives false. */
-  readonly wait?: string | boolean;
+  readonly wait?: string;
+  readonly noWait?: boolean;
   readonly ttl?: string;
   readonly onLost?: string;
   readonly grace?: string;
@@ -59,7 +59,7 @@ export function runOptionsOf(keys: readonly string[], flags: RunFlags, command: 
   return {
     wanted,
     command: [program, ...args],
-    waitMs: waitOf(flags.wait),
+    waitMs: waitOf(flags),
     ttl,
     onLost: onLostOf(flags.onLost ?? "term"),
     graceMs,
@@ -87,31 +87,32 @@ export function leaseOf(text: string): number | "session" {
   return text === "session" ? text : durationOf(text, "--ttl", MIN_TTL_MS);
 }
 
-/** `--wait 30s`, `--wait 0`; `--no-wait` is false; not given: for ever. */
-export function waitOf(wait: string | boolean | undefined): number | undefined {
-  if (wait === false) return 0;
-  return typeof wait === "string" ? durationOf(wait, "--wait") : undefined;
+/** `--wait 30s`; a number alone is seconds, as in flock(1). `--no-wait` is 0; neither given: for ever. */
+export function waitOf({ wait, noWait }: Pick<RunFlags, "wait" | "noWait">): number | undefined {
+  if (noWait === true) {
+    if (wait !== undefined) throw new CommandError("usage", "--no-wait and --wait exclude each other");
+    return 0;
+  }
+  if (wait === undefined) return undefined;
+  return durationOf(/^\d{1,15}(\.\d{1,9})?$/.test(wait) ? `${wait}s` : wait, "--wait");
 }
 
 /** A duration with its unit, or 0. @throws CommandError usage */
 export function durationOf(text: string, flag: string, least = 0): number {
-  const given = checkedDuration(text, flag);
+  const ms = text === "0" ? 0 : parsedDuration(text);
+  if (Number.isNaN(ms)) {
+    throw new CommandError(
+      "usage",
+      // a number alone could be seconds or milliseconds: only 0 is the same in both
+      `${flag} takes a duration with its unit, such as 500ms, 30s, 1m30s or 2h, not ${JSON.stringify(text)} (units: ${DURATION_UNITS})`,
+    );
+  }
   try {
-    return durationMs(given, flag, least);
+    return durationMs(ms, flag, least);
   } catch (cause) {
-    const says = `${flag} must be from ${least}ms to 876000h (a hundred years), in whole milliseconds`;
+    const says = `${flag} must be from ${least}ms to 36500d (a hundred years), in whole milliseconds`;
     throw new CommandError("usage", `${says}, not ${JSON.stringify(text)}`, { cause });
   }
-}
-
-/** A number without a unit could be seconds or milliseconds: only 0 is the same in both. */
-function checkedDuration(text: string, flag: string): string | number {
-  if (text === "0") return 0;
-  if (/^\d{1,15}(\.\d{1,9})?(ms|s|m|h)$/.test(text)) return text;
-  throw new CommandError(
-    "usage",
-    `${flag} takes a duration with its unit, such as 500ms, 30s, 10m or 2h, not ${JSON.stringify(text)}`,
-  );
 }
 
 function maxHoldOf(text: string): number {

@@ -69,6 +69,21 @@ export function cutMiddle(text: string, columns: number): string {
   return `${cut(text, columns - widthOf(end))}${end}`;
 }
 
+/**
+ * As cut(), of a label: `user@host pid 4121 (program)` keeps its pid, by which the process is found, as long as there is
+ * room for it. The host gives first, then the program.
+ */
+export function cutLabel(text: string, columns: number): string {
+  if (widthOf(text) <= columns) return text;
+  const [, host, pid, program] = /^(.*?)( pid \d+)(.*)$/.exec(text) ?? [];
+  if (host === undefined || pid === undefined || program === undefined) return cutMiddle(text, columns);
+  const room = columns - pid.length;
+  if (room < 2) return cut(pid.trimStart(), columns);
+  const hostColumns = Math.min(widthOf(host), room, Math.max(room - widthOf(program), LEAST_HOST));
+  const left = room - hostColumns;
+  return `${cutMiddle(host, hostColumns)}${pid}${left < 2 ? "" : cut(program, left)}`;
+}
+
 /** Padded to so many columns. */
 export function pad(text: string, columns: number, side: "left" | "right" = "right"): string {
   const space = " ".repeat(Math.max(columns - widthOf(text), 0));
@@ -83,10 +98,14 @@ export interface Column {
   /** May be cut to so many columns where the screen is narrow. Not given: never cut. */
   readonly cutTo?: number;
   readonly side?: "left" | "right";
+  /** How it is cut. Default: from the middle. */
+  readonly cut?: (cell: string, columns: number) => string;
   readonly colour?: (cell: string) => Colour | null;
 }
 
 const GAP = "  ";
+/** Of a label's user and host this much stays as long as the program behind can be cut. */
+const LEAST_HOST = 8;
 
 /** A head and rows in columns, cut to the screen. Empty if there are no rows. */
 export function table(columns: readonly Column[], rows: readonly (readonly string[])[], screen: Screen): string[] {
@@ -95,7 +114,7 @@ export function table(columns: readonly Column[], rows: readonly (readonly strin
   const line = (cells: readonly string[], isHead: boolean): string => {
     const shown = columns.map((column, at) => {
       const width = widths[at] as number;
-      const cell = cutMiddle(cells[at] as string, width);
+      const cell = (column.cut ?? cutMiddle)(cells[at] as string, width);
       const isLast = at === columns.length - 1 && column.side !== "left";
       const padded = isLast ? cell : pad(cell, width, column.side);
       const colour = isHead ? "bold" : (column.colour?.(cells[at] as string) ?? null);

@@ -2,6 +2,7 @@
 
 import type { Command } from "commander";
 import { Option } from "commander";
+import { explain } from "./epilog.ts";
 import { SETTINGS } from "./serve-settings.ts";
 
 /** Adds the command; `take` is given its work. */
@@ -16,24 +17,19 @@ export function addServe(program: Command, take: (work: Promise<number>) => void
     .addOption(new Option("--on-demand").hideHelp())
     .action((flags: Readonly<Record<string, unknown>>) =>
       take(import("./serve.ts").then(({ serveCommand }) => serveCommand(flags))),
-    )
-    .addHelpText("after", EXAMPLES)
-    .addHelpText("after", NOTES);
+    );
+  explain(command, EXAMPLES, ...NOTES);
 }
 
-const EXAMPLES = `
-Examples:
-  $ holdfast serve --listen unix:/run/holdfast/socket --state /var/lib/holdfast
-  $ holdfast serve --listen tcp://127.0.0.1:7420 --state none
-  $ holdfast serve --listen tls://0.0.0.0:7420 --tls-cert cert.pem --tls-key key.pem \\
-      --credentials credentials.json --state /var/lib/holdfast
-  $ holdfast serve --config /etc/holdfast.json --check`;
+const EXAMPLES = [
+  "holdfast serve --listen unix:/run/holdfast/socket --state /var/lib/holdfast",
+  "holdfast serve --listen tcp://127.0.0.1:7420 --state ./locks",
+  "holdfast serve --listen tls://0.0.0.0:7420 --tls-cert cert.pem \\\n--tls-key key.pem --credentials accounts.json --state /var/lib/holdfast",
+  "holdfast serve --config /etc/holdfast.json --check",
+];
 
-const NOTES = `
-Each of these may also stand in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in the file of --config
-({"tls-cert": "cert.pem"}); a flag wins over the environment, and that over the file.
-
-TERM and INT stop the server: nothing more is granted, the clients are told, the state is saved; a second one ends
-it at once. HUP reads credentials and certificates again; no connection ends for it.
-
-Exit codes: 0 stopped, 64 usage, 69 an address, the state or the store cannot be had, 78 wrong configuration.`;
+const NOTES = [
+  'Each of these may also stand in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in the file of --config ({"tls-cert": "cert.pem"}); a flag wins over the environment, and that over the file.',
+  "TERM and INT stop the server: nothing more is granted, the clients are told, the state is saved; a second one ends it at once. HUP reads credentials and certificates again; no connection ends for it.",
+  "Exit codes: 0 stopped, 64 usage, 69 an address, the state or the store cannot be had, 78 wrong configuration.",
+];

@@ -42,7 +42,7 @@ function permitsOf(text: string): { readonly permits: number; readonly limit: nu
   const match = /^(\d{1,10})\/(\d{1,10})$/.exec(text);
   const [permits, limit] = [Number(match?.[1]), Number(match?.[2])];
   if (!(permits >= 1 && limit >= permits && limit < ALL_PERMITS)) {
-    throw new CommandError("usage", `--permits takes "how many/of how many", such as 1/4, not ${JSON.stringify(text)}`);
+    throw new CommandError("usage", `--permits takes n/m with 1 <= n <= m, such as 1/4, not ${JSON.stringify(text)}`);
   }
   return { permits, limit };
 }

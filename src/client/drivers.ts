@@ -120,7 +120,9 @@ export async function driverFor(
     refuseCredential(options.credential, url.slice(0, url.indexOf(":") + 1));
     return several.driver(url, { connectTimeoutMs, label });
   }
-  if (typeof url !== "string" || !URL.canParse(url)) throw new TypeError(`url must be a url, not ${shown(url)}`);
+  if (typeof url !== "string" || !URL.canParse(url)) {
+    throw new TypeError(`url must be a url, for example redis://host:6379, not ${shown(url)}`);
+  }
   const { protocol, searchParams, username, password } = new URL(url);
   const scheme = SCHEMES[protocol];
   if (scheme === undefined) {

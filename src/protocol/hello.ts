@@ -128,14 +128,14 @@ export function decodeWelcome(line: string): ServerHello {
   if (line.startsWith("HTTP/")) {
     throw new ProtocolError("PROTOCOL", "this port speaks HTTP: the lock protocol has a port of its own");
   }
-  const whole = record(parsed(line));
+  const whole = record(json(line));
   const refusal = record(whole?.error);
   if (refusal !== null) throw refused(refusal);
   const hello = record(whole?.hello);
   const limits = record(hello?.limits);
   const traits = record(hello?.traits);
   if (hello === null || limits === null || record(traits?.lease) === null || hello.protocol !== PROTOCOL) {
-    throw new ProtocolError("PROTOCOL", "what answered is not a Holdfast server of this version");
+    throw new ProtocolError("PROTOCOL", `what answers there is not a Holdfast server${otherServer(line, hello)}`);
   }
   return {
     protocol: PROTOCOL,
@@ -169,13 +169,27 @@ export function decodeRefusal(line: string): ProtocolError | null {
   return refusal === null ? null : refused(refusal);
 }
 
+/** What else it may be; nothing of what it said is repeated. */
+function otherServer(line: string, hello: object | null): string {
+  if (hello !== null) return " of this version";
+  // a Redis answers our hello as it answers any command that it does not know
+  return /^-(?:ERR|NOAUTH|DENIED|LOADING)\b/.test(line) ? ", but seems to be Redis: its urls begin with redis://" : "";
+}
+
 /** JSON, or a ProtocolError. */
 export function parsed(line: string): unknown {
+  const value = json(line);
+  // the parser's message would repeat what was received
+  if (value === undefined) throw new ProtocolError("PROTOCOL", "a line is not JSON");
+  return value;
+}
+
+/** The value, which is never undefined; undefined: it is no JSON. */
+function json(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch {
-    // the parser's message would repeat what was received
-    throw new ProtocolError("PROTOCOL", "a line is not JSON");
+    return undefined;
   }
 }
 

@@ -161,7 +161,7 @@ export function limitsFrom(some: Partial<ServerLimits> = {}): ServerLimits {
   const wrong: string[] = [];
   for (const [name, value] of Object.entries(some) as [keyof ServerLimits, unknown][]) {
     if (!Object.hasOwn(DEFAULT_LIMITS, name)) {
-      wrong.push(`limits.${name} is not a limit`);
+      wrong.push(`limits.${name} is not a limit: there are ${Object.keys(DEFAULT_LIMITS).join(", ")}`);
       continue;
     }
     const [least, most] = rangeOf(name);

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { helpColumns } from "../../src/cli/epilog.ts";
 import { connect } from "../../src/index.ts";
 import { place } from "./command.ts";
 
@@ -38,9 +39,40 @@ test.concurrent("help all names every parameter of a url that the reference name
   for (const name of names) expect(urls).toMatch(new RegExp(`\\b${name}\\b`));
 });
 
-test.concurrent("--version prints the package's version", async () => {
+test.concurrent.each(["--version", "-V", "version"])("%s prints the package's version", async (word) => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
-  expect(await here.run(["--version"])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
+  expect(await here.run([word])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
+});
+
+test.concurrent("help is wrapped to 80 columns in a pipe, whatever stands behind the flags", async () => {
+  const { out } = await here.run(["help", "all"]);
+  expect(out).toContain("\nExit codes: ");
+  expect(out).toContain("\nEnvironment:\n");
+  expect(out.split("\n").filter((line) => line.length > 80)).toEqual([]);
+});
+
+test("help is as wide as a terminal, but not too wide to be read", () => {
+  expect(helpColumns({ isTTY: true, columns: 60 })).toBe(60);
+  expect(helpColumns({ isTTY: true, columns: 250 })).toBe(100);
+  expect(helpColumns({ isTTY: true, columns: 0 })).toBe(80);
+  expect(helpColumns({ columns: 60 })).toBe(80);
+});
+
+test.concurrent("the manual page describes the program in prose, and its notes are no lines of their own", async () => {
+  const { out } = await here.run(["help", "--man"]);
+  const description = out.slice(out.indexOf(".SH DESCRIPTION\n"), out.indexOf(".SH OPTIONS\n"));
+  const paragraphs = description.split("\n.PP\n").slice(1);
+  expect(paragraphs.length).toBeGreaterThan(2);
+  for (const paragraph of paragraphs.slice(0, 2)) expect(paragraph.length).toBeGreaterThan(400);
+  expect(out).toContain("\n.PP\nExit codes: the command\\(aqs own");
+});
+
+test.concurrent("what --ttl means is said of each command: nobody renews what acquire took", async () => {
+  const flat = async (name: string): Promise<string> => (await here.run([name, "--help"])).out.replace(/\s+/g, " ");
+  expect(await flat("acquire")).toContain(
+    "--ttl <duration> length of the lease (default: 30s); extend it with `holdfast renew`",
+  );
+  expect(await flat("run")).toContain("--ttl <duration> length of the lease, renewed while the command runs");
 });
 
 test.concurrent.each([

@@ -16,19 +16,25 @@ function wrong(keys: readonly string[], flags: RunFlags, command: readonly strin
 
 describe("flags of run that mean nothing are wrong usage, and the message names the flag", () => {
   test.each<readonly [RunFlags, RegExp]>([
-    [{ ttl: "5ms" }, /^--ttl must be from 100ms to 876000h .*, not "5ms"$/],
+    [{ ttl: "5ms" }, /^--ttl must be from 100ms to 36500d .*, not "5ms"$/],
     [{ ttl: "soon" }, /^--ttl takes/],
     [{ ttl: "10s", grace: "6s" }, /^--grace must be at most half of the lease of 10 s/],
     [{ grace: "5" }, /^--grace takes/],
+    [{ maxHold: "90" }, /^--max-hold takes/],
     [{ wait: "-1s" }, /^--wait takes/],
     [{ wait: "1e9h" }, /^--wait takes/],
     [
       { wait: "876001h" },
-      /^--wait must be from 0ms to 876000h \(a hundred years\), in whole milliseconds, not "876001h"$/,
+      /^--wait must be from 0ms to 36500d \(a hundred years\), in whole milliseconds, not "876001h"$/,
     ],
     [{ wait: "0.5ms" }, /^--wait must be .* in whole milliseconds/],
     [{ maxHold: "5 s" }, /^--max-hold takes/],
-    [{ permits: "3/2" }, /^--permits takes/],
+    [{ wait: "1min" }, /^--wait takes .* not "1min" \(units: ms, s, m, h and d\)$/],
+    [{ wait: "30s1m" }, /^--wait takes/],
+    [{ wait: "" }, /^--wait takes/],
+    [{ wait: "3s", noWait: true }, /^--no-wait and --wait exclude each other$/],
+    [{ ttl: "10" }, /^--ttl takes a duration with its unit/],
+    [{ permits: "3/2" }, /^--permits takes n\/m with 1 <= n <= m, such as 1\/4, not "3\/2"$/],
     [{ permits: "0/2" }, /^--permits takes/],
     [{ permits: "1" }, /^--permits takes/],
     [{ permits: "1/9999999999" }, /^--permits takes/],
@@ -67,6 +73,17 @@ test("flags become numbers, and what was not said stays open", () => {
   });
   const open = runOptionsOf(["k"], {}, ["a"]);
   expect(open).toMatchObject({ waitMs: undefined, ttl: undefined, graceMs: undefined, wanted: { mode: "exclusive" } });
-  expect(runOptionsOf(["k"], { wait: false }, ["a"]).waitMs).toBe(0);
+  expect(runOptionsOf(["k"], { noWait: true }, ["a"]).waitMs).toBe(0);
   expect(runOptionsOf(["k"], { ttl: "session", grace: "1h" }, ["a"]).ttl).toBe("session");
+});
+
+test.each([
+  ["10", 10_000],
+  ["0.5", 500],
+  ["0", 0],
+  ["1m30s", 90_000],
+  ["1d", 86_400_000],
+  ["2h500ms", 7_200_500],
+])("--wait %s is %i ms: a number alone is seconds, as in flock(1)", (wait, ms) => {
+  expect(runOptionsOf(["k"], { wait }, ["a"]).waitMs).toBe(ms);
 });

@@ -121,6 +121,16 @@ describe.concurrent("who may run at once", () => {
     expect((await here.run(["run", "shared", "--no-wait", "--", "true"])).code).toBe(0);
   });
 
+  test("the short flags mean what they mean to flock(1)", async () => {
+    const reader = await holder("flags", "-s");
+    expect((await here.run(["run", "-s", "-n", "flags", "--", "true"])).code).toBe(0);
+    expect((await here.run(["run", "-nE9", "flags", "--", "true"])).code).toBe(9);
+    const waited = await here.run(["run", "-w", "0.2", "-E", "9", "flags", "--", "true"]);
+    expect([waited.code, waited.err]).toEqual([9, expect.stringContaining('waited 200 ms for "flags"')]);
+    await reader.stop();
+    expect((await here.run(["run", "-w10", "flags", "--", "true"])).code).toBe(0);
+  });
+
   test("--permits 1/2 lets two run and makes the third wait", async () => {
     const holders = [await holder("gpu", "--permits", "1/2"), await holder("gpu", "--permits", "1/2")];
     expect((await here.run(["run", "gpu", "--permits", "1/2", "--no-wait", "--", "true"])).code).toBe(124);

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { eventLine, eventTable, timeOf, whoOf } from "../../src/cli/happened.ts";
 import { aheadOf, listing } from "../../src/cli/ls.ts";
 import { visible } from "../../src/cli/output.ts";
-import { cut, cutMiddle, ownScreen, pad, paint, widthOf } from "../../src/cli/screen.ts";
+import { cut, cutLabel, cutMiddle, ownScreen, pad, paint, widthOf } from "../../src/cli/screen.ts";
 import { shownLines } from "../../src/cli/show.ts";
 import { ALL_PERMITS } from "../../src/core/line.ts";
 import type { ToldEvent } from "../../src/protocol/tools.ts";
@@ -109,6 +109,25 @@ describe("ls", () => {
     // below that the columns that are never cut need more
     const most = Math.max(columns, 76);
     for (const line of lines) expect(widthOf(line)).toBeLessThanOrEqual(most);
+  });
+
+  test.each([80, 100])("in %i columns the pid of a holder is whole, whatever key, host and program are", (columns) => {
+    const hosts = ["web-1", "ip-10-0-12-34.eu-central-1.compute.internal", "漢字".repeat(40)];
+    const rows = hosts.flatMap((host) =>
+      ["sh", "(".repeat(200)].map((program) =>
+        view("a-rather-long-name-of-a-key/".repeat(9), { label: `root@${host} pid 4194304 (${program})` }),
+      ),
+    );
+    for (const line of listing(rows, terminal(columns)).slice(1)) expect(line).toContain(" pid 4194304");
+    for (let width = 12; width < 60; width++) {
+      for (const { label } of rows) {
+        expect(cutLabel(label, width)).toContain("pid 4194304");
+        expect(widthOf(cutLabel(label, width))).toBeLessThanOrEqual(width);
+      }
+    }
+    expect(cutLabel("root@vm pid 29511 (sleep)", 24)).toBe("root@vm pid 29511 (slee…");
+    expect(cutLabel("root@web-1.example.com pid 29511 (sleep)", 28)).toBe("root@w…com pid 29511 (sleep)");
+    expect(cutLabel("no process but a rather long text", 12)).toBe(cutMiddle("no process but a rather long text", 12));
   });
 
   test("what others wrote cannot move the cursor, begin a line or change the direction", () => {

@@ -94,6 +94,33 @@ test("everything that is wrong is said at once, each with where it was said", as
   expect(err).not.toContain("--state");
 });
 
+test("what is wrong with an address is said, and what was probably meant", async () => {
+  const { code, err } = await here.run([
+    ...["serve", "--check", "--state", "none", "--http", "localhost:7421:1", "--limit", "foo=3"],
+    ...[
+      "tcp://127.0.0.1:99999",
+      "tcp://127.0.0.1:80a",
+      "tls://[::1]",
+      "tcp://[::1]:",
+      "127.0.0.1:7420",
+      "/run/x",
+      "x",
+    ].flatMap((address) => ["--listen", address]),
+  ]);
+  expect(code).toBe(64);
+  expect(err.trimEnd().split("\n")).toEqual([
+    'holdfast: --listen: the port of "tcp://127.0.0.1:99999" must be a number from 0 to 65535, not "99999"',
+    'holdfast: --listen: the port of "tcp://127.0.0.1:80a" must be a number from 0 to 65535, not "80a"',
+    'holdfast: --listen: "tls://[::1]" lacks a port: tls://[::1]:7420',
+    'holdfast: --listen: "tcp://[::1]:" lacks a port: tcp://[::1]:7420',
+    'holdfast: --listen: "127.0.0.1:7420" is none of unix:/path, tcp://host:port and tls://host:port; did you mean tcp://127.0.0.1:7420?',
+    'holdfast: --listen: "/run/x" is none of unix:/path, tcp://host:port and tls://host:port; did you mean unix:/run/x?',
+    'holdfast: --listen: "x" is none of unix:/path, tcp://host:port and tls://host:port',
+    expect.stringMatching(/^holdfast: --http: the port of "localhost:7421:1" must be/),
+    expect.stringMatching(/^holdfast: --limit: limits.foo is not a limit: there are connections, .*, streamMs$/),
+  ]);
+});
+
 test("of a file that is no JSON, or says a thing twice, only the place is told: a store's password may stand there", async () => {
   const config = join(here.folder, "torn.json");
   for (const [text, told] of [

@@ -242,7 +242,11 @@ describe("urls", () => {
     ["an unknown scheme", "ftp://host", /^url must begin/],
     ["a mistyped parameter", "holdfast://host?tsl=true", /no parameter "tsl"/],
     ["no host", "holdfast://", /host|url/],
-    ["an empty one: it is no wish for the default store", "", /^url must be a url, not ""/],
+    [
+      "an empty one: it is no wish for the default store",
+      "",
+      /^url must be a url, for example redis:\/\/host:6379, not ""/,
+    ],
     ["no socket", "holdfast+unix:", /socket/],
     ["a socket in a place that depends on where we stand", "holdfast+unix:socket", /whole path/],
     ["a path of which the parser makes a host", "holdfast+unix://run/socket", /whole path/],

@@ -236,6 +236,11 @@ test("our client works with a server whose hello, answers and frames have more t
 test("our client says of a server that speaks another version only what is so", async () => {
   const driver = serverDriver({ dial: played({ ...WELCOME, protocol: 2 }), random: () => 0, connectTimeoutMs: 500 });
   later(() => driver.close());
-  await expect(driver.open(() => undefined)).rejects.toThrow("what answered is not a Holdfast server of this version");
+  await expect(driver.open(() => undefined)).rejects.toThrow(
+    "what answers there is not a Holdfast server of this version",
+  );
   expect(() => decodeWelcome("{}")).toThrow(ProtocolError);
+  for (const line of ["", "220 mail.example ESMTP", "[]", "null", '{"error":1}']) {
+    expect(() => decodeWelcome(line)).toThrow(/^what answers there is not a Holdfast server$/);
+  }
 });

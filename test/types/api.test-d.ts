@@ -75,13 +75,17 @@ describe("a lock", () => {
 
 describe("options", () => {
   test("a duration is a number of milliseconds or a number with a unit", () => {
-    const durations: Duration[] = [5, "5s", "1.5m", "200ms", "2h"];
+    const durations: Duration[] = [5, "5s", "1.5m", "200ms", "2h", "1d", "1m30s", "1d2h3m4s5ms"];
     void durations;
     // @ts-expect-error a unit is needed
     const noUnit: Duration = "5";
     // @ts-expect-error nobody knows this unit
     const fortnight: Duration = "2fortnights";
-    void [noUnit, fortnight];
+    // @ts-expect-error the largest unit comes first
+    const backwards: Duration = "30s1m";
+    // @ts-expect-error nothing is no duration
+    const nothing: Duration = "";
+    void [noUnit, fortnight, backwards, nothing];
   });
 
   test("a misspelt one is an error", () => {

@@ -22,7 +22,11 @@ const DURATION = {
   description: 'Milliseconds, or a text with a unit: 30000, "30s", "5m", "1h".',
   oneOf: [
     { type: "integer", minimum: 0 },
-    { type: "string", pattern: "^\\d{1,15}(\\.\\d{1,9})?(ms|s|m|h)$" },
+    {
+      type: "string",
+      pattern:
+        "^(?=.)(\\d{1,15}(\\.\\d{1,9})?d)?(\\d{1,15}(\\.\\d{1,9})?h)?(\\d{1,15}(\\.\\d{1,9})?m)?(\\d{1,15}(\\.\\d{1,9})?s)?(\\d{1,15}(\\.\\d{1,9})?ms)?$",
+    },
   ],
 };
 const KEY = text("What is locked: 1 to 512 bytes of UTF-8 without control characters, compared byte by byte.", {
