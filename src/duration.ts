@@ -14,20 +14,10 @@ export const MAX_DURATION_MS: number = 100 * 365 * 86_400_000;
 /** The shortest lease: less than this is over before a store across a network has answered. */
 export const MIN_TTL_MS = 100;
 
-/** The units and what each is in milliseconds, in the order in which they are written. */
-const UNITS: readonly (readonly [unit: string, ms: number])[] = [
-  ["d", 86_400_000],
-  ["h", 3_600_000],
-  ["m", 60_000],
-  ["s", 1_000],
-  ["ms", 1],
-];
-
-/** What a duration as text looks like, but that this also matches the empty text. */
-const FORM = new RegExp(`^${UNITS.map(([unit]) => `(?:(\\d{1,15}(?:\\.\\d{1,9})?)${unit})?`).join("")}$`);
-
-/** The units as messages name them. */
-export const DURATION_UNITS = "ms, s, m, h and d";
+/** A duration as text. The empty text matches as well, and is none. */
+const FORM = new RegExp("^(?:Nd)?(?:Nh)?(?:Nm)?(?:Ns)?(?:Nms)?$".replaceAll("N", "(\\d{1,15}(?:\\.\\d{1,9})?)"));
+/** Milliseconds of its units, in the same order. */
+const UNITS = [86_400_000, 3_600_000, 60_000, 1_000, 1];
 
 /**
  * A duration in milliseconds.
@@ -39,7 +29,7 @@ export function durationMs(value: unknown, name: string, least = 0): number {
   const ms = typeof value === "string" ? parsedDuration(value) : value;
   if (typeof ms !== "number" || !Number.isInteger(ms) || ms < least || ms > MAX_DURATION_MS) {
     throw new TypeError(
-      `${name} must be milliseconds, whole and from ${least} to a hundred years, or a string such as "30s", "1m30s" or "1h" (units: ${DURATION_UNITS}), not ${shown(value)}`,
+      `${name} must be milliseconds, whole and from ${least} to a hundred years, or a string such as "30s", "1m30s" or "1d", not ${shown(value)}`,
     );
   }
   return ms;
@@ -55,9 +45,9 @@ export function shownDuration(ms: number): string {
 
 /** The text in milliseconds; NaN if it is no duration. */
 export function parsedDuration(text: string): number {
-  const parts = text === "" ? null : FORM.exec(text);
-  if (parts === null) return Number.NaN;
-  const ms = UNITS.reduce((sum, [, factor], at) => sum + Number(parts[at + 1] ?? 0) * factor, 0);
+  const parts = FORM.exec(text);
+  if (parts === null || text === "") return Number.NaN;
+  const ms = UNITS.reduce((sum, unit, at) => sum + Number(parts[at + 1] ?? 0) * unit, 0);
   return Math.round(ms * 1_000) / 1_000;
 }
 

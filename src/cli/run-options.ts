@@ -1,6 +1,6 @@
 /** The flags of `holdfast run`, checked. */
 
-import { DURATION_UNITS, durationMs, MIN_TTL_MS, parsedDuration, shownDuration } from "../duration.ts";
+import { durationMs, MIN_TTL_MS, parsedDuration, shownDuration } from "../duration.ts";
 import { CommandError } from "./failure.ts";
 import type { OnLost } from "./supervise.ts";
 import type { Wanted } from "./wanted.ts";
@@ -104,7 +104,7 @@ export function durationOf(text: string, flag: string, least = 0): number {
     throw new CommandError(
       "usage",
       // a number alone could be seconds or milliseconds: only 0 is the same in both
-      `${flag} takes a duration with its unit, such as 500ms, 30s, 1m30s or 2h, not ${JSON.stringify(text)} (units: ${DURATION_UNITS})`,
+      `${flag} takes a duration with its unit, such as 500ms, 30s, 1m30s or 2h, not ${JSON.stringify(text)} (units: ms, s, m, h and d)`,
     );
   }
   try {
