@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { until } from "../wait-for.ts";
+import { installPackages } from "./packages.ts";
 
 /** Its class path names all else that it needs. */
 export const CURATOR_JAR = "/usr/share/java/curator-recipes.jar";
@@ -111,11 +112,5 @@ function compiled(): string {
 /** Installs Curator and a JDK from Debian, unless they are there. */
 export function installCurator(): void {
   if (existsSync(CURATOR_JAR) && spawnSync("javac", ["-version"]).status === 0) return;
-  console.log(`installing ${PACKAGES.join(" and ")} for what is done with Curator`);
-  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  const apt = (...args: string[]): number | null => spawnSync("apt-get", args, { env, stdio: "ignore" }).status;
-  const install = ["install", "-y", "--no-install-recommends", ...PACKAGES];
-  if (apt(...install) !== 0 && (apt("update") !== 0 || apt(...install) !== 0)) {
-    throw new Error(`could not install ${PACKAGES.join(" and ")}: install them by hand`);
-  }
+  installPackages(PACKAGES, "what is done with Curator");
 }

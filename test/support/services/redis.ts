@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { CertificateFiles } from "../certificates.ts";
 import { until } from "../wait-for.ts";
 import { freePort } from "./free-port.ts";
+import { canInstall, installPackages } from "./packages.ts";
 
 export const PROGRAM = "redis-server";
 
@@ -73,23 +74,11 @@ export function install(): void {
   if (isInstalled()) return;
   const reason = whyNoRedis();
   if (reason !== null) throw new Error(reason);
-  console.log(`${PROGRAM} is not here: installing the package (apt-get install ${PROGRAM})`);
-  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  const apt = (...words: string[]): number | null => spawnSync("apt-get", words, { env, stdio: "ignore" }).status;
-  const wanted = ["install", "-y", "--no-install-recommends", "redis-server"];
-  if (apt(...wanted) !== 0) {
-    apt("update");
-    apt(...wanted);
-  }
-  if (!isInstalled()) throw new Error(`apt-get could not install ${PROGRAM}`);
+  installPackages([PROGRAM], "the Redis tests");
 }
 
 function isInstalled(): boolean {
   return spawnSync(PROGRAM, ["--version"], { stdio: "ignore" }).status === 0;
-}
-
-function canInstall(): boolean {
-  return process.getuid?.() === 0 && spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status === 0;
 }
 
 /** A server on this port, ready; ended by `ended`. */

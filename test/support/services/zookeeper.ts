@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { Certified } from "../certificates.ts";
 import { until } from "../wait-for.ts";
 import { freePorts } from "./free-port.ts";
+import { installPackages } from "./packages.ts";
 
 const JAR = "/usr/share/java/zookeeper.jar";
 const PACKAGES = ["libzookeeper-java", "libnetty-java", "default-jre-headless"];
@@ -186,13 +187,7 @@ function secureLines(
 function installIfMissing(): void {
   const hasJava = spawnSync("java", ["-version"]).status === 0;
   if (existsSync(JAR) && hasJava) return;
-  console.log(`installing ${PACKAGES.join(" and ")} for the ZooKeeper tests`);
-  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  const apt = (...args: string[]): number | null => spawnSync("apt-get", args, { env, stdio: "ignore" }).status;
-  const install = ["install", "-y", "--no-install-recommends", ...PACKAGES];
-  if (apt(...install) !== 0 && (apt("update") !== 0 || apt(...install) !== 0)) {
-    throw new Error(`could not install ${PACKAGES.join(" and ")}: install them by hand`);
-  }
+  installPackages(PACKAGES, "the ZooKeeper tests");
 }
 
 function ask(port: number, command: string): Promise<string> {
