@@ -5,6 +5,7 @@ import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import type { Socket } from "node:net";
 import { constants as system } from "node:os";
+import { inheritable } from "./descriptors.ts";
 import { startError } from "./program.ts";
 
 /** How the command ended. */
@@ -25,10 +26,10 @@ export interface Child {
 }
 
 /**
- * The descriptor the tether has in the child. Above 15, so that neither scripts nor Node (which closes what it inherits
- * below 16 to its own children) take it from those who work under the lock.
+ * The first descriptor that the child inherits of ours. Above 15, so that neither scripts nor Node (which closes what it
+ * inherits below 16 to its own children) take it from those who work under the lock.
  */
-const TETHER_DESCRIPTOR = 19;
+const FIRST_DESCRIPTOR = 19;
 
 /** Is there a terminal that controls us? Then the child must stay in our group, or it could not use the terminal. */
 export function hasTerminal(): boolean {
@@ -41,17 +42,26 @@ export function hasTerminal(): boolean {
   }
 }
 
+/** How a command is started. */
+export interface ChildOptions {
+  readonly env: NodeJS.ProcessEnv;
+  readonly ownGroup: boolean;
+  /** What it inherits besides input and output. */
+  readonly inherits: readonly (Socket | number)[];
+  /** Called in the turn in which it was started. */
+  readonly started: (pid: number) => void;
+}
+
 /**
- * Starts the command with our input and output. The tether is the child's, too, afterwards.
- * @throws CommandError notFound or notExecutable
+ * Starts the command with our input and output.
+ * @throws CommandError notFound or notExecutable; whatever `started` throws
  */
 export async function startChild(
   command: readonly [string, ...string[]],
-  options: { readonly env: NodeJS.ProcessEnv; readonly ownGroup: boolean; readonly tether: Socket | null },
+  { env, ownGroup, inherits, started: isStarted }: ChildOptions,
 ): Promise<Child> {
   const [program, ...args] = command;
-  const { env, ownGroup, tether } = options;
-  const started = spawn(program, args, { stdio: stdioWith(tether), env, detached: ownGroup });
+  const started = spawn(program, args, { stdio: stdioWith(inherits), env, detached: ownGroup });
   const { pid } = started;
   if (pid === undefined) {
     const error = await new Promise<NodeJS.ErrnoException>((resolve) => started.once("error", resolve));
@@ -60,6 +70,13 @@ export async function startChild(
   const ended = new Promise<Ended>((resolve) => {
     started.once("exit", (code, signal) => resolve({ code, signal }));
   });
+  try {
+    isStarted(pid);
+  } catch (error) {
+    signalTo(started, ownGroup, "SIGKILL");
+    await ended;
+    throw error;
+  }
   return { pid, ownGroup, ended, signal: (name) => signalTo(started, ownGroup, name) };
 }
 
@@ -68,11 +85,15 @@ export function exitCodeOf({ code, signal }: Ended): number {
   return signal === null ? (code ?? 1) : 128 + system.signals[signal];
 }
 
-function stdioWith(tether: Socket | null): ("inherit" | "ignore" | Socket)[] {
-  const stdio: ("inherit" | "ignore" | Socket)[] = ["inherit", "inherit", "inherit"];
-  if (tether === null) return stdio;
-  while (stdio.length < TETHER_DESCRIPTOR) stdio.push("ignore");
-  return [...stdio, tether];
+/** Numbers that an outer run's tether and lock have are left to those: its command is what we are. */
+function stdioWith(inherits: readonly (Socket | number)[]): ("inherit" | "ignore" | Socket | number)[] {
+  const stdio: ("inherit" | "ignore" | Socket | number)[] = ["inherit", "inherit", "inherit"];
+  const taken = new Set(inherits.length === 0 ? [] : inheritable(FIRST_DESCRIPTOR - 1));
+  for (const one of inherits) {
+    while (stdio.length < FIRST_DESCRIPTOR || taken.has(stdio.length)) stdio.push("ignore");
+    stdio.push(one);
+  }
+  return stdio;
 }
 
 function signalTo(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals): void {

@@ -7,6 +7,7 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import type { Socket } from "node:net";
+import type { RunFile } from "./run-file.ts";
 
 /**
  * Lines the guard takes:
@@ -16,10 +17,12 @@ import type { Socket } from "node:net";
  *   end SECONDS      TERM now, KILL after so many seconds to whoever is left (0.000: KILL now); then the guard has ended
  *   free             the child has ended: whatever it left behind is not ours
  * and the end of the pipe is `end GRACE`. Arguments: group or tree (has the child a process group of its own?), GRACE,
- * the token. In its own session, so no signal of a terminal or to the wrapper's group reaches it.
+ * the token, the run's file (cli/run-file.ts), which goes when nothing of the run is left. In its own session, so no
+ * signal of a terminal or to the wrapper's group reaches it. Descriptors 3 and 4 are the tether and the file's lock: a
+ * sleep must not keep them when its time does not matter any more.
  */
 const SCRIPT = `
-mode=$1 grace=$2 token=$3 pid= timer=
+mode=$1 grace=$2 token=$3 file=$4 pid= timer=
 
 # $*, every process below them and, in group mode, of their groups; not the dead whom nobody has reaped yet
 below() {
@@ -73,25 +76,35 @@ left() { # is any of these alive?
   return 1
 }
 
+over() {
+  [ -n "$file" ] && rm -f -- "$file"
+  exit 0
+}
+
 end() { # seconds until KILL
   if [ -z "$pid" ]; then
     # the wrapper died while it started the child, which may be on its way to its program
     sleep 0.3
     pid=$(grep -lsFa "HOLDFAST_TOKEN=$token" /proc/[0-9]*/environ | sed 's|[^0-9]||g' | tr '\\n' ' ')
     mode=tree
-    [ -n "$pid" ] && [ -n "$token" ] || exit 0
+    [ -n "$pid" ] && [ -n "$token" ] || over
   fi
   # the time runs from here: looking for processes takes long on a busy machine, and KILL must not be late
-  sleep "$1" </dev/null &
+  sleep "$1" </dev/null 3>&- 4>&- &
   clock=$!
   all=$(below $pid)
   [ "$1" = 0.000 ] || send TERM $all
   while left $all && kill -s 0 "$clock" 2>/dev/null; do sleep 0.05; done
   kill -s KILL "$clock" 2>/dev/null
-  left $all || exit 0
+  left $all || over
   # stopped at once, so that the search is neither late nor misses whom they start meanwhile
   send STOP $all
   send KILL $(below $all)
+  # what cannot be killed (as under sudo) keeps the file, and with it the lock
+  for wait in 1 2 3 4 5 6 7 8 9 10; do
+    left $all || over
+    sleep 0.1
+  done
   exit 0
 }
 
@@ -102,7 +115,7 @@ while read -r word value; do
   esac
   case $word in
     child) pid=$value ;;
-    lease) ( sleep "$value"; end "$grace" ) </dev/null & timer=$! ;;
+    lease) ( sleep "$value" 3>&- 4>&-; end "$grace" ) </dev/null & timer=$! ;;
     signal) send "$value" $( [ "$mode" = group ] || below $pid ) ;;
     end) end "$value" ;;
     free) exit 0 ;;
@@ -134,6 +147,8 @@ export interface GuardOptions {
   readonly token: string;
   /** Kept open by the guard until it has ended, so that our session lasts as long; see drivers/server/tether.ts. */
   readonly tether?: Socket | null;
+  /** Likewise its lock; removed by the guard when nothing of the run is left. */
+  readonly file?: RunFile | null;
   /** The guard died although nobody told it to. */
   readonly onDeath: () => void;
 }
@@ -143,9 +158,10 @@ export interface GuardOptions {
  * @throws Error (ENOENT) if there is no sh
  */
 export async function startGuard(options: GuardOptions): Promise<Guard> {
-  const { ownGroup, graceMs, token, tether, onDeath } = options;
-  const sh = spawn("sh", ["-c", SCRIPT, "holdfast-guard", ownGroup ? "group" : "tree", seconds(graceMs), token], {
-    stdio: ["pipe", "ignore", "ignore", ...(tether ? [tether] : [])],
+  const { ownGroup, graceMs, token, tether, file, onDeath } = options;
+  const args = [ownGroup ? "group" : "tree", seconds(graceMs), token, file?.path ?? ""];
+  const sh = spawn("sh", ["-c", SCRIPT, "holdfast-guard", ...args], {
+    stdio: ["pipe", "ignore", "ignore", tether ?? "ignore", file?.descriptor ?? "ignore"],
     detached: true,
     cwd: "/",
     env: { PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" },
@@ -153,6 +169,12 @@ export async function startGuard(options: GuardOptions): Promise<Guard> {
   let leaving = false;
   const gone = new Promise<void>((resolve) => sh.once("exit", () => resolve()));
   await started(sh);
+  try {
+    file?.add("watchdog", sh.pid as number);
+  } catch (error) {
+    killGroup(sh);
+    throw error;
+  }
   sh.once("exit", () => {
     if (!leaving) onDeath();
   });

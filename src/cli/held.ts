@@ -16,6 +16,8 @@ export interface Held {
   readonly tokens: readonly bigint[] | null;
   /** What `holdfast check` of the child asks about: a secret. */
   readonly reference: string;
+  /** That of the lock of our own; null: all of it is joined. */
+  readonly ownReference: string | null;
   /** Aborted with a LockLostError. */
   readonly lost: AbortSignal;
   /** The length of the lease; null where silence does not end it. */
@@ -36,6 +38,7 @@ export function ownHold(
   const { reference, fencing, leaseMs } = details;
   return {
     reference,
+    ownReference: reference,
     leaseMs,
     keys: lock.keys,
     token: fencing ? lock.token : null,
@@ -64,6 +67,7 @@ export function joinedHold(own: Held | null, joined: readonly [Joined, ...Joined
     token: own === null ? first.token : own.token,
     tokens: own?.tokens === null ? null : keys.map((key) => tokens.get(key) as bigint),
     reference: own?.reference ?? first.reference,
+    ownReference: own?.reference ?? null,
     lost: lost.signal,
     leaseMs: leases.length === 0 ? null : Math.min(...leases),
     remainingMs: () => Math.min(own?.remainingMs() ?? Number.POSITIVE_INFINITY, outer.remainingMs()),

@@ -5,11 +5,13 @@
  */
 
 import type { Socket } from "node:net";
+import type { Tether } from "../drivers/server/tether.ts";
 import { openTether } from "../drivers/server/tether.ts";
 import type { Driver } from "../spi/driver.ts";
 import { CommandError } from "./failure.ts";
 import type { Guard } from "./guard.ts";
 import { startGuard } from "./guard.ts";
+import type { RunFile } from "./run-file.ts";
 
 /** A guard that dies again and again cannot be had here. */
 const MOST_GUARDS = 5;
@@ -24,6 +26,8 @@ export interface ReliefOptions {
   readonly token: string;
   /** Open; it stays open here as long as the process lives. Null on a store without tethers. */
   readonly tether: Socket | null;
+  /** What the run has written down; null where its server restores nothing. */
+  readonly file: RunFile | null;
 }
 
 /**
@@ -57,10 +61,10 @@ export async function guardWithRelief({ driver, tether: first, ...options }: Rel
     openTether(driver).then(relieveWith, () => setTimeout(relieve, LOOK_MS).unref());
   }
 
-  function relieveWith(next: Socket | null): void {
+  function relieveWith(next: Tether | null): void {
     if (next === null) return;
-    tether = next;
-    watch(next);
+    tether = next.socket;
+    watch(next.socket);
     const before = current;
     start().then(
       (fresh) => {
@@ -81,6 +85,7 @@ export async function guardWithRelief({ driver, tether: first, ...options }: Rel
   try {
     current = await start();
   } catch (cause) {
+    if (cause instanceof CommandError) throw cause;
     if (first !== null) return null;
     throw new CommandError("internal", "sh, which guards the command, could not be started; nothing was run", {
       cause,

@@ -14,6 +14,8 @@ import { quotedList } from "./output.ts";
 import { checkProgram } from "./program.ts";
 import type { ReliefOptions } from "./relief.ts";
 import { guardWithRelief } from "./relief.ts";
+import type { RunFile } from "./run-file.ts";
+import { writeRunFile } from "./run-file.ts";
 import type { RunOptions } from "./run-options.ts";
 import { checkGrace } from "./run-options.ts";
 import type { Signals } from "./signals.ts";
@@ -46,14 +48,18 @@ export async function run(options: RunOptions): Promise<number> {
   const { maxHold } = options;
   const settings = { label, handoffs: 1, ...(maxHold !== undefined && { maxHold }) };
   const store = await signals.orInterrupted(openStore(options.url, settings)).catch(nothingRun);
+  const labelled = { ...options, label };
   let held: Held | undefined;
   try {
-    held = await hold(store, { ...options, label }, signals).catch(nothingRun);
-    return await runHeld(store, held, options, signals);
+    held = await hold(store, labelled, signals).catch(nothingRun);
+    return await runHeld(store, held, labelled, signals);
   } finally {
     await atMost(store.locks.close(), held?.lost.aborted === true ? LEAVE_LOST_MS : LEAVE_MS);
   }
 }
+
+/** Its label is decided. */
+type Labelled = RunOptions & { readonly label: string };
 
 /** What people ask first of all when a run failed. */
 function nothingRun(error: unknown): never {
@@ -63,7 +69,7 @@ function nothingRun(error: unknown): never {
 }
 
 /** Takes what no outer run holds for us. */
-async function hold(store: Store, options: RunOptions & { readonly label: string }, signals: Signals): Promise<Held> {
+async function hold(store: Store, options: Labelled, signals: Signals): Promise<Held> {
   const { locks, driver } = store;
   const { joined, rest } = await signals.orInterrupted(sortOut(locks, options.wanted, process.env));
   const [key, ...keys] = rest;
@@ -89,7 +95,7 @@ async function hold(store: Store, options: RunOptions & { readonly label: string
   }
 }
 
-async function runHeld(store: Store, held: Held, options: RunOptions, signals: Signals): Promise<number> {
+async function runHeld(store: Store, held: Held, options: Labelled, signals: Signals): Promise<number> {
   const voice = voiceOf(options);
   let work: Work;
   try {
@@ -99,9 +105,10 @@ async function runHeld(store: Store, held: Held, options: RunOptions, signals: S
     await atMost(held.release(), LEAVE_MS);
     throw error;
   }
-  const { child, guard, supervision } = work;
+  const { child, guard, file, supervision } = work;
   const ended = await child.ended;
   await Promise.all([supervision.stop(), supervision.failure === null ? guard.free() : undefined]);
+  file?.remove();
   // an answer that does not come is no loss: our own clock says that we held it until now
   const isLost = held.lost.aborted;
   const kept = (await atMost(held.release(), isLost ? LEAVE_LOST_MS : LEAVE_MS)) ?? !isLost;
@@ -113,33 +120,49 @@ async function runHeld(store: Store, held: Held, options: RunOptions, signals: S
 interface Work {
   readonly child: Child;
   readonly guard: Pick<Guard, "free">;
+  /** What it has written down, where its server restores that. */
+  readonly file: RunFile | null;
   readonly supervision: Supervision;
 }
 
-/** Starts guard, child and watch, in this order: the child is guarded before it does anything. */
-async function begin(store: Store, held: Held, options: RunOptions, signals: Signals, voice: Voice): Promise<Work> {
+/**
+ * Writes down what is held, starts guard, child and watch, in this order: before the child does anything it is guarded,
+ * and a server that is started anew knows of it.
+ */
+async function begin(store: Store, held: Held, options: Labelled, signals: Signals, voice: Voice): Promise<Work> {
   const terminal = hasTerminal();
   const graceMs = options.graceMs ?? defaultGrace(held.leaseMs);
   const tether = await tetherOf(store);
-  const guard = options.onLost === "ignore" ? null : await guardWithRelief(guarding());
-  const env = childEnvironment(process.env, held, options.url);
-  arm(guard, held, options.onLost === "term" ? graceMs : 0);
-  const child = await startChild(options.command, { env, ownGroup: !terminal, tether }).catch(
-    async (error: unknown) => {
-      await guard?.free();
-      throw error;
-    },
-  );
+  const file = await writeRunFile(tether, held.ownReference, options.label).catch(nothingRun);
+  let guard: Guard | null = null;
+  let child: Child;
+  try {
+    guard = options.onLost === "ignore" ? null : await guardWithRelief(guarding());
+    arm(guard, held, options.onLost === "term" ? graceMs : 0);
+    child = await startChild(options.command, {
+      env: childEnvironment(process.env, held, options.url),
+      ownGroup: !terminal,
+      inherits: [...(tether === null ? [] : [tether.socket]), ...(file === null ? [] : [file.descriptor])],
+      started: (pid) => file?.add("command", pid),
+    });
+  } catch (error) {
+    await guard?.free();
+    file?.remove();
+    throw error;
+  }
   guard?.child(child.pid);
+  // what is lost must not come back with the next server, whatever the command does without it
+  held.lost.addEventListener("abort", () => options.onLost === "ignore" && file?.remove(), { once: true });
   signals.passTo({ terminal, send: (name) => (guard === null ? child.signal(name) : guard.signal(name)) });
   voice.detail(`holding ${quotedList(held.keys)}: started ${child.pid}`);
   const supervision = supervise({ held, child, guard, onLost: options.onLost, graceMs, voice });
-  return { child, guard: guard ?? { free: async () => undefined }, supervision };
+  return { child, guard: guard ?? { free: async () => undefined }, file, supervision };
 
   function guarding(): ReliefOptions {
     const { driver } = store;
     const token = String(held.token ?? "");
-    return { driver, tether, ownGroup: !terminal, graceMs: options.onLost === "kill" ? 0 : graceMs, token };
+    const killMs = options.onLost === "kill" ? 0 : graceMs;
+    return { driver, tether: tether?.socket ?? null, file, ownGroup: !terminal, graceMs: killMs, token };
   }
 }
 

@@ -1,9 +1,10 @@
 /** `holdfast serve --on-demand`: the server that a client of this user starts when nobody listens. */
 
-import { closeSync, fstatSync, ftruncateSync, readdirSync, readFileSync, writeSync } from "node:fs";
+import { closeSync, fstatSync, ftruncateSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { elect } from "../server/election.ts";
 import { preparedSocketPath, userDirectory } from "../user-directory.ts";
+import { inheritable } from "./descriptors.ts";
 import { untilOver } from "./serve-end.ts";
 
 /** How long it stays when nobody needs it. */
@@ -18,7 +19,8 @@ const READY_DESCRIPTOR = 3;
  */
 export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
   process.umask(0o077);
-  closeInherited();
+  // descriptors of the starter's
+  for (const descriptor of inheritable(READY_DESCRIPTOR)) closeSync(descriptor);
   try {
     const directory = userDirectory();
     const socket = preparedSocketPath(directory);
@@ -66,31 +68,4 @@ function answerStarter(word: string): void {
     if (code === "EBADF") return;
   }
   closeSync(READY_DESCRIPTOR);
-}
-
-/** Descriptors of the starter's that no program marked as its own (close-on-exec) came through to us; Linux shows them. */
-function closeInherited(): void {
-  let names: string[];
-  try {
-    names = readdirSync("/proc/self/fdinfo");
-  } catch {
-    // no such file system: what Node closes by itself must do
-    return;
-  }
-  for (const name of names) {
-    const descriptor = Number(name);
-    if (descriptor <= READY_DESCRIPTOR) continue;
-    const flags = flagsOf(descriptor);
-    if (flags !== null && (flags & 0o2000000) === 0) closeSync(descriptor);
-  }
-}
-
-function flagsOf(descriptor: number): number | null {
-  try {
-    const found = /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, "latin1"));
-    return found === null ? null : Number.parseInt(found[1] as string, 8);
-  } catch {
-    // the listing's own descriptor, closed by now
-    return null;
-  }
 }

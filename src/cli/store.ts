@@ -1,6 +1,5 @@
 /** The store a command works on, opened, with the words by which messages name it. */
 
-import type { Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "../client/client.ts";
 import { driverFor } from "../client/drivers.ts";
@@ -8,6 +7,7 @@ import type { Locks } from "../client/locks.ts";
 import { locksOf } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
 import { settingsOf } from "../client/options.ts";
+import type { Tether } from "../drivers/server/tether.ts";
 import { openTether } from "../drivers/server/tether.ts";
 import type { Driver } from "../spi/driver.ts";
 import { CommandError, commandError } from "./failure.ts";
@@ -52,7 +52,7 @@ const TETHER_PAUSE_MS = 100;
  * such thing.
  * @throws CommandError unreachable
  */
-export async function tetherOf({ driver, name }: Store): Promise<Socket | null> {
+export async function tetherOf({ driver, name }: Store): Promise<Tether | null> {
   const end = performance.now() + TETHER_PATIENCE_MS;
   for (;;) {
     try {

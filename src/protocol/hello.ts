@@ -67,6 +67,8 @@ export interface ServerHello {
   /** How long the server will still grant nothing new, so that clients can reclaim; 0: it is open. */
   readonly reclaimMs: number;
   readonly limits: Limits;
+  /** On Unix sockets: the folder in which `holdfast run` writes down what it holds. Default: there is none. */
+  readonly runsIn?: string;
 }
 
 /** Something that is not the protocol; the connection ends after it. The message never repeats what was received. */
@@ -154,6 +156,7 @@ export function decodeWelcome(line: string): ServerHello {
       ...some("frames", limits.frames),
       ...some("ttlMs", limits.ttlMs),
     },
+    ...(hello.runsIn !== undefined && { runsIn: text(hello.runsIn, "runsIn") }),
   };
 }
 

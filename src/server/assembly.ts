@@ -11,6 +11,7 @@ import { Metrics } from "./metrics.ts";
 import type { Plan } from "./plan.ts";
 import { Ports } from "./ports.ts";
 import { Record } from "./record.ts";
+import { runsFolder } from "./run-files.ts";
 import type { Readiness, ServeOptions } from "./serve.ts";
 import type { Store } from "./store.ts";
 import { openStore } from "./store.ts";
@@ -40,6 +41,8 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
   });
   let web: Http | null = null;
   const remote = http !== null || addresses.some((address) => !("path" in address));
+  const socket = addresses.find((address) => "path" in address)?.path ?? null;
+  const runsIn = runsFolder(options.state, socket);
   const metrics = new Metrics({
     record,
     version: VERSION,
@@ -56,6 +59,7 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
     remote,
     limits,
     record,
+    runsIn,
     wrote: (what, ok) => metrics.wrote(what, ok),
   });
   const start = newId().slice(0, 8);
@@ -70,7 +74,8 @@ export async function assemble(options: ServeOptions, plan: Plan, clock: Clock, 
     refused,
   });
   const { backend, sessions } = store;
-  const hub = new Hub({ backend, sessions, clock, start, version: VERSION, log, access, limits, tools, refused });
+  const common = { backend, sessions, clock, start, version: VERSION, log, access, limits, tools, refused };
+  const hub = new Hub({ ...common, runsIn });
   const ports = new Ports(plan, hub, http === null ? null : () => webAt(http));
   const running: Running = { store, hub, ports, record, stopping: false, ready: () => readiness(running) };
 

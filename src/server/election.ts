@@ -7,11 +7,11 @@
  * serves, under a name that only who may read the file can know.
  */
 
-import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { closeSync, constants, fstatSync, openSync, readFileSync, statSync, writeSync } from "node:fs";
 import type { Server } from "node:net";
 import { createServer } from "node:net";
+import { flock } from "./flock.ts";
 
 /** What the winner holds until it lets go or dies. */
 export interface Election {
@@ -19,22 +19,20 @@ export interface Election {
   close(): void;
 }
 
-/** Every server of a machine must find the same flock(1), whatever its PATH. */
-const FLOCK_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 const TRIES = 10;
 /** open(2) of macOS: take an exclusive lock, and fail rather than wait. */
 const DARWIN_EXLOCK = 0x20 | 0x4;
 
 /**
  * Takes the lock on the file at `path` (made with mode 0600 if missing), or gives null because a living process has it.
- * `flock` names flock(1).
+ * `program` names flock(1).
  * @throws Error of the system if the file cannot be opened (ELOOP for a link) or locked
  */
-export async function elect(path: string, flock = "flock"): Promise<Election | null> {
+export async function elect(path: string, program = "flock"): Promise<Election | null> {
   for (let tries = 0; tries < TRIES; tries++) {
     const descriptor = openLockFile(path);
     if (descriptor === null) return null;
-    const held = await takeLock(path, descriptor, flock);
+    const held = await takeLock(path, descriptor, program);
     // who removed the file since we opened it may have let another lock a new one
     if (held !== null && isStill(path, descriptor)) {
       return { close: () => letGo(held, descriptor) };
@@ -57,11 +55,11 @@ function openLockFile(path: string): number | null {
 }
 
 /** What to close besides the descriptor; null: locked by another. */
-async function takeLock(path: string, descriptor: number, flock: string): Promise<Server | "descriptor" | null> {
+async function takeLock(path: string, descriptor: number, program: string): Promise<Server | "descriptor" | null> {
   if (process.platform === "darwin") return "descriptor";
-  const code = await runFlock(descriptor, flock);
-  if (code === "missing") return listenUnderSecretName(path, descriptor);
-  return code === 0 ? "descriptor" : null;
+  const found = await flock(descriptor, "exclusive", program);
+  if (found === "missing") return listenUnderSecretName(path, descriptor);
+  return found === "locked" ? "descriptor" : null;
 }
 
 function letGo(held: Server | "descriptor" | null, descriptor: number): void {
@@ -73,28 +71,6 @@ function isStill(path: string, descriptor: number): boolean {
   const named = statSync(path, { throwIfNoEntry: false });
   const ours = fstatSync(descriptor);
   return named !== undefined && named.ino === ours.ino && named.dev === ours.dev;
-}
-
-/** Locks our descriptor, which it is given as its own 3. */
-function runFlock(descriptor: number, flock: string): Promise<0 | 1 | "missing"> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(flock, ["-n", "3"], {
-      stdio: ["ignore", "ignore", "pipe", descriptor],
-      env: { PATH: FLOCK_PATH },
-    });
-    let said = "";
-    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-      said += text;
-    });
-    child.once("error", (error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") resolve("missing");
-      else reject(error);
-    });
-    child.once("close", (code, signal) => {
-      if (code === 0 || code === 1) resolve(code);
-      else reject(new Error(`flock(1) ended with ${signal ?? code}: ${said.trim()}`));
-    });
-  });
 }
 
 /** The name is 128 random bits kept in the file, so nobody else can take it before us. */

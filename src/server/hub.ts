@@ -38,6 +38,8 @@ export interface HubOptions {
   readonly tools?: Tools;
   /** Told the code of each call and connection that is refused. Default: nobody is. */
   readonly refused?: (code: string) => void;
+  /** Where runs on a Unix socket write down what they hold. Default: nowhere. */
+  readonly runsIn?: string | null;
 }
 
 export class Hub {
@@ -58,6 +60,7 @@ export class Hub {
   readonly #access: Access;
   readonly #attended: Disposable;
   readonly #version: string;
+  readonly #runsIn: string | null;
   readonly #links = new Set<Link>();
   /** Those who have not said hello, due when they are given up, and those who are to be refused. */
   readonly #strangers = new Schedule<Link>();
@@ -77,6 +80,7 @@ export class Hub {
     this.#access = options.access ?? OPEN;
     this.backend = guarded(options.backend, this.#access);
     this.#version = options.version;
+    this.#runsIn = options.runsIn ?? null;
     this.#timer = options.clock.timer(() => this.#tick());
     this.#attended = this.#access.attend(() => this.#reexamine());
     this.backend.attend(() => {
@@ -176,6 +180,7 @@ export class Hub {
       traits: this.backend.traits(local),
       reclaimMs: Math.ceil(this.backend.reclaimMs()),
       limits: { lineBytes, holds, tokens, page, batch, frames, ttlMs },
+      ...(local && this.#runsIn !== null && { runsIn: this.#runsIn }),
     });
   }
 

@@ -11,6 +11,9 @@ import { AHEAD_MICROS, Ledger } from "./ledger.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
 import type { Record } from "./record.ts";
+import type { Runs } from "./run-life.ts";
+import { NO_RUNS } from "./run-life.ts";
+import { restoreFound, restoreRuns, waitingBeside } from "./run-restoring.ts";
 import { nextToken, savedOf, savedSession } from "./saved.ts";
 import type { ProcessProbe } from "./session.ts";
 import { Session, Sessions } from "./session.ts";
@@ -26,6 +29,8 @@ export interface OpeningOptions {
   /** Clients may come over something else than a Unix socket. */
   readonly remote: boolean;
   readonly probe: ProcessProbe;
+  /** Runs that outlive their wrappers and this server. Default: there are none. */
+  readonly runs?: Runs;
   readonly log: Log;
   readonly limits?: ServerLimits;
   /** Told of all that happens. Default: nobody is. */
@@ -52,15 +57,19 @@ interface Plan {
 
 /** @throws whatever the disk does: a server that cannot save its state must not start */
 export async function openKeeper(options: OpeningOptions): Promise<Opened> {
-  const { clock, disk, sessionMs, log, probe, limits, record } = options;
+  const { clock, disk, sessionMs, log, probe, limits, record, runs = NO_RUNS } = options;
   const common = { clock, sessionMs, log, ...(limits && { limits }), ...(record && { record }) };
+  const living = await runs.living();
   if (disk === null) {
     const none = { ...common, ledger: null, boundAtStart: Number.POSITIVE_INFINITY, awaited: null };
     const keeper = new Keeper({ ...none, reclaimMs: SHORT_MS, note: () => undefined });
+    const sessions = new Sessions(keeper, clock, probe, sessionMs, runs);
+    restoreRuns(keeper, sessions, living, clock);
+    restoreFound(keeper, sessions, log);
     keeper.start();
-    return { keeper, sessions: new Sessions(keeper, clock, probe, sessionMs), save: async () => undefined };
+    return { keeper, sessions, save: async () => undefined };
   }
-  const plan = planOf(await disk.load(), Math.floor(clock.wall() * 1_000), options);
+  const plan = waitingBeside(planOf(await disk.load(), Math.floor(clock.wall() * 1_000), options), living);
   const journal = plan.claims.filter(({ token, detached, claim }) => token > 0 && (detached || isLong(claim.ttlMs)));
   disk.renote(plan.sessions);
   await disk.rewrite(journal.map((put) => ({ put })));
@@ -70,7 +79,7 @@ export async function openKeeper(options: OpeningOptions): Promise<Opened> {
   const { boundAtStart, reclaimMs, awaited } = plan;
   const note = noter(disk);
   const keeper = new Keeper({ ...common, ledger, boundAtStart, reclaimMs, awaited, note });
-  const sessions = new Sessions(keeper, clock, probe, sessionMs);
+  const sessions = new Sessions(keeper, clock, probe, sessionMs, runs);
   sessions.forgotten = ({ id }) => {
     try {
       disk.unnote(id);
@@ -79,6 +88,8 @@ export async function openKeeper(options: OpeningOptions): Promise<Opened> {
     }
   };
   restore(keeper, sessions, plan, clock);
+  restoreRuns(keeper, sessions, living, clock);
+  restoreFound(keeper, sessions, log);
   keeper.start();
   return { keeper, sessions, save: () => save(keeper, sessions, ledger, clock) };
 }

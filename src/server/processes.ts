@@ -1,6 +1,6 @@
 /** What the system says of a process, named by its id and its start time, since ids are used again. */
 
-import { readFileSync } from "node:fs";
+import { readFileSync, readlinkSync } from "node:fs";
 import type { ProcessState } from "./session.ts";
 
 /** Field 22 of /proc/PID/stat, in clock ticks since the machine was started; the name in field 2 may contain anything. */
@@ -8,19 +8,35 @@ const START_FIELD = 22;
 
 /** Is the process with that id and start time still there? */
 export function processState(pid: number, pidStart: string): ProcessState {
-  let stat: string;
+  let fields: readonly string[];
   try {
-    stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    fields = statOf(pid);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT" && code !== "ESRCH") return "unknown";
     return hasProc() ? "gone" : "unknown";
   }
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   if (fields[START_FIELD - 3] !== pidStart) return "gone";
   const state = fields[0];
   if (state === "Z" || state === "X") return "gone";
   return state === "T" || state === "t" ? "stopped" : "running";
+}
+
+/** When a living process of ours was started; null: this system does not say. */
+export function startOf(pid: number): string | null {
+  try {
+    return statOf(pid)[START_FIELD - 3] ?? null;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ESRCH") return null;
+    throw error;
+  }
+}
+
+/** From field 3 on. */
+function statOf(pid: number): readonly string[] {
+  const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }
 
 function hasProc(): boolean {
@@ -29,6 +45,27 @@ function hasProc(): boolean {
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
+  }
+}
+
+/** Names the time since the machine was started; null: this system does not say. */
+export function bootId(): string | null {
+  try {
+    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}
+
+/** Names the space in which our process ids mean something: containers have their own; null: this system does not say. */
+export function processSpace(): string | null {
+  try {
+    return readlinkSync("/proc/self/ns/pid");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "EACCES") return null;
     throw error;
   }
 }

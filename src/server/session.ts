@@ -2,9 +2,9 @@
  * One client, over its connections. Claims belong to the session that placed them last.
  *
  *   here   it has a connection (its link)
- *   away   it has none. On a Unix socket that is the death of the client, unless a tether of it is still connected (or
- *          the server itself went away): what it held is released at once. Elsewhere a cut and a death look alike: holds
- *          last as long as their leases, waiting places are passed over and dropped after a grace.
+ *   away   it has none. On a Unix socket that is the death of the client, unless a tether of it is still connected, a run
+ *          of it lives (run-life.ts), or the server itself went away: what it held is released at once. Elsewhere a cut and
+ *          a death look alike: holds last as long as their leases, waiting places are passed over and dropped after a grace.
  *   ended  nothing of it is left
  *
  * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, here or away.
@@ -21,6 +21,9 @@ import type { Principal } from "./access.ts";
 import { ANYBODY, answersTo, NO_CREDENTIAL } from "./access.ts";
 import type { Backend } from "./backend.ts";
 import type { Link } from "./link.ts";
+import { keepLeases } from "./run-leases.ts";
+import type { Run, Runs } from "./run-life.ts";
+import { NO_RUNS } from "./run-life.ts";
 
 /** How long waiting places outlive their connection. */
 const GRACE_MS = 5_000;
@@ -59,6 +62,8 @@ export class Session {
   awayAt: number | null = null;
   /** It was here before the server started: its absence is our doing. */
   restored = false;
+  /** Away, and a run of it keeps what it holds. */
+  run: Run | null = null;
   /** Places it had while away were dropped. */
   dropped = false;
   /** The server has ended its last connection itself: that tells nothing of whether the client lives. */
@@ -104,14 +109,18 @@ export class Sessions {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #probe: ProcessProbe;
+  readonly #runs: Runs;
   readonly sessionMs: number;
   /** Called when a session that was noted has nothing any more. */
   forgotten: (session: Session) => void = () => undefined;
+  /** Called when a restored session turns out to have a run that was not known at the start. */
+  found: (session: Session, run: Run) => void = () => undefined;
 
-  constructor(backend: Backend, clock: Clock, probe: ProcessProbe, sessionMs: number) {
+  constructor(backend: Backend, clock: Clock, probe: ProcessProbe, sessionMs: number, runs: Runs = NO_RUNS) {
     this.#backend = backend;
     this.#clock = clock;
     this.#probe = probe;
+    this.#runs = runs;
     this.sessionMs = sessionMs;
   }
 
@@ -137,6 +146,7 @@ export class Sessions {
     session.link = link;
     session.heardAt = now;
     session.restored = false;
+    session.run = null;
     session.severed = false;
     if (session.awayAt !== null) this.#back(session);
     if (!session.local) this.#due.set(session, now + this.sessionMs);
@@ -158,8 +168,15 @@ export class Sessions {
       session.severed = severed;
     }
     if (session.link !== null || session.ended) return;
+    if (session.run !== null) this.#due.set(session, this.#clock.now());
     // the end of a tether is not the end of a client that is still on its way back: its process is looked at
-    if (session.restored) return;
+    if (session.restored || session.run !== null) return;
+    session.run = session.local ? this.#runs.find(session.id) : null;
+    if (session.run !== null) {
+      // the run keeps what is held, but nobody is left to be told of a grant
+      this.#backend.end(session, "waiting");
+      return this.#away(session, this.#clock.now());
+    }
     if (session.local && !session.severed) {
       // a tether keeps what is held, but nobody is left to be told of a grant
       if (session.tethers.size > 0) this.#backend.end(session, "waiting");
@@ -171,8 +188,9 @@ export class Sessions {
   }
 
   /** A session from before this start of the server, whose client has not come back yet. */
-  restore(session: Session): void {
+  restore(session: Session, run: Run | null = null): void {
     session.restored = true;
+    session.run = run;
     this.all.set(session.id, session);
     this.#away(session, this.#clock.now());
   }
@@ -183,16 +201,22 @@ export class Sessions {
 
   advance(now: number): void {
     for (let session = this.#due.takeDue(now); session !== null; session = this.#due.takeDue(now)) {
-      const next = session.restored && session.local ? this.#look(session, now) : this.#dueAgain(session, now);
+      const next = this.#next(session, now);
       if (next !== null) this.#due.set(session, next);
     }
+  }
+
+  /** When to look at it again; null: never. */
+  #next(session: Session, now: number): number | null {
+    if (session.run !== null) return this.#watch(session, session.run, now);
+    return session.restored && session.local ? this.#look(session, now) : this.#dueAgain(session, now);
   }
 
   #away(session: Session, now: number): void {
     session.awayAt = now;
     session.dropped = false;
     this.#backend.park(session);
-    this.#due.set(session, session.restored && session.local ? now : now + GRACE_MS);
+    this.#due.set(session, (session.restored && session.local) || session.run !== null ? now : now + GRACE_MS);
   }
 
   #back(session: Session): void {
@@ -226,6 +250,12 @@ export class Sessions {
     // a child that still works under its lock speaks for it by the tether
     if (session.tethers.size > 0) return now + LOOK_MS;
     if (state === "gone") {
+      // its run may have begun while no server was there to be told of anything
+      session.run = this.#runs.find(session.id);
+      if (session.run !== null) {
+        this.found(session, session.run);
+        return this.#watch(session, session.run, now);
+      }
       this.#end(session);
       return null;
     }
@@ -235,6 +265,21 @@ export class Sessions {
     this.#backend.end(session, "session");
     if (this.#backend.owns(session)) return now + LOOK_MS;
     this.#forget(session);
+    return null;
+  }
+
+  /** What the session holds stays for as long as its run lives. */
+  #watch(session: Session, run: Run, now: number): number | null {
+    const { life, againMs } = run.look();
+    const isHere = session.tethers.size > 0;
+    if (isHere || life === "works") keepLeases(this.#backend, session, now);
+    if (isHere || life === "works" || life === "held") return now + againMs;
+    if (life === "unknown" && now < (session.awayAt as number) + RETURN_MS) return now + againMs;
+    if (life === "over") run.remove();
+    session.run = null;
+    // of a client that is still on its way back no run tells any more: its process does
+    if (life !== "over" && session.restored) return this.#next(session, now);
+    this.#end(session);
     return null;
   }
 

@@ -13,6 +13,8 @@ import { openKeeper } from "./opening.ts";
 import { processState } from "./processes.ts";
 import type { Record } from "./record.ts";
 import { openRelay } from "./relay.ts";
+import { openRuns } from "./run-files.ts";
+import { NO_RUNS } from "./run-life.ts";
 import type { ServeOptions } from "./serve.ts";
 import type { Sessions } from "./session.ts";
 import { openState } from "./state.ts";
@@ -38,26 +40,32 @@ export interface StoreOptions {
   readonly remote: boolean;
   readonly limits: ServerLimits;
   readonly record: Record;
+  /** The folder with the files of runs; null: there are none. */
+  readonly runsIn: string | null;
   /** Told of every durable write, and whether it was done. */
   readonly wrote: Tally["wrote"];
 }
 
 /** @throws StateError if the state cannot be used; whatever the driver throws when it is opened */
 export async function openStore({ driver, state }: ServeOptions, options: StoreOptions): Promise<Store> {
-  const { wrote, ...common } = options;
+  const { wrote, runsIn, ...common } = options;
   if (driver !== undefined) return relayed(driver, common);
   const told = { sessionMs: SESSION_MS, probe: processState, ...common };
-  if (state === "none") return kept(await openKeeper({ ...told, disk: null }), null, options.log);
+  const open = async (disk: WatchedDisk | null): Promise<Store> => {
+    const runs = runsIn === null ? NO_RUNS : await openRuns(runsIn, options.log);
+    return kept(await openKeeper({ ...told, disk, runs }), disk, options.log);
+  };
+  if (state === "none") return open(null);
   const disk = watched(await openState(state as string, elect), wrote, options);
   try {
-    return kept(await openKeeper({ ...told, disk }), disk, options.log);
+    return await open(disk);
   } catch (error) {
     await disk.close();
     throw error;
   }
 }
 
-async function relayed(driver: Driver, options: Omit<StoreOptions, "wrote">): Promise<Store> {
+async function relayed(driver: Driver, options: Omit<StoreOptions, "wrote" | "runsIn">): Promise<Store> {
   return openRelay({ driver, sessionMs: SESSION_MS, probe: processState, ...options });
 }
 

@@ -72,11 +72,11 @@ test("on a Unix socket a tether keeps what its session held until it ends, too",
   await dying.driver.claim(a);
   await next.driver.claim(b);
   const tether = await openTether(dying.driver);
-  tether?.write("whatever the child says\nis dropped\n");
+  tether?.socket.write("whatever the child says\nis dropped\n");
   await dying.driver.close();
   await until(async () => (await next.driver.renew([b]))[0]?.state === "waiting", { within: 1_000, what: "an answer" });
   expect(next.pushes.all).toEqual([]);
-  tether?.destroy();
+  tether?.socket.destroy();
   await next.pushes.granted(b, 1_000);
 });
 

@@ -34,12 +34,21 @@ export function reachOf(driver: Driver): Reach | undefined {
   return reaches.get(driver);
 }
 
+/** A connection that keeps a session alive. */
+export interface Tether {
+  /** Connected, to be given to a child as a stdio entry; nothing has to be read from it or written to it. */
+  readonly socket: Socket;
+  /** The session that it keeps: a secret. */
+  readonly session: string;
+  /** The folder in which a run writes down what it holds; null: the server restores nothing of a run. */
+  readonly runsIn: string | null;
+}
+
 /**
- * A connected socket, to be given to a child as a stdio entry; nothing has to be read from it or written to it. null
- * where a driver's server is not on a Unix socket of this machine. The driver must be open.
+ * A tether to this driver's server; null where that is not on a Unix socket of this machine. The driver must be open.
  * @throws Error if the server refuses it, cannot be reached or does not answer within a second
  */
-export async function openTether(driver: Driver): Promise<Socket | null> {
+export async function openTether(driver: Driver): Promise<Tether | null> {
   const reach = reaches.get(driver);
   if (reach === undefined || !("path" in reach.address)) return null;
   const socket = connect({ path: reach.address.path });
@@ -49,8 +58,8 @@ export async function openTether(driver: Driver): Promise<Socket | null> {
     encodeHello({ protocol: PROTOCOL, version: VERSION, label: "", session, tether: true, pid: null, pidStart: null }),
   );
   try {
-    decodeWelcome(await firstLine(socket));
-    return socket.setTimeout(0);
+    const { runsIn = null } = decodeWelcome(await firstLine(socket));
+    return { socket: socket.setTimeout(0), session, runsIn };
   } catch (error) {
     socket.destroy();
     throw error;

@@ -1,0 +1,72 @@
+/**
+ * Commands that judge by themselves whether they are alone: each takes `flock -n` on a file of its key, which the kernel
+ * frees with its last process, and writes its token down. What clients and server say plays no part.
+ */
+
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { until } from "../support/wait-for.ts";
+
+/** How a command ends: at once for TERM, 1.5 s after TERM, only for KILL. */
+export type Manner = "obedient" | "slow" | "stubborn";
+
+export type Judge = {
+  /** A command that works until the gate of this name is opened. */
+  works(name: string, manner: Manner): readonly [string, ...string[]];
+  /** The same, of a command that closes every descriptor above 2 that it inherited. */
+  worksClosed(name: string, manner: Manner): readonly [string, ...string[]];
+  /** A command that enters and leaves. */
+  enters(name: string): readonly [string, ...string[]];
+  /** The process id of the one that works. */
+  atWork(name: string): Promise<number>;
+  openGate(name: string): void;
+  /** Pairs that were inside at a time, and tokens that did not rise. */
+  faults(names: readonly string[]): string[];
+};
+
+const SCRIPT = `
+name=$1 manner=$2
+exec 9>>"$name.lock"
+flock -n 9 || echo "$$ entered $name while another was inside" >>overlaps
+echo "$HOLDFAST_TOKEN" >>"$name.tokens"
+[ "$manner" = enters ] && exit 0
+case $manner in
+  stubborn) trap '' TERM ;;
+  slow) trap 'left=75' TERM ;;
+esac
+echo $$ >"$name.works"
+while [ ! -e "$name.gate" ] && [ $((n += 1)) -lt 3000 ]; do
+  [ -n "$left" ] && [ $((left -= 1)) -le 0 ] && exit 0
+  sleep 0.02 9>&-
+done
+`;
+
+/** Puts the script into this folder, which must be the commands' working directory. */
+export function judge(folder: string): Judge {
+  writeFileSync(join(folder, "judged.sh"), SCRIPT);
+  const lines = (name: string): string[] => {
+    const path = join(folder, name);
+    return existsSync(path) ? readFileSync(path, "utf8").trimEnd().split("\n") : [];
+  };
+  const closing = `for at in /proc/$$/fd/*; do at=\${at##*/}; [ "$at" -gt 2 ] && eval "exec $at>&-"; done; exec "$@"`;
+  return {
+    works: (name, manner) => ["sh", "judged.sh", name, manner],
+    worksClosed: (name, manner) => ["bash", "-c", closing, "bash", "sh", "judged.sh", name, manner],
+    enters: (name) => ["sh", "judged.sh", name, "enters"],
+    async atWork(name) {
+      const [pid] = await until(() => (lines(`${name}.works`).length > 0 ? lines(`${name}.works`) : null), {
+        within: 15_000,
+        what: `${name} at work`,
+      });
+      return Number(pid);
+    },
+    openGate: (name) => writeFileSync(join(folder, `${name}.gate`), ""),
+    faults(names) {
+      const fallen = names.filter((name) => {
+        const tokens = lines(`${name}.tokens`).map(BigInt);
+        return tokens.some((token, at) => at > 0 && token <= (tokens[at - 1] as bigint));
+      });
+      return [...lines("overlaps"), ...fallen.map((name) => `the tokens of ${name} did not rise`)];
+    },
+  };
+}
