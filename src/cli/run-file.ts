@@ -7,16 +7,7 @@
  * the command has inherited the lock on it. Its process id is added in the same turn in which it is started.
  */
 
-import {
-  chownSync,
-  closeSync,
-  constants,
-  openSync,
-  renameSync,
-  statSync,
-  unlinkSync,
-  writeSync,
-} from "node:fs";
+import { chownSync, closeSync, constants, openSync, renameSync, statSync, unlinkSync, writeSync } from "node:fs";
 import type { Tether } from "../drivers/server/tether.ts";
 import { flock } from "../server/flock.ts";
 import { bootId, processSpace, startOf } from "../server/processes.ts";

@@ -1,10 +1,20 @@
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
 import type { Running } from "./command.ts";
 import { place } from "./command.ts";
 
 const here = place();
+
+/** A program that uses the library, and holds until it is ended. */
+const HOLDER = `
+import { connect } from ${JSON.stringify(String(pathToFileURL(resolve("dist/index.js"))))};
+const locks = await connect();
+await locks.mutex("k").acquire({ ttl: "session" });
+console.log("held");
+setInterval(() => {}, 60_000);
+`;
 
 test("while a restarted server still hears who holds, that is what is said, not that nobody holds it", async () => {
   const address = `unix:${join(here.folder, "s")}`;
@@ -15,8 +25,8 @@ test("while a restarted server still hears who holds, that is what is said, not 
     return started;
   };
   const first = await serve();
-  // it holds, and cannot come back and say so
-  const holder = here.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; sleep 60"]);
+  // it holds, and cannot come back and say so; of a run the server would know what that is
+  const holder = here.program([process.execPath, "--input-type=module", "-e", HOLDER], { env: { HOLDFAST_URL: url } });
   await until(() => holder.out().includes("held"), { within: 20_000, what: "the holder" });
   holder.process.kill("SIGSTOP");
   first.process.kill("SIGKILL");

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { until } from "../support/wait-for.ts";
 
 /** How a command ends: at once for TERM, 1.5 s after TERM, only for KILL. */
-export type Manner = "obedient" | "slow" | "stubborn";
+type Manner = "obedient" | "slow" | "stubborn";
 
 export type Judge = {
   /** A command that works until the gate of this name is opened. */

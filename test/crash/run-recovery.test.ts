@@ -1,4 +1,3 @@
-import { existsSync, readdirSync } from "node:fs";
 import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
 import { judge } from "./judged.ts";
