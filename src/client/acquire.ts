@@ -3,7 +3,8 @@
  */
 
 import { relation } from "../core/holds.ts";
-import { DeadlockError } from "../errors.ts";
+import { shownDuration } from "../duration.ts";
+import { DeadlockError, DriverError, LockTimeoutError } from "../errors.ts";
 import type { Context } from "./context.ts";
 import type { LaneHost } from "./lane-host.ts";
 import { LockHandle } from "./lock.ts";
@@ -34,15 +35,41 @@ export class Acquirer {
     return this.#inParts(target, wish, quiet);
   }
 
-  /** Joins what this flow holds and claims the rest: together where the store can, else one key after another. */
+  /**
+   * Joins what this flow holds and claims the rest: together where the store can, else one key after another. A key may be
+   * lost again while another is waited for: then all are given back and asked for again.
+   */
   async #inParts(target: Target, wish: Wish, quiet: boolean): Promise<LockHandle | null> {
     const joined = this.#joined(target);
     const parts = partsOf(target, joined, this.host.engine.driver.traits.manyKeys);
-    const tenures = [...new Set(joined.values())];
-    const { clock } = this.host.engine;
-    const until = clock.now() + wish.waitMs;
+    const outer = [...new Set(joined.values())];
+    const startedAt = this.host.engine.clock.now();
     // joined before anything is waited for: the outer holder must not be the last to let go meanwhile
-    for (const tenure of tenures) tenure.handles++;
+    for (const tenure of outer) tenure.handles++;
+    try {
+      for (;;) {
+        const own = await this.#collect(parts, wish, startedAt + wish.waitMs, quiet);
+        if (own === null) {
+          await giveUp(outer);
+          return null;
+        }
+        const tenures = [...outer, ...own];
+        if (tenures.every(({ isHeld }) => isHeld))
+          return new LockHandle(tenures as [Tenure], target.keys, this.context);
+        await giveUp(own);
+        for (const tenure of outer) if (!tenure.isHeld) throw tenure.lostError();
+        this.#checkTime(target, wish, startedAt);
+      }
+    } catch (error) {
+      await giveUp(outer);
+      throw error;
+    }
+  }
+
+  /** One tenure for each part, or null if `quiet` and one was not free. */
+  async #collect(parts: readonly Target[], wish: Wish, until: number, quiet: boolean): Promise<Tenure[] | null> {
+    const { clock } = this.host.engine;
+    const tenures: Tenure[] = [];
     try {
       for (const part of parts) {
         // a signal that is aborted already tells nobody any more
@@ -56,11 +83,21 @@ export class Acquirer {
         }
         tenures.push(tenure);
       }
+      return tenures;
     } catch (error) {
       await giveUp(tenures);
       throw error;
     }
-    return new LockHandle(tenures as [Tenure, ...Tenure[]], target.keys, this.context);
+  }
+
+  /** Some of the keys were lost again before all were held. @throws LockTimeoutError, DriverError if there is no time left */
+  #checkTime({ keys }: Target, { waitMs }: Wish, startedAt: number): void {
+    const { clock, driver } = this.host.engine;
+    if (waitMs === 0) throw new DriverError(`${driver.name} answered too late for ${named(keys)}`, { keys });
+    const waitedMs = clock.now() - startedAt;
+    if (waitedMs < waitMs) return;
+    const waited = `waited ${shownDuration(waitedMs)} for ${named(keys)}`;
+    throw new LockTimeoutError(`${waited}: some were lost again while others were waited for`, {}, { keys });
   }
 
   /** The tenures of this flow that serve some of the keys. @throws DeadlockError, LockLostError */

@@ -32,6 +32,12 @@ export async function attach(acquirer: Acquirer, reference: unknown): Promise<Lo
     for (const tenure of tenures) tenure.lane.letGo(tenure);
     throw failure.reason;
   }
+  const lost = tenures.find(({ isHeld }) => !isHeld);
+  if (lost !== undefined) {
+    // while another part was asked about
+    for (const tenure of tenures) if (tenure !== lost) tenure.lane.letGo(tenure);
+    throw lost.lostError();
+  }
   const keys = tenures.flatMap(({ target }) => target.keys);
   return new LockHandle(tenures as [Tenure, ...Tenure[]], keys, acquirer.context);
 }

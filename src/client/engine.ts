@@ -135,6 +135,7 @@ export class Engine {
     }
     const tracked = this.#tracked.get(id);
     if (tracked === undefined) return;
+    if (answer?.state === "held") this.elapsed(now);
     this.#apply(tracked, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
   }
 
@@ -249,6 +250,8 @@ export class Engine {
 
   #answered(tracked: Tracked, call: number, sentAt: number, answer: Answer): void {
     const now = this.clock.now();
+    // before it is believed: what the machine has slept since it was sent is missing in the lease
+    if (answer.state === "held") this.elapsed(now);
     const stepped = this.#health.answered(answer, sentAt, now);
     this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);
     if (call > tracked.steppedAt && believes(tracked.state, now)) tracked.confirmed();

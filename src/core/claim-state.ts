@@ -131,10 +131,12 @@ export function end(state: Pending | Held, effects: readonly Effect[]): Step {
  * sent before the machine slept extends nothing: the time since is longer than our clock says.
  */
 export function extended(state: Pending | Held, by: AnsweredEvent, leftMs: number, terms: Terms): number {
-  if (by.call <= state.talk.sleptAfter) return state.deadline;
-  const deadline = by.sentAt + 0.9 * Math.min(leftMs, terms.ttlMs);
+  const left = Math.min(leftMs, terms.ttlMs);
   // until the first answer the deadline is what was asked for, and the store may have given less
-  return state.at === "asking" && !terms.endures ? deadline : Math.max(state.deadline, deadline);
+  const isFirst = state.at === "asking" && !terms.endures;
+  if (by.call <= state.talk.sleptAfter) return isFirst ? state.deadline - 0.9 * (terms.ttlMs - left) : state.deadline;
+  const deadline = by.sentAt + 0.9 * left;
+  return isFirst ? deadline : Math.max(state.deadline, deadline);
 }
 
 /**

@@ -11,7 +11,8 @@
  * - The lease-time rule: belief ends at `deadline = max(deadline, sentAt + 0.9 * min(answer.ttlMs, ttlMs))`, counted
  *   from when the answered call was SENT. The store counts later, so with clock rates within 1 % it never ends first. A
  *   push moves nothing; an answer that extended nothing extends nothing here. Until the first answer the deadline is that
- *   of what was asked for; the answer may say less, and then counts.
+ *   of what was asked for; the answer may say less, and then counts. A grant whose deadline has passed when it is
+ *   answered is none: it is released, and whoever wants the keys makes a new claim.
  * - The same deadline ends every state, so no id outlives what the store may remember of it. The one exception is a
  *   session claim on a store where silence keeps it (`endures`): there a passed deadline means "ask", and until the
  *   answer we are in doubt, which counts as not held.

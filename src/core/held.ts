@@ -58,6 +58,8 @@ function answered(state: Held, event: AnsweredEvent, now: number, terms: Terms):
   if (answer.state === "held" && answer.token === state.token) {
     const deadline = extended(state, event, answer.ttlMs, terms);
     if (!isLast) return { state: { ...state, deadline }, effects: NOTHING };
+    // only in doubt, which goes on: what this answer says is over by our clock
+    if (now >= deadline) return renew({ ...state, deadline, talk: talking.unconfirmed(state.talk) }, now);
     const dueAt = renewalDue(event.sentAt, answer.ttlMs, terms);
     const { token, tokens, knownAt, talk } = state;
     const restored: readonly Effect[] = talk.failures > 0 ? ["restored"] : NOTHING;

@@ -16,11 +16,15 @@ import { ASK, end, extended, GRANT, NOTHING, over, RENEW, renewalDue } from "./c
 import type { Talk } from "./talk.ts";
 import * as talking from "./talk.ts";
 
+/** Released first: whoever makes a new claim is not to wait behind the old one. */
+const TOO_LATE: readonly Effect[] = ["release", "expire"];
+
+/** Invariant: no effect "grant" without a lease that stands by our clock (`now < deadline`). */
 export function whilePending(state: Pending, event: ClaimEvent, now: number, terms: Terms): Step {
   if (event.type === "left") return end(state, ["release"]);
   if (now >= state.deadline) {
     // the store may have forgotten the place, so whatever comes now is no grant
-    if (!terms.endures || state.talk.failures > 0) return end(state, ["expire", "release"]);
+    if (!terms.endures || state.talk.failures > 0) return end(state, TOO_LATE);
     return whilePending({ ...state, deadline: now + terms.ttlMs }, event, now, terms);
   }
   switch (event.type) {
@@ -67,6 +71,8 @@ function answered(state: Pending, event: AnsweredEvent, now: number, terms: Term
   switch (answer.state) {
     case "held": {
       const deadline = extended(state, event, answer.ttlMs, terms);
+      // what it grants is over by our clock: no grant, though the store may count it as one for a while
+      if (now >= deadline) return end({ ...state, talk }, TOO_LATE);
       const dueAt = renewalDue(event.sentAt, answer.ttlMs, terms);
       return grant(talk, answer, deadline, dueAt, again, now, terms);
     }

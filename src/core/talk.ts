@@ -50,6 +50,11 @@ export function settled(talk: Talk): Talk {
   return { calls, sentAt: null, asks: false, again: false, failures: 0, retryAt: 0, unanswered, sleptAfter };
 }
 
+/** The call under way has been answered, too late to be good news: what failed before is not made up for. */
+export function unconfirmed(talk: Talk): Talk {
+  return { ...settled(talk), failures: talk.failures };
+}
+
 /** The call under way failed or was given up on: its outcome is unknown. */
 export function failed(talk: Talk, now: number, random: number, ttlMs: number): Talk {
   const failures = talk.failures + 1;

@@ -110,7 +110,7 @@ describe("asking", () => {
       const machine = new Machine().at(27_000);
       if (last === "due") machine.due();
       else machine[last](heldAnswer());
-      expect(machine).toMatchObject({ effects: ["expire", "release"], state: { at: "over", unanswered: true } });
+      expect(machine).toMatchObject({ effects: ["release", "expire"], state: { at: "over", unanswered: true } });
     }
   });
 
@@ -239,8 +239,8 @@ describe("waiting", () => {
 
   test("the deadline ends it", () => {
     const machine = Machine.waiting().at(27_000);
-    expect(machine.due()).toMatchObject({ effects: ["expire", "release"], state: { at: "over", unanswered: false } });
-    expect(Machine.waiting().at(27_000).pushed(heldAnswer()).effects).toEqual(["expire", "release"]);
+    expect(machine.due()).toMatchObject({ effects: ["release", "expire"], state: { at: "over", unanswered: false } });
+    expect(Machine.waiting().at(27_000).pushed(heldAnswer()).effects).toEqual(["release", "expire"]);
   });
 
   test("held in an answer whose lease was over before it came: no grant", () => {
@@ -264,7 +264,7 @@ describe("where silence keeps a session", () => {
     const asking = Machine.waiting(session).at(27_000).due();
     expect(asking).toMatchObject({ effects: ["renew"], state: { at: "waiting", deadline: 57_000 } });
     const failing = Machine.waiting(session).at(10_000).due().at(10_100).failed().at(27_000).due();
-    expect(failing.effects).toEqual(["expire", "release"]);
+    expect(failing.effects).toEqual(["release", "expire"]);
   });
 
   test("a grant pushed after it counts", () => {

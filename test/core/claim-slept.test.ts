@@ -58,7 +58,7 @@ test("a taken up claim that slept before the answer is asked about again, and re
 });
 
 test("a place that slept past its lease is lost; after less it is asked about", () => {
-  expect(Machine.waiting().at(1_000).slept(26_000).effects).toEqual(["expire", "release"]);
+  expect(Machine.waiting().at(1_000).slept(26_000).effects).toEqual(["release", "expire"]);
   expect(Machine.waiting().at(1_000).slept(25_000)).toMatchObject({ effects: ["renew"], state: { deadline: 2_000 } });
   expect(Machine.waiting({ endures: true }).at(1_000).slept(26_000)).toMatchObject({ effects: ["renew"] });
 });

@@ -144,8 +144,7 @@ export class Watch {
   /** A request was granted. `before`: highestSeen() when it was made. */
   granted(holding: Holding, before: ReadonlyMap<string, bigint>): void {
     this.grants++;
-    // several keys taken one by one: some may be lost again by the time the last is granted
-    if (holding.lock.remainingMs === 0) return this.resumed(holding);
+    if (holding.lock.remainingMs === 0) this.world.fail(`${holding.name} was given a lock that is lost already`);
     for (const { key, permits, limit } of holding.holds) {
       const token = holding.lock.tokenOf(key);
       const known = this.#of(key);
