@@ -31,7 +31,7 @@ export class LockError extends Error {
 export interface Blocked {
   /** The front holder's label. */
   readonly holder?: string;
-  /** How long the front holder's claim has stood, in milliseconds. */
+  /** How long it has held the key, in milliseconds; where the store does not tell, how long its claim has stood. */
   readonly heldForMs?: number;
   /** How many claims stood before ours in the line of the key; local requests before ours are counted in. */
   readonly ahead?: number;

@@ -31,6 +31,7 @@ export {
   type Ending,
   type Finding,
   type Hold,
+  type ListFilter,
   type LostReason,
   type Notify,
   type RevokeTarget,

@@ -85,9 +85,9 @@ export function documentDriver(store: DocumentStore): Driver {
         return () => there;
       }),
 
-    list: (prefix, max, after) =>
+    list: ({ prefix, key }, max, after) =>
       change(({ lines }, now) => () => {
-        const keys = [...lines.keys()].filter((key) => key.startsWith(prefix)).sort();
+        const keys = key !== undefined ? [key] : [...lines.keys()].filter((one) => one.startsWith(prefix)).sort();
         const views = keys.flatMap((key) => (lines.get(key)?.places ?? []).map((place) => viewOf(place, now)));
         const start = views.findIndex(({ tag }) => tag === after) + 1; // 0 without a cursor
         return views.slice(start, start + max);

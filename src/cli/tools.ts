@@ -31,7 +31,7 @@ export async function neededTools(store: Store, what: string): Promise<ToolLink>
 /** Claims on keys that begin with prefix, in order; at most MOST_LISTED. @throws CommandError */
 export async function claimsOf({ driver, name }: Store, prefix: string): Promise<readonly ClaimView[]> {
   try {
-    return await driver.list(prefix, MOST_LISTED);
+    return await driver.list({ prefix }, MOST_LISTED);
   } catch (error) {
     throw commandError(error, name);
   }

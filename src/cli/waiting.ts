@@ -15,6 +15,9 @@ import { acquire } from "./wanted.ts";
 /** After so long a person wonders. */
 const SILENT_MS = 1_000;
 
+/** Places of one queue. */
+const MOST_LOOKED_AT = 1_000;
+
 /** How to wait. */
 export interface WaitOptions {
   /** Longest wait in milliseconds; 0: ask once; undefined: for ever. */
@@ -71,7 +74,7 @@ async function standing(store: Store, { keys }: Wanted, label: string | null): P
   // with several keys we stand in the line of the first that is not ours yet
   let found: Standing = { ahead: 0 };
   for (const key of [...keys].sort()) {
-    found = standingOf(await store.locks.list(key), key, label);
+    found = standingOf(await store.driver.list({ key }, MOST_LOOKED_AT), key, label);
     if (found.holder !== undefined && found.holder !== label) return found;
   }
   const reclaimMs = await reclaimMsOf(store);

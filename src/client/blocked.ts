@@ -1,18 +1,15 @@
-/** Who stood in the way when a wait ended: one look at the store's line. */
+/** Who stood in the way when a wait ended: one look at the store's queue. */
 
 import { shownDuration } from "../duration.ts";
 import type { Blocked } from "../errors.ts";
 import { LockTimeoutError } from "../errors.ts";
 import { tagOf } from "../ids.ts";
 import type { ClaimId, ClaimView, Hold } from "../spi/driver.ts";
-import type { Engine } from "./engine.ts";
-import { attempt } from "./releases.ts";
+import type { LaneHost } from "./lane-host.ts";
+import type { Queue } from "./lookups.ts";
+import { PATIENCE_MS } from "./lookups.ts";
 import { named } from "./tenure.ts";
 import { within } from "./within.ts";
-
-/** A wait that is over is not made much longer by asking why. */
-const PATIENCE_MS = 500;
-const MOST_LOOKED_AT = 1_000;
 
 export interface Obstacle {
   readonly holds: readonly Hold[];
@@ -25,9 +22,9 @@ export interface Obstacle {
 }
 
 /** The error for a wait that has ended. Never rejects: an unreachable store leaves the obstacle unnamed. */
-export async function timeoutError(engine: Engine, obstacle: Obstacle): Promise<LockTimeoutError> {
+export async function timeoutError(host: LaneHost, obstacle: Obstacle): Promise<LockTimeoutError> {
   const { keys, waitedMs } = obstacle;
-  const blocked = await within(engine, PATIENCE_MS, look(engine, obstacle), nothing).catch(nothing);
+  const blocked = await within(host.engine, PATIENCE_MS, look(host, obstacle), nothing).catch(nothing);
   const waited = waitedMs === 0 ? "not free" : `waited ${shownDuration(waitedMs)}`;
   const parts = [`${waited} for ${named(keys)}`];
   if (blocked.holder !== undefined) {
@@ -42,19 +39,26 @@ export async function timeoutError(engine: Engine, obstacle: Obstacle): Promise<
 const nothing = (): Blocked => ({});
 
 /** The obstacle on the first of the keys that somebody holds before us, another request of this client among them. */
-async function look(engine: Engine, { holds, id, localAhead }: Obstacle): Promise<Blocked> {
+async function look({ engine, lookups }: LaneHost, { holds, id, localAhead }: Obstacle): Promise<Blocked> {
+  const until = engine.clock.now() + PATIENCE_MS;
   const mine = id === null ? null : tagOf(id);
   for (const { key } of holds) {
-    const views = await attempt(() => engine.driver.list(key, MOST_LOOKED_AT));
-    const line = views.filter((view) => view.holds.some((hold) => hold.key === key));
-    const holder = line.find((view) => view.answer.state === "held" && (localAhead > 0 || view.tag !== mine));
-    if (holder !== undefined) return describe(line, holder, mine, localAhead);
+    if (engine.clock.now() >= until) break;
+    const queue = await lookups.queueOf(key);
+    const holder = queue.views.find(({ answer, tag }) => answer.state === "held" && (localAhead > 0 || tag !== mine));
+    if (holder !== undefined) return describe(queue, holder, engine.clock.now(), mine, localAhead);
   }
   return localAhead > 0 ? { ahead: localAhead } : {};
 }
 
-function describe(line: readonly ClaimView[], holder: ClaimView, mine: string | null, localAhead: number): Blocked {
-  const place = line.findIndex(({ tag }) => tag === mine);
-  const ahead = (place === -1 ? line.length : place) + localAhead;
-  return { holder: holder.label, heldForMs: holder.ageMs, ahead };
+function describe(
+  { views, seenAt }: Queue,
+  holder: ClaimView,
+  now: number,
+  mine: string | null,
+  localAhead: number,
+): Blocked {
+  const place = views.findIndex(({ tag }) => tag === mine);
+  const ahead = (place === -1 ? views.length : place) + localAhead;
+  return { holder: holder.label, heldForMs: (holder.heldMs ?? holder.ageMs) + now - seenAt, ahead };
 }

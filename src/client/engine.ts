@@ -139,6 +139,11 @@ export class Engine {
     this.#apply(tracked, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
   }
 
+  /** Sends the renewals that this turn has brought so far, ahead of whatever else its caller sends. */
+  sendRenewals(): void {
+    if (this.#renewals.length > 0) this.#renew();
+  }
+
   /** Settles when all that was left has been released, or forgotten by the store. */
   idle(): Promise<void> {
     return this.#releases.idle();

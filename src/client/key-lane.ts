@@ -282,7 +282,7 @@ export class KeyLane implements ClaimOwner {
     const { holds, keys } = request.target;
     const id = this.#tracked?.claim.id ?? null;
     // looked at while our own place still stands; the user is told when the look is back, or too late
-    const error = timeoutError(this.host.engine, { holds, keys, id, localAhead, waitedMs });
+    const error = timeoutError(this.host, { holds, keys, id, localAhead, waitedMs });
     this.#remove(request);
     request.stepOut();
     void error.then((told) => request.refuse(told));

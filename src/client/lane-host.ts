@@ -7,6 +7,7 @@ import type { LostReason } from "../spi/driver.ts";
 import type { Engine } from "./engine.ts";
 import type { Events } from "./events.ts";
 import { KeyLane } from "./key-lane.ts";
+import { Lookups } from "./lookups.ts";
 import type { Settings, Wish } from "./options.ts";
 import { leaseAt } from "./options.ts";
 import { Request } from "./request.ts";
@@ -19,10 +20,12 @@ export class LaneHost {
   readonly settings: Settings;
   readonly witness: Witness;
   readonly lanes: SlotMap<string, KeyLane> = new SlotMap();
+  readonly lookups: Lookups;
   readonly #events: Events;
 
   constructor(engine: Engine, settings: Settings, witness: Witness, events: Events) {
     this.engine = engine;
+    this.lookups = new Lookups(engine);
     this.settings = settings;
     this.witness = witness;
     this.#events = events;

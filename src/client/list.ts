@@ -16,7 +16,7 @@ export async function list(client: Client, listed: string): Promise<readonly Cla
   const { settings, driver } = client;
   const { engine } = (await client.acquirer()).host;
   const { prefix } = settings;
-  const call = (): Promise<readonly ClaimView[]> => driver.list(prefix + listed, MOST_LISTED);
+  const call = (): Promise<readonly ClaimView[]> => driver.list({ prefix: prefix + listed }, MOST_LISTED);
   const views = await inTime(engine, LIST_MS, call).catch((error: unknown) => {
     throw wrapped(error, "could not list", []);
   });

@@ -148,7 +148,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     release: (claims, unanswered) => disturb("release", () => driver.release(claims, unanswered)),
     ...(detach && { detach: (claims) => disturb("detach", () => detach.call(driver, claims)) }),
     ...(revoke && { revoke: (targets) => disturb("revoke", () => revoke.call(driver, targets)) }),
-    list: (prefix, max, after) => disturb("list", () => driver.list(prefix, max, after)),
+    list: (filter, max, after, signal) => disturb("list", () => driver.list(filter, max, after, signal)),
     close() {
       line.close();
       return driver.close();

@@ -19,7 +19,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     ...(detach && { detach: (claims) => detach.call(driver, claims) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
     ...(examine && { examine: () => examine.call(driver) }),
-    list: (prefix, max, after) => driver.list(prefix, max, after),
+    list: (filter, max, after, signal) => driver.list(filter, max, after, signal),
     close: () => driver.close(),
     ...members,
   };

@@ -77,7 +77,7 @@ export async function oracle(
     for (const known of alive(run)) await release(run, [known], false);
     await sameStanding(run);
     assert.deepEqual((await inspect?.()) ?? [], [], "nothing is wrong in the store's own state");
-    for (const driver of drivers) assert.deepEqual(await driver.list("", 10), [], "all was released");
+    for (const driver of drivers) assert.deepEqual(await driver.list({ prefix: "" }, 10), [], "all was released");
   } catch (error) {
     const last = run.done.slice(-12).join("\n  ");
     throw new Error(`oracle, seed ${seed}, command ${run.done.length}: ${String(error)}\n  ${last}`, { cause: error });
@@ -232,13 +232,13 @@ function granted(run: Run, known: Known, { token, tokens }: Extract<Answer, { st
 /** The same claims are listed, and those in one line in the same order. */
 async function sameLists(run: Run): Promise<void> {
   run.done.push("list");
-  const views = await run.random.pick(run.drivers).list("", 1_000);
+  const views = await run.random.pick(run.drivers).list({ prefix: "" }, 1_000);
   const tags = views.map(({ tag }) => tag);
   const expected = [...run.table.entries.keys()].map(tagOf);
   assert.deepEqual([...tags].sort(), [...expected].sort(), "the same claims are listed");
   for (const key of KEYS) {
     const line = [...(run.table.mint.lines.get(key)?.seats ?? [])].map(({ entry }) => tagOf(entry.claim.id));
-    const listed = (await run.random.pick(run.drivers).list(key, 1_000)).map(({ tag }) => tag);
+    const listed = (await run.random.pick(run.drivers).list({ prefix: key }, 1_000)).map(({ tag }) => tag);
     assert.deepEqual(
       listed.filter((tag) => line.includes(tag)),
       line,

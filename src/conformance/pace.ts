@@ -41,7 +41,7 @@ export function watchPace(): Pace {
         renew: (claims) => time(driver.renew(claims)),
         release: (claims, unanswered) => time(driver.release(claims, unanswered)),
         ...(driver.detach && { detach: (claims) => time(driver.detach?.(claims) ?? Promise.resolve([])) }),
-        list: (prefix, max, after) => time(driver.list(prefix, max, after)),
+        list: (filter, max, after, signal) => time(driver.list(filter, max, after, signal)),
       }),
     stop: () => clearInterval(timer),
   };

@@ -150,7 +150,7 @@ async function nothingLeft(scene: Scene): Promise<void> {
   const end = performance.now() + scene.ms(1_000);
   for (;;) {
     const late = performance.now() >= end;
-    const left = await driver.list("", 20);
+    const left = await driver.list({ prefix: "" }, 20);
     if (left.length === 0) return;
     if (late) assert.deepEqual(left, [], "the test left claims behind");
     await delay(POLL_MS);

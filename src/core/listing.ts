@@ -1,6 +1,6 @@
 /** What tools see of a table: by key, in each line from the front, then what stands in no line. */
 
-import type { ClaimView, Hold } from "../spi/driver.ts";
+import type { ClaimView, Hold, ListFilter } from "../spi/driver.ts";
 import type { Entry } from "./entry.ts";
 import type { Seat, SeatLine } from "./seats.ts";
 import { standingOf } from "./standing.ts";
@@ -8,8 +8,7 @@ import type { Table } from "./table.ts";
 
 /** Which claims are wanted. */
 export interface ListQuery {
-  /** Those any of whose keys begins with it. */
-  readonly prefix: string;
+  readonly filter: ListFilter;
   readonly max: number;
   /** The tag of the last claim of the page before; one that nobody knows (any more) starts again. */
   readonly after?: string;
@@ -38,13 +37,20 @@ export function listTable(table: Table, tagOf: TagOf, query: ListQuery, now: num
  * @param last the claim whose tag is query.after, if that is known; it may have gone meanwhile
  */
 export function* listing(table: Table, tagOf: TagOf, query: ListQuery, last?: Entry): Generator<void, Entry[], void> {
-  const { prefix, max, after, may } = query;
-  const shows: Shows = (key) => key.startsWith(prefix) && (may?.(key) ?? true);
+  const { filter, max, after, may } = query;
+  const matches: Shows =
+    filter.key === undefined ? (key) => key.startsWith(filter.prefix) : (key) => key === filter.key;
+  const shows: Shows = (key) => matches(key) && (may?.(key) ?? true);
   const start = last ?? (after === undefined ? null : yield* entryOf(table, tagOf, after));
   const found: Entry[] = [];
   const home = start === null ? null : homeOf(start, shows);
   const next = home === null ? null : behind(table, home);
   if (next !== null) walk(next.line, next, shows, max, found);
+  if (filter.key !== undefined) {
+    const line = home === null && shows(filter.key) ? table.mint.lines.get(filter.key) : undefined;
+    if (line !== undefined) walk(line, line.seats.first, shows, max, found);
+    return found;
+  }
   if (start === null || home !== null) {
     let from = home?.line.key ?? "";
     while (found.length < max) {

@@ -109,10 +109,10 @@ export function memory(options: MemoryOptions = {}): Driver {
       return there;
     },
 
-    async list(prefix, max, after) {
+    async list(filter, max, after) {
       table.advance(clock.now(), micros());
       passOn();
-      return listTable(table, tagOf, { prefix, max, ...(after !== undefined && { after }) }, clock.now());
+      return listTable(table, tagOf, { filter, max, ...(after !== undefined && { after }) }, clock.now());
     },
 
     async close() {

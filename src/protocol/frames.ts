@@ -3,7 +3,7 @@
  * the hot path of client and server. docs/reference/protocol.md is the specification.
  */
 
-import type { Answer, Claim, ClaimId, ClaimView, Ending, Hold, RevokeTarget } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Ending, Hold, ListFilter, RevokeTarget } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { LIMITS, ProtocolError, parsed } from "./hello.ts";
 
@@ -88,8 +88,9 @@ export function encodeRevoke(n: number, targets: readonly RevokeTarget[]): strin
   return `["revoke",${n},[${items.join()}]]`;
 }
 
-export function encodeList(n: number, prefix: string, max: number, after?: string): string {
-  return `["list",${n},${JSON.stringify(prefix)},${max}${after === undefined ? "" : `,${JSON.stringify(after)}`}]`;
+export function encodeList(n: number, { key, prefix }: ListFilter, max: number, after?: string): string {
+  const filter = JSON.stringify(key === undefined ? { prefix } : { key });
+  return `["list",${n},${filter},${max}${after === undefined ? "" : `,${JSON.stringify(after)}`}]`;
 }
 
 /** last: no further reclaim frame follows. */

@@ -1,7 +1,7 @@
 /** What stands behind the sessions of a server: the keeper (our own table) or the relay (any driver). */
 
 import type { Reclaimed } from "../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, ListFilter, Traits } from "../spi/driver.ts";
 import type { Session } from "./session.ts";
 
 /** A result at once where it can be had: the hot path makes no promise. */
@@ -93,7 +93,7 @@ export interface Backend {
   detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]>;
   revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]>;
   /** Only what the session's principal may inspect: what it may not is left out before the page is cut. */
-  list(session: Session, prefix: string, max: number, after: string | undefined): Soon<Page>;
+  list(session: Session, filter: ListFilter, max: number, after: string | undefined): Soon<Page>;
   /** last: the session has told everything it had. */
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly (Answer | undefined)[]>;
   /** The claim with that id; undefined: there is none, or not any more. */

@@ -6,7 +6,7 @@ import { checkedKey, checkedLabel } from "../keys.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import { decodeHold, isCount, isDecimal } from "../protocol/frames.ts";
 import { ProtocolError } from "../protocol/hello.ts";
-import type { Claim, ClaimId, Hold } from "../spi/driver.ts";
+import type { Claim, ClaimId, Hold, ListFilter } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import type { Leave, Renewal, Revocation } from "./backend.ts";
 import { Refusal } from "./backend.ts";
@@ -97,15 +97,21 @@ export function reclaimedFrom(raw: unknown, label: string, limits: ServerLimits)
 }
 
 export function pageFrom(
-  prefix: unknown,
+  filter: unknown,
   max: unknown,
   after: unknown,
   limits: ServerLimits,
-): [string, number, string | undefined] {
-  if (typeof prefix !== "string") throw malformed("prefix must be a string");
+): [ListFilter, number, string | undefined] {
   if (!isCount(max)) throw malformed("max must be a whole number");
   if (after !== undefined && typeof after !== "string") throw malformed("after must be a tag");
-  return [prefix, Math.min(max, limits.page), after];
+  return [filterFrom(filter), Math.min(max, limits.page), after];
+}
+
+function filterFrom(raw: unknown): ListFilter {
+  const { prefix, key } = (typeof raw === "object" && raw !== null ? raw : {}) as Record<string, unknown>;
+  if (typeof prefix === "string" && key === undefined) return { prefix };
+  if (typeof key === "string" && prefix === undefined) return { key };
+  throw malformed("a list has a filter: an object with prefix or key, a string");
 }
 
 function holdsFrom(raw: unknown, limits: ServerLimits): readonly [Hold, ...Hold[]] {

@@ -2,7 +2,7 @@
 
 import * as frames from "../protocol/frames.ts";
 import { ProtocolError } from "../protocol/hello.ts";
-import type { Answer, ClaimId } from "../spi/driver.ts";
+import type { Answer, ClaimId, ListFilter } from "../spi/driver.ts";
 import type { Page, Soon } from "./backend.ts";
 import { Refusal } from "./backend.ts";
 import * as border from "./border.ts";
@@ -64,8 +64,8 @@ export class Calls {
       case "revoke":
         return this.#answer(n, backend.revoke(session, border.revocationsFrom(frame[2], limits)), frames.encodeFlags);
       case "list": {
-        const [prefix, max, after] = border.pageFrom(frame[2], frame[3], frame[4], limits);
-        return this.#answer(n, this.#list(session, prefix, max, after), encodePage);
+        const [filter, max, after] = border.pageFrom(frame[2], frame[3], frame[4], limits);
+        return this.#answer(n, this.#list(session, filter, max, after), encodePage);
       }
       case "reclaim": {
         const items = border.reclaimedFrom(frame[2], session.label, limits);
@@ -81,10 +81,10 @@ export class Calls {
     }
   }
 
-  #list(session: Session, prefix: string, max: number, after: string | undefined): Soon<Page> {
+  #list(session: Session, filter: ListFilter, max: number, after: string | undefined): Soon<Page> {
     const { lists } = this.#hub.limits;
     if (++this.#lists > lists || this.#listing >= lists) throw new Refusal("LIMIT", `at most ${lists} lists at a time`);
-    const page = this.#hub.backend.list(session, prefix, max, after);
+    const page = this.#hub.backend.list(session, filter, max, after);
     if (!(page instanceof Promise)) return page;
     this.#listing++;
     return page.finally(() => {

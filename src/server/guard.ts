@@ -4,7 +4,7 @@
  */
 
 import type { Reclaimed } from "../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ListFilter, Traits } from "../spi/driver.ts";
 import type { Access, Principal } from "./access.ts";
 import { ANYBODY, answersTo } from "./access.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
@@ -69,8 +69,8 @@ class Guard implements Backend {
     return this.#backend.revoke(session, targets);
   }
 
-  list(session: Session, prefix: string, max: number, after: string | undefined): Soon<Page> {
-    return this.#backend.list(session, prefix, max, after);
+  list(session: Session, filter: ListFilter, max: number, after: string | undefined): Soon<Page> {
+    return this.#backend.list(session, filter, max, after);
   }
 
   /** Always passed on, were it empty: the store waits for the last one. */

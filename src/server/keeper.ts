@@ -16,7 +16,7 @@ import type { Clock } from "../clock.ts";
 import type { Entry } from "../core/entry.ts";
 import { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ListFilter, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
 import { goingAway } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
@@ -209,9 +209,9 @@ export class Keeper implements Backend {
     return this.#durability?.ledger.settled().then(() => there) ?? there;
   }
 
-  list({ principal }: Session, prefix: string, max: number, after: string | undefined): Soon<Page> {
+  list({ principal }: Session, filter: ListFilter, max: number, after: string | undefined): Soon<Page> {
     this.advance(this.#times.get().now);
-    return this.#lister.list(principal, prefix, max, after);
+    return this.#lister.list(principal, filter, max, after);
   }
 
   reclaim(session: Session, items: readonly Reclaimed[], last: boolean): Soon<readonly Answer[]> {

@@ -8,6 +8,7 @@ import type { Entry } from "../core/entry.ts";
 import { listing, viewOf } from "../core/listing.ts";
 import type { Table } from "../core/table.ts";
 import { tagOf } from "../ids.ts";
+import type { ListFilter } from "../spi/driver.ts";
 import type { Principal } from "./access.ts";
 import { ANYBODY } from "./access.ts";
 import type { Page, Soon } from "./backend.ts";
@@ -39,9 +40,9 @@ export class Lister {
   }
 
   /** At once if it takes no long time and no other waits. @throws Refusal if too many wait */
-  list(principal: Principal, prefix: string, max: number, after: string | undefined): Soon<Page> {
+  list(principal: Principal, filter: ListFilter, max: number, after: string | undefined): Soon<Page> {
     const may = principal === ANYBODY ? undefined : (key: string): boolean => principal.may("inspect", key);
-    const query = { prefix, max: max + 1, ...(after !== undefined && { after }), ...(may !== undefined && { may }) };
+    const query = { filter, max: max + 1, ...(after !== undefined && { after }), ...(may !== undefined && { may }) };
     const steps = listing(this.#table, tagOf, query, this.#known(after));
     const finish = (entries: readonly Entry[]): Page => {
       const now = this.#clock.now();

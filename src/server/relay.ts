@@ -9,7 +9,7 @@
 import type { Clock } from "../clock.ts";
 import { isFatal } from "../errors.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Which } from "./backend.ts";
 import { Refusal } from "./backend.ts";
 import type { Log } from "./hub.ts";
@@ -221,9 +221,9 @@ class Relay implements Backend {
     return done;
   }
 
-  async list(session: Session, prefix: string, max: number, after: string | undefined): Promise<Page> {
+  async list(session: Session, filter: ListFilter, max: number, after: string | undefined): Promise<Page> {
     const ask = (count: number, cursor?: string): Promise<readonly ClaimView[]> =>
-      this.#asked(this.#driver.list(prefix, count, cursor));
+      this.#asked(this.#driver.list(filter, count, cursor));
     return visiblePage(ask, session.principal, max, after);
   }
 

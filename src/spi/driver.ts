@@ -119,6 +119,16 @@ export interface RevokeTarget {
   readonly reason?: string;
 }
 
+/**
+ * What a list is about: the claims any of whose keys begins with `prefix`, or those in the queue of one `key`. The queue
+ * of a key is read to name who holds it, often when many waits end at once, so it must be cheap: nothing else is read,
+ * and where a claim's label, age and tokens cost a request each, only those of the first claim need be told ("", 0 and 0n
+ * are what is not known). Claims over several keys that have not come to this queue yet are not in it.
+ */
+export type ListFilter =
+  | { readonly prefix: string; readonly key?: undefined }
+  | { readonly key: string; readonly prefix?: undefined };
+
 /** One thing that was looked at, for people: what `holdfast doctor` prints. */
 export interface Finding {
   /** unknown: it could not be found out, which is no fault. */
@@ -183,8 +193,11 @@ export interface Driver {
    */
   revoke?(targets: readonly RevokeTarget[]): Promise<readonly boolean[]>;
 
-  /** Live claims any of whose keys starts with prefix, front of the line first, from after a cursor (a tag). May be a little stale. */
-  list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]>;
+  /**
+   * Live claims, front of the queue first, from after a cursor (a tag). May be a little stale. Once the signal is aborted
+   * nobody waits for the answer: nothing further is asked of the store, and the promise settles either way.
+   */
+  list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]>;
 
   /**
    * Optional, for tools: what of this store matters to locks (version, role, settings), each in plain words. Reads only,

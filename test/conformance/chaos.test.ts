@@ -44,7 +44,7 @@ test("without orders it is the driver itself", async () => {
   assert.deepEqual(await line.release([one]), [true]);
   await until(() => pushes.length === 1, { within: 1000, what: "the push" });
   assert.deepEqual(pushes[0]?.[0], other.id);
-  assert.equal((await line.list("", 10)).length, 1);
+  assert.equal((await line.list({ prefix: "" }, 10)).length, 1);
   assert.deepEqual([line.calls("claim"), line.calls("release"), line.calls("list")], [2, 1, 1]);
   assert.equal(line.traits.fifo, true);
   await line.close();
@@ -56,10 +56,10 @@ test("a lost call does not reach the store, a lost reply does", async () => {
   line.loseNextCall("claim", 2);
   await assert.rejects(line.claim(claim), /call of claim was lost/);
   await assert.rejects(line.claim(claim), /call of claim was lost/);
-  assert.equal((await direct.list("", 10)).length, 0);
+  assert.equal((await direct.list({ prefix: "" }, 10)).length, 0);
   line.loseNextReply("claim");
   await assert.rejects(line.claim(claim), /reply of claim was lost/);
-  assert.equal((await direct.list("", 10)).length, 1);
+  assert.equal((await direct.list({ prefix: "" }, 10)).length, 1);
   assert.equal((await line.claim(claim)).state, "held");
   await line.close();
 });
@@ -74,7 +74,7 @@ test("a cut fails what is under way and what comes after it, drops pushes, and i
   await stopped.reached;
   line.cut();
   await assert.rejects(underWay, /cut/);
-  await assert.rejects(line.list("", 1), /not connected/);
+  await assert.rejects(line.list({ prefix: "" }, 1), /not connected/);
   await direct.release([holder]);
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(pushes, []);
@@ -108,7 +108,7 @@ test("a repeated release answers as its first call, a repeated claim as its last
   const [holder, tried] = [claimOf(), claimOf("key", { wait: false })];
   await direct.claim(holder);
   assert.equal((await line.claim(tried)).state, "none");
-  assert.equal((await direct.list("", 10)).length, 1);
+  assert.equal((await direct.list({ prefix: "" }, 10)).length, 1);
   await line.close();
 });
 
@@ -117,7 +117,7 @@ test("a stopped answer has reached the store", async () => {
   const stopped = line.stopNext("claim", "after");
   const claim = line.claim(claimOf());
   await stopped.reached;
-  assert.equal((await direct.list("", 10)).length, 1);
+  assert.equal((await direct.list({ prefix: "" }, 10)).length, 1);
   stopped.pass();
   assert.equal((await claim).state, "held");
   await line.close();
@@ -128,7 +128,7 @@ test("the same seed disturbs the same calls", async () => {
     const { line } = await disturbed({ seed, loseCall: 0.3, loseReply: 0.3 });
     let fates = "";
     for (let call = 0; call < 40; call++) {
-      const answer = await line.list("", 1).catch((error: Error) => error.message);
+      const answer = await line.list({ prefix: "" }, 1).catch((error: Error) => error.message);
       fates += typeof answer === "string" ? answer.charAt(9) : ".";
     }
     await line.close();

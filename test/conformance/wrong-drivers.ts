@@ -287,8 +287,8 @@ export const WRONG_DRIVERS: readonly Wrong[] = [
           ids.set(claim.label, claim.id);
           return right.claim(claim);
         },
-        list: async (prefix, max, after) =>
-          (await right.list(prefix, max, after)).map(
+        list: async (filter, max, after) =>
+          (await right.list(filter, max, after)).map(
             (view): ClaimView => ({ ...view, tag: ids.get(view.label) ?? "" }),
           ),
       });
@@ -301,7 +301,7 @@ export const WRONG_DRIVERS: readonly Wrong[] = [
     },
     make(store) {
       const right = memory({ store });
-      return delegate(right, { list: (prefix, max) => right.list(prefix, max) });
+      return delegate(right, { list: (filter, max) => right.list(filter, max) });
     },
   },
   {

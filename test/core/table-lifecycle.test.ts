@@ -145,7 +145,7 @@ test("a claim list shows holders and waiters from the front, without ids", () =>
   const bench = new Bench();
   const tagOf = (id: string): string => `#${id}`;
   const list = (prefix: string, max = 10, after?: string) =>
-    listTable(bench.table, tagOf, { prefix, max, ...(after !== undefined && { after }) }, bench.now);
+    listTable(bench.table, tagOf, { filter: { prefix }, max, ...(after !== undefined && { after }) }, bench.now);
   bench.stands("a", "jobs/1", { label: "one" });
   bench.pass(SECOND).stands("b", "jobs/1 other");
   bench.stands("c", "other", { ttlMs: "session" });

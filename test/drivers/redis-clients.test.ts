@@ -206,7 +206,7 @@ withRedis((server) => {
       proxy.refuse(false);
       await until(isReady, { within: 5_000, what: "the connection" });
       expect(await one.ask(claim)).toEqual({ state: "none" });
-      expect(await one.driver.list("", 10)).toEqual([]);
+      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
     });
 
     test("a claim that the client library sends again, given up and released meanwhile, is taken back", async () => {
@@ -228,7 +228,10 @@ withRedis((server) => {
       proxy.refuse(false);
       // ioredis sends the claim again, it is granted, and given back
       await until(async () => (await commands("evalsha")) >= 2, { within: 5_000, what: "both calls" });
-      await until(async () => (await one.driver.list("", 10)).length === 0, { within: 5_000, what: "an empty list" });
+      await until(async () => (await one.driver.list({ prefix: "" }, 10)).length === 0, {
+        within: 5_000,
+        what: "an empty list",
+      });
       expect((await one.claim(claim)).state).toBe("none");
     });
 
@@ -267,7 +270,7 @@ withRedis((server) => {
         what: "an answer",
       });
       expect((await one.claim(claim)).state, "it was released, however late").toBe("none");
-      expect(await one.driver.list("", 10)).toEqual([]);
+      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
     });
 
     test("no error shows an id or a password", async () => {

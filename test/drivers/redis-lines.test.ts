@@ -60,10 +60,10 @@ withRedis((server) => {
       await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
       await well.driver.release([holder]);
       await delay(1_050);
-      expect((await well.driver.list("key", 10)).length).toBe(3);
+      expect((await well.driver.list({ prefix: "key" }, 10)).length).toBe(3);
       await well.driver.release([next]);
       expect((await well.ask(third)).state).toBe("held");
-      expect((await well.driver.list("key", 10)).length).toBe(1);
+      expect((await well.driver.list({ prefix: "key" }, 10)).length).toBe(1);
       expect(await lost.ask(away)).toEqual({ state: "none" });
       await well.driver.release([third]);
     });
@@ -77,7 +77,7 @@ withRedis((server) => {
         await lost.claim(waiter);
         const told = lost.pushes.length;
         await other.driver.release([holder]);
-        const [first] = await lost.driver.list(name, 1);
+        const [first] = await lost.driver.list({ prefix: name }, 1);
         return [waiter, first, lost.pushes.length - told, await lost.ask(waiter)] as const;
       });
       expect(view?.answer.state).toBe("held");
@@ -227,7 +227,7 @@ withRedis((server) => {
         await scene.admin.pexpire(key, HOUR_MS);
       }
       expect((await one.claim(late)).state).toBe("waiting");
-      const views = await one.driver.list("key", 10);
+      const views = await one.driver.list({ prefix: "key" }, 10);
       expect(views.map(({ ttlMs }) => ttlMs)).toEqual([2_000, 60_000, 30_000]);
       await one.granted(waiter);
       expect((await one.ask(late)).state).toBe("waiting");
@@ -284,7 +284,10 @@ withRedis((server) => {
       await one.driver.release([first]);
       await one.granted(both);
       await one.claim(behind);
-      expect((await one.driver.list("b", 10)).map(({ answer }) => answer.state)).toEqual(["held", "waiting"]);
+      expect((await one.driver.list({ prefix: "b" }, 10)).map(({ answer }) => answer.state)).toEqual([
+        "held",
+        "waiting",
+      ]);
       await one.driver.release([both, behind]);
     });
 
@@ -328,7 +331,10 @@ withRedis((server) => {
       for (let at = 0; at < 300; at++) await one.claim(claimOf(name(at), { ttlMs: 100 }));
       const kept = Array.from({ length: 20 }, (_, at) => claimOf(`kept ${at}`));
       for (const claim of kept) await one.hold(claim);
-      await until(async () => (await one.driver.list("left", 1_000)).length === 0, { within: 5_000, what: "the end" });
+      await until(async () => (await one.driver.list({ prefix: "left" }, 1_000)).length === 0, {
+        within: 5_000,
+        what: "the end",
+      });
       await until(
         async () => {
           for (let at = 0; at < 200; at++) {
@@ -340,7 +346,7 @@ withRedis((server) => {
         },
         { within: 12_000, what: "a smaller index" },
       );
-      expect((await one.driver.list("kept", 100)).length).toBe(20);
+      expect((await one.driver.list({ prefix: "kept" }, 100)).length).toBe(20);
       await one.driver.release(kept);
     });
 
@@ -349,8 +355,8 @@ withRedis((server) => {
       const claims = Array.from({ length: 40 }, (_, at) => claimOf(`key ${at % 7}`));
       await scene.admin.config("RESETSTAT");
       for (const claim of claims) await one.claim(claim);
-      expect((await one.driver.list("key", 100)).length).toBe(40);
-      expect((await one.driver.list("key 3", 3)).length).toBe(3);
+      expect((await one.driver.list({ prefix: "key" }, 100)).length).toBe(40);
+      expect((await one.driver.list({ prefix: "key 3" }, 3)).length).toBe(3);
       await one.driver.release(claims);
       const stats = await scene.admin.info("commandstats");
       expect(stats).not.toMatch(/cmdstat_(keys|scan|smembers|hgetall|sort)/);

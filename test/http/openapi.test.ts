@@ -146,7 +146,7 @@ function moody(more: Partial<Driver> = {}): { readonly driver: Driver; broken: b
     claim: perhaps((claim) => inner.claim(claim)),
     renew: perhaps((claims) => inner.renew(claims)),
     release: perhaps((claims, unanswered) => inner.release(claims, unanswered)),
-    list: perhaps((prefix, max, after) => inner.list(prefix, max, after)),
+    list: perhaps((filter, max, after) => inner.list(filter, max, after)),
     close: () => inner.close(),
     ...more,
   };

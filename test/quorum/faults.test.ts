@@ -236,7 +236,7 @@ test("a reference of a lock that was released makes no place anywhere", async ()
     1_200,
     other.driver.renew([claim]).catch(() => undefined),
   );
-  expect(await store(it, 0).direct().list("", 10)).toEqual([]);
+  expect(await store(it, 0).direct().list({ prefix: "" }, 10)).toEqual([]);
 });
 
 test("only a member in trouble may owe no more than some thousands of answers", async () => {
@@ -291,7 +291,7 @@ test("answers that come when more than a thousand other claims were made meanwhi
   await it.within(100, ours.driver.release([claim]));
   await it.clock.pass(3_000);
   expect(ours.pushes).toEqual([]);
-  for (const { direct } of it.stores) expect(await direct().list("", 10)).toEqual([]);
+  for (const { direct } of it.stores) expect(await direct().list({ prefix: "" }, 10)).toEqual([]);
 });
 
 test("claims that the core asks no more about are forgotten, and so is what was kept of them", async () => {

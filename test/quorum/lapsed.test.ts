@@ -124,7 +124,7 @@ test("a claim that is released while it gives back the vote of a tie is not plac
   const released = it.ours.release([ours]);
   await it.clock.pass(1_000);
   await Promise.allSettled([renewed, released]);
-  const there = await Promise.all(it.members.map((member) => direct(member).list("", 10)));
+  const there = await Promise.all(it.members.map((member) => direct(member).list({ prefix: "" }, 10)));
   expect(there.flat().map(({ tag }) => tag)).toHaveLength(2);
 });
 

@@ -137,7 +137,7 @@ function linkTo(clock: FakeClock, store: Store): { readonly driver: Driver; read
     release: (claims, unanswered) =>
       call(named("release", claims), link.lateMs.release, (to) => to.release(claims, unanswered)),
     detach: (claims) => call(named("detach", claims), 0, async (to) => (await to.detach?.(claims)) ?? []),
-    list: (prefix, max, after) => call("list", 0, (to) => to.list(prefix, max, after)),
+    list: (filter, max, after) => call("list", 0, (to) => to.list(filter, max, after)),
     close: async () => {
       sink = () => undefined;
     },

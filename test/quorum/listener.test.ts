@@ -17,7 +17,7 @@ test("a fault of onMember breaks no lock, and is told of as a warning", async ()
   });
   const third = ours.links[2] as Link;
   third.trouble = "silent";
-  expect(await it.within(2_000, ours.driver.list("", 10))).toEqual([]);
+  expect(await it.within(2_000, ours.driver.list({ prefix: "" }, 10))).toEqual([]);
   third.trouble = null;
   const claim = claimOf("key", { ttlMs: 10_000 });
   expect(await it.within(10, ours.driver.claim(claim))).toMatchObject({ state: "held" });

@@ -11,7 +11,7 @@ describe("what a majority lists", () => {
     const key = "k".repeat(MAX_KEY_BYTES);
     await within(scene, 10, scene.driver.claim(claimOf(key)));
     for (const prefix of ["", "k", key]) {
-      const views = await within(scene, 10, scene.driver.list(prefix, 10));
+      const views = await within(scene, 10, scene.driver.list({ prefix }, 10));
       expect(views, `prefix of ${prefix.length}`).toMatchObject([{ answer: { state: "held" } }]);
     }
   });
@@ -23,7 +23,7 @@ describe("what a majority lists", () => {
       await within(scene, 10, scene.driver.claim(claim));
       await scene.clock.pass(100);
     }
-    const listed = await within(scene, 10, scene.driver.list("", 10));
+    const listed = await within(scene, 10, scene.driver.list({ prefix: "" }, 10));
     expect(listed.map(({ tag }) => tag)).toEqual(claims.map(({ id }) => tagOf(id)));
   });
 
@@ -35,12 +35,12 @@ describe("what a majority lists", () => {
     for (const claim of claims.toReversed()) await two.driver.claim(claim);
     const tags: string[] = [];
     for (const claim of claims) {
-      const page = await within(scene, 10, scene.driver.list("", 1, tags.at(-1)));
+      const page = await within(scene, 10, scene.driver.list({ prefix: "" }, 1, tags.at(-1)));
       tags.push(...page.map(({ tag }) => tag));
       // comes by and by to the third
       await three.driver.claim(claim);
     }
-    expect(await within(scene, 10, scene.driver.list("", 1, tags.at(-1)))).toEqual([]);
+    expect(await within(scene, 10, scene.driver.list({ prefix: "" }, 1, tags.at(-1)))).toEqual([]);
     expect(tags.sort()).toEqual(claims.map(({ id }) => tagOf(id)).sort());
   });
 });

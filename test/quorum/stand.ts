@@ -65,7 +65,7 @@ function memberOf(clock: FakeClock): Member {
           if (lateReleaseMs > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + lateReleaseMs));
           return there;
         }),
-      list: (prefix, max, after) => away(() => inner.list(prefix, max, after)),
+      list: (filter, max, after) => away(() => inner.list(filter, max, after)),
     }),
   };
   return member;

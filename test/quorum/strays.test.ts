@@ -19,7 +19,7 @@ test("a release that is repeated still tells a member of the claim that is on it
   third.trouble = null;
   await it.within(100, ours.driver.release([claim]));
   await it.clock.pass(LATE_MS);
-  expect(await store.direct().list("", 10)).toEqual([]);
+  expect(await store.direct().list({ prefix: "" }, 10)).toEqual([]);
 });
 
 test("a place that is being made again when another client releases the lock is not made", async () => {
@@ -34,5 +34,5 @@ test("a place that is being made again when another client releases the lock is 
   await it.within(10, ours.driver.renew([claim]));
   expect(await it.within(10, other.driver.release([claim]))).toEqual([true]);
   await it.clock.pass(LATE_MS);
-  expect(await store.direct().list("", 10)).toEqual([]);
+  expect(await store.direct().list({ prefix: "" }, 10)).toEqual([]);
 });

@@ -78,7 +78,7 @@ async function keepers(key: string): Promise<number> {
   for (const { port } of servers) {
     const one = redis(() => new Redis(port, "127.0.0.1"), { prefix });
     await one.open(() => undefined);
-    if ((await one.list(key, 10)).some(({ holds }) => holds[0].key === key)) sum++;
+    if ((await one.list({ prefix: key }, 10)).some(({ holds }) => holds[0].key === key)) sum++;
     await one.close();
   }
   return sum;

@@ -32,7 +32,7 @@ for (const count of [3, 5]) {
     const claim = claimOf("key", { ttlMs: 10_000, tokens: 3 });
     const { token } = held(await it.within(10, ours.driver.claim(claim)));
     await restartedInTurn(it, ours, claim, count);
-    const [view] = await it.within(10, other.driver.list("", 10));
+    const [view] = await it.within(10, other.driver.list({ prefix: "" }, 10));
     expect(view).toMatchObject({ tag: tagOf(claim.id), answer: { state: "held", token } });
     expect(await it.within(10, detached(ours, claim))).toEqual([true]);
     expect(await it.within(10, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
@@ -40,7 +40,7 @@ for (const count of [3, 5]) {
     expect(await it.within(10, detached(other, claim))).toEqual([true]);
     expect(await it.within(10, ours.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
     expect(await it.within(10, ours.driver.release([claim]))).toEqual([true]);
-    for (const { direct } of it.stores) expect(await direct().list("", 10)).toEqual([]);
+    for (const { direct } of it.stores) expect(await direct().list({ prefix: "" }, 10)).toEqual([]);
     const next = held(await it.within(10, other.driver.claim(claimOf("key"))));
     expect(next.token).toBeGreaterThan(token + 2n);
   });

@@ -117,7 +117,7 @@ describe("votes", () => {
     await within(scene, 10, scene.driver.claim(claim));
     for (const { driver } of [one, two]) await driver.release([claim]);
     expect(await within(scene, 600, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
-    expect(await three.driver.list("", 10)).toEqual([]);
+    expect(await three.driver.list({ prefix: "" }, 10)).toEqual([]);
   });
 
   test("a vote of a tie is given back after a while, and asked for again only when that was answered", async () => {
@@ -154,7 +154,7 @@ describe("votes", () => {
     await two.driver.release([ours]);
     // a vote and a place are a majority of places, and yet
     expect(await within(scene, 10, scene.driver.renew([ours]))).toEqual([{ state: "none" }]);
-    expect((await one.driver.list("key", 10)).filter(({ holds }) => holds[0].key === "key")).toEqual([]);
+    expect((await one.driver.list({ prefix: "key" }, 10)).filter(({ holds }) => holds[0].key === "key")).toEqual([]);
   });
 
   test("what a member was not told of is released there as soon as it answers anything", async () => {
@@ -165,11 +165,11 @@ describe("votes", () => {
     three.isAway = true;
     expect(await within(scene, 10, scene.driver.release([claim]))).toEqual([true]);
     three.isAway = false;
-    expect(await three.driver.list("", 10)).not.toEqual([]);
+    expect(await three.driver.list({ prefix: "" }, 10)).not.toEqual([]);
     const next = claimOf("another");
     await within(scene, 10, scene.driver.claim(next));
     await within(scene, 10, scene.driver.release([next]));
-    expect(await three.driver.list("", 10)).toEqual([]);
+    expect(await three.driver.list({ prefix: "" }, 10)).toEqual([]);
   });
 
   test("a minority's places are released too", async () => {
@@ -177,14 +177,16 @@ describe("votes", () => {
     const claim = claimOf("key");
     await within(scene, 10, scene.driver.claim(claim));
     expect(await within(scene, 10, scene.driver.release([claim]))).toEqual([true]);
-    for (const { driver } of scene.members) expect(await driver.list("", 10)).toEqual([]);
+    for (const { driver } of scene.members) expect(await driver.list({ prefix: "" }, 10)).toEqual([]);
   });
 
   test("keys of tickets are refused, and are in no list", async () => {
     const scene = await stand();
     const claim = claimOf("key");
     await within(scene, 10, scene.driver.claim(claim));
-    expect((await within(scene, 10, scene.driver.list("", 10))).map(({ holds }) => holds[0].key)).toEqual(["key"]);
+    expect((await within(scene, 10, scene.driver.list({ prefix: "" }, 10))).map(({ holds }) => holds[0].key)).toEqual([
+      "key",
+    ]);
     await expect(scene.driver.claim(claimOf("key#holdfast-token"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   });
 

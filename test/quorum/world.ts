@@ -174,7 +174,7 @@ export function linkTo(world: World, site: Site, isCut: () => boolean): Driver {
         return driver.release(claims, unanswered);
       }),
     detach: (claims) => call(async (driver) => (await driver.detach?.(claims)) ?? []),
-    list: (prefix, max, after) => call((driver) => driver.list(prefix, max, after)),
+    list: (filter, max, after) => call((driver) => driver.list(filter, max, after)),
     async close() {
       sink = () => undefined;
     },

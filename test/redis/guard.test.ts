@@ -153,7 +153,7 @@ withRedis((server) => {
       await scene.admin.flushall();
       expect(await one.driver.release([held])).toEqual([true]);
       expect(await one.ask(held)).toEqual({ state: "none", reason: "released" });
-      expect(await one.driver.list("", 10)).toEqual([]);
+      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
     });
 
     test("all who share a semaphore come back, with their tokens, whatever their order", async () => {
@@ -213,7 +213,7 @@ withRedis((server) => {
       const { token } = await one.hold(both);
       await scene.admin.flushall();
       expect(await one.ask(both)).toMatchObject({ state: "held", token });
-      const views = await one.driver.list("", 10);
+      const views = await one.driver.list({ prefix: "" }, 10);
       expect(views.map((view) => view.holds.map(({ key }) => key))).toEqual([["a", "b"]]);
       for (const key of ["a", "b"]) {
         const claim = claimOf([{ key, permits: 1, limit: 1 }], { ttlMs: AMPLE_MS });
@@ -221,7 +221,7 @@ withRedis((server) => {
         await one.driver.release([claim]);
       }
       await one.driver.release([both]);
-      expect(await one.driver.list("", 10)).toEqual([]);
+      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
     });
 
     test("of two that conflict, as a replica may have it that missed the last writes, the higher token stays", async () => {
@@ -238,9 +238,9 @@ withRedis((server) => {
       for (const { key, value } of written) {
         if (value !== null && !key.endsWith(":b")) await scene.admin.restore(key, AMPLE_MS * 4, value);
       }
-      expect((await one.driver.list("key", 10)).length).toBe(1);
+      expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
       expect(await other.ask(young)).toMatchObject({ state: "held", token });
-      const [view, ...more] = await one.driver.list("key", 10);
+      const [view, ...more] = await one.driver.list({ prefix: "key" }, 10);
       expect(more).toEqual([]);
       expect(view?.answer).toMatchObject({ state: "held", token });
       expect(await one.ask(old)).toEqual({ state: "none" });
@@ -280,7 +280,7 @@ withRedis((server) => {
     expect(await replace(ahead as Claim, now + 2n * 86_400_000_000n)).toBe("n");
     expect(await replace(well as Claim, now)).toBe(`h ${now}`);
     await one.driver.release([known, well] as Claim[]);
-    expect(await one.driver.list("", 10)).toEqual([]);
+    expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
   });
 
   test("the second client, and the next start of a client, find the store as it is: nobody waits", async () => {

@@ -127,7 +127,7 @@ test("waiting for replicas holds up nobody else on the connection", async () => 
   });
   held.catch(() => undefined);
   await until(async () => (await calls("wait")) > before, { within: 2_000, what: "the question to replicas" });
-  expect((await one.driver.list("key", 10)).length).toBe(1);
+  expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
   expect((await one.claim(claimOf("key", { wait: false }))).state, "what is not held needs no replica").toBe("none");
   expect(isTold, "all this while the question is under way").toBe(false);
   replica.signal("SIGCONT");

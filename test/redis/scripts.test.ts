@@ -107,7 +107,7 @@ withRedis((server) => {
       await expect(one.claim(refused)).rejects.toThrow(/OOM/);
       await expect(one.claim(claimOf("another"))).rejects.toThrow(/OOM/);
       expect((await scene.keys()).sort()).toEqual(before);
-      expect((await one.driver.list("key", 10)).length).toBe(1);
+      expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
       await one.driver.release([holder]);
     });
 
@@ -166,7 +166,7 @@ withRedis((server) => {
     await scene.breakInboxes();
     await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
     await well.driver.release([holder]);
-    const views = await well.driver.list("key", 10);
+    const views = await well.driver.list({ prefix: "key" }, 10);
     expect(views.map(({ answer }) => answer.state)).toEqual(["held", "held", "waiting", "waiting"]);
     await well.driver.release([away, first, second, third]);
   });
@@ -219,12 +219,15 @@ withRedis((server) => {
     expect(await one.driver.release([gone])).toEqual([false]);
     const short = claimOf("key", { ttlMs: 100 });
     await one.hold(short);
-    await until(async () => (await one.driver.list("key", 10)).length === 0, { within: 5_000, what: "its end" });
+    await until(async () => (await one.driver.list({ prefix: "key" }, 10)).length === 0, {
+      within: 5_000,
+      what: "its end",
+    });
     expect(await one.driver.release([short])).toEqual([false]);
     await one.hold(first);
     await one.hold(second);
     expect(await one.driver.release([first])).toEqual([true]);
-    expect((await one.driver.list("key", 10)).length).toBe(1);
+    expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
     expect(await one.driver.release([second])).toEqual([true]);
   });
 

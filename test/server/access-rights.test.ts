@@ -75,8 +75,8 @@ test("what no rule allows is refused: each right alone gives nothing of the othe
   for (const { driver } of [inspect, force, admin]) {
     await expect(driver.claim(claimOf("k/2"))).rejects.toThrow("may not acquire");
   }
-  expect((await inspect.driver.list("", 10)).map(({ holds }) => holds[0].key)).toEqual(["k/1", "k/2"]);
-  for (const { driver } of [acquire, force, admin]) expect(await driver.list("", 10)).toEqual([]);
+  expect((await inspect.driver.list({ prefix: "" }, 10)).map(({ holds }) => holds[0].key)).toEqual(["k/1", "k/2"]);
+  for (const { driver } of [acquire, force, admin]) expect(await driver.list({ prefix: "" }, 10)).toEqual([]);
   const target = { key: "k/1", token, now: false };
   for (const { driver } of [acquire, inspect, admin]) {
     await expect(driver.revoke?.([target])).rejects.toThrow("may not revoke");
@@ -181,13 +181,13 @@ test("a list shows only what may be inspected, and that is left out before the p
   const both = claimOf(["a/1", "z/secret"], { label: "both" });
   await all.driver.claim(both);
   await all.driver.claim(claimOf("a/2"));
-  expect((await all.driver.list("", 5_000)).length).toBe(3_002);
-  const seen = await mine.driver.list("", 2);
+  expect((await all.driver.list({ prefix: "" }, 5_000)).length).toBe(3_002);
+  const seen = await mine.driver.list({ prefix: "" }, 2);
   // of a claim that holds other keys, too, only those that may be seen
   expect(seen.map(({ holds }) => holds.map(({ key }) => key))).toEqual([["a/1"], ["a/2"]]);
   expect(seen[0]?.tag).toBe(tagOf(both.id));
-  expect(await mine.driver.list("z/", 10)).toEqual([]);
-  expect(await mine.driver.list("", 1, seen[0]?.tag)).toMatchObject([{ tag: seen[1]?.tag }]);
+  expect(await mine.driver.list({ prefix: "z/" }, 10)).toEqual([]);
+  expect(await mine.driver.list({ prefix: "" }, 1, seen[0]?.tag)).toMatchObject([{ tag: seen[1]?.tag }]);
 });
 
 test("a revocation needs a token that the holder has, any of its run, and is told with its reason", async () => {

@@ -148,7 +148,9 @@ test("row 61: two claims with one call number are both answered, and stand apart
 
 test("row 62: who knows a holder's key and token, but not its id, cannot release it; nor can one who says hello with its session's tag", async () => {
   const client = await RawClient.open(address);
-  const [[view] = []] = (await client.call("list", "the other's", 5)) as unknown as [[string, ...unknown[]][]];
+  const [[view] = []] = (await client.call("list", { prefix: "the other's" }, 5)) as unknown as [
+    [string, ...unknown[]][],
+  ];
   const tag = String(view?.[0]);
   expect(JSON.stringify(view)).not.toContain(othersClaim);
   expect(JSON.stringify(view)).not.toContain(other.session);

@@ -56,5 +56,5 @@ test("calls that come behind a claim that waits for the disk do not take it for 
   await other.driver.release([claim]);
   open();
   expect(await first).toMatchObject({ state: "none" });
-  expect(await other.driver.list("", 10)).toEqual([]);
+  expect(await other.driver.list({ prefix: "" }, 10)).toEqual([]);
 });

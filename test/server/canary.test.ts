@@ -61,7 +61,7 @@ test("no log line, error, list, event or answer to another has a secret of a cli
   look(bad.lines);
 
   // what an operator sees
-  look(await watcher.call("list", "", 100));
+  look(await watcher.call("list", { prefix: "" }, 100));
   look(await watcher.call("history", "k", 100));
   look(await watcher.call("info"));
   await watcher.call("revoke", [["k", String(token), true, `why ${"\u001b[2J"}`]]);

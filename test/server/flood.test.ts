@@ -221,7 +221,7 @@ async function deafened(address: RawAddress): Promise<RawClient> {
   const keys = Array.from({ length: 300 }, (_, at) => `${at}:`.padEnd(400, "x"));
   await Promise.all(keys.map((key) => deaf.claim(newId(), key, 2_000)));
   deaf.socket.pause();
-  const lists = Array.from({ length: 16 }, (_, at) => `["list",${1_000 + at},"",1000]`);
+  const lists = Array.from({ length: 16 }, (_, at) => `["list",${1_000 + at},{"prefix":""},1000]`);
   for (let at = 0; at < 20; at++) {
     deaf.say(...lists);
     await delay(20);

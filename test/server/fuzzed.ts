@@ -96,7 +96,11 @@ export function fuzzer(random: SeededRandom, ttls: readonly unknown[] = [100, 30
     release: () => [maybe([id(), [id(), maybe(1_000)]])],
     detach: () => [maybe([id()])],
     revoke: () => [maybe([[maybe("k"), maybe("17"), maybe(true)]])],
-    list: () => [maybe("k"), maybe(5), ...(random.chance(0.5) ? [maybe("tag")] : [])],
+    list: () => [
+      maybe(random.pick([{ prefix: "k" }, { key: "k" }, { prefix: "", key: "" }, {}])),
+      maybe(5),
+      ...(random.chance(0.5) ? [maybe("tag")] : []),
+    ],
     reclaim: () => [
       maybe([
         [terms(), maybe(["held", maybe("5"), maybe(1), maybe(100)])],

@@ -176,7 +176,7 @@ test("labelBytes: a longer label is cut between two characters, and cannot move 
   const { driver } = await client(it.addresses[0] as string, { label: `${long}!` });
   const [own, common] = [claimOf("own", { label: long }), claimOf("common", { label: `${long}!` })];
   for (const claim of [own, common]) held(await driver.claim(claim));
-  const labels = (await driver.list?.("", 10))?.map(({ label }) => label) ?? [];
+  const labels = (await driver.list({ prefix: "" }, 10)).map(({ label }) => label);
   expect(labels).toEqual([` [2J${"é".repeat(126)}`, ` [2J${"é".repeat(126)}`]);
   expect(Buffer.byteLength(labels[0] as string)).toBe(256);
 });

@@ -164,10 +164,14 @@ test("revocations and lists in one line are bounded by calls that fail", async (
       ["c", "1", false],
     ]),
   ).rejects.toThrow("LIMIT");
-  const answers = ["1", "2", "3"].map((n) => `["list",${n}000,"",1]`);
+  const answers = ["1", "2", "3"].map((n) => `["list",${n}000,{"prefix":""},1]`);
   it.say(...answers);
   const { driver } = await client(address);
-  const said = await Promise.allSettled([driver.list("", 1), driver.list("", 1), driver.list("", 1)]);
+  const said = await Promise.allSettled([
+    driver.list({ prefix: "" }, 1),
+    driver.list({ prefix: "" }, 1),
+    driver.list({ prefix: "" }, 1),
+  ]);
   expect(said.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
 });
 
@@ -175,11 +179,11 @@ test("page: no answer to list has more", async () => {
   const { address } = await served({ page: 2 });
   const it = await opened(address);
   for (const key of ["a", "b", "c"]) await it.claim(newId(), key);
-  const [views, more] = await it.call("list", "", 1_000);
+  const [views, more] = await it.call("list", { prefix: "" }, 1_000);
   expect([(views as unknown[]).length, more]).toEqual([2, true]);
   // our client asks on
   const { driver } = await client(address);
-  expect(await driver.list("", 10)).toHaveLength(3);
+  expect(await driver.list({ prefix: "" }, 10)).toHaveLength(3);
 });
 
 test("listMs: however many lists a client asks for, the others are served in between", async () => {
@@ -194,7 +198,9 @@ test("listMs: however many lists a client asks for, the others are served in bet
   busy.unexpected.length = 0;
   // a prefix that nothing has, and a cursor that is none: all is looked through for a small answer
   for (let line = 0; line < 50; line++) {
-    busy.say(...Array.from({ length: 8 }, (_, n) => `["list",${line * 8 + n + 100_000},"none",10,"aaaaaaaaaa"]`));
+    busy.say(
+      ...Array.from({ length: 8 }, (_, n) => `["list",${line * 8 + n + 100_000},{"prefix":"none"},10,"aaaaaaaaaa"]`),
+    );
   }
   // no time is measured, which a busy machine would stretch: were a list made in one go, the first ping, which came behind
   // the lists, would find one answered
@@ -204,7 +210,7 @@ test("listMs: however many lists a client asks for, the others are served in bet
     meanwhile++;
   }
   expect(meanwhile).toBeGreaterThan(3);
-  expect((await other.call("list", "k3/", 1_000)).length).toBe(2);
+  expect((await other.call("list", { prefix: "k3/" }, 1_000)).length).toBe(2);
 });
 
 test("unreadBytes: a client that does not read is ended when so much waits for it; the others are not disturbed", async () => {
@@ -218,7 +224,7 @@ test("unreadBytes: a client that does not read is ended when so much waits for i
   await other.call("ping");
   // each answer has 250 KB; what the sockets themselves hold comes first
   deaf.socket.pause();
-  for (let at = 0; at < 40; at++) deaf.say(`["list",${at},"",1000]`);
+  for (let at = 0; at < 40; at++) deaf.say(`["list",${at},{"prefix":""},1000]`);
   const pings: number[] = [];
   for (let at = 0; at < 20; at++) {
     const began = performance.now();
@@ -251,7 +257,7 @@ test("unreadMs: a client that asks and never reads is ended when nothing has lef
   const began = performance.now();
   for (const client of [deaf, slow]) {
     client.socket.pause();
-    for (let at = 0; at < 56; at++) client.say(`["list",${at + 5_000},"",1000]`);
+    for (let at = 0; at < 56; at++) client.say(`["list",${at + 5_000},{"prefix":""},1000]`);
   }
   await other.call("ping");
   // it takes what there is, and then listens on
@@ -272,7 +278,7 @@ test("unreadMs: on a Unix socket a client that does not read is not ended for it
   );
   await stopped.call("ping");
   stopped.socket.pause();
-  for (let at = 0; at < 40; at++) stopped.say(`["list",${at + 5_000},"",1000]`);
+  for (let at = 0; at < 40; at++) stopped.say(`["list",${at + 5_000},{"prefix":""},1000]`);
   await delay(700);
   stopped.socket.resume();
   expect(await stopped.call("ping")).toEqual([]);

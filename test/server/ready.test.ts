@@ -74,7 +74,7 @@ test.runIf(process.platform === "linux")("a server whose disk hangs is not ready
   // whoever opens it for writing waits until somebody reads
   execFileSync("mkfifo", [journal]);
   const claim = driver.claim(claimOf("k", { ttlMs: 120_000 })).catch(() => "refused");
-  await until(async () => (await driver.list("k", 1)).length === 1, { within: 10_000, what: "the claim" });
+  await until(async () => (await driver.list({ prefix: "k" }, 1)).length === 1, { within: 10_000, what: "the claim" });
   expect(it.ready()).toEqual({ ok: true });
   await clock.pass(5_000);
   expect(it.ready()).toMatchObject({ ok: false, why: expect.stringMatching(/disk does not answer/) });

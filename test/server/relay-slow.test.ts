@@ -65,7 +65,7 @@ test("the late answer of a call whose client had gone does not give back what th
   brake.release();
   await first;
   await turns();
-  expect(await inner.list("", 10)).toHaveLength(1);
+  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(1);
 });
 
 test("a lock that is being taken up by its reference does not end with who did so and died before the answer", async () => {
@@ -84,7 +84,7 @@ test("a lock that is being taken up by its reference does not end with who did s
   brake.release();
   await renewed;
   await turns();
-  expect(await inner.list("", 10)).toHaveLength(1);
+  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(1);
 });
 
 test("what ended while it was being detached is not said to be detached", async () => {
@@ -99,7 +99,7 @@ test("what ended while it was being detached is not said to be detached", async 
   await turns();
   backend.end(mine, "all");
   await turns();
-  expect(await inner.list("", 10)).toHaveLength(0);
+  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(0);
   brake.release();
   expect(await detached).toEqual([false]);
 });

@@ -20,7 +20,9 @@ test.each(["unix", "tcp"])("over %s a claim is held, renewed, listed and release
   const answer = held(await driver.claim(claim));
   expect(answer.ttlMs).toBeGreaterThan(29_000);
   expect(await driver.renew([claim])).toEqual([expect.objectContaining({ state: "held", token: answer.token })]);
-  expect(await driver.list("", 10)).toEqual([expect.objectContaining({ label: "somebody", holds: claim.holds })]);
+  expect(await driver.list({ prefix: "" }, 10)).toEqual([
+    expect.objectContaining({ label: "somebody", holds: claim.holds }),
+  ]);
   expect(await driver.release([claim])).toEqual([true]);
   expect(await driver.release([claim])).toEqual([false]);
   expect(it.stats().claims).toBe(0);
@@ -48,7 +50,7 @@ test("wait: false leaves no trace when busy", async () => {
   const holder = claimOf("k");
   await driver.claim(holder);
   expect(await driver.claim(claimOf("k", { wait: false }))).toEqual({ state: "none" });
-  expect(await driver.list("", 10)).toHaveLength(1);
+  expect(await driver.list({ prefix: "" }, 10)).toHaveLength(1);
 });
 
 test("on a Unix socket the end of the stream ends what the client held, and the next is granted at once", async () => {

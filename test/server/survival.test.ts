@@ -300,7 +300,7 @@ test("on a full disk: what needs no write goes on, what needs one is refused wit
   held(await driver.claim(waits));
   held(await driver.claim(claimOf("day", { ttlMs: DAY_MS })));
   held(await driver.claim(claimOf("late", { wait: false })));
-  expect(await driver.list("day", 10)).toHaveLength(1);
+  expect(await driver.list({ prefix: "day" }, 10)).toHaveLength(1);
 });
 
 test("a shutdown on a full disk is a crash to the next start", async () => {

@@ -179,10 +179,10 @@ export function rpcDriver(machine: Machine, store: RpcStore, network: Network): 
         targets.map(({ key, token, now: removed }) => table.revoke(key, Number(token), removed, now(), store.micros())),
       ),
 
-    list: (prefix, max, after) =>
+    list: (filter, max, after) =>
       call("list", true, () => {
         table.advance(now(), store.micros());
-        return listTable(table, tagOf, { prefix, max, ...(after !== undefined && { after }) }, now());
+        return listTable(table, tagOf, { filter, max, ...(after !== undefined && { after }) }, now());
       }),
 
     async close() {

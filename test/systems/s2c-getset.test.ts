@@ -85,7 +85,7 @@ withRedis((server) => {
         };
       },
       async leftMs() {
-        const [view] = await (drivers[0] ?? (await open())).list("lock", 1);
+        const [view] = await (drivers[0] ?? (await open())).list({ prefix: "lock" }, 1);
         return view?.answer.state === "held" ? view.answer.ttlMs : 0;
       },
     };

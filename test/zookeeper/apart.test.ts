@@ -53,13 +53,13 @@ test("what may not be read is left out of lists, and refused to who asks for it 
   scene.clients.push(admin);
   await admin.open();
   await admin.setAcl("/apart/list-half", OPEN_TO_ALL);
-  const listed = await anybody.list("list-", 10);
+  const listed = await anybody.list({ prefix: "list-" }, 10);
   expect(listed.map(({ holds, label, answer }) => [holds[0].key, label, answer.state])).toEqual([
     ["list-half", "(not Holdfast)", "held"],
     ["list-open", "test", "held"],
   ]);
-  await expect(anybody.list("list-secret", 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  expect(await ana.list("list-", 10)).toHaveLength(3);
+  await expect(anybody.list({ prefix: "list-secret" }, 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await ana.list({ prefix: "list-" }, 10)).toHaveLength(3);
   const target = { key: "list-secret", token: 1n, now: true };
   await expect(anybody.revoke?.([target])).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await ana.release([secret, half]);
@@ -73,7 +73,7 @@ test("a place that is given up while the connection breaks leaves no node: the n
   for (const claim of [holder, waiter]) await driver.claim(claim);
   const stranger = (await scene.zk.create("/apart/cut/latch-", { mode: "ephemeralSequential" })).path;
   // the look gets through, the delete that follows from it does not
-  await driver.list("cut", 10);
+  await driver.list({ prefix: "cut" }, 10);
   proxy.up.cutAfter(60);
   await expect(driver.renew([waiter])).rejects.toMatchObject({ code: "CONNECTION_LOSS" });
   expect((await scene.zk.children("/apart/cut")).names).toHaveLength(3);

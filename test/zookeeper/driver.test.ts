@@ -89,7 +89,7 @@ test("a key that begins with a slash is the node's path itself", async () => {
   const claim = claimOf("/mylock");
   await driver.claim(claim);
   expect((await scene.zk.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000000`]);
-  expect((await driver.list("/myl", 10)).map(({ holds }) => holds[0].key)).toEqual(["/mylock"]);
+  expect((await driver.list({ prefix: "/myl" }, 10)).map(({ holds }) => holds[0].key)).toEqual(["/mylock"]);
   await driver.release([claim]);
   await expect(driver.claim(claimOf("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await expect(driver.claim(claimOf("/"))).rejects.toMatchObject({
@@ -122,7 +122,7 @@ test("others' places are listed, marked so, and never their secrets", async () =
   const claim = claimOf(name);
   await driver.claim(claim);
   await curators(folder);
-  const views = await driver.list(name, 10);
+  const views = await driver.list({ prefix: name }, 10);
   expect(views.map(({ label, answer }) => [label, answer.state])).toEqual([
     ["test", "held"],
     ["(not Holdfast) 127.0.0.1", "waiting"],
@@ -141,7 +141,7 @@ test("places of the other family, for which a path is refused, are listed as wel
   await curators(folder, "__READ__");
   await scene.zk.create(`${folder}/latch-`, { mode: "ephemeralSequential" });
   await expect(driver.claim(claimOf(name))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  const views = await driver.list(name, 10);
+  const views = await driver.list({ prefix: name }, 10);
   expect(views.map(({ label, answer, holds }) => [label, answer.state, holds[0].permits])).toEqual([
     ["(family readWrite) test", "held", ALL_PERMITS],
     ["(not Holdfast, family readWrite) 127.0.0.1", "waiting", 1],
@@ -155,7 +155,7 @@ test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "
     const driver = await opened({ root: "/escaped" });
     const claim = claimOf(name);
     expect((await driver.claim(claim)).state).toBe("held");
-    expect((await driver.list("", 10)).map(({ holds }) => holds[0].key)).toEqual([name]);
+    expect((await driver.list({ prefix: "" }, 10)).map(({ holds }) => holds[0].key)).toEqual([name]);
     await driver.release([claim]);
   },
 );

@@ -78,7 +78,7 @@ test("an url over TLS names its files, for programs and for the command line", a
 
 test("without a name the address is what the certificate must be for", async () => {
   const driver = await opened({ servers: [server.secureAddress], tls: { ca: issuer.cert } });
-  expect(await driver.list("", 1)).toEqual([]);
+  expect(await driver.list({ prefix: "" }, 1)).toEqual([]);
 });
 
 test("a certificate of somebody else's is refused, and the message says so", async () => {

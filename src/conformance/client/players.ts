@@ -32,14 +32,17 @@ export async function player(scene: Scene, options: LocksOptions = {}, disturbed
 /** Waits until the store lists no claim, as seen by a client that has nothing to do with it. */
 export async function empty(scene: Scene): Promise<void> {
   const { driver } = await scene.client();
-  await scene.until("an empty store", async () => (await driver.list("", 5)).length === 0);
+  await scene.until("an empty store", async () => (await driver.list({ prefix: "" }, 5)).length === 0);
   await driver.close();
 }
 
 /** Waits until so many claims stand in the store, as a client sees that has nothing to do with them: one of its own, or this. */
 export async function placed(scene: Scene, count: number, by?: Driver): Promise<void> {
   const driver = by ?? (await scene.client()).driver;
-  await scene.until(`${count} claims in the store`, async () => (await driver.list("", 100)).length === count);
+  await scene.until(
+    `${count} claims in the store`,
+    async () => (await driver.list({ prefix: "" }, 100)).length === count,
+  );
   if (by === undefined) await driver.close();
 }
 

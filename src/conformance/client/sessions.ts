@@ -28,7 +28,7 @@ export function sessions(check: Check, { traits }: Subject): void {
     await other.queue(waiter);
     assert.equal(heldOf(await one.ask(holder), holder).token, token);
     assert.deepEqual(
-      (await one.driver.list("", 10)).map((view) => view.ttlMs),
+      (await one.driver.list({ prefix: "" }, 10)).map((view) => view.ttlMs),
       [ttlMs, ttlMs],
     );
     assert.deepEqual(await one.release(holder), [true]);

@@ -43,11 +43,11 @@ export function contention(check: Check, subject: Subject): void {
     const [first, refused] = [scene.claim("key"), scene.claim("key", { wait: false })];
     await one.hold(first);
     assert.deepEqual(await other.claim(refused), { state: "none" });
-    assert.equal((await one.driver.list("", 10)).length, 1);
+    assert.equal((await one.driver.list({ prefix: "" }, 10)).length, 1);
     assert.equal((await other.ask(refused)).state, "none");
     assert.deepEqual(await other.release(refused), [false]);
     await one.release(first);
-    assert.deepEqual(await one.driver.list("", 10), []);
+    assert.deepEqual(await one.driver.list({ prefix: "" }, 10), []);
     assert.equal((await other.ask(refused)).state, "none");
   });
 

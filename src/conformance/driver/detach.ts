@@ -59,7 +59,10 @@ export function detaching(check: Check, { traits, verbs }: Subject): void {
     await detach(client.driver, released, expired);
     await client.release(released);
     assert.deepEqual(await client.ask(released), { state: "none", reason: "released" });
-    await scene.until("the end of its lease", async () => (await client.driver.list("expired", 1)).length === 0);
+    await scene.until(
+      "the end of its lease",
+      async () => (await client.driver.list({ prefix: "expired" }, 1)).length === 0,
+    );
     assert.deepEqual(await client.ask(expired), { state: "none", reason: "expired" });
   });
 }

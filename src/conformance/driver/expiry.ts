@@ -59,7 +59,7 @@ export function expiry(check: Check, { traits }: Subject): void {
     const client = await scene.client();
     const claim = scene.claim("key", { ttlMs: scene.brief });
     await client.hold(claim);
-    await scene.until("an empty list", async () => (await client.driver.list("", 10)).length === 0);
+    await scene.until("an empty list", async () => (await client.driver.list({ prefix: "" }, 10)).length === 0);
     assert.equal((await client.ask(claim)).state, "none");
     assert.ok(await client.isFree("key"));
   });
@@ -89,7 +89,10 @@ export function expiry(check: Check, { traits }: Subject): void {
     await client.hold(holder);
     await client.queue(quiet);
     await client.queue(next);
-    await scene.until("the end of the quiet one", async () => (await client.driver.list("", 10)).length === 2);
+    await scene.until(
+      "the end of the quiet one",
+      async () => (await client.driver.list({ prefix: "" }, 10)).length === 2,
+    );
     assert.equal((await client.ask(quiet)).state, "none");
     assert.equal((await client.ask(next)).state, "waiting");
     await client.release(holder);

@@ -28,7 +28,7 @@ export function idempotence(check: Check, { traits }: Subject): void {
       waiting.map(({ state }) => state),
       ["waiting", "waiting"],
     );
-    assert.equal((await one.driver.list("", 10)).length, 2);
+    assert.equal((await one.driver.list({ prefix: "" }, 10)).length, 2);
     await one.release(holder);
     await other.granted(waiter);
     await other.release(waiter);
@@ -55,7 +55,7 @@ export function idempotence(check: Check, { traits }: Subject): void {
       assert.equal((await client.claim(claim)).state, "none");
       assert.equal((await client.ask(claim)).state, "none");
     }
-    assert.deepEqual(await client.driver.list("", 10), []);
+    assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
     assert.ok(await client.isFree("key"));
     assert.ok(await client.isFree("other"));
     assert.deepEqual(await client.release(...claims), [false, false, false]);
@@ -71,7 +71,7 @@ export function idempotence(check: Check, { traits }: Subject): void {
     const next = scene.claim("key");
     await client.hold(next);
     assert.equal((await client.claim(buried)).state, "none");
-    assert.equal((await client.driver.list("", 10)).length, 1);
+    assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
     assert.deepEqual(await client.release(next), [true]);
     assert.ok(await client.isFree("other"));
   });

@@ -15,6 +15,6 @@ export function idleKeys(check: Check, subject: Subject): void {
       assert.ok(answers.every(({ state }) => state === "held"));
       assert.ok((await client.release(...claims)).every(Boolean));
     }
-    assert.deepEqual(await client.driver.list("", 10), []);
+    assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
   });
 }

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { tagOf } from "../../ids.ts";
-import type { Claim, ClaimView } from "../../spi/driver.ts";
+import type { Claim, ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
 import type { Scene } from "../scene.ts";
 import { exclusive } from "../scene.ts";
 import type { Check, Subject } from "../subject.ts";
@@ -14,7 +14,7 @@ export function listing(check: Check, { traits }: Subject): void {
     const [held, waiting] = [scene.claim("key", { label, tokens: 4 }), scene.claim("key", { label: "" })];
     const { token } = await client.hold(held);
     await client.queue(waiting);
-    const views = await client.driver.list("", 10);
+    const views = await client.driver.list({ prefix: "" }, 10);
     assert.equal(views.length, 2);
     const [front, behind] = views as [ClaimView, ClaimView];
     for (const [view, claim] of [
@@ -46,7 +46,7 @@ export function listing(check: Check, { traits }: Subject): void {
     await scene.pause(60);
     await client.ask(claim);
     await client.claim(claim);
-    const [view] = await client.driver.list("", 10);
+    const [view] = await client.driver.list({ prefix: "" }, 10);
     assert.ok((view?.ageMs ?? 0) >= 50, `an age of ${view?.ageMs} ms after 60 ms`);
     await client.release(claim);
   });
@@ -57,10 +57,64 @@ export function listing(check: Check, { traits }: Subject): void {
     const claims = keys.map((key) => scene.claim(key));
     for (const claim of claims) await client.hold(claim);
     for (const prefix of ["", "job", "job:", "job:1", "job%", "job_", "job*", "J", "\u00e9", "[a", "none", "job:1/x"]) {
-      const found = (await client.driver.list(prefix, 100)).map((view) => view.holds[0].key);
+      const found = (await client.driver.list({ prefix }, 100)).map((view) => view.holds[0].key);
       assert.deepEqual(found.sort(), keys.filter((key) => key.startsWith(prefix)).sort(), `prefix "${prefix}"`);
     }
     await client.release(...claims);
+  });
+
+  check("the queue of one key is listed without those of keys that begin alike", async (scene) => {
+    const client = await scene.client();
+    const alike = ["key", "key:1", "key:", "ke", "Key", "key:1/x"].map((key) => scene.claim(key));
+    for (const claim of alike) await client.hold(claim);
+    const tagsOf = async (key: string): Promise<string[]> =>
+      (await client.driver.list({ key }, 10)).map(({ tag }) => tag);
+    for (const { id, holds } of alike) assert.deepEqual(await tagsOf(holds[0].key), [tagOf(id)]);
+    for (const key of ["", "k", "key:1/", "none"]) assert.deepEqual(await tagsOf(key), [], `key "${key}"`);
+    await client.release(...alike);
+    assert.deepEqual(await tagsOf("key"), []);
+  });
+
+  check("the queue of one key tells who holds it, who waits, and whose the first place is", async (scene) => {
+    const [client, other] = [await scene.client(), await scene.client()];
+    const claims = [scene.claim("key", { label: "the first" }), ...Array.from({ length: 4 }, () => scene.claim("key"))];
+    const [first, ...others] = claims as [Claim, ...Claim[]];
+    const { token } = await client.hold(first);
+    for (const claim of others) await client.queue(claim);
+    for (const { driver } of [client, other]) {
+      const views = await driver.list({ key: "key" }, 10);
+      assert.deepEqual(views.map(({ tag }) => tag).sort(), claims.map(({ id }) => tagOf(id)).sort());
+      assert.deepEqual(
+        views.map(({ answer }) => answer.state),
+        ["held", "waiting", "waiting", "waiting", "waiting"],
+      );
+      const [front] = views as [ClaimView];
+      assert.deepEqual([front.tag, front.label, front.holds[0]], [tagOf(first.id), "the first", first.holds[0]]);
+      assert.ok(front.answer.state === "held" && front.answer.token === token, "the token of the first");
+      assert.ok(front.ageMs >= 0);
+      const short = await driver.list({ key: "key" }, 2);
+      assert.equal(short.length, 2, "no more than was asked for");
+      const pages = await allPages(scene, driver, { key: "key" }, 2);
+      assert.deepEqual(pages.map(({ tag }) => tag).sort(), views.map(({ tag }) => tag).sort());
+    }
+    await client.release(...claims);
+  });
+
+  check("a list that nobody waits for any more settles", async (scene) => {
+    const client = await scene.client();
+    const claim = scene.claim("key");
+    await client.hold(claim);
+    for (const filter of [{ key: "key" }, { prefix: "" }]) {
+      const abort = new AbortController();
+      const listed = client.driver.list(filter, 10, undefined, abort.signal).catch(() => []);
+      abort.abort(new RangeError("enough"));
+      let isSettled = false;
+      void listed.then(() => {
+        isSettled = true;
+      });
+      await scene.until("the list to settle", async () => isSettled);
+    }
+    await client.release(claim);
   });
 
   if (traits.fifo) {
@@ -69,11 +123,13 @@ export function listing(check: Check, { traits }: Subject): void {
       const claims = Array.from({ length: 6 }, () => scene.claim("key"));
       for (const claim of claims) await client.claim(claim);
       const inOrder = async (expected: readonly Claim[]): Promise<void> => {
-        const tags = (await client.driver.list("key", 10)).map(({ tag }) => tag);
+        const tags = (await client.driver.list({ prefix: "key" }, 10)).map(({ tag }) => tag);
         assert.deepEqual(
           tags,
           expected.map(({ id }) => tagOf(id)),
         );
+        const queue = (await client.driver.list({ key: "key" }, 10)).map(({ tag }) => tag);
+        assert.deepEqual(queue, tags, "the queue of the key");
       };
       await inOrder(claims);
       for (const claim of [...claims].reverse()) await client.ask(claim);
@@ -90,7 +146,7 @@ export function listing(check: Check, { traits }: Subject): void {
     const claims = Array.from({ length: 23 }, (_, index) => scene.claim(`key ${index % 4}`));
     for (const claim of claims) await client.claim(claim);
     for (const size of [1, 5, 23, 100]) {
-      const found = (await allPages(scene, client.driver.list, size)).map(({ tag }) => tag);
+      const found = (await allPages(scene, client.driver, { prefix: "" }, size)).map(({ tag }) => tag);
       assert.deepEqual(found.sort(), claims.map(({ id }) => tagOf(id)).sort(), `pages of ${size}`);
     }
     await client.release(...claims);
@@ -103,10 +159,10 @@ export function listing(check: Check, { traits }: Subject): void {
     const [holder, all] = [scene.claim("x:1"), scene.claim(["x:1", "x:2", "y:1"].map(exclusive))];
     const shown = async (): Promise<void> => {
       for (const prefix of ["", "x", "x:1", "x:2", "y"]) {
-        const tags = (await client.driver.list(prefix, 10)).map(({ tag }) => tag);
+        const tags = (await client.driver.list({ prefix }, 10)).map(({ tag }) => tag);
         assert.equal(tags.filter((tag) => tag === tagOf(all.id)).length, 1, `prefix "${prefix}"`);
       }
-      assert.deepEqual(await client.driver.list("z", 10), []);
+      assert.deepEqual(await client.driver.list({ prefix: "z" }, 10), []);
     };
     await client.hold(holder);
     await client.queue(all);
@@ -118,12 +174,10 @@ export function listing(check: Check, { traits }: Subject): void {
   });
 }
 
-type List = (prefix: string, max: number, after?: string) => Promise<readonly ClaimView[]>;
-
-async function allPages(scene: Scene, list: List, size: number): Promise<ClaimView[]> {
+async function allPages(scene: Scene, driver: Driver, filter: ListFilter, size: number): Promise<ClaimView[]> {
   const all: ClaimView[] = [];
   await scene.until("the last page", async () => {
-    const page = await list("", size, all.at(-1)?.tag);
+    const page = await driver.list(filter, size, all.at(-1)?.tag);
     assert.ok(page.length <= size, "a page has no more than was asked for");
     all.push(...page);
     return page.length < size;

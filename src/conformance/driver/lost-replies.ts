@@ -20,7 +20,7 @@ export function lostReplies(check: Check, { traits, random }: Subject): void {
       await assert.rejects(() => line.claim(claim));
       const held = heldOf(await line.claim(claim), claim);
       assert.equal(heldOf(await client.ask(claim), claim).token, held.token);
-      assert.equal((await client.driver.list("", 10)).length, 1);
+      assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
       assert.deepEqual(await line.release([claim]), [true]);
       assert.ok(await client.isFree("key"));
     }

@@ -107,7 +107,7 @@ export function tokens(check: Check, subject: Subject): void {
         await assert.rejects(() => client.claim(wrong), isFatal, `a floor of ${floor} is refused`);
         assert.equal((await client.ask(wrong)).state, "none");
       }
-      assert.deepEqual(await client.driver.list("", 10), []);
+      assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
     }
     const next = scene.claim("key");
     const after = (await client.hold(next)).token;

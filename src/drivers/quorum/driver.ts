@@ -37,7 +37,7 @@ import type { Clock } from "../../clock.ts";
 import { systemClock } from "../../clock.ts";
 import { shown } from "../../duration.ts";
 import { FatalDriverError, harmless } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Notify, Traits } from "../../spi/driver.ts";
 import type { Ballot } from "./ballot.ts";
 import { majorityOf } from "./ballot.ts";
 import { Ballots } from "./ballots.ts";
@@ -206,8 +206,8 @@ class Quorum implements Driver {
     });
   }
 
-  list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
-    return listed(this.#members, prefix, max, after, this.#patience([]));
+  list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
+    return listed(this.#members, { filter, max, after, signal }, this.#patience([]));
   }
 
   async close(): Promise<void> {

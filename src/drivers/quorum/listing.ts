@@ -1,15 +1,22 @@
 /** What tools see: the claims that the members list, each once, with where a majority says it stands. */
 
-import type { ClaimView, Driver } from "../../spi/driver.ts";
+import type { ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
 import { majorityOf } from "./ballot.ts";
 import type { Member } from "./connection.ts";
 import { gather } from "./connection.ts";
 import { Round } from "./round.ts";
 import type { Run } from "./tickets.ts";
-import { FAR_TICKETS, hasFarTicket, isTicketKey, tokensByTag } from "./tickets.ts";
+import { FAR_TICKETS, hasFarTicket, isTicketKey, ticketKey, tokensByTag } from "./tickets.ts";
 
 /** Asked of a member at first; tickets are among them. */
 const AT_FIRST = 1_000;
+
+interface Wanted {
+  readonly filter: ListFilter;
+  readonly max: number;
+  readonly after: string | undefined;
+  readonly signal: AbortSignal | undefined;
+}
 
 /**
  * Members may have a line in different orders, and not all of them every claim yet: there is no cursor that they share.
@@ -19,9 +26,7 @@ const AT_FIRST = 1_000;
  */
 export async function listed(
   members: readonly Member[],
-  prefix: string,
-  max: number,
-  after: string | undefined,
+  { filter, max, after, signal }: Wanted,
   withinMs: number,
 ): Promise<readonly ClaimView[]> {
   const round = new Round(members.length);
@@ -29,7 +34,7 @@ export async function listed(
   const asked = members.map((member) => ({
     member,
     settled: member
-      .call((driver) => whole(driver, prefix))
+      .call((driver) => whole(driver, filter, signal))
       .then(
         (views) => {
           lists.set(member.index, views);
@@ -50,20 +55,30 @@ export async function listed(
 }
 
 /** The claims and their tickets. */
-async function whole(driver: Driver, prefix: string): Promise<readonly ClaimView[]> {
-  const views = await everything(driver, prefix);
-  const isFar = !FAR_TICKETS.startsWith(prefix) && views.some(({ holds: [{ key }] }) => hasFarTicket(key));
-  return isFar ? [...views, ...(await everything(driver, FAR_TICKETS))] : views;
+async function whole(
+  driver: Driver,
+  filter: ListFilter,
+  signal: AbortSignal | undefined,
+): Promise<readonly ClaimView[]> {
+  const all = (which: ListFilter): Promise<readonly ClaimView[]> => everything(driver, which, signal);
+  if (filter.key !== undefined) {
+    return (await Promise.all([all(filter), all({ key: ticketKey(filter.key) })])).flat();
+  }
+  const views = await all(filter);
+  const isFar = !FAR_TICKETS.startsWith(filter.prefix) && views.some(({ holds: [{ key }] }) => hasFarTicket(key));
+  return isFar ? [...views, ...(await all({ prefix: FAR_TICKETS }))] : views;
 }
 
 /** Not by pages: a claim that goes would take the cursor with it. */
 export async function everything(
   driver: Driver,
-  prefix: string,
+  filter: ListFilter,
+  signal?: AbortSignal,
   most: number = AT_FIRST,
 ): Promise<readonly ClaimView[]> {
-  const views = await driver.list(prefix, most);
-  return views.length < most ? views : everything(driver, prefix, most * 4);
+  signal?.throwIfAborted();
+  const views = await driver.list(filter, most, undefined, signal);
+  return views.length < most ? views : everything(driver, filter, signal, most * 4);
 }
 
 function byStanding(one: ClaimView, other: ClaimView): number {

@@ -90,7 +90,7 @@ async function told(members: readonly Member[], ballot: Ballot, leftMs: () => nu
     const heard = (views: readonly ClaimView[]): void => {
       lists.push(views.filter((view) => tagOfTicket(view) === tag));
     };
-    return { member, settled: member.call((driver) => everything(driver, key)).then(heard, () => undefined) };
+    return { member, settled: member.call((driver) => everything(driver, { key })).then(heard, () => undefined) };
   });
   await gather(asked, () => found() !== null, leftMs());
   const without = lists.filter((views) => views.length === 0).length;

@@ -101,6 +101,7 @@ function ticketId(id: string): string {
   return text;
 }
 
-function ticketKey(key: string): string {
+/** Where the tickets of a key stand. */
+export function ticketKey(key: string): string {
   return hasFarTicket(key) ? FAR_TICKETS + createHash("sha256").update(key).digest("hex") : key + SUFFIX;
 }

@@ -4,7 +4,17 @@
  */
 
 import { newId } from "../../ids.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, Finding, Notify, Traits } from "../../spi/driver.ts";
+import type {
+  Answer,
+  Claim,
+  ClaimId,
+  ClaimView,
+  Driver,
+  Finding,
+  ListFilter,
+  Notify,
+  Traits,
+} from "../../spi/driver.ts";
 import { Birth, longestTtlOf } from "./birth.ts";
 import { linkOf } from "./client/link.ts";
 import type { RedisClient } from "./client/shapes.ts";
@@ -222,10 +232,13 @@ class RedisDriver implements Driver {
     });
   }
 
-  list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
+  async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
     const connection = this.#ready;
-    const run: Run = (script, route, words) => connection.run(script, route, words);
-    return listed(run, this.#root, { prefix, max, after }, connection.isCluster);
+    const run: Run = async (script, route, words) => {
+      signal?.throwIfAborted();
+      return connection.run(script, route, words);
+    };
+    return listed(run, this.#root, { filter, max, after }, connection.isCluster);
   }
 
   async examine(): Promise<readonly Finding[]> {

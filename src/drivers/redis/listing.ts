@@ -1,10 +1,10 @@
 /** What tools see of a store: lines by key, each from its front, read in pages. */
 
 import { tagOf } from "../../ids.ts";
-import type { Answer, ClaimView, Hold } from "../../spi/driver.ts";
+import type { Answer, ClaimView, Hold, ListFilter } from "../../spi/driver.ts";
 import type { Run } from "./connection.ts";
 import { LINES, LIST } from "./scripts.ts";
-import { ALL_BUCKETS, routeOf } from "./words.ts";
+import { ALL_BUCKETS, bucketOf, routeOf } from "./words.ts";
 
 /** Members of one bucket's index read at once. */
 const INDEX_PAGE = 256;
@@ -21,15 +21,16 @@ interface Entry {
 }
 
 interface Wanted {
-  readonly prefix: string;
+  readonly filter: ListFilter;
   readonly max: number;
   readonly after: string | undefined;
 }
 
-/** Live claims any of whose keys starts with the prefix. A cursor whose claim is gone starts again. */
+/** The live claims that the filter means. A cursor whose claim is gone starts again. */
 export async function listed(run: Run, root: string, wanted: Wanted, isCluster = false): Promise<readonly ClaimView[]> {
   const reading = new Reading(run, root, wanted, isCluster);
-  await reading.keysFrom("");
+  if (wanted.filter.key !== undefined) await reading.queueOf(wanted.filter.key);
+  else await reading.keysFrom("", wanted.filter.prefix);
   if (wanted.after !== undefined && !reading.foundCursor) {
     return listed(run, root, { ...wanted, after: undefined }, isCluster);
   }
@@ -57,8 +58,12 @@ class Reading {
     return this.views.length >= this.#wanted.max;
   }
 
-  async keysFrom(start: string): Promise<void> {
-    const answer = await this.#indexes(start);
+  queueOf(key: string): Promise<void> {
+    return this.#lines([{ bucket: bucketOf(key), member: key }], 0);
+  }
+
+  async keysFrom(start: string, prefix: string): Promise<void> {
+    const answer = await this.#indexes(start, prefix);
     // what lies behind the end of a page that is full may be preceded by what that page left out
     let end: Buffer | null = null;
     const entries: Entry[] = [];
@@ -74,13 +79,13 @@ class Reading {
       bound === null ? entries : entries.filter(({ member }) => Buffer.compare(Buffer.from(member), bound) <= 0);
     known.sort((one, other) => Buffer.compare(Buffer.from(one.member), Buffer.from(other.member)));
     await this.#lines(known, 0);
-    if (bound !== null && !this.#isFull) await this.keysFrom(bound.toString());
+    if (bound !== null && !this.#isFull) await this.keysFrom(bound.toString(), prefix);
   }
 
   /** Of each bucket what its index has behind `start`. */
-  async #indexes(start: string): Promise<readonly (readonly unknown[])[]> {
+  async #indexes(start: string, prefix: string): Promise<readonly (readonly unknown[])[]> {
     const read = async (buckets: readonly string[]): Promise<readonly (readonly unknown[])[]> => {
-      const words = [this.#root, this.#wanted.prefix, start, String(INDEX_PAGE), ...buckets];
+      const words = [this.#root, prefix, start, String(INDEX_PAGE), ...buckets];
       return (await this.#run(LINES, routeOf(this.#root, buckets[0] as string), words)) as readonly unknown[][];
     };
     if (!this.#isCluster) return read(ALL_BUCKETS);

@@ -9,7 +9,17 @@ import { SlotMap } from "../../core/slot-map.ts";
 import { newId } from "../../ids.ts";
 import * as frames from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/hello.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
+import type {
+  Answer,
+  Claim,
+  ClaimId,
+  ClaimView,
+  Driver,
+  ListFilter,
+  Notify,
+  RevokeTarget,
+  Traits,
+} from "../../spi/driver.ts";
 import { Connection } from "./connection.ts";
 import { greeting } from "./greeting.ts";
 import { chunksOf, Known, reclaimable } from "./known.ts";
@@ -157,12 +167,13 @@ class ServerDriver implements Driver {
     );
   }
 
-  async list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
-    const encode = (n: number): string => frames.encodeList(n, prefix, max, after);
+  async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
+    signal?.throwIfAborted();
+    const encode = (n: number): string => frames.encodeList(n, filter, max, after);
     const { views, more } = await this.#connection.call(encode, frames.decodePage);
     const last = views.at(-1);
     if (!more || last === undefined || views.length >= max) return views;
-    return [...views, ...(await this.list(prefix, max - views.length, last.tag))];
+    return [...views, ...(await this.list(filter, max - views.length, last.tag, signal))];
   }
 
   async close(): Promise<void> {

@@ -14,7 +14,7 @@
 
 import { systemClock } from "../../clock.ts";
 import { admittedCount } from "../../core/line.ts";
-import type { Answer, Claim, ClaimView, Driver, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimView, Driver, ListFilter, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
 import { ConnectionLossError, isForGood, isRefusal, ZooKeeperError } from "./client/errors.ts";
 import { checkedPath } from "./client/paths.ts";
@@ -160,9 +160,10 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       );
     },
 
-    async list(prefix: string, max: number, after?: string): Promise<readonly ClaimView[]> {
-      await zk.reach();
-      return listed({ zk, root, family, lines, wall: () => clock.wall() }, prefix, max, after);
+    async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
+      // at once if it can be: whoever asks for a place that is about to go leaves it behind this
+      if (!zk.isConnected) await zk.reach();
+      return listed({ zk, root, family, lines, places, wall: () => clock.wall() }, { filter, max, after, signal });
     },
 
     examine: () => examined(zk, root, options.sessionMs ?? DEFAULT_SESSION_MS),

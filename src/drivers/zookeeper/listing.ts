@@ -2,7 +2,7 @@
 
 import { admittedCount } from "../../core/line.ts";
 import { tagOf } from "../../ids.ts";
-import type { Answer, ClaimView, Hold } from "../../spi/driver.ts";
+import type { Answer, ClaimView, Hold, ListFilter } from "../../spi/driver.ts";
 import { isForGood, isRefusal } from "./client/errors.ts";
 import { childrenOf, gathered } from "./client/recipes.ts";
 import type { Stat } from "./client/records.ts";
@@ -12,38 +12,71 @@ import { fatalOf } from "./fatal.ts";
 import type { Lines } from "./lines.ts";
 import type { Family, Seat } from "./names.ts";
 import { FAMILIES, folderOf, keyOf, lineOf } from "./names.ts";
+import type { Places } from "./places.ts";
 
 export interface ListingOptions {
   readonly zk: ZooKeeper;
   readonly root: string;
   readonly family: Family;
   readonly lines: Lines;
+  readonly places: Places;
   /** Wall clock, in milliseconds. */
   readonly wall: () => number;
 }
 
+interface Wanted {
+  readonly filter: ListFilter;
+  readonly max: number;
+  /** A tag. */
+  readonly after: string | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
 /**
- * At most `max` claims whose key begins with prefix, fronts of lines first, behind the one with the tag `after`. Lines that
- * the servers do not let us read are left out, unless it is the very one that was asked for.
+ * At most `max` claims that the filter means, fronts of queues first, behind the one with the tag `after`. Queues that the
+ * servers do not let us read are left out, unless it is the very one that was asked for.
  * @throws FatalDriverError if that, or the folder of all of them, is not for us to read
  */
-export async function listed(
-  options: ListingOptions,
-  prefix: string,
-  max: number,
-  after?: string,
-): Promise<readonly ClaimView[]> {
+export async function listed(options: ListingOptions, wanted: Wanted): Promise<readonly ClaimView[]> {
+  const { filter, max, after, signal } = wanted;
+  signal?.throwIfAborted();
+  if (filter.key !== undefined) return queueOf(options, filter.key, wanted);
+  const { prefix } = filter;
   const keys = await keysOf(options, prefix).catch(refused);
-  const seats = await gathered(keys, (key) =>
-    seatsOf(options, key).catch((error: unknown) => (key !== prefix && isForGood(error) ? [] : refused(error))),
+  const seats = await gathered(
+    keys,
+    (key) =>
+      seatsOf(options, key).catch((error: unknown) => (key !== prefix && isForGood(error) ? [] : refused(error))),
+    { signal },
   );
-  const from = after === undefined ? 0 : seats.findIndex(({ seat }) => tagOf(seat.id) === after) + 1;
-  const views = await gathered(
-    seats.slice(from),
-    (one) => view(options, one),
-    (found) => found.length >= max,
-  );
+  const views = await gathered(seats.slice(behind(seats, after)), (one) => view(options, one), {
+    signal,
+    enough: (found) => found.length >= max,
+  });
   return views.slice(0, max);
+}
+
+/**
+ * The queue of one key costs two requests, however long it is: the names of its nodes, and the data of the first one.
+ * Where the others stand is in their names; what they contain is not read, but of our own it is known.
+ */
+async function queueOf(options: ListingOptions, key: string, { max, after, signal }: Wanted): Promise<ClaimView[]> {
+  const seats = await seatsOf(options, key).catch(refused);
+  const [first, ...others] = seats.slice(behind(seats, after)).slice(0, max);
+  if (first === undefined) return [];
+  signal?.throwIfAborted();
+  return [...(await view(options, first)), ...others.map((one) => fromName(options, one))];
+}
+
+/** 0n and 0 stand for a token and an age that are not known. */
+function fromName({ places, zk }: ListingOptions, listed: Listed): ClaimView {
+  const own = places.known(listed.seat.id);
+  const { label, tokens, floor, wait } = own?.claim ?? { label: "", tokens: 1, floor: 0n, wait: true };
+  return { ...viewOf(listed, zk.sessionMs, own?.token ?? 0n, tokens), floor, wait, label, ageMs: 0 };
+}
+
+function behind(seats: readonly Listed[], after: string | undefined): number {
+  return after === undefined ? 0 : seats.findIndex(({ seat }) => tagOf(seat.id) === after) + 1;
 }
 
 function refused(error: unknown): never {
@@ -83,19 +116,23 @@ async function keysOf({ zk, root }: ListingOptions, prefix: string): Promise<str
 /** None: it has gone meanwhile. */
 async function view(options: ListingOptions, listed: Listed): Promise<readonly ClaimView[]> {
   const { zk, root, lines, wall } = options;
-  const { key, seat, isHeld } = listed;
-  const node = await read(zk, `${folderOf(key, root)}/${seat.name}`);
+  const node = await read(zk, `${folderOf(listed.key, root)}/${listed.seat.name}`);
   if (node === null) return [];
   const { data, stat } = node;
   const ours = readData(data);
   const { tokens, floor, wait } = ours ?? { tokens: 1, floor: 0n, wait: true };
   const label = labelOf(ours?.label ?? null, data, listed.other);
-  const ttlMs = zk.sessionMs;
-  const held: Answer = { state: "held", token: lines.tokenOf(stat.czxid), tokens, ttlMs };
-  const answer: Answer = isHeld ? held : { state: "waiting", ttlMs, recheckMs: ttlMs };
-  const hold: Hold = { key, permits: seat.permits, limit: seat.limit };
   const ageMs = Math.max(wall() - stat.ctime, 0);
-  return [{ tag: tagOf(seat.id), holds: [hold], ttlMs: "session", tokens, floor, wait, label, answer, ageMs }];
+  return [{ ...viewOf(listed, zk.sessionMs, lines.tokenOf(stat.czxid), tokens), floor, wait, label, ageMs }];
+}
+
+function viewOf({ key, seat, isHeld }: Listed, ttlMs: number, token: bigint, tokens: number) {
+  const { id, permits, limit } = seat;
+  const holds: readonly [Hold] = [{ key, permits, limit }];
+  const answer: Answer = isHeld
+    ? { state: "held", token, tokens, ttlMs }
+    : { state: "waiting", ttlMs, recheckMs: ttlMs };
+  return { tag: tagOf(id), holds, ttlMs: "session" as const, tokens, answer };
 }
 
 /** Null: it has gone. That it is there may be known also of what is not for us to read. */

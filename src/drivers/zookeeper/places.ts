@@ -95,6 +95,11 @@ export class Places {
     return this.#byId.get(claim.id) ?? this.#ended.get(claim) ?? null;
   }
 
+  /** The place of a claim of this client that is not gone. */
+  known(id: ClaimId): NodePlace | undefined {
+    return this.#byId.get(id);
+  }
+
   end(place: NodePlace, ending: Ending | null): void {
     place.at = "gone";
     place.ending ??= ending;

@@ -98,9 +98,9 @@ export function claimRoutes(hub: Hub, places: Places): readonly Route[] {
     for (const { key } of holds.slice(0, MOST_LOOKS)) {
       if (!principal.may("inspect", key)) continue;
       const { views } = await asked(hub, () =>
-        backend.list(visitor(principal, clock.now()), key, MOST_LOOKS, undefined),
+        backend.list(visitor(principal, clock.now()), { key }, MOST_LOOKS, undefined),
       );
-      const holder = views.find(({ answer, holds: of }) => answer.state === "held" && of.some((it) => it.key === key));
+      const holder = views.find(({ answer }) => answer.state === "held");
       if (holder !== undefined) return new Problem(409, "BUSY", "held", "not free", { holder: holder.label });
     }
     return new Problem(409, "BUSY", "held", "not free");

@@ -1,7 +1,7 @@
 /** What operators see and end: lists, and forced releases. */
 
 import { checkedLabel } from "../../keys.ts";
-import type { ClaimView, Hold } from "../../spi/driver.ts";
+import type { ClaimView, Hold, ListFilter } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import type { Hub } from "../hub.ts";
 import type { Call, Reply, Route } from "./call.ts";
@@ -19,14 +19,14 @@ export function lockRoutes(hub: Hub): readonly Route[] {
   const { backend, limits, clock } = hub;
 
   async function list({ incoming, principal }: Call): Promise<Reply> {
-    const query = readQuery(incoming.url as string, ["prefix", "limit", "cursor"]);
-    const prefix = query.get("prefix") ?? "";
+    const query = readQuery(incoming.url as string, ["prefix", "key", "limit", "cursor"]);
+    const filter = filterFrom(query.get("prefix"), query.get("key"));
     const max = pageFrom(query.get("limit"), limits.page);
     const cursor = query.get("cursor");
     if (cursor !== undefined && !/^[a-z2-7]{10}$/.test(cursor)) {
       throw invalid("cursor", "malformed", "cursor must be the one of the page before");
     }
-    const { views, more } = await asked(hub, () => backend.list(visitor(principal, clock.now()), prefix, max, cursor));
+    const { views, more } = await asked(hub, () => backend.list(visitor(principal, clock.now()), filter, max, cursor));
     const last = views.at(-1)?.tag;
     return json(200, { locks: views.map(viewOf), cursor: more && last !== undefined ? last : null });
   }
@@ -57,6 +57,12 @@ export function lockRoutes(hub: Hub): readonly Route[] {
   ];
 }
 
+function filterFrom(prefix: string | undefined, key: string | undefined): ListFilter {
+  if (key === undefined) return { prefix: prefix ?? "" };
+  if (prefix === undefined) return { key };
+  throw invalid("key", "conflict", "give prefix or key, not both");
+}
+
 function pageFrom(text: string | undefined, most: number): number {
   if (text === undefined) return Math.min(USUAL_PAGE, most);
   const limit = Number(text);
@@ -80,7 +86,8 @@ function viewOf({ tag, holds, answer, ttlMs, label, ageMs }: ClaimView): object 
     tag,
     state: isHeld ? "held" : "waiting",
     holds: holds.map(holdOf),
-    token: isHeld ? String(answer.token) : null,
+    // a store may not tell it of each claim in the queue of one key
+    token: isHeld && answer.token > 0n ? String(answer.token) : null,
     ttlMs: ttlMs === "session" || answer.state === "none" ? null : Math.max(0, Math.floor(answer.ttlMs)),
     label,
     ageMs: Math.floor(ageMs),

@@ -132,6 +132,9 @@ const PATHS = {
       {
         parameters: [
           query("prefix", "Only claims with a key that begins so. Default: all.", { type: "string" }),
+          query("key", "Only the queue of this one key: cheap however many others there are. Not with prefix.", {
+            type: "string",
+          }),
           query("limit", "At most so many. Default 100.", { type: "integer", minimum: 1, maximum: 1_000 }),
           query("cursor", "That of the page before.", { type: "string" }),
         ],

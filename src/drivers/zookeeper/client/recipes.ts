@@ -61,14 +61,15 @@ export async function childrenOf(zk: ZooKeeper, path: string): Promise<readonly 
   }
 }
 
-/** What `ask` finds of these, in their order, some of them at once; stops when `enough` says so. */
+/** What `ask` finds of these, in their order, some of them at once; stops when `enough` says so. @throws the signal's reason */
 export async function gathered<T, R>(
   items: readonly T[],
   ask: (item: T) => Promise<readonly R[]>,
-  enough: (found: readonly R[]) => boolean = () => false,
+  { signal, enough }: { readonly signal: AbortSignal | undefined; enough?(found: readonly R[]): boolean },
 ): Promise<R[]> {
   const found: R[] = [];
-  for (let from = 0; from < items.length && !enough(found); from += AT_ONCE) {
+  for (let from = 0; from < items.length && enough?.(found) !== true; from += AT_ONCE) {
+    signal?.throwIfAborted();
     for (const some of await Promise.all(items.slice(from, from + AT_ONCE).map(ask))) found.push(...some);
   }
   return found;
