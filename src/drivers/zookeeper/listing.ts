@@ -4,6 +4,7 @@ import { admittedCount } from "../../core/line.ts";
 import { tagOf } from "../../ids.ts";
 import type { Answer, ClaimView, Hold, ListFilter } from "../../spi/driver.ts";
 import { isForGood, isRefusal } from "./client/errors.ts";
+import { isPath } from "./client/paths.ts";
 import { childrenOf, gathered } from "./client/recipes.ts";
 import type { Stat } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
@@ -61,6 +62,7 @@ export async function listed(options: ListingOptions, wanted: Wanted): Promise<r
  * Where the others stand is in their names; what they contain is not read, but of our own it is known.
  */
 async function queueOf(options: ListingOptions, key: string, { max, after, signal }: Wanted): Promise<ClaimView[]> {
+  if (!isPath(folderOf(key, options.root)) || key === "" || key === "/") return []; // nobody can hold it
   const seats = await seatsOf(options, key).catch(refused);
   const [first, ...others] = seats.slice(behind(seats, after)).slice(0, max);
   if (first === undefined) return [];

@@ -16,6 +16,11 @@ export function checkedPath(path: unknown, name = "path"): string {
   return path;
 }
 
+/** Can a node stand there? */
+export function isPath(path: string): boolean {
+  return whyNot(path) === null;
+}
+
 function whyNot(path: string): string | null {
   if (!path.startsWith("/")) return "must begin with a slash";
   if (path === "/") return null;
