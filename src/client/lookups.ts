@@ -12,7 +12,6 @@
 import type { ClaimView } from "../spi/driver.ts";
 import type { Engine } from "./engine.ts";
 import { attempt } from "./releases.ts";
-import type { Timed } from "./timed.ts";
 import { timed } from "./timed.ts";
 
 /** A wait that is over is not made much longer by asking why. */

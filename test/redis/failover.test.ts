@@ -54,7 +54,7 @@ const clientAt = (at: Site, options: RedisOptions, ttl = TTL_MS): Locks => {
 /** Tokens of those who hold a key, as the store has them. */
 const holders = async (at: Site, key: string): Promise<bigint[]> => {
   const views = await at.scene.open(driverAt(at));
-  const found = await views.driver.list("", 100);
+  const found = await views.driver.list({ prefix: "" }, 100);
   return found.flatMap(({ holds, answer }) =>
     answer.state === "held" && holds.some((hold) => hold.key === key) ? [answer.token] : [],
   );
