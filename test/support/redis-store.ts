@@ -1,11 +1,13 @@
 /** What every way to reach a Redis is held to. */
 
 import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
 import type { TestAPI } from "vitest";
-import { afterAll, beforeAll, describe, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { ConformanceOptions, Runner, Store } from "../../src/conformance/suite.ts";
 import { conformance } from "../../src/conformance/suite.ts";
 import type { Driver } from "../../src/spi/driver.ts";
+import { redisViolations } from "./inspect-redis.ts";
 import type { RedisServer } from "./services/redis.ts";
 import { startRedis, whyNoRedis } from "./services/redis.ts";
 import { watched } from "./watched-test.ts";
@@ -61,10 +63,19 @@ export function withRedis(register: (server: () => RedisServer) => void, setting
     return;
   }
   let server: RedisServer | undefined;
+  let admin: Redis | undefined;
   // time to install it
   beforeAll(async () => {
     server = await startRedis(settings);
+    admin = new Redis(server.port, "127.0.0.1", { lazyConnect: true });
   }, 180_000);
-  afterAll(() => server?.stop());
+  // no test has to remember it; hooks of the tests themselves come before
+  afterEach(async () => {
+    expect(await redisViolations(admin as Redis), "the state of Redis").toEqual([]);
+  });
+  afterAll(async () => {
+    admin?.disconnect();
+    await server?.stop();
+  });
   register(() => server as RedisServer);
 }

@@ -2,16 +2,21 @@
 
 import type { ChildProcess } from "node:child_process";
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { connect as dial } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { CertificateFiles } from "../certificates.ts";
+import { inspectServer } from "../inspect-redis.ts";
 import { until } from "../wait-for.ts";
 import { freePort } from "./free-port.ts";
 import { canInstall, installPackages } from "./packages.ts";
 
 export const PROGRAM = "redis-server";
+
+/** What a server writes to its log where it, or a script, has failed. */
+const LOGGED_FAULT = /^.* # .*(?:script|lua|critical|assert|bug report).*$/gim;
+const logs = new WeakMap<ChildProcess, string>();
 
 export interface RedisServer {
   readonly port: number;
@@ -37,8 +42,10 @@ export async function startRedis(
   const { port } = started;
   let child = started.made;
   const stop = async (): Promise<void> => {
+    const violations = await inspectServer(port, child);
     await ended(child);
     rmSync(folder, { recursive: true, force: true });
+    if (violations.length > 0) throw new Error(`the state of Redis is wrong:\n  ${violations.join("\n  ")}`);
   };
   return {
     port,
@@ -90,10 +97,12 @@ export async function run(
 ): Promise<ChildProcess> {
   const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
   const atOnce = ["--repl-diskless-sync-delay", "0"]; // else a replica waits five seconds for others
-  const child = spawn(PROGRAM, [...fixed, ...atOnce, ...settings], {
+  const log = join(folder, `log-${port}`);
+  const child = spawn(PROGRAM, [...fixed, "--logfile", log, ...atOnce, ...settings], {
     stdio: "ignore",
     env: { ...process.env, ...environment },
   });
+  logs.set(child, log);
   const failed = new Promise<never>((_, reject) => {
     child.once("error", reject);
     child.once("exit", (code, signal) => reject(new Error(`redis-server on port ${port} ended: ${signal ?? code}`)));
@@ -120,12 +129,15 @@ export function userSettings(rules: readonly string[]): readonly string[] {
   return ["--user", "app", "on", ">pw", ...rules];
 }
 
-/** Ends it as `kill -9` does. */
+/** Ends it as `kill -9` does. @throws Error if its log tells of a fault */
 export async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGKILL");
   await gone;
+  const log = logs.get(child);
+  const faults = (log !== undefined && existsSync(log) && readFileSync(log, "utf8").match(LOGGED_FAULT)) || [];
+  if (faults.length > 0) throw new Error(`the log of redis-server:\n  ${faults.join("\n  ")}`);
 }
 
 export function isUp(port: number): Promise<boolean> {

@@ -53,9 +53,7 @@ end
 asking[claim.id] = true
 local known = read(claim.bucket, claim.id)
 if known then
-  local said = renew(known, holds)
-  settleAll()
-  return said
+  return settledAnswers({ renew(known, holds) }, { claim })[1]
 end
 if isTooHigh then return 'f' end
 
@@ -66,7 +64,10 @@ end
 
 if waits == '0' then
   for _, hold in ipairs(holds) do
-    if not isFree(lineOf(hold[1], hold[2]), hold) then return none() end
+    if not isFree(lineOf(hold[1], hold[2]), hold) then
+      settleAll()
+      return none()
+    end
   end
 end
 
@@ -91,6 +92,4 @@ note(table.concat(arrived, ','))
 if claim.count > 1 and claim.token == 0 then
   for _, hold in ipairs(holds) do enlist(hold[1], hold[2] .. '\0' .. claim.bucket .. claim.id, claim.ttl) end
 end
-local said = answer(claim, recheckOf(claim, line))
-settleAll()
-return said
+return settledAnswers({ answer(claim, recheckOf(claim, line)) }, { claim })[1]

@@ -21,7 +21,8 @@
      - TIME is read once a script; no client's clock counts, and every script's writes bear that one time.
      - What can be refused is refused before the first write: Redis does not roll back. After one write nothing is
        refused any more (neither for want of memory), so where a verb must succeed its first write is one that frees.
-     - Whoever takes all permits is alone among the admitted of a line: when it goes, nobody is admitted.
+     - Whoever takes all permits should be alone among the admitted of a line, but that is never taken for granted: when it
+       goes, the line is looked at.
      - A claim enters a line only when it is admitted in that of its key before, so lines are settled upwards only.
      - Loops end: a script looks at no more than `looks` waiting places.
      - A key of ours always has a time to live, but for the birth record. ]]

@@ -13,13 +13,15 @@
 local bucket, name = ARGV[10], ARGV[11]
 local only = ARGV[5] == '1' and ARGV[6] == '0' and ARGV[9] == '1' and read(bucket, ARGV[7])
 local isUsual = only and not only.ended and only.state == 'o' and only.token > 0 and only.expires > now
-local there = {}
+local there, left = {}, nil
 if isUsual then
   local admitted = named(bucket, 'a', name)
   there[1] = call('ZREM', admitted, placeOf(only, { bucket, name, ARGV[12], ARGV[13] })) == 1 and '1' or '0'
   dirty = true
   call('DEL', only.key)
-  if call('EXISTS', admitted, named(bucket, 'w', name)) == 0 then
+  local waiting = named(bucket, 'w', name)
+  left = call('EXISTS', admitted, waiting, waiting) -- who waits counts twice
+  if left == 0 then
     call('ZREM', shared(bucket, 'i'), name)
     return there[1]
   end
@@ -56,7 +58,9 @@ local function remove(unanswered, asked, holds)
 end
 
 if isUsual then
-  leftBy(lineOf(bucket, name), there[1] == '1' and ARGV[12])
+  local line = lineOf(bucket, name)
+  leftBy(line)
+  if left == 2 then empty(line) end
 else
   for at = 1, tonumber(take()) do there[at] = remove(take() == '1', takeClaim()) end
 end

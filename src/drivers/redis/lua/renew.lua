@@ -13,11 +13,11 @@
 local answers, claims = {}, {}
 for at = 1, tonumber(take()) do
   local claim, holds = takeClaim()
-  claims[at] = { claim, holds }
+  claim.holds = holds
+  claims[at] = claim
   asking[claim.id] = true
 end
-for at, pair in ipairs(claims) do
-  local claim, holds = pair[1], pair[2]
+for at, claim in ipairs(claims) do
   local known = read(claim.bucket, claim.id)
   if known and breathing and not known.ended and known.state ~= 'r' and known.expires <= now then
     leave(known, holds)
@@ -25,11 +25,10 @@ for at, pair in ipairs(claims) do
     known = nil
   end
   if known then
-    answers[at] = renew(known, holds)
+    answers[at] = renew(known, claim.holds)
   else
-    sweep(claim, holds)
+    sweep(claim, claim.holds)
     answers[at] = breathing and 'b ' .. opensAt or none()
   end
 end
-settleAll()
-return answers
+return settledAnswers(answers, claims)

@@ -47,7 +47,6 @@ local function clear(line)
     call('DEL', claim.key)
     at = overfull(holders)
   end
-  line.used = nil -- here even who takes all permits was not alone
 end
 
 local function place(claim, rest)
@@ -103,5 +102,4 @@ for at, one in ipairs(all) do
   local known = read(one.bucket, one.id)
   answers[at] = known and renew(known, one.holds) or none()
 end
-settleAll()
-return answers
+return settledAnswers(answers, all)

@@ -1,59 +1,104 @@
---[[ admission.lua — who is admitted, and who is passed over. ]]
+--[[ admission.lua — who is admitted, and who is passed over since its process does not listen (an unreachable waiter).
+
+     Invariants
+     - Only `settle` admits those who wait, and everyone fits beside the sum of those admitted at that moment: whoever leaves
+       takes the sum along (`leftBy`), and `look` reads it again before it is asked for.
+     - Whoever is granted, or goes on to its next queue, is let through: it holds its place here. Once somebody was let through,
+       nobody is granted for want of listeners; and who is granted so stands first and fits like anyone.
+     - Nothing is said before it is written: `offer`.
+     - A script that has settled a line leaves nobody in front who fits, but for those who are unreachable. ]]
 local MOST_PASSED = 32
 local SECOND = 1000
+local unreachable = {} -- by inbox, as far as this script has found out: nothing changes that while it runs
+local granted = {} -- claims that this call answers for, by id, which it granted after it came to them
+
+--- In a Cluster an inbox may have been left behind on a replica, which hears all that is published there: so it is asked
+--- first, with nothing, and hears no grant that is not counted. Elsewhere only a message tells who hears it.
+local function isUnreachable(claim)
+  local home = claim.inbox
+  if unreachable[home] == nil and string.find(home, '{', 1, true) then
+    unreachable[home] = redis.pcall('SPUBLISH', home, '') == 0
+  end
+  return unreachable[home]
+end
 
 --- Says it to the claim's process; was it listening? An error of Redis (no right to publish) is no sign of that. Whoever
---- called hears it in the answer, where that has room for it.
---- Nobody may hear a grant that is not counted here: else it is granted to somebody else, too. So what is published is
---- kept from the replicas, where an inbox may have been left behind. In a Cluster, where a bucket has a channel of its own
---- (it has a hash tag), replicas hear all the same: there it is asked first, with nothing.
+--- called hears it in the answer, where that has room for it. What is published is kept from the replicas, where an inbox may
+--- have been left behind.
 local function tell(claim, message)
-  if told and claim.inbox == inbox then
+  local home = claim.inbox
+  if told and home == inbox then
     told[#told + 1] = message
     return true
   end
-  if string.find(claim.inbox, '{', 1, true) then
-    if redis.pcall('SPUBLISH', claim.inbox, '') == 0 then return false end
-    redis.pcall('SPUBLISH', claim.inbox, message)
+  if isUnreachable(claim) then return false end
+  if string.find(home, '{', 1, true) then
+    redis.pcall('SPUBLISH', home, message)
     return true
   end
   redis.set_repl(redis.REPL_NONE)
-  local heard = redis.pcall('PUBLISH', claim.inbox, message)
+  unreachable[home] = redis.pcall('PUBLISH', home, message) == 0
   redis.set_repl(redis.REPL_ALL)
-  return heard ~= 0
+  return not unreachable[home]
+end
+
+--- After any write Redis refuses none for want of memory: here the first one frees, and changes nothing.
+local function beginWrites(line)
+  if not dirty then call('ZREM', line.waiting, '') end
+  dirty = true
+end
+
+--- Does the claim wait in this very line? A script that was refused a command may have left its place behind.
+local function waitsIn(line, claim)
+  return alive(claim) and claim.token == 0 and (claim.count == 1 or holdsOf(claim)[claim.stage][2] == line.name)
 end
 
 --- Admitted in this line, the claim enters its next one.
 local function goOn(line, claim, place, permits)
-  local holds = holdsOf(claim)
-  unqueue(line, place)
+  local hold = holdsOf(claim)[claim.stage + 1]
+  local following = lineOf(hold[1], hold[2])
+  look(following)
+  beginWrites(line)
   admit(line, place, permits, claim.expires, claim.ttl)
   claim.stage = claim.stage + 1
-  local hold = holds[claim.stage]
-  local following = lineOf(hold[1], hold[2])
-  settle(following)
   local arrival = queue(following, placeOf(claim, hold), claim.ttl)
   local placed, waits, arrived, json, at = struct.unpack(REST, claim.rest)
   claim.rest = restOf(placed, waits, arrived .. ',' .. arrival, json, string.sub(claim.rest, at))
   save(claim)
+  unqueue(line, place)
   settle(following)
 end
 
---- Grants the place of a claim in its last line, if its process hears of it. Says so.
-local function offer(line, claim, place, permits)
-  local token = mint(claim, line)
-  if not asking[claim.id] then
-    -- nothing may be said that is refused afterwards: after any write nothing is
-    if not dirty then call('ZREM', line.waiting, '') end
-    dirty = true
-    local words = claim.id .. ' ' .. text(token) .. ' ' .. claim.tokens .. ' ' .. claim.expires - now
-    if not tell(claim, words) then return false end
-  end
-  unqueue(line, place)
-  grant(claim, line, token)
-  save(claim)
+--- The claim holds from now on, as far as others can see.
+local function write(line, claim, place, permits)
+  beginWrites(line)
+  grant(claim, line, mint(claim, line))
   admit(line, place, permits, claim.expires, claim.ttl)
-  return true
+  save(claim)
+end
+
+--- Grants the place of a claim in its last line, if its process hears of it. Says so.
+--- A command that is refused ends the script there (a right that was taken away), and what is written stays. So the grant is
+--- written first, in an order in which each beginning of it does no harm: a counter is too high, a place is counted that
+--- nobody has, until its lease ends; and last the place is taken out of the queue, where `settle` knows it for a relic. Only
+--- what is written is said; and if nobody hears it, taken back. That costs no further command unless nobody hears it.
+local function offer(line, claim, place, permits)
+  if asking[claim.id] then
+    granted[claim.id] = claim
+    write(line, claim, place, permits)
+    unqueue(line, place)
+    return true
+  end
+  if isUnreachable(claim) then return false end
+  write(line, claim, place, permits)
+  if tell(claim, claim.id .. ' ' .. text(claim.token) .. ' ' .. claim.tokens .. ' ' .. claim.expires - now) then
+    unqueue(line, place)
+    return true
+  end
+  call('ZREM', line.admitted, place)
+  line.used = nil
+  claim.token, claim.isStale = 0, true
+  return false
 end
 
 --- The claim's process does not listen: it loses a turn, and if that happens again a second later without a word from
@@ -65,52 +110,68 @@ local function passOver(line, claim, permits, limit)
     call('DEL', claim.key)
     return false
   end
-  if claim.missed <= heardAt then
-    claim.missed = now
-    save(claim)
-  end
+  local isFirst = claim.missed <= heardAt
+  if isFirst then claim.missed = now end
+  if isFirst or claim.isStale then save(claim) end
   return true
 end
 
+local function fits(line, permits, limit)
+  return line.used + permits <= tonumber(limit)
+end
+
+--- Are those that were passed over kept from their turn by now?
 local function blocks(passed, line)
   for _, one in ipairs(passed) do
-    if line.used + one.permits > tonumber(one.limit) then return true end
+    if not fits(line, one.permits, one.limit) then return true end
   end
   return false
 end
 
---- Admits whoever may go in this line. Those whose processes do not listen are passed over; if nobody listens, the
---- front one is granted for a second, which its renewal makes whole.
+--- Nobody listens of those who might go: the first of them has the lock for a second, which its renewal makes whole.
+local function grantUnheard(line, first)
+  look(line)
+  if frontOf(line) ~= first.place or not fits(line, first.permits, first.limit) then return end
+  local claim = first.claim
+  claim.expires = math.min(claim.expires, now + SECOND)
+  for at = 1, claim.stage - 1 do
+    local hold = holdsOf(claim)[at]
+    local entered = lineOf(hold[1], hold[2])
+    call('ZADD', entered.admitted, 'XX', claim.expires .. '', placeOf(claim, hold))
+    entered.used = nil
+  end
+  write(line, claim, first.place, first.permits)
+  unqueue(line, first.place)
+end
+
+--- Admits whoever may go in this line. Those whose processes do not listen are passed over.
 settle = function(line)
-  local passed, granted = nil, false
+  local passed, isLetThrough = nil, false
   while true do
     look(line)
     if line.used >= ALL or looks == 0 or breathing then break end
+    if passed and (#passed == MOST_PASSED or isLetThrough and blocks(passed, line)) then break end
     local place = frontOf(line)
     if passed then place = call('ZRANGE', line.waiting, #passed, #passed)[1] end
     if not place then break end
     local bucket, id, permits, limit = parse(place)
-    if line.used + permits > tonumber(limit) then break end
+    if not fits(line, permits, limit) then break end
     looks = looks - 1
     local claim = read(bucket, id)
-    if not alive(claim) then
+    if not waitsIn(line, claim) then
       unqueue(line, place)
     elseif claim.stage < claim.count then
       goOn(line, claim, place, permits)
+      isLetThrough = true
     elseif offer(line, claim, place, permits) then
-      granted = true
+      isLetThrough = true
     elseif passOver(line, claim, permits, limit) then
       passed = passed or {}
       passed[#passed + 1] = { claim = claim, place = place, permits = permits, limit = limit }
     end
-    if passed and (#passed == MOST_PASSED or (granted and blocks(passed, line))) then break end
   end
-  if passed and not granted then
-    local first = passed[1]
-    first.claim.expires = math.min(first.claim.expires, now + SECOND)
-    asking[first.claim.id] = true
-    offer(line, first.claim, first.place, first.permits)
-  end
+  if passed and not isLetThrough then grantUnheard(line, passed[1]) end
+  line.left = false
 end
 
 --- Settles the lines that somebody has left.
@@ -118,8 +179,7 @@ settleAll = function()
   local at = 1
   while unsettled[at] and looks > 0 do
     local line = unsettled[at]
-    line.left = false
-    settle(line)
+    if line.left then settle(line) end
     if isIdle(line) then call('ZREM', shared(line.bucket, 'i'), line.name) end
     at = at + 1
   end

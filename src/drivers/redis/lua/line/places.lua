@@ -42,12 +42,19 @@ local function unqueue(line, place)
   return call('ZREM', line.waiting, place)
 end
 
---- A line that is to be settled: from among the admitted somebody went with so many permits (text), or nobody (false).
-local function leftBy(line, permits)
+--- Somebody has left this line: it is to be summed up again, and settled.
+local function leftBy(line)
   line.used = nil
-  if permits and tonumber(permits) == ALL then empty(line) end
   if not line.left then unsettled[#unsettled + 1] = line end
   line.left = true
+end
+
+--- As leftBy, where whoever left had all permits, so that most likely nobody else is admitted: one command sees that.
+local function leftByAll(line)
+  leftBy(line)
+  local left = call('EXISTS', line.admitted, line.waiting, line.waiting) -- who waits counts twice
+  if left % 2 == 0 then empty(line) end
+  if left < 2 then line.front = false end
 end
 
 --- Takes a claim out of the lines it has entered; says from how many. Its first write is one that frees.
@@ -59,7 +66,7 @@ local function leave(claim, holds)
     local line, place = lineOf(hold[1], hold[2]), placeOf(claim, hold)
     local isHeld = at < claim.stage or claim.token > 0
     local gone = isHeld and call('ZREM', line.admitted, place) or not isHeld and unqueue(line, place)
-    leftBy(line, isHeld and gone == 1 and hold[3])
+    if isHeld and tonumber(hold[3]) == ALL then leftByAll(line) else leftBy(line) end
     left = left + gone
   end
   if claim.count > 1 then

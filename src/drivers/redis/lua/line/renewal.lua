@@ -48,3 +48,13 @@ local function renew(claim, holds)
   end
   return answer(claim, recheckOf(claim, lineOf(holds[claim.stage][1], holds[claim.stage][2])))
 end
+
+--- Settles the lines that were left. Whoever was granted by that after it was answered is answered again: it hears no push.
+local function settledAnswers(answers, claims)
+  settleAll()
+  for at, claim in ipairs(claims) do
+    local held = granted[claim.id]
+    if held and string.sub(answers[at], 1, 1) == 'w' then answers[at] = answer(held, false) end
+  end
+  return answers
+end
