@@ -16,6 +16,7 @@ export default defineConfig({
         include: globs(part.tests),
         exclude: globs(part.except ?? []),
         fileParallelism: part.oneAtATime !== true,
+        ...(part.store === "redis" && { setupFiles: ["test/support/watch-redis.ts"] }),
         ...(part.typesOnly === true && {
           include: [],
           typecheck: {

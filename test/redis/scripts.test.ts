@@ -154,6 +154,7 @@ withRedis((server) => {
     });
     expect(grant).toMatchObject({ id: waiter.id, answer: { token } });
     await other.driver.release([waiter, behind]);
+    await one.driver.release([holder]); // which was deleted, but for its record
   });
 
   test("of those behind one who does not listen, no more go before it than leave it room, but for the last", async () => {

@@ -39,6 +39,7 @@ interface Noted {
   readonly key: string;
   readonly expires: number;
   readonly token: number;
+  readonly ttl: number;
   readonly tokens: number;
   readonly stage: number;
   readonly count: number;
@@ -150,6 +151,7 @@ function recordOf(key: string, value: Buffer): Noted {
     expires: number(0),
     token: number(1),
     stage: number(2),
+    ttl: number(4),
     tokens: number(5),
     count: number(7),
     holds: holds?.map(([bucket, name]) => [bucket, name] as const) ?? null,
@@ -190,7 +192,8 @@ function judge(space: Space, where: string, now: number, places: StoredPlace[], 
     }
   }
   for (const [claim, record] of space.records) {
-    if (record.expires > now) judgeRecord(space, where, claim, record, stands.get(claim) ?? new Set(), orphans);
+    // after a step back of the clock a record may say an end that the places do not: nobody believes it
+    if (record.expires > now && record.expires <= now + record.ttl) judgeRecord(space, where, claim, record, stands.get(claim) ?? new Set(), orphans);
   }
   for (const claim of space.ended) {
     if (stands.has(claim)) orphans.push(`${where}the place of ${claim}, which has ended,`);

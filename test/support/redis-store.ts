@@ -42,19 +42,28 @@ export function shortRunner(): Runner {
 
 /** The conformance suite on a real server, each test with a prefix of its own. */
 export function redisConforms(name: string, driver: (server: RedisServer, prefix: string) => Driver): void {
-  withRedis((server) => {
+  withRedis((server, admin) => {
     conformance({ describe, test: watched(test as TestAPI) }, name, {
       ...OPTIONS,
       open: async () => {
         const prefix = randomUUID();
-        return { driver: () => driver(server(), prefix) };
+        return {
+          driver: () => driver(server(), prefix),
+          inspect: () => redisViolations(admin(), prefix),
+        };
       },
     });
   });
 }
 
-/** Registers tests that have a server for themselves; without one they are skipped, or fail where CI is true. */
-export function withRedis(register: (server: () => RedisServer) => void, settings: readonly string[] = []): void {
+/**
+ * Registers tests that have a server for themselves, and a connection to it that sees everything. The state of Redis is
+ * judged after each of them. Without a Redis they are skipped, or fail where CI is true.
+ */
+export function withRedis(
+  register: (server: () => RedisServer, admin: () => Redis) => void,
+  settings: readonly string[] = [],
+): void {
   const reason = whyNoRedis();
   if (reason !== null) {
     test.skipIf(process.env.CI !== "true")(`no Redis: ${reason}`, () => {
@@ -67,15 +76,22 @@ export function withRedis(register: (server: () => RedisServer) => void, setting
   // time to install it
   beforeAll(async () => {
     server = await startRedis(settings);
-    admin = new Redis(server.port, "127.0.0.1", { lazyConnect: true });
+    admin = new Redis(server.port, "127.0.0.1");
+    await admin.ping(); // else the first test would see it open
   }, 180_000);
   // no test has to remember it; hooks of the tests themselves come before
+  const told = new Set<string>();
   afterEach(async () => {
-    expect(await redisViolations(admin as Redis), "the state of Redis").toEqual([]);
+    const violations = (await redisViolations(admin as Redis)).filter((one) => !told.has(one));
+    for (const one of violations) told.add(one); // what one test leaves behind is not another's fault
+    expect(violations, "the state of Redis").toEqual([]);
   });
   afterAll(async () => {
     admin?.disconnect();
     await server?.stop();
   });
-  register(() => server as RedisServer);
+  register(
+    () => server as RedisServer,
+    () => admin as Redis,
+  );
 }

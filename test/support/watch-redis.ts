@@ -7,7 +7,7 @@ import { Socket } from "node:net";
 import { Readable } from "node:stream";
 import { afterEach, expect } from "vitest";
 
-const FAILED = /^-ERR (?!ACL failure)[^\r\n]*\b(?:user_script:|script: [0-9a-f]{40})[^\r\n]*/m;
+const FAILED = /^-ERR (?!ACL failure|The user executing)[^\r\n]*\b(?:user_script:|script: [0-9a-f]{40})[^\r\n]*/m;
 const BEGINS = Buffer.from("-ERR ");
 const found: string[] = [];
 
