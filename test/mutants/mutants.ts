@@ -4,6 +4,7 @@
  */
 
 import { readFileSync } from "node:fs";
+import { REDIS_MUTANTS } from "./redis-mutants.ts";
 
 export interface Mutant {
   /** The fault, as a reader of the design would say it. */
@@ -349,6 +350,7 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "if (whole[0] === undefined) throw",
     tests: "test/server/earlier-start.test.ts",
   },
+<<<<<<< HEAD
   // --- the server under abuse
   {
     name: "claims that are told of after a restart bounded by nothing",
@@ -378,4 +380,7 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "return null;",
     tests: "test/server/limits-claims.test.ts",
   },
+=======
+  ...REDIS_MUTANTS,
+>>>>>>> 8f0e0ac (Redis: tests and mutants for unreachable waiters, rights taken away in use, and the inspector)
 ];

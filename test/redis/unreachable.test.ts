@@ -117,6 +117,102 @@ withRedis((server) => {
     });
   });
 
+  test("no more go on past an unreachable waiter than leave it room", async () => {
+    const h = claimOf([some(3, 3)]);
+    const [d, ...others] = [
+      claimOf([some(2, 3)]),
+      ...["b", "c", "d"].map((key) => claimOf([some(1, 3), exclusive(key)])),
+    ] as const;
+    const [lost, well] = await three(async (away, here) => {
+      await here.hold(h);
+      await away.claim(d);
+      for (const claim of others) await here.claim(claim);
+    });
+    await well.driver.release([h]);
+    expect(await wrong()).toEqual([]);
+    // with the first of them there is room for it, with two no more
+    expect(await holders("a", h, d, ...others)).toEqual([2, 3]);
+    await well.driver.release(others);
+    await lost.granted(d);
+    await lost.driver.release([d]);
+  });
+
+  test("who is granted by the very call that asks for it, after its turn in that call, is answered so", async () => {
+    const one = await scene.open();
+    const [h, w] = [claimOf("a"), claimOf("a")];
+    await one.hold(h);
+    await one.claim(w);
+    await scene.admin.del((await scene.keys()).find((name) => name.endsWith(`:c:${h.id}`)) as string);
+    expect((await one.driver.renew([w, h])).map((answer) => answer?.state)).toEqual(["held", "none"]);
+    await one.driver.release([w]);
+  });
+
+  test("who is granted unheard over several keys, and says nothing, leaves all of them after a second", async () => {
+    const [lost, other] = [await scene.openWithFrailInbox(), await scene.open()];
+    const [h, d] = [claimOf("b"), claimOf([exclusive("a"), exclusive("b")])];
+    await other.hold(h);
+    await lost.claim(d);
+    await scene.breakInboxes();
+    await other.driver.release([h]);
+    expect(await wrong()).toEqual([]);
+    const late = [claimOf("a"), claimOf("b")];
+    for (const claim of late) expect((await other.claim(claim)).state).toBe("waiting");
+    for (const claim of late) await other.granted(claim);
+    await other.driver.release(late);
+  });
+
+  describe("what stands in Redis counts, whatever should stand there", () => {
+    /** The place of who holds one key is put into the line of another, too: as a fault would. */
+    async function planted(from: string, to: string, kind: "a" | "w"): Promise<string> {
+      const keys = await scene.keys();
+      const [place, score] = await scene.admin.zrange(
+        keys.find((key) => key.endsWith(`:a:${from}`)) as string,
+        "0",
+        "0",
+        "WITHSCORES",
+      );
+      const line = (keys.find((key) => /:[aw]:/.test(key) && key.endsWith(`:${to}`)) as string).replace(
+        /:[aw]:/,
+        `:${kind}:`,
+      );
+      await scene.admin.zadd(line, kind === "w" ? 1 : String(score), String(place));
+      await scene.admin.pexpire(line, 60_000);
+      return line;
+    }
+
+    test.each([
+      ["one key", [exclusive("a")]],
+      ["several keys", [exclusive("a"), exclusive("b")]],
+    ] as const)(
+      "who leaves with all permits of %s may have been there with another: the line is looked at",
+      async (_, holds) => {
+        const one = await scene.open();
+        const [h, other, w] = [claimOf(holds), claimOf("z"), claimOf("a")];
+        await one.hold(h);
+        await one.hold(other);
+        const line = await planted("z", "a", "a");
+        await one.claim(w);
+        expect(await one.driver.release([h])).toEqual([true]);
+        expect((await one.ask(w)).state).toBe("waiting");
+        await scene.admin.del(line);
+        expect((await one.ask(w)).state).toBe("held");
+        await one.driver.release([w, other]);
+      },
+    );
+
+    test("a place left in the queue by whoever holds is no wish to hold again", async () => {
+      const one = await scene.open();
+      const [h, w] = [claimOf([some(1, 3)]), claimOf([some(2, 3)])];
+      const { token } = await one.hold(h);
+      const line = await planted("a", "a", "w");
+      expect((await one.claim(w)).state).toBe("held");
+      expect(await scene.admin.exists(line)).toBe(0);
+      expect(await one.ask(h)).toMatchObject({ state: "held", token });
+      expect(await wrong()).toEqual([]);
+      await one.driver.release([h, w]);
+    });
+  });
+
   test("no script ends half-way when a waiter is found unreachable for the second time behind a grant", async () => {
     const lane = [some(1, 3)];
     const h = claimOf([some(3, 3)]);
@@ -158,7 +254,7 @@ withRedis((server) => {
   async function reorder(claims: readonly Claim[]): Promise<void> {
     const key = (await scene.keys()).find((name) => name.endsWith(":w:a")) as string;
     for (const [at, { id }] of claims.entries()) {
-      const member = (await scene.admin.zrange(key, 0, -1)).find((place) => place.includes(id)) as string;
+      const member = (await scene.admin.zrange(key, "0", "-1")).find((place) => place.includes(id)) as string;
       await scene.admin.zadd(key, 1_000 + at, member);
     }
   }

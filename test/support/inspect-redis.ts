@@ -193,7 +193,8 @@ function judge(space: Space, where: string, now: number, places: StoredPlace[], 
   }
   for (const [claim, record] of space.records) {
     // after a step back of the clock a record may say an end that the places do not: nobody believes it
-    if (record.expires > now && record.expires <= now + record.ttl) judgeRecord(space, where, claim, record, stands.get(claim) ?? new Set(), orphans);
+    if (record.expires > now && record.expires <= now + record.ttl)
+      judgeRecord(space, where, claim, record, stands.get(claim) ?? new Set(), orphans);
   }
   for (const claim of space.ended) {
     if (stands.has(claim)) orphans.push(`${where}the place of ${claim}, which has ended,`);

@@ -4,9 +4,6 @@ local function sweep(claim, holds)
   dirty = true
   for _, hold in ipairs(holds) do
     local line, place = lineOf(hold[1], hold[2]), placeOf(claim, hold)
-    if call('ZREM', line.admitted, place) + unqueue(line, place) > 0 then
-      line.used = nil
-      unsettled[#unsettled + 1] = line
-    end
+    if call('ZREM', line.admitted, place) + unqueue(line, place) > 0 then leftBy(line) end
   end
 end

@@ -1,0 +1,87 @@
+/** Faults in the Lua scripts of the Redis driver, in the module that carries them: a newline there is written \\n. */
+
+import type { Mutant } from "./mutants.ts";
+
+const file = "src/drivers/redis/scripts.ts";
+const tests = "test/redis/unreachable.test.ts";
+
+export const REDIS_MUTANTS: readonly Mutant[] = [
+  {
+    name: "on Redis, whoever goes on to its next queue not counted as let through",
+    file,
+    find: "goOn(line, claim, place, permits)\\n      isLetThrough = true",
+    replace: "goOn(line, claim, place, permits)",
+    tests,
+  },
+  {
+    name: "on Redis, an unreachable waiter granted beside whoever was let through",
+    file,
+    find: "if passed and not isLetThrough then grantUnheard(line, passed[1]) end",
+    replace: "if passed then write(line, passed[1].claim, passed[1].place, passed[1].permits) end",
+    tests,
+  },
+  {
+    name: "on Redis, a sum of permits kept although somebody has left",
+    file,
+    find: "local function leftBy(line)\\n  line.used = nil",
+    replace: "local function leftBy(line)",
+    tests: "test/drivers/redis-lines.test.ts",
+  },
+  {
+    name: "on Redis, a line not summed up again after somebody was dropped",
+    file,
+    find: "while true do\\n    look(line)",
+    replace: "look(line)\\n  while true do",
+    tests,
+  },
+  {
+    name: "on Redis, a line taken for empty because its exclusive holder leaves",
+    file,
+    find: "if left % 2 == 0 then empty(line) end",
+    replace: "empty(line)",
+    tests,
+  },
+  {
+    name: "on Redis, the same where one claim holds one key",
+    file,
+    find: "if left == 2 then empty(line) end",
+    replace: "empty(line)",
+    tests,
+  },
+  {
+    name: "on Redis, a grant that nobody heard left counted",
+    file,
+    find: "call('ZREM', line.admitted, place)\\n  line.used = nil\\n  claim.token, claim.isStale = 0, true",
+    replace: "line.used = nil\\n  claim.token, claim.isStale = 0, true",
+    tests,
+  },
+  {
+    name: "on Redis, a grant said before it is written",
+    file,
+    find: "write(line, claim, place, permits)\\n  if tell(claim, claim.id .. ' ' .. text(claim.token)",
+    replace:
+      "local isHeard = tell(claim, claim.id .. ' ' .. text(mint(claim, line)) .. ' 1 1000')\\n  write(line, claim, place, permits)\\n  if isHeard and tell(claim, claim.id .. ' ' .. text(claim.token)",
+    tests: "test/redis/rights-in-use.test.ts",
+  },
+  {
+    name: "on Redis, a place left in the queue by whoever holds granted again",
+    file,
+    find: "return alive(claim) and claim.token == 0 and",
+    replace: "return alive(claim) and",
+    tests,
+  },
+  {
+    name: "on Redis, a claim answered as it stood before its own call granted it",
+    file,
+    find: "if held and string.sub(answers[at], 1, 1) == 'w' then",
+    replace: "if held and string.sub(answers[at], 1, 1) == '-' then",
+    tests,
+  },
+  {
+    name: "on Redis, a line that was swept not settled",
+    file,
+    find: "> 0 then leftBy(line) end",
+    replace: "> 0 then line.used = nil end",
+    tests,
+  },
+];
