@@ -13,13 +13,18 @@ const INCLUDE = /^[ \t]*--- include (\S+)\n/m;
 /** As the formatter has it. */
 const MOST_ON_A_LINE = 112;
 
+/** A file's text, and the expression that stands for it: each file that is included stands in the module once. */
+interface Part {
+  readonly text: string;
+  readonly expression: string;
+}
+
 /** The module as it should be. */
 export function luaModule(): string {
   const names = readdirSync(FOLDER).filter((name) => name.endsWith(".lua") && name !== COMMON);
-  /** By name: what scripts include, each of these once. */
-  const parts = new Map<string, string>();
-  const scripts = names.sort().map((name) => scriptOf(name, parts));
-  const shared = [...parts].map(([name, text]) => `const ${constant(name)} =\n  ${JSON.stringify(text)};\n`);
+  const parts = new Map<string, Part>();
+  const scripts = names.sort().map((name) => scriptOf(name, partOf(name, parts)));
+  const shared = [...parts].map(([name, { expression }]) => `const ${constant(name)} =${expression};\n`);
   return [
     "// Made of lua/*.lua by `npm run lua`: change those, not this.\n",
     "/** A script as Redis is given it: by its digest, or whole when Redis does not have it. */",
@@ -29,34 +34,34 @@ export function luaModule(): string {
   ].join("\n");
 }
 
-function scriptOf(name: string, parts: Map<string, string>): string {
+function scriptOf(name: string, { text, expression }: Part): string {
+  const sha = createHash("sha1").update(text).digest("hex");
+  // the formatter breaks before a sum, not before a single text
+  const words = expression.includes(" +\n") ? expression.replaceAll("\n", "\n  ") : ` ${expression.trim()}`;
+  return `export const ${constant(name)}: Script = {\n  sha: "${sha}",\n  text:${words},\n};\n`;
+}
+
+/** A file without comments; what it includes is added to the parts, before what includes it. */
+function partOf(name: string, parts: Map<string, Part>): Part {
   const terms = withoutHead(read(name))
     .split(INCLUDE)
     .map((term, at) => {
-      const text = at % 2 === 0 ? withoutComments(term) : whole(term);
-      if (at % 2 === 1) parts.set(term, text);
-      return { text, word: at % 2 === 0 ? JSON.stringify(text) : constant(term) };
+      if (at % 2 === 0) return { text: withoutComments(term), word: JSON.stringify(withoutComments(term)) };
+      const part = parts.get(term) ?? partOf(term, parts);
+      parts.set(term, part);
+      return { text: part.text, word: constant(term) };
     })
     .filter(({ text }) => text !== "");
-  const sha = createHash("sha1")
-    .update(terms.map(({ text }) => text).join(""))
-    .digest("hex");
   const words = terms.map(({ word }) => word);
   const short = ` ${words.join(" + ")}`;
-  const text = words.length === 1 || short.length < MOST_ON_A_LINE ? short : `\n    ${words.join(" +\n    ")}`;
-  return `export const ${constant(name)}: Script = {\n  sha: "${sha}",\n  text:${text},\n};\n`;
+  const isShort = terms.length > 1 && short.length < MOST_ON_A_LINE;
+  return { text: terms.map(({ text }) => text).join(""), expression: isShort ? short : `\n  ${words.join(" +\n  ")}` };
 }
 
 /** Is the module what the files say? */
 export function luaFaults(): string[] {
   const current = existsSync(LUA_MODULE) && readFileSync(LUA_MODULE, "utf8") === luaModule();
   return current ? [] : [`${LUA_MODULE} is not what ${FOLDER} says: npm run lua`];
-}
-
-/** A file without comments, with all it includes in its place. */
-function whole(name: string): string {
-  const parts = withoutHead(read(name)).split(INCLUDE);
-  return parts.map((part, at) => (at % 2 === 0 ? withoutComments(part) : whole(part))).join("");
 }
 
 function read(name: string): string {

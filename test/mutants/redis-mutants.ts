@@ -25,7 +25,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file,
     find: "local function leftBy(line)\\n  line.used = nil",
     replace: "local function leftBy(line)",
-    tests: "test/drivers/redis-lines.test.ts",
+    tests,
   },
   {
     name: "on Redis, a line not summed up again after somebody was dropped",

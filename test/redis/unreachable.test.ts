@@ -117,6 +117,25 @@ withRedis((server) => {
     });
   });
 
+  test("what one who is dropped leaves in an earlier queue is there for others in the same call", async () => {
+    const [h, f] = [claimOf([some(1, 3)]), claimOf([some(1, 3)])];
+    const b = claimOf("b");
+    const [d, w] = [claimOf([some(1, 3), exclusive("b")]), claimOf([some(1, 3), exclusive("b")])];
+    const x = claimOf([some(1, 3)]);
+    const [lost, well] = await three(async (away, here) => {
+      for (const claim of [h, f, b]) await here.hold(claim);
+      await away.claim(d);
+      for (const claim of [w, x]) await here.claim(claim);
+    });
+    await missedBefore(d, 2);
+    await scene.admin.del((await scene.keys()).find((name) => name.endsWith(":a:b")) as string);
+    await well.driver.release([h]);
+    expect(await holders("a", h, f, d, w, x)).toEqual([1, 3, 4]);
+    expect((await well.ask(w)).state).toBe("held");
+    expect(await lost.ask(d)).toEqual({ state: "none" });
+    await well.driver.release([b, f, w, x]);
+  });
+
   test("no more go on past an unreachable waiter than leave it room", async () => {
     const h = claimOf([some(3, 3)]);
     const [d, ...others] = [
@@ -240,12 +259,12 @@ withRedis((server) => {
   });
 
   /** The claim is noted as unreachable since two seconds. */
-  async function missedBefore({ id }: Claim): Promise<void> {
+  async function missedBefore({ id }: Claim, stage = 1): Promise<void> {
     const key = (await scene.keys()).find((name) => name.endsWith(`:c:${id}`));
     const script = `
       local record, time = redis.call('GET', KEYS[1]), redis.call('TIME')
       local now = time[1] * 1000
-      local claim = struct.pack('>dddd', now + 50000, 0, 1, now - 2000)
+      local claim = struct.pack('>dddd', now + 50000, 0, ${stage}, now - 2000)
       return redis.call('SET', KEYS[1], claim .. string.sub(record, 33), 'KEEPTTL')`;
     await scene.admin.eval(script, 1, String(key));
   }
