@@ -350,6 +350,22 @@ withRedis((server) => {
       await one.driver.release(kept);
     });
 
+    test("the index lives for two hours, and as long as a lock in it that is renewed", async () => {
+      const one = await scene.open();
+      const claim = claimOf("key", { ttlMs: 400 });
+      const index = `${scene.prefix}:1:{${bucketOf("key")}}:i`;
+      const left = (): Promise<number> => scene.admin.pttl(index);
+      await one.hold(claim);
+      expect(Math.abs((await left()) - 7_200_000)).toBeLessThan(60_000);
+      await scene.admin.pexpire(index, 1_000);
+      await until(async () => (await one.ask(claim)).state === "held" && (await left()) > 7_000_000, {
+        within: 5_000,
+        what: "a renewal that keeps it",
+      });
+      expect((await one.driver.list("key", 10)).length).toBe(1);
+      await one.driver.release([claim]);
+    });
+
     test("no command looks through all keys", async () => {
       const one = await scene.open();
       const claims = Array.from({ length: 40 }, (_, at) => claimOf(`key ${at % 7}`));

@@ -25,6 +25,7 @@ export function mutated({ name, file, find, replace }: Mutant): string {
 }
 
 export const MUTANTS: readonly Mutant[] = [
+  ...REDIS_MUTANTS,
   // --- time and belief
   {
     name: "the deadline counted from the answer",
@@ -350,7 +351,6 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "if (whole[0] === undefined) throw",
     tests: "test/server/earlier-start.test.ts",
   },
-<<<<<<< HEAD
   // --- the server under abuse
   {
     name: "claims that are told of after a restart bounded by nothing",
@@ -380,7 +380,4 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "return null;",
     tests: "test/server/limits-claims.test.ts",
   },
-=======
-  ...REDIS_MUTANTS,
->>>>>>> 8f0e0ac (Redis: tests and mutants for unreachable waiters, rights taken away in use, and the inspector)
 ];

@@ -7,7 +7,7 @@ export interface Script {
 }
 
 const LINE_STORE =
-  "local call, match = redis.call, string.match\nlocal root = ARGV[1]\nlocal time = call('TIME')\nlocal micros = time[1] * 1000000 + time[2]\nlocal now = (micros - micros % 1000) / 1000\nlocal stamp = time[1] .. string.sub('00000' .. time[2], -6)\nlocal clock = string.sub(stamp, 1, -4)\nlocal DAY = 86400000\nlocal SLACK = 1000\nlocal dirty = false\nlocal function text(number)\n  return number == micros and stamp or string.format('%.0f', number)\nend\nlocal function named(bucket, kind, name)\n  return root .. '{' .. bucket .. '}:' .. kind .. ':' .. name\nend\nlocal function shared(bucket, kind)\n  return root .. '{' .. bucket .. '}:' .. kind\nend\n";
+  "local call, match = redis.call, string.match\nlocal root = ARGV[1]\nlocal time = call('TIME')\nlocal micros = time[1] * 1000000 + time[2]\nlocal now = (micros - micros % 1000) / 1000\nlocal stamp = time[1] .. string.sub('00000' .. time[2], -6)\nlocal clock = string.sub(stamp, 1, -4)\nlocal DAY = 86400000\nlocal HOUR = 3600000\nlocal SLACK = 1000\nlocal dirty = false\nlocal function text(number)\n  return number == micros and stamp or string.format('%.0f', number)\nend\nlocal function named(bucket, kind, name)\n  return root .. '{' .. bucket .. '}:' .. kind .. ':' .. name\nend\nlocal function shared(bucket, kind)\n  return root .. '{' .. bucket .. '}:' .. kind\nend\n";
 
 const LINE_BIRTH =
   "local record, longest = ARGV[3], tonumber(ARGV[4])\nlocal opensAt, tokenFloor, mark = 0, 0, math.huge\nlocal reign\nlocal LEAST, AHEAD = 30000000, 60000000\nlocal function noteBirth(raised)\n  local said = redis.pcall('SET', record, table.concat({ reign, opensAt .. '', text(tokenFloor), text(raised) }, ' '))\n  if not said.err then mark = raised end\nend\nif record ~= '' then\n  local info = call('INFO', 'replication')\n  local at = string.find(info, 'master_replid:', 1, true)\n  reign = string.sub(info, at + 14, at + 53)\n  local known, opens, floor, marked = match(call('GET', record) or '', '^(%x+) (%d+) (%d+) (%d+)$')\n  opensAt, tokenFloor, mark = tonumber(opens or 0), tonumber(floor or 0), tonumber(marked or 0)\n  local isSame = known == reign\n  if not isSame then tokenFloor = mark end\n  local isPause = not isSame or opensAt > now + longest\n  if isPause then opensAt = now + longest end\n  if isPause or mark - LEAST < micros then\n    noteBirth(math.max(mark, math.max(micros, tokenFloor) + AHEAD))\n  end\nend\nlocal breathing = opensAt > now\n";
@@ -16,7 +16,7 @@ const LINE_FORMS =
   "local CLAIM = '>ddddddddc1s'\nlocal REST = '>dc1ss'\nlocal function restOf(placed, waits, arrived, json, label)\n  return struct.pack(REST, placed, waits, arrived, json) .. label\nend\nlocal function save(claim)\n  local record = struct.pack(CLAIM, claim.expires, claim.token, claim.stage, claim.missed, claim.ttl, claim.tokens,\n    claim.floor, claim.count, claim.state, claim.inbox)\n  call('SET', claim.key, record .. claim.rest, 'PX', claim.ttl * 2 + SLACK)\nend\nlocal function read(bucket, id)\n  local key = named(bucket, 'c', id)\n  local record = call('GET', key)\n  if not record then return nil end\n  local ended = match(record, '^x (.*)')\n  if ended then return { key = key, id = id, ended = ended } end\n  local expires, token, stage, missed, ttl, tokens, floor, count, state, home, at = struct.unpack(CLAIM, record)\n  return {\n    key = key, bucket = bucket, id = id, expires = math.min(expires, now + ttl), token = token, stage = stage,\n    missed = missed, ttl = ttl, tokens = tokens, floor = floor, count = count, state = state, inbox = home,\n    rest = string.sub(record, at), stepped = expires > now + ttl,\n  }\nend\nlocal function bury(key, how, ttl)\n  if not dirty then call('DEL', key) end\n  call('SET', key, 'x ' .. how, 'PX', ttl)\nend\nlocal function holdsOf(claim)\n  claim.holds = claim.holds or cjson.decode((select(4, struct.unpack(REST, claim.rest))))\n  return claim.holds\nend\nlocal function placeOf(claim, hold)\n  return claim.bucket .. claim.id .. ':' .. hold[3] .. ':' .. hold[4] .. ':' .. claim.ttl\nend\nlocal function parse(place)\n  return match(place, '^(..)(%w+):(%d+):(%d+):(%d+)$')\nend\n";
 
 const LINE_SEATS =
-  "local ALL = 1073741824\nlocal lines = {}\nlocal arrivals = -1\nlocal asking = {}\nlocal function lineOf(bucket, name)\n  local line = lines[name]\n  if not line then\n    line = {\n      bucket = bucket, name = name, admitted = named(bucket, 'a', name), waiting = named(bucket, 'w', name),\n      used = nil, soonest = nil, front = nil, left = false,\n    }\n    lines[name] = line\n  end\n  return line\nend\nlocal function empty(line)\n  line.used, line.soonest = 0, math.huge\nend\nlocal function keep(key, ms)\n  if call('PTTL', key) < ms then call('PEXPIRE', key, ms) end\nend\nlocal function enlist(bucket, member, ttl)\n  local index = shared(bucket, 'i')\n  call('ZADD', index, '0', member)\n  keep(index, math.max(ttl, DAY) * 2)\nend\nlocal function admit(line, place, permits, expires, ttl)\n  call('ZADD', line.admitted, expires .. '', place)\n  if line.used == 0 then\n    call('PEXPIRE', line.admitted, ttl + SLACK)\n  else\n    keep(line.admitted, ttl + SLACK)\n  end\n  line.used = line.used + permits\n  line.soonest = math.min(line.soonest, expires)\nend\nlocal function arrive(last)\n  arrivals = arrivals + 1\n  return text(math.max(micros + arrivals, last + 1))\nend\n";
+  "local ALL = 1073741824\nlocal lines = {}\nlocal arrivals = -1\nlocal kept = {}\nlocal asking = {}\nlocal function lineOf(bucket, name)\n  local line = lines[name]\n  if not line then\n    line = {\n      bucket = bucket, name = name, admitted = named(bucket, 'a', name), waiting = named(bucket, 'w', name),\n      used = nil, soonest = nil, front = nil, left = false,\n    }\n    lines[name] = line\n  end\n  return line\nend\nlocal function empty(line)\n  line.used, line.soonest = 0, math.huge\nend\nlocal function keep(key, ms)\n  if call('PTTL', key) < ms then call('PEXPIRE', key, ms) end\nend\nlocal function keepIndex(bucket, ttl)\n  local least = math.max(2 * ttl, HOUR)\n  if (kept[bucket] or 0) >= least then return end\n  kept[bucket] = least\n  local index = shared(bucket, 'i')\n  if call('PTTL', index) < least then call('PEXPIRE', index, 2 * least) end\nend\nlocal function enlist(bucket, member, ttl)\n  call('ZADD', shared(bucket, 'i'), '0', member)\n  keepIndex(bucket, ttl)\nend\nlocal function admit(line, place, permits, expires, ttl)\n  call('ZADD', line.admitted, expires .. '', place)\n  if line.used == 0 then\n    call('PEXPIRE', line.admitted, ttl + SLACK)\n  else\n    keep(line.admitted, ttl + SLACK)\n  end\n  line.used = line.used + permits\n  line.soonest = math.min(line.soonest, expires)\nend\nlocal function arrive(last)\n  arrivals = arrivals + 1\n  return text(math.max(micros + arrivals, last + 1))\nend\n";
 
 const LINE_TOKENS =
   "local function spend(last)\n  if last > mark - LEAST then noteBirth(last + AHEAD) end\nend\nlocal function mint(claim, line)\n  local token = math.max(micros, claim.floor, tokenFloor + 1)\n  for at = 1, claim.count do\n    local bucket = claim.count > 1 and holdsOf(claim)[at][1] or line.bucket\n    token = math.max(token, (call('GET', shared(bucket, 'n')) or 0) + 1)\n  end\n  return token\nend\nlocal function grant(claim, line, token)\n  claim.token = token\n  local highest = token + claim.tokens - 1\n  spend(highest)\n  local last = text(highest)\n  for at = 1, claim.count do\n    local bucket = claim.count > 1 and holdsOf(claim)[at][1] or line.bucket\n    call('SET', shared(bucket, 'n'), last, 'PX', '172800000')\n  end\nend\n";
@@ -43,7 +43,7 @@ const LINE_RECHECK =
   "local function recheckOf(claim, line)\n  if claim.token > 0 then return false end\n  if looks == 0 then return 50 end\n  look(line)\n  local at = math.min(now + claim.ttl, line.soonest)\n  if breathing then at = math.min(at, opensAt) end\n  local front = frontOf(line)\n  local bucket, id = parse(front or '')\n  if front and id ~= claim.id then\n    if line.asked ~= front then\n      local ahead = read(bucket, id)\n      line.asked, line.askedEnds = front, ahead and ahead.expires or now\n    end\n    at = math.min(at, line.askedEnds)\n  end\n  return math.max(at - now, 1)\nend\nlocal function none(how)\n  return how and 'n ' .. how or 'n'\nend\n";
 
 const LINE_RENEWAL =
-  "local function extend(claim, holds)\n  local heardAt = claim.expires - claim.ttl\n  if now - heardAt < 0.25 * claim.ttl and not claim.stepped and claim.missed <= heardAt then return end\n  claim.expires, claim.inbox = now + claim.ttl, inbox\n  if not dirty then call('PEXPIRE', claim.key, claim.ttl) end\n  dirty = true\n  save(claim)\n  for at = 1, claim.stage do\n    local line = lineOf(holds[at][1], holds[at][2])\n    if at < claim.stage or claim.token > 0 then\n      call('ZADD', line.admitted, 'XX', claim.expires .. '', placeOf(claim, holds[at]))\n      keep(line.admitted, claim.ttl + SLACK)\n      line.used = nil\n    else\n      keep(line.waiting, claim.ttl + SLACK)\n    end\n  end\nend\nlocal function stands(claim, holds)\n  for at = 1, claim.stage do\n    local line = lineOf(holds[at][1], holds[at][2])\n    local key = (at < claim.stage or claim.token > 0) and line.admitted or line.waiting\n    if not call('ZSCORE', key, placeOf(claim, holds[at])) then return false end\n  end\n  return true\nend\nlocal function renew(claim, holds)\n  if claim.ended then return none(claim.ended) end\n  if claim.state == 'r' then return none('revoked') end\n  if claim.expires <= now then return none('expired') end\n  if not stands(claim, holds) then\n    leave(claim, holds)\n    call('DEL', claim.key)\n    return none()\n  end\n  extend(claim, holds)\n  if claim.token == 0 then\n    settle(lineOf(holds[claim.stage][1], holds[claim.stage][2]))\n    claim = read(claim.bucket, claim.id)\n    if not alive(claim) then return none() end\n  end\n  return answer(claim, recheckOf(claim, lineOf(holds[claim.stage][1], holds[claim.stage][2])))\nend\nlocal function settledAnswers(answers, claims)\n  settleAll()\n  for at, claim in ipairs(claims) do\n    local held = granted[claim.id]\n    if held and string.sub(answers[at], 1, 1) == 'w' then answers[at] = answer(held, false) end\n  end\n  return answers\nend\n";
+  "local function extend(claim, holds)\n  local heardAt = claim.expires - claim.ttl\n  if now - heardAt < 0.25 * claim.ttl and not claim.stepped and claim.missed <= heardAt then return end\n  claim.expires, claim.inbox = now + claim.ttl, inbox\n  if not dirty then call('PEXPIRE', claim.key, claim.ttl) end\n  dirty = true\n  save(claim)\n  for _, hold in ipairs(holds) do keepIndex(hold[1], claim.ttl) end\n  for at = 1, claim.stage do\n    local line = lineOf(holds[at][1], holds[at][2])\n    if at < claim.stage or claim.token > 0 then\n      call('ZADD', line.admitted, 'XX', claim.expires .. '', placeOf(claim, holds[at]))\n      keep(line.admitted, claim.ttl + SLACK)\n      line.used = nil\n    else\n      keep(line.waiting, claim.ttl + SLACK)\n    end\n  end\nend\nlocal function stands(claim, holds)\n  for at = 1, claim.stage do\n    local line = lineOf(holds[at][1], holds[at][2])\n    local key = (at < claim.stage or claim.token > 0) and line.admitted or line.waiting\n    if not call('ZSCORE', key, placeOf(claim, holds[at])) then return false end\n  end\n  return true\nend\nlocal function renew(claim, holds)\n  if claim.ended then return none(claim.ended) end\n  if claim.state == 'r' then return none('revoked') end\n  if claim.expires <= now then return none('expired') end\n  if not stands(claim, holds) then\n    leave(claim, holds)\n    call('DEL', claim.key)\n    return none()\n  end\n  extend(claim, holds)\n  if claim.token == 0 then\n    settle(lineOf(holds[claim.stage][1], holds[claim.stage][2]))\n    claim = read(claim.bucket, claim.id)\n    if not alive(claim) then return none() end\n  end\n  return answer(claim, recheckOf(claim, lineOf(holds[claim.stage][1], holds[claim.stage][2])))\nend\nlocal function settledAnswers(answers, claims)\n  settleAll()\n  for at, claim in ipairs(claims) do\n    local held = granted[claim.id]\n    if held and string.sub(answers[at], 1, 1) == 'w' then answers[at] = answer(held, false) end\n  end\n  return answers\nend\n";
 
 const LINE =
   LINE_STORE +
@@ -60,12 +60,12 @@ const LINE_SWEEP =
   "local function sweep(claim, holds)\n  dirty = true\n  for _, hold in ipairs(holds) do\n    local line, place = lineOf(hold[1], hold[2]), placeOf(claim, hold)\n    if call('ZREM', line.admitted, place) + unqueue(line, place) > 0 then leftBy(line) end\n  end\nend\n";
 
 export const BIRTH: Script = {
-  sha: "e3f5897276b4d2d0d4556e14f6c404b27b37db1b",
+  sha: "270b34825e16f2b89a83d9586e10dd5cc287dc0e",
   text: LINE_STORE + LINE_BIRTH + "return { opensAt .. '', clock }\n",
 };
 
 export const CLAIM: Script = {
-  sha: "4026611496de8ad8cf1bb6d6f646d6d3d54e6727",
+  sha: "d8380bf54ffaf5e1202dadad0dcfc206e9e311f9",
   text:
     LINE_STORE +
     LINE_BIRTH +
@@ -86,7 +86,7 @@ export const CLAIM: Script = {
 };
 
 export const DETACH: Script = {
-  sha: "f6df3337e12718b27aab6ff4250507e6b8efe600",
+  sha: "560265db86913d5f89cb566854151a2cb58dc3ca",
   text:
     LINE +
     LINE_RENEWAL +
@@ -99,7 +99,7 @@ export const LINES: Script = {
 };
 
 export const LIST: Script = {
-  sha: "736d02de6f9b4b21233ec162f098d33d067f861c",
+  sha: "1554ac361897c16768cf4e7ae19c5191eda2ea2d",
   text:
     LINE_STORE +
     LINE_FORMS +
@@ -112,7 +112,7 @@ export const OPEN: Script = {
 };
 
 export const RELEASE: Script = {
-  sha: "b3b38892ee817bb6ff7cf0d2534cfbe9495ef3d7",
+  sha: "7508751c2243aff5373d292fda16ad393c570197",
   text:
     LINE_STORE +
     LINE_BIRTH +
@@ -129,7 +129,7 @@ export const RELEASE: Script = {
 };
 
 export const RENEW: Script = {
-  sha: "84a7e67b2aecdc151cc89c7bbc9704471c4510f5",
+  sha: "6b889c5f28caca5e85ffd3fe1d676f11396f175e",
   text:
     LINE +
     LINE_ANSWERS +
@@ -140,7 +140,7 @@ export const RENEW: Script = {
 };
 
 export const REPLACE: Script = {
-  sha: "9f3837592b1f49367045539767a2dd2dd0ae94bd",
+  sha: "798f885b458bf68c14229276b5ba6d24af25d1e4",
   text:
     LINE +
     LINE_ANSWERS +
@@ -150,7 +150,7 @@ export const REPLACE: Script = {
 };
 
 export const REVOKE: Script = {
-  sha: "3497006ed4481b8ab47696f41c5c5b6a716a263e",
+  sha: "3053966b9708642334687ce1651d4cf92727cb47",
   text:
     LINE +
     "local function holder(bucket, key, token, atOnce)\n  for _, place in ipairs(call('ZRANGE', named(bucket, 'a', key), 0, -1)) do\n    local owner, id, permits, limit = parse(place)\n    local claim = read(owner, id)\n    if alive(claim) and claim.token > 0 and (atOnce or claim.state ~= 'r') then\n      local above = token - claim.token\n      if above >= 0 and above < claim.tokens then\n        return claim, claim.count > 1 and holdsOf(claim) or { { bucket, key, permits, limit } }\n      end\n    end\n  end\nend\nlocal done = {}\nfor at = 1, tonumber(take()) do\n  local bucket, key, token, atOnce = take(), take(), tonumber(take()), take() == '1'\n  local claim, holds = holder(bucket, key, token, atOnce)\n  done[at] = claim and '1' or '0'\n  if claim and atOnce then\n    leave(claim, holds)\n    bury(claim.key, 'revoked', claim.ttl)\n  elseif claim then\n    claim.state = 'r'\n    save(claim)\n  end\n  if claim then tell(claim, claim.id) end\nend\nsettleAll()\nreturn table.concat(done)\n",

@@ -8,6 +8,7 @@ local function extend(claim, holds)
   if not dirty then call('PEXPIRE', claim.key, claim.ttl) end
   dirty = true
   save(claim)
+  for _, hold in ipairs(holds) do keepIndex(hold[1], claim.ttl) end
   for at = 1, claim.stage do
     local line = lineOf(holds[at][1], holds[at][2])
     if at < claim.stage or claim.token > 0 then

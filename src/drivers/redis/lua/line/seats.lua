@@ -2,6 +2,7 @@
 local ALL = 1073741824 -- whoever takes all permits is alone: nobody fits beside it, nor it beside anybody
 local lines = {}
 local arrivals = -1
+local kept = {} -- for how long the index of a bucket is certainly there (ms)
 local asking = {} -- ids that this very call answers for: they need no push
 
 local function lineOf(bucket, name)
@@ -26,11 +27,19 @@ local function keep(key, ms)
   if call('PTTL', key) < ms then call('PEXPIRE', key, ms) end
 end
 
+--- The index of a bucket outlives the places in its lines, whose renewals keep it, but not by days: it tells names of keys.
+local function keepIndex(bucket, ttl)
+  local least = math.max(2 * ttl, HOUR)
+  if (kept[bucket] or 0) >= least then return end
+  kept[bucket] = least
+  local index = shared(bucket, 'i')
+  if call('PTTL', index) < least then call('PEXPIRE', index, 2 * least) end
+end
+
 --- The key gets a place.
 local function enlist(bucket, member, ttl)
-  local index = shared(bucket, 'i')
-  call('ZADD', index, '0', member)
-  keep(index, math.max(ttl, DAY) * 2)
+  call('ZADD', shared(bucket, 'i'), '0', member)
+  keepIndex(bucket, ttl)
 end
 
 local function admit(line, place, permits, expires, ttl)

@@ -9,6 +9,7 @@ local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local clock = string.sub(stamp, 1, -4)
 
 local DAY = 86400000
+local HOUR = 3600000
 local SLACK = 1000 -- lines and claims outlive the leases in them: the leases decide, not Redis's own expiry
 local dirty = false -- something was certainly written: from then on Redis refuses nothing
 
