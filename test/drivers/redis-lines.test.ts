@@ -362,7 +362,7 @@ withRedis((server) => {
         within: 5_000,
         what: "a renewal that keeps it",
       });
-      expect((await one.driver.list("key", 10)).length).toBe(1);
+      expect((await one.driver.list({ key: "key" }, 10)).length).toBe(1);
       await one.driver.release([claim]);
     });
 
