@@ -73,6 +73,7 @@ export class Seating {
       const seat = new Seat(this.mint.line(hold.key), entry, hold.permits, hold.limit, entry.arrival);
       entry.sit(seat);
       seat.line.addAdmitted(seat);
+      seat.line.granted(entry);
     }
     this.#observer.happened("reclaimed", entry, this.#now);
   }
@@ -154,6 +155,7 @@ export class Seating {
     entry.token = token;
     entry.tokens = entry.claim.tokens;
     entry.heldAt = this.#now;
+    for (const { line } of entry.seats) line.granted(entry);
     this.#observer.happened("granted", entry, this.#now);
   }
 }

@@ -5,6 +5,7 @@
  */
 
 import type { Entry } from "./entry.ts";
+import { Holders } from "./holders.ts";
 import { fits } from "./line.ts";
 import { LinkedList } from "./queue.ts";
 
@@ -42,8 +43,33 @@ export class SeatLine {
   // for the mint's schedule of lines to forget
   dueAt = 0;
   heapIndex = -1;
+  /** No admitted seat has a lower limit; one that is gone may have had it. */
+  #leastLimit = Number.POSITIVE_INFINITY;
+  /** Made when it is asked for the first time: of most lines nobody asks, and it would cost each grant. */
+  #holders: Holders | null = null;
   constructor(key: string) {
     this.key = key;
+  }
+
+  /** Who holds the key with this token, which may be any of its run; null: nobody does. */
+  holderOf(token: number): Entry | null {
+    if (this.#holders === null) {
+      this.#holders = new Holders();
+      for (let seat = this.seats.first; seat?.admitted; seat = seat.next) {
+        if (seat.entry.held) this.#holders.add(seat.entry);
+      }
+    }
+    return this.#holders.find(token);
+  }
+
+  /** A claim that is admitted here has its tokens now. */
+  granted(entry: Entry): void {
+    this.#holders?.add(entry);
+  }
+
+  /** A holder was revoked, and keeps its place. */
+  revoked(entry: Entry): void {
+    this.#holders?.revoked(entry);
   }
 
   /** Would a claim be admitted at once if it came now? Only if nobody waits and it fits. */
@@ -64,22 +90,23 @@ export class SeatLine {
     while (before !== null && before.entry.token > seat.entry.token) before = before.previous;
     this.seats.insertAfter(before, seat);
     if (before === this.frontier) this.frontier = seat;
-    seat.admitted = true;
-    this.used += seat.permits;
+    this.#admitted(seat);
   }
 
   remove(seat: Seat): void {
     if (seat === this.frontier) this.frontier = seat.previous;
-    if (seat.admitted) this.used -= seat.permits;
+    if (seat.admitted) {
+      this.used -= seat.permits;
+      this.#holders?.remove(seat.entry);
+    }
     this.seats.remove(seat);
   }
 
   /** Admits this seat if it is the next one and the rule allows it. */
   admit(seat: Seat): boolean {
     if (seat !== this.#next() || !fits(this.used, seat)) return false;
-    seat.admitted = true;
-    this.used += seat.permits;
     this.frontier = seat;
+    this.#admitted(seat);
     return true;
   }
 
@@ -87,6 +114,12 @@ export class SeatLine {
   admitNext(): Seat | null {
     const next = this.#next();
     return next !== null && this.admit(next) ? next : null;
+  }
+
+  #admitted(seat: Seat): void {
+    seat.admitted = true;
+    this.used += seat.permits;
+    if (seat.limit < this.#leastLimit) this.#leastLimit = seat.limit;
   }
 
   #next(): Seat | null {
@@ -100,10 +133,12 @@ export class SeatLine {
    * least limit first does (Jackson's rule of the earliest due date).
    */
   overfull(): Seat | null {
-    let least = this.used;
+    // thousands of readers that come back are not looked through for each of them
+    if (this.used <= this.#leastLimit) return null;
+    let least = Number.POSITIVE_INFINITY;
     for (let seat = this.seats.first; seat?.admitted; seat = seat.next) least = Math.min(least, seat.limit);
-    // each of thousands of readers that come back is looked at with all before it
-    if (least === this.used) return null;
+    this.#leastLimit = least;
+    if (this.used <= least) return null;
     const admitted = [...this.seats].filter((seat) => seat.admitted);
     admitted.sort((one, other) => one.limit - other.limit);
     let used = 0;

@@ -153,19 +153,10 @@ export class Table {
   /** See Driver.revoke. */
   revoke(key: string, token: number, removed: boolean, now: number, micros: number): boolean {
     this.advance(now, micros);
-    const entry = this.#holderOf(key, token);
+    const entry = this.mint.lines.get(key)?.holderOf(token) ?? null;
     if (entry === null || (entry.revoked !== null && !removed)) return false;
     this.#revoke(entry, "revoked", removed);
     return true;
-  }
-
-  /** Who holds the key with this token, which may be any of its run. */
-  #holderOf(key: string, token: number): Entry | null {
-    for (const { entry, admitted } of this.mint.lines.get(key)?.seats ?? []) {
-      if (!admitted) break; // only waiting ones follow
-      if (entry.held && token >= entry.token && token < entry.token + entry.tokens) return entry;
-    }
-    return null;
   }
 
   /** The claim has been held for longer than it may: revoked, for that reason. */
@@ -177,6 +168,7 @@ export class Table {
   #revoke(entry: Entry, reason: "revoked" | "maxHold", removed: boolean): void {
     this.endings.note(entry.claim.id, reason, this.#now + this.#ttl(entry.claim.ttlMs));
     entry.revoked = reason;
+    for (const { line } of entry.seats) line.revoked(entry);
     this.#observer.happened(removed ? "removed" : reason === "revoked" ? reason : "outstayed", entry, this.#now);
     // its client need not wait for its next renewal to hear of it
     this.#grants.push({ id: entry.claim.id, owner: entry.owner, answer: { state: "none", reason } });

@@ -79,6 +79,8 @@ export type Which = "all" | "waiting" | "session";
 
 /** What stands behind the sessions of a server: a table of its own (keeper.ts), or another store (relay.ts). */
 export interface Backend {
+  /** Its calls take our own time: large ones are made in parts. Those of another store are better made whole. */
+  readonly isOurs: boolean;
   /** `changed` is called when something has changed outside a call, so that somebody calls settle(). */
   attend(changed: () => void): void;
   /** What a client of this transport may rely on. local: a Unix socket. */

@@ -1,14 +1,28 @@
-/** The calls of one connection, answered: frames in, replies out as each is ready. */
+/**
+ * The calls of one connection, answered: frames in, replies out as each is ready. Frames are answered one after another,
+ * and large ones in parts, so that whoever calls can stop between two of them and go on when others have been served.
+ */
 
+import type { Reclaimed } from "../protocol/frames.ts";
 import * as frames from "../protocol/frames.ts";
 import { ProtocolError } from "../protocol/hello.ts";
 import type { Answer, ClaimId, ListFilter } from "../spi/driver.ts";
-import type { Page, Soon } from "./backend.ts";
+import type { Leave, Page, Soon } from "./backend.ts";
 import { Refusal } from "./backend.ts";
 import * as border from "./border.ts";
 import type { Hub } from "./hub.ts";
 import type { Link } from "./link.ts";
 import type { Session } from "./session.ts";
+
+type Answers = Soon<readonly (Answer | undefined)[]>;
+type Flags = Soon<readonly boolean[]>;
+
+/** Items of one frame that are seen to at a time: each may have as many keys as a claim may have. */
+const PART = 64;
+/** Likewise of a reclaim: each may be in conflict with all who hold its keys. */
+const RECLAIM_PART = 1;
+const NO_FRAMES: readonly unknown[] = [];
+const ignore = (): void => undefined;
 
 export class Calls {
   readonly #hub: Hub;
@@ -17,28 +31,58 @@ export class Calls {
   #lists = 0;
   /** Those that have no answer yet. */
   #listing = 0;
+  /** The line that is being answered, and the place in it of the next frame. */
+  #frames = NO_FRAMES;
+  #next = 0;
+  /** Sees to the next part of a frame; null: none is under way. */
+  #part: (() => void) | null = null;
 
   constructor(hub: Hub, link: Link) {
     this.#hub = hub;
     this.#link = link;
   }
 
-  /** All frames of a line, behind its start id. @throws ProtocolError at the first that is malformed */
-  line(session: Session, all: readonly unknown[]): void {
+  /** Frames of a line, behind its start id, are to be answered by work(). @throws ProtocolError if there are too many */
+  line(all: readonly unknown[]): void {
     this.#lists = 0;
     if (all.length - 1 > this.#hub.limits.frames) {
       throw new ProtocolError("LIMIT", `a line has at most ${this.#hub.limits.frames} frames`);
     }
-    for (let at = 1; at < all.length && this.#link.isOpen; at++) {
-      const frame = all[at];
-      if (!Array.isArray(frame)) throw new ProtocolError("PROTOCOL", "a frame must be an array");
-      try {
-        this.#frame(session, frame as readonly unknown[]);
-      } catch (error) {
-        if (error instanceof ProtocolError) throw error;
-        // the call's own affair
-        this.#link.send(this.#errorText(frame[1] as number, error));
-      }
+    this.#frames = all;
+    this.#next = 1;
+  }
+
+  /** Is something of a line still to be answered? */
+  get isBusy(): boolean {
+    return this.#part !== null || this.#next < this.#frames.length;
+  }
+
+  /** Goes on until all is answered, or time is over. @throws ProtocolError at the first frame that is malformed */
+  work(session: Session, until: number): void {
+    while (this.isBusy) {
+      if (!this.#link.isOpen) return this.#stop();
+      this.#step(session);
+      if (this.isBusy && this.#hub.clock.now() >= until) return;
+    }
+    this.#frames = NO_FRAMES;
+  }
+
+  #stop(): void {
+    this.#frames = NO_FRAMES;
+    this.#part = null;
+  }
+
+  #step(session: Session): void {
+    const frame = this.#frames[this.#part === null ? this.#next++ : this.#next - 1];
+    if (!Array.isArray(frame)) throw new ProtocolError("PROTOCOL", "a frame must be an array");
+    try {
+      if (this.#part === null) this.#frame(session, frame as readonly unknown[]);
+      else this.#part();
+    } catch (error) {
+      this.#part = null;
+      if (error instanceof ProtocolError) throw error;
+      // the call's own affair
+      this.#link.send(this.#errorText(frame[1] as number, error));
     }
   }
 
@@ -55,12 +99,17 @@ export class Calls {
       }
       case "renew": {
         const items = border.renewalsFrom(frame[2], session.label, limits);
-        return this.#answer(n, backend.renew(session, items), (answers) => this.#answersText(items, answers));
+        const call = (part: typeof items): Answers => backend.renew(session, part);
+        return this.#inParts(n, items, PART, call, (answers) => this.#answersText(items, answers));
       }
-      case "release":
-        return this.#answer(n, backend.release(session, border.leavesFrom(frame[2], limits)), frames.encodeFlags);
-      case "detach":
-        return this.#answer(n, backend.detach(session, border.idsFrom(frame[2], limits)), frames.encodeFlags);
+      case "release": {
+        const call = (part: Leave[]): Flags => backend.release(session, part);
+        return this.#inParts(n, border.leavesFrom(frame[2], limits), PART, call, frames.encodeFlags);
+      }
+      case "detach": {
+        const call = (part: ClaimId[]): Flags => backend.detach(session, part);
+        return this.#inParts(n, border.idsFrom(frame[2], limits), PART, call, frames.encodeFlags);
+      }
       case "revoke":
         return this.#answer(n, backend.revoke(session, border.revocationsFrom(frame[2], limits)), frames.encodeFlags);
       case "list": {
@@ -70,8 +119,8 @@ export class Calls {
       case "reclaim": {
         const items = border.reclaimedFrom(frame[2], session.label, limits);
         const ids = items.map(({ claim }) => claim);
-        const answers = backend.reclaim(session, items, frame[3] !== false);
-        return this.#answer(n, answers, (told) => this.#answersText(ids, told));
+        const call = this.#reclaimer(session, frame[3] !== false);
+        return this.#inParts(n, items, RECLAIM_PART, call, (told) => this.#answersText(ids, told));
       }
       case "ping":
         return this.#link.send(frames.encodeOk(n, "[]"));
@@ -79,6 +128,42 @@ export class Calls {
         if (this.#hub.tools?.frame(this.#link, verb, n, frame) === true) return;
         throw new ProtocolError("PROTOCOL", "no such frame");
     }
+  }
+
+  /** Answers a frame when each part of its items has been seen to. */
+  #inParts<T, R>(
+    n: number,
+    items: T[],
+    size: number,
+    call: (part: T[], isLast: boolean) => Soon<readonly R[]>,
+    encode: (results: readonly R[]) => string,
+  ): void {
+    if (items.length <= size || !this.#hub.backend.isOurs) return this.#answer(n, call(items, true), encode);
+    const results: Soon<readonly R[]>[] = [];
+    let from = 0;
+    this.#part = () => {
+      const part = items.slice(from, from + size);
+      from += size;
+      const result = call(part, from >= items.length);
+      // it may fail before anybody asks how it went
+      if (result instanceof Promise) result.catch(ignore);
+      results.push(result);
+      if (from < items.length) return;
+      this.#part = null;
+      this.#answer(n, joined(results), encode);
+    };
+  }
+
+  /** That a session has told all is passed on when all of it has been taken back. */
+  #reclaimer(session: Session, last: boolean): (part: Reclaimed[], isLast: boolean) => Answers {
+    const { backend } = this.#hub;
+    const writes: Promise<unknown>[] = [];
+    return (part, isLast) => {
+      if (isLast && writes.length > 0) return Promise.all(writes).then(() => backend.reclaim(session, part, last));
+      const answers = backend.reclaim(session, part, isLast && last);
+      if (answers instanceof Promise) writes.push(answers);
+      return answers;
+    };
   }
 
   #list(session: Session, filter: ListFilter, max: number, after: string | undefined): Soon<Page> {
@@ -131,6 +216,12 @@ export class Calls {
     }
     return `[${text}]`;
   }
+}
+
+/** The results of all parts, as if there had been one. */
+function joined<R>(results: readonly Soon<readonly R[]>[]): Soon<readonly R[]> {
+  if (results.some((result) => result instanceof Promise)) return Promise.all(results).then((all) => all.flat());
+  return (results as (readonly R[])[]).flat();
 }
 
 function encodePage(page: Page): string {

@@ -95,6 +95,9 @@ class Guard implements Backend {
   }
 
   // the rest concerns nobody's rights
+  get isOurs(): boolean {
+    return this.#backend.isOurs;
+  }
   attend(changed: () => void): void {
     this.#backend.attend(changed);
   }

@@ -20,6 +20,7 @@ import { Link } from "./link.ts";
 import type { Log } from "./logging.ts";
 import type { Session, Sessions } from "./session.ts";
 import type { Tools } from "./tools.ts";
+import { Turns } from "./turns.ts";
 
 export type { Log } from "./logging.ts";
 
@@ -50,6 +51,7 @@ export class Hub {
   readonly tools: Tools | null;
   readonly refused: (code: string) => void;
   readonly door: Door;
+  readonly turns: Turns;
   /** What stands behind the links, as far as each of them may see and use it. For HTTP, too. */
   readonly backend: Backend;
   /** Links with something to write. */
@@ -76,6 +78,7 @@ export class Hub {
     this.tools = options.tools ?? null;
     this.refused = options.refused ?? (() => undefined);
     this.door = new Door(this.limits);
+    this.turns = new Turns(options.clock);
     this.#sessions = options.sessions;
     this.#access = options.access ?? OPEN;
     this.backend = guarded(options.backend, this.#access);
@@ -130,6 +133,7 @@ export class Hub {
   drain(): void {
     this.#draining = true;
     this.#timer.stop();
+    this.turns.stop();
     this.#attended[Symbol.dispose]();
     for (const link of this.#links) link.drain();
     this.#links.clear();

@@ -40,6 +40,7 @@ import { Times } from "./times.ts";
 const ignore = (): void => undefined;
 
 export class Keeper implements Backend {
+  readonly isOurs = true;
   readonly table: Table;
   readonly #clock: Clock;
   readonly #times: Times;

@@ -29,12 +29,16 @@ export interface Stream {
   close(): void;
   /** Bytes that were written and have not left yet. Default: it is not known, and nothing is bounded by it. */
   unread?(): number;
+  /** Nothing more is to be read from it for now (true), or again. Default: what comes is kept until it is looked at. */
+  hold?(on: boolean): void;
 }
 
 /** A line is written at the latest when this much has gathered for it. */
 const LINE_CHARS = 8_192;
 /** Likewise while nobody else says anything: it is to work while we do. With others to serve writing often is only dear. */
 const LONE_LINE_CHARS = 1_024;
+
+const NO_LINES: readonly string[] = [];
 
 const HTTP = /^[A-Z]{3,10} \S* ?HTTP\/\d/;
 const HTTP_ANSWER = "this port speaks the Holdfast lock protocol, not HTTP\n";
@@ -49,6 +53,10 @@ export class Link {
   #out = "";
   #lineChars = LONE_LINE_CHARS;
   #verdict: ProtocolError | null = null;
+  /** Lines that are not looked at yet: those before them are not done. */
+  #said: readonly string[] = NO_LINES;
+  /** It takes its turn with others (turns.ts), and is not read from. */
+  #isHeld = false;
   // for the schedule of those who have not said hello
   dueAt = 0;
   heapIndex = -1;
@@ -68,6 +76,11 @@ export class Link {
   /** Are its bytes still looked at? */
   get reads(): boolean {
     return this.#is === "new" || this.#is === "open";
+  }
+
+  /** Has it said more than could be done at once? Then it is not read from for now. */
+  get isHeld(): boolean {
+    return this.#isHeld;
   }
 
   /** Are its calls still answered? */
@@ -96,19 +109,57 @@ export class Link {
 
   /** What one read has brought. What it brings about is written together, as far as it is not much. */
   lines(lines: readonly string[]): void {
+    const now = this.#hub.clock.now();
+    if (this.#session !== null) this.#session.heardAt = now;
+    if (this.#isHeld) {
+      this.#said = [...this.#said, ...lines];
+      return;
+    }
+    this.#said = lines;
+    if (this.work(this.#hub.turns.until(now))) return;
+    this.#isHeld = true;
+    this.#stream.hold?.(true);
+    this.#hub.turns.add(this);
+  }
+
+  /** Does what it was told, in order, until then; false: there is more. */
+  work(until: number): boolean {
+    if (!this.reads) return true;
     this.#lineChars = this.#hub.speaker === this ? LONE_LINE_CHARS : LINE_CHARS;
     this.#hub.speaker = this;
     this.#hub.backend.begin?.();
-    for (const line of lines) {
-      if (!this.reads) break;
+    const isDone = this.#work(until);
+    this.#hub.settle();
+    if (isDone && this.#isHeld) {
+      this.#isHeld = false;
+      this.#stream.hold?.(false);
+    }
+    return isDone;
+  }
+
+  #work(until: number): boolean {
+    for (let at = 0; this.reads; ) {
       try {
-        if (this.#is === "new") this.#greet(line);
-        else this.#line(line);
+        if (this.#calls.isBusy) this.#calls.work(this.#session as Session, until);
+        else if (at < this.#said.length) {
+          this.#hear(this.#said[at++] as string);
+          continue;
+        } else break;
       } catch (error) {
         this.refuse(error);
       }
+      if ((this.#calls.isBusy || at < this.#said.length) && this.#hub.clock.now() >= until) {
+        this.#said = this.#said.slice(at);
+        return false;
+      }
     }
-    this.#hub.settle();
+    this.#said = NO_LINES;
+    return true;
+  }
+
+  #hear(line: string): void {
+    if (this.#is === "new") this.#greet(line);
+    else this.#calls.line(frames.decodeLine(line, this.#hub.start));
   }
 
   /** The stream has ended, by whichever side. */
@@ -204,13 +255,6 @@ export class Link {
     if (this.#is === "closed") return;
     this.#is = "closed";
     this.#hub.gone(this, this.#session, severed);
-  }
-
-  #line(line: string): void {
-    const session = this.#session as Session;
-    session.heardAt = this.#hub.clock.now();
-    const all = frames.decodeLine(line, this.#hub.start);
-    this.#calls.line(session, all);
   }
 
   #greet(line: string): void {

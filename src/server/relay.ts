@@ -64,6 +64,7 @@ export async function openRelay(options: RelayOptions): Promise<{
 }
 
 class Relay implements Backend {
+  readonly isOurs = false;
   readonly #driver: Driver;
   readonly #clock: Clock;
   readonly #sessionMs: number;

@@ -53,6 +53,13 @@ export function accepted(socket: Socket, out: () => Socket | null, hub: Hub, loc
         if (to.writableLength > MOST_UNREAD && !to.isPaused()) holdBack(to);
       },
       unread: () => out()?.writableLength ?? 0,
+      hold(on) {
+        const to = out();
+        if (to === null) return;
+        if (on) to.pause();
+        else if (to.writableLength > MOST_UNREAD) holdBack(to);
+        else to.resume();
+      },
       close() {
         const to = out();
         if (to === null) return void socket.destroy();
@@ -67,10 +74,12 @@ export function accepted(socket: Socket, out: () => Socket | null, hub: Hub, loc
   return link;
 }
 
-/** Ends the link with the socket. */
+/** Ends the link with the socket, which is read from when what was written has left. */
 export function follow(socket: Socket, link: Link): void {
   const ended = (): void => link.ended();
-  socket.on("drain", () => socket.resume());
+  socket.on("drain", () => {
+    if (!link.isHeld) socket.resume();
+  });
   socket.on("end", ended);
   socket.on("close", ended);
   // "close" follows

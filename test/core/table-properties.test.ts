@@ -73,6 +73,14 @@ class Run {
       const admitted = seats.filter((seat) => seat.admitted);
       const places = seats.map(({ permits, limit, entry }) => ({ id: entry.claim.id, permits, limit }));
       expect(admitted.length).toBe(admittedCount(places));
+      const holders = admitted.map(({ entry }) => entry).filter(({ held }) => held);
+      // by each token of its run, and by none that lies behind it
+      for (const { token, tokens } of holders) {
+        for (let at = token; at <= token + tokens; at++) {
+          expect(line.holderOf(at)).toBe(holders.find((one) => one.token <= at && at < one.token + one.tokens) ?? null);
+        }
+      }
+      expect(line.holderOf(line.last + 1)).toBe(null);
     }
     for (const entry of table.entries.values()) {
       expect(entry.expiresAt).toBeGreaterThan(this.bench.now - 1);

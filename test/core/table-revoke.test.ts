@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { Bench, claimOf, SECOND, TTL } from "./claims.ts";
+import type { Seat } from "../../src/core/seats.ts";
+import { Bench, claimOf, hold, SECOND, TTL } from "./claims.ts";
 
 test("a revoked claim cannot be renewed but keeps its place until it is released", () => {
   const bench = new Bench();
@@ -44,6 +45,62 @@ test("revoking finds holders only, by key and token", () => {
     false,
     false,
   ]);
+});
+
+const MANY = 1_000_000;
+const shared = [hold("k", 1, MANY)];
+
+test("who holds with a token is found without a walk through those who hold", () => {
+  const bench = new Bench();
+  for (let at = 0; at < 500; at++) bench.stands(`h${at}`, shared, { tokens: 1 + (at % 5) });
+  // the first one who asks has them looked through
+  expect(bench.revoke("k", 1)).toBe(false);
+  const { seats } = bench.table.mint.lines.get("k") as { seats: { first: Seat | null } };
+  const first = seats.first;
+  let walks = 0;
+  Object.defineProperty(seats, "first", {
+    configurable: true,
+    get: () => {
+      walks++;
+      return first;
+    },
+  });
+  for (let at = 499; at >= 250; at -= 50) {
+    expect(bench.revoke("k", bench.token(`h${at}`) + (at % 5))).toBe(true);
+    expect(bench.renew(`h${at}`)).toEqual({ state: "none", reason: "revoked" });
+    expect(bench.revoke("k", bench.token(`h${at}`) + (at % 5) + 1_000_000)).toBe(false);
+  }
+  expect(walks).toBe(0);
+});
+
+test("holders are found who were granted later, and not any more when they have gone", () => {
+  const bench = new Bench();
+  bench.stands("a", "k");
+  bench.revoke("k", 1);
+  bench.stands("b", "k", { tokens: 7 });
+  bench.release("a");
+  expect(bench.granted).toEqual(["b"]);
+  expect(bench.revoke("k", bench.token("a"))).toBe(false);
+  expect(bench.revoke("k", bench.token("b") + 7)).toBe(false);
+  expect(bench.revoke("k", bench.token("b") + 6, true)).toBe(true);
+  expect(bench.revoke("k", bench.token("b"))).toBe(false);
+});
+
+test("of several who said after a restart that they held with one token each can be revoked", () => {
+  const bench = new Bench();
+  const { table } = bench;
+  table.pause();
+  bench.stands("other", "other");
+  expect(bench.revoke("k", 500)).toBe(false);
+  for (const id of ["a", "b", "c"]) {
+    expect(table.assertHeld(claimOf(id, shared, { tokens: 3 }), "owner", 500, 3, TTL)).toBe(true);
+  }
+  for (let turn = 0; turn < 3; turn++) expect(bench.revoke("k", 501)).toBe(true);
+  expect(bench.revoke("k", 501)).toBe(false);
+  expect(bench.revoked.sort()).toEqual(["a", "b", "c"]);
+  for (let turn = 0; turn < 3; turn++) expect(bench.revoke("k", 502, true)).toBe(true);
+  expect(bench.revoke("k", 502, true)).toBe(false);
+  expect(table.entries.size).toBe(1);
 });
 
 test("a detached claim has a full lease, no owner, and is remembered after its release", () => {

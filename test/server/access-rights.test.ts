@@ -176,8 +176,9 @@ test("a list shows only what may be inspected, and that is left out before the p
   const { clients, address } = await served(ana, root);
   const [mine, all] = clients as readonly [Opened, Opened];
   const line = await raw(address, root);
-  const frames = Array.from({ length: 3_000 }, (_, n) => `["claim",${n},"${newId()}",["0/${n}"],30000]`);
+  const frames = Array.from({ length: 3_000 }, (_, n) => `["claim",${n + 9_000},"${newId()}",["0/${n}"],30000]`);
   line.say(...frames);
+  await line.call("ping");
   const both = claimOf(["a/1", "z/secret"], { label: "both" });
   await all.driver.claim(both);
   await all.driver.claim(claimOf("a/2"));

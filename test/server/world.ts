@@ -69,7 +69,7 @@ export class FakeClock implements Clock {
       next.run();
       await turns();
     }
-    this.#now = end;
+    this.#now = Math.max(this.#now, end);
   }
 }
 
