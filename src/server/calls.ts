@@ -220,7 +220,9 @@ export class Calls {
 
 /** The results of all parts, as if there had been one. */
 function joined<R>(results: readonly Soon<readonly R[]>[]): Soon<readonly R[]> {
-  if (results.some((result) => result instanceof Promise)) return Promise.all(results).then((all) => all.flat());
+  if (results.some((result) => result instanceof Promise)) {
+    return Promise.all(results.map((result) => Promise.resolve(result))).then((all) => all.flat());
+  }
   return (results as (readonly R[])[]).flat();
 }
 
