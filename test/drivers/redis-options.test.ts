@@ -40,6 +40,7 @@ test("every option at once, and each at its ends", () => {
     guardDataLoss: { longestTtlMs: 86_400_000 },
     replicas: { atLeast: 100, withinMs: 60_000 },
     warn: () => undefined,
+    silenceWarnings: ["version", "role", "failover", "clients", "memory", "disk", "appendonly", "guardDataLoss"],
     label: "",
   };
   expect((make(all) as { name: string }).name).toBe("redis");

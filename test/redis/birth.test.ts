@@ -30,7 +30,14 @@ async function kept(birth: Birth, of: readonly Claim[]): Promise<readonly Claim[
 
 test("of claims that nobody asks about any more nothing is kept, however many: they were detached, or their leases ended", async () => {
   const ignore = (): void => undefined;
-  const birth = new Birth({ root: "r:1:", longestTtlMs: 1_000, label: undefined, warn: ignore, forgot: ignore });
+  const birth = new Birth({
+    root: "r:1:",
+    longestTtlMs: 1_000,
+    label: undefined,
+    warn: ignore,
+    isQuiet: true,
+    forgot: ignore,
+  });
   const granted = (some: readonly Claim[]): void => {
     for (const claim of some) birth.asked(claim);
     birth.learn(some, Array<Answer>(some.length).fill(HELD), []);

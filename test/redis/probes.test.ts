@@ -8,6 +8,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import type { RedisOptions } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import { settingsFound } from "../../src/drivers/redis/probes.ts";
+import { connect } from "../../src/index.ts";
 import type { Driver, Finding } from "../../src/spi/driver.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, longInUse, redisScene } from "../support/redis-scene.ts";
@@ -44,7 +45,8 @@ withRedis((server) => {
       version: expect.stringMatching(/^good: Redis \d+\.\d+\.\d+$/),
       role: "good: master, without replicas",
       memory: "good: no bound, nothing is evicted",
-      disk: expect.stringMatching(/^doubtful: no append-only file/),
+      clients: expect.stringMatching(/^good: \d+ of \d+ connections in use$/),
+      appendonly: expect.stringMatching(/^doubtful: no append-only file/),
       keys: expect.stringMatching(/^good: \d+ of ours, each with a time to live$/),
     });
   });
@@ -66,8 +68,8 @@ withRedis((server) => {
         "redis: maxmemory-policy is volatile-lru: locks that are held may be thrown away; set maxmemory-policy noeviction, or give locks a server of their own",
       ]);
       await admin.config("SET", "maxmemory-policy", "noeviction");
-      const { memory, disk } = await found(one);
-      expect(disk).toMatch(/^good: append-only file/);
+      const { memory, appendonly } = await found(one);
+      expect(appendonly).toMatch(/^good: append-only file/);
       expect(memory).toMatch(/^doubtful: \d+ % of maxmemory in use/);
     } finally {
       await admin.config("SET", "maxmemory", "0");
@@ -87,17 +89,68 @@ withRedis((server) => {
         what: "the replica",
       });
       const { driver: one } = await scene.open(driver());
-      expect((await found(one)).role).toMatch(/^doubtful: master, with 1 replica: one that is promoted may not know/);
-      const { driver: guarded } = await scene.open(driver({ guardDataLoss: { longestTtlMs: 100 } }));
-      expect((await found(guarded)).role).toMatch(/^good: master, with 1 replica; guardDataLoss is on/);
+      expect(await found(one)).toMatchObject({
+        role: "good: master, with 1 replica",
+        failover: expect.stringMatching(
+          /^doubtful: a replica that is promoted may not know the last locks granted, and a master .* goes on granting/,
+        ),
+      });
+      const guard = { guardDataLoss: { longestTtlMs: 100 } };
+      const { driver: guarded } = await scene.open(driver(guard));
+      expect((await found(guarded)).failover).toMatch(
+        /^doubtful: guardDataLoss is on; but a master .* goes on granting/,
+      );
+      await scene.admin.config("SET", "min-replicas-to-write", "1");
+      expect((await found(one)).failover).toMatch(
+        /^doubtful: a replica that is promoted may not know [^,]*; min-replicas/,
+      );
+      expect((await found(guarded)).failover).toMatch(/^good: guardDataLoss is on; min-replicas-to-write ends/);
+      const { driver: patient } = await scene.open(driver({ replicas: { atLeast: 1 } }));
+      expect((await found(patient)).failover).toBe("good: grants and renewals wait for 1 of its replicas");
     } finally {
+      await scene.admin.config("SET", "min-replicas-to-write", "0");
       await replica.stop();
+    }
+  });
+
+  test("a warning that is silenced by its name is not given, by an option or a url, and a name that is none is refused", async () => {
+    await scene.open(driver({ silenceWarnings: ["appendonly"] }));
+    expect(warnings).toEqual([]);
+    await scene.open(driver({ guardDataLoss: { longestTtlMs: 100 }, silenceWarnings: ["guardDataLoss"] }));
+    expect(warnings).toEqual([]);
+    await scene.open(driver({ silenceWarnings: ["failover"] }));
+    expect(warnings).toEqual([expect.stringMatching(/^redis: no append-only file/)]);
+    for (const wrong of ["appendonly", {}, null]) {
+      expect(() => driver({ silenceWarnings: wrong as [] })).toThrow(
+        /^silenceWarnings must be a list of version, role, failover, /,
+      );
+    }
+    for (const wrong of ["apendonly", 1, ""]) {
+      expect(() => driver({ silenceWarnings: ["disk", wrong as "disk"] })).toThrow(
+        `silenceWarnings knows no warning ${JSON.stringify(wrong)}, but version, role,`,
+      );
+    }
+    await expect(connect(`${server().url}?silenceWarnings=appendonly,nothing`)).rejects.toThrow(
+      /^silenceWarnings knows no warning "nothing"/,
+    );
+  });
+
+  test("too few connections left are said: without one to hear of grants, waits take seconds", async () => {
+    await scene.admin.config("SET", "maxclients", "10");
+    try {
+      const { driver: one } = await scene.open(driver({ silenceWarnings: ["appendonly"] }));
+      const others = Array.from({ length: 6 }, () => new Redis(server().port, "127.0.0.1"));
+      for (const other of others) await other.ping();
+      expect((await found(one)).clients).toMatch(/^doubtful: (?:9|10) of 10 connections in use$/);
+      for (const other of others) other.disconnect();
+    } finally {
+      await scene.admin.config("SET", "maxclients", "10000");
     }
   });
 
   test("a version whose commands do not suffice is bad", async () => {
     const info = (version: string) => async () => `redis_version:${version}\r\nrole:master\r\nconnected_slaves:0\r\n`;
-    const probed = { prefix: "p:", stays: () => false, isGuarded: false, replicas: 0 };
+    const probed = { prefix: "p:", stays: () => false, failsOver: false, isGuarded: false, replicas: 0 };
     const level = async (version: string) => (await settingsFound(info(version), probed))[0]?.level;
     expect(await Promise.all(["2.8.24", "6.0.16", "6.2.0", "7.0.15", "8.2"].map(level))).toEqual([
       "bad",
@@ -209,12 +262,13 @@ withRedis((server) => {
 
   test("holdfast run warns in its own words, and with --quiet or --json not at all", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
-    const said = (...flags: string[]): string =>
-      spawnSync(process.execPath, [resolve("dist/cli/main.js"), "run", "key", "--url", url, ...flags, "--", "true"], {
+    const said = (at: string, ...flags: string[]): string =>
+      spawnSync(process.execPath, [resolve("dist/cli/main.js"), "run", "key", "--url", at, ...flags, "--", "true"], {
         encoding: "utf8",
       }).stderr;
-    expect(said()).toMatch(/^holdfast: warning: redis: no append-only file: [^\n]+\n$/);
-    expect([said("--quiet"), said("--json")]).toEqual(["", ""]);
+    expect(said(url)).toMatch(/^holdfast: warning: redis: no append-only file: [^\n]+\n$/);
+    expect([said(url, "--quiet"), said(url, "--json")]).toEqual(["", ""]);
+    expect(said(`${url}&silenceWarnings=appendonly`)).toBe("");
   });
 
   test("holdfast doctor prints it, between reach and latency", { timeout: 30_000 }, () => {
@@ -224,6 +278,6 @@ withRedis((server) => {
       env: { ...process.env, NO_COLOR: "1" },
     });
     expect(status).toBe(0);
-    expect(stdout).toMatch(/ok {4}reachable.*ok {4}version {4}Redis.*WARN {2}disk.*ok {4}keys.*ok {4}latency/s);
+    expect(stdout).toMatch(/ok {4}reachable.*ok {4}version {4}Redis.*WARN {2}appendonly.*ok {4}keys.*ok {4}latency/s);
   });
 });

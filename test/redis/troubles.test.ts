@@ -121,7 +121,7 @@ withRedis((server) => {
         `DRIVER_FATAL: redis ${address}:${port}: it is in protected mode and takes connections of its own machine only (DENIED): give it a password, and locks a user of their own`,
       );
       // ioredis may find the connection closed before it has read why
-      expect(await byUrl(`redis://${address}:${port}`)).toMatch(/protected mode/);
+      expect(await byUrl(`redis://${address}:${port}`, 1_000)).toMatch(/protected mode/);
     });
   });
 
@@ -153,7 +153,7 @@ withRedis((server) => {
       later.push(() => web.close());
       const { port } = web.address() as { port: number };
       expect(await byBoth(`redis://127.0.0.1:${port}`)).toBe(
-        fatal(port, "what answers there is no Redis: do host and port name it?"),
+        `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: what answers there is not Redis: check host and port`,
       );
     });
   });
@@ -180,12 +180,12 @@ withRedis((server) => {
       const said = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
       expect(await byUrl(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
       expect(await byNodeRedis(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
-      expect(await byUrl(`rediss+cluster://127.0.0.1:${secured.port}`)).toMatch(/is TLS spoken at this port/);
+      expect(await byUrl(`rediss+cluster://127.0.0.1:${secured.port}`, 1_000)).toMatch(/is TLS spoken at this port/);
       const other = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${CLOSED}`;
-      expect(await byUrl(`redis://127.0.0.1:${port}`)).toBe(other);
+      expect(await byUrl(`redis://127.0.0.1:${port}`, 1_000)).toBe(other);
       // it tries again until then, and must have been turned away once
-      expect(await byNodeRedis(`redis://127.0.0.1:${port}`, 3_000)).toBe(other);
-      expect(await byUrl(`redis+cluster://127.0.0.1:${port}`)).toBe(other);
+      expect(await byNodeRedis(`redis://127.0.0.1:${port}`, 1_500)).toBe(other);
+      expect(await byUrl(`redis+cluster://127.0.0.1:${port}`, 1_000)).toBe(other);
     });
 
     test("with a certificate that is not known, or bears another name", async () => {

@@ -31,6 +31,8 @@ export interface BirthOptions {
   readonly longestTtlMs: number | null;
   readonly label: string | undefined;
   readonly warn: (warning: string) => void;
+  /** Is the grace period at the beginning not to be warned of? */
+  readonly isQuiet: boolean;
   /** Whoever holds must ask now. */
   readonly forgot: () => void;
 }
@@ -147,13 +149,13 @@ export class Birth {
    * @throws FatalDriverError if we may not ask
    */
   async greet(run: Run, head: (route: string) => readonly string[], isCluster: boolean): Promise<void> {
-    const { root, longestTtlMs, warn } = this.#options;
+    const { root, longestTtlMs, isQuiet, warn } = this.#options;
     if (longestTtlMs === null) return;
     const routes = (isCluster ? ALL_BUCKETS : ["00"]).map((bucket) => routeOf(root, bucket));
     try {
       const said = await Promise.all(routes.map((route) => run(BIRTH, route, head(route))));
       const leftMs = Math.max(...said.map((one) => Number((one as unknown[])[0]) - Number((one as unknown[])[1])));
-      if (leftMs <= 0) return;
+      if (leftMs <= 0 || isQuiet) return;
       warn(`redis: the server has forgotten what it had, or is new to us: it grants nothing new for ${leftMs} ms`);
     } catch (error) {
       if (!/\bACL\b|NOPERM|can't run this command/i.test(String(error))) throw error;

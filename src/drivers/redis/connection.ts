@@ -20,6 +20,9 @@ import type { Script } from "./scripts.ts";
 import { isHopeless, isUnknownScript, notReached, plain } from "./trouble.ts";
 import { keysOf, saysHeld, saysWaiting } from "./words.ts";
 
+/** Milliseconds before a client that has given up connecting is asked to try again. */
+const START_PAUSE_MS = 100;
+
 /** Sends a script the way that is a route: any key of its bucket. */
 export type Run = (script: Script, route: string, words: readonly string[]) => Promise<unknown>;
 
@@ -121,9 +124,13 @@ export class Connection {
     return this.#options.link.address;
   }
 
-  /** Settles when the link is ready. @throws Error saying why it is not, at the latest after `withinMs` */
-  async connected(withinMs: number): Promise<void> {
-    if (!this.#options.link.isReady) await this.#reached(withinMs);
+  get isReady(): boolean {
+    return this.#options.link.isReady;
+  }
+
+  /** Settles when the link is ready. @throws Error saying why it is not, when `leftMs` of `withinMs` are over */
+  async connected(withinMs: number, leftMs: number): Promise<void> {
+    if (!this.#options.link.isReady) await this.#reached(withinMs, leftMs);
     this.#wasUp = true;
   }
 
@@ -247,37 +254,47 @@ export class Connection {
   }
 
   /** Waits for the link, but not while its client says what waiting does not change. */
-  async #reached(withinMs: number): Promise<void> {
+  async #reached(withinMs: number, leftMs: number): Promise<void> {
     const { link } = this.#options;
     let failure: unknown;
     const unheard = link.complaints((error) => {
       failure = error;
       this.#changed();
     });
+    let again: NodeJS.Timeout | undefined;
     let isOver = false;
-    const start = link.start().catch((error: unknown) => {
-      failure ??= error;
-      isOver = true;
-    });
-    void start.then(() => this.#changed());
+    // a client that has given up is asked again; one that goes on trying by itself has nothing to begin
+    const start = (): void => {
+      link.start().then(
+        () => this.#changed(),
+        (error: unknown) => {
+          failure ??= error;
+          if (!isOver) again = setTimeout(start, START_PAUSE_MS);
+          this.#changed();
+        },
+      );
+    };
+    start();
     try {
-      await this.#until(() => link.isReady || isOver || isHopeless(failure), withinMs);
+      await this.#until(() => link.isReady || isHopeless(failure), leftMs);
     } catch {
       throw notReached(failure, link.address, withinMs);
     } finally {
+      isOver = true;
+      clearTimeout(again);
       unheard();
     }
     if (!link.isReady) throw notReached(failure, link.address);
   }
 
   /** Settles when a fact holds that `#changed` tells of. @throws Error if that takes too long */
-  #until(fact: () => boolean, withinMs: number): Promise<void> {
+  #until(fact: () => boolean, leftMs: number): Promise<void> {
     if (fact()) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#changed = () => undefined;
-        reject(new Error(`redis: not reached within ${withinMs} ms`));
-      }, withinMs);
+        reject(new Error("redis: too late"));
+      }, leftMs);
       this.#changed = () => {
         if (!fact()) return;
         clearTimeout(timer);

@@ -46,6 +46,7 @@ import {
 export type { GuardOptions } from "./birth.ts";
 export type { RedisClient } from "./client/shapes.ts";
 export type { RedisOptions, ReplicaOptions } from "./options.ts";
+export type { WarningName } from "./probes.ts";
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -116,6 +117,7 @@ class RedisDriver implements Driver {
       longestTtlMs: longestTtlOf(options.guardDataLoss),
       label: options.label,
       warn: this.#warn,
+      isQuiet: options.silenceWarnings?.includes("guardDataLoss") === true,
       forgot: () => this.#notify(null),
     });
   }
@@ -134,12 +136,13 @@ class RedisDriver implements Driver {
     });
     try {
       const names = { root: this.#root, layoutKey: this.#layoutKey, route: routeOf(this.#root, "00") };
-      const waits = this.#options.replicas !== undefined;
-      await opened(connection, names, { connectTimeoutMs, allowEviction, waits });
-      const run: Run = (script, route, words) => connection.run(script, route, words);
-      await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
-      const found = await worstFound(asksOf(connection, this.#root), this.#probed);
-      for (const text of warningsOf(found)) this.#warn(text);
+      const terms = { connectTimeoutMs, allowEviction, waits: this.#options.replicas !== undefined };
+      await opened(connection, names, terms, async () => {
+        const run: Run = (script, route, words) => connection.run(script, route, words);
+        await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
+        const found = await worstFound(asksOf(connection, this.#root), this.#probed(connection));
+        for (const text of warningsOf(found, this.#options.silenceWarnings)) this.#warn(text);
+      });
     } catch (error) {
       connection.close();
       throw error;
@@ -243,7 +246,8 @@ class RedisDriver implements Driver {
 
   async examine(): Promise<readonly Finding[]> {
     const asks = asksOf(this.#ready, this.#root);
-    return [...(await worstFound(asks, this.#probed)), await leaksFound(asks, this.#probed), ...this.#birth.found()];
+    const probed = this.#probed(this.#ready);
+    return [...(await worstFound(asks, probed)), await leaksFound(asks, probed), ...this.#birth.found()];
   }
 
   async close(): Promise<void> {
@@ -251,11 +255,12 @@ class RedisDriver implements Driver {
     this.#connection?.close();
   }
 
-  get #probed(): Probed {
+  #probed({ isCluster, address }: Connection): Probed {
     const isGuarded = (this.#options.guardDataLoss ?? false) !== false;
     const stays = (key: string): boolean => key === this.#layoutKey || /\{..\}:b$/.test(key);
     const replicas = this.#options.replicas?.atLeast ?? 0;
-    return { prefix: this.#root.slice(0, -LAYOUT.length - 1), stays, isGuarded, replicas };
+    const failsOver = isCluster || address.isNamed;
+    return { prefix: this.#root.slice(0, -LAYOUT.length - 1), stays, failsOver, isGuarded, replicas };
   }
 
   get #ready(): Connection {

@@ -2,10 +2,12 @@
 
 import type { Checks } from "../../checks.ts";
 import { checkOptions, isFlag, isFunction, isObject, isText, isWhole, milliseconds, right } from "../../checks.ts";
+import { shown } from "../../duration.ts";
 import { harmless } from "../../errors.ts";
 import type { GuardOptions } from "./birth.ts";
 import type { ReplicaTerms } from "./client/replicas.ts";
-import { warnOnce } from "./probes.ts";
+import type { WarningName } from "./probes.ts";
+import { WARNINGS, warnOnce } from "./probes.ts";
 
 /** What may be said of a Redis store. */
 export interface RedisOptions {
@@ -41,6 +43,12 @@ export interface RedisOptions {
    * process.
    */
   readonly warn?: (warning: string) => void;
+  /**
+   * Which warnings `open()` does not give, by the names that `holdfast doctor` shows: "version", "role", "failover",
+   * "clients", "memory", "disk", "appendonly", and "guardDataLoss" for the grace period that it begins with. What happens
+   * later, such as locks that the server lost, is told all the same. Default: none.
+   */
+  readonly silenceWarnings?: readonly WarningName[];
   /** For claims that bring no label of their own. */
   readonly label?: string;
 }
@@ -71,6 +79,13 @@ const CHECKS: Checks<RedisOptions> = {
     return right(checkOptions("replicas", value, checks, { needed: ["atLeast"], within: "replicas." }));
   },
   warn: isFunction,
+  silenceWarnings(value) {
+    const names = WARNINGS.join(", ");
+    if (!Array.isArray(value)) return `a list of ${names}`;
+    const none: unknown = value.find((name: unknown) => !(WARNINGS as readonly unknown[]).includes(name));
+    if (none === undefined) return null;
+    throw new TypeError(`silenceWarnings knows no warning ${shown(none)}, but ${names}`);
+  },
   label: isText,
 };
 

@@ -12,6 +12,8 @@ export interface Probed {
   /** The beginning of the names of all our keys, "holdfast:", and of those that stay for ever on purpose. */
   readonly prefix: string;
   readonly stays: (key: string) => boolean;
+  /** Does something promote replicas, as far as is known: Sentinels, or a Cluster? */
+  readonly failsOver: boolean;
   /** Is guardDataLoss on? */
   readonly isGuarded: boolean;
   /** How many replicas are waited for; 0: none. */
@@ -22,7 +24,7 @@ export interface Probed {
 const LEAST = [6, 2];
 /** What the scripts were tested with. */
 const TESTED = "7.0";
-/** Nearly full: claims will be refused. */
+/** Nearly full: claims, or connections, will be refused. */
 const FULL = 0.9;
 /** How much is looked through for keys without a time to live. */
 const SCANS = 50;
@@ -52,25 +54,44 @@ export function warnOnce(warning: string): void {
   process.emitWarning(warning, "HoldfastWarning");
 }
 
+/** What may be warned of when a driver opens, by the names that `silenceWarnings` takes: those of doctor's findings. */
+export const WARNINGS = [
+  "version",
+  "role",
+  "failover",
+  "clients",
+  "memory",
+  "disk",
+  "appendonly",
+  "guardDataLoss",
+] as const;
+
+/** The name of a warning. */
+export type WarningName = (typeof WARNINGS)[number];
+
+/** A finding that is warned of, unless it is good. */
+interface Found extends Finding {
+  readonly what: WarningName | "server";
+}
+
 /** From the best to the worst. */
 const LEVELS: readonly Finding["level"][] = ["good", "unknown", "doubtful", "bad"];
 
 /** What INFO tells of the server; of several masters the worst of each. */
-export async function worstFound(asks: readonly Ask[], probed: Probed): Promise<Finding[]> {
-  const each = await Promise.all(asks.map((ask) => settingsFound(ask, probed)));
-  const [first = []] = each;
-  return first.map(({ what }) => {
-    const said = each.flatMap((findings) => findings.filter((one) => one.what === what));
+export async function worstFound(asks: readonly Ask[], probed: Probed): Promise<Found[]> {
+  const each = (await Promise.all(asks.map((ask) => settingsFound(ask, probed)))).flat();
+  return [...new Set(each.map(({ what }) => what))].map((what) => {
+    const said = each.filter((one) => one.what === what);
     const level = LEVELS[Math.max(...said.map((one) => LEVELS.indexOf(one.level)))];
     const alike = said.filter((one) => one.level === level);
-    const [worst] = alike as [Finding];
+    const [worst] = alike as [Found];
     if (asks.length === 1 || level === "good") return worst;
     return { ...worst, says: `${worst.says} (${alike.length} of ${asks.length} masters)` };
   });
 }
 
 /** What INFO tells of one server. */
-export async function settingsFound(ask: Ask, probed: Probed): Promise<Finding[]> {
+export async function settingsFound(ask: Ask, probed: Probed): Promise<Found[]> {
   const info = await ask(["INFO"]);
   if (info === null) {
     const says = "this user has no right to INFO: version, role, memory and persistence are not known";
@@ -78,12 +99,13 @@ export async function settingsFound(ask: Ask, probed: Probed): Promise<Finding[]
   }
   const text = String(info);
   const of = (name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, "m").exec(text)?.[1] ?? "";
-  return [version(of), role(of, probed), memory(of), persistence(of, probed)];
+  const found = [version(of), role(of, probed), failover(of, probed), clients(of), memory(of), persistence(of, probed)];
+  return found.filter((one) => one !== null);
 }
 
 type Of = (name: string) => string;
 
-function version(of: Of): Finding {
+function version(of: Of): Found {
   const said = of("redis_version");
   const [major = 0, minor = 0] = said.split(".").map(Number);
   const what = "version";
@@ -94,7 +116,7 @@ function version(of: Of): Finding {
   return { level: "bad", what, says, advice: `its scripts need ${LEAST.join(".")}; they are tested with ${TESTED}` };
 }
 
-function role(of: Of, { isGuarded, replicas: wanted }: Probed): Finding {
+function role(of: Of, { replicas: wanted }: Probed): Found {
   const what = "role";
   if (of("role") !== "master") {
     return { level: "bad", what, says: "this is a replica", advice: "connect to the master: locks live there" };
@@ -102,22 +124,47 @@ function role(of: Of, { isGuarded, replicas: wanted }: Probed): Finding {
   const replicas = Number(of("connected_slaves"));
   const having = replicas === 0 ? "without replicas" : `with ${replicas} ${replicas === 1 ? "replica" : "replicas"}`;
   const says = `master, ${having}`;
-  if (replicas < wanted) {
-    const advice = `nobody is granted until ${wanted} have connected (option replicas)`;
-    return { level: "bad", what, says, advice };
-  }
-  if (replicas === 0) return { level: "good", what, says };
-  if (wanted > 0) return { level: "good", what, says: `${says}; grants wait for ${wanted}` };
-  if (isGuarded) return { level: "good", what, says: `${says}; guardDataLoss is on` };
-  return {
-    level: "doubtful",
-    what,
-    says: `${says}: one that is promoted may not know the last locks granted`,
-    advice: "guardDataLoss grants nothing new until their holders have told; fencing tokens keep the resource safe",
-  };
+  if (replicas >= wanted) return { level: "good", what, says };
+  const advice = `nobody is granted until ${wanted} have connected (option replicas)`;
+  return { level: "bad", what, says, advice };
 }
 
-function memory(of: Of): Finding {
+/** What a replica that is promoted means to locks; null: there is none that could be. */
+function failover(of: Of, { failsOver, isGuarded, replicas: wanted }: Probed): Found | null {
+  const what = "failover";
+  if (of("role") !== "master" || !(failsOver || Number(of("connected_slaves")) > 0)) return null;
+  if (wanted > 0) return { level: "good", what, says: `grants and renewals wait for ${wanted} of its replicas` };
+  // INFO has it only if both min-replicas-to-write and min-replicas-max-lag are set
+  const stops = of("min_slaves_good_slaves") !== "";
+  const bounded = "min-replicas-to-write ends a master that was replaced within min-replicas-max-lag";
+  if (stops && isGuarded) return { level: "good", what, says: `guardDataLoss is on; ${bounded}` };
+  const lost = "a replica that is promoted may not know the last locks granted";
+  const split = "a master that was replaced while it was suspended or cut off goes on granting beside the new one";
+  const bound = "min-replicas-to-write 1 bounds that to min-replicas-max-lag";
+  const tokens = "fencing tokens keep the resource safe";
+  if (isGuarded) {
+    const says = `guardDataLoss is on; but ${split}`;
+    return { level: "doubtful", what, says, advice: `option replicas rules that out, ${bound}; ${tokens}` };
+  }
+  if (stops) {
+    const advice = `option replicas rules that out, guardDataLoss keeps it from being granted again; ${tokens}`;
+    return { level: "doubtful", what, says: `${lost}; ${bounded}`, advice };
+  }
+  const advice = `option replicas rules out both; else guardDataLoss for the first, while ${bound}; ${tokens}`;
+  return { level: "doubtful", what, says: `${lost}, and ${split}`, advice };
+}
+
+function clients(of: Of): Found | null {
+  const what = "clients";
+  const [count, most] = [Number(of("connected_clients")), Number(of("maxclients"))];
+  if (!(most > 0)) return null;
+  const says = `${count} of ${most} connections in use`;
+  if (count < FULL * most) return { level: "good", what, says };
+  const advice = "raise maxclients: a process that gets no connection to hear of grants waits for seconds at each lock";
+  return { level: "doubtful", what, says, advice };
+}
+
+function memory(of: Of): Found {
   const what = "memory";
   const policy = of("maxmemory_policy");
   const most = Number(of("maxmemory"));
@@ -141,14 +188,14 @@ function memory(of: Of): Finding {
   return { level: "doubtful", what, says, advice: "when it is full new locks are refused; held ones can be released" };
 }
 
-function persistence(of: Of, { isGuarded }: Probed): Finding {
-  const what = "disk";
+function persistence(of: Of, { isGuarded }: Probed): Found {
   const isOn = of("aof_enabled") === "1";
   const failed = isOn ? of("aof_last_write_status") !== "ok" : of("rdb_last_bgsave_status") !== "ok";
   if (failed) {
     const advice = "look at its log and the space on its disk; it may refuse to write soon";
-    return { level: "doubtful", what, says: "the last write to disk failed", advice };
+    return { level: "doubtful", what: "disk", says: "the last write to disk failed", advice };
   }
+  const what = "appendonly";
   if (isOn) {
     const says = "append-only file: locks outlive a restart, but for the last second unless appendfsync is always";
     return { level: "good", what, says };
@@ -203,9 +250,9 @@ async function looks(ask: Ask, probed: Probed, before: Looked, scans: number): P
   return looked.cursor === "0" || scans === 1 ? looked : looks(ask, probed, looked, scans - 1);
 }
 
-/** What is worth a warning when a driver opens. */
-export function warningsOf(findings: readonly Finding[]): string[] {
+/** What is worth a warning when a driver opens, but for what is not to be warned of. */
+export function warningsOf(findings: readonly Finding[], silenced: readonly string[] = []): string[] {
   return findings
-    .filter(({ level }) => level === "bad" || level === "doubtful")
+    .filter(({ level, what }) => (level === "bad" || level === "doubtful") && !silenced.includes(what))
     .map(({ says, advice }) => `redis: ${says}${advice === undefined ? "" : `; ${advice}`}`);
 }

@@ -9,12 +9,15 @@ interface Trouble {
   readonly says: string | ((found: RegExpExecArray) => string);
   /** While a driver opens asking again is useless. Later the server may become again what it was. */
   readonly isFatal?: true;
+  /** The same, but it is no refusal: nothing that could refuse was reached. */
+  readonly isElsewhere?: true;
 }
 
 const CLUSTERED =
   "this server belongs to a Redis Cluster: give a client of the Cluster, or a url redis+cluster://host,host";
 const CERTIFICATE = /(self-signed certificate|unable to (?:verify the first|get (?:local )?issuer) certificate)/;
 
+const LOADING = /\bLOADING\b/;
 const REPLICA = /\b(READONLY|MASTERDOWN)\b/;
 
 /** The first that fits. The server's own word for it stays in brackets: it is what its documentation knows. */
@@ -37,7 +40,7 @@ const TROUBLES: readonly Trouble[] = [
       `this is a replica (${word}): connect to the master, or let Sentinels name it, redis+sentinel://host,host/master`,
     isFatal: true,
   },
-  { sign: /\bLOADING\b/, says: "it is still loading its data (LOADING): it will answer when it has" },
+  { sign: LOADING, says: "it is still loading its data (LOADING): it will answer when it has" },
   { sign: /\bBUSY\b/, says: "a script that is none of ours has run for too long there (BUSY): SCRIPT KILL ends it" },
   {
     sign: /\bCLUSTERDOWN\b/,
@@ -97,9 +100,11 @@ const TROUBLES: readonly Trouble[] = [
   },
   {
     sign: /Unknown RESP type|Protocol error/,
-    says: "what answers there is no Redis: do host and port name it?",
-    isFatal: true,
+    says: "what answers there is not Redis: check host and port",
+    isElsewhere: true,
   },
+  // what ioredis says of each command that was under way
+  { sign: /max retries per request/, says: "the connection broke before it was answered" },
 ];
 
 const SCRIPT = /,? script: [0-9a-f]{40}(?:, on @user_script:\d+)?\.?/;
@@ -110,10 +115,12 @@ class SaidError extends Error {
   /** Tools take an error with a code for an answer. */
   readonly code = "REDIS";
   readonly isFatal: boolean;
-  constructor(says: string, isFatal: boolean) {
+  readonly isElsewhere: boolean;
+  constructor(says: string, { isFatal = false, isElsewhere = false }: { isFatal?: boolean; isElsewhere?: boolean }) {
     super(`redis: ${says}`);
     this.name = "Error";
     this.isFatal = isFatal;
+    this.isElsewhere = isElsewhere;
   }
 }
 
@@ -129,10 +136,10 @@ export function isUnknownScript(error: unknown): boolean {
 
 /** In our words, if we have any for it. `command`: the one that was refused, where the message does not name it. */
 export function inWords(message: string, command?: string): Error | null {
-  if (LACKING.test(message)) return new SaidError(lacking(message, command), true);
-  for (const { sign, says, isFatal = false } of TROUBLES) {
+  if (LACKING.test(message)) return new SaidError(lacking(message, command), { isFatal: true });
+  for (const { sign, says, ...ends } of TROUBLES) {
     const found = sign.exec(message);
-    if (found !== null) return new SaidError(typeof says === "string" ? says : says(found), isFatal);
+    if (found !== null) return new SaidError(typeof says === "string" ? says : says(found), ends);
   }
   return null;
 }
@@ -142,7 +149,7 @@ export function inWords(message: string, command?: string): Error | null {
  * secrets, and ioredis hangs all words of a command on the error.
  */
 export function plain(error: unknown): unknown {
-  if (!(error instanceof Error)) return error;
+  if (!(error instanceof Error) || error instanceof SaidError) return error;
   // that of the last node asked says why none will do
   const { lastNodeError } = error as { readonly lastNodeError?: unknown };
   const { name, message, code } = (lastNodeError instanceof Error ? lastNodeError : error) as NodeJS.ErrnoException;
@@ -154,7 +161,12 @@ export function plain(error: unknown): unknown {
 /** Does it say what waiting does not change? */
 export function isHopeless(error: unknown): boolean {
   const said = plain(error);
-  return said instanceof SaidError && said.isFatal;
+  return said instanceof SaidError && (said.isFatal || said.isElsewhere);
+}
+
+/** Does a server say that it is starting? */
+export function isLoading(error: unknown): boolean {
+  return LOADING.test(String(error));
 }
 
 const CLOSED = /ECONNRESET|EPIPE|Connection is closed|Socket closed|socket hang up/;
@@ -165,7 +177,7 @@ export function notReached(failure: unknown, { isTls }: Address, withinMs?: numb
   if (why instanceof SaidError) return why;
   if (why instanceof Error && CLOSED.test(why.message)) {
     const how = isTls ? "with TLS (else redis://)" : "without TLS (else rediss://), and not in protected mode";
-    return new SaidError(`the connection was closed before it was answered: does Redis listen there, ${how}?`, false);
+    return new SaidError(`the connection was closed before it was answered: does Redis listen there, ${how}?`, {});
   }
   // a client of a Cluster says only that
   const isSilent = !(why instanceof Error) || why.message === "timeout";
@@ -181,6 +193,10 @@ export function notReached(failure: unknown, { isTls }: Address, withinMs?: numb
 export function openingError(error: unknown, { place, isNamed }: Address): unknown {
   if (!(error instanceof Error)) return error;
   const at = (message: string): string => (place === "" ? message : message.replace(/^redis(?=: )/, `redis ${place}`));
+  if (error instanceof FatalDriverError) {
+    error.message = at(error.message);
+    return error;
+  }
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
     // Sentinels that are changing the roles name the new master in a moment
     const passes = isNamed && REPLICA.test(cause.message);

@@ -18,12 +18,13 @@ const LONGEST_PAUSE_MS = 2_000;
  */
 export function redisAt(url: string, options: RedisOptions): Driver {
   const place = placeOf(url);
-  const { prefix, guardDataLoss, replicas } = place;
+  const { prefix, guardDataLoss, replicas, silenceWarnings } = place;
   return redis(() => made(place, options.connectTimeoutMs ?? 5_000), {
     ...options,
     ...(prefix !== undefined && { prefix }),
     ...(guardDataLoss !== undefined && { guardDataLoss }),
     ...(replicas !== undefined && { replicas }),
+    ...(silenceWarnings !== undefined && { silenceWarnings }),
   });
 }
 

@@ -4,10 +4,11 @@
  *   redis+sentinel://[user[:password]@]host[:26379][,host...]/master[/database]
  *   redis+cluster://[user[:password]@]host[:6379][,host...]
  * With rediss, rediss+sentinel and rediss+cluster over TLS. Parameters: prefix; guardDataLoss: "true", or the longest ttl, as
- * "30s"; replicas: how many must have acknowledged; over TLS ca (a file) and servername.
+ * "30s"; replicas: how many must have acknowledged; silenceWarnings: names with commas between; over TLS ca (a file) and servername.
  */
 
 import { durationMs } from "../../../duration.ts";
+import type { WarningName } from "../probes.ts";
 
 export interface RedisPlace {
   readonly topology: "single" | "sentinel" | "cluster";
@@ -20,6 +21,8 @@ export interface RedisPlace {
   readonly prefix?: string;
   readonly guardDataLoss?: true | { readonly longestTtlMs: number };
   readonly replicas?: { readonly atLeast: number };
+  /** Checked by the driver. */
+  readonly silenceWarnings?: readonly WarningName[];
   /** Undefined: no TLS. */
   readonly tls?: { readonly ca?: string; readonly servername?: string };
 }
@@ -31,7 +34,7 @@ const FORMS = {
 };
 
 /** Parameters. */
-const ALWAYS: readonly string[] = ["prefix", "guardDataLoss", "replicas"];
+const ALWAYS: readonly string[] = ["prefix", "guardDataLoss", "replicas", "silenceWarnings"];
 const OVER_TLS: readonly string[] = ["ca", "servername"];
 
 const URL_PARTS = /^(rediss?)(?:\+(sentinel|cluster))?:\/\/(?:([^@/?#]*)@)?([^@/?#]+)(\/[^?#]*)?(?:\?([^#]*))?$/;
@@ -58,7 +61,7 @@ export function placeOf(url: string): RedisPlace {
   if (master === undefined || (topology === "single" && hosts.length > 1)) throw wrong();
   if (topology === "cluster" && database !== undefined) throw wrong();
   const [user, password] = loginOf(login);
-  const { prefix, guardDataLoss, replicas, ...tls } = parametersOf(
+  const { prefix, guardDataLoss, replicas, silenceWarnings, ...tls } = parametersOf(
     query,
     scheme === "rediss",
     `${scheme}${topology === "single" ? "" : `+${topology}`}:`,
@@ -73,6 +76,7 @@ export function placeOf(url: string): RedisPlace {
     ...(prefix !== undefined && { prefix }),
     ...(guardDataLoss !== undefined && { guardDataLoss: guardOf(guardDataLoss) }),
     ...(replicas !== undefined && { replicas: { atLeast: Number(replicas) } }),
+    ...(silenceWarnings !== undefined && { silenceWarnings: silenceWarnings.split(",") as WarningName[] }),
     ...(scheme === "rediss" && { tls }),
   };
 }
