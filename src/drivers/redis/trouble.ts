@@ -99,6 +99,12 @@ const TROUBLES: readonly Trouble[] = [
     isFatal: true,
   },
   {
+    // the bracket that every frame of a lock server of ours begins with: as its code, or as it is
+    sign: /Unknown RESP type 123\b|Protocol error, got "\{"/,
+    says: "what answers there is not Redis, but seems to be a Holdfast server: its urls begin with holdfast://",
+    isElsewhere: true,
+  },
+  {
     sign: /Unknown RESP type|Protocol error/,
     says: "what answers there is not Redis: check host and port",
     isElsewhere: true,
