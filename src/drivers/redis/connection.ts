@@ -10,6 +10,7 @@
  * - Where replicas are waited for, no answer says that a claim is held before they have it.
  */
 
+import { setTimeout as pause } from "node:timers/promises";
 import type { Address } from "./client/address.ts";
 import { Hearing } from "./client/hearing.ts";
 import { Patience } from "./client/patience.ts";
@@ -17,11 +18,11 @@ import type { ReplicaTerms } from "./client/replicas.ts";
 import { Replicas } from "./client/replicas.ts";
 import type { Link } from "./client/shapes.ts";
 import type { Script } from "./scripts.ts";
-import { isHopeless, isUnknownScript, notReached, plain } from "./trouble.ts";
+import { isHopeless, isLoading, isUnknownScript, notReached, plain } from "./trouble.ts";
 import { keysOf, saysHeld, saysWaiting } from "./words.ts";
 
-/** Milliseconds before a client that has given up connecting is asked to try again. */
-const START_PAUSE_MS = 100;
+/** Milliseconds after which a client that has given up connecting, or a server that could not answer, is asked again. */
+const AGAIN_MS = 100;
 
 /** Sends a script the way that is a route: any key of its bucket. */
 export type Run = (script: Script, route: string, words: readonly string[]) => Promise<unknown>;
@@ -124,14 +125,26 @@ export class Connection {
     return this.#options.link.address;
   }
 
-  get isReady(): boolean {
-    return this.#options.link.isReady;
-  }
-
-  /** Settles when the link is ready. @throws Error saying why it is not, when `leftMs` of `withinMs` are over */
-  async connected(withinMs: number, leftMs: number): Promise<void> {
-    if (!this.#options.link.isReady) await this.#reached(withinMs, leftMs);
-    this.#wasUp = true;
+  /**
+   * Connects and does this work. What a broken connection or a restart of the server spoils is done again until the time is
+   * up. @throws what the work throws, or Error saying why there is no connection
+   */
+  async connected(withinMs: number, work: () => Promise<void>): Promise<void> {
+    const { link } = this.#options;
+    const endsAt = performance.now() + withinMs;
+    for (;;) {
+      const { life } = this;
+      try {
+        if (!link.isReady) await this.#reached(withinMs, Math.max(endsAt - performance.now(), 1));
+        this.#wasUp = true;
+        await work();
+        return;
+      } catch (error) {
+        const mayPass = this.life !== life || !link.isReady || isLoading(error);
+        if (!mayPass || isHopeless(error) || performance.now() + AGAIN_MS >= endsAt) throw error;
+        await pause(AGAIN_MS);
+      }
+    }
   }
 
   /**
@@ -269,7 +282,7 @@ export class Connection {
         () => this.#changed(),
         (error: unknown) => {
           failure ??= error;
-          if (!isOver) again = setTimeout(start, START_PAUSE_MS);
+          if (!isOver) again = setTimeout(start, AGAIN_MS);
           this.#changed();
         },
       );

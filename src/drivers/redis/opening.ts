@@ -1,10 +1,9 @@
 /** What is asked of a server before the first claim goes there. */
 
-import { setTimeout as pause } from "node:timers/promises";
 import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
 import { CLAIM, OPEN, RELEASE, RENEW } from "./scripts.ts";
-import { inWords, isHopeless, isLoading, isRefusal, isUnknownScript, openingError } from "./trouble.ts";
+import { inWords, isRefusal, isUnknownScript, openingError } from "./trouble.ts";
 import { ALL_BUCKETS, LAYOUT, routeOf } from "./words.ts";
 
 export interface Names {
@@ -21,12 +20,8 @@ export interface Terms {
   readonly waits: boolean;
 }
 
-/** Milliseconds after which a server whose connection broke, or that is loading its data, is asked again. */
-const AGAIN_MS = 100;
-
 /**
- * Connects, and sees that this server may keep our locks. What a broken connection or a restart spoils meanwhile is done
- * again, until the time is up. `rest`: what else is asked.
+ * Connects, and sees that this server may keep our locks. `rest`: what else is asked of it.
  * @throws FatalDriverError if it may not; Error if it was not reached
  */
 export async function opened(
@@ -35,26 +30,18 @@ export async function opened(
   terms: Terms,
   rest: () => Promise<void>,
 ): Promise<void> {
-  const endsAt = performance.now() + terms.connectTimeoutMs;
-  for (;;) {
-    const { life } = connection;
-    try {
-      await examined(connection, names, terms, Math.max(endsAt - performance.now(), 1));
+  try {
+    if (terms.waits && connection.isSilent) throw new FatalDriverError(NO_COUNT);
+    await connection.connected(terms.connectTimeoutMs, async () => {
+      await examined(connection, names, terms);
       await rest();
-      return;
-    } catch (error) {
-      const mayPass = connection.life !== life || !connection.isReady || isLoading(error);
-      if (!mayPass || isHopeless(error) || performance.now() + AGAIN_MS >= endsAt) {
-        throw openingError(error, connection.address);
-      }
-      await pause(AGAIN_MS);
-    }
+    });
+  } catch (error) {
+    throw openingError(error, connection.address);
   }
 }
 
-async function examined(connection: Connection, names: Names, terms: Terms, leftMs: number): Promise<void> {
-  if (terms.waits && connection.isSilent) throw new FatalDriverError(NO_COUNT);
-  await connection.connected(terms.connectTimeoutMs, leftMs);
+async function examined(connection: Connection, names: Names, terms: Terms): Promise<void> {
   await connection.selected(names.route);
   await rights(connection, names);
   // asks whether we may: for none it does not wait
