@@ -50,7 +50,7 @@ export class Hub {
   readonly limits: ServerLimits;
   readonly tools: Tools | null;
   readonly refused: (code: string) => void;
-  readonly door: Door;
+  readonly door: Door<Link>;
   readonly turns: Turns;
   /** What stands behind the links, as far as each of them may see and use it. For HTTP, too. */
   readonly backend: Backend;
@@ -94,17 +94,19 @@ export class Hub {
 
   /**
    * A connection has come. The caller hands its lines to the link, and tells it when the stream has ended. Where there is
-   * no room the link is closed at once.
+   * no room one that has not said hello is given up for it; if there is none the link is closed at once.
    */
   accept(stream: Stream, origin: Origin): Link {
     const link = new Link(this, stream, origin);
-    const refusal = this.door.reason(origin);
-    if (refusal !== null) {
+    for (let full = this.door.full(origin); full !== null; full = this.door.full(origin)) {
       this.door.turnedAway++;
-      link.turnAway(refusal);
-      return link;
+      if (full.oldest !== null && !this.#draining) full.oldest.refuse(full.error);
+      else {
+        link.turnAway(full.error);
+        return link;
+      }
     }
-    this.door.enter(origin);
+    this.door.enter(origin, link);
     this.#links.add(link);
     this.#strangers.set(link, this.clock.now() + this.limits.helloMs);
     this.#arm();
@@ -192,8 +194,7 @@ export class Hub {
   gone(link: Link, session: Session | null, severed: boolean): void {
     if (!this.#links.delete(link)) return;
     if (this.speaker === link) this.speaker = null;
-    this.door.leave(link.origin);
-    if (session === null) this.door.strangers--;
+    this.door.leave(link.origin, link);
     if (link.isSentenced) this.door.refused--;
     this.#strangers.remove(link);
     if (session === null || this.#draining) return;
@@ -203,7 +204,7 @@ export class Hub {
 
   #known(link: Link): void {
     this.#strangers.remove(link);
-    this.door.strangers--;
+    this.door.known(link.origin, link);
   }
 
   /** The accounts have changed: whoever came in by a credential that is gone goes. */

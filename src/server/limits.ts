@@ -14,7 +14,10 @@ export interface ServerLimits {
   readonly connections: number;
   /** Connections at once from one network address. A Unix socket has none. */
   readonly connectionsPerAddress: number;
-  /** Connections at once that have not said hello, or whose refusal is being delayed. */
+  /**
+   * Connections at once that have not said hello, or whose refusal is being delayed. They are shared out by address: for a
+   * newcomer the oldest of the address that has most of them is given up.
+   */
   readonly strangers: number;
   /** How long a connection may take to say hello. */
   readonly helloMs: number;

@@ -420,4 +420,25 @@ export const MUTANTS: readonly Mutant[] = [
     find: "      this.#holders?.remove(seat.entry);\n",
     replace: "",
   },
+  {
+    name: "a stranger of whichever address given up for a newcomer",
+    file: "src/server/door.ts",
+    find: "if (others.size < most || (others.size === most && number >= first)) continue;",
+    replace: "if (first > 0 && number >= first) continue;",
+    tests: "test/server/strangers.test.ts",
+  },
+  {
+    name: "the newest of the strangers given up, who may be about to say hello",
+    file: "src/server/door.ts",
+    find: "return this.#strangers.get(near)?.keys().next().value ?? null;",
+    replace: "return [...(this.#strangers.get(near)?.keys() ?? [])].at(-1) ?? null;",
+    tests: "test/server/strangers.test.ts",
+  },
+  {
+    name: "no room for a newcomer where strangers are many",
+    file: "src/server/hub.ts",
+    find: "if (full.oldest !== null && !this.#draining)",
+    replace: "if (full.oldest !== null && this.#draining)",
+    tests: "test/server/strangers.test.ts",
+  },
 ];

@@ -65,15 +65,6 @@ test("addresses of one IPv6 network are one neighbourhood, and IPv4 inside IPv6 
   expect(neighbourhood("fe80::1%eth0")).toBe("fe80:0:0:0");
 });
 
-test("strangers: those who do not say hello are so many at most, and those who did are not disturbed", async () => {
-  const { address } = await served({ strangers: 2 });
-  const known = await opened(address);
-  await dialled(address);
-  await dialled(address);
-  await until(async () => (await refusalOf(address)) === "LIMIT", { within: 2_000, what: "no room for strangers" });
-  expect(await known.call("ping")).toEqual([]);
-});
-
 test("helloMs: who says nothing for so long is told and goes, whole or a byte at a time", async () => {
   const { address } = await served({ helloMs: 200 });
   const [silent, slow] = [await dialled(address), await dialled(address)];

@@ -48,7 +48,7 @@ interface Pending {
 export class Port {
   readonly #hub: Hub;
   /** Of its own, so that web clients take no room from those of the lock protocol. */
-  readonly #door: Door;
+  readonly #door: Door<never>;
   readonly #handle: (incoming: IncomingMessage, outgoing: ServerResponse) => void;
   readonly #pending = new WeakMap<Duplex, Pending>();
   #draining = false;
@@ -85,14 +85,13 @@ export class Port {
 
   #enter(socket: Socket): void {
     const origin = { local: false, address: socket.remoteAddress ?? "" };
-    if (this.#door.reason(origin) !== null) {
+    if (this.#door.full(origin) !== null) {
       this.#door.turnedAway++;
       socket.destroy();
       return;
     }
-    this.#door.enter(origin);
-    this.#door.strangers--;
-    socket.once("close", () => this.#door.leave(origin));
+    this.#door.enter(origin, null);
+    socket.once("close", () => this.#door.leave(origin, null));
   }
 
   #request(incoming: IncomingMessage, outgoing: ServerResponse): void {
