@@ -18,6 +18,7 @@ import { DEFAULT_LIMITS } from "./limits.ts";
 import type { Stream } from "./link.ts";
 import { Link } from "./link.ts";
 import type { Log } from "./logging.ts";
+import { Rejections } from "./rejections.ts";
 import type { Session, Sessions } from "./session.ts";
 import type { Tools } from "./tools.ts";
 import { Turns } from "./turns.ts";
@@ -52,6 +53,8 @@ export class Hub {
   readonly refused: (code: string) => void;
   readonly door: Door<Link>;
   readonly turns: Turns;
+  /** Told of each who showed no valid credential. For HTTP, too. */
+  readonly rejections: Rejections;
   /** What stands behind the links, as far as each of them may see and use it. For HTTP, too. */
   readonly backend: Backend;
   /** Links with something to write. */
@@ -79,6 +82,7 @@ export class Hub {
     this.refused = options.refused ?? (() => undefined);
     this.door = new Door(this.limits);
     this.turns = new Turns(options.clock);
+    this.rejections = new Rejections(options.log, options.clock);
     this.#sessions = options.sessions;
     this.#access = options.access ?? OPEN;
     this.backend = guarded(options.backend, this.#access);
@@ -162,12 +166,7 @@ export class Hub {
   /** Refuses who showed no valid credential, after a while if not too many wait for that. Nothing of it is read meanwhile. */
   refuseSlowly(link: Link, refusal: ProtocolError): void {
     const { refusals, refusalMs } = this.limits;
-    if (refusal.code === "AUTH") {
-      this.log("a client was not let in: it showed no valid credential", undefined, {
-        level: "warn",
-        address: link.origin.address,
-      });
-    }
+    this.rejections.add(refusal, link.origin.address);
     if (refusal.code !== "AUTH" || this.door.refused >= refusals) return link.refuse(refusal);
     this.door.refused++;
     link.sentence(refusal);

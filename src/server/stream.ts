@@ -63,9 +63,14 @@ export function accepted(socket: Socket, out: () => Socket | null, hub: Hub, loc
       close() {
         const to = out();
         if (to === null) return void socket.destroy();
-        // what was written may still leave; a peer that does not read does not keep us
-        to.setTimeout(LINGER_MS, () => to.destroy());
-        to.destroySoon();
+        if (to.destroyed) return;
+        // what was written may still leave; a peer that does not read, or goes on writing, does not keep us
+        const cut = setTimeout(() => to.destroy(), LINGER_MS);
+        to.once("close", () => clearTimeout(cut));
+        if (!local) return to.destroySoon();
+        // on a Unix socket the write of a peer fails whose other end is closed, and what it could have read is lost to it
+        to.end();
+        to.resume();
       },
     },
     { local, address: socket.remoteAddress ?? "" },

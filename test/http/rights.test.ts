@@ -6,8 +6,10 @@ import { connect } from "node:net";
 import { expect, test } from "vitest";
 import type { Access, Account } from "../../src/server/access.ts";
 import { createAccess, hashOf } from "../../src/server/access.ts";
+import { known } from "../server/accounts.ts";
 import { authority, writeCertificate } from "../support/certificates.ts";
 import { leakCheck } from "../support/leak-check.ts";
+import { RawClient, rawAddress } from "../support/raw-client.ts";
 import { until } from "../support/wait-for.ts";
 import type { Running } from "./support.ts";
 import { ask, begin, cleanUp, folder, later, post, running } from "./support.ts";
@@ -248,4 +250,28 @@ test("over TLS, a server that ends does not wait for who is at the handshake", a
   const { ended } = await silent(it.url, Buffer.alloc(0));
   await it.close();
   await ended;
+});
+
+test("too many wrong credentials of a minute are answered 429 and told of once, whichever port they came by; the right one is let in", async () => {
+  const ana = known("ana");
+  const access = createAccess([ana.account], { failuresPerMinute: 5 });
+  const it = await running({ access, listen: "tcp://127.0.0.1:0", limits: { refusalMs: 0 } });
+  const wrong = () => ask(it.url, "/v1/locks", { credential: `hf1_${"a".repeat(52)}` });
+  const statuses: number[] = [];
+  for (let at = 0; at < 12; at++) statuses.push((await wrong()).status);
+  expect(statuses).toEqual([...Array.from({ length: 5 }, () => 401), ...Array.from({ length: 7 }, () => 429)]);
+  const { headers, json } = await wrong();
+  expect(headers["retry-after"]).toBe("60");
+  expect(json).toMatchObject({ code: "LIMIT", reason: "credential", retryMs: 60_000 });
+  // without one at all
+  expect((await ask(it.url, "/v1/locks")).status).toBe(429);
+  const stranger = await RawClient.dial(rawAddress(it.addresses[0] as string));
+  await stranger.greet().catch(() => undefined);
+  expect(stranger.refusal).toBe("LIMIT");
+  stranger.end();
+  expect(it.logged.filter((line) => line.includes("was not let in"))).toHaveLength(5);
+  expect(it.logged.filter((line) => line.includes("too many wrong credentials"))).toHaveLength(1);
+  expect(it.logged.join("\n")).not.toContain("a request failed");
+  expect((await ask(it.url, "/v1/locks", { credential: ana.credential })).status).toBe(200);
+  expect((await ask(it.url, "/health")).status).toBe(200);
 });

@@ -4,18 +4,25 @@ import { execFileSync } from "node:child_process";
 import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { resolve } from "node:path";
+import { connect as connectSecurely } from "node:tls";
 import { expect, test } from "vitest";
 import { claimOf, client } from "../server/support.ts";
+import { authority, writeCertificate } from "../support/certificates.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import { until } from "../support/wait-for.ts";
-import { ask, cleanUp, later, post, running } from "./support.ts";
+import { ask, cleanUp, folder, later, post, running } from "./support.ts";
 
 leakCheck();
 cleanUp();
 
 /** A connection that has sent these bytes; what came back, and whether it has ended. */
-function raw(url: string, bytes: string): { readonly socket: Socket; text(): string; ended(): boolean } {
-  const socket = connect({ host: "127.0.0.1", port: Number(new URL(url).port) });
+function raw(
+  url: string,
+  bytes: string,
+  more: Readonly<Record<string, unknown>> = {},
+): { readonly socket: Socket; text(): string; ended(): boolean } {
+  const target = { host: "127.0.0.1", port: Number(new URL(url).port), ...more };
+  const socket = "ca" in more ? connectSecurely(target) : connect(target);
   later(() => {
     socket.destroy();
   });
@@ -31,6 +38,14 @@ function raw(url: string, bytes: string): { readonly socket: Socket; text(): str
     });
   socket.write(bytes);
   return { socket, text: () => text, ended: () => ended };
+}
+
+/** A server whose HTTP port speaks TLS, as one that other machines reach does. */
+async function secured() {
+  const issuer = authority();
+  const { cert, key } = writeCertificate(folder(), issuer.issue(["localhost", "127.0.0.1"]), issuer);
+  const it = await running({ http: "0.0.0.0:0", tls: { cert, key }, insecure: true });
+  return { url: it.url, ca: issuer.cert };
 }
 
 const HEAD = "POST /v1/claims HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
@@ -63,6 +78,34 @@ test("heads and bodies that trickle in are given up in time, and nobody else wai
   for (const { socket } of bodies) socket.destroy();
   expect(stats().claims).toBe(0);
 }, 40_000);
+
+test.each(["http", "https"])(
+  "%s: heads, bodies and handshakes of clients that go on writing whatever they are answered end in time",
+  async (scheme) => {
+    const it = await (scheme === "http" ? running() : secured());
+    const more = { allowHalfOpen: true, ...("ca" in it && { ca: it.ca, servername: "localhost" }) };
+    const head = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
+    const late = raw(it.url, `${head}\r\n${head}X-A: `, more);
+    const slow = [
+      raw(it.url, `${head}X-A: `, more),
+      raw(it.url, "GET /hea", more),
+      // behind a request that was answered
+      late,
+      // half of a TLS handshake, or of a method
+      raw(it.url, "\u0016\u0003\u0001", { allowHalfOpen: true }),
+    ];
+    const drip = setInterval(() => {
+      for (const { socket } of slow) if (socket.writable) socket.write("b");
+    }, 300);
+    later(() => clearInterval(drip));
+    // each closes when it is destroyed: none ends its own side
+    await until(() => slow.every(({ ended }) => ended()), { within: 25_000, what: "the end of the slow ones" });
+    expect(late.text()).toContain("HTTP/1.1 200");
+    expect(late.text()).toContain("HTTP/1.1 408");
+    expect(slow[0]?.text()).toContain('"code":"TIMEOUT"');
+  },
+  40_000,
+);
 
 test("a client that has sent its request and closes its half while it waits leaves no place", async () => {
   const { url, stats } = await running();

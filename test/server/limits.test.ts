@@ -49,6 +49,13 @@ test("connections: one too many is refused with LIMIT, the others go on, and the
   await until(async () => (await refusalOf(address)) === null, { within: 2_000, what: "room" });
 });
 
+test("connections: on a full Unix socket our client is told why, each time", async () => {
+  const it = await running({ limits: { connections: 1 } });
+  const address = it.addresses[0] as string;
+  await opened(address);
+  for (let at = 0; at < 20; at++) await expect(client(address)).rejects.toThrow("at most 1 connections");
+});
+
 test("connectionsPerAddress: one address does not take the room of the others", async () => {
   const { address } = await served({ connectionsPerAddress: 2 });
   await opened(address, "127.0.0.2");

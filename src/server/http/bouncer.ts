@@ -6,7 +6,10 @@ import type { Access, Principal } from "../access.ts";
 import { ANYBODY } from "../access.ts";
 import type { Hub } from "../hub.ts";
 import type { Route } from "./call.ts";
-import { invalid } from "./problem.ts";
+import { invalid, Problem } from "./problem.ts";
+
+/** Wrong credentials are counted for so long (failures.ts). */
+const MINUTE_MS = 60_000;
 
 export class Bouncer {
   readonly #hub: Hub;
@@ -19,7 +22,10 @@ export class Bouncer {
     this.#access = access;
   }
 
-  /** @throws ProtocolError AUTH, after a while, or LIMIT; Problem if there is something else than a bearer's credential */
+  /**
+   * @throws ProtocolError AUTH, after a while; Problem LIMIT if too many wrong credentials came from this address, or if
+   * there is something else than a bearer's credential
+   */
   async letIn(route: Route, { headers }: IncomingMessage, address: string, gone: AbortSignal): Promise<Principal> {
     // these tell nothing of locks: a load balancer asks them without a credential
     if (route.open === true) return ANYBODY;
@@ -27,14 +33,16 @@ export class Bouncer {
     try {
       return this.#access.authenticate(credential, address);
     } catch (error) {
-      if (error instanceof ProtocolError && error.code === "AUTH") await this.#holdBack(address, gone);
+      if (!(error instanceof ProtocolError)) throw error;
+      this.#hub.rejections.add(error, address);
+      if (error.code === "LIMIT") throw new Problem(429, "LIMIT", "credential", error.message, { retryMs: MINUTE_MS });
+      await this.#holdBack(gone);
       throw error;
     }
   }
 
-  async #holdBack(address: string, gone: AbortSignal): Promise<void> {
-    const { limits, log, clock } = this.#hub;
-    log("a client was not let in: it showed no valid credential", undefined, { level: "warn", address });
+  async #holdBack(gone: AbortSignal): Promise<void> {
+    const { limits, clock } = this.#hub;
     if (this.#held >= limits.refusals || limits.refusalMs === 0 || gone.aborted) return;
     this.#held++;
     await new Promise<void>((resolve) => {

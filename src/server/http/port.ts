@@ -16,6 +16,8 @@ const HEAD_MS = 10_000;
 const REQUEST_MS = 30_000;
 /** How long a connection may be silent either way: longer than any request waits. */
 const SILENT_MS = 60_000;
+/** How long what was written may take to leave a connection that ends, whatever it goes on sending. */
+const LINGER_MS = 1_000;
 /** Requests of one connection that may wait for their answers. */
 const MOST_PIPELINED = 16;
 
@@ -152,5 +154,7 @@ function answerRaw(socket: Duplex, problem: Problem): void {
     connection: "close",
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const cut = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once("close", () => clearTimeout(cut));
   socket.end(`HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join("")}\r\n${text}`);
 }
