@@ -1,6 +1,7 @@
 /** The public surface of holdfast. */
 
 export { type ConnectOptions, connect } from "./client/connect.ts";
+export type { DetachOptions } from "./client/detach.ts";
 export type { LockEvent, LockEvents } from "./client/events.ts";
 export type { Lock } from "./client/lock.ts";
 export type { Lockable } from "./client/lockable.ts";

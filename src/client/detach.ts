@@ -1,17 +1,34 @@
 /** Lets a lock travel (design A.23); loaded when one does. */
 
-import { UnsupportedError } from "../errors.ts";
+import type { Duration } from "../duration.ts";
+import { durationMs, shown, shownDuration } from "../duration.ts";
+import { isFatal, UnsupportedError } from "../errors.ts";
 import { makeReference } from "../reference.ts";
 import type { Claim, Driver } from "../spi/driver.ts";
+import type { Engine } from "./engine.ts";
 import { inTime } from "./in-time.ts";
 import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
 import { lostError, named } from "./tenure.ts";
+import { within } from "./within.ts";
 import { wrapped } from "./wrap-error.ts";
 
+/** What may be said of one detach. */
+export interface DetachOptions {
+  /**
+   * How long the lock stays held from now on unless it is attached, which restarts its full lease. At most the lock's own
+   * ttl, which is the default.
+   */
+  readonly ttl?: Duration | undefined;
+}
+
+/** How often a store that does not answer is asked to shorten a lease. */
+const AGAIN_MS = 100;
+
 /** See Lock.detach(). */
-export async function detach(lock: LockHandle): Promise<string> {
+export async function detach(lock: LockHandle, options: DetachOptions = {}): Promise<string> {
   const { keys, tenures } = lock;
+  const leftMs = leftOf(options, lock);
   lock.throwIfLost();
   const { engine } = tenures[0].lane.host;
   for (const { tracked, handles, contexts } of tenures) {
@@ -23,12 +40,17 @@ export async function detach(lock: LockHandle): Promise<string> {
   for (const { tracked } of tenures) tracked.lastSentAt = engine.clock.now();
   let there: readonly boolean[];
   try {
-    there = await inTime(engine, lock.remainingMs, () => letGo(engine.driver, claims));
+    there =
+      leftMs === undefined
+        ? await inTime(engine, lock.remainingMs, () => letGo(engine.driver, claims))
+        : await shortened(engine, claims, leftMs, lock.remainingMs);
   } catch (error) {
+    // the store may have shortened the lease although its answer was lost: nothing here may rely on it any more
+    if (leftMs !== undefined) lock.letGo();
     throw wrapped(error, `could not detach ${named(keys)}`, keys);
   }
   if (there.includes(false)) throw lostError("unknown", keys);
-  lock.throwIfLost();
+  if (leftMs === undefined) lock.throwIfLost();
   const reference = referenceOf(lock);
   lock.letGo();
   return reference;
@@ -46,9 +68,51 @@ export function referenceOf(lock: Lock): string {
   );
 }
 
+/** @throws TypeError naming the option */
+function leftOf(options: unknown, { tenures }: LockHandle): number | undefined {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw new TypeError(`options of detach must be an object, not ${shown(options)}`);
+  }
+  const { ttl, ...unknown } = options as DetachOptions;
+  const [name] = Object.keys(unknown);
+  if (name !== undefined) throw new TypeError(`detach has no option ${shown(name)}`);
+  if (ttl === undefined) return undefined;
+  const leftMs = durationMs(ttl, "ttl", 1);
+  for (const { tracked } of tenures) {
+    const { ttlMs } = tracked.claim;
+    if (ttlMs === "session" || leftMs <= ttlMs) continue;
+    throw new TypeError(`ttl must be at most the lock's own of ${shownDuration(ttlMs)}, not ${shown(ttl)}`);
+  }
+  return leftMs;
+}
+
+/**
+ * Detaches with so much of the lease left, counted from now. Asked again until it is known: meanwhile nothing is believed
+ * longer than the store holds it, whichever of the calls it has heard.
+ */
+async function shortened(
+  engine: Engine,
+  claims: readonly Claim[],
+  leftMs: number,
+  remainingMs: number,
+): Promise<readonly boolean[]> {
+  const start = engine.clock.now();
+  const patienceMs = Math.min(leftMs, remainingMs);
+  for (;;) {
+    const passedMs = engine.clock.now() - start;
+    try {
+      const call = (): Promise<readonly boolean[]> => letGo(engine.driver, claims, Math.max(leftMs - passedMs, 1));
+      return await inTime(engine, patienceMs - passedMs, call);
+    } catch (error) {
+      if (isFatal(error) || engine.clock.now() - start + AGAIN_MS >= patienceMs) throw error;
+      await within(engine, AGAIN_MS, new Promise<void>(() => undefined), () => undefined);
+    }
+  }
+}
+
 /** Where claims belong to no session a full lease is all there is to give. */
-async function letGo(driver: Driver, claims: readonly Claim[]): Promise<readonly boolean[]> {
-  if (driver.detach !== undefined) return driver.detach(claims);
+async function letGo(driver: Driver, claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
+  if (driver.detach !== undefined) return driver.detach(claims, leftMs);
   const answers = await driver.renew(claims);
   return answers.map((answer) => {
     // unknown is not lost

@@ -3,6 +3,7 @@
 import type { LockLostError } from "../errors.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { Context } from "./context.ts";
+import type { DetachOptions } from "./detach.ts";
 import type { Tenure } from "./tenure.ts";
 import { lostError, named } from "./tenure.ts";
 
@@ -31,10 +32,11 @@ export interface Lock extends AsyncDisposable {
   readonly remainingMs: number;
   /**
    * Stops renewing and gives a secret reference, with which attach() takes the lock up again anywhere. The lease runs on
-   * unrenewed. @throws UnsupportedError inside using(), for ttl "session", on session-only stores, or when it was joined;
-   * LockLostError; DriverError if the store did not confirm (then the lock is still held here)
+   * unrenewed, a full one or what `ttl` says. @throws UnsupportedError inside using(), for ttl "session", on session-only
+   * stores, or when it was joined; LockLostError; TypeError; DriverError if the store did not confirm: then the lock is
+   * still held here, but with `ttl` it is given up and ends by itself
    */
-  detach(): Promise<string>;
+  detach(options?: DetachOptions): Promise<string>;
   /**
    * Gives the lock back: true if it was ours until now, false if it had been lost. Never throws for a loss; calling it
    * again gives the first answer. Settles when the store has answered; if the store cannot be reached, when it has
@@ -107,10 +109,10 @@ export class LockHandle implements Lock {
     return Math.min(...this.#tenures.map((tenure) => tenure.remainingMs));
   }
 
-  async detach(): Promise<string> {
+  async detach(options?: DetachOptions): Promise<string> {
     // few programs ever detach: they load it when they do
     const { detach } = await import("./detach.ts");
-    return detach(this);
+    return detach(this, options);
   }
 
   /** It has gone to somebody else: nothing is to be released here. */

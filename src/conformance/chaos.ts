@@ -146,7 +146,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     claim: (claim) => disturb("claim", () => driver.claim(claim)),
     renew: (claims) => disturb("renew", () => driver.renew(claims)),
     release: (claims, unanswered) => disturb("release", () => driver.release(claims, unanswered)),
-    ...(detach && { detach: (claims) => disturb("detach", () => detach.call(driver, claims)) }),
+    ...(detach && { detach: (claims, leftMs) => disturb("detach", () => detach.call(driver, claims, leftMs)) }),
     ...(revoke && { revoke: (targets) => disturb("revoke", () => revoke.call(driver, targets)) }),
     list: (filter, max, after, signal) => disturb("list", () => driver.list(filter, max, after, signal)),
     close() {

@@ -16,7 +16,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     renew: (claims) => driver.renew(claims),
     ...(shardOf && { shardOf: (claim) => shardOf.call(driver, claim) }),
     release: (claims, unanswered) => driver.release(claims, unanswered),
-    ...(detach && { detach: (claims) => detach.call(driver, claims) }),
+    ...(detach && { detach: (claims, leftMs) => detach.call(driver, claims, leftMs) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
     ...(examine && { examine: () => examine.call(driver) }),
     list: (filter, max, after, signal) => driver.list(filter, max, after, signal),

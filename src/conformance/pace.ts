@@ -40,7 +40,9 @@ export function watchPace(): Pace {
         claim: (claim) => time(driver.claim(claim)),
         renew: (claims) => time(driver.renew(claims)),
         release: (claims, unanswered) => time(driver.release(claims, unanswered)),
-        ...(driver.detach && { detach: (claims) => time(driver.detach?.(claims) ?? Promise.resolve([])) }),
+        ...(driver.detach && {
+          detach: (claims, leftMs) => time(driver.detach?.(claims, leftMs) ?? Promise.resolve([])),
+        }),
         list: (filter, max, after, signal) => time(driver.list(filter, max, after, signal)),
       }),
     stop: () => clearInterval(timer),

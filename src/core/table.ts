@@ -139,14 +139,15 @@ export class Table {
     this.#remove(entry);
   }
 
-  /** Takes a held claim out of its session: a full, plain lease from now on. */
-  detach(id: ClaimId, now: number, micros: number): boolean {
+  /** Takes a held claim out of its session: a plain lease from now on, the full one or `leftMs` where that is less. */
+  detach(id: ClaimId, now: number, micros: number, leftMs: number = Number.POSITIVE_INFINITY): boolean {
     this.advance(now, micros);
     const entry = this.entries.get(id);
     if (entry === undefined || !entry.held || entry.revoked !== null || entry.claim.ttlMs === "session") return false;
     entry.detached = true;
     entry.owner = null;
     this.#leases.extend(entry, this.#now);
+    this.#leases.shorten(entry, this.#now + leftMs);
     return true;
   }
 

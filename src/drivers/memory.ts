@@ -97,9 +97,9 @@ export function memory(options: MemoryOptions = {}): Driver {
       return there;
     },
 
-    async detach(claims) {
+    async detach(claims, leftMs) {
       const wall = micros();
-      return claims.map(({ id }) => table.detach(id, clock.now(), wall));
+      return claims.map(({ id }) => table.detach(id, clock.now(), wall, leftMs));
     },
 
     async revoke(targets) {

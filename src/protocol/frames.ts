@@ -76,8 +76,9 @@ export function encodeRelease(n: number, claims: readonly Claim[], unanswered?: 
   return `["release",${n},[${items}]]`;
 }
 
-export function encodeDetach(n: number, claims: readonly Claim[]): string {
-  return `["detach",${n},[${claims.map(({ id }) => `"${id}"`).join()}]]`;
+export function encodeDetach(n: number, claims: readonly Claim[], leftMs?: number): string {
+  const left = leftMs === undefined ? "" : `,${Math.ceil(leftMs)}`;
+  return `["detach",${n},[${claims.map(({ id }) => `"${id}"`).join()}]${left}]`;
 }
 
 export function encodeRevoke(n: number, targets: readonly RevokeTarget[]): string {

@@ -92,7 +92,8 @@ export interface Backend {
   /** undefined: where this one stands is not known now. */
   renew(session: Session, items: readonly Renewal[]): Soon<readonly (Answer | undefined)[]>;
   release(session: Session, items: readonly Leave[]): Soon<readonly boolean[]>;
-  detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]>;
+  /** `leftMs`: see Driver.detach. */
+  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): Soon<readonly boolean[]>;
   revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]>;
   /** Only what the session's principal may inspect: what it may not is left out before the page is cut. */
   list(session: Session, filter: ListFilter, max: number, after: string | undefined): Soon<Page>;

@@ -72,6 +72,13 @@ export function idsFrom(raw: unknown, limits: ServerLimits): ClaimId[] {
   return batchFrom(raw, "ids", limits).map(idFrom);
 }
 
+/** What a detached lease is to have left; undefined: all of it. */
+export function leftFrom(raw: unknown): number | undefined {
+  if (raw === undefined) return undefined;
+  if (isCount(raw) && raw >= 1 && raw <= MAX_DURATION_MS) return raw;
+  throw malformed(`what a lease has left must be milliseconds from 1 to ${MAX_DURATION_MS}`);
+}
+
 export function revocationsFrom(raw: unknown, limits: ServerLimits): Revocation[] {
   const items = arrayFrom(raw, "targets");
   // each looks through the holders of its key

@@ -107,7 +107,8 @@ export class Calls {
         return this.#inParts(n, border.leavesFrom(frame[2], limits), PART, call, frames.encodeFlags);
       }
       case "detach": {
-        const call = (part: ClaimId[]): Flags => backend.detach(session, part);
+        const leftMs = border.leftFrom(frame[3]);
+        const call = (part: ClaimId[]): Flags => backend.detach(session, part, leftMs);
         return this.#inParts(n, border.idsFrom(frame[2], limits), PART, call, frames.encodeFlags);
       }
       case "revoke":

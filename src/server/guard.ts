@@ -57,9 +57,9 @@ class Guard implements Backend {
     return passed(items, placed, this.#backend.reclaimMs() > 0, (allowed) => this.#backend.release(session, allowed));
   }
 
-  detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
+  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): Soon<readonly boolean[]> {
     const mine = (id: ClaimId): boolean => this.#isMine(session.principal, id, null);
-    return passed(ids, mine, false, (allowed) => this.#backend.detach(session, allowed));
+    return passed(ids, mine, false, (allowed) => this.#backend.detach(session, allowed, leftMs));
   }
 
   revoke(session: Session, targets: readonly Revocation[]): Soon<readonly boolean[]> {

@@ -183,7 +183,7 @@ export class Keeper implements Backend {
     return isJournaled && this.#durability !== null ? this.#durability.ledger.settled().then(() => there) : there;
   }
 
-  detach(session: Session, ids: readonly ClaimId[]): Soon<readonly boolean[]> {
+  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): Soon<readonly boolean[]> {
     const { now, micros } = this.#times.get();
     const writes: Promise<void>[] = [];
     const there = ids.map((id) => {
@@ -191,7 +191,7 @@ export class Keeper implements Backend {
       if (entry === undefined) return false;
       disown(entry);
       const keep = (): void => this.#tenants.keep(this.table, entry, session, this.#times.get());
-      const done = this.table.detach(id, now, micros);
+      const done = this.table.detach(id, now, micros, leftMs);
       const write = done ? this.#durability?.writeDetached(entry, keep) : keep();
       if (write !== undefined) writes.push(write);
       return done;

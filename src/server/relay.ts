@@ -193,14 +193,19 @@ class Relay implements Backend {
     return found.map((isKnown) => isKnown && (there[next++] as boolean));
   }
 
-  async detach(_session: Session, ids: readonly ClaimId[]): Promise<readonly boolean[]> {
+  async detach(_session: Session, ids: readonly ClaimId[], leftMs?: number): Promise<readonly boolean[]> {
     const known = ids.map((id) => this.#claims.get(id));
     const there = known.filter((it) => it !== undefined);
     // where claims are no session's of the store, only our own session must let go
     const done =
       this.#driver.detach === undefined
         ? there.map(({ state, revoked }) => state === "held" && !revoked)
-        : await this.#asked(this.#driver.detach(there.map(({ claim }) => claim)));
+        : await this.#asked(
+            this.#driver.detach(
+              there.map(({ claim }) => claim),
+              leftMs,
+            ),
+          );
     let next = 0;
     return known.map((it) => {
       if (it === undefined || !done[next++] || it.gone) return false;

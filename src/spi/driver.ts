@@ -182,9 +182,10 @@ export interface Driver {
 
   /**
    * Optional; needed only where claims belong to a session. Take these claims out of this client's session: their lease
-   * is a plain, full ttl from now on. Says for each whether it was there and held.
+   * is a plain, full ttl from now on, or `leftMs` where that is less; whoever renews such a claim restarts the full ttl.
+   * Says for each whether it was there and held.
    */
-  detach?(claims: readonly Claim[]): Promise<readonly boolean[]>;
+  detach?(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]>;
 
   /**
    * Optional. Ask the holders of these keys with these tokens to go: a revoked claim answers "none" and cannot be

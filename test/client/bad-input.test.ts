@@ -259,6 +259,23 @@ describe("urls", () => {
   });
 });
 
+describe("detach", () => {
+  test.each<[string, unknown, RegExp]>([
+    ["no object", 5, /^options of detach must be an object, not 5$/],
+    ["an unknown option", { tll: "5s" }, /^detach has no option "tll"$/],
+    ["no duration", { ttl: "soon" }, /^ttl must be milliseconds/],
+    ["nothing left", { ttl: 0 }, /^ttl must be milliseconds, whole and from 1 /],
+    ["more than there is", { ttl: "31s" }, /^ttl must be at most the lock's own of 30 s, not "31s"$/],
+  ])("%s is refused, and the lock is still held here", async (_, options, naming) => {
+    const locks = createLocks(memory());
+    const lock = await locks.acquire("k");
+    await refuses(() => lock.detach(options as { ttl: 5 }), naming);
+    lock.throwIfLost();
+    assert.equal(await lock.release(), true);
+    await locks.close();
+  });
+});
+
 describe("references", () => {
   test("a cut, altered or foreign one is a TypeError; nothing secret is shown", async () => {
     const locks = createLocks(memory());

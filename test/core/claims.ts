@@ -72,8 +72,8 @@ export class Bench {
     return there;
   }
 
-  detach(id: string): boolean {
-    return this.table.detach(id, this.now, this.wall);
+  detach(id: string, leftMs?: number): boolean {
+    return this.table.detach(id, this.now, this.wall, leftMs);
   }
 
   /** Takes the announced grants: their ids since the last call. */

@@ -103,6 +103,32 @@ test("of several who said after a restart that they held with one token each can
   expect(table.entries.size).toBe(1);
 });
 
+test("a detached claim ends when it was told to, whatever is waiting, unless it is renewed", () => {
+  const bench = new Bench();
+  bench.stands("a", "k");
+  bench.stands("b", "k");
+  bench.stands("c", "other");
+  expect([bench.detach("a", 2 * SECOND), bench.detach("c", 2 * SECOND)]).toEqual([true, true]);
+  expect(bench.table.nextDue()).toBeLessThanOrEqual(bench.now + 2 * SECOND);
+  bench.pass(2 * SECOND - 1);
+  expect(bench.granted).toEqual([]);
+  expect(bench.renew("c", "other")).toMatchObject({ state: "held", ttlMs: TTL });
+  bench.pass(1);
+  expect(bench.granted).toEqual(["b"]);
+  expect(bench.renew("a")).toEqual({ state: "none", reason: "expired" });
+});
+
+test("what is to be left of a detached claim is at most its own lease", () => {
+  const bench = new Bench();
+  bench.stands("a", "k");
+  expect(bench.detach("a", 2 * TTL)).toBe(true);
+  bench.stands("b", "k");
+  bench.pass(TTL - 1).renew("b");
+  expect(bench.granted).toEqual([]);
+  bench.pass(1);
+  expect(bench.granted).toEqual(["b"]);
+});
+
 test("a detached claim has a full lease, no owner, and is remembered after its release", () => {
   const bench = new Bench();
   bench.stands("a", "k");

@@ -28,6 +28,13 @@ export const MUTANTS: readonly Mutant[] = [
   ...REDIS_MUTANTS,
   // --- time and belief
   {
+    name: "a detached lease shortened without moving its end in the schedule",
+    file: "src/core/leases.ts",
+    find: "    this.remove(entry);\n    entry.expiresAt = until;\n    this.add(entry);",
+    replace: "    entry.expiresAt = until;",
+    tests: "test/core/table-revoke.test.ts",
+  },
+  {
     name: "the deadline counted from the answer",
     file: "src/client/engine.ts",
     find: 'this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);',

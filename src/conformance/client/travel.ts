@@ -5,8 +5,9 @@ import type { LockLostError } from "../../errors.ts";
 import type { Check, Subject } from "../subject.ts";
 import { coded, empty, passes, player } from "./players.ts";
 
-export function travel(check: Check, { traits }: Subject): void {
+export function travel(check: Check, { traits, verbs }: Subject): void {
   if (!traits.lease.claim) return;
+  const detaches = verbs.includes("detach");
 
   check("a detached lock outlives its client and is the same lock where it is attached", async (scene) => {
     const [one, other, third] = [await player(scene), await player(scene), await player(scene)];
@@ -44,6 +45,24 @@ export function travel(check: Check, { traits }: Subject): void {
       coded("LOCK_LOST")(error);
       return error.reason === "expired" || error.reason === "unknown";
     });
+  });
+
+  check("a lock detached for a time is free after it, and attaching it restarts its full lease", async (scene) => {
+    const [one, other] = [await player(scene, { ttl: 60_000 }), await player(scene, { ttl: 60_000 })];
+    const left = scene.lease(400);
+    const lock = await one.locks.all("a", "b").acquire();
+    const kept = await (await one.locks.acquire("kept")).detach({ ttl: left });
+    const since = performance.now();
+    await lock.detach({ ttl: left });
+    assert.equal(await lock.release(), false, "it is not this client's any more");
+    await one.locks.close();
+    const taken = await other.locks.attach(kept);
+    assert.ok(taken.remainingMs > left || !detaches, `attached for a full lease, not ${taken.remainingMs} ms`);
+    if (!detaches) return void (await taken.release());
+    assert.equal(await (await other.locks.all("a", "b").acquire()).release(), true);
+    assert.ok(performance.now() - since >= left - 1, "it was held for as long as was said");
+    taken.throwIfLost();
+    assert.equal(await taken.release(), true);
   });
 
   check("several keys travel together, and releasing them frees all", async (scene) => {

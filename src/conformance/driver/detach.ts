@@ -51,6 +51,32 @@ export function detaching(check: Check, { traits, verbs }: Subject): void {
     await client.release(waiting, held);
   });
 
+  check("a detached claim ends when it was told to, and a renewal restarts its full lease", async (scene) => {
+    const [one, other] = [await scene.client(), await scene.client()];
+    const [short, renewed] = [scene.claim("short", { ttlMs: 60_000 }), scene.claim("renewed", { ttlMs: 60_000 })];
+    const next = scene.claim("short");
+    await one.hold(short);
+    await one.hold(renewed);
+    assert.deepEqual(await one.driver.detach?.([short, renewed], scene.brief), [true, true]);
+    await one.driver.close();
+    await other.queue(next);
+    const again = heldOf(await other.ask(renewed), renewed);
+    assert.ok(again.ttlMs > scene.brief, `a renewal restarts the full lease, not ${again.ttlMs} ms`);
+    await other.granted(next);
+    assert.deepEqual(await other.ask(short), { state: "none", reason: "expired" });
+    await other.release(next, renewed);
+  });
+
+  check("a detached claim has never more than its own lease left", async (scene) => {
+    const client = await scene.client();
+    const claim = scene.claim("key", { ttlMs: 60_000 });
+    await client.hold(claim);
+    assert.deepEqual(await client.driver.detach?.([claim], 3_600_000), [true]);
+    const [view] = await client.driver.list({ key: "key" }, 1);
+    assert.ok(view?.answer.state === "held" && view.answer.ttlMs <= 60_000);
+    await client.release(claim);
+  });
+
   check("an ended detached claim says how it ended", async (scene) => {
     const client = await scene.client();
     const [released, expired] = [scene.claim("released"), scene.claim("expired", { ttlMs: scene.brief })];

@@ -15,6 +15,7 @@ export async function detaching(
   members: readonly Member[],
   ballots: readonly Ballot[],
   withinMs: number,
+  leftMs: number | undefined,
 ): Promise<readonly boolean[]> {
   const majority = majorityOf(members.length);
   const kept = [...ballots, ...ballots].map(() => 0);
@@ -22,7 +23,7 @@ export async function detaching(
   const asked = members.map((member) => {
     const all = [...ballots.map(({ claim }) => claim), ...ballots.map((ballot) => ticketAt(ballot, member.index))];
     const settled = member
-      .call((driver) => driver.detach?.(all) ?? keptAnyway(driver.renew(all)))
+      .call((driver) => driver.detach?.(all, leftMs) ?? keptAnyway(driver.renew(all)))
       .then(
         (flags) => {
           for (const at of kept.keys()) if (flags[at] === true) kept[at] = (kept[at] as number) + 1;

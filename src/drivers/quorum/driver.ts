@@ -192,12 +192,12 @@ class Quorum implements Driver {
     return releasing(this.#members, ballots, unanswered, this.#patience(claims));
   }
 
-  async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
+  async detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
     const answers = await this.renew(claims);
     if (answers.includes(undefined)) throw new Error("quorum: where a claim stands is not known, so it stays ours");
     const held = claims.filter((_, index) => answers[index]?.state === "held");
     const ballots = held.map((claim) => this.#ballots.of(claim, this.#time()));
-    const kept = await detaching(this.#members, ballots, this.#patience(claims));
+    const kept = await detaching(this.#members, ballots, this.#patience(claims), leftMs);
     return claims.map((claim) => {
       const isKept = kept[held.indexOf(claim)] === true;
       // what becomes of it is no business of ours any more, not even if it comes back to us

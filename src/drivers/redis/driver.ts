@@ -221,8 +221,9 @@ class RedisDriver implements Driver {
     return released;
   }
 
-  detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
-    return this.#flags(DETACH, claims, homeOf, wordsOf);
+  detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
+    const left = ({ ttlMs }: Claim): string => String(leftMs === undefined ? ttlMs : Math.ceil(leftMs));
+    return this.#flags(DETACH, claims, homeOf, (claim) => [left(claim), ...wordsOf(claim)]);
   }
 
   revoke(

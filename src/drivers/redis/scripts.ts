@@ -86,11 +86,11 @@ export const CLAIM: Script = {
 };
 
 export const DETACH: Script = {
-  sha: "560265db86913d5f89cb566854151a2cb58dc3ca",
+  sha: "d12ced908900fe9db727246986237a43c1f3c42a",
   text:
     LINE +
     LINE_RENEWAL +
-    "local done = {}\nfor at = 1, tonumber(take()) do\n  local asked, holds = takeClaim()\n  local claim = read(asked.bucket, asked.id)\n  done[at] = '0'\n  if alive(claim) and claim.token > 0 and claim.state ~= 'r' and stands(claim, holds) then\n    claim.state, claim.stepped = 'd', true\n    extend(claim, holds)\n    done[at] = '1'\n  end\nend\nreturn table.concat(done)\n",
+    "local function shorten(claim, holds, left)\n  claim.expires = now + left\n  save(claim)\n  for at = 1, claim.count do\n    local line = lineOf(holds[at][1], holds[at][2])\n    call('ZADD', line.admitted, 'XX', claim.expires .. '', placeOf(claim, holds[at]))\n    line.used = nil\n  end\nend\nlocal done = {}\nfor at = 1, tonumber(take()) do\n  local left = tonumber(take())\n  local asked, holds = takeClaim()\n  local claim = read(asked.bucket, asked.id)\n  done[at] = '0'\n  if alive(claim) and claim.token > 0 and claim.state ~= 'r' and stands(claim, holds) then\n    claim.state, claim.stepped = 'd', true\n    extend(claim, holds)\n    if left < claim.ttl then shorten(claim, holds, left) end\n    done[at] = '1'\n  end\nend\nreturn table.concat(done)\n",
 };
 
 export const LINES: Script = {

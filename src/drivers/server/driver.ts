@@ -154,8 +154,8 @@ class ServerDriver implements Driver {
     }
   }
 
-  async detach(claims: readonly Claim[]): Promise<readonly boolean[]> {
-    const done = await this.#flags(claims, frames.encodeDetach);
+  async detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
+    const done = await this.#flags(claims, (n, part) => frames.encodeDetach(n, part, leftMs));
     for (const [at, { id }] of claims.entries()) if (done[at] === true) this.#forget(id);
     return done;
   }
