@@ -97,6 +97,7 @@ function addRun(program: Command, command: readonly string[], take: Take): void 
     .option("--on-lost <what>", "when the lock is being lost: term (then kill), kill, or ignore", "term")
     .option("--grace <duration>", "from TERM to KILL, at most half of the lease (default: 5s, less for short leases)")
     .option("--max-hold <duration>", "end the command after this time")
+    .option("--hold-at-least <duration>", "keep the lock so long, also when the command ends sooner: once per tick")
     .action((keys: string[], flags: RunFlags) => {
       take(
         Promise.all([import("./run.ts"), import("./run-options.ts")]).then(([{ run }, { runOptionsOf }]) =>
@@ -112,6 +113,7 @@ function addRun(program: Command, command: readonly string[], take: Take): void 
       "holdfast run gpu --permits 1/4 -- python train.py",
       "holdfast run config --shared -- ./read-config.sh",
       "holdfast run deploy -n -E 0 -- ./deploy.sh",
+      "holdfast run tick -n -E 0 --hold-at-least 55s -- ./every-minute.sh",
     ],
     "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN (rises with every holder; HOLDFAST_TOKENS: of each key) and HOLDFAST_REFERENCE (a secret).",
     "Exit codes: the command's own, 128+n when signal n ended it; 124 not granted in time, 123 lock lost, 122 --max-hold passed, 121 would wait for its own ancestor, 69 store unreachable, 77 refused, 64 usage, 126 and 127 command not executable, not found.",

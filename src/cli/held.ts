@@ -4,6 +4,7 @@ import type { Lock } from "../client/lock.ts";
 import { shownDuration } from "../duration.ts";
 import { LockLostError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
+import { leaveHeld } from "./hold-at-least.ts";
 import type { Joined } from "./nested.ts";
 import { watchOuter } from "./outer.ts";
 
@@ -26,8 +27,11 @@ export interface Held {
   remainingMs(): number;
   /** Why too little is left, when we have not renewed it for so long. */
   whyLosing(silentMs: number): string;
-  /** Gives back what is ours to give; false if it was lost. */
-  release(): Promise<boolean>;
+  /**
+   * Gives back what is ours to give; false if it was lost. Before `atLeastMs` have passed since the grant it stays held
+   * without us for what is left of them. @throws DriverError then, if the store did not confirm that
+   */
+  release(atLeastMs?: number): Promise<boolean>;
 }
 
 /** A lock of our own. */
@@ -36,6 +40,7 @@ export function ownHold(
   details: { readonly reference: string; readonly fencing: boolean; readonly leaseMs: number | null },
 ): Held {
   const { reference, fencing, leaseMs } = details;
+  const heldAt = performance.now();
   return {
     reference,
     ownReference: reference,
@@ -46,7 +51,10 @@ export function ownHold(
     lost: lock.signal,
     remainingMs: () => lock.remainingMs,
     whyLosing: (silentMs) => `store unreachable for ${shownDuration(silentMs)}`,
-    release: () => lock.release(),
+    release(atLeastMs = 0) {
+      const leftMs = heldAt + atLeastMs - performance.now();
+      return leftMs < 1 || lock.signal.aborted ? lock.release() : leaveHeld(lock, leftMs);
+    },
   };
 }
 

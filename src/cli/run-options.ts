@@ -17,6 +17,7 @@ export interface RunFlags {
   readonly grace?: string;
   readonly conflictExitCode?: string;
   readonly maxHold?: string;
+  readonly holdAtLeast?: string;
   readonly url?: string;
   readonly label?: string;
   readonly quiet?: boolean;
@@ -34,6 +35,7 @@ export interface RunOptions {
   readonly graceMs: number | undefined;
   readonly conflictExitCode: number | undefined;
   readonly maxHold: number | undefined;
+  readonly holdAtLeast: number | undefined;
   readonly url: string | undefined;
   readonly label: string | undefined;
   readonly quiet: boolean;
@@ -56,6 +58,7 @@ export function runOptionsOf(keys: readonly string[], flags: RunFlags, command: 
   const ttl = flags.ttl === undefined ? undefined : leaseOf(flags.ttl);
   const graceMs = flags.grace === undefined ? undefined : durationOf(flags.grace, "--grace");
   if (graceMs !== undefined && typeof ttl === "number") checkGrace(graceMs, ttl);
+  const maxHold = flags.maxHold === undefined ? undefined : maxHoldOf(flags.maxHold);
   return {
     wanted,
     command: [program, ...args],
@@ -64,7 +67,8 @@ export function runOptionsOf(keys: readonly string[], flags: RunFlags, command: 
     onLost: onLostOf(flags.onLost ?? "term"),
     graceMs,
     conflictExitCode: conflictExitCodeOf(flags.conflictExitCode),
-    maxHold: flags.maxHold === undefined ? undefined : maxHoldOf(flags.maxHold),
+    maxHold,
+    holdAtLeast: holdAtLeastOf(flags.holdAtLeast, { ttl, maxHold }),
     url: flags.url,
     label: flags.label,
     quiet: flags.quiet === true,
@@ -119,6 +123,28 @@ function maxHoldOf(text: string): number {
   const ms = durationOf(text, "--max-hold");
   if (ms > 0) return ms;
   throw new CommandError("usage", "--max-hold must be longer than 0: the command would be ended at once");
+}
+
+/** `--hold-at-least`. @throws CommandError usage if the lease or --max-hold would end the lock before */
+function holdAtLeastOf(
+  text: string | undefined,
+  { ttl, maxHold }: { readonly ttl: number | "session" | undefined; readonly maxHold: number | undefined },
+): number | undefined {
+  if (text === undefined) return undefined;
+  const ms = durationOf(text, "--hold-at-least", 1);
+  if (ttl === "session") {
+    throw new CommandError("usage", "--hold-at-least needs a lease: --ttl session ends with `holdfast run`");
+  }
+  if (ttl !== undefined && ttl < ms) {
+    throw new CommandError("usage", `--ttl must be at least the ${shownDuration(ms)} of --hold-at-least`);
+  }
+  if (maxHold !== undefined && maxHold < ms) {
+    throw new CommandError(
+      "usage",
+      `--max-hold must be at least the ${shownDuration(ms)} of --hold-at-least: the lock is given up when it has passed`,
+    );
+  }
+  return ms;
 }
 
 function onLostOf(text: string): OnLost {

@@ -1,6 +1,7 @@
 /** `holdfast run KEY... -- CMD`: a command under a lock, which it never works without. */
 
 import { referenceOf } from "../client/detach.ts";
+import { shownDuration } from "../duration.ts";
 import type { Child, Ended } from "./child.ts";
 import { exitCodeOf, hasTerminal, startChild } from "./child.ts";
 import { childEnvironment } from "./environment.ts";
@@ -8,6 +9,7 @@ import { CommandError } from "./failure.ts";
 import type { Guard } from "./guard.ts";
 import type { Held } from "./held.ts";
 import { joinedHold, ownHold } from "./held.ts";
+import { checkOutlives, checkOwn } from "./hold-at-least.ts";
 import type { Joined } from "./nested.ts";
 import { sortOut } from "./nested.ts";
 import { quotedList } from "./output.ts";
@@ -31,6 +33,8 @@ import { labelFor } from "./wanted.ts";
 
 /** A store that does not answer must not keep us: what we held ends with our connection or its lease. */
 const LEAVE_MS = 2_000;
+/** With --hold-at-least more depends on the answer: a server that is just being started again is waited for. */
+const LEAVE_HELD_MS = 5_000;
 /** What is lost anyway is given back if that is quickly done. */
 const LEAVE_LOST_MS = 200;
 const DEFAULT_LEASE_MS = 30_000;
@@ -71,9 +75,11 @@ function nothingRun(error: unknown): never {
 /** Takes what no outer run holds for us. */
 async function hold(store: Store, options: Labelled, signals: Signals): Promise<Held> {
   const { locks, driver } = store;
+  if (options.holdAtLeast !== undefined) checkOutlives(store);
   const { joined, rest } = await signals.orInterrupted(sortOut(locks, options.wanted, process.env));
   const [key, ...keys] = rest;
   const [first, ...others] = joined;
+  if (options.holdAtLeast !== undefined) checkOwn(joined.map((one: Joined) => one.key));
   const own = key === undefined ? null : await acquireOwn();
   if (first === undefined) return own as Held;
   voiceOf(options).detail(
@@ -86,7 +92,9 @@ async function hold(store: Store, options: Labelled, signals: Signals): Promise<
   async function acquireOwn(): Promise<Held> {
     const { lease, fencing } = driver.traits;
     const bySession = lease.silenceKeeps === true || !lease.claim;
-    const ttl = options.ttl ?? (bySession ? "session" : DEFAULT_LEASE_MS);
+    // what shall outlive us cannot be the session's, and no lease can be left longer than it is
+    const atLeast = options.holdAtLeast === undefined ? null : Math.max(options.holdAtLeast, DEFAULT_LEASE_MS);
+    const ttl = options.ttl ?? atLeast ?? (bySession ? "session" : DEFAULT_LEASE_MS);
     const leaseMs = ttl !== "session" ? ttl : lease.silenceKeeps === true ? null : (lease.sessionMs ?? null);
     if (options.graceMs !== undefined && leaseMs !== null) checkGrace(options.graceMs, leaseMs);
     const wanted = { keys: [key as string, ...keys] as const, mode: options.wanted.mode };
@@ -109,12 +117,26 @@ async function runHeld(store: Store, held: Held, options: Labelled, signals: Sig
   const ended = await child.ended;
   await Promise.all([supervision.stop(), supervision.failure === null ? guard.free() : undefined]);
   file?.remove();
-  // an answer that does not come is no loss: our own clock says that we held it until now
-  const isLost = held.lost.aborted;
-  const kept = (await atMost(held.release(), isLost ? LEAVE_LOST_MS : LEAVE_MS)) ?? !isLost;
+  const kept = await giveBack(held, options.holdAtLeast, voice);
   if (supervision.failure !== null) throw supervision.failure;
   if (!kept && options.onLost !== "ignore") throw lostBefore(held, ended);
   return interruptedOr(ended, child);
+}
+
+/** Was it ours until now? An answer that does not come is no loss: our own clock says that we held it. */
+async function giveBack(held: Held, atLeastMs: number | undefined, voice: Voice): Promise<boolean> {
+  const isLost = held.lost.aborted;
+  if (isLost || atLeastMs === undefined) {
+    return (await atMost(held.release(), isLost ? LEAVE_LOST_MS : LEAVE_MS)) ?? !isLost;
+  }
+  const done = held.release(atLeastMs).then(
+    (kept) => ({ kept, why: null }),
+    (error: Error) => ({ kept: true, why: error.message }),
+  );
+  const { kept, why } = (await atMost(done, LEAVE_HELD_MS)) ?? { kept: true, why: "the store did not answer in time" };
+  if (why !== null)
+    voice.tell(`${quotedList(held.keys)} may be free before ${shownDuration(atLeastMs)} are over: ${why}`);
+  return kept;
 }
 
 interface Work {

@@ -68,6 +68,14 @@ describe.runIf(hasScript)("in a terminal", () => {
     expect((await here.run(["run", "plain", "--no-wait", "--", "true"])).code).toBe(0);
   });
 
+  test("Ctrl-C ends a command, and --hold-at-least keeps its lock all the same", async () => {
+    const screen = terminal(`${holdfast} run tick --hold-at-least 55s -- sh -c 'echo pid $$; exec sleep 63'`);
+    await screen.sees(/pid \d+/);
+    screen.type("\u0003");
+    expect(await screen.ended).toBe(130);
+    expect((await here.run(["run", "tick", "--no-wait", "--", "true"])).code).toBe(124);
+  });
+
   test("Ctrl-C ends a wait and leaves no place", async () => {
     const first = here.start(["run", "wait", "--", "sh", "-c", "echo held; sleep 60"]);
     await until(() => first.out().includes("held"), { within: 20_000, what: "the holder" });

@@ -96,3 +96,12 @@ test("when the server falls silent the command is ended before its session can b
     process.kill(scene.server.pid, "SIGCONT");
   }
 });
+
+test("--hold-at-least is refused before the command is started: there is nothing that could outlive the session", async () => {
+  const env = { HOLDFAST_URL: urlOf() };
+  const { code, out, err } = await here.run(["run", "/tick", "--hold-at-least", "5s", "--", "echo", "ran"], { env });
+  expect({ code, out }).toEqual({ code: 64, out: "" });
+  expect(err).toMatch(
+    /--hold-at-least needs a store that keeps leases: .* as its client's session lives; nothing was run/,
+  );
+});

@@ -1,0 +1,156 @@
+// `holdfast run --hold-at-least`: what is left of the time stays held without the wrapper, as the store itself tells.
+
+import { describe, expect, test } from "vitest";
+import { until } from "../support/wait-for.ts";
+import { isAlive, place } from "./command.ts";
+
+const here = place();
+
+interface Listed {
+  readonly keys: readonly string[];
+  readonly state: string;
+  readonly sinceMs: number;
+  readonly ttlMs: number | "session";
+  readonly leftMs: number | null;
+}
+
+/** What the server has of keys with this beginning. */
+async function listed(prefix: string): Promise<readonly Listed[]> {
+  const { out } = await here.run(["ls", prefix, "--json"]);
+  return out
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as Listed);
+}
+
+/** Is it busy for somebody who would wait a moment? */
+async function isBusy(key: string, ...flags: readonly string[]): Promise<boolean> {
+  const { code } = await here.run(["run", key, ...flags, "-w", "0.3", "--", "true"]);
+  expect([0, 124]).toContain(code);
+  return code === 124;
+}
+
+describe.concurrent("a command that ends before the time is over", () => {
+  test("its keys stay held for what is left, whatever its exit code is", async () => {
+    const { code, err } = await here.run(["run", "b1", "a1", "--hold-at-least", "55s", "--", "sh", "-c", "exit 7"]);
+    expect({ code, err }).toEqual({ code: 7, err: "" });
+    const [held, ...others] = await listed("a1");
+    expect(others).toEqual([]);
+    expect(held).toMatchObject({ keys: ["a1", "b1"], state: "held" });
+    const { sinceMs, leftMs } = held as Listed;
+    // from the grant on; not a whole lease anew
+    expect(sinceMs + (leftMs ?? 0)).toBeGreaterThanOrEqual(54_900);
+    expect(leftMs).toBeLessThanOrEqual(55_000);
+    expect(await Promise.all([isBusy("a1"), isBusy("b1", "--shared")])).toEqual([true, true]);
+  });
+
+  test("who waits is granted when the time is over, and no sooner", async () => {
+    const start = performance.now();
+    expect((await here.run(["run", "tick", "--hold-at-least", "3s", "--", "true"])).code).toBe(0);
+    expect((await here.run(["run", "tick", "-n", "--", "true"])).code).toBe(124);
+    expect((await here.run(["run", "tick", "-w", "60", "--", "true"])).code).toBe(0);
+    expect(performance.now() - start).toBeGreaterThan(2_990);
+  });
+
+  test("held together with others it keeps out only those who would wait for it", async () => {
+    await here.run(["run", "shared", "-s", "--hold-at-least", "55s", "--", "true"]);
+    await here.run(["run", "pool", "--permits", "1/2", "--hold-at-least", "55s", "--", "true"]);
+    expect(await isBusy("shared", "-s")).toBe(false);
+    expect(await isBusy("shared")).toBe(true);
+    expect(await isBusy("pool", "--permits", "1/2")).toBe(false);
+    expect(await isBusy("pool", "--permits", "2/2")).toBe(true);
+  });
+
+  test("a signal that ends the command changes nothing of that", async () => {
+    const run = here.start(["run", "term", "--hold-at-least", "55s", "--", "sh", "-c", "echo up; exec sleep 60"]);
+    await until(() => run.out().includes("up"), { within: 20_000, what: "the command" });
+    run.process.kill("SIGTERM");
+    expect((await run.ended).code).toBe(143);
+    expect(await isBusy("term")).toBe(true);
+  });
+
+  test("a longer --ttl is the lease, and no more than the time is held", async () => {
+    await here.run(["run", "ttl", "--ttl", "2m", "--hold-at-least", "50s", "--max-hold", "1m", "--", "true"]);
+    const [held] = await listed("ttl");
+    expect(held).toMatchObject({ ttlMs: 120_000 });
+    expect(held?.leftMs).toBeLessThanOrEqual(50_000);
+    expect(held?.leftMs).toBeGreaterThan(30_000);
+  });
+});
+
+test("after a longer command the lock is free at once", async () => {
+  expect((await here.run(["run", "long", "--hold-at-least", "200ms", "--", "sleep", "0.4"])).code).toBe(0);
+  expect((await here.run(["run", "long", "-n", "--", "true"])).code).toBe(0);
+});
+
+test("a command that could not be started holds nothing", async () => {
+  const broken = ["run", "broken", "--hold-at-least", "55s", "--", "/dev/null"];
+  expect((await here.run(broken)).code).toBe(126);
+  expect(await listed("broken")).toEqual([]);
+});
+
+test("when the wrapper is killed the command is ended, and the lock is free when its lease has ended, not before the time", async () => {
+  const flags = ["--ttl", "3s", "--hold-at-least", "2s"];
+  const start = performance.now();
+  const run = here.start(["run", "killed", ...flags, "--", "sh", "-c", "echo $$; exec sleep 60"]);
+  await until(() => run.out().includes("\n"), { within: 20_000, what: "the command" });
+  run.process.kill("SIGKILL");
+  await until(() => !isAlive(Number(run.out())), { within: 20_000, what: "the command's end" });
+  expect((await here.run(["run", "killed", "-w", "60", "--", "true"])).code).toBe(0);
+  expect(performance.now() - start).toBeGreaterThan(1_990);
+});
+
+describe("a server that is killed", () => {
+  async function killServer(): Promise<void> {
+    const pid = here.serverPids().find(isAlive) as number;
+    process.kill(pid, "SIGKILL");
+    await until(() => !isAlive(pid), { within: 20_000, what: "the server's end" });
+  }
+
+  test("after the run has ended keeps what was left, and no more", async () => {
+    await here.run(["run", "after", "--hold-at-least", "55s", "--", "true"]);
+    await killServer();
+    expect(await isBusy("after")).toBe(true);
+    const [held] = await listed("after");
+    expect(held?.leftMs).toBeLessThanOrEqual(55_000);
+  });
+
+  test("while the command ends is waited for, and keeps what is left", async () => {
+    const run = here.start(
+      ["run", "during", "--hold-at-least", "55s", "--", "sh", "-c", "echo up; read x; exit 3"],
+      {},
+    );
+    await until(() => run.out().includes("up") || run.process.exitCode !== null, {
+      within: 20_000,
+      what: "the command",
+    });
+    await killServer();
+    expect((await run.ended).code).toBe(3);
+    expect(await isBusy("during")).toBe(true);
+    expect(await listed("during")).toHaveLength(1);
+  });
+});
+
+test.each<readonly [readonly string[], string]>([
+  [["--ttl", "session"], "--hold-at-least needs a lease: --ttl session ends with `holdfast run`"],
+  [["--ttl", "9s"], "--ttl must be at least the 10 s of --hold-at-least"],
+  [
+    ["--max-hold", "9s"],
+    "--max-hold must be at least the 10 s of --hold-at-least: the lock is given up when it has passed",
+  ],
+  [
+    ["--url", "memory:"],
+    "--hold-at-least needs a store that keeps leases: memory: ends with `holdfast run`; nothing was run",
+  ],
+])("with %j it is refused before the command is started", async (flags, says) => {
+  const { code, out, err } = await here.run(["run", "no", ...flags, "--hold-at-least", "10s", "--", "echo", "ran"]);
+  expect({ code, out, err }).toEqual({ code: 64, out: "", err: `holdfast: ${says}\n` });
+});
+
+test("within a run that holds the key it is refused: the outer one gives it back", async () => {
+  const inner = `'${process.execPath}' dist/cli/main.js run own outer --hold-at-least 10s -- echo ran`;
+  const { code, out, err } = await here.run(["run", "outer", "--", "sh", "-c", inner]);
+  expect({ code, out }).toEqual({ code: 64, out: "" });
+  expect(err).toContain('--hold-at-least needs locks of its own, and "outer" is held by the run around this one');
+  expect(await listed("own")).toEqual([]);
+});
