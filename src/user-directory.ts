@@ -5,10 +5,11 @@
  */
 
 import type { Stats } from "node:fs";
-import { lstatSync, mkdirSync, statSync } from "node:fs";
+import { lstatSync, statSync } from "node:fs";
 import { hostname, userInfo } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
 import { FatalDriverError } from "./errors.ts";
+import { FolderError, makePrivateFolder, trimmedPath } from "./private-folder.ts";
 
 /** The longest path of a Unix socket, in bytes, that every system takes. */
 const MAX_SOCKET_PATH_BYTES = 103;
@@ -22,7 +23,7 @@ export function userDirectory(env: NodeJS.ProcessEnv = process.env): string {
   const told = env.HOLDFAST_DIR;
   if (told !== undefined && told !== "") {
     if (!isAbsolute(told)) throw new TypeError(`HOLDFAST_DIR must be an absolute path, not ${JSON.stringify(told)}`);
-    return told;
+    return trimmedPath(told);
   }
   const home = homeInDatabase();
   return home === null ? `/tmp/holdfast-${uid()}` : join(home, ".holdfast", fileName(hostname()));
@@ -76,16 +77,11 @@ function whatIsWrong(found: Stats): string | null {
 }
 
 function makeDirectory(directory: string): void {
-  if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) return;
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makePrivateFolder(directory);
   } catch (error) {
-    // EEXIST: a link to nowhere, or another starter was faster; the check that follows tells
-    if ((error as NodeJS.ErrnoException).code === "EEXIST") return;
-    throw new FatalDriverError(
-      `the directory ${directory} cannot be made (${(error as Error).message}): set HOLDFAST_DIR to another`,
-      { cause: error },
-    );
+    if (!(error instanceof FolderError)) throw error;
+    throw new FatalDriverError(`the directory ${error.message}; set HOLDFAST_DIR to another`, { cause: error });
   }
 }
 

@@ -13,6 +13,7 @@ const SMALL: readonly string[] = [
   "src/ids.ts",
   "src/clock.ts",
   "src/user-directory.ts",
+  "src/private-folder.ts",
   "src/loopback.ts",
   "src/reference.ts",
   "src/read-reference.ts",

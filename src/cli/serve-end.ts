@@ -3,7 +3,6 @@
 import { constants } from "node:os";
 import { isatty } from "node:tty";
 import type { Log } from "../server/logging.ts";
-import { watchOwnPath } from "../server/own-path.ts";
 import type { Server } from "../server/serve.ts";
 
 /** A server with nobody on it is looked at so often before it leaves. */
@@ -11,8 +10,6 @@ const IDLE_LOOKS = 10;
 const LONGEST_LOOK_MS = 30_000;
 
 export interface EndOptions {
-  /** The user's own socket: without it the server is of no use. null: it listens elsewhere. */
-  readonly path: string | null;
   /** It leaves when nobody has needed it for so long. */
   readonly idleMs: number | undefined;
   /** What SIGHUP does. */
@@ -23,19 +20,21 @@ export interface EndOptions {
 /** Why a server is to stop. */
 export interface End {
   readonly why: string;
+  /** The server has ended by itself, since it is not the only one any more. */
+  readonly lost: boolean;
   /** Its terminal has gone: the process must end by the signal, since Node aborts when it exits without its terminal. */
   readonly hangup: boolean;
 }
 
 /** Settles when the server is to stop. A second signal then ends the process at once. */
-export function untilOver(server: Server, { path, idleMs, hangup, log }: EndOptions): Promise<End> {
+export function untilOver(server: Server, { idleMs, hangup, log }: EndOptions): Promise<End> {
   return new Promise((resolve) => {
     let ending = false;
-    const over = (why: string): void => resolve({ why, hangup: false });
+    const over = (why: string, lost = false): void => resolve({ why, lost, hangup: false });
     const end = (name: NodeJS.Signals, isGone = false): void => {
       if (ending) process.exit(128 + constants.signals[name]);
       ending = true;
-      resolve({ why: `received ${name}`, hangup: isGone });
+      resolve({ why: `received ${name}`, lost: false, hangup: isGone });
     };
     process.on("SIGTERM", () => end("SIGTERM"));
     process.on("SIGINT", () => end("SIGINT"));
@@ -48,7 +47,7 @@ export function untilOver(server: Server, { path, idleMs, hangup, log }: EndOpti
       // what could not be read was said in the log
       server.reload().catch(() => undefined);
     });
-    if (path !== null) watchOwnPath(path, server.start, over);
+    void server.lost.then((why) => over(why, true));
     if (idleMs !== undefined) watchIdle(server, idleMs, over);
   });
 }

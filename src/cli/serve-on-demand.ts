@@ -31,7 +31,7 @@ export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
     const { serve } = await import("../server/serve.ts");
     const server = await serve({ listen: `unix:${socket}`, state: join(directory, "state"), log });
     // it has nothing to reload, and what hangs up on it ends the user's session: the next client starts it again
-    const over = untilOver(server, { path: socket, idleMs, hangup: "ends", log });
+    const over = untilOver(server, { idleMs, hangup: "ends", log });
     log(`listening on ${socket}`);
     answerStarter("ready");
     log(`stopping: ${(await over).why}`);

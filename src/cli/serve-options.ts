@@ -41,6 +41,7 @@ export async function wantedOf(said: Said, complaints: Complaint[]): Promise<Wan
     serve: {
       listen: listen === undefined ? [] : texts(listen),
       ...(state !== undefined && { state }),
+      ...(said.has("first-start") && { firstStart: true }),
       ...(driver !== undefined && { driver }),
       // a store that means nothing was complained of: the state is not missing as well
       ...(store !== undefined && driver === undefined && { state: "none" }),
@@ -72,6 +73,7 @@ export function complaintsOf(said: Said, faults: readonly Fault[]): Complaint[] 
 /** Where an option of serve() comes from, if it has another name. */
 const PLACES: Readonly<Record<string, readonly string[]>> = {
   access: ["credentials"],
+  firstStart: ["first-start"],
   httpNames: ["http-name"],
   limits: ["limit"],
   tls: ["tls-cert", "tls-key", "tls-client-ca"],

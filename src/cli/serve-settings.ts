@@ -32,7 +32,12 @@ export const SETTINGS: readonly Setting[] = [
   {
     name: "state",
     value: "<path>",
-    help: "folder for what survives a restart, or none (default: below your own directory)",
+    help: "folder for what survives a restart (default: below your own directory), or none: then each start grants nothing for 60 s",
+  },
+  {
+    name: "first-start",
+    only: "flag",
+    help: "nothing of an earlier run can be held: skip the 60 s of --state none, once",
   },
   { name: "store", value: "<url>", help: "serve this store instead of a table of its own" },
   { name: "credentials", value: "<path>", help: "file with the accounts that are let in (see holdfast credential)" },

@@ -42,20 +42,28 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
   const own = wanted.own.socket ? await ownPlace() : null;
   const { server, options } = await opened(wanted, own, gathered, log);
   // before anybody is told where we are: who knows may send a signal
-  const over = untilOver(server, { path: own?.socket ?? null, idleMs: wanted.idleMs, hangup: "reloads", log });
+  const over = untilOver(server, { idleMs: wanted.idleMs, hangup: "reloads", log });
   announce(server, flags.json === true);
   if (server.reclaimMs > 0) {
     const left = Math.ceil(server.reclaimMs / 1_000);
     log(`${reclaiming(options)}: granting nothing new for up to ${left} s`, undefined, { level: "warn" });
   }
-  const { why, hangup } = await over;
+  const { why, lost, hangup } = await over;
   log(`stopping: ${why}`);
-  const late = delay(DRAIN_MS, "late", { ref: false });
-  if ((await Promise.race([server.close(), late])) === "late") {
-    throw new CommandError("internal", `stopping took more than ${DRAIN_MS / 1_000} s: the state may not be saved`);
-  }
+  await closed(server);
+  if (lost) throw new CommandError("unreachable", why);
   if (hangup) throw new InterruptedError("SIGHUP");
   return 0;
+}
+
+/** Settles when the server has stopped. @throws CommandError if its state was not saved, or may not be */
+async function closed(server: Server): Promise<void> {
+  const late = delay(DRAIN_MS, "late", { ref: false });
+  const stopped = server.close().catch((error: Error) => {
+    throw new CommandError("output", error.message, { cause: error });
+  });
+  if ((await Promise.race([stopped, late])) !== "late") return;
+  throw new CommandError("internal", `stopping took more than ${DRAIN_MS / 1_000} s: the state may not be saved`);
 }
 
 /** Everything that could be wrong. @throws CommandError with all of it */

@@ -114,6 +114,7 @@ export class Seating {
   /** Tokens up to (not including) this may be granted from now on. */
   raise(ceiling: number): void {
     this.mint.ceiling = ceiling;
+    if (this.#paused) return; // resume() sees to them
     for (const entry of [...this.#stalled]) {
       this.#stalled.delete(entry);
       this.#grant(entry);
@@ -134,6 +135,7 @@ export class Seating {
 
   resume(): void {
     this.#paused = false;
+    this.raise(this.mint.ceiling);
     for (const line of this.mint.lines.values()) this.#admit(line);
   }
 

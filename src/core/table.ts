@@ -258,8 +258,9 @@ export class Table {
     return entry;
   }
 
-  /** It cannot have been held as asserted: remembered, for whoever asserted it is told so at its next renewal. */
+  /** It cannot be held beside a higher token: its client is told at once, and at its next renewal if it is not reached. */
   #lose(entry: Entry): void {
+    this.#grants.push({ id: entry.claim.id, owner: entry.owner, answer: { state: "none", reason: "expired" } });
     this.endings.bury(entry.claim.id, "expired", this.#now + this.#ttl(entry.claim.ttlMs));
     this.#observer.happened("expired", entry, this.#now);
     this.#remove(entry);

@@ -3,11 +3,16 @@
 import { constants } from "node:fs";
 import { access, lstat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { privateFolder, readOurs } from "./files.ts";
-import { journalRecords, stateOf } from "./journal.ts";
+import { foldersToMake, trimmedPath } from "../private-folder.ts";
+import { SHORT_MS } from "./durability.ts";
+import { elect } from "./election.ts";
+import { checkFolder, StateError } from "./files.ts";
+import { startPlanOf } from "./opening.ts";
 import type { Fault } from "./plan.ts";
 import { planOf } from "./plan.ts";
+import { recoveryText } from "./reclaiming.ts";
 import type { ServeOptions } from "./serve.ts";
+import { readState, usedBefore } from "./state.ts";
 
 /** What an operator is told before a server is started. */
 export interface Checked {
@@ -25,16 +30,21 @@ export async function checkOptions(options: ServeOptions): Promise<Checked> {
   const { plan, faults } = planOf(options);
   const { dead = null } = plan.tls ?? {};
   const found = [...faults];
+  const warnings = plan.warnings.filter((it) => it !== dead);
   if (dead !== null) found.push({ option: "tls", message: dead, named: true });
   if (typeof options.state === "string" && options.state !== "none" && options.state !== "") {
-    const message = await stateFault(options.state);
-    if (message !== null) found.push({ option: "state", message, named: true });
+    const remote = plan.http !== null || plan.addresses.some((address) => !("path" in address));
+    const { fault, warnings: told } = await stateChecked(options.state, remote, options.firstStart === true);
+    if (fault !== null) found.push({ option: "state", message: fault, named: true });
+    warnings.push(...told);
+  } else if (options.state === "none" && options.firstStart !== true) {
+    warnings.push(recoveryText("stateless", SHORT_MS));
   }
   for (const address of plan.addresses) {
     const message = "path" in address ? await socketFault(address.path) : null;
     if (message !== null) found.push({ option: "listen", message, named: true });
   }
-  return { faults: found, warnings: plan.warnings.filter((it) => it !== dead) };
+  return { faults: found, warnings };
 }
 
 /** Could a socket be made there? Whether another server listens on it is not asked: it may be the one that is checked. */
@@ -48,25 +58,44 @@ async function socketFault(path: string): Promise<string | null> {
   }
 }
 
-async function stateFault(path: string): Promise<string | null> {
+/** What a start would find in the state folder. */
+interface StateChecked {
+  readonly fault: string | null;
+  readonly warnings: readonly string[];
+}
+
+async function stateChecked(given: string, remote: boolean, firstStart: boolean): Promise<StateChecked> {
+  const path = trimmedPath(given);
   try {
-    if (!(await isThere(path))) return await parentFault(path);
-    await privateFolder(path);
+    const { missing, parent } = foldersToMake(path);
+    if (missing.length > 0) return { fault: await parentFault(path, parent), warnings: [] };
+    const mode = await checkFolder(path);
+    const warnings =
+      mode === null ? [] : [`${path} is empty and open to others (mode ${mode}): the start sets mode 700`];
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
-    const [statePath, journalPath] = [join(path, "state"), join(path, "journal")];
-    const [state, journal] = [await readOurs(statePath), await readOurs(journalPath)];
-    if (state !== null) stateOf(state, statePath);
-    if (journal !== null) journalRecords(journal, journalPath);
-    return null;
+    const fresh = !usedBefore(path);
+    if (firstStart && !fresh) throw new StateError(`${path} has been in use: this is not its first start`);
+    const found = await readState(path, fresh);
+    // what a running server has there is of its own start
+    if (await isLocked(join(path, "lock"))) return { fault: null, warnings };
+    const { reason, reclaimMs, awaited } = startPlanOf(found, 0, { remote, sessionMs: 0 });
+    const isShort = reason === null || reclaimMs === 0 || awaited?.size === 0;
+    return { fault: null, warnings: isShort ? warnings : [...warnings, recoveryText(reason, reclaimMs)] };
   } catch (error) {
-    return (error as Error).message;
+    return { fault: (error as Error).message, warnings: [] };
   }
 }
 
+/** Does a server use it? Nothing is made, and nothing kept. */
+async function isLocked(path: string): Promise<boolean> {
+  if (!(await isThere(path))) return false;
+  const lock = await elect(path);
+  lock?.close();
+  return lock === null;
+}
+
 /** The folder would be made: may it be? */
-async function parentFault(path: string): Promise<string | null> {
-  let parent = dirname(path);
-  while (!(await isThere(parent)) && dirname(parent) !== parent) parent = dirname(parent);
+async function parentFault(path: string, parent: string): Promise<string | null> {
   try {
     await access(parent, constants.W_OK | constants.X_OK);
     return null;

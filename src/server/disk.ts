@@ -3,7 +3,7 @@
 import type { Claim } from "../spi/driver.ts";
 
 /** The layout of what is saved. A server refuses what is newer, and what is older. */
-export const LAYOUT = 1;
+export const LAYOUT = 2;
 
 /** A claim as it is saved. */
 export interface SavedClaim {
@@ -36,18 +36,49 @@ export interface SavedSession {
   readonly by?: string;
 }
 
+/** Why a server grants nothing new for a while after its start. */
+export type RecoveryReason =
+  /** The last server did not stop cleanly. */
+  | "crash"
+  /** It keeps no state. */
+  | "stateless"
+  /** The state file is missing from a folder that has been in use. */
+  | "missing"
+  /** It cannot be told what a run holds: its file is damaged. */
+  | "runs"
+  /** A client has seen a later state: an older copy of the folder was put back, or the folder was emptied. */
+  | "outdated";
+
+/** What was left of a recovery when its server was stopped. */
+export interface SavedRecovery {
+  readonly reason: RecoveryReason;
+  readonly leftMs: number;
+  /** Tokens from before lie below it; null: that is not known. */
+  readonly bound: number | null;
+  /** Sessions that may hold something and had not said so yet; null: there may be others. */
+  readonly awaited: readonly string[] | null;
+}
+
 /** The state file. */
 export interface SavedState {
+  /** Names the state, from its first start on. */
+  readonly id: string;
+  /** Its starts, counted from 1. */
+  readonly generation: number;
   /** New tokens of the next start lie at or above this. */
   readonly bound: number;
-  /** The longest short lease that may be held, milliseconds. */
+  /** The longest short lease that may be held, milliseconds; a session counts as long as it lasts in silence. */
   readonly longestMs: number;
   /** Clients of other machines, or over TCP, may hold. */
   readonly remote: boolean;
   /** Clients that the plain file of sessions does not name may hold something from before: a reclaim was not finished. */
   readonly strangers: boolean;
-  /** Only after a clean shutdown: the whole table. */
-  readonly clean: { readonly claims: readonly SavedClaim[]; readonly sessions: readonly SavedSession[] } | null;
+  /** Only after a clean shutdown: the whole table, and what was left of a recovery. */
+  readonly clean: {
+    readonly claims: readonly SavedClaim[];
+    readonly sessions: readonly SavedSession[];
+    readonly recovery: SavedRecovery | null;
+  } | null;
 }
 
 /** A line of the journal: a claim that must come back, or the id of one that must not any more. */
@@ -57,18 +88,26 @@ export type JournalRecord = { readonly put: SavedClaim } | { readonly drop: stri
 export interface Found {
   /** null: there was no state file. */
   readonly state: SavedState | null;
-  /** Nothing was ever saved here, so nothing can be held. */
+  /** This is the first start: nothing was ever saved here, so nothing can be held. */
   readonly fresh: boolean;
-  readonly journal: readonly JournalRecord[];
-  /** The machine has not been started anew since it was written. */
+  /** null: there was none, and no state file either. */
+  readonly journal: readonly JournalRecord[] | null;
+  /** The machine has not been started anew since the last server was started. */
   readonly sameBoot: boolean;
   /** Clients that may hold something; null: the file says nothing that can be relied on. */
   readonly sessions: readonly SavedSession[] | null;
 }
 
 export interface Disk {
+  /** @throws StateError for what is damaged, of another layout, or does not belong together */
   load(): Promise<Found>;
-  /** Replaces the state; settles when it would survive a loss of power. */
+  /** Begins another start: sessions and journal are replaced, then the state; settles when it would survive a loss of power. */
+  begin(start: {
+    readonly state: SavedState;
+    readonly journal: readonly JournalRecord[];
+    readonly sessions: readonly SavedSession[];
+  }): Promise<void>;
+  /** Replaces the state of this start; settles when it would survive a loss of power. */
   save(state: SavedState): Promise<void>;
   /** Appends to the journal; settles when it would survive a loss of power. One call at a time. */
   append(records: readonly JournalRecord[]): Promise<void>;
@@ -78,7 +117,5 @@ export interface Disk {
   note(session: SavedSession): void;
   /** Takes one out of it, likewise. */
   unnote(id: string): void;
-  /** Replaces that file. */
-  renote(sessions: readonly SavedSession[]): void;
   close(): Promise<void>;
 }

@@ -11,6 +11,8 @@ import { savedOf } from "./saved.ts";
 /** Leases up to this are "short": a restart waits for them. Longer ones stand in the journal. */
 export const SHORT_MS = 60_000;
 const RETRY_MS = 1_000;
+/** Clients that come together may ask for leases of many lengths: the longest of them is written once. */
+const LOWER_MS = 1_000;
 /** How long answers that need no write wait for one that does and was asked for with them. */
 const PATIENCE_MS = 100;
 /** Of a write that failed the disk tells the log (store.ts). */
@@ -37,6 +39,8 @@ export class Durability {
   #raising = false;
   /** When to try again what the disk did not do; Infinity: it did all. */
   #retryAt = Number.POSITIVE_INFINITY;
+  /** When to write that leases are shorter than was thought; Infinity: they are not. */
+  #lowerAt = Number.POSITIVE_INFINITY;
 
   /** Called when grants may have become possible outside a call. */
   changed: () => void = () => undefined;
@@ -51,15 +55,26 @@ export class Durability {
     };
   }
 
-  get retryAt(): number {
-    return this.#retryAt;
+  /** When advance() has work. */
+  nextDue(): number {
+    return Math.min(this.#retryAt, this.#lowerAt);
+  }
+
+  /** The claim may be granted, or was already: gives the lease that a restart would have to wait for. */
+  asked({ ttlMs }: Claim): number {
+    const lease = shortLease(ttlMs, this.#table.sessionMs);
+    this.ledger.asked(lease);
+    if (this.ledger.waitsTooLong && this.#lowerAt === Number.POSITIVE_INFINITY) {
+      this.#lowerAt = this.#clock.now() + LOWER_MS;
+    }
+    return lease;
   }
 
   /** What must be written before the claim may be placed; null: nothing. */
   before(claim: Claim, micros: number): Promise<void> | null {
     const { ledger } = this;
     const top = Math.max(this.#table.mint.nextFor(claim), micros) + claim.tokens;
-    const lease = shortLease(claim);
+    const lease = this.asked(claim);
     if (top > ledger.bound || lease > ledger.longestMs) {
       // what has its place keeps it, whatever the disk does
       return this.#table.entries.has(claim.id) ? null : this.#reserve(top + AHEAD_MICROS, lease);
@@ -70,7 +85,7 @@ export class Durability {
 
   /** What must be written before these reclaimed claims may be taken back; null: nothing. */
   beforeReclaim(claims: readonly { readonly claim: Claim }[]): Promise<void> | null {
-    const longest = claims.reduce((most, { claim }) => Math.max(most, shortLease(claim)), 0);
+    const longest = claims.reduce((most, { claim }) => Math.max(most, this.asked(claim)), 0);
     return longest > this.ledger.longestMs ? this.#reserve(0, longest) : null;
   }
 
@@ -140,6 +155,10 @@ export class Durability {
   }
 
   advance(now: number): void {
+    if (now >= this.#lowerAt) {
+      this.#lowerAt = Number.POSITIVE_INFINITY;
+      this.ledger.lower();
+    }
     if (now < this.#retryAt) return;
     this.#retryAt = Number.POSITIVE_INFINITY;
     if (this.ledger.failing) this.#retry();
@@ -193,7 +212,8 @@ export class Durability {
   }
 }
 
-/** The lease that a restart would have to wait for. */
-function shortLease({ ttlMs }: Claim): number {
-  return ttlMs === "session" || ttlMs > SHORT_MS ? 0 : ttlMs;
+/** The lease that a restart would have to wait for: of a session, how long it lasts in silence. */
+export function shortLease(ttlMs: number | "session", sessionMs: number): number {
+  if (ttlMs === "session") return sessionMs;
+  return isLong(ttlMs) ? 0 : ttlMs;
 }

@@ -15,6 +15,8 @@ import { flock } from "./flock.ts";
 
 /** What the winner holds until it lets go or dies. */
 export interface Election {
+  /** Why it does not keep others out any more: the file was removed or replaced, so that another may lock a new one. Null: it does. */
+  broken(): string | null;
   /** Lets the next one win. The file stays. */
   close(): void;
 }
@@ -35,7 +37,8 @@ export async function elect(path: string, program = "flock"): Promise<Election |
     const held = await takeLock(path, descriptor, program);
     // who removed the file since we opened it may have let another lock a new one
     if (held !== null && isStill(path, descriptor)) {
-      return { close: () => letGo(held, descriptor) };
+      const broken = (): string | null => (isStill(path, descriptor) ? null : `${path} was removed or replaced`);
+      return { broken, close: () => letGo(held, descriptor) };
     }
     letGo(held, descriptor);
     if (held === null) return null;

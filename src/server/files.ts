@@ -3,8 +3,9 @@
 import type { BigIntStats } from "node:fs";
 import { constants } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
-import { lstat, mkdir, open, rename, unlink } from "node:fs/promises";
+import { lstat, open, readdir, rename, unlink } from "node:fs/promises";
 import { dirname } from "node:path";
+import { FolderError, makePrivateFolder } from "../private-folder.ts";
 
 /** What stands on the disk cannot be used as it is; the message says what to do. */
 export class StateError extends Error {
@@ -14,21 +15,60 @@ export class StateError extends Error {
   }
 }
 
+/** What file systems and version control leave in a folder that is empty otherwise. */
+const HARMLESS: readonly string[] = ["lost+found", ".keep", ".gitkeep"];
+
 /**
- * Makes the folder, for us alone, or checks the one that is there. Says whether it was made.
- * @throws StateError if it is a link, not a folder, another user's, or open to others
+ * Makes the folder, for us alone, or checks the one that is there. One of ours that is empty, and in which nobody else can
+ * have written, is closed to others; `told` hears of it.
+ * @throws StateError if it cannot be made, is a link, not a folder, another user's, or open to others
  */
-export async function privateFolder(path: string): Promise<boolean> {
-  const made = await mkdir(path, { recursive: true, mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "EEXIST") return undefined;
-    throw cannot("be made", path, error);
-  });
+export async function privateFolder(path: string, told: (message: string) => void): Promise<void> {
+  const made = newFolders(path);
+  const open = await checkFolder(path);
+  if (open !== null) {
+    await closeFolder(path);
+    told(`${path} is empty and was open to others (mode ${open}): it has mode 700 now`);
+  }
+  for (const folder of made) await syncFolder(dirname(folder));
+}
+
+/**
+ * Checks a folder that is there. Null: it is for us alone; else its mode, if it is empty and may be closed to others.
+ * @throws StateError if it cannot be used
+ */
+export async function checkFolder(path: string): Promise<string | null> {
   const stats = await lstat(path, { bigint: true });
   if (stats.isSymbolicLink()) throw new StateError(`${path} is a link: name the folder itself`);
   if (!stats.isDirectory()) throw new StateError(`${path} is not a folder: name a folder for the server's state`);
+  if (await isToBeClosed(path, stats)) return modeOf(stats);
   checkOwner(path, stats, "700");
-  if (made !== undefined) await syncFolder(dirname(path));
-  return made !== undefined;
+  return null;
+}
+
+/** Is it ours and empty, and may others only look into it? */
+async function isToBeClosed(path: string, { uid, mode }: BigIntStats): Promise<boolean> {
+  if (uid !== BigInt(process.getuid?.() ?? -1) || (mode & 0o077n) === 0n || (mode & 0o1022n) !== 0n) return false;
+  return (await readdir(path)).every((name) => HARMLESS.includes(name));
+}
+
+async function closeFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    await folder.chmod(0o700);
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Makes the folder and those that lead to it, and gives them. @throws StateError if it cannot be made */
+function newFolders(path: string): readonly string[] {
+  try {
+    return makePrivateFolder(path);
+  } catch (error) {
+    if (error instanceof FolderError) throw new StateError(`${error.message}; name another folder`, error);
+    throw error;
+  }
 }
 
 /** Opens a file of ours; null if there is none. @throws StateError if somebody else could have written it */
@@ -110,8 +150,13 @@ function checkOwner(path: string, stats: BigIntStats, mode: string): void {
   if (stats.uid !== BigInt(user))
     throw new StateError(`${path} belongs to another user: remove it or run as its owner`);
   if ((stats.mode & 0o077n) === 0n) return;
-  const found = (stats.mode & 0o777n).toString(8);
-  throw new StateError(`${path} is open to others (mode ${found}): chmod ${mode} it if you trust what is in it`);
+  throw new StateError(
+    `${path} is open to others (mode ${modeOf(stats)}): chmod ${mode} it if you trust what is in it`,
+  );
+}
+
+function modeOf({ mode }: BigIntStats): string {
+  return (mode & 0o777n).toString(8);
 }
 
 function cannot(what: string, path: string, error: NodeJS.ErrnoException): StateError {

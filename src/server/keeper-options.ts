@@ -1,9 +1,11 @@
 /** What the keeper is made of. */
 
 import type { Clock } from "../clock.ts";
+import type { Epoch } from "./chain.ts";
 import type { Ledger } from "./ledger.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
+import type { RecoveryPlan } from "./reclaiming.ts";
 import type { Record } from "./record.ts";
 import type { Session } from "./session.ts";
 
@@ -12,12 +14,10 @@ export interface KeeperOptions {
   readonly sessionMs: number;
   /** null: nothing is saved. */
   readonly ledger: Ledger | null;
-  /** Tokens from before this start lie below it; new ones do not. Infinity: that is not known. */
-  readonly boundAtStart: number;
-  /** How long to reclaim at most; 0: open at once. */
-  readonly reclaimMs: number;
-  /** Ids of the sessions that may hold something from before; null: there may be others. */
-  readonly awaited: ReadonlySet<string> | null;
+  /** What there is to reclaim. */
+  readonly recovery: RecoveryPlan;
+  /** Which state this is, and which start of it; null: nothing is saved. */
+  readonly identity: Epoch | null;
   readonly log: Log;
   readonly limits?: ServerLimits;
   /** Told of all that happens. Default: nobody is. */

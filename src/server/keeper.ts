@@ -9,7 +9,8 @@
  * Invariants
  * - Before an answer says "held": its tokens lie below the bound on disk, its ttl is within the longest short lease on
  *   disk, or, if it is long or detached, it stands in the journal.
- * - A token at or above the bound read at the start is nobody's from before: such a claim is not taken back.
+ * - A token at or above the bound read at the start was granted by a server that the state knows nothing of (an older
+ *   copy was put back, or the folder emptied): the rest of the time that leases from before can last is a recovery.
  */
 
 import type { Clock } from "../clock.ts";
@@ -19,15 +20,17 @@ import type { Reclaimed } from "../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, ListFilter, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
 import { goingAway } from "./backend.ts";
+import type { Epoch } from "./chain.ts";
 import type { SavedClaim } from "./disk.ts";
 import type { Behind } from "./durability.ts";
-import { Durability } from "./durability.ts";
+import { Durability, SHORT_MS } from "./durability.ts";
 import type { KeeperOptions } from "./keeper-options.ts";
 import { DEFAULT_LIMITS } from "./limits.ts";
 import { Lister } from "./lister.ts";
 import type { Log } from "./logging.ts";
 import { Placing } from "./placing.ts";
-import { Reclaiming } from "./reclaiming.ts";
+import type { RecoveryPlan } from "./reclaiming.ts";
+import { Reclaiming, recoveryText } from "./reclaiming.ts";
 import type { Record } from "./record.ts";
 import { tellRevoked } from "./revoking.ts";
 import { putBack } from "./saved.ts";
@@ -42,10 +45,11 @@ const ignore = (): void => undefined;
 export class Keeper implements Backend {
   readonly isOurs = true;
   readonly table: Table;
+  readonly recovery: Reclaiming;
+  readonly identity: Epoch | null;
   readonly #clock: Clock;
   readonly #times: Times;
   readonly #durability: Durability | null;
-  readonly #reclaiming: Reclaiming;
   readonly #log: Log;
   readonly #record: Record | null;
   readonly #tenants: Tenants;
@@ -55,11 +59,12 @@ export class Keeper implements Backend {
   #draining = false;
 
   constructor(options: KeeperOptions) {
-    const { clock, sessionMs, ledger, boundAtStart, reclaimMs, awaited, log, note, limits = DEFAULT_LIMITS } = options;
+    const { clock, sessionMs, ledger, recovery: plan, identity, log, note, limits = DEFAULT_LIMITS } = options;
     this.#clock = clock;
     this.#times = new Times(clock);
     this.#log = log;
     this.#note = note;
+    this.identity = identity;
     this.#record = options.record ?? null;
     this.#tenants = new Tenants(limits, this.#record);
     this.#placing = new Placing(limits.claims);
@@ -71,14 +76,15 @@ export class Keeper implements Backend {
     const { observer } = this.#tenants;
     const { now, micros } = this.#times.get();
     this.table = new Table({ sessionMs, ceiling, forgotten, observer, mostEndings: limits.claims });
-    this.table.advance(now, Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, micros));
+    this.table.advance(now, Math.max(tokensBelow(plan), micros));
     this.#durability = ledger === null ? null : new Durability(ledger, this.table, clock);
     this.#lister = new Lister(this.table, clock, limits.listMs);
     const opened = (): void => {
       this.#durability?.ledger.reclaimed();
       if (!this.#draining) this.table.resume();
     };
-    this.#reclaiming = new Reclaiming({ table: this.table, clock, boundAtStart, reclaimMs, awaited, opened });
+    const outdated = (): void => this.#outdated();
+    this.recovery = new Reclaiming({ table: this.table, clock, plan, opened, outdated });
     // until start(): what comes back from disk is not to be admitted again
     this.table.pause();
   }
@@ -88,22 +94,27 @@ export class Keeper implements Backend {
     const { now, micros } = this.#times.get();
     const entry = putBack(this.table, saved, owner, now, micros);
     if (entry === null) return;
+    this.#durability?.asked(saved.claim);
     this.#tenants.restored(entry, owner, saved.holdLeftMs, now);
     entry.journaled = this.#durability?.ledger.has(saved.claim.id) ?? false;
   }
 
   /** What comes back from disk stands: grants are made again, or reclaiming begins. */
   start(): void {
-    if (!this.#reclaiming.isOn) this.table.resume();
-    else this.#reclaiming.endIfOver();
+    if (!this.recovery.isOn) this.table.resume();
+    else this.recovery.endIfOver();
   }
 
   attend(changed: () => void): void {
     if (this.#durability !== null) this.#durability.changed = changed;
   }
 
+  outdated(): void {
+    this.recovery.begin();
+  }
+
   get reclaiming(): boolean {
-    return this.#reclaiming.isOn;
+    return this.recovery.isOn;
   }
 
   traits(local: boolean): Traits {
@@ -111,7 +122,7 @@ export class Keeper implements Backend {
   }
 
   reclaimMs(): number {
-    return this.#reclaiming.leftMs();
+    return this.recovery.leftMs();
   }
 
   owns(session: Session): boolean {
@@ -153,7 +164,7 @@ export class Keeper implements Backend {
     const { entries } = this.table;
     const behind: Behind[] = [];
     const answers = items.map(({ id }, at) => {
-      if (this.#reclaiming.mayHaveBeen(id)) return undefined;
+      if (this.recovery.mayHaveBeen(id)) return undefined;
       const entry = entries.get(id);
       if (entry !== undefined) this.#tenants.own(entry, session);
       else if (this.#placing.has(id)) return undefined;
@@ -173,7 +184,7 @@ export class Keeper implements Backend {
     const there = items.map(({ id, unanswered }) => {
       const entry = this.table.entries.get(id);
       this.#placing.leave(id);
-      if (entry === undefined) return this.#reclaiming.givenBack(id) || this.table.release(id, now, micros, unanswered);
+      if (entry === undefined) return this.recovery.givenBack(id) || this.table.release(id, now, micros, unanswered);
       if (unanswered !== undefined) this.table.bury(id, unanswered);
       if (entry.journaled) isJournaled = true;
       this.#tenants.leaving(entry, session);
@@ -224,13 +235,13 @@ export class Keeper implements Backend {
       this.#tenants.bound(entry, session, time.now);
     };
     const fits = (claim: Claim, isHeld: boolean): boolean => this.#tenants.fits(this.table, session, claim, isHeld);
-    const back = (): Answer[] => this.#reclaiming.takeBack(session, items, last, this.#times.get(), { fits, own });
+    const back = (): Answer[] => this.recovery.takeBack(session, items, last, this.#times.get(), { fits, own });
     return this.#durability?.beforeReclaim(items)?.then(back) ?? back();
   }
 
   end(session: Session, which: Which): void {
     this.#tenants.end(this.table, session, which, this.#times.get());
-    if (which === "all") this.#reclaiming.told(session);
+    if (which === "all") this.recovery.told(session);
   }
 
   park(session: Session): void {
@@ -246,8 +257,8 @@ export class Keeper implements Backend {
       this.table.nextDue() ?? Number.POSITIVE_INFINITY,
       this.#tenants.nextDue(),
       this.#lister.nextDue(),
-      this.#reclaiming.openAt,
-      this.#durability?.retryAt ?? Number.POSITIVE_INFINITY,
+      this.recovery.openAt,
+      this.#durability?.nextDue() ?? Number.POSITIVE_INFINITY,
     );
   }
 
@@ -256,7 +267,7 @@ export class Keeper implements Backend {
     this.table.advance(now, micros);
     this.#tenants.advance(this.table, { now, micros });
     this.#lister.advance(now);
-    this.#reclaiming.endIfOver();
+    this.recovery.endIfOver();
     this.#durability?.advance(now);
   }
 
@@ -281,6 +292,11 @@ export class Keeper implements Backend {
     this.table.pause();
   }
 
+  #outdated(): void {
+    this.#durability?.ledger.outdated(SHORT_MS);
+    this.#log(recoveryText("outdated", this.reclaimMs()), undefined, { level: "warn" });
+  }
+
   #place(session: Session, claim: Claim): Soon<Answer> {
     const { now, micros } = this.#times.get();
     const entry = this.table.place(claim, session, now, micros, 0, session.principal.name);
@@ -299,4 +315,9 @@ export class Keeper implements Backend {
     };
     return write.then(() => (this.#durability as Durability).still(answer, entry), refuse);
   }
+}
+
+/** All tokens from before lie below it; 0: that is not known. */
+function tokensBelow({ boundAtStart }: RecoveryPlan): number {
+  return Number.isFinite(boundAtStart) ? boundAtStart : 0;
 }

@@ -4,13 +4,14 @@
  *
  * Invariants
  * - `bound` and `longestMs` are what stands on the disk, never more. A promise that is being written is not made yet.
+ * - `longestMs` falls only when all leases from before the start have ended, and never below one asked for since.
  * - One write at a time: what is asked for meanwhile goes into the next one, in one write for all who ask.
  * - After a failed write nothing is known of what stands on the disk but that it is no less than before.
  */
 
 import type { Entry } from "../core/entry.ts";
 import type { ClaimId } from "../spi/driver.ts";
-import { Refusal } from "./backend.ts";
+import { goingAway, Refusal } from "./backend.ts";
 import type { Disk, JournalRecord, SavedClaim, SavedState } from "./disk.ts";
 
 /** How far the bound of tokens is kept ahead of their clock, in microseconds. */
@@ -25,6 +26,8 @@ export interface LedgerOptions {
   readonly disk: Disk;
   readonly now: () => number;
   readonly state: SavedState;
+  /** What was granted before the start may be held, although nothing here says so. */
+  readonly reclaims: boolean;
   readonly journal: Iterable<SavedClaim>;
 }
 
@@ -40,10 +43,16 @@ export class Ledger {
   longestMs: number;
   readonly #disk: Disk;
   readonly #now: () => number;
-  readonly #remote: boolean;
+  /** What does not change in a start. */
+  readonly #start: Pick<SavedState, "id" | "generation" | "remote">;
   #strangers: boolean;
   #wantedBound: number;
-  #wantedLongest: number;
+  /** The longest short lease from before the start, or what the start has set aside for those to come. */
+  #beforeMs: number;
+  /** Those from before may still be held. */
+  #reclaims: boolean;
+  /** The longest short lease that was asked for since the start, or came back from disk. */
+  #askedMs = 0;
   #saving: Promise<void> | null = null;
   /** What the journal says when all that was asked for is written. */
   readonly #kept = new Map<ClaimId, SavedClaim>();
@@ -53,25 +62,28 @@ export class Ledger {
   #last: Promise<void> = Promise.resolve();
   #next: Promise<void> | null = null;
   #failure: { readonly error: Refusal; readonly until: number } | null = null;
+  #finishing = false;
 
   /** Called when a write has failed: what it was for is to be tried again. */
   failed: () => void = () => undefined;
 
-  constructor({ disk, now, state, journal }: LedgerOptions) {
+  constructor({ disk, now, state, reclaims, journal }: LedgerOptions) {
     this.#disk = disk;
     this.#now = now;
-    this.#remote = state.remote;
+    const { id, generation, remote } = state;
+    this.#start = { id, generation, remote };
     this.#strangers = state.strangers;
     this.bound = this.#wantedBound = state.bound;
-    this.longestMs = this.#wantedLongest = state.longestMs;
+    this.longestMs = this.#beforeMs = state.longestMs;
+    this.#reclaims = reclaims;
     for (const saved of journal) this.#kept.set(saved.claim.id, saved);
     this.#records = this.#kept.size;
   }
 
   /** Settles when tokens below `bound` and short leases of `longestMs` are promised. @throws Refusal if the disk fails */
   async reserve(bound: number, longestMs: number): Promise<void> {
+    this.asked(longestMs);
     this.#wantedBound = Math.max(this.#wantedBound, bound);
-    this.#wantedLongest = Math.max(this.#wantedLongest, longestMs);
     while (this.bound < bound || this.longestMs < longestMs) {
       this.#check();
       this.#saving ??= this.#save();
@@ -79,9 +91,38 @@ export class Ledger {
     }
   }
 
-  /** All who may hold something from before have had their time to say so. Not worth a write of its own. */
+  /** A short lease of this length may be granted from now on, whatever becomes of those from before the start. */
+  asked(longestMs: number): void {
+    if (longestMs > this.#askedMs) this.#askedMs = longestMs;
+  }
+
+  /** Would a restart wait for longer leases than any that can be held? */
+  get waitsTooLong(): boolean {
+    return !this.#reclaims && this.#askedMs > 0 && this.#beforeMs > this.#askedMs;
+  }
+
+  /** A restart is to wait only for leases that can be held. */
+  lower(): void {
+    if (!this.waitsTooLong) return;
+    this.#beforeMs = 0;
+    this.#saveSoon();
+  }
+
+  /** All who may hold something from before have had their time to say so. */
   reclaimed(): void {
+    if (!this.#reclaims) return;
+    this.#reclaims = false;
     this.#strangers = false;
+    if (this.waitsTooLong) this.#beforeMs = 0;
+    this.#saveSoon();
+  }
+
+  /** Others than this state knows of may hold something, with leases of up to this length. */
+  outdated(longestMs: number): void {
+    this.#reclaims = true;
+    this.#strangers = true;
+    this.#beforeMs = Math.max(this.#beforeMs, longestMs);
+    this.#saveSoon();
   }
 
   /** Settles when the claim would come back after a crash. @throws Refusal if the disk fails */
@@ -120,15 +161,20 @@ export class Ledger {
     await Promise.all([this.#saving, this.#next]);
   }
 
-  #isBehind(): boolean {
-    return this.bound < this.#wantedBound || this.longestMs < this.#wantedLongest;
+  get #wantedMs(): number {
+    return Math.max(this.#beforeMs, this.#askedMs);
   }
 
-  /** Writes the last state of this start. */
+  #isBehind(): boolean {
+    return this.bound < this.#wantedBound || this.longestMs < this.#wantedMs;
+  }
+
+  /** Writes the last state of this start. Nothing else is written any more, or it would be written over this. */
   async finish(state: Pick<SavedState, "bound" | "clean">): Promise<void> {
-    await this.settled();
-    const { longestMs } = this;
-    await this.#disk.save({ ...state, longestMs, remote: this.#remote, strangers: this.#strangers });
+    this.#finishing = true;
+    do await this.settled();
+    while (this.#saving !== null || this.#next !== null);
+    await this.#disk.save({ ...this.#start, ...state, longestMs: this.#wantedMs, strangers: this.#strangers });
   }
 
   /** Settles when nothing is being written. */
@@ -138,17 +184,28 @@ export class Ledger {
 
   async #save(): Promise<void> {
     const bound = this.#wantedBound;
-    const longestMs = this.#wantedLongest;
+    const longestMs = this.#wantedMs;
+    // of a smaller one it is not known, until it is written, whether it stands there
+    this.longestMs = Math.min(this.longestMs, longestMs);
     try {
-      await this.#disk.save({ bound, longestMs, remote: this.#remote, strangers: this.#strangers, clean: null });
+      await this.#disk.save({ ...this.#start, bound, longestMs, strangers: this.#strangers, clean: null });
       this.bound = Math.max(this.bound, bound);
-      this.longestMs = Math.max(this.longestMs, longestMs);
+      this.longestMs = longestMs;
       this.#failure = null;
     } catch (error) {
       throw this.#refusalOf(error);
     } finally {
       this.#saving = null;
     }
+  }
+
+  /** Writes the state once more, after what is being written now. Nobody waits for it; what matters is tried again (`failed`). */
+  #saveSoon(): void {
+    const save = (): void => {
+      if (!this.#finishing) this.#saving ??= this.#save();
+      this.#saving?.catch(ignore);
+    };
+    Promise.resolve(this.#saving).then(save, save);
   }
 
   #append(record: JournalRecord, before?: SavedClaim): Promise<void> {
@@ -195,6 +252,7 @@ export class Ledger {
   }
 
   #check(): void {
+    if (this.#finishing) throw goingAway();
     if (this.#failure !== null && this.#now() < this.#failure.until) throw this.#failure.error;
   }
 

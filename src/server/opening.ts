@@ -1,15 +1,18 @@
 /** The keeper at the start and at the end of a server: what is read from disk, and what is left there. */
 
 import type { Clock } from "../clock.ts";
+import { newId } from "../ids.ts";
 import type { ClaimId } from "../spi/driver.ts";
 import { stranger } from "./access.ts";
 import { Refusal } from "./backend.ts";
 import type { Disk, Found, SavedClaim, SavedSession, SavedState } from "./disk.ts";
-import { isLong, SHORT_MS } from "./durability.ts";
+import { isLong, SHORT_MS, shortLease } from "./durability.ts";
 import { Keeper } from "./keeper.ts";
 import { AHEAD_MICROS, Ledger } from "./ledger.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
+import type { RecoveryPlan } from "./reclaiming.ts";
+import { NO_RECOVERY } from "./reclaiming.ts";
 import type { Record } from "./record.ts";
 import type { Runs } from "./run-life.ts";
 import { NO_RUNS } from "./run-life.ts";
@@ -18,13 +21,15 @@ import { nextToken, savedOf, savedSession } from "./saved.ts";
 import type { ProcessProbe } from "./session.ts";
 import { Session, Sessions } from "./session.ts";
 
-/** The longest short lease that needs no write of its own: the default ttl. */
+/** A start sets this aside for leases to come, so that the usual ones need no write of their own: the default ttl. */
 const USUAL_MS = 30_000;
 
 export interface OpeningOptions {
   readonly clock: Clock;
   /** null: nothing is saved, and every start reclaims. */
   readonly disk: Disk | null;
+  /** Without a disk: the operator says that nothing of an earlier run can be held. Default false. */
+  readonly firstStart?: boolean;
   readonly sessionMs: number;
   /** Clients may come over something else than a Unix socket. */
   readonly remote: boolean;
@@ -37,6 +42,18 @@ export interface OpeningOptions {
   readonly record?: Record;
 }
 
+/** What a plan depends on besides what was found. */
+export type PlanOptions = Pick<OpeningOptions, "remote" | "sessionMs">;
+
+/** Every start of a server that keeps nothing. */
+const STATELESS: RecoveryPlan = {
+  reason: "stateless",
+  reclaimMs: SHORT_MS,
+  boundAtStart: Number.POSITIVE_INFINITY,
+  awaited: null,
+  takesLong: false,
+};
+
 export interface Opened {
   readonly keeper: Keeper;
   readonly sessions: Sessions;
@@ -45,10 +62,7 @@ export interface Opened {
 }
 
 /** What follows from what was found. */
-interface Plan {
-  readonly boundAtStart: number;
-  readonly reclaimMs: number;
-  readonly awaited: ReadonlySet<string> | null;
+export interface StartPlan extends RecoveryPlan {
   readonly claims: readonly SavedClaim[];
   readonly sessions: readonly SavedSession[];
   /** What stands on the disk from now on. */
@@ -57,28 +71,25 @@ interface Plan {
 
 /** @throws whatever the disk does: a server that cannot save its state must not start */
 export async function openKeeper(options: OpeningOptions): Promise<Opened> {
-  const { clock, disk, sessionMs, log, probe, limits, record, runs = NO_RUNS } = options;
+  const { clock, disk, sessionMs, log, probe, limits, record, runs = NO_RUNS, firstStart = false } = options;
   const common = { clock, sessionMs, log, ...(limits && { limits }), ...(record && { record }) };
   const living = await runs.living();
   if (disk === null) {
-    const none = { ...common, ledger: null, boundAtStart: Number.POSITIVE_INFINITY, awaited: null };
-    const keeper = new Keeper({ ...none, reclaimMs: SHORT_MS, note: () => undefined });
+    const recovery = waitingBeside(firstStart ? NO_RECOVERY : STATELESS, living);
+    const keeper = new Keeper({ ...common, recovery, identity: null, ledger: null, note: () => undefined });
     const sessions = new Sessions(keeper, clock, probe, sessionMs, runs);
     restoreRuns(keeper, sessions, living, clock);
     restoreFound(keeper, sessions, log);
     keeper.start();
     return { keeper, sessions, save: async () => undefined };
   }
-  const plan = waitingBeside(planOf(await disk.load(), Math.floor(clock.wall() * 1_000), options), living);
-  const journal = plan.claims.filter(({ token, detached, claim }) => token > 0 && (detached || isLong(claim.ttlMs)));
-  disk.renote(plan.sessions);
-  await disk.rewrite(journal.map((put) => ({ put })));
+  const plan = waitingBeside(startPlanOf(await disk.load(), Math.floor(clock.wall() * 1_000), options), living);
+  const { state, claims, sessions: saved } = plan;
+  const journal = claims.filter(({ token, detached, claim }) => token > 0 && (detached || isLong(claim.ttlMs)));
   // before the first answer: the table that was saved is used once
-  await disk.save(plan.state);
-  const ledger = new Ledger({ disk, now: () => clock.now(), state: plan.state, journal });
-  const { boundAtStart, reclaimMs, awaited } = plan;
-  const note = noter(disk);
-  const keeper = new Keeper({ ...common, ledger, boundAtStart, reclaimMs, awaited, note });
+  await disk.begin({ state, journal: journal.map((put) => ({ put })), sessions: saved });
+  const ledger = new Ledger({ disk, now: () => clock.now(), state, reclaims: plan.reclaimMs > 0, journal });
+  const keeper = new Keeper({ ...common, recovery: plan, identity: state, ledger, note: noter(disk) });
   const sessions = new Sessions(keeper, clock, probe, sessionMs, runs);
   sessions.forgotten = ({ id }) => {
     try {
@@ -94,59 +105,89 @@ export async function openKeeper(options: OpeningOptions): Promise<Opened> {
   return { keeper, sessions, save: () => save(keeper, sessions, ledger, clock) };
 }
 
-function planOf(found: Found, micros: number, { remote }: OpeningOptions): Plan {
-  const { state } = found;
+/** What a server does that finds this. */
+export function startPlanOf(found: Found, micros: number, { remote, sessionMs }: PlanOptions): StartPlan {
+  const { state, fresh } = found;
   const clean = state?.clean ?? null;
-  const bound = Math.max(micros, state?.bound ?? 0) + AHEAD_MICROS;
-  if (clean !== null || found.fresh) {
+  const next = {
+    id: state?.id ?? newId(),
+    generation: (state?.generation ?? 0) + 1,
+    bound: Math.max(micros, state?.bound ?? 0) + AHEAD_MICROS,
+  };
+  if (fresh || (clean !== null && clean.recovery === null)) {
     const claims = clean?.claims ?? [];
-    const longestMs = claims.reduce((most, { claim }) => Math.max(most, shortLease(claim.ttlMs)), USUAL_MS);
+    const longestMs = Math.max(longestOf(claims, sessionMs), USUAL_MS);
     return {
+      ...NO_RECOVERY,
       boundAtStart: state?.bound ?? 0,
-      reclaimMs: 0,
-      awaited: null,
       claims,
       sessions: clean?.sessions ?? [],
-      state: { bound, longestMs, remote, strangers: false, clean: null },
+      state: { ...next, longestMs, remote, strangers: false, clean: null },
     };
   }
-  const longestMs = state?.longestMs ?? SHORT_MS;
-  const awaited = awaitedOf(found);
+  const recovery = recoveryOf(found);
   return {
-    // without a state file nothing is known of the tokens that were granted
-    boundAtStart: state?.bound ?? Number.POSITIVE_INFINITY,
-    reclaimMs: longestMs,
-    awaited,
-    claims: fromJournal(found),
-    sessions: found.sessions ?? [],
-    // a crash before they have had their time must not make the next start forget them
-    state: { bound, longestMs, remote: remote || (state?.remote ?? true), strangers: awaited === null, clean: null },
+    ...recovery,
+    claims: clean?.claims ?? fromJournal(found),
+    sessions: clean?.sessions ?? found.sessions ?? [],
+    state: {
+      ...next,
+      longestMs: state?.longestMs ?? SHORT_MS,
+      remote: remote || (state?.remote ?? true),
+      // a crash before they have had their time must not make the next start forget them
+      strangers: recovery.awaited === null,
+      clean: null,
+    },
+  };
+}
+
+/** How a start goes on after one that did not end cleanly, or that was stopped before its own recovery was over. */
+function recoveryOf(found: Found): RecoveryPlan {
+  const { state } = found;
+  // without a state file nothing is known of what was granted
+  if (state === null) {
+    const all = { boundAtStart: Number.POSITIVE_INFINITY, awaited: null };
+    return { ...all, reason: "missing", reclaimMs: SHORT_MS, takesLong: found.journal === null };
+  }
+  const rest = state.clean?.recovery ?? null;
+  if (rest === null) {
+    const awaited = awaitedOf(state, found);
+    return { reason: "crash", boundAtStart: state.bound, reclaimMs: state.longestMs, awaited, takesLong: false };
+  }
+  const { reason, leftMs, bound, awaited } = rest;
+  return {
+    reason,
+    boundAtStart: bound ?? Number.POSITIVE_INFINITY,
+    reclaimMs: leftMs,
+    awaited: awaited && new Set(awaited),
+    takesLong: bound === null,
   };
 }
 
 /** Which sessions may still hold; null: that cannot be known. */
-function awaitedOf({ state, sessions, sameBoot }: Found): ReadonlySet<string> | null {
-  if (state === null || sessions === null || state.strangers) return null;
-  if (sameBoot) return new Set(sessions.map(({ id }) => id));
+function awaitedOf(state: SavedState, { sessions, sameBoot }: Found): ReadonlySet<string> | null {
+  if (state.strangers) return null;
   // the list was not durable, but no process of this machine has outlived it
-  return state.remote ? null : new Set();
+  if (!sameBoot) return state.remote ? null : new Set();
+  return sessions && new Set(sessions.map(({ id }) => id));
 }
 
 /** The claims of the journal. How much time has passed is not known, so each has its whole lease again. */
 function fromJournal({ journal }: Found): SavedClaim[] {
   const live = new Map<ClaimId, SavedClaim>();
-  for (const record of journal) {
+  for (const record of journal ?? []) {
     if ("drop" in record) live.delete(record.drop);
     else live.set(record.put.claim.id, { ...record.put, leftMs: Number(record.put.claim.ttlMs) });
   }
   return [...live.values()];
 }
 
-function shortLease(ttlMs: number | "session"): number {
-  return ttlMs === "session" || ttlMs > SHORT_MS ? 0 : ttlMs;
+/** The longest lease of these that a restart would have to wait for. */
+function longestOf(claims: readonly SavedClaim[], sessionMs: number): number {
+  return claims.reduce((most, { claim }) => Math.max(most, shortLease(claim.ttlMs, sessionMs)), 0);
 }
 
-function restore(keeper: Keeper, sessions: Sessions, plan: Plan, clock: Clock): void {
+function restore(keeper: Keeper, sessions: Sessions, plan: StartPlan, clock: Clock): void {
   const known = new Map<string, Session>();
   const sessionOf = (saved: SavedSession): Session => {
     const session = new Session({ ...saved, session: saved.id }, saved.local, clock.now());
@@ -178,11 +219,10 @@ function noter(disk: Disk): (session: Session) => void {
 }
 
 async function save(keeper: Keeper, sessions: Sessions, ledger: Ledger, clock: Clock): Promise<void> {
-  // what nobody has told yet would be missing: the next start asks again
-  if (keeper.reclaiming) return ledger.settled();
   await ledger.settled();
   const now = clock.now();
   const claims = [...keeper.table.entries.values()].map((entry) => savedOf(entry, now));
-  const clean = { claims, sessions: [...sessions.all.values()].map(savedSession) };
+  // what nobody has told yet is missing from the table: the next start goes on asking for the rest of the time
+  const clean = { claims, sessions: [...sessions.all.values()].map(savedSession), recovery: keeper.recovery.saved() };
   await ledger.finish({ bound: nextToken(keeper.table), clean });
 }

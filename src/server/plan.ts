@@ -55,6 +55,7 @@ const HOST_NAME = /^(?:[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45})$/i;
 const KINDS: Checks<ServeOptions> = {
   listen: right,
   state: right,
+  firstStart: isFlag,
   driver: (value) => (isObject(value) && typeof value.claim === "function" ? null : "a driver"),
   access: (value) => (isObject(value) && ("attend" in value || typeof value.file === "string") ? null : "{ file }"),
   tls: isAnObject,
@@ -133,8 +134,9 @@ function accessIn(access: ServeOptions["access"], { failuresPerMinute }: ServerL
   return attempt("access", note, () => createAccess(readAccounts(access.file), { failuresPerMinute }), true) ?? OPEN;
 }
 
-function checkStore({ driver, state }: ServeOptions, note: Note): void {
+function checkStore({ driver, state, firstStart }: ServeOptions, note: Note): void {
   if (driver !== undefined) {
+    if (firstStart === true) note("firstStart", "it belongs to the server's own table: another store keeps its own");
     if (state !== undefined) note("state", "it belongs to the server's own table: another store keeps its own");
   } else if (typeof state !== "string" || state === "") {
     note("state", `a folder or "none" is needed, not ${shown(state)}`);

@@ -4,6 +4,8 @@ import { elect } from "./election.ts";
 import type { Hub } from "./hub.ts";
 import type { Listener } from "./listen.ts";
 import { listen } from "./listen.ts";
+import type { Look } from "./places.ts";
+import { stillThere } from "./places.ts";
 import type { Plan } from "./plan.ts";
 import type { TlsMaterial } from "./tls.ts";
 import type { Web } from "./web.ts";
@@ -17,6 +19,7 @@ export class Ports {
   readonly #openWeb: OpenWeb | null;
   readonly #listeners: Listener[] = [];
   readonly #locks: { close(): void }[] = [];
+  readonly #looks: Look[] = [];
   #web: Web | null = null;
 
   constructor(plan: Plan, hub: Hub, openWeb: OpenWeb | null) {
@@ -39,8 +42,18 @@ export class Ports {
     for (const address of addresses) {
       if ("path" in address) this.#locks.push(await socketLock(address.path));
       this.#listeners.push(await listen({ address, hub: this.#hub, limits, tls, log: this.#hub.log }));
+      if ("path" in address) this.#looks.push(stillThere(address.path));
     }
     if (this.#openWeb !== null) this.#web = await this.#openWeb();
+  }
+
+  /** Why clients do not find this server any more at one of its sockets; null: they do. */
+  lost(): string | null {
+    for (const look of this.#looks) {
+      const why = look();
+      if (why !== null) return `nobody can reach this server any more: ${why}`;
+    }
+    return null;
   }
 
   /** New connections get this certificate. */

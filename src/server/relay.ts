@@ -47,6 +47,7 @@ export async function openRelay(options: RelayOptions): Promise<{
   claims(): number;
   /** Why the store can grant nothing, as far as is known; null: it can. */
   trouble(): string | null;
+  lost(): null;
   close(): Promise<void>;
 }> {
   const { driver, clock, sessionMs, probe } = options;
@@ -59,6 +60,7 @@ export async function openRelay(options: RelayOptions): Promise<{
     sessions,
     claims: () => relay.size,
     trouble: () => relay.health.trouble(),
+    lost: () => null,
     close: () => driver.close(),
   };
 }

@@ -62,7 +62,7 @@ export function newRunPath(folder: string, session: string): string {
  * @throws (rejects) StateError if somebody else could reach what is in it
  */
 export async function openRuns(folder: string, log: Log): Promise<Runs> {
-  await privateFolder(folder);
+  await privateFolder(folder, (message) => log(message, undefined, { level: "warn" }));
   return {
     find: (session) => found(runPath(folder, session), session),
     living: () => living(folder, log),

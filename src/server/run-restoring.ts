@@ -6,7 +6,7 @@
 import type { Clock } from "../clock.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import { stranger } from "./access.ts";
-import type { SavedClaim } from "./disk.ts";
+import type { RecoveryReason, SavedClaim } from "./disk.ts";
 import { SHORT_MS } from "./durability.ts";
 import type { Keeper } from "./keeper.ts";
 import type { Log } from "./logging.ts";
@@ -16,6 +16,7 @@ import { Session } from "./session.ts";
 
 /** What a start would wait for if there were no runs. */
 interface Waiting {
+  readonly reason: RecoveryReason | null;
   readonly reclaimMs: number;
   readonly awaited: ReadonlySet<string> | null;
 }
@@ -26,7 +27,7 @@ interface Waiting {
  * granting anything for ever.
  */
 export function waitingBeside<T extends Waiting>(plan: T, { runs, unreadable }: LivingRuns): T {
-  if (unreadable) return { ...plan, reclaimMs: SHORT_MS, awaited: null };
+  if (unreadable) return { ...plan, reason: plan.reason ?? "runs", reclaimMs: SHORT_MS, awaited: null };
   if (plan.awaited === null) return plan;
   const named = new Set(runs.map(({ session }) => session));
   return { ...plan, awaited: new Set([...plan.awaited].filter((id) => !named.has(id))) };

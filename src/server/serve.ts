@@ -8,6 +8,7 @@ import type { Running } from "./assembly.ts";
 import { assemble } from "./assembly.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
+import { watchPlaces } from "./places.ts";
 import type { Fault } from "./plan.ts";
 import { planOf } from "./plan.ts";
 import { reload } from "./reload.ts";
@@ -36,10 +37,16 @@ export interface ServeOptions {
    */
   readonly listen: string | readonly string[];
   /**
-   * The folder that keeps what survives a restart; made if its parent exists or can be made. "none": nothing is kept;
-   * every start then grants nothing for 60 s, and no lease may be longer. Required unless `driver` is given.
+   * The folder that keeps what survives a restart; made if it is missing. In an empty one nothing can be held, and locks are
+   * granted at once. "none": nothing is kept; every start then grants nothing for 60 s, and no lease may be longer. Required
+   * unless `driver` is given.
    */
   readonly state?: string;
+  /**
+   * This is the first start: nothing that an earlier run granted can be held. Skips the 60 s of `state: "none"`, once; with a
+   * folder, one that has been in use is refused. Default false.
+   */
+  readonly firstStart?: boolean;
   /** Serves this store instead of a table of its own: a plain relay. It is opened and closed by the server. */
   readonly driver?: Driver;
   /** Who may do what; a file is read again by reload(). Default: whoever can connect may do everything. */
@@ -84,9 +91,15 @@ export interface Server extends AsyncDisposable {
    */
   reload(): Promise<void>;
   /**
+   * Settles, saying why, when the server ends by itself: a socket that it listens on, or the lock of its state, was removed or
+   * replaced, so that another server could be granting beside it. It has stopped granting then, and is closing.
+   */
+  readonly lost: Promise<string>;
+  /**
    * Grants nothing more, tells the clients, saves the state and lets go of everything: within a few seconds, unless the
    * disk hangs. Giving up on it then is safe only if the process ends, as that of `holdfast serve` does after 10 s: what
    * is written late would be written over the state of the next server.
+   * @throws (rejects) StateError if the state could not be saved; all is let go of nevertheless
    */
   close(): Promise<void>;
 }
@@ -105,13 +118,29 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const running = await assemble(options, plan, clock, log);
   const { hub, store, ports } = running;
   let closing: Promise<void> | null = null;
-  const close = (): Promise<void> => (closing ??= letGo(running));
+  let watch: { close(): void } | null = null;
+  const close = (): Promise<void> => {
+    watch?.close();
+    closing ??= letGo(running);
+    return closing;
+  };
   try {
     await ports.open();
   } catch (error) {
     await close();
     throw error;
   }
+  const lost = new Promise<string>((resolve) => {
+    watch = watchPlaces(
+      clock,
+      () => store.lost() ?? ports.lost(),
+      (why) => {
+        log(`the server ends: ${why}`, undefined, { level: "error" });
+        close().catch((error: unknown) => log("what was left could not be saved", error));
+        resolve(why);
+      },
+    );
+  });
   return {
     addresses: ports.addresses,
     httpAddress: ports.httpAddress,
@@ -122,6 +151,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     ready: () => running.ready(),
     stats: () => ({ sessions: store.sessions.all.size, claims: store.claims() }),
     reload: async () => reload(options, plan, ports, log),
+    lost,
     close,
     [Symbol.asyncDispose]: close,
   };

@@ -4,145 +4,233 @@
  *   lock      held by the server that uses the folder
  *   state     the bound of tokens, the longest short lease, after a clean shutdown the table; replaced as a whole
  *   journal   long and detached claims, a line each; appended
- *   sessions  who may hold something: plain lines, not durable, and worthless once the machine has been started anew
+ *   sessions  who may hold something: lines that are not durable, and worthless once the machine has been started anew
+ *
+ * Each file shows whether it is whole (journal.ts, chain.ts), and to which start of which state it belongs. What is
+ * damaged, cut short or of another start is refused, or treated as an unclean stop; it is never believed.
  */
 
-import { closeSync, constants, openSync, readFileSync, renameSync, writeSync } from "node:fs";
+import { closeSync, constants, existsSync, openSync, renameSync, statSync, writeSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
+import { trimmedPath } from "../private-folder.ts";
+import type { Epoch } from "./chain.ts";
+import { Chain } from "./chain.ts";
 import type { Disk, Found, JournalRecord, SavedSession, SavedState } from "./disk.ts";
 import { openOurs, privateFolder, readOurs, replace, StateError } from "./files.ts";
-import { journalLine, journalRecords, stateOf, stateText } from "./journal.ts";
+import type { SessionRecord } from "./journal.ts";
+import { journalRecords, recordText, sessionsOf, stateOf, stateText } from "./journal.ts";
+import { bootId } from "./processes.ts";
 
 /** Takes a lock that ends with this process; null: another has it. */
-export type TakeLock = (path: string) => Promise<{ close(): void } | null>;
+type TakeLock = (path: string) => Promise<FolderLock | null>;
+
+/** What keeps other servers out of the folder. */
+interface FolderLock {
+  /** Why it does not do so any more; null: it does. */
+  broken(): string | null;
+  close(): void;
+}
+
+/** A disk that others could take away. */
+export interface StateDisk extends Disk {
+  /** Why it is not ours any more; null: it is. */
+  lost(): string | null;
+}
+
+/** What a folder has in it that a server has been started on. */
+const FILES = ["lock", "state", "journal", "sessions"] as const;
 
 /** The file of sessions is written anew when it has grown by this many lines beyond twice what it has to say. */
 const SLACK = 1_000;
 
-/**
- * Takes the folder, made if it is missing.
- * @throws StateError, saying what to do, if it is used by another server, or not ours alone
- */
-export async function openState(path: string, takeLock: TakeLock): Promise<Disk> {
-  const isNew = await privateFolder(path);
-  const lock = await takeLock(join(path, "lock"));
-  if (lock === null) throw new StateError(`${path} is used by another server: stop it, or name another folder`);
-  return new StateFolder(path, isNew, lock);
+export interface StateOptions {
+  readonly takeLock: TakeLock;
+  /** The operator says that nothing of an earlier run can be held. */
+  readonly firstStart?: boolean;
+  /** Told what was changed to make the folder usable. */
+  readonly log: (message: string) => void;
 }
 
-class StateFolder implements Disk {
-  readonly #path: string;
-  readonly #isNew: boolean;
-  readonly #lock: { close(): void };
-  #journal: FileHandle | null = null;
-  #sessions: number | null = null;
-  #noted = new Map<string, SavedSession>();
-  #lines = 0;
+/**
+ * Takes the folder, made if it is missing.
+ * @throws StateError, saying what to do, if it is used by another server, or not ours alone; or if it has been in use
+ * although this is said to be the first start
+ */
+export async function openState(
+  given: string,
+  { takeLock, firstStart = false, log }: StateOptions,
+): Promise<StateDisk> {
+  const path = trimmedPath(given);
+  await privateFolder(path, log);
+  const isUsed = usedBefore(path);
+  const lock = await takeLock(join(path, "lock"));
+  if (lock === null) throw new StateError(`${path} is used by another server: stop it, or name another folder`);
+  // looked at once more: another server may have come and gone before we had the lock
+  const left = FILES.filter((name) => name !== "lock" && existsSync(join(path, name)));
+  if (firstStart && left.length > 0) {
+    lock.close();
+    throw new StateError(`${path} has been in use (${left.join(", ")}): this is not its first start`);
+  }
+  return new StateFolder(path, left.length === 0 && (firstStart || !isUsed), lock);
+}
 
-  constructor(path: string, isNew: boolean, lock: { close(): void }) {
+/** Has a server been started on this folder? */
+export function usedBefore(path: string): boolean {
+  return FILES.some((name) => existsSync(join(path, name)));
+}
+
+/** What stands in the folder. @throws StateError if it cannot be relied on */
+export async function readState(path: string, fresh: boolean): Promise<Found> {
+  const whole = await readOurs(join(path, "state"));
+  const found = whole === null ? null : stateOf(whole, join(path, "state"));
+  const state = found?.saved ?? null;
+  const journalPath = join(path, "journal");
+  const journal = await readOurs(journalPath);
+  const sessions = state === null ? null : sessionsOf(await readOurs(join(path, "sessions")), state);
+  const boot = bootId();
+  return {
+    state,
+    fresh,
+    journal: journal === null && state === null ? null : journalRecords(journal, journalPath, state),
+    sameBoot: found === null || boot === null || found.boot === boot,
+    // who cannot be told apart from a process of an earlier boot is not relied on
+    sessions: boot === null ? null : sessions,
+  };
+}
+
+class StateFolder implements StateDisk {
+  readonly #path: string;
+  readonly #fresh: boolean;
+  readonly #lock: FolderLock;
+  #epoch: Epoch = { id: "", generation: 0 };
+  #journal: { readonly chain: Chain; end: number } = { chain: new Chain("journal", this.#epoch), end: 0 };
+  #journalFile: FileHandle | null = null;
+  #sessions: { readonly descriptor: number; readonly chain: Chain; end: number } | null = null;
+  #noted = new Map<string, SavedSession>();
+
+  constructor(path: string, fresh: boolean, lock: FolderLock) {
     this.#path = path;
-    this.#isNew = isNew;
+    this.#fresh = fresh;
     this.#lock = lock;
   }
 
-  async load(): Promise<Found> {
-    const statePath = this.#file("state");
-    const journalPath = this.#file("journal");
-    const state = await readOurs(statePath);
-    const journal = await readOurs(journalPath);
-    const listed = await this.#readSessions();
-    return {
-      state: state === null ? null : stateOf(state, statePath),
-      fresh: this.#isNew,
-      journal: journal === null ? [] : journalRecords(journal, journalPath),
-      ...listed,
-    };
+  load(): Promise<Found> {
+    return readState(this.#path, this.#fresh);
   }
 
-  save(state: SavedState): Promise<void> {
-    return replace(this.#file("state"), stateText(state));
+  async begin({ state, journal, sessions }: Parameters<Disk["begin"]>[0]): Promise<void> {
+    this.#epoch = state;
+    this.#noted = new Map(sessions.map((session) => [session.id, session]));
+    this.#rewriteSessions();
+    await this.rewrite(journal);
+    await this.save(state);
+  }
+
+  async save(state: SavedState): Promise<void> {
+    this.#checkLock();
+    await replace(this.#file("state"), stateText(state, bootId()));
   }
 
   async append(records: readonly JournalRecord[]): Promise<void> {
     if (records.length === 0) return;
-    const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT;
-    this.#journal ??= (await openOurs(this.#file("journal"), flags)) as FileHandle;
-    await this.#journal.appendFile(records.map(journalLine).join(""));
-    await this.#journal.datasync();
+    this.#checkLock();
+    const { chain, end } = this.#journal;
+    const file = await this.#openJournal();
+    const bytes = Buffer.from(records.map((record) => chain.line(recordText(record))).join(""));
+    await writeAll(file, bytes, end);
+    await file.datasync();
+    // only now: whatever the disk keeps of the two, it never counts a line that is not there
+    await writeAll(file, Buffer.from(chain.header()), 0);
+    this.#journal.end += bytes.length;
   }
 
   async rewrite(records: readonly JournalRecord[]): Promise<void> {
-    await replace(this.#file("journal"), records.map(journalLine).join(""));
-    await this.#journal?.close();
-    this.#journal = null;
+    this.#checkLock();
+    const chain = new Chain("journal", this.#epoch);
+    const lines = records.map((record) => chain.line(recordText(record)));
+    const text = [chain.header(), ...lines].join("");
+    await replace(this.#file("journal"), text);
+    await this.#closeJournal();
+    this.#journal = { chain, end: Buffer.byteLength(text) };
   }
 
   note(session: SavedSession): void {
     this.#noted.set(session.id, session);
-    this.#write(JSON.stringify(session));
+    this.#write(session);
   }
 
   unnote(id: string): void {
-    if (this.#noted.delete(id)) this.#write(JSON.stringify({ gone: id }));
+    if (this.#noted.delete(id)) this.#write({ gone: id });
   }
 
-  renote(sessions: readonly SavedSession[]): void {
-    this.#noted = new Map(sessions.map((session) => [session.id, session]));
-    this.#rewriteSessions();
+  lost(): string | null {
+    return this.#lock.broken();
   }
 
   async close(): Promise<void> {
-    await this.#journal?.close();
-    if (this.#sessions !== null) closeSync(this.#sessions);
-    this.#journal = null;
+    await this.#closeJournal();
+    if (this.#sessions !== null) closeSync(this.#sessions.descriptor);
     this.#sessions = null;
     this.#lock.close();
   }
 
-  #write(line: string): void {
-    if (this.#sessions === null || ++this.#lines > 2 * this.#noted.size + SLACK) return this.#rewriteSessions();
-    writeWhole(this.#sessions, `${line}\n`);
+  /** Whoever else has the folder by now must not find our writes in it. */
+  #checkLock(): void {
+    const broken = this.#lock.broken();
+    if (broken !== null) throw new StateError(broken);
+  }
+
+  /** @throws StateError if another file stands there by now: what is appended to ours would be lost. It is written anew then. */
+  async #openJournal(): Promise<FileHandle> {
+    const path = this.#file("journal");
+    this.#journalFile ??= await openOurs(path, constants.O_WRONLY);
+    const [ours, named] = [await this.#journalFile?.stat(), statSync(path, { throwIfNoEntry: false })];
+    const isOurs = ours?.ino === named?.ino && ours?.dev === named?.dev;
+    if (this.#journalFile !== null && isOurs && Number(ours?.size) >= this.#journal.end) return this.#journalFile;
+    await this.#closeJournal();
+    throw new StateError(`${path} was removed or replaced`);
+  }
+
+  async #closeJournal(): Promise<void> {
+    const file = this.#journalFile;
+    this.#journalFile = null;
+    await file?.close();
+  }
+
+  #write(record: SessionRecord): void {
+    const list = this.#sessions;
+    if (list === null || list.chain.count > 2 * this.#noted.size + SLACK) return this.#rewriteSessions();
+    try {
+      const line = Buffer.from(list.chain.line(JSON.stringify(record)));
+      writeWhole(list.descriptor, line, list.end);
+      writeWhole(list.descriptor, Buffer.from(list.chain.header()), 0);
+      list.end += line.length;
+    } catch (error) {
+      // what stands there now is not known: the next write replaces it
+      this.#sessions = null;
+      closeSync(list.descriptor);
+      throw error;
+    }
   }
 
   #rewriteSessions(): void {
-    const lines = [JSON.stringify({ boot: bootId() }), ...[...this.#noted.values()].map((it) => JSON.stringify(it))];
+    const chain = new Chain("sessions", this.#epoch);
+    const lines = [...this.#noted.values()].map((session) => chain.line(JSON.stringify(session)));
+    const bytes = Buffer.from([chain.header(), ...lines].join(""));
     const path = this.#file("sessions");
-    const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW, O_APPEND } = constants;
-    const descriptor = openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_APPEND, 0o600);
+    const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = constants;
+    const descriptor = openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600);
     try {
-      writeWhole(descriptor, `${lines.join("\n")}\n`);
+      writeWhole(descriptor, bytes, 0);
+      this.#checkLock();
       renameSync(`${path}.new`, path);
     } catch (error) {
       closeSync(descriptor);
       throw error;
     }
-    if (this.#sessions !== null) closeSync(this.#sessions);
-    this.#sessions = descriptor;
-    this.#lines = lines.length;
-  }
-
-  async #readSessions(): Promise<Pick<Found, "sameBoot" | "sessions">> {
-    const text = await readOurs(this.#file("sessions"));
-    const boot = bootId();
-    const unreliable = { sameBoot: false, sessions: null };
-    if (text === null || boot === null || !text.endsWith("\n")) return unreliable;
-    try {
-      const [head, ...lines] = text
-        .trimEnd()
-        .split("\n")
-        .map((line) => JSON.parse(line) as Record<string, unknown>);
-      const sessions = new Map<string, SavedSession>();
-      for (const line of lines) {
-        if (typeof line.gone === "string") sessions.delete(line.gone);
-        else sessions.set(String(line.id), line as unknown as SavedSession);
-      }
-      return { sameBoot: head?.boot === boot, sessions: [...sessions.values()] };
-    } catch (error) {
-      // a torn line, as after a full disk: somebody may be missing
-      if (error instanceof SyntaxError) return unreliable;
-      throw error;
-    }
+    if (this.#sessions !== null) closeSync(this.#sessions.descriptor);
+    this.#sessions = { descriptor, chain, end: bytes.length };
   }
 
   #file(name: string): string {
@@ -150,17 +238,14 @@ class StateFolder implements Disk {
   }
 }
 
-function writeWhole(descriptor: number, text: string): void {
-  const bytes = Buffer.from(text);
-  if (writeSync(descriptor, bytes) !== bytes.length) throw new Error("a line was written in part: the disk is full");
+function writeWhole(descriptor: number, bytes: Buffer, position: number): void {
+  if (writeSync(descriptor, bytes, 0, bytes.length, position) !== bytes.length) {
+    throw new Error("a line was written in part: the disk is full");
+  }
 }
 
-/** Names the time since the machine was started; null: this system does not say. */
-function bootId(): string | null {
-  try {
-    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-    throw error;
+async function writeAll(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    done += (await file.write(bytes, done, bytes.length - done, position + done)).bytesWritten;
   }
 }

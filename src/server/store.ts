@@ -3,8 +3,8 @@
 import type { Clock } from "../clock.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { Backend } from "./backend.ts";
-import type { Disk } from "./disk.ts";
 import { elect } from "./election.ts";
+import { StateError } from "./files.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
 import type { Tally } from "./metrics.ts";
@@ -17,6 +17,7 @@ import { openRuns } from "./run-files.ts";
 import { NO_RUNS } from "./run-life.ts";
 import type { ServeOptions } from "./serve.ts";
 import type { Sessions } from "./session.ts";
+import type { StateDisk } from "./state.ts";
 import { openState } from "./state.ts";
 
 /** How long a session lasts in silence. */
@@ -29,7 +30,9 @@ export interface Store {
   claims(): number;
   /** Why what is new cannot be granted, as far as the last attempt showed; null: nothing is known. */
   trouble(): string | null;
-  /** After the clients were told. */
+  /** Why the server must not go on: others may use its state by now. Null: it may. */
+  lost(): string | null;
+  /** After the clients were told. @throws StateError if the state could not be saved; all is let go of nevertheless */
   close(): Promise<void>;
 }
 
@@ -47,16 +50,23 @@ export interface StoreOptions {
 }
 
 /** @throws StateError if the state cannot be used; whatever the driver throws when it is opened */
-export async function openStore({ driver, state }: ServeOptions, options: StoreOptions): Promise<Store> {
+export async function openStore({ driver, state, firstStart }: ServeOptions, options: StoreOptions): Promise<Store> {
   const { wrote, runsIn, ...common } = options;
   if (driver !== undefined) return relayed(driver, common);
-  const told = { sessionMs: SESSION_MS, probe: processState, ...common };
+  const { log } = options;
+  const first = firstStart === undefined ? {} : { firstStart };
+  const told = { sessionMs: SESSION_MS, probe: processState, ...common, ...first };
   const open = async (disk: WatchedDisk | null): Promise<Store> => {
-    const runs = runsIn === null ? NO_RUNS : await openRuns(runsIn, options.log);
-    return kept(await openKeeper({ ...told, disk, runs }), disk, options.log);
+    const runs = runsIn === null ? NO_RUNS : await openRuns(runsIn, log);
+    return kept(await openKeeper({ ...told, disk, runs }), disk);
   };
   if (state === "none") return open(null);
-  const disk = watched(await openState(state as string, elect), wrote, options);
+  const folder = await openState(state as string, {
+    takeLock: elect,
+    log: (message) => log(message, undefined, { level: "warn" }),
+    ...first,
+  });
+  const disk = watched(folder, wrote, options);
   try {
     return await open(disk);
   } catch (error) {
@@ -69,18 +79,19 @@ async function relayed(driver: Driver, options: Omit<StoreOptions, "wrote" | "ru
   return openRelay({ driver, sessionMs: SESSION_MS, probe: processState, ...options });
 }
 
-function kept({ keeper, sessions, save }: Opened, disk: WatchedDisk | null, log: Log): Store {
+function kept({ keeper, sessions, save }: Opened, disk: WatchedDisk | null): Store {
   return {
     backend: keeper,
     sessions,
     claims: () => keeper.table.entries.size,
     trouble: () => disk?.trouble() ?? null,
+    lost: () => disk?.lost() ?? null,
     async close() {
       keeper.drain();
       try {
         await save();
       } catch (error) {
-        log("the state could not be saved: the next start will ask the clients what they hold", error);
+        throw new StateError("the state could not be saved: the next start will ask the clients what they hold", error);
       } finally {
         await disk?.close();
       }
@@ -88,7 +99,7 @@ function kept({ keeper, sessions, save }: Opened, disk: WatchedDisk | null, log:
   };
 }
 
-interface WatchedDisk extends Disk {
+interface WatchedDisk extends StateDisk {
   /** What is wrong with durable writes: the last one of a kind failed, or one hangs; null: nothing. */
   trouble(): string | null;
 }
@@ -102,7 +113,7 @@ const HANGS_MS = 5_000;
  * Tells of durable writes, and remembers whether the last one of each kind was done. The log has the first one that failed,
  * and that all are done again: in between there may be one a second, on a disk that has no room for them.
  */
-function watched(disk: Disk, wrote: Tally["wrote"], { log, clock }: StoreOptions): WatchedDisk {
+function watched(disk: StateDisk, wrote: Tally["wrote"], { log, clock }: StoreOptions): WatchedDisk {
   const failed = { state: false, journal: false };
   const fails = (): boolean => failed.state || failed.journal;
   /** When the write under way of each kind began: there is one at a time. */
@@ -127,12 +138,13 @@ function watched(disk: Disk, wrote: Tally["wrote"], { log, clock }: StoreOptions
   }
   return {
     load: () => disk.load(),
+    begin: (start) => disk.begin(start),
     save: (state) => told("state", disk.save(state)),
     append: (records) => told("journal", disk.append(records)),
     rewrite: (records) => told("journal", disk.rewrite(records)),
     note: (session) => disk.note(session),
     unnote: (id) => disk.unnote(id),
-    renote: (sessions) => disk.renote(sessions),
+    lost: () => disk.lost(),
     close: () => disk.close(),
     trouble: () => (fails() ? UNWRITTEN : hangs() ? HUNG : null),
   };

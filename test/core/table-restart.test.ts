@@ -183,3 +183,26 @@ test("holds with different limits stay if there is an order in which each could 
   expect(asserted(["two of two", 2, 2, 9], ["two of three", 2, 3, 5])).toEqual(["two of two"]);
   expect(asserted(["two of two", 2, 2, 5], ["two of three", 2, 3, 9])).toEqual(["two of three"]);
 });
+
+test("a hold that an asserted one with a higher token displaces is told at once that it is lost", () => {
+  const bench = restarted();
+  bench.table.resume();
+  bench.stands("newer", "k");
+  const token = bench.token("newer");
+  bench.table.pause();
+  expect(bench.table.assertHeld(claimOf("lower", "k"), "owner", token - 1, 1, TTL)).toBe(false);
+  bench.table.takeGrants();
+  expect(bench.table.assertHeld(claimOf("higher", "k"), "owner", token + 1, 1, TTL)).toBe(true);
+  expect(bench.table.takeGrants()).toMatchObject([{ id: "newer", answer: { state: "none", reason: "expired" } }]);
+});
+
+test("while paused a claim that only lacks tokens is not granted when the ceiling is raised, but on resuming", () => {
+  const bench = new Bench(new Table({ ceiling: 0 }));
+  expect(bench.stands("a", "k")).toBe("waiting");
+  bench.table.pause();
+  bench.table.raise(Number.POSITIVE_INFINITY);
+  expect(bench.collect()).toEqual([]);
+  expect(bench.table.wanting).toBeGreaterThan(0);
+  bench.table.resume();
+  expect(bench.collect()).toEqual(["a"]);
+});

@@ -7,7 +7,7 @@ import type { Access } from "../../src/server/access.ts";
 import { OPEN } from "../../src/server/access.ts";
 import type { Disk, Found, JournalRecord, SavedSession, SavedState } from "../../src/server/disk.ts";
 import { Hub } from "../../src/server/hub.ts";
-import { journalLine, journalRecords, stateOf, stateText } from "../../src/server/journal.ts";
+import { recordOf, recordText, stateOf, stateText } from "../../src/server/journal.ts";
 import type { ServerLimits } from "../../src/server/limits.ts";
 import { limitsFrom } from "../../src/server/limits.ts";
 import type { Link } from "../../src/server/link.ts";
@@ -85,6 +85,8 @@ export async function turns(count = 12): Promise<void> {
 /** Of a server that has crashed. */
 const never = new Promise<never>(() => undefined);
 
+const textOf = (records: readonly JournalRecord[]): string => records.map((one) => `${recordText(one)}\n`).join("");
+
 /** A disk that keeps texts, as the real one does. */
 export class FakeDisk implements Disk {
   state: string | null = null;
@@ -113,34 +115,36 @@ export class FakeDisk implements Disk {
 
   async load(): Promise<Found> {
     return {
-      state: this.state === null ? null : stateOf(this.state, "state"),
+      state: this.state === null ? null : stateOf(this.state, "state").saved,
       fresh: this.fresh,
-      journal: journalRecords(this.journal, "journal"),
+      journal: this.journal.split("\n").slice(0, -1).map(recordOf),
       sessions: this.sessions,
       sameBoot: this.sameBoot,
     };
   }
+  async begin({ state, journal, sessions }: Parameters<Disk["begin"]>[0]): Promise<void> {
+    this.sessions = [...sessions];
+    await this.rewrite(journal);
+    await this.save(state);
+  }
   async save(state: SavedState): Promise<void> {
     await this.#write("save");
     this.fresh = false;
-    this.state = stateText(state);
+    this.state = stateText(state, null);
   }
   async append(records: readonly JournalRecord[]): Promise<void> {
     await this.#write("append");
-    this.journal += records.map(journalLine).join("");
+    this.journal += textOf(records);
   }
   async rewrite(records: readonly JournalRecord[]): Promise<void> {
     await this.#write("rewrite");
-    this.journal = records.map(journalLine).join("");
+    this.journal = textOf(records);
   }
   note(session: SavedSession): void {
     this.sessions = [...(this.sessions ?? []).filter(({ id }) => id !== session.id), session];
   }
   unnote(gone: string): void {
     this.sessions = (this.sessions ?? []).filter(({ id }) => id !== gone);
-  }
-  renote(sessions: readonly SavedSession[]): void {
-    this.sessions = [...sessions];
   }
   async close(): Promise<void> {
     // nothing is open
@@ -152,12 +156,12 @@ export class FakeDisk implements Disk {
     const alive = <T>(write: () => T): T | Promise<never> => (start === this.#starts ? write() : never);
     return {
       load: () => this.load(),
+      begin: (start) => alive(() => this.begin(start)),
       save: (state) => alive(() => this.save(state)),
       append: (records) => alive(() => this.append(records)),
       rewrite: (records) => alive(() => this.rewrite(records)),
       note: (session) => void alive(() => this.note(session)),
       unnote: (id) => void alive(() => this.unnote(id)),
-      renote: (sessions) => void alive(() => this.renote(sessions)),
       close: () => this.close(),
     };
   }

@@ -1,12 +1,14 @@
 /** A disk that outlives the server's process: what was not settled when it died may have been written, or not. */
 
 import type { Disk, Found, JournalRecord, SavedSession, SavedState } from "../../src/server/disk.ts";
-import { journalLine, journalRecords, stateOf, stateText } from "../../src/server/journal.ts";
+import { recordOf, recordText, stateOf, stateText } from "../../src/server/journal.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { Machine } from "./machine.ts";
 import type { World } from "./world.ts";
 
 const SLOWEST_MS = 30;
+
+const textOf = (records: readonly JournalRecord[]): string => records.map((one) => `${recordText(one)}\n`).join("");
 
 export class SimDisk {
   readonly #world: World;
@@ -14,6 +16,8 @@ export class SimDisk {
   #state: string | null = null;
   #journal = "";
   #sessions: readonly SavedSession[] | null = null;
+  /** The start that the sessions are of. */
+  #sessionsOf = 0;
   #sameBoot = true;
   #fresh = true;
   /** Written, but not yet durable. */
@@ -35,23 +39,30 @@ export class SimDisk {
 
   /** The disk as a process on that machine sees it. */
   for(machine: Machine): Disk {
-    return {
+    const disk: Disk = {
+      begin: async ({ state, journal, sessions }) => {
+        this.#sessions = [...sessions];
+        // as long as the state is of an earlier start, this list is nobody's
+        this.#sessionsOf = state.generation;
+        await disk.rewrite(journal);
+        await disk.save(state);
+      },
       load: () => this.#later(machine, () => {}).then(() => this.#found()),
       save: (state: SavedState) => {
-        const text = stateText(state);
+        const text = stateText(state, null);
         return this.#later(machine, () => {
           this.#state = text;
           this.#fresh = false;
         });
       },
       append: (records: readonly JournalRecord[]) => {
-        const text = records.map(journalLine).join("");
+        const text = textOf(records);
         return this.#later(machine, () => {
           this.#journal += text;
         });
       },
       rewrite: (records: readonly JournalRecord[]) => {
-        const text = records.map(journalLine).join("");
+        const text = textOf(records);
         return this.#later(machine, () => {
           this.#journal = text;
         });
@@ -62,19 +73,18 @@ export class SimDisk {
       unnote: (gone) => {
         this.#sessions = (this.#sessions ?? []).filter(({ id }) => id !== gone);
       },
-      renote: (sessions) => {
-        this.#sessions = [...sessions];
-      },
       close: () => Promise.resolve(),
     };
+    return disk;
   }
 
   #found(): Found {
+    const state = this.#state === null ? null : stateOf(this.#state, "state").saved;
     return {
-      state: this.#state === null ? null : stateOf(this.#state, "state"),
+      state,
       fresh: this.#fresh,
-      journal: journalRecords(this.#journal, "journal"),
-      sessions: this.#sessions,
+      journal: this.#journal.split("\n").slice(0, -1).map(recordOf),
+      sessions: this.#sessionsOf === state?.generation ? this.#sessions : null,
       sameBoot: this.#sameBoot,
     };
   }
