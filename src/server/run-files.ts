@@ -7,8 +7,18 @@
  * the lock be taken for gone.
  */
 
-import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync, unlinkSync } from "node:fs";
-import { join, resolve } from "node:path";
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  unlinkSync,
+} from "node:fs";
+import { dirname, join, resolve } from "node:path";
 import { tagOf } from "../ids.ts";
 import type { Referenced } from "../reference.ts";
 import { privateFolder } from "./files.ts";
@@ -16,6 +26,7 @@ import { flock } from "./flock.ts";
 import type { Log } from "./logging.ts";
 import { bootId, processSpace, processState } from "./processes.ts";
 import type { LivingRuns, Run, RunLife, Runs } from "./run-life.ts";
+import { NO_RUNS } from "./run-life.ts";
 import type { RunRecord } from "./run-record.ts";
 import { runRecordOf } from "./run-record.ts";
 import type { ProcessState } from "./session.ts";
@@ -62,6 +73,8 @@ export function newRunPath(folder: string, session: string): string {
  * @throws (rejects) StateError if somebody else could reach what is in it
  */
 export async function openRuns(folder: string, log: Log): Promise<Runs> {
+  // where the socket is wanted there is no folder: the start fails, and makes none
+  if (!existsSync(dirname(folder))) return NO_RUNS;
   await privateFolder(folder, (message) => log(message, undefined, { level: "warn" }));
   return {
     find: (session) => found(runPath(folder, session), session),
