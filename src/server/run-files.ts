@@ -74,7 +74,7 @@ export function newRunPath(folder: string, session: string): string {
  */
 export async function openRuns(folder: string, log: Log): Promise<Runs> {
   // where the socket is wanted there is no folder: the start fails, and makes none
-  if (!existsSync(dirname(folder))) return NO_RUNS;
+  if (statSync(dirname(folder), { throwIfNoEntry: false })?.isDirectory() !== true) return NO_RUNS;
   await privateFolder(folder, (message) => log(message, undefined, { level: "warn" }));
   return {
     find: (session) => found(runPath(folder, session), session),

@@ -273,8 +273,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "the clean table used twice",
     file: "src/server/opening.ts",
-    find: "  await disk.save(plan.state);\n",
-    replace: "",
+    find: "await disk.begin({ state, journal",
+    replace: "await disk.begin({ state: (await disk.load()).state ?? state, journal",
   },
   {
     name: "the longest lease written late",
@@ -292,7 +292,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "tokens not above the old bound",
     file: "src/server/keeper.ts",
-    find: "Math.max(Number.isFinite(boundAtStart) ? boundAtStart : 0, micros)",
+    find: "Math.max(tokensBelow(plan), micros)",
     replace: "micros",
   },
   {
@@ -304,7 +304,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "clients forgotten by a second crash",
     file: "src/server/opening.ts",
-    find: "strangers: awaited === null",
+    find: "strangers: recovery.awaited === null",
     replace: "strangers: false",
   },
   {
