@@ -114,6 +114,23 @@ function isNetworkCode(code: unknown): boolean {
   return typeof code === "string" && Object.hasOwn(NETWORK, code);
 }
 
+/** Codes of the network that say nothing about a moment later; a host that nobody knows is a wrong address. */
+const PASSING: ReadonlySet<unknown> = new Set(
+  Object.keys(NETWORK)
+    .filter((code) => code !== "ENOTFOUND" && code !== "EACCES")
+    // of a server that has no room for one more connection, or is about to stop
+    .concat("LIMIT", "DRAINING"),
+);
+
+/** May the store be reached a moment later? */
+export function mayPass(error: CommandError): boolean {
+  if (error.why !== "unreachable") return false;
+  for (let next: unknown = error.cause; next !== undefined && next !== null; next = (next as Error).cause) {
+    if (PASSING.has(asError(next).code)) return true;
+  }
+  return false;
+}
+
 /** The innermost error that says something, as the end of a sentence that begins with the url. */
 function whatHappened(error: unknown): string {
   let told = asError(error).message;

@@ -11,9 +11,10 @@ import type { Referenced } from "../reference.ts";
 import { CommandError, commandError } from "./failure.ts";
 import { heldView, REFERENCE } from "./nested.ts";
 import { deliver, jsonLine, print, quotedList } from "./output.ts";
+import { reach } from "./reach.ts";
 import type { RunFlags } from "./run-options.ts";
 import { conflictExitCodeOf, leaseOf, waitOf } from "./run-options.ts";
-import { catchSignals } from "./signals.ts";
+import { catchSignals, InterruptedError } from "./signals.ts";
 import type { Store } from "./store.ts";
 import { openStore } from "./store.ts";
 import { voiceOf } from "./voice.ts";
@@ -46,7 +47,9 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
   const label = flags.label ?? labelFor("holdfast acquire", process.ppid);
   const waitMs = waitOf(flags);
   const conflictExitCode = conflictExitCodeOf(flags.conflictExitCode);
-  return withStore(flags, async (store) => {
+  const startedAt = performance.now();
+  const reaching = reach({ ...voiceFlags(flags), url: flags.url, waitMs, signal: signals.ending }, { handoffs: 1 });
+  return withStore(signals.orInterrupted(reaching), async (store) => {
     if (store.driver.traits.survives === "process") {
       throw new CommandError(
         "usage",
@@ -59,7 +62,7 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
         `${store.name} keeps a lock only as long as its client's session lives, so none can be carried by a reference; use \`holdfast run KEY -- COMMAND\``,
       );
     }
-    const options = { ...voiceFlags(flags), conflictExitCode, waitMs, ttl, label, signal: signals.ending };
+    const options = { ...voiceFlags(flags), conflictExitCode, waitMs, startedAt, ttl, label, signal: signals.ending };
     const lock = await acquireInWords(store, wanted, options);
     const token = store.locks.traits.fencing ? lock.token : null;
     const reference = await lock.detach();
@@ -82,7 +85,7 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
 /** Restarts the lease of a reference. @throws CommandError lost (123) with the reason */
 export async function renewCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
   const { text, parts } = referenceFrom(argument);
-  return withStore(flags, async (store) => {
+  return withStore(opened(flags), async (store) => {
     const [first] = parts as readonly [Referenced];
     if (first.claim.ttlMs === "session") {
       // it lasts as long as its run: taking it up here would end it with us
@@ -100,7 +103,7 @@ export async function renewCommand(argument: string | undefined, flags: Referenc
 /** Gives a lock back by its reference. @throws CommandError lost (123) with the reason */
 export async function releaseCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
   const { text, parts } = referenceFrom(argument);
-  return withStore(flags, async (store) => {
+  return withStore(opened(flags), async (store) => {
     const lock = await store.locks.attach(text).catch((error: unknown) => leaveRevoked(error, parts, store));
     if (!(await lock.release())) throw notOurs(parts, "unknown");
     if (flags.json === true) print(jsonLine({ released: true, keys: lock.keys }));
@@ -129,7 +132,7 @@ async function leaveRevoked(error: unknown, parts: readonly Referenced[], store:
 /** Is the lock of a reference still held? Changes nothing. @throws CommandError lost (123) with the reason */
 export async function checkCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
   const { parts } = referenceFrom(argument);
-  return withStore(flags, (store) => tellStanding(store, parts, flags, null));
+  return withStore(opened(flags), (store) => tellStanding(store, parts, flags, null));
 }
 
 async function tellStanding(
@@ -235,8 +238,13 @@ function voiceFlags({ quiet, verbose, json }: RunFlags): { quiet?: boolean; verb
   return { ...(quiet === true && { quiet }), ...(verbose === true && { verbose }), ...(json === true && { json }) };
 }
 
-async function withStore(flags: ReferenceFlags, work: (store: Store) => Promise<number>): Promise<number> {
-  const store = await openStore(flags.url, { handoffs: 1 }).catch((error: unknown) => {
+function opened({ url }: ReferenceFlags): Promise<Store> {
+  return openStore(url, { handoffs: 1 });
+}
+
+async function withStore(opening: Promise<Store>, work: (store: Store) => Promise<number>): Promise<number> {
+  const store = await opening.catch((error: unknown) => {
+    if (error instanceof InterruptedError) throw error;
     const { why, code, message, details, cause } = commandError(error, "the store");
     throw new CommandError(why, `${message}; nothing was changed`, { code, details, cause });
   });

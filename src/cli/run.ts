@@ -14,6 +14,7 @@ import type { Joined } from "./nested.ts";
 import { sortOut } from "./nested.ts";
 import { quotedList } from "./output.ts";
 import { checkProgram } from "./program.ts";
+import { reach } from "./reach.ts";
 import type { ReliefOptions } from "./relief.ts";
 import { guardWithRelief } from "./relief.ts";
 import type { RunFile } from "./run-file.ts";
@@ -23,7 +24,7 @@ import { checkGrace } from "./run-options.ts";
 import type { Signals } from "./signals.ts";
 import { catchSignals, InterruptedError } from "./signals.ts";
 import type { Store } from "./store.ts";
-import { openStore, tetherOf } from "./store.ts";
+import { tetherOf } from "./store.ts";
 import type { Supervision } from "./supervise.ts";
 import { arm, lostError, supervise } from "./supervise.ts";
 import type { Voice } from "./voice.ts";
@@ -51,8 +52,10 @@ export async function run(options: RunOptions): Promise<number> {
   const label = options.label ?? labelFor(program);
   const { maxHold } = options;
   const settings = { label, handoffs: 1, ...(maxHold !== undefined && { maxHold }) };
-  const store = await signals.orInterrupted(openStore(options.url, settings)).catch(nothingRun);
-  const labelled = { ...options, label };
+  const startedAt = performance.now();
+  const reaching = reach({ ...options, signal: signals.ending }, settings);
+  const store = await signals.orInterrupted(reaching).catch(nothingRun);
+  const labelled = { ...options, label, startedAt };
   let held: Held | undefined;
   try {
     held = await hold(store, labelled, signals).catch(nothingRun);
@@ -63,7 +66,7 @@ export async function run(options: RunOptions): Promise<number> {
 }
 
 /** Its label is decided. */
-type Labelled = RunOptions & { readonly label: string };
+type Labelled = RunOptions & { readonly label: string; readonly startedAt: number };
 
 /** What people ask first of all when a run failed. */
 function nothingRun(error: unknown): never {

@@ -24,11 +24,16 @@ export function logOf(format: LogFormat, least: LogLevel): Log {
     if (LEVELS.indexOf(level) < LEVELS.indexOf(least)) return;
     const fields = fieldsOf(more);
     if (format === "json") return complain(jsonOf(level, message, error, fields));
-    const told = [redacted(message), ...(error === undefined ? [] : [errorText(error)])].join(": ");
-    const beside = Object.entries(fields).flatMap(([name, value]) => (value === "" ? [] : `${name} ${value}`));
+    const sentence = [redacted(message), ...(error === undefined ? [] : [errorText(error)])].join(": ");
+    const beside = Object.entries(fields).flatMap(([name, value]) => (value === "" ? [] : `${name} ${told(value)}`));
     const head = level === "warn" ? "warning: " : level === "error" ? "error: " : "";
-    say(visible(`${head}${told}${beside.length === 0 ? "" : ` (${beside.join(", ")})`}`));
+    say(visible(`${head}${sentence}${beside.length === 0 ? "" : ` (${beside.join(", ")})`}`));
   };
+}
+
+/** Text that is no plain word stands in quotes, so that nobody's label or reason looks like further fields. */
+function told(value: string | number | boolean): string {
+  return typeof value !== "string" || /^[\w.:@/+-]+…?$/.test(value) ? String(value) : JSON.stringify(value);
 }
 
 type Fields = Readonly<Record<string, string | number | boolean>>;

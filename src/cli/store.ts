@@ -20,9 +20,15 @@ export interface Store {
   readonly name: string;
 }
 
+/** The url that was given or stands in the environment; undefined: the server of this user is meant. */
+export function urlOf(url: string | undefined = process.env.HOLDFAST_URL): string | undefined {
+  return url === "" ? undefined : url;
+}
+
 /** A url without user and password, as messages show it. */
-function storeName(url: string | undefined = process.env.HOLDFAST_URL): string {
-  if (url === undefined || url === "") return "your lock server";
+function storeName(given: string | undefined): string {
+  const url = urlOf(given);
+  if (url === undefined) return "your lock server";
   // one that names several hosts is no url to every reader
   return /^[a-z+]+:/.test(url) ? url.replace(/\/\/[^/@]*@/, "//") : "the url";
 }

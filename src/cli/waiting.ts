@@ -22,6 +22,8 @@ const MOST_LOOKED_AT = 1_000;
 export interface WaitOptions {
   /** Longest wait in milliseconds; 0: ask once; undefined: for ever. */
   readonly waitMs?: number | undefined;
+  /** When the wait began, on the scale of performance.now(): it is not to begin again with each step. Default: now. */
+  readonly startedAt?: number;
   readonly ttl: number | "session";
   readonly label: string;
   readonly conflictExitCode?: number | undefined;
@@ -54,7 +56,7 @@ export async function acquireInWords(store: Store, wanted: Wanted, options: Wait
     lock = await acquire(store.locks, wanted, {
       ttl,
       label,
-      ...(waitMs !== undefined && { wait: waitMs }),
+      ...(waitMs !== undefined && { wait: leftOf(waitMs, options.startedAt) }),
       ...(signal !== undefined && { signal }),
     });
   } catch (error) {
@@ -68,6 +70,11 @@ export async function acquireInWords(store: Store, wanted: Wanted, options: Wait
   }
   if (lock === null) throw await busyError(store, wanted, options);
   return lock;
+}
+
+/** 0 is "ask once", which a wait that is over is not: it is told as one. */
+function leftOf(waitMs: number, startedAt: number = performance.now()): number {
+  return waitMs === 0 ? 0 : Math.max(Math.ceil(startedAt + waitMs - performance.now()), 1);
 }
 
 async function standing(store: Store, { keys }: Wanted, label: string | null): Promise<Standing> {

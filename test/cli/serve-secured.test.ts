@@ -153,6 +153,20 @@ test("the credential comes from a file, too, which is read again for each connec
   await stop(server);
 });
 
+test("one wrong credential too many is told as such, by a command too, and a valid one is let in", async () => {
+  const { server, url, credential } = await guarded("many", "--limit", "failuresPerMinute=1");
+  const run = (secret: string) =>
+    here.run(["run", "k", "--url", url, "--", "true"], { env: { HOLDFAST_CREDENTIAL: secret } });
+  const wrong = newCredential().credential;
+  expect((await run(wrong)).code).toBe(77);
+  expect(await run(wrong)).toMatchObject({
+    code: 69,
+    err: `holdfast: ${url} cannot be used: too many wrong credentials from this address: wait a minute; nothing was run\n`,
+  });
+  expect((await run(credential)).code).toBe(0);
+  await stop(server);
+});
+
 test("the child of a run has no credential: a nested run that cannot authenticate ends with 77", async () => {
   const { server, url, credential, folder } = await guarded("nested");
   const file = join(folder, "credential");

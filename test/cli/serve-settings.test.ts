@@ -308,6 +308,25 @@ test("the log for people has nothing of what there is nothing to say", async () 
   expect(err).toContain(`warning: a lock was revoked (key k, token ${token}, reason gone)\n`);
 });
 
+test("what clients and operators write stands in quotes in the log for people: it cannot look like further fields", async () => {
+  const address = join(here.folder, "quoted");
+  const url = `holdfast+unix:${address}`;
+  const open = here.start(["serve", "--listen", `unix:${address}`, "--state", join(here.folder, "q")]);
+  await ready(open);
+  const label = "ana, account root (token 1)";
+  await here.run(["acquire", "a, reason none", "--label", label, "--url", url]);
+  const { token } = JSON.parse((await here.run(["ls", "--json", "--url", url])).out) as { token: string };
+  const reason = 'done", account root, reason "none';
+  await here.run(["release", "--force", "a, reason none", "--token", token, "--reason", reason, "--url", url]);
+  const err = await stop(open);
+  expect(err).toContain(
+    `warning: a lock was revoked (key "a, reason none", token ${token}, reason ${JSON.stringify(reason)}`,
+  );
+  // no field but those that are there, once what stands in quotes is taken out
+  const line = err.split("\n").find((one) => one.includes("was revoked")) ?? "";
+  expect(line.replace(/"(\\.|[^"\\])*"/g, '""')).toMatch(/\(key "", token \d+, reason ""(, label "")?\)$/);
+});
+
 test("every setting has a flag and a variable, and stands in --help", async () => {
   const { out } = await here.run(["serve", "--help"]);
   for (const { name } of SETTINGS) expect(out).toContain(`--${name}`);
