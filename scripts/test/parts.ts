@@ -78,6 +78,7 @@ export const PARTS: readonly Part[] = [
     longSeconds: 3600,
   },
   { name: "crash", tests: ["test/crash/"], oneAtATime: true, seconds: 120, longSeconds: 3600 },
+  { name: "nemesis", tests: ["test/nemesis/"], oneAtATime: true, seconds: 90, longSeconds: 3600 },
 ];
 
 /** Both compilations, before the first part. */

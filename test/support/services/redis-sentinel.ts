@@ -9,7 +9,7 @@ import { Redis } from "ioredis";
 import type { CertificateFiles } from "../certificates.ts";
 import { until } from "../wait-for.ts";
 import { freePort } from "./free-port.ts";
-import { ended, install, isUp, PROGRAM, run, tlsSettings } from "./redis.ts";
+import { ended, hasEnded, install, isUp, PROGRAM, run, tlsSettings } from "./redis.ts";
 
 const SENTINELS = 3;
 
@@ -22,6 +22,14 @@ export interface RedisSentinels {
   readonly admin: readonly [Redis, Redis];
   /** Ends a server as `kill -9` does. */
   kill(server: number): Promise<void>;
+  /** Starts a server that has ended again, on its port, in its folder. */
+  start(server: number): Promise<void>;
+  /** Has it ended, by whatever cause? */
+  hasEnded(server: number): boolean;
+  /** Sends a server a signal. */
+  signal(server: number, name: NodeJS.Signals): void;
+  /** Has the Sentinels promote the replica. False: they refuse just now. */
+  failOver(): Promise<boolean>;
   stop(): Promise<void>;
 }
 
@@ -30,6 +38,13 @@ interface Terms {
   readonly tls?: CertificateFiles;
   /** Further arguments of the servers. */
   readonly settings?: readonly string[];
+  /** Where each server keeps its data, and what is put before its command. Default: a temporary folder, nothing. */
+  readonly places?: readonly [ServerPlace, ServerPlace];
+}
+
+interface ServerPlace {
+  readonly folder: string;
+  readonly before: readonly string[];
 }
 
 export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}): Promise<RedisSentinels> {
@@ -45,10 +60,20 @@ export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}
     mkdirSync(join(folder, name));
     return join(folder, name);
   };
-  const servers = [
-    await run(place("0"), master, encrypted(masterTls)),
-    await run(place("1"), replica, ["--replicaof", "127.0.0.1", String(watched), ...encrypted(replicaTls)]),
+  const places = terms.places ?? [
+    { folder: place("0"), before: [] },
+    { folder: place("1"), before: [] },
   ];
+  // the Sentinels have each server write down whom it follows: so one that is started again is what it was
+  const files = [join(folder, "0.conf"), join(folder, "1.conf")] as const;
+  writeFileSync(files[0], "");
+  writeFileSync(files[1], `replicaof 127.0.0.1 ${watched}\n`);
+  const begin = (server: 0 | 1): Promise<ChildProcess> => {
+    const [port, tlsPort] = server === 0 ? [master, masterTls] : [replica, replicaTls];
+    const { folder, before } = places[server];
+    return run(folder, port, encrypted(tlsPort), {}, { before, file: files[server] });
+  };
+  const servers = [await begin(0), await begin(1)];
   const admin = [connection(master), connection(replica)] as const;
   await until(async () => /master_link_status:up/.test(await admin[1].info("replication")), {
     within: 30_000,
@@ -72,6 +97,19 @@ export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}
     ports: [master, replica],
     admin,
     kill: (server) => ended(servers[server] as ChildProcess),
+    async start(server) {
+      servers[server] = await begin(server as 0 | 1);
+    },
+    hasEnded: (server) => hasEnded(servers[server] as ChildProcess),
+    signal: (server, name) => void servers[server]?.kill(name),
+    async failOver() {
+      try {
+        return (await sentinels[0]?.link.call("SENTINEL", "FAILOVER", "mymaster")) === "OK";
+      } catch (error) {
+        if (/^(INPROG|NOGOODSLAVE)/.test((error as Error).message)) return false;
+        throw error;
+      }
+    },
     async stop() {
       for (const one of [...admin, ...sentinels.map(({ link }) => link)]) one.disconnect();
       for (const child of [...sentinels.map((one) => one.child), ...servers]) await ended(child);

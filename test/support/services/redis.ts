@@ -88,17 +88,28 @@ function isInstalled(): boolean {
   return spawnSync(PROGRAM, ["--version"], { stdio: "ignore" }).status === 0;
 }
 
+interface RunTerms {
+  /** Put before the command. */
+  readonly before?: readonly string[];
+  /** Its file of settings, which it may write anew. */
+  readonly file?: string;
+}
+
 /** A server on this port, ready; ended by `ended`. */
 export async function run(
   folder: string,
   port: number,
   settings: readonly string[],
   environment: Readonly<Record<string, string>> = {},
+  { before = [], file }: RunTerms = {},
 ): Promise<ChildProcess> {
   const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
   const atOnce = ["--repl-diskless-sync-delay", "0"]; // else a replica waits five seconds for others
   const log = join(folder, `log-${port}`);
-  const child = spawn(PROGRAM, [...fixed, "--logfile", log, ...atOnce, ...settings], {
+  const named = [PROGRAM, ...(file === undefined ? [] : [file])];
+  const command = [...named, ...fixed, "--logfile", log, ...atOnce, ...settings];
+  const [program = "", ...args] = [...before, ...command];
+  const child = spawn(program, args, {
     stdio: "ignore",
     env: { ...process.env, ...environment },
   });
@@ -131,13 +142,17 @@ export function userSettings(rules: readonly string[]): readonly string[] {
 
 /** Ends it as `kill -9` does. @throws Error if its log tells of a fault */
 export async function ended(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
+  if (hasEnded(child)) return;
   const gone = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGKILL");
   await gone;
   const log = logs.get(child);
   const faults = (log !== undefined && existsSync(log) && readFileSync(log, "utf8").match(LOGGED_FAULT)) || [];
   if (faults.length > 0) throw new Error(`the log of redis-server:\n  ${faults.join("\n  ")}`);
+}
+
+export function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null;
 }
 
 export function isUp(port: number): Promise<boolean> {

@@ -1,0 +1,113 @@
+/**
+ * Runs of `holdfast run` without a pause, and who judges them. Each command takes a kernel lock (flock) on a file of each of
+ * its keys, without waiting, and writes its token to that key's register: so what the kernel says decides, not what clients
+ * believe. Most commands ignore TERM and finish what they have begun, as long as they are let.
+ */
+
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Random } from "../../src/conformance/random.ts";
+import type { Running, Scene } from "../crash/scene.ts";
+
+/** Arguments: exclusive or shared, obedient or stubborn, for how many seconds, keys. */
+const JUDGED = `
+mode=$1 manner=$2 seconds=$3; shift 3
+[ "$manner" = stubborn ] && trap '' TERM
+token=$HOLDFAST_TOKEN
+say() { echo "$1 $mode $token $$ $2" >>judge.log; }
+lock() { # descriptor, key
+  if [ "$mode" = shared ]; then flock -n -s "$1"; else flock -n "$1"; fi || { say overlap "$2"; exit 0; }
+}
+register() { # key
+  [ "$mode" = shared ] && return
+  last=$(cat "$1.register" 2>/dev/null || echo 0)
+  [ "$token" -gt "$last" ] || say "stale:$last" "$1"
+  echo "$token" >"$1.register.$$" && mv "$1.register.$$" "$1.register"
+}
+exec 7>"$1.flock"; lock 7 "$1"
+[ $# -lt 2 ] || { exec 8>"$2.flock"; lock 8 "$2"; }
+for key do register "$key"; say enter "$key"; done
+: >"working.$PPID"
+sleep "$seconds" 7>&- 8>&-
+rm -f "working.$PPID"
+for key do
+  [ "$mode" = shared ] || [ "$(cat "$key.register")" = "$token" ] || say overtaken "$key"
+  say leave "$key"
+done
+`;
+
+const KEYS = ["a", "b"];
+/** Ends of a run that a fault may bring about: done, lost, not granted in time, store unreachable; null: killed by us. */
+const ALLOWED: readonly (number | null)[] = [0, 123, 124, 69, null];
+
+/** How runs use a target. */
+export interface Clients {
+  readonly url: string;
+  /** Flags of the lease and the grace; short, so that what ends by its lease costs little time. */
+  readonly lease: readonly string[];
+}
+
+export interface Works {
+  /** A wrapper: nearly always one whose command works, if there is such. Null: none runs. */
+  victim(): Running | null;
+  /** Commands that have entered so far. */
+  entered(): number;
+  /** What must not have happened. */
+  faults(): string[];
+  /** How many runs have ended, by exit code. */
+  ends(): Record<string, number>;
+  /** Starts no more runs. */
+  stop(): void;
+  /** The same; settles when all have ended. */
+  finish(): Promise<void>;
+}
+
+/** So many runs of a target at any time. */
+export function works(here: Scene, count: number, random: Random, { url, lease }: Clients): Works {
+  writeFileSync(here.path("judged.sh"), JUDGED);
+  const alive = new Set<Running>();
+  const ends: Record<string, number> = {};
+  const faults: string[] = [];
+  let isOver = false;
+
+  async function worker(): Promise<void> {
+    while (!isOver) {
+      const shared = random.chance(0.2);
+      const keys = !shared && random.chance(0.3) ? KEYS : [random.pick(KEYS as [string, string])];
+      const manner = random.chance(0.7) ? "stubborn" : "obedient";
+      const seconds = random.chance(0.3) ? "2" : "0.1";
+      const terms = ["--wait", "60s", ...lease, ...(shared ? ["--shared"] : [])];
+      const command = ["sh", "judged.sh", shared ? "shared" : "exclusive", manner, seconds, ...keys];
+      const run = here.start(["run", ...keys, "--url", url, ...terms, "--", ...command]);
+      alive.add(run);
+      const { code, signal } = await run.ended;
+      alive.delete(run);
+      ends[String(code ?? signal)] = (ends[String(code ?? signal)] ?? 0) + 1;
+      if (!ALLOWED.includes(code)) faults.push(`a run ended with ${code}: ${run.err()}`);
+      // a store that cannot be reached is not asked without a rest
+      if (code !== 0) await delay(100);
+    }
+  }
+
+  const workers = Array.from({ length: count }, worker);
+  const lines = (): string[] =>
+    existsSync(here.path("judge.log")) ? readFileSync(here.path("judge.log"), "utf8").trimEnd().split("\n") : [];
+  return {
+    victim() {
+      const all = [...alive];
+      const working = all.filter(({ pid }) => existsSync(here.path(`working.${pid}`)));
+      const some = working.length > 0 && random.chance(0.9) ? working : all;
+      return some.length === 0 ? null : random.pick(some as [Running, ...Running[]]);
+    },
+    entered: () => lines().filter((line) => line.startsWith("enter ")).length,
+    faults: () => [...lines().filter((line) => !/^(enter|leave) /.test(line)), ...faults],
+    ends: () => ends,
+    stop() {
+      isOver = true;
+    },
+    async finish() {
+      isOver = true;
+      await Promise.all(workers);
+    },
+  };
+}
