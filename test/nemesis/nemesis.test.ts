@@ -27,7 +27,7 @@ const SEED = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 interface Case {
   readonly what: string;
   readonly pairs: readonly Pair[];
-  /** Plans that found something once. */
+  /** Plans that found something once; the long form strikes them, too. */
   readonly knownSeeds: readonly number[];
   open(here: Scene, random: Random): Promise<Target>;
 }
@@ -39,7 +39,8 @@ const CASES: readonly Case[] = [
   {
     what: "our server on a Unix socket",
     pairs: pairsOf(FAULTS_ON_SOCKET),
-    knownSeeds: [],
+    // wrapper and server killed: the command worked on beside the next one
+    knownSeeds: [1, 4, 6],
     open: (here, random) => ownServer(here, random, "socket"),
   },
   {
@@ -94,7 +95,7 @@ async function judged(target: Target, they: Works, pairs: readonly Pair[], seed:
 const skip = whyNoSmallDisk === null ? "" : `: ${whyNoSmallDisk}, skipped`;
 
 for (const { what, pairs, knownSeeds, open } of CASES) {
-  for (const seed of [SEED, ...knownSeeds]) {
+  for (const seed of LONG ? [SEED, ...knownSeeds] : [SEED]) {
     test
       .skipIf(skip !== "")
       .concurrent(

@@ -113,7 +113,7 @@ export async function ownServer(here: Scene, random: Random, transport: "socket"
             url: `holdfast://127.0.0.1:${(proxy.address as { port: number }).port}`,
             lease: ["--ttl", "2s", "--grace", "900ms"],
           }
-        : { url: `holdfast+${listen}`, lease: ["--grace", "2s"] },
+        : { url: `holdfast+${listen}`, lease: ["--grace", "2s"], before: disk.before },
     strike: (works) => {
       victims = works;
     },

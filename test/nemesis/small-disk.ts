@@ -32,7 +32,7 @@ export async function smallDisk(here: Scene, name: string, mebibytes: number): P
   const filler = join(`/proc/${keeper.pid}/root`, path, "filler");
   return {
     path,
-    before: ["nsenter", "-m", "-t", String(keeper.pid), "--"],
+    before: ["nsenter", "-m", `--wd=${here.folder}`, "-t", String(keeper.pid), "--"],
     // cat ends when not a byte more fits
     fill: () => void spawnSync("sh", ["-c", `cat /dev/zero >"${filler}"`], { stdio: "ignore" }),
     clear: () => rmSync(filler, { force: true }),

@@ -8,6 +8,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../../src/conformance/random.ts";
 import type { Running, Scene } from "../crash/scene.ts";
+import { PROGRAM } from "../crash/scene.ts";
 
 /** Arguments: exclusive or shared, obedient or stubborn, for how many seconds, keys. */
 const JUDGED = `
@@ -37,14 +38,19 @@ done
 `;
 
 const KEYS = ["a", "b"];
-/** Ends of a run that a fault may bring about: done, lost, not granted in time, store unreachable; null: killed by us. */
-const ALLOWED: readonly (number | null)[] = [0, 123, 124, 69, null];
+/**
+ * Ends of a run that a fault may bring about: done, lost, not granted in time, store unreachable, what it holds could not be
+ * written down; null: killed by us.
+ */
+const ALLOWED: readonly (number | null)[] = [0, 123, 124, 69, 74, null];
 
 /** How runs use a target. */
 export interface Clients {
   readonly url: string;
   /** Flags of the lease and the grace; short, so that what ends by its lease costs little time. */
   readonly lease: readonly string[];
+  /** What to put before their commands, if they are to see what the target sees. */
+  readonly before?: readonly string[];
 }
 
 export interface Works {
@@ -63,7 +69,7 @@ export interface Works {
 }
 
 /** So many runs of a target at any time. */
-export function works(here: Scene, count: number, random: Random, { url, lease }: Clients): Works {
+export function works(here: Scene, count: number, random: Random, { url, lease, before = [] }: Clients): Works {
   writeFileSync(here.path("judged.sh"), JUDGED);
   const alive = new Set<Running>();
   const ends: Record<string, number> = {};
@@ -78,7 +84,9 @@ export function works(here: Scene, count: number, random: Random, { url, lease }
       const seconds = random.chance(0.3) ? "2" : "0.1";
       const terms = ["--wait", "60s", ...lease, ...(shared ? ["--shared"] : [])];
       const command = ["sh", "judged.sh", shared ? "shared" : "exclusive", manner, seconds, ...keys];
-      const run = here.start(["run", ...keys, "--url", url, ...terms, "--", ...command]);
+      const holdfast = [process.execPath, PROGRAM, "run", ...keys, "--url", url, ...terms, "--", ...command];
+      const [program = "", ...args] = [...before, ...holdfast];
+      const run = here.program([program, ...args]);
       alive.add(run);
       const { code, signal } = await run.ended;
       alive.delete(run);
