@@ -53,12 +53,15 @@ export function travel(check: Check, { traits, verbs }: Subject): void {
     const lock = await one.locks.all("a", "b").acquire();
     const kept = await (await one.locks.acquire("kept")).detach({ ttl: left });
     const since = performance.now();
-    await lock.detach({ ttl: left });
+    const away = await lock.detach({ ttl: left });
     assert.equal(await lock.release(), false, "it is not this client's any more");
     await one.locks.close();
     const taken = await other.locks.attach(kept);
     assert.ok(taken.remainingMs > left || !detaches, `attached for a full lease, not ${taken.remainingMs} ms`);
-    if (!detaches) return void (await taken.release());
+    if (!detaches) {
+      await taken.release();
+      return void (await (await other.locks.attach(away)).release());
+    }
     assert.equal(await (await other.locks.all("a", "b").acquire()).release(), true);
     assert.ok(performance.now() - since >= left - 1, "it was held for as long as was said");
     taken.throwIfLost();

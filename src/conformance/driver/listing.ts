@@ -90,7 +90,7 @@ export function listing(check: Check, { traits }: Subject): void {
       );
       const [front] = views as [ClaimView];
       assert.deepEqual([front.tag, front.label, front.holds[0]], [tagOf(first.id), "the first", first.holds[0]]);
-      assert.ok(front.answer.state === "held" && front.answer.token === token, "the token of the first");
+      if (front.answer.state === "held" && traits.fencing) assert.equal(front.answer.token, token);
       assert.ok(front.ageMs >= 0);
       const short = await driver.list({ key: "key" }, 2);
       assert.equal(short.length, 2, "no more than was asked for");
