@@ -2,8 +2,17 @@
 // finds, reads and links a dozen files instead of four dozen, and the command line is one (docs/decisions/0014).
 
 import { execFileSync } from "node:child_process";
-import { chmodSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
 import type { BuildOptions, Metafile, Plugin } from "esbuild";
 import { build } from "esbuild";
 import { packageEntries } from "./check/entries.ts";
@@ -70,8 +79,19 @@ function commandLine(): Promise<Metafile> {
   });
 }
 
+/** An import of a chunk for nothing but its effects. */
+const BARE_IMPORT = /^import "\.[^"]*";$/gm;
+
+/**
+ * Builds, and leaves out the bare imports by which esbuild keeps the order of effects: no module of ours has any
+ * ("sideEffects" in package.json), and whoever bundles the package would be warned of each. Lines stay where they are.
+ */
 async function bundled(options: BuildOptions): Promise<Metafile> {
-  const { metafile } = await build(options);
+  const { metafile, outputFiles = [] } = await build({ ...options, write: false });
+  for (const { path, text } of outputFiles) {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, path.endsWith(".js") ? text.replace(BARE_IMPORT, "") : text);
+  }
   return metafile as Metafile;
 }
 

@@ -58,7 +58,7 @@ export const PARTS: readonly Part[] = [
     seconds: 180,
     longSeconds: 1800,
   },
-  { name: "examples", tests: ["test/examples/"], seconds: 25, longSeconds: 15 },
+  { name: "examples", tests: ["test/examples/"], seconds: 45, longSeconds: 45 },
   { name: "server", tests: ["test/server/"], seconds: 90, longSeconds: 1200 },
   { name: "http", tests: ["test/http/"], seconds: 45, longSeconds: 3600 },
   {

@@ -133,7 +133,7 @@ async function ownPlace(): Promise<{ readonly socket: string; readonly directory
   if ((await elect(join(directory, "election"))) === null) {
     throw new CommandError(
       "unreachable",
-      `your lock server is running already (in ${directory}); --listen gives another address`,
+      `your lock server is running already (in ${directory}): add --listen tcp://127.0.0.1:7420, or another address, to run one of its own beside it; clients then name it, as by --url holdfast://127.0.0.1:7420`,
     );
   }
   return { socket, directory };

@@ -5,9 +5,11 @@
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
-import { closeSync, constants, existsSync, fstatSync, ftruncateSync, openSync } from "node:fs";
+import { closeSync, constants, existsSync, fstatSync, ftruncateSync, openSync, readFileSync } from "node:fs";
+// by another name: many who bundle have a "createRequire" in the banner of theirs
+import { createRequire as requireFrom } from "node:module";
 import { connect } from "node:net";
-import { join } from "node:path";
+import { dirname, isAbsolute, join } from "node:path";
 import type { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -136,13 +138,41 @@ function openLog(directory: string): number {
 /** Where it may be from here: as built (one folder below dist), as compiled for the tests, as source. */
 const PROGRAMS: readonly string[] = ["../cli/main.js", "../../cli/main.js", "../../../dist/cli/main.js"];
 
-/** The program that holds the server. A bundle by others has none. */
+/** The program that holds the server. A bundle by others has none; it may stand in a project that has the package. */
 function serverProgram(): string {
-  const program = PROGRAMS.map((path) => fileURLToPath(new URL(path, import.meta.url))).find(existsSync);
+  const program = [...besideUs(), ...inProject()].find((path) => existsSync(path) && isOurs(path));
   if (program === undefined) {
     throw new Error(
-      "no lock server is running, and the program to start one is not here: run `holdfast serve`, or give a url",
+      "no lock server is running, and the program to start one is not here: run `holdfast serve`, give a url, or install the package where your bundle can find it",
     );
   }
   return program;
+}
+
+function besideUs(): string[] {
+  // a bundle in the form of CommonJS has none
+  const here = import.meta.url as string | undefined;
+  return here === undefined ? [] : PROGRAMS.map((path) => fileURLToPath(new URL(path, here)));
+}
+
+/** What the main program would import by our name. Never by way of the working directory, which may be anybody's. */
+function inProject(): string[] {
+  const main = process.argv[1];
+  if (main === undefined || !isAbsolute(main)) return [];
+  try {
+    return [join(dirname(requireFrom(main).resolve("holdfast/package.json")), "dist/cli/main.js")];
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "MODULE_NOT_FOUND") return [];
+    throw error;
+  }
+}
+
+/** Is it a part of our package? Beside a bundle there may be a program of somebody's with the same path. */
+function isOurs(program: string): boolean {
+  for (let folder = dirname(program); folder !== dirname(folder); folder = dirname(folder)) {
+    const manifest = join(folder, "package.json");
+    if (existsSync(manifest))
+      return (JSON.parse(readFileSync(manifest, "utf8")) as { name?: unknown }).name === "holdfast";
+  }
+  return false;
 }
