@@ -260,7 +260,11 @@ export class Sessions {
       return null;
     }
     if (now < (session.awayAt as number) + RETURN_MS || state === "stopped") return now + LOOK_MS;
-    // it is too busy to come back, or has let go of its client: what it holds by a lease of its own it may still believe in
+    return this.#giveUp(session, now);
+  }
+
+  /** It is too busy to come back, or has let go of its client: what it holds by a lease of its own it may still believe in. */
+  #giveUp(session: Session, now: number): number | null {
     this.#backend.end(session, "waiting");
     this.#backend.end(session, "session");
     if (this.#backend.owns(session)) return now + LOOK_MS;
@@ -274,7 +278,9 @@ export class Sessions {
     const isHere = session.tethers.size > 0;
     if (isHere || life === "works") keepLeases(this.#backend, session, now);
     if (isHere || life === "works" || life === "held") return now + againMs;
-    if (life === "unknown" && now < (session.awayAt as number) + RETURN_MS) return now + againMs;
+    if (life === "unknown") {
+      return now < (session.awayAt as number) + RETURN_MS ? now + againMs : this.#giveUp(session, now);
+    }
     if (life === "over") run.remove();
     session.run = null;
     // of a client that is still on its way back no run tells any more: its process does

@@ -14,6 +14,8 @@ import type { Link } from "../../src/server/link.ts";
 import type { Opened as Kept } from "../../src/server/opening.ts";
 import { openKeeper } from "../../src/server/opening.ts";
 import { Record } from "../../src/server/record.ts";
+import type { Runs } from "../../src/server/run-life.ts";
+import { NO_RUNS } from "../../src/server/run-life.ts";
 import type { ProcessState } from "../../src/server/session.ts";
 import type { Facts } from "../../src/server/tools.ts";
 import { createTools } from "../../src/server/tools.ts";
@@ -214,6 +216,8 @@ export class World {
   readonly remote: boolean;
   readonly access: Access;
   readonly limits: ServerLimits;
+  /** Runs that outlive their wrappers. */
+  runs: Runs = NO_RUNS;
   kept: Kept | null = null;
   hub: Hub | null = null;
   record: Record | null = null;
@@ -253,7 +257,7 @@ export class World {
     const probe = (_pid: number, pidStart: string): ProcessState => this.#states.get(pidStart)?.() ?? "running";
     const record = new Record({ clock, mostSubscribers: limits.subscribers });
     this.record = record;
-    this.kept = await openKeeper({ clock, disk, sessionMs: 30_000, remote, probe, log, limits, record });
+    this.kept = await openKeeper({ clock, disk, sessionMs: 30_000, remote, probe, log, limits, record, runs: this.runs });
     const { keeper: backend, sessions } = this.kept;
     const start = `start${++this.starts}`;
     const tools = createTools({ record, facts: () => factsOf(start, clock) });
