@@ -1,0 +1,83 @@
+// What a run writes down, seen by its own command: src is called directly, so that a fault put into it is noticed.
+
+import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { run } from "../../src/cli/run.ts";
+import { runOptionsOf } from "../../src/cli/run-options.ts";
+import { readReference } from "../../src/read-reference.ts";
+import { runRecordOf } from "../../src/server/run-record.ts";
+import { cleanUp, folder, running } from "../server/support.ts";
+
+cleanUp();
+
+/** Copies the file as its first act; then waits until its own process id stands in it, and tries the lock. */
+const LOOK = `
+cp "$1"/*.run "$2/first" || exit 3
+until grep -q '"role":"command","pid":'$$, "$1"/*.run; do [ $((n += 1)) -gt 200 ] && exit 4; sleep 0.02; done
+cp "$1"/*.run "$2/then"
+flock -n -s "$1"/*.run true && exit 5
+echo "$HOLDFAST_REFERENCE" >"$2/reference"
+`;
+
+async function looked(flags: Parameters<typeof runOptionsOf>[1], keys: readonly string[] = ["k"]) {
+  const server = await running();
+  const out = folder();
+  const runsIn = join(server.dir, "state", "runs");
+  const url = `holdfast+${server.addresses[0]}`;
+  const options = runOptionsOf(keys, { url, quiet: true, ...flags }, ["sh", "-c", LOOK, "sh", runsIn, out]);
+  return { code: await run(options), runsIn, read: (name: string) => readFileSync(join(out, name), "utf8") };
+}
+
+test.each([
+  ["exclusive", {}, ["k"]],
+  ["shared", { shared: true }, ["k"]],
+  ["permits", { permits: "2/3" }, ["k"]],
+  ["several keys with a lease", { ttl: "10s" }, ["b", "a"]],
+  ["not to be ended when it is lost", { onLost: "ignore" }, ["k"]],
+] as const)(
+  "before a command does anything its file names what is held and who works, then itself; afterwards it is gone (%s)",
+  async (_, flags, keys) => {
+    const { code, runsIn, read } = await looked(flags, keys);
+    expect(code).toBe(0);
+    const first = runRecordOf(read("first"));
+    const then = runRecordOf(read("then"));
+    const [held] = readReference(read("reference"));
+    expect(first?.claims).toEqual([{ ...held, claim: { ...held?.claim, label: first?.label } }]);
+    expect(first?.locked).toBe(true);
+    const roles = then?.processes.map(({ role }) => role);
+    expect(roles).toEqual("onLost" in flags ? ["wrapper", "command"] : ["wrapper", "watchdog", "command"]);
+    // its own line may stand there from the beginning, those of the others must
+    expect(first?.processes.slice(0, -1)).toEqual(then?.processes.slice(0, first.processes.length - 1));
+    expect(first?.processes.length).toBeGreaterThanOrEqual((roles?.length ?? 0) - 1);
+    expect(then?.processes[0]?.pid).toBe(process.pid);
+    for (const { start } of then?.processes ?? []) expect(start).toMatch(/^\d+$/);
+    expect(readdirSync(runsIn)).toEqual([]);
+  },
+);
+
+test("the folder is for its owner alone, and the file, too", async () => {
+  const server = await running();
+  const out = folder();
+  const runsIn = join(server.dir, "state", "runs");
+  const command = ["sh", "-c", `stat -c %a "$1" "$1"/*.run >"$2/modes"`, "sh", runsIn, out];
+  const options = runOptionsOf(["k"], { url: `holdfast+${server.addresses[0]}` }, command);
+  expect(await run(options)).toBe(0);
+  expect(readFileSync(join(out, "modes"), "utf8")).toBe("700\n600\n");
+  expect(statSync(runsIn).mode & 0o777).toBe(0o700);
+});
+
+test("what is held cannot be written down: nothing is run, and nothing stays held", async () => {
+  const server = await running();
+  rmSync(join(server.dir, "state", "runs"), { recursive: true });
+  const url = `holdfast+${server.addresses[0]}`;
+  const out = folder();
+  const options = runOptionsOf(["k"], { url }, ["touch", join(out, "ran")]);
+  await expect(run(options)).rejects.toMatchObject({
+    why: "output",
+    code: 74,
+    message: `what this run holds cannot be written to ${join(server.dir, "state", "runs")} (ENOENT); nothing was run`,
+  });
+  expect(readdirSync(out)).toEqual([]);
+  expect(server.stats().claims).toBe(0);
+});
