@@ -77,7 +77,8 @@ left() { # is any of these alive?
 }
 
 over() {
-  [ -n "$file" ] && rm -f -- "$file"
+  # a run inside this one may have inherited the lock, and goes on; then its server looks after the file
+  [ -n "$file" ] && exec 4>&- && flock -n "$file" rm -f -- "$file" 2>/dev/null
   exit 0
 }
 

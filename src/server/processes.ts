@@ -1,6 +1,6 @@
 /** What the system says of a process, named by its id and its start time, since ids are used again. */
 
-import { readFileSync, readlinkSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { ProcessState } from "./session.ts";
 
 /** Field 22 of /proc/PID/stat, in clock ticks since the machine was started; the name in field 2 may contain anything. */
@@ -45,6 +45,38 @@ function hasProc(): boolean {
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
+  }
+}
+
+/** Processes of ours that were started with this in their environment, as `NAME=value`. */
+export function processesWith(variable: string): { readonly pid: number; readonly start: string }[] {
+  return pids().flatMap((pid) => {
+    const environment = readOrEmpty(`/proc/${pid}/environ`).split("\0");
+    const start = environment.includes(variable) ? startOf(pid) : null;
+    return start === null ? [] : [{ pid, start }];
+  });
+}
+
+/** None where the system does not show them. */
+function pids(): number[] {
+  try {
+    return readdirSync("/proc")
+      .filter((name) => /^\d+$/.test(name))
+      .map(Number);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  }
+}
+
+/** Empty for a process that has ended, or is not ours to look into. */
+function readOrEmpty(path: string): string {
+  try {
+    return readFileSync(path, "latin1");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ESRCH" || code === "EACCES" || code === "EPERM") return "";
     throw error;
   }
 }

@@ -4,7 +4,8 @@
  *
  * Invariant: a run is over only when every process it names is gone (id and start time) and the kernel's lock on its file
  * is free. A process cannot be mistaken for another that was given its id, nor a command that closed the descriptor with
- * the lock be taken for gone.
+ * the lock be taken for gone. A command that its wrapper had no time to name is looked for by its environment, in which
+ * the run's reference stands: it, too, may have closed the descriptor by then.
  */
 
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync, unlinkSync } from "node:fs";
@@ -14,10 +15,10 @@ import type { Referenced } from "../reference.ts";
 import { privateFolder } from "./files.ts";
 import { flock } from "./flock.ts";
 import type { Log } from "./logging.ts";
-import { bootId, processSpace, processState } from "./processes.ts";
+import { bootId, processesWith, processSpace, processState } from "./processes.ts";
 import type { LivingRuns, Run, RunLife, Runs } from "./run-life.ts";
 import { NO_RUNS } from "./run-life.ts";
-import type { RunRecord } from "./run-record.ts";
+import type { RunProcess, RunRecord, RunRole } from "./run-record.ts";
 import { runRecordOf } from "./run-record.ts";
 import type { ProcessState } from "./session.ts";
 
@@ -117,6 +118,8 @@ class RunFile implements Run {
   readonly wrapper: Run["wrapper"];
   readonly damaged: boolean;
   readonly #path: string;
+  /** Processes of the run that its file does not name. */
+  #unnamed: readonly RunProcess[] = [];
   #looks = 0;
   #lock: "unasked" | "asking" | "held" | "free" | "unknown" = "unasked";
   #asking: Promise<void> | null = null;
@@ -147,28 +150,28 @@ class RunFile implements Run {
     if (text === null) return { life: "unnamed", againMs };
     if (text === UNREADABLE) return { life: "unknown", againMs };
     const record = runRecordOf(text);
-    const states = record === null ? [] : statesOf(record);
+    const states = record === null ? [] : statesOf(record, this.#unnamed);
     const lives = (state: ProcessState): boolean => state === "running" || state === "stopped";
     if (states.some(([role, state]) => role !== "wrapper" && lives(state))) return { life: "works", againMs };
     if (states.some(([, state]) => lives(state))) return { life: "held", againMs };
     const unsure = states.some(([, state]) => state === "unknown");
-    if (record !== null && !record.locked) return { life: unsure ? "unknown" : "over", againMs };
-    return this.#lookAtLock(unsure, againMs);
+    const byLock = record?.locked === false ? (unsure ? "unknown" : "over") : this.#lookAtLock(unsure);
+    if (byLock === "over" && record !== null && this.#findUnnamed(record)) return { life: "works", againMs };
+    return { life: byLock, againMs: this.#lock === "held" ? LOCK_LOOK_MS : againMs };
+  }
+
+  /** Has the command been started, and its wrapper died before it could name it? */
+  #findUnnamed({ boot, reference, processes }: RunRecord): boolean {
+    if (boot !== bootId() || processes.some(({ role }) => role === "command")) return false;
+    this.#unnamed = processesWith(`HOLDFAST_REFERENCE=${reference}`).map((one) => ({ role: "command", ...one }));
+    return this.#unnamed.length > 0;
   }
 
   /** Nobody named is known to live: a process that they started, or one we cannot see, may. */
-  #lookAtLock(unsure: boolean, againMs: number): { readonly life: RunLife; readonly againMs: number } {
+  #lookAtLock(unsure: boolean): RunLife {
     if (this.#lock === "unasked" || performance.now() >= this.#askedAt + LOCK_LOOK_MS) this.#ask();
-    switch (this.#lock) {
-      case "held":
-        return { life: "works", againMs: LOCK_LOOK_MS };
-      case "free":
-        return { life: unsure ? "unknown" : "over", againMs };
-      case "unknown":
-        return { life: unsure || this.damaged ? "unknown" : "over", againMs };
-      default:
-        return { life: "works", againMs };
-    }
+    if (this.#lock === "asking" || this.#lock === "held") return "works";
+    return unsure || (this.#lock === "unknown" && this.damaged) ? "unknown" : "over";
   }
 
   #ask(): void {
@@ -187,11 +190,12 @@ class RunFile implements Run {
 }
 
 /** Ids of an earlier boot are nobody's; those of another space (a container) tell nothing. */
-function statesOf({ boot, space, processes }: RunRecord): (readonly [string, ProcessState])[] {
+function statesOf(record: RunRecord, more: readonly RunProcess[]): (readonly [RunRole, ProcessState])[] {
+  const { boot, space, processes } = record;
   const now = bootId();
   if (boot !== null && now !== null && boot !== now) return [];
   const isOurs = space === processSpace();
-  return processes.map(({ role, pid, start }) => {
+  return [...processes, ...more].map(({ role, pid, start }) => {
     return [role, isOurs && start !== null ? processState(pid, start) : "unknown"] as const;
   });
 }

@@ -49,7 +49,7 @@ export interface RunHead {
 }
 
 /** A run as its file tells it. */
-export interface RunRecord extends Omit<RunHead, "reference"> {
+export interface RunRecord extends RunHead {
   readonly claims: readonly Referenced[];
   readonly processes: readonly RunProcess[];
 }
@@ -72,10 +72,12 @@ export function runRecordOf(text: string): RunRecord | null {
   if (head === null || head.run !== VERSION) return null;
   const { boot, space, session, label, reference, locked } = head;
   if (!isId(session) || typeof label !== "string" || typeof locked !== "boolean") return null;
+  if (typeof reference !== "string") return null;
   const processes = others.flatMap((line) => processIn(objectIn(line)) ?? []);
   try {
     const claims = readReference(reference).map((part) => ({ ...part, claim: { ...part.claim, label } }));
-    return { boot: textOrNull(boot), space: textOrNull(space), session, label, locked, claims, processes };
+    const where = { boot: textOrNull(boot), space: textOrNull(space) };
+    return { ...where, session, label, reference, locked, claims, processes };
   } catch (error) {
     // written by another version of this program
     if (error instanceof TypeError) return null;

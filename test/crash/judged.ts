@@ -15,26 +15,32 @@ export type Judge = {
   works(name: string, manner: Manner): readonly [string, ...string[]];
   /** The same, of a command that closes every descriptor above 2 that it inherited. */
   worksClosed(name: string, manner: Manner): readonly [string, ...string[]];
+  /** A command that works beside others of its kind. */
+  worksBeside(name: string, manner: Manner): readonly [string, ...string[]];
   /** A command that enters and leaves. */
   enters(name: string): readonly [string, ...string[]];
-  /** The process id of the one that works. */
+  /** The process ids of those that have begun to work. */
+  workers(name: string): number[];
+  /** The process id of the first that works. */
   atWork(name: string): Promise<number>;
   openGate(name: string): void;
-  /** Pairs that were inside at a time, and tokens that did not rise. */
+  /** Pairs that were inside at a time. */
+  overlaps(): string[];
+  /** The same, and tokens that did not rise. */
   faults(names: readonly string[]): string[];
 };
 
 const SCRIPT = `
-name=$1 manner=$2
+name=$1 manner=$2 how=\${3:--x}
 exec 9>>"$name.lock"
-flock -n 9 || echo "$$ entered $name while another was inside" >>overlaps
+flock -n "$how" 9 || echo "$$ entered $name while another was inside" >>overlaps
 echo "$HOLDFAST_TOKEN" >>"$name.tokens"
 [ "$manner" = enters ] && exit 0
 case $manner in
   stubborn) trap '' TERM ;;
   slow) trap 'left=75' TERM ;;
 esac
-echo $$ >"$name.works"
+echo $$ >>"$name.works"
 while [ ! -e "$name.gate" ] && [ $((n += 1)) -lt 3000 ]; do
   [ -n "$left" ] && [ $((left -= 1)) -le 0 ] && exit 0
   sleep 0.02 9>&-
@@ -48,18 +54,16 @@ export function judge(folder: string): Judge {
     const path = join(folder, name);
     return existsSync(path) ? readFileSync(path, "utf8").trimEnd().split("\n") : [];
   };
+  const workers = (name: string): number[] => lines(`${name}.works`).map(Number);
   const closing = `for at in /proc/$$/fd/*; do at=\${at##*/}; [ "$at" -gt 2 ] && eval "exec $at>&-"; done; exec "$@"`;
   return {
     works: (name, manner) => ["sh", "judged.sh", name, manner],
     worksClosed: (name, manner) => ["bash", "-c", closing, "bash", "sh", "judged.sh", name, manner],
+    worksBeside: (name, manner) => ["sh", "judged.sh", name, manner, "-s"],
     enters: (name) => ["sh", "judged.sh", name, "enters"],
-    async atWork(name) {
-      const [pid] = await until(() => (lines(`${name}.works`).length > 0 ? lines(`${name}.works`) : null), {
-        within: 15_000,
-        what: `${name} at work`,
-      });
-      return Number(pid);
-    },
+    workers,
+    atWork: (name) => until(() => workers(name)[0], { within: 15_000, what: `${name} at work` }),
+    overlaps: () => lines("overlaps"),
     openGate: (name) => writeFileSync(join(folder, `${name}.gate`), ""),
     faults(names) {
       const fallen = names.filter((name) => {

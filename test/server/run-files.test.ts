@@ -20,8 +20,11 @@ cleanUp();
 const silent = (): void => undefined;
 
 /** A process that lives until the test ends. */
-function living(stdio: ("ignore" | number)[] = ["ignore", "ignore", "ignore"]): ChildProcess {
-  const child = spawn("sleep", ["60"], { stdio });
+function living(
+  stdio: ("ignore" | number)[] = ["ignore", "ignore", "ignore"],
+  env: NodeJS.ProcessEnv = process.env,
+): ChildProcess {
+  const child = spawn("/bin/sleep", ["60"], { stdio, env });
   later(async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill("SIGKILL");
@@ -130,6 +133,17 @@ test("all named processes are gone, and one that they started has the lock: the 
   await comesTo(runs.find(it.session) as Run, "over");
   expect(await runs.living()).toEqual({ runs: [], unreadable: false });
   expect(existsSync(it.path)).toBe(false);
+});
+
+test("wrapper and watchdog died before the command was named, which has closed what it inherited: it is found by its environment", async () => {
+  const it = written({ head: { locked: true }, processes: [{ role: "wrapper", pid: 1, start: "0" }] });
+  const command = living(["ignore", "ignore", "ignore"], { HOLDFAST_REFERENCE: referenceIn(it) });
+  const runs = await openRuns(it.runsIn, silent);
+  expect((await runs.living()).runs).toHaveLength(1);
+  const run = await found(it);
+  await comesTo(run, "works");
+  await ended(command);
+  await comesTo(run, "over");
 });
 
 test("the lock is free, since the command closed what it inherited: its process id keeps the run", async () => {
