@@ -447,6 +447,7 @@ export const MUTANTS: readonly Mutant[] = [
     find: "if (full.oldest !== null && !this.#draining)",
     replace: "if (full.oldest !== null && this.#draining)",
     tests: "test/server/strangers.test.ts",
+  },
   // --- runs that outlive their wrappers and their server
   {
     name: "a run written down when its command works already",

@@ -7,6 +7,7 @@ import { closeSync, existsSync, openSync, renameSync, symlinkSync, utimesSync, w
 import { expect, test } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { makeReference } from "../../src/reference.ts";
+import { flock } from "../../src/server/flock.ts";
 import { bootId, processSpace, startOf } from "../../src/server/processes.ts";
 import { newRunPath, openRuns, runPath } from "../../src/server/run-files.ts";
 import type { Run, RunLife } from "../../src/server/run-life.ts";
@@ -64,11 +65,7 @@ function written({ head = {}, processes = [], text }: Given) {
 /** Locks the file, in the name of whoever inherits the descriptor that is given back. */
 async function locked(path: string): Promise<number> {
   const descriptor = openSync(path, "r+");
-  const [code] = await once(
-    spawn("flock", ["-n", "-x", "3"], { stdio: ["ignore", "ignore", "ignore", descriptor] }),
-    "exit",
-  );
-  expect(code).toBe(0);
+  expect(await flock(descriptor, "exclusive")).toBe("locked");
   return descriptor;
 }
 
@@ -240,7 +237,7 @@ test.each(["state", "none"])(
     const { driver, pushes } = await client(second.addresses[0] as string);
     const next = claimOf("k");
     expect(await driver.claim(next)).toMatchObject({ state: "waiting" });
-    const [front] = await driver.list("k", 10);
+    const [front] = await driver.list({ key: "k" }, 10);
     expect(front).toMatchObject({ label: "a run", answer: { state: "held", token: 5n } });
     await ended(command);
     await until(() => !existsSync(runPath(runsIn, it.session)), { within: 5_000, what: "the end of the run" });

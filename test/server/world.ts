@@ -257,7 +257,17 @@ export class World {
     const probe = (_pid: number, pidStart: string): ProcessState => this.#states.get(pidStart)?.() ?? "running";
     const record = new Record({ clock, mostSubscribers: limits.subscribers });
     this.record = record;
-    this.kept = await openKeeper({ clock, disk, sessionMs: 30_000, remote, probe, log, limits, record, runs: this.runs });
+    this.kept = await openKeeper({
+      clock,
+      disk,
+      sessionMs: 30_000,
+      remote,
+      probe,
+      log,
+      limits,
+      record,
+      runs: this.runs,
+    });
     const { keeper: backend, sessions } = this.kept;
     const start = `start${++this.starts}`;
     const tools = createTools({ record, facts: () => factsOf(start, clock) });
