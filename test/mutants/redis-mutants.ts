@@ -4,6 +4,7 @@ import type { Mutant } from "./mutants.ts";
 
 const file = "src/drivers/redis/scripts.ts";
 const tests = "test/redis/unreachable.test.ts";
+const failover = "test/redis/failover.test.ts";
 
 export const REDIS_MUTANTS: readonly Mutant[] = [
   {
@@ -83,5 +84,47 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     find: "> 0 then leftBy(line) end",
     replace: "> 0 then line.used = nil end",
     tests,
+  },
+  {
+    name: "on Redis, the birth record of another reign taken for that of this one",
+    file,
+    find: "local isSame = known == reign",
+    replace: "local isSame = known ~= nil",
+    tests: failover,
+  },
+  {
+    name: "on Redis, tokens after a promotion not above the mark",
+    file,
+    find: "math.max(micros, claim.floor, tokenFloor + 1)",
+    replace: "math.max(micros, claim.floor)",
+    tests: failover,
+  },
+  {
+    name: "on Redis, a mark that a grant passes",
+    file,
+    find: "if last > mark - LEAST then noteBirth(last + AHEAD) end",
+    replace: "",
+    tests: failover,
+  },
+  {
+    name: "on Redis, a holder not placed again where a promoted replica has it waiting",
+    file,
+    find: "and (not known or isWaiting) then",
+    replace: "and not known then",
+    tests: failover,
+  },
+  {
+    name: "on Redis, a holder that is placed again left in the queue, too",
+    file,
+    find: "if known then leave(known, holds) end",
+    replace: "",
+    tests: failover,
+  },
+  {
+    name: "on Redis, a holder told that its lease ran out by a replica that missed its renewals",
+    file,
+    find: "if known and breathing and not known.ended",
+    replace: "if false and known and breathing and not known.ended",
+    tests: failover,
   },
 ];

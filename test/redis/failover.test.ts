@@ -8,6 +8,7 @@ import { bucketOf } from "../../src/drivers/redis/words.ts";
 import type { Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
 import type { Driver } from "../../src/spi/driver.ts";
+import { redisViolations } from "../support/inspect-redis.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, longInUse, readBirth, redisScene } from "../support/redis-scene.ts";
 import type { RedisServer } from "../support/services/redis.ts";
@@ -101,6 +102,7 @@ describe.skipIf(whyNoRedis() !== null)("a fail-over and straight back to the sam
     const began = performance.now();
     await until(async () => (await holders(a, "key")).length > 0, { within: 5_000, what: "the holder" });
     expect(await holders(a, "key")).toEqual([lock.token]);
+    expect(await redisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
     const other = await two.acquire("free", { wait: "30s" });
     expect(performance.now() - began, "nothing is granted for the longest ttl").toBeGreaterThan(TTL_MS * 0.8);
     await other.release();
@@ -142,6 +144,7 @@ describe.skipIf(whyNoRedis() !== null)("a fail-over and straight back to the sam
     await until(async () => (await holders(a, "key"))[0] === lock.token, { within: 5_000, what: "the holder" });
     expect(await holders(a, "key")).toEqual([lock.token]);
     expect(await places(a, "key")).toEqual({ held: 1, waiting: 0 });
+    expect(await redisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
     lock.throwIfLost();
     expect(await lock.release()).toBe(true);
   }, 60_000);
@@ -163,6 +166,7 @@ describe.skipIf(whyNoRedis() !== null)("a fail-over and straight back to the sam
       });
       expect(await holders(a, key)).toEqual([both.token]);
       expect(await places(a, key)).toEqual({ held: 1, waiting: 0 });
+      expect(await redisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
       await expect(one.acquire(key, { wait: "100ms" })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
     }
     both.throwIfLost();
@@ -260,6 +264,7 @@ describe.skipIf(why !== null)(`tokens after the promotion of a replica whose clo
         what: "the waiter and the holder",
       });
       expect(await holders(b, "key")).toEqual([lock.token]);
+      expect(await redisViolations(b.scene.admin, b.scene.prefix)).toEqual([]);
       await three.using("free", () => undefined);
       lock.throwIfLost();
       expect(await lock.release()).toBe(true);

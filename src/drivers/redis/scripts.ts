@@ -129,14 +129,14 @@ export const RELEASE: Script = {
 };
 
 export const RENEW: Script = {
-  sha: "6b889c5f28caca5e85ffd3fe1d676f11396f175e",
+  sha: "1226491f42acf632db6991fb349f0bc21d0ee32c",
   text:
     LINE +
     LINE_ANSWERS +
     LINE_RECHECK +
     LINE_RENEWAL +
     LINE_SWEEP +
-    "local answers, claims = {}, {}\nfor at = 1, tonumber(take()) do\n  local claim, holds = takeClaim()\n  claim.holds = holds\n  claims[at] = claim\n  asking[claim.id] = true\nend\nfor at, claim in ipairs(claims) do\n  local known = read(claim.bucket, claim.id)\n  if known and breathing and not known.ended and known.state ~= 'r' and known.expires <= now then\n    leave(known, holds)\n    call('DEL', known.key)\n    known = nil\n  end\n  if known then\n    answers[at] = renew(known, claim.holds)\n  else\n    sweep(claim, claim.holds)\n    answers[at] = breathing and 'b ' .. opensAt or none()\n  end\nend\nreturn settledAnswers(answers, claims)\n",
+    "local answers, claims = {}, {}\nfor at = 1, tonumber(take()) do\n  local claim, holds = takeClaim()\n  claim.holds = holds\n  claims[at] = claim\n  asking[claim.id] = true\nend\nfor at, claim in ipairs(claims) do\n  local known = read(claim.bucket, claim.id)\n  if known and breathing and not known.ended and known.state ~= 'r' and known.expires <= now then\n    leave(known, claim.holds)\n    call('DEL', known.key)\n    known = nil\n  end\n  if known then\n    answers[at] = renew(known, claim.holds)\n  else\n    sweep(claim, claim.holds)\n    answers[at] = breathing and 'b ' .. opensAt or none()\n  end\nend\nreturn settledAnswers(answers, claims)\n",
 };
 
 export const REPLACE: Script = {

@@ -20,7 +20,7 @@ end
 for at, claim in ipairs(claims) do
   local known = read(claim.bucket, claim.id)
   if known and breathing and not known.ended and known.state ~= 'r' and known.expires <= now then
-    leave(known, holds)
+    leave(known, claim.holds)
     call('DEL', known.key)
     known = nil
   end
