@@ -77,7 +77,7 @@ export function viewOf(table: Table, tagOf: TagOf, entry: Entry, now: number, ma
 
 function* entryOf(table: Table, tagOf: TagOf, tag: string): Generator<void, Entry | null, void> {
   let looks = 0;
-  for (const entry of table.entries.values()) {
+  for (const entry of table.entries.walk()) {
     if (tagOf(entry.claim.id) === tag) return entry;
     if (++looks % TAGS === 0) yield;
   }
@@ -116,7 +116,7 @@ function* smallest(table: Table, from: string, shows: Shows, most: number): Gene
   // once there are enough, only keys before this one are of interest
   let bound: string | undefined;
   let looks = 0;
-  for (const line of table.mint.lines.values()) {
+  for (const line of table.mint.lines.walk()) {
     if (++looks % LOOKS === 0) yield;
     const { key } = line;
     if (line.seats.size === 0 || key <= from || (bound !== undefined && key >= bound) || !shows(key)) continue;
@@ -142,7 +142,7 @@ function* homeless(
 ): Generator<void, void, void> {
   let looks = 0;
   let skips = after !== null && isThere(table, after);
-  for (const entry of table.entries.values()) {
+  for (const entry of table.entries.walk()) {
     if (++looks % LOOKS === 0) yield;
     if (skips) {
       skips = entry !== after;

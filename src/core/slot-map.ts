@@ -71,6 +71,17 @@ export class SlotMap<K, V> {
     return this.#places.keys();
   }
 
+  /**
+   * The values in no order, for a walk during which it may change: what stays is met once, what comes or goes meanwhile may
+   * be missed. Nothing is copied.
+   */
+  *walk(): Generator<V, void, void> {
+    for (let place = 0; place < this.#values.length; place++) {
+      const value = this.#values[place];
+      if (value !== undefined) yield value;
+    }
+  }
+
   /** The values in the order of keys(); a copy. */
   values(): V[] {
     return Array.from(this.#places.values(), (place) => this.#values[place] as V);

@@ -23,6 +23,8 @@ interface Job {
   readonly steps: Generator<void, Entry[], void>;
   readonly finish: (entries: readonly Entry[]) => Page;
   readonly resolve: (page: Page) => void;
+  /** What is to be told, found; null: not yet. */
+  entries: readonly Entry[] | null;
 }
 
 export class Lister {
@@ -60,7 +62,7 @@ export class Lister {
       if (entries !== null) return finish(entries);
     }
     if (this.#jobs.length >= MOST_WAITING) throw new Refusal("LIMIT", `at most ${MOST_WAITING} lists at once`);
-    return new Promise((resolve) => this.#jobs.push({ steps, finish, resolve }));
+    return new Promise((resolve) => this.#jobs.push({ steps, finish, resolve, entries: null }));
   }
 
   /** When advance() has work. */
@@ -71,10 +73,13 @@ export class Lister {
   advance(now: number): void {
     const job = this.#jobs[0];
     if (job === undefined || now < this.#restUntil) return;
-    const entries = this.#work(job.steps);
-    if (entries === null) return;
+    // to find them and to tell of them are two turns: each takes about as long as a turn may
+    if (job.entries === null) {
+      job.entries = this.#work(job.steps);
+      return;
+    }
     this.#jobs.shift();
-    job.resolve(job.finish(entries));
+    job.resolve(job.finish(job.entries));
   }
 
   /** Goes on for a while; null: it is not done. Then others are served for as long. */

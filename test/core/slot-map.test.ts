@@ -26,9 +26,24 @@ test("a SlotMap answers as a Map does, whatever comes and goes", () => {
         expect(slots.size).toBe(map.size);
         expect([...slots.keys()]).toEqual([...map.keys()]);
         expect(slots.values()).toEqual([...map.values()]);
+        expect([...slots.walk()].sort()).toEqual([...map.values()].sort());
       }
     }),
   );
+});
+
+test("walk() meets once what stays, whatever comes and goes on the way", () => {
+  const slots = new SlotMap<number, number>();
+  for (let at = 0; at < 100; at++) slots.set(at, at);
+  const met: number[] = [];
+  for (const value of slots.walk()) {
+    met.push(value);
+    if (value % 2 === 0) slots.delete(value < 50 ? value + 1 : value);
+    if (value === 20) for (let at = 200; at < 220; at++) slots.set(at, at);
+  }
+  const stays = (at: number): boolean => (at < 50 ? at % 2 === 0 : at % 2 === 1);
+  for (let at = 0; at < 100; at++) if (stays(at)) expect(met.filter((value) => value === at)).toEqual([at]);
+  expect(new Set(met).size).toBe(met.length);
 });
 
 test("values() is a copy: what is set or deleted meanwhile does not show in it", () => {
