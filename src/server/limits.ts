@@ -3,6 +3,7 @@
  * releases of what is there go on. Tests under test/server/limits* hit each of them.
  */
 
+import { getHeapStatistics } from "node:v8";
 import { MAX_DURATION_MS, MIN_TTL_MS, shown } from "../duration.ts";
 import { MAX_KEY_BYTES, MAX_LABEL_BYTES } from "../keys.ts";
 import { LIMITS } from "../protocol/hello.ts";
@@ -66,9 +67,12 @@ export interface ServerLimits {
   // claims, waiting and held
   /** Claims of one session. */
   readonly claimsPerSession: number;
-  /** Claims of one credential's account; whoever a server without credentials serves is no account. */
+  /** Claims of one credential's account, counted as `claims` are; whoever a server without credentials serves is no account. */
   readonly claimsPerAccount: number;
-  /** Claims in all; and, counted by themselves, claims that have ended and are remembered for a while. */
+  /**
+   * Claims in all, one of several keys counted once for each; and, by themselves, claims that have ended and are remembered
+   * for a while. The default is lower where the process has a heap of less than 6 KiB for each.
+   */
   readonly claims: number;
   /** Places in the line of one key, its holders among them. */
   readonly waitersPerKey: number;
@@ -156,11 +160,18 @@ export function rangeOf(name: keyof ServerLimits): readonly [least: number, most
   return RANGES[name] ?? [1, Number.MAX_SAFE_INTEGER];
 }
 
+/** Heap for each claim: twice what the longest key with its place, and a claim that has ended, were seen to take. */
+const CLAIM_BYTES = 6_144;
+
 /**
  * The default limits with these in their place.
+ * @param heapBytes what the process may have; default: what it has
  * @throws TypeError naming everything that is wrong
  */
-export function limitsFrom(some: Partial<ServerLimits> = {}): ServerLimits {
+export function limitsFrom(
+  some: Partial<ServerLimits> = {},
+  heapBytes: number = getHeapStatistics().heap_size_limit,
+): ServerLimits {
   const wrong: string[] = [];
   for (const [name, value] of Object.entries(some) as [keyof ServerLimits, unknown][]) {
     if (!Object.hasOwn(DEFAULT_LIMITS, name)) {
@@ -172,5 +183,6 @@ export function limitsFrom(some: Partial<ServerLimits> = {}): ServerLimits {
     wrong.push(`limits.${name} must be a whole number from ${least} to ${most}, not ${shown(value)}`);
   }
   if (wrong.length > 0) throw new TypeError(wrong.join("; "));
-  return { ...DEFAULT_LIMITS, ...some };
+  const claims = Math.min(DEFAULT_LIMITS.claims, Math.floor(heapBytes / CLAIM_BYTES));
+  return { ...DEFAULT_LIMITS, claims, ...some };
 }

@@ -81,16 +81,16 @@ export class RelayedClaims {
 
   /** @throws Refusal if there is no room for this claim, unless it is there already */
   check(claim: Claim, session: Session, now: number): void {
-    if (this.#full(session) === null || this.#known.has(claim.id)) return;
+    if (this.#full(claim, session) === null || this.#known.has(claim.id)) return;
     if (now - this.#sweptAt >= SWEEP_MS) this.#sweep(now);
-    const what = this.#full(session);
+    const what = this.#full(claim, session);
     if (what !== null) throw new Refusal("LIMIT", `at most ${what}`);
   }
 
   add(claim: Claim, by: string, now: number): Relayed {
     const known = new Relayed(claim, by, now);
     this.#known.set(claim.id, known);
-    this.#room.add(by);
+    this.#room.add(by, claim);
     if (this.#known.size >= this.#sweepAt) this.#sweep(now);
     return known;
   }
@@ -174,7 +174,7 @@ export class RelayedClaims {
     if (known.gone) return;
     known.gone = true;
     this.#known.delete(known.claim.id);
-    this.#room.remove(known.by);
+    this.#room.remove(known.by, known.claim);
     // it may work on what somebody else has just given back by its reference: it asks, and is told
     known.former?.link?.nudge(known.claim.id);
     this.disown(known);
@@ -208,8 +208,8 @@ export class RelayedClaims {
     return undefined;
   }
 
-  #full(session: Session): string | null {
-    return this.#room.crowd(this.#known.size, this.#ids.get(session)?.size ?? 0, session.principal.name);
+  #full(claim: Claim, session: Session): string | null {
+    return this.#room.crowd(claim, this.#ids.get(session)?.size ?? 0, session.principal.name);
   }
 
   /** Forgets what the store must have forgotten. */

@@ -12,7 +12,10 @@ import type { Session } from "./session.ts";
 export class Room implements Observer {
   readonly #limits: ServerLimits;
   readonly #next: Observer | null;
+  /** Keys of the claims of each account. */
   readonly #accounts = new Map<string, number>();
+  /** Keys of all claims: what a claim costs grows with them. */
+  #keys = 0;
   #held = 0;
 
   constructor(limits: ServerLimits, next: Observer | null) {
@@ -27,13 +30,15 @@ export class Room implements Observer {
   }
 
   /** A claim of that account has come. */
-  add(account: string): void {
-    if (account !== "") this.#accounts.set(account, (this.#accounts.get(account) ?? 0) + 1);
+  add(account: string, { holds }: Claim): void {
+    this.#keys += holds.length;
+    if (account !== "") this.#accounts.set(account, (this.#accounts.get(account) ?? 0) + holds.length);
   }
 
-  remove(account: string): void {
+  remove(account: string, { holds }: Claim): void {
+    this.#keys -= holds.length;
     if (account === "") return;
-    const left = (this.#accounts.get(account) ?? 0) - 1;
+    const left = (this.#accounts.get(account) ?? 0) - holds.length;
     if (left > 0) this.#accounts.set(account, left);
     else this.#accounts.delete(account);
   }
@@ -41,10 +46,10 @@ export class Room implements Observer {
   /** @throws Refusal if there is no room for this claim, unless it is there already */
   check(table: Table, session: Session, claim: Claim): void {
     const limits = this.#limits;
-    const { size } = table.entries;
+    const keys = this.#keys + claim.holds.length;
     // nearly always: neither the server nor the session comes near any bound
-    if (size < limits.waitersPerKey && size < limits.claimsPerSession && size < limits.claimsPerAccount) {
-      if (size < limits.claims && size < limits.waiters) return;
+    if (keys < limits.waitersPerKey && keys < limits.claimsPerSession && keys < limits.claimsPerAccount) {
+      if (keys < limits.claims && keys < limits.waiters) return;
     }
     const what = this.#full(table, session, claim);
     if (what !== null && !table.entries.has(claim.id)) throw new Refusal("LIMIT", `at most ${what}`);
@@ -57,7 +62,7 @@ export class Room implements Observer {
   crowdedBack(table: Table, session: Session, claim: Claim, isHeld: boolean): string | null {
     if (table.entries.has(claim.id)) return null;
     const { waitersPerKey } = this.#limits;
-    const crowd = this.crowd(table.entries.size, session.entries.size, session.principal.name);
+    const crowd = this.crowd(claim, session.entries.size, session.principal.name);
     return (
       crowd ??
       this.#longLine(table, claim, isHeld ? 2 * waitersPerKey : waitersPerKey) ??
@@ -65,17 +70,19 @@ export class Room implements Observer {
     );
   }
 
-  /** Which bound no further claim fits into, with so many claims in all and so many of its session; null: none. */
-  crowd(inAll: number, ofSession: number, account: string): string | null {
+  /** Which bound the claim does not fit into, with so many claims of its session; null: none. */
+  crowd({ holds }: Claim, ofSession: number, account: string): string | null {
     const { claims, claimsPerSession, claimsPerAccount } = this.#limits;
-    if (inAll >= claims) return `${claims} claims on this server`;
+    if (this.#keys + holds.length > claims) return `${claims} claims on this server${each(holds)}`;
     if (ofSession >= claimsPerSession) return `${claimsPerSession} claims of one client`;
-    if ((this.#accounts.get(account) ?? 0) >= claimsPerAccount) return `${claimsPerAccount} claims of one account`;
+    if (account !== "" && (this.#accounts.get(account) ?? 0) + holds.length > claimsPerAccount) {
+      return `${claimsPerAccount} claims of one account${each(holds)}`;
+    }
     return null;
   }
 
   #full(table: Table, session: Session, claim: Claim): string | null {
-    const crowd = this.crowd(table.entries.size, session.entries.size, session.principal.name);
+    const crowd = this.crowd(claim, session.entries.size, session.principal.name);
     if (crowd !== null) return crowd;
     // who asks once leaves no place, unless it is granted
     if (!claim.wait) return table.isFree(claim) ? this.#longLine(table, claim, this.#limits.waitersPerKey) : null;
@@ -95,3 +102,7 @@ export class Room implements Observer {
 }
 
 const ENDS: ReadonlySet<Happening> = new Set(["released", "expired", "gone", "removed"]);
+
+function each(holds: Claim["holds"]): string {
+  return holds.length === 1 ? "" : `, each of its ${holds.length} keys counted`;
+}

@@ -43,7 +43,7 @@ export class Tenants {
 
   /** Makes the claim the session's; one that nobody has had yet counts from now on. */
   own(entry: Entry, session: Session): void {
-    if (!entry.kept) this.#room.add(entry.by);
+    if (!entry.kept) this.#room.add(entry.by, entry.claim);
     const former = entry.owner;
     own(entry, session);
     if (former === entry.owner || !(former instanceof Session)) return;
@@ -70,7 +70,7 @@ export class Tenants {
 
   /** It has come back from disk, with what it still may be held if that is bounded. */
   restored(entry: Entry, owner: Session | null, holdLeftMs: number | undefined, now: number): void {
-    this.#room.add(entry.by);
+    this.#room.add(entry.by, entry.claim);
     if (holdLeftMs !== undefined) this.#outstays.until(entry, now + holdLeftMs);
     entry.kept = true;
     if (owner !== null) own(entry, owner);
@@ -90,7 +90,7 @@ export class Tenants {
   forgotten(entry: Entry): void {
     disown(entry);
     this.#tellFormer(entry.claim.id);
-    this.#room.remove(entry.by);
+    this.#room.remove(entry.by, entry.claim);
     this.#outstays.forget(entry);
   }
 

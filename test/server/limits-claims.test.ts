@@ -46,6 +46,27 @@ test("claims: of all clients together", async () => {
   await isFull(first, mine, "at most 5 claims on this server");
 });
 
+test("claims and claimsPerAccount: one of several keys is counted once for each of them, also when it comes back", async () => {
+  const ana = known("ana");
+  const world = new World({ limits: { claims: 10, claimsPerAccount: 8 }, access: accessFor(ana, known("ben")) });
+  await world.start();
+  const one = await world.client(true, ana.credential);
+  const three = claimOf(["a", "b", "c"]);
+  held(await one.driver.claim(three));
+  await expect(one.driver.claim(claimOf(["d", "e", "f", "g", "h", "i"]))).rejects.toThrow(
+    "at most 8 claims of one account, each of its 6 keys counted",
+  );
+  held(await one.driver.claim(claimOf(["d", "e", "f", "g", "h"])));
+  await expect(one.driver.claim(claimOf("j"))).rejects.toThrow("at most 8 claims of one account");
+  world.crash();
+  await world.start();
+  await world.clock.pass(3_000);
+  expect(world.kept?.keeper.table.entries.size).toBe(2);
+  await expect(one.driver.claim(claimOf("j"))).rejects.toThrow("at most 8 claims of one account");
+  expect(await one.driver.release([three])).toEqual([true]);
+  held(await one.driver.claim(claimOf(["a", "b", "c"])));
+});
+
 test("claims: also of those that never were, however many a client gives back", async () => {
   const world = new World({ limits: { claims: 100 } });
   await world.start();

@@ -302,7 +302,10 @@ test("subscribers: of one connection, and in all; when one goes there is room ag
 });
 
 test("every limit has a default, and a wrong value of one is told with all others", () => {
-  expect(limitsFrom({})).toEqual(DEFAULT_LIMITS);
+  expect(limitsFrom({}, 2 ** 40)).toEqual(DEFAULT_LIMITS);
+  // of a small heap claims get what is there, unless somebody knows better
+  expect(limitsFrom({}, 64 * 1_048_576)).toEqual({ ...DEFAULT_LIMITS, claims: 10_922 });
+  expect(limitsFrom({ claims: 20_000 }, 64 * 1_048_576).claims).toBe(20_000);
   const wrong = { connections: 0, ttlMs: 1.5, tokens: 5, claim: 3, waiters: "many" } as never;
   expect(() => limitsFrom(wrong)).toThrow(TypeError);
   for (const name of ["connections", "ttlMs", "tokens", "claim", "waiters"]) {
