@@ -55,7 +55,8 @@ export class Engine {
       random,
       schedule: this.#schedule,
       arm: () => this.#arm(),
-      failed: (error) => this.#health.failed(error),
+      heard: ({ claim }) => this.#heard(claim),
+      failed: ({ claim }, sentAt, error) => this.#health.failed(error, sentAt, driver.shardOf?.(claim)),
     });
   }
 
@@ -223,7 +224,7 @@ export class Engine {
     const call = tracked.call;
     attempt(() => this.driver.claim(tracked.claim)).then(
       (answer) => this.#answered(tracked, call, now, answer),
-      (error: unknown) => this.#callFailed(tracked, call, error),
+      (error: unknown) => this.#callFailed(tracked, call, now, error),
     );
   }
 
@@ -244,28 +245,33 @@ export class Engine {
         for (const [at, tracked] of renewed.entries()) {
           const answer = answers[at];
           if (answer !== undefined) this.#answered(tracked, calls[at] as number, sentAt, answer);
-          else this.#callFailed(tracked, calls[at] as number, new Error(`${this.driver.name}: no answer`));
+          else this.#callFailed(tracked, calls[at] as number, sentAt, new Error(`${this.driver.name}: no answer`));
         }
       },
       (error: unknown) => {
-        for (const [at, tracked] of renewed.entries()) this.#callFailed(tracked, calls[at] as number, error);
+        for (const [at, tracked] of renewed.entries()) this.#callFailed(tracked, calls[at] as number, sentAt, error);
       },
     );
+  }
+
+  #heard(claim: Claim): void {
+    this.#health.heard(this.clock.now(), this.driver.shardOf?.(claim));
   }
 
   #answered(tracked: Tracked, call: number, sentAt: number, answer: Answer): void {
     const now = this.clock.now();
     // before it is believed: what the machine has slept since it was sent is missing in the lease
     if (answer.state === "held") this.elapsed(now);
+    this.#heard(tracked.claim);
     const stepped = this.#health.answered(answer, sentAt, now);
     this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);
     if (call > tracked.steppedAt && believes(tracked.state, now)) tracked.confirmed();
     if (stepped) this.#storeStepped(now);
   }
 
-  #callFailed(tracked: Tracked, call: number, error: unknown): void {
+  #callFailed(tracked: Tracked, call: number, sentAt: number, error: unknown): void {
     tracked.error = error;
-    this.#health.failed(error);
+    this.#health.failed(error, sentAt, this.driver.shardOf?.(tracked.claim));
     this.#apply(tracked, { type: "failed", call, fatal: isFatal(error), random: this.random() }, this.clock.now());
   }
 

@@ -40,7 +40,10 @@ export interface ReleasesOptions {
   readonly schedule: Schedule<Timed>;
   /** The schedule has changed. */
   readonly arm: () => void;
-  readonly failed: (error: unknown) => void;
+  /** The part of the store that keeps this claim has answered. */
+  readonly heard: (leaving: Leaving) => void;
+  /** It has not, or has failed, when it was asked then. */
+  readonly failed: (leaving: Leaving, sentAt: number, error: unknown) => void;
 }
 
 export class Releases {
@@ -103,10 +106,13 @@ export class Releases {
       if (settled) return;
       settled = true;
       schedule.remove(batch);
-      if (answers?.length === leaving.length) return this.#finishAll(leaving, answers);
-      this.#options.failed(
-        error ?? new Error(`${driver.name}: release answered for ${answers?.length} of ${leaving.length}`),
-      );
+      const first = leaving[0] as Leaving;
+      if (answers?.length === leaving.length) {
+        this.#options.heard(first);
+        return this.#finishAll(leaving, answers);
+      }
+      const odd = new Error(`${driver.name}: release answered for ${answers?.length} of ${leaving.length}`);
+      this.#options.failed(first, now, error ?? odd);
       // who waits for the end of all releases would wait in vain: asking again is useless
       if (isFatal(error) && this.#whenIdle[0]) this.#finishAll(leaving);
       else this.#retry(leaving);

@@ -1,6 +1,10 @@
-/** Whether the store answers, and whether its clock runs evenly: said once each time it changes. */
+/**
+ * Whether the store answers, and whether its clock runs evenly: said once each time it changes. A refusal is an answer; and
+ * a call that failed although a later one was answered by the same part of the store says nothing of the store.
+ */
 
 import type { Clock } from "../clock.ts";
+import { isFatal } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
 import { StoreClockWatch } from "./clock-watch.ts";
 import type { Events } from "./events.ts";
@@ -10,16 +14,24 @@ export class StoreHealth {
   readonly #clock: Clock;
   readonly #storeClock = new StoreClockWatch();
   #downSince: number | null = null;
+  /** When each part of the store (Driver.shardOf) answered last. */
+  readonly #heardAt = new Map<string | undefined, number>();
 
   constructor(events: Events, clock: Clock) {
     this.#events = events;
     this.#clock = clock;
   }
 
-  failed(error: unknown): void {
-    if (this.#downSince !== null) return;
+  /** A call that was sent to this part of the store then has failed. */
+  failed(error: unknown, sentAt: number, shard: string | undefined): void {
+    if (this.#downSince !== null || isFatal(error) || (this.#heardAt.get(shard) ?? sentAt) > sentAt) return;
     this.#downSince = this.#clock.now();
     this.#events.emit("storeDown", { error });
+  }
+
+  /** This part of the store has answered. */
+  heard(now: number, shard: string | undefined): void {
+    this.#heardAt.set(shard, now);
   }
 
   /** An answer came. Has the store's clock stepped since the last one? */

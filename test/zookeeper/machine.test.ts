@@ -259,8 +259,8 @@ test("what has left is never sent again; what has not left leaves on the next co
   await clock.pass(0);
   expect(await first).toMatchObject({ code: "CONNECTION_LOSS", sent: true });
   const sent = servers.peer.sent();
-  expect(sent.map((frame) => frame?.[1])).toEqual([undefined, OP.delete]);
-  servers.peer.answer((sent[1] as [number, number])[0]);
+  expect(sent.map((frame) => frame?.[1])).toEqual([undefined, OP.setWatches2, OP.delete]);
+  servers.peer.answer((sent[2] as [number, number])[0]);
   await second;
 });
 
@@ -298,3 +298,56 @@ test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, undefined as never])(
     expect(restMs(() => 0, 1)).toBe(0);
   },
 );
+
+test("a server before 3.6 is refused by name, before anything else is answered, on the first connection and on later ones", async () => {
+  const { zk, servers, opening } = scene();
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  await opening;
+  expect(servers.peer.sent().slice(1), "asked although there is nothing to watch").toEqual([
+    [XID.setWatches, OP.setWatches2],
+  ]);
+  const first = zk.delete("/first").catch((error: unknown) => error);
+  await Promise.resolve();
+  servers.peer.answer(XID.setWatches, -6);
+  const outdated = { code: "OUTDATED_SERVER", message: expect.stringContaining("older than 3.6") };
+  expect(await first).toMatchObject(outdated);
+  expect(await zk.delete("/second").catch((error: unknown) => error), "later requests").toMatchObject(outdated);
+  expect(servers.peer.isClosed).toBe(true);
+
+  const met = await up();
+  met.servers.peer.cut();
+  await met.clock.pass(1_000);
+  met.servers.peer.accept();
+  met.servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  met.servers.peer.answer(XID.setWatches, -6);
+  await met.clock.pass(TIMEOUT_MS);
+  expect(met.servers.peers, "it does not go on connecting").toHaveLength(2);
+  expect(await met.zk.delete("/third").catch((error: unknown) => error)).toMatchObject(outdated);
+});
+
+test("what opening is for is done again when the connection under it is lost, and no more once it is too late", async () => {
+  const [clock, servers] = [fakeClock(), scriptedServers()];
+  const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, dial: servers.dial, random: () => 0.5 });
+  let prepared = 0;
+  const ask = async (): Promise<void> => {
+    prepared++;
+    await zk.delete("/prepared");
+  };
+  const opening = zk.open({}, 5_000, ask).catch((error: unknown) => error);
+  for (let times = 1; times <= 3; times++) {
+    servers.peer.accept();
+    servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+    await clock.pass(1);
+    expect(prepared).toBe(times);
+    servers.peer.cut();
+    await clock.pass(500);
+  }
+  await clock.pass(5_000);
+  expect(await opening).toMatchObject({ code: "CONNECTION_LOSS", message: expect.stringContaining("within 5000 ms") });
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  await clock.pass(1_000);
+  expect(prepared, "it is over").toBe(3);
+  await zk.leave();
+});

@@ -25,6 +25,7 @@ import { DEFAULT_SESSION_MS, ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE, readData } from "./data.ts";
 import { examined } from "./examine.ts";
 import { fatalOf } from "./fatal.ts";
+import { Folders } from "./folders.ts";
 import { Lines } from "./lines.ts";
 import { listed } from "./listing.ts";
 import { folderOf, lineOf } from "./names.ts";
@@ -58,8 +59,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   const places = new Places(root);
   let notify: Notify = () => undefined;
   const watching = new Watching(zk, places, (id) => notify(id));
+  const folders = new Folders(zk, () => acl);
   const lines = new Lines({ zk, places, acl: () => acl, tokenBase, family, watching });
-  const placing = new Placing({ zk, lines, places, watching, fair, random: Math.random });
+  const placing = new Placing({ zk, lines, places, folders, watching, fair, random: Math.random });
 
   return {
     name: "zookeeper",
@@ -81,8 +83,11 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
           notify(null);
         },
       };
+      let mayBeCertified = options.acl === undefined && options.tls !== undefined;
       await opened(zk, events, connectTimeoutMs, async () => {
-        if (options.acl === undefined && options.tls !== undefined && (await isCertified(zk))) acl = CREATOR_ALL;
+        // asked once: a server that does not know the question ends the connection
+        if (mayBeCertified && (await isCertified(zk))) acl = CREATOR_ALL;
+        mayBeCertified = false;
         await zk.makeChroot(acl);
         await makePath(zk, root, acl, "persistent");
       });
@@ -112,7 +117,8 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       if (standing && !zk.isConnected) throw new ConnectionLossError(false, "ZooKeeper: no server is connected");
       // One question proves the session for all that are held. Its leader answers it: a server that has lost its own goes on
       // answering reads and pings for a while, in which our session ends and our nodes go.
-      if (mine.some((place) => place?.isHeld && place.at === "there")) await zk.sync("/");
+      const held = mine.filter((place) => place !== null && place.isHeld && place.at === "there") as NodePlace[];
+      if (held.length > 0) await Promise.all([zk.sync("/"), watching.confirmOne(held)]);
       for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) watching.own(place);
       // what somebody did to our nodes before that was told before it was answered
       await Promise.all(mine.map((place) => place?.checking ?? Promise.resolve()));
@@ -191,6 +197,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       return await placing.removed(place);
     } catch (error) {
       if (!isForGood(error)) throw error;
+      folders.forget(place.folder);
       return false;
     }
   }
@@ -263,8 +270,7 @@ async function opened(
   prepare: () => Promise<void>,
 ): Promise<void> {
   try {
-    await zk.open(events, withinMs);
-    await prepare();
+    await zk.open(events, withinMs, prepare);
   } catch (error) {
     await zk.close();
     throw fatalOf(error);

@@ -8,9 +8,12 @@ import type { ZooKeeper } from "./client/zookeeper.ts";
 const SHORT_SESSION_MS = 2_000;
 const WRITE_CREATE_DELETE = 2 | 4 | 8;
 
+/** An older one is refused when the client connects, and so by doctor before it looks (client/connection.ts). */
+const VERSION: Finding = { level: "good", what: "version", says: "3.6 or newer, as locks need it" };
+
 /** Reads only. */
 export async function examined(zk: ZooKeeper, root: string, askedMs: number): Promise<readonly Finding[]> {
-  return [await mode(zk), session(zk, askedMs), await trip(zk, root), await rights(zk, root)];
+  return [VERSION, await mode(zk), session(zk, askedMs), await trip(zk, root), await rights(zk, root)];
 }
 
 async function mode(zk: ZooKeeper): Promise<Finding> {

@@ -22,6 +22,8 @@ export class NodePlace {
   czxid = 0n;
   /** 0n while it waits. */
   token = 0n;
+  /** In which turn its node was asked about last (Watching.confirmOne). */
+  confirmedIn = 0;
   /** Asked to go, but its node stays until it has. */
   revoked = false;
   /** While it is held: we are told when somebody touches its node. */

@@ -5,6 +5,7 @@ import { FatalDriverError } from "../../spi/driver.ts";
 import { isRefusal, SessionExpiredError } from "./client/errors.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import { fatalOf } from "./fatal.ts";
+import type { Folders } from "./folders.ts";
 import type { Lines } from "./lines.ts";
 import type { NodePlace, Places } from "./places.ts";
 import type { Watching } from "./watching.ts";
@@ -16,6 +17,7 @@ export interface PlacingOptions {
   readonly zk: ZooKeeper;
   readonly lines: Lines;
   readonly places: Places;
+  readonly folders: Folders;
   readonly watching: Watching;
   /** Does a waiting claim keep its place? */
   readonly fair: boolean;
@@ -52,9 +54,14 @@ export class Placing {
   }
 
   async #placed(place: NodePlace): Promise<Answer> {
-    const { zk, lines } = this.#options;
+    const { zk, lines, folders } = this.#options;
     place.isAside = false;
     if (place.at === "there") return place.revoked ? place.none : this.#kept(place, await lines.look(place));
+    if (!folders.isReady(place.folder)) {
+      await folders.ready(place.folder);
+      // it was left meanwhile, when there was nothing to delete yet
+      if (place.at !== "new") return place.none;
+    }
     // both leave in one write: a free lock costs one round trip
     const [made, seen] = await Promise.allSettled([lines.place(place), zk.children(place.folder)]);
     if (made.status === "rejected") throw made.reason;

@@ -38,6 +38,7 @@ export class Watching {
   readonly #waiting = new Map<string, Set<NodePlace>>();
   /** By the folder of the line. */
   readonly #lines = new Map<string, LineWatch>();
+  #turn = 0;
 
   /** changed: a claim's answer may have changed. */
   constructor(zk: ZooKeeper, places: Places, changed: (id: ClaimId) => void) {
@@ -169,6 +170,18 @@ export class Watching {
     void checking.finally(() => {
       if (place.checking === checking) place.checking = null;
     });
+  }
+
+  /**
+   * Asks whether the node of one of these is there: of the one that was not asked about for longest. Events are what tells
+   * that a node is gone; should one be lost, for whatever reason, its holder learns of it all the same, by renewals.
+   */
+  async confirmOne(held: readonly NodePlace[]): Promise<void> {
+    let next: NodePlace | undefined;
+    for (const place of held) if (next === undefined || place.confirmedIn < next.confirmedIn) next = place;
+    if (next === undefined) return;
+    next.confirmedIn = ++this.#turn;
+    if ((await this.#zk.exists(next.path)) === null) this.#isDeleted(next);
   }
 
   #isDeleted(place: NodePlace): void {

@@ -11,6 +11,8 @@
  *
  * Invariants
  * - On a new connection first credentials are sent, then watches, then requests: nothing is asked as nobody.
+ * - No request is answered on a connection before SetWatches2 was: a server that does not know it (before 3.6) would lose our
+ *   watches at the first reconnect, and is refused for good, on whichever connection it is met.
  * - Replies come in the order of requests: one that is not the oldest's ends the connection.
  * - What has left and has no answer when its connection ends has an unknown outcome, and is never sent again.
  * - A session ends by our own clock (session-clock.ts) before its server may end it, whether we reach anybody or not. Then
@@ -21,7 +23,7 @@
 import type { Clock, Timer } from "../../../clock.ts";
 import type { Request } from "./calls.ts";
 import { Calls } from "./calls.ts";
-import { AuthFailedError, closedError, SessionExpiredError } from "./errors.ts";
+import { AuthFailedError, closedError, errorOf, OutdatedServerError, SessionExpiredError } from "./errors.ts";
 import { Handshake } from "./handshake.ts";
 import type { ConnectionOptions, Hooks } from "./hooks.ts";
 import { JuteError, JuteReader, JuteWriter } from "./jute.ts";
@@ -34,6 +36,7 @@ import { Watches } from "./watches.ts";
 import type { Wire } from "./wire.ts";
 
 const EXPIRED = -112;
+const UNIMPLEMENTED = -6;
 
 export class Connection {
   readonly watches: Watches = new Watches();
@@ -52,6 +55,8 @@ export class Connection {
   readonly #servers: Servers;
   #greetedAt = 0;
   #flushing = false;
+  /** Why it is over. */
+  #ended: Error = closedError();
   #needed = false;
   #alive = false;
 
@@ -62,6 +67,10 @@ export class Connection {
     this.#handshake = new Handshake(options.auth, options.sasl);
     this.#servers = new Servers(options.servers, options.random, options.retry);
     this.#timer = options.clock.timer(() => this.#tick());
+  }
+
+  get isOver(): boolean {
+    return this.#at === "over";
   }
 
   get isUp(): boolean {
@@ -95,7 +104,7 @@ export class Connection {
   /** Settles with the answer, or fails with an error of errors.ts. Waits for a connection as long as `withinMs` allows. */
   ask<T>(request: Request<T>, withinMs: number): Promise<T> {
     return new Promise((resolve, reject) => {
-      if (this.#at === "over") return reject(closedError());
+      if (this.#at === "over") return reject(this.#ended);
       this.#calls.add(request, this.#clock.now() + withinMs, resolve, reject);
       if (this.#at === "up") this.#flushSoon();
       this.#arm();
@@ -120,6 +129,7 @@ export class Connection {
   #end(error: Error): void {
     if (this.#at === "over") return;
     this.#at = "over";
+    this.#ended = error;
     this.#wire?.close();
     this.#wire = null;
     this.#forget(error);
@@ -163,7 +173,7 @@ export class Connection {
         else if (this.#at === "up") this.#reply(new JuteReader(frame));
       }
     } catch (error) {
-      if (error instanceof AuthFailedError) return this.#end(error);
+      if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return this.#end(error);
       if (!(error instanceof JuteError)) throw error;
       this.#lost(error);
     }
@@ -213,6 +223,9 @@ export class Connection {
         if (code !== 0) throw new AuthFailedError();
         return;
       case XID.setWatches:
+        if (code === UNIMPLEMENTED) throw new OutdatedServerError();
+        // without its watches this connection is worth nothing
+        if (code !== 0) this.#lost(errorOf(code, "set watches"));
         return;
     }
     const sentAt = this.#calls.reply(xid, zxid, code, reader);

@@ -79,6 +79,17 @@ export class AuthFailedError extends Error {
   }
 }
 
+/** A server that is too old to be used safely. */
+export class OutdatedServerError extends Error {
+  readonly code = "OUTDATED_SERVER";
+  constructor() {
+    super(
+      "this ZooKeeper is older than 3.6, the oldest one that locks can rely on: it does not know SetWatches2, which restores watches",
+    );
+    this.name = "OutdatedServerError";
+  }
+}
+
 /** What was asked, for people: the id of a protected node (Curator's `_c_<id>-`) is a secret. */
 export function withoutIds(what: string): string {
   return what.replace(/_c_[0-9A-Za-z]+(?:-[0-9A-Fa-f]{4,12})*-/g, "_c_...-");
@@ -92,9 +103,15 @@ export function errorOf(code: number, what: string): Error {
   return new ZooKeeperError(name, `ZooKeeper: ${withoutIds(what)}: ${name}`);
 }
 
-/** Would asking again change nothing: do the servers not know us, or not take what our nodes are to allow? */
+const FOR_GOOD: readonly string[] = ["NO_AUTH", "INVALID_ACL", "QUOTA_EXCEEDED"];
+
+/**
+ * Would asking again change nothing: are the servers too old, do they not know us, not take what our nodes are to allow,
+ * or not take any more of them where an operator has set a quota?
+ */
 export function isForGood(error: unknown): boolean {
-  return error instanceof AuthFailedError || isRefusal(error, "NO_AUTH") || isRefusal(error, "INVALID_ACL");
+  if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return true;
+  return error instanceof ZooKeeperError && FOR_GOOD.includes(error.code);
 }
 
 /** Is this the server's refusal of that name? */

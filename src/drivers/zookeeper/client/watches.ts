@@ -88,7 +88,10 @@ export class Watches {
     for (const watcher of told) watcher(null);
   }
 
-  /** All of them as the bodies of SetWatches2 requests, none of them longer than a server reads. */
+  /**
+   * All of them as the bodies of SetWatches2 requests, none of them longer than a server reads; one that is empty if there
+   * are none, since a server that does not know the request must show it at once.
+   */
   *chunks(): Generator<(writer: JuteWriter, lastZxid: bigint) => void> {
     let chunk: Record<WatchKind, string[]> = empty();
     let bytes = 0;
@@ -103,7 +106,7 @@ export class Watches {
         bytes += size;
       }
     }
-    if (bytes > 0) yield bodyOf(chunk);
+    yield bodyOf(chunk);
   }
 }
 

@@ -8,7 +8,7 @@ import { systemClock } from "../../../clock.ts";
 import { durationMs } from "../../../duration.ts";
 import type { Request } from "./calls.ts";
 import { Connection } from "./connection.ts";
-import { ConnectionLossError, isRefusal } from "./errors.ts";
+import { ConnectionLossError, isRefusal, SessionExpiredError } from "./errors.ts";
 import type { Created, CreateOptions, Step } from "./operations.ts";
 import * as operations from "./operations.ts";
 import { Chroot } from "./paths.ts";
@@ -136,26 +136,56 @@ export class ZooKeeper {
     return this.#reach.wait();
   }
 
-  /** Settles with the first session. @throws AuthFailedError; ConnectionLossError when it is closed before, or too late */
-  async open(events: SessionEvents = {}, withinMs: number = Number.POSITIVE_INFINITY): Promise<void> {
+  /**
+   * Settles with the first session, when what `prepare` asks of it is done. That is begun again when the connection under it
+   * is lost, so it must be harmless to do it twice.
+   * @throws AuthFailedError; OutdatedServerError; ConnectionLossError when it is closed before, or too late; what `prepare` throws
+   */
+  async open(
+    events: SessionEvents = {},
+    withinMs: number = Number.POSITIVE_INFINITY,
+    prepare: () => Promise<void> = async () => undefined,
+  ): Promise<void> {
     this.#events = events;
+    const over = new AbortController();
     const late = (): void => {
       const { failure } = this.#connection;
       const why = failure === null ? "" : `: ${failure.message}`;
       const message = `ZooKeeper did not answer within ${withinMs} ms${why}`;
-      this.#opening?.reject(new ConnectionLossError(false, message, failure ?? undefined));
+      over.abort(new ConnectionLossError(false, message, failure ?? undefined));
     };
     const timer = this.#clock.timer(late);
     timer.keepAlive(true);
     if (Number.isFinite(withinMs)) timer.set(this.#clock.now() + withinMs);
+    const ended = new Promise<never>((_, reject) => {
+      over.signal.addEventListener("abort", () => reject(over.signal.reason), { once: true });
+    });
     try {
-      await new Promise<void>((resolve, reject) => {
-        this.#opening = { resolve, reject };
-        this.#connection.open();
-      });
+      await Promise.race([ended, this.#prepared(prepare, over.signal)]);
     } finally {
+      over.abort();
       timer.stop();
     }
+  }
+
+  async #prepared(prepare: () => Promise<void>, signal: AbortSignal): Promise<void> {
+    for (;;) {
+      if (!this.isConnected) await this.#connected();
+      if (signal.aborted) return;
+      try {
+        return await prepare();
+      } catch (error) {
+        const isLost = error instanceof ConnectionLossError || error instanceof SessionExpiredError;
+        if (!isLost || this.#connection.isOver) throw error;
+      }
+    }
+  }
+
+  #connected(): Promise<void> {
+    return new Promise<void>((resolve, reject) => {
+      this.#opening = { resolve, reject };
+      this.#connection.open();
+    });
   }
 
   /** Is the process to be kept alive for the session's sake? Not by default. */
