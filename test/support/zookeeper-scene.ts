@@ -1,12 +1,18 @@
-/** A ZooKeeper for the tests of one file, a connection that looks on, and drivers and clients that are closed after each test. */
+/**
+ * A ZooKeeper for the tests of one file, a connection that looks on, and drivers and clients that are closed after each test.
+ * Then its nodes are judged (inspect-zookeeper.ts): roots, and what a test has made by hand, are expected.
+ */
 
-import { afterAll, afterEach, beforeAll } from "vitest";
+import { afterAll, afterEach, beforeAll, expect } from "vitest";
+import type { Created, CreateOptions } from "../../src/drivers/zookeeper/client/operations.ts";
+import type { ZooKeeperOptions } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
 import { newId } from "../../src/ids.ts";
 import type { Claim, Driver, Notify } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { zookeeperViolations } from "./inspect-zookeeper.ts";
 import type { ServerOptions, ZooKeeperServer } from "./services/zookeeper.ts";
 import { startZooKeeper } from "./services/zookeeper.ts";
 
@@ -17,7 +23,10 @@ type Terms = Partial<ZooKeeperDriverOptions>;
 
 export interface ZooKeeperScene {
   readonly server: ZooKeeperServer;
+  /** What is made by it is made by hand. */
   readonly zk: ZooKeeper;
+  /** Nodes below which other programs keep what is theirs: not judged. */
+  readonly others: Set<string>;
   /** Closed when the test is over, and forgotten. */
   readonly clients: { close(): Promise<void> }[];
   /** A driver on this server, by the scene's terms where these options say nothing else. */
@@ -32,10 +41,13 @@ export function zookeeperScene(options?: ServerOptions, terms: Terms = {}): ZooK
   let zk: ZooKeeper;
   const clients: { close(): Promise<void> }[] = [];
   const drivers: Driver[] = [];
+  const others = new Set<string>();
+  // drivers of other processes have the usual root
+  const expected = new Set<string>(["/holdfast"]);
 
   beforeAll(async () => {
     server = await startZooKeeper(options);
-    zk = new ZooKeeper({ servers: [server.address] });
+    zk = new ByHand({ servers: [server.address] }, expected);
     await zk.open();
   }, 60_000);
   afterAll(async () => {
@@ -45,12 +57,17 @@ export function zookeeperScene(options?: ServerOptions, terms: Terms = {}): ZooK
   afterEach(async () => {
     await Promise.all(clients.splice(0).map((one) => one.close()));
     await Promise.all(drivers.splice(0).map((one) => one.close()));
+    expect(await zookeeperViolations(zk, { from: "/", expected, others }), "the nodes of the store").toEqual([]);
   });
 
-  const made = (more: Terms = {}): Driver =>
-    zookeeper({ servers: [server.address], connectTimeoutMs: BUSY_MS, ...terms, ...more });
+  const made = (more: Terms = {}): Driver => {
+    const driver = { servers: [server.address], connectTimeoutMs: BUSY_MS, ...terms, ...more };
+    expected.add(`${driver.chroot ?? ""}${driver.root ?? "/holdfast"}`);
+    return zookeeper(driver);
+  };
   return {
     clients,
+    others,
     get server() {
       return server;
     },
@@ -65,6 +82,22 @@ export function zookeeperScene(options?: ServerOptions, terms: Terms = {}): ZooK
       return driver;
     },
   };
+}
+
+/** Remembers what it makes. */
+class ByHand extends ZooKeeper {
+  readonly #made: Set<string>;
+
+  constructor(options: ZooKeeperOptions, made: Set<string>) {
+    super(options);
+    this.#made = made;
+  }
+
+  override async create(path: string, options: CreateOptions = {}): Promise<Created> {
+    const created = await super.create(path, options);
+    this.#made.add(created.path);
+    return created;
+  }
 }
 
 /** A claim of one key for a session, exclusive unless `more` says otherwise. */

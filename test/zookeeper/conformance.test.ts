@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { conformance } from "../../src/conformance/suite.ts";
+import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import { zookeeperViolations } from "../support/inspect-zookeeper.ts";
 import type { ZooKeeperServer } from "../support/services/zookeeper.ts";
 import { startZooKeeper } from "../support/services/zookeeper.ts";
 import { watched } from "../support/watched-test.ts";
@@ -8,13 +10,19 @@ import { watched } from "../support/watched-test.ts";
 const SESSION_MS = 4_000;
 const long = process.env.HOLDFAST_LONG === "1";
 let server: ZooKeeperServer;
+let zk: ZooKeeper;
 let stores = 0;
 
 beforeAll(async () => {
   server = await startZooKeeper();
+  zk = new ZooKeeper({ servers: [server.address] });
+  await zk.open();
 }, 60_000);
 
-afterAll(() => server[Symbol.asyncDispose]());
+afterAll(async () => {
+  await zk.close();
+  await server[Symbol.asyncDispose]();
+});
 
 conformance({ describe, test: watched(test) }, "ZooKeeper", {
   traits: { lease: { claim: false, sessionMs: SESSION_MS }, manyKeys: false },
@@ -24,6 +32,9 @@ conformance({ describe, test: watched(test) }, "ZooKeeper", {
   timeScale: 2,
   async open() {
     const root = `/store-${++stores}`;
-    return { driver: () => zookeeper({ servers: [server.address], root, sessionMs: SESSION_MS }) };
+    return {
+      driver: () => zookeeper({ servers: [server.address], root, sessionMs: SESSION_MS }),
+      inspect: () => zookeeperViolations(zk, { from: root }),
+    };
   },
 });

@@ -121,6 +121,7 @@ test("a path where another recipe of Curator's stands is refused to our mutex, w
   ] as const;
   for (const [recipe, why] of others) {
     const path = `/one-recipe-${recipe}`;
+    here.leaveTo(path);
     theirs.tell(`open ${recipe} ${recipe} ${path}`);
     theirs.tell(`acquire ${recipe}`);
     await theirs.told(`${recipe} held`);

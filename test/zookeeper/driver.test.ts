@@ -47,7 +47,7 @@ test("nodes are named as Curator names its mutex; other permits stand before the
   await driver.claim(mutex);
   await driver.claim(reader);
   expect([...(await scene.zk.children(folder)).names].sort()).toEqual(
-    [`_c_${mutex.id}-lock-0000000000`, `_c_${reader.id}-p1.1073741824-lock-0000000001`].sort(),
+    [`_c_${mutex.id}-lock-0000000001`, `_c_${reader.id}-p1.1073741824-lock-0000000002`].sort(),
   );
   await driver.release([mutex, reader]);
 });
@@ -88,7 +88,7 @@ test("a key that begins with a slash is the node's path itself", async () => {
   const driver = await opened();
   const claim = claimOf("/mylock");
   await driver.claim(claim);
-  expect((await scene.zk.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000000`]);
+  expect((await scene.zk.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000001`]);
   expect((await driver.list({ prefix: "/myl" }, 10)).map(({ holds }) => holds[0].key)).toEqual(["/mylock"]);
   await driver.release([claim]);
   await expect(driver.claim(claimOf("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });

@@ -36,10 +36,10 @@ export function randomSuffix(zk: ZooKeeper, root: string, sessionMs: number): Dr
     },
     async open() {
       await zk.open();
-      await makePath(zk, root, OPEN_TO_ALL, "persistent");
+      await makePath(zk, root, OPEN_TO_ALL);
     },
     async claim(claim) {
-      await makePath(zk, folderOf(claim), OPEN_TO_ALL, "persistent");
+      await makePath(zk, folderOf(claim), OPEN_TO_ALL);
       const name = `${folderOf(claim)}/lock-${Math.random().toFixed(8)}-${claim.id}`;
       const { path } = await zk.create(name, { mode: "ephemeral" });
       paths.set(claim.id, { path, token: 0n });

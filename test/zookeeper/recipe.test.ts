@@ -46,10 +46,10 @@ test("in the family of Curator's read-write lock nodes bear its names, and its n
   expect((await driver.claim(last)).state).toBe("waiting");
   expect([...(await nodes(folder))].sort()).toEqual(
     [
-      `_c_${reader.id}-__READ__0000000000`,
+      `_c_${reader.id}-__READ__0000000001`,
       theirs.slice(folder.length + 1),
-      `_c_${writer.id}-__WRIT__0000000002`,
-      `_c_${last.id}-__READ__0000000003`,
+      `_c_${writer.id}-__WRIT__0000000003`,
+      `_c_${last.id}-__READ__0000000004`,
     ].sort(),
   );
   await driver.release([reader]);

@@ -26,11 +26,11 @@ test("a parent that is removed again before each try is made anew a few times, t
     for (const frame of servers.peer.sent()) {
       const [xid, op] = frame as [number, number];
       ops.push(op);
-      servers.peer.answer(xid, op === OP.createContainer ? NODE_EXISTS : NO_NODE);
+      servers.peer.answer(xid, op === OP.multi ? NODE_EXISTS : NO_NODE);
     }
   }
   expect(await asked).toMatchObject({ code: "NO_NODE" });
-  expect(ops.filter((op) => op !== OP.createContainer)).toHaveLength(5);
-  expect(ops.filter((op) => op === OP.createContainer)).toHaveLength(4);
+  expect(ops.filter((op) => op !== OP.multi)).toHaveLength(5);
+  expect(ops.filter((op) => op === OP.multi)).toHaveLength(4);
   await Promise.all([zk.close(), clock.pass(2_000)]);
 });

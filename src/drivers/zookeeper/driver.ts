@@ -89,7 +89,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
         if (mayBeCertified && (await isCertified(zk))) acl = CREATOR_ALL;
         mayBeCertified = false;
         await zk.makeChroot(acl);
-        await makePath(zk, root, acl, "persistent");
+        await makePath(zk, root, acl);
       });
       notify = sink;
     },

@@ -7,13 +7,11 @@
 
 import { FatalDriverError } from "../../errors.ts";
 import { isRefusal } from "./client/errors.ts";
-import { makePath } from "./client/recipes.ts";
+import { makeContainers, NOBODY } from "./client/recipes.ts";
 import type { Acl } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 
 const DELETE = 8;
-/** A name that no place has. */
-const NOBODY = "no-such-place";
 /** Folders remembered; the servers remove those that are empty. */
 const MOST_KNOWN = 10_000;
 
@@ -36,7 +34,10 @@ export class Folders {
     return this.#known.has(folder);
   }
 
-  /** It is there, or was a moment ago, and we may delete in it. @throws FatalDriverError if we may not */
+  /**
+   * It is there, or was a moment ago, and we may delete in it: one that we make has had a child already that we deleted.
+   * @throws FatalDriverError if we may not
+   */
   ready(folder: string): Promise<void> {
     let underWay = this.#underWay.get(folder);
     if (underWay === undefined) {
@@ -53,16 +54,13 @@ export class Folders {
   }
 
   async #make(folder: string): Promise<void> {
-    let acl = await this.#aclOf(folder);
-    if (acl === "absent") {
-      acl = this.#acl();
-      await makePath(this.#zk, folder, acl, "container");
-    }
-    const text = acl === "secret" ? null : JSON.stringify(acl);
-    const isProven = text !== null && this.#proven.has(text);
-    if (!isProven && (acl === "secret" || !isOpen(acl))) {
-      await this.#probe(folder);
-      if (text !== null) this.#proven.add(text);
+    const acl = await this.#aclOf(folder);
+    if (acl === "absent") await makeContainers(this.#zk, folder, this.#acl());
+    else if (acl === "secret") await this.#probe(folder);
+    else if (!isOpen(acl)) {
+      const text = JSON.stringify(acl);
+      if (!this.#proven.has(text)) await this.#probe(folder);
+      this.#proven.add(text);
     }
     if (this.#known.size >= MOST_KNOWN) this.#known.clear();
     this.#known.add(folder);

@@ -18,6 +18,8 @@ type Meeting = { readonly register: Register; readonly ours: Crew; readonly thei
 export type Crews = {
   /** A process of each kind, and a register that both write to; all end with the test. */
   meet(options?: RegisterOptions): Promise<Meeting>;
+  /** Others than ours stand on this path. */
+  leaveTo(path: string): void;
   /** The nodes of a path, the lowest number first. */
   lineOf(path: string): Promise<readonly { readonly name: string; readonly number: number }[]>;
   /** Settles when so many nodes stand there. */
@@ -37,6 +39,7 @@ export function crews(): Crews {
 
   const here: Crews = {
     zk: () => scene.zk,
+    leaveTo: (path) => void scene.others.add(path),
     async meet(options) {
       const register = await openRegister(options);
       const { host, port } = scene.server.address;

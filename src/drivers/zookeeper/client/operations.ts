@@ -194,7 +194,7 @@ function writeStep(writer: JuteWriter, step: Step): void {
   const header = (op: number): JuteWriter => writer.int(op).bool(false).int(-1);
   switch (step.do) {
     case "create":
-      header(OP.create);
+      header(step.mode === "container" ? OP.createContainer : OP.create);
       return writeCreate(writer, step.path, step);
     case "delete":
       header(OP.delete)
@@ -221,7 +221,8 @@ function readResults(reader: JuteReader, steps: readonly Step[]): (string | null
     reader.int();
     if (done) break;
     let path: string | null = null;
-    if (op === OP.create) path = reader.text();
+    if (op === OP.create || op === OP.createContainer) path = reader.text();
+    if (op === OP.createContainer) readStat(reader);
     else if (op === OP.setData) readStat(reader);
     else if (op === -1) {
       const code = reader.int();

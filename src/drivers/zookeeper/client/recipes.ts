@@ -7,6 +7,8 @@ import type { ZooKeeper } from "./zookeeper.ts";
 
 /** The servers may remove an empty container between our making it and our using it. */
 const CREATE_TRIES = 5;
+/** A name that no place has. */
+export const NOBODY = "no-such-place";
 /** So many requests of a recipe are under way at once. */
 const AT_ONCE = 256;
 
@@ -14,22 +16,43 @@ const AT_ONCE = 256;
  * Makes a node and all above it, as far as they are not there, from below: who may not make what exists already (the root
  * of the servers, mostly) is not stopped by that.
  */
-export async function makePath(
-  zk: Pick<ZooKeeper, "create" | "exists">,
+export function makePath(zk: Pick<ZooKeeper, "create" | "exists">, path: string, acl: readonly Acl[]): Promise<void> {
+  return makeAll(zk, path, (one) => zk.create(one, { acl }));
+}
+
+/** The same with containers. @throws ZooKeeperError NO_AUTH also if we may not delete in one that was to be made */
+export function makeContainers(zk: ZooKeeper, path: string, acl: readonly Acl[]): Promise<void> {
+  return makeAll(zk, path, (one) => makeContainer(zk, one, acl));
+}
+
+/**
+ * The servers remove a container that has no child any more, but one that never had any stays for ever. So it is made
+ * together with a child that goes at once: all that, or nothing.
+ */
+async function makeContainer(zk: ZooKeeper, path: string, acl: readonly Acl[]): Promise<void> {
+  const child = `${path}/${NOBODY}`;
+  await zk.multi([
+    { do: "create", path, mode: "container", acl },
+    { do: "create", path: child, mode: "ephemeral", acl },
+    { do: "delete", path: child },
+  ]);
+}
+
+async function makeAll(
+  zk: Pick<ZooKeeper, "exists">,
   path: string,
-  acl: readonly Acl[],
-  mode: "container" | "persistent",
+  make: (path: string) => Promise<unknown>,
 ): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {
-      await zk.create(path, { mode, acl });
+      await make(path);
       return;
     } catch (error) {
       if (isRefusal(error, "NODE_EXISTS")) return;
       if (isRefusal(error, "NO_AUTH") && (await zk.exists(path)) !== null) return;
       if (!isRefusal(error, "NO_NODE") || path === "/" || tries === CREATE_TRIES) throw error;
     }
-    await makePath(zk, path.slice(0, path.lastIndexOf("/")) || "/", acl, mode);
+    await makeAll(zk, path.slice(0, path.lastIndexOf("/")) || "/", make);
   }
 }
 
@@ -46,7 +69,7 @@ export async function createBelow(
     } catch (error) {
       // refused, so nothing was made: this is another request, not the same one again
       if (!isRefusal(error, "NO_NODE") || tries === CREATE_TRIES) throw error;
-      await makePath(zk, folder, options.acl, "container");
+      await makeContainers(zk, folder, options.acl);
     }
   }
 }

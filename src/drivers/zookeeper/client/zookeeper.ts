@@ -258,7 +258,7 @@ export class ZooKeeper {
       exists: (path: string) => this.#ask(operations.exists(path, false, () => undefined)),
     };
     const path = this.#chroot.out("/");
-    if (path !== "/") await makePath(whole, path, acl, "persistent");
+    if (path !== "/") await makePath(whole, path, acl);
   }
 
   getAcl(path: string): Promise<readonly Acl[]> {
