@@ -43,7 +43,7 @@ interface Place {
   readonly number: number;
 }
 
-export async function nodesOf(
+async function nodesOf(
   zk: ZooKeeper,
   { from, expected = new Set(), others = new Set() }: InspectedNodes,
 ): Promise<StoreView> {

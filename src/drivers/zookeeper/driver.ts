@@ -117,7 +117,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       if (standing && !zk.isConnected) throw new ConnectionLossError(false, "ZooKeeper: no server is connected");
       // One question proves the session for all that are held. Its leader answers it: a server that has lost its own goes on
       // answering reads and pings for a while, in which our session ends and our nodes go.
-      const held = mine.filter((place) => place !== null && place.isHeld && place.at === "there") as NodePlace[];
+      const held = mine.filter((place) => place?.isHeld && place.at === "there") as NodePlace[];
       if (held.length > 0) await Promise.all([zk.sync("/"), watching.confirmOne(held)]);
       for (const place of mine) if (place?.isHeld && !place.isWatched && place.checking === null) watching.own(place);
       // what somebody did to our nodes before that was told before it was answered
