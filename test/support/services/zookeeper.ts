@@ -33,6 +33,8 @@ export type ZooKeeperServer = {
 export type ServerOptions = {
   /** Each write is synced to the disk, as servers do as they come. Default false: a busy disk would end sessions. */
   readonly synced?: boolean;
+  /** Of the Java process, besides the usual ones. */
+  readonly properties?: Readonly<Record<string, string>>;
   /** How often empty containers are looked for and removed, in milliseconds. Default: a minute. */
   readonly reapMs?: number;
   /** Takes TLS on a second port, and knows these users by SASL; there it lets only those in whom this issuer vouches for. */
@@ -87,7 +89,7 @@ async function started(
   port: number,
   securePort: number,
   members: readonly string[],
-  { reapMs = 60_000, secure, synced = false }: ServerOptions,
+  { reapMs = 60_000, secure, synced = false, properties = {} }: ServerOptions,
   id = 1,
 ): Promise<ZooKeeperServer> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-"));
@@ -107,6 +109,7 @@ async function started(
   const options = [
     ...["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.extendedTypesEnabled=true"],
     `-Dznode.container.checkIntervalMs=${reapMs}`,
+    ...Object.entries(properties).map(([name, value]) => `-D${name}=${value}`),
     // what was written outlives the process all the same
     ...(synced ? [] : ["-Dzookeeper.forceSync=no"]),
   ];

@@ -1,0 +1,106 @@
+// Two thousand waits that end at once, by their time, by a signal and by close(): whoever is told who holds the key, it
+// costs nobody a lock, and no place stays. With default options, as users have them.
+
+import { expect } from "vitest";
+import type { Locks } from "../../src/client/locks.ts";
+import { createLocks } from "../../src/client/locks.ts";
+import { delegate } from "../../src/conformance/delegate.ts";
+import type { LockTimeoutError } from "../../src/errors.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import { until } from "./wait-for.ts";
+
+const EACH = 667;
+const WAIT_MS = 1_000;
+/** Far less than a lease or a session: places that stay for so long are not given back but left. */
+const SOON_MS = 5_000;
+
+export interface Crowd {
+  /** Another client of one store. */
+  driver(): Driver;
+  /** How many places the store has on this key, read past the drivers that are tested. */
+  placesOn(key: string): Promise<number>;
+}
+
+interface Looks {
+  most: number;
+  underWay: number;
+  readonly filters: Set<string>;
+}
+
+/** The driver, and what it is asked to list. */
+function watched(driver: Driver): { readonly driver: Driver; readonly looks: Looks } {
+  const looks: Looks = { most: 0, underWay: 0, filters: new Set() };
+  const list: Driver["list"] = async (filter, ...more) => {
+    looks.filters.add(JSON.stringify(filter));
+    looks.most = Math.max(looks.most, ++looks.underWay);
+    try {
+      return await driver.list(filter, ...more);
+    } finally {
+      looks.underWay--;
+    }
+  };
+  return { driver: delegate(driver, { list }), looks };
+}
+
+/** The codes and holders that waits ended with. */
+type Ends = { readonly codes: Set<unknown>; readonly holders: Set<unknown> };
+
+function waits(locks: Locks, options: { wait?: number; signal?: AbortSignal }, ends: Ends): Promise<unknown> {
+  return Promise.all(
+    Array.from({ length: EACH }, () =>
+      // readers have no common place: each has one of its own at the store
+      locks
+        .rw("crowded")
+        .read.acquire({ ...options, label: "one of many" })
+        .then(
+          () => ends.codes.add("granted"),
+          (error: LockTimeoutError) => {
+            ends.codes.add(error.code);
+            ends.holders.add(error.blocked?.holder);
+          },
+        ),
+    ),
+  );
+}
+
+export async function crowdEnds({ driver, placesOn }: Crowd): Promise<void> {
+  const [far, other] = [createLocks(driver()), createLocks(driver())];
+  const seen = watched(driver());
+  const locks = createLocks(seen.driver);
+  const told: string[] = [];
+  for (const event of ["jeopardy", "lost", "storeDown"] as const) locks.on(event, () => told.push(event));
+  const writer = await far.rw("crowded").write.acquire({ label: "the holder" });
+  const own = await locks.acquire("its own");
+  const ends = (): Ends => ({ codes: new Set(), holders: new Set() });
+  const [late, aborted, closed] = [ends(), ends(), ends()];
+  const abort = new AbortController();
+  const over = [
+    waits(locks, { wait: WAIT_MS }, late),
+    waits(locks, { signal: abort.signal }, aborted),
+    waits(other, {}, closed),
+  ];
+  await until(async () => (await placesOn("crowded")) === 1 + 3 * EACH || late.codes.size > 0, {
+    within: 60_000,
+    what: "the crowd",
+  });
+  abort.abort(Object.assign(new Error("enough"), { code: "ENOUGH" }));
+  const closing = other.close();
+  await Promise.all([...over, closing]);
+  const gone = async (): Promise<boolean> => (await placesOn("crowded")) === 1;
+  await until(gone, { within: SOON_MS, what: "the places of the crowd to go" });
+  expect([late.codes, aborted.codes, closed.codes].map((codes) => [...codes])).toEqual([
+    ["LOCK_TIMEOUT"],
+    ["ENOUGH"],
+    ["CLOSED"],
+  ]);
+  // who could not be told in half a second is told no name, and never a wrong one
+  for (const holder of late.holders) expect(["the holder", undefined]).toContain(holder);
+  expect([...seen.looks.filters], "the one queue is looked at").toEqual(['{"key":"crowded"}']);
+  expect(seen.looks.most, "at most one look at a time").toBe(1);
+  expect(own.signal.aborted).toBe(false);
+  expect(told).toEqual([]);
+  expect(await own.release()).toBe(true);
+  expect(await writer.release()).toBe(true);
+  await Promise.all([far.close(), locks.close()]);
+  expect(await placesOn("crowded")).toBe(0);
+}
