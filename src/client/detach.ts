@@ -32,7 +32,7 @@ export async function detach(lock: LockHandle, options: DetachOptions = {}): Pro
   lock.throwIfLost();
   const { engine } = tenures[0].lane.host;
   for (const { tracked, handles, contexts } of tenures) {
-    const why = whyNot(tracked.claim.ttlMs, handles, contexts);
+    const why = whyNot(engine.driver, tracked.claim.ttlMs, handles, contexts);
     if (why !== null) throw new UnsupportedError(`cannot detach ${named(keys)}: ${why}`, { keys });
   }
   const claims = tenures.map(({ tracked }) => tracked.claim);
@@ -121,7 +121,8 @@ async function letGo(driver: Driver, claims: readonly Claim[], leftMs?: number):
   });
 }
 
-function whyNot(ttl: number | "session", handles: number, contexts: number): string | null {
+function whyNot(driver: Driver, ttl: number | "session", handles: number, contexts: number): string | null {
+  if (!driver.traits.lease.claim) return `${driver.name} has no lease of one lock: all end with the client's session`;
   if (ttl === "session") return 'a "session" lease ends with its session';
   if (contexts > 0) return "it is held by using() or run()";
   return handles > 1 ? "another request has joined it" : null;

@@ -68,6 +68,8 @@ export interface Wish {
   /** Infinity: for ever. */
   readonly waitMs: number;
   readonly ttl: number | "session";
+  /** The user has said so: it is no default. */
+  readonly isTtlGiven: boolean;
   readonly label: string;
   readonly signal: AbortSignal | undefined;
 }
@@ -84,6 +86,7 @@ export function settingsOf(options: LocksOptions = {}, verb = "createLocks"): Se
   return {
     waitMs: boundOf(wait, "wait"),
     ttl: ttlOf(ttl),
+    isTtlGiven: options.ttl !== undefined,
     label: checkedLabel(label),
     signal: undefined,
     prefix: prefix === "" ? "" : checkedKey(prefix, "prefix"),
@@ -108,6 +111,7 @@ export function wishOf(options: AcquireOptions, settings: Settings, isTry: boole
   return {
     waitMs: wait === undefined ? settings.waitMs : boundOf(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : ttlOf(ttl),
+    isTtlGiven: ttl !== undefined || settings.isTtlGiven,
     label: label === undefined ? settings.label : checkedLabel(label),
     signal,
   };
@@ -123,8 +127,10 @@ export function leaseAt(wish: Wish, { lease }: Traits, driver: string): number |
     );
   }
   if (wish.ttl === "session" || lease.claim) return wish.ttl;
-  if (!warned) process.emitWarning(`${driver} knows only session leases: ttl is ignored`, "HoldfastWarning");
-  warned = true;
+  if (wish.isTtlGiven && !warned) {
+    warned = true;
+    process.emitWarning(`${driver} knows only session leases: ttl is ignored`, "HoldfastWarning");
+  }
   return "session";
 }
 
