@@ -67,7 +67,7 @@ test.each<[string, object, string, string]>([
   ["a bad key among keys", { keys: ["a", ""] }, "keys[1]", "malformed"],
   ["ttl 99", { key: "a", ttl: 99 }, "ttl", "range"],
   ["ttl of 31 days", { key: "a", ttl: 31 * 86_400_000 }, "ttl", "range"],
-  ["ttl in days", { key: "a", ttl: "1d" }, "ttl", "malformed"],
+  ["ttl in weeks", { key: "a", ttl: "1w" }, "ttl", "malformed"],
   ["ttl null", { key: "a", ttl: null }, "ttl", "malformed"],
   ["a session", { key: "a", ttl: "session" }, "ttl", "session"],
   ["wait -1", { key: "a", wait: -1 }, "wait", "malformed"],
