@@ -88,8 +88,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, the birth record of another reign taken for that of this one",
     file,
-    find: "local isSame = known == reign",
-    replace: "local isSame = known ~= nil",
+    find: "local isSame = known == reign and",
+    replace: "local isSame = known ~= nil and",
     tests: failover,
   },
   {
@@ -125,6 +125,13 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file,
     find: "if known and breathing and not known.ended",
     replace: "if false and known and breathing and not known.ended",
+    tests: failover,
+  },
+  {
+    name: "on Redis, a replica that takes writes for the master whose record it has",
+    file,
+    find: " and string.find(info, 'role:master', 1, true) ~= nil",
+    replace: "",
     tests: failover,
   },
 ];

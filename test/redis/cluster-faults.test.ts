@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -8,10 +9,13 @@ import { redis } from "../../src/drivers/redis/driver.ts";
 import { bucketOf } from "../../src/drivers/redis/words.ts";
 import type { Duration, Locks } from "../../src/index.ts";
 import { connect, createLocks } from "../../src/index.ts";
+import type { Answer, Driver } from "../../src/spi/driver.ts";
+import { redisViolations } from "../support/inspect-redis.ts";
 import { load } from "../support/redis-load.ts";
-import { claimOf } from "../support/redis-scene.ts";
+import { claimOf, longInUse } from "../support/redis-scene.ts";
 import type { RedisCluster } from "../support/services/redis-cluster.ts";
 import { startRedisCluster } from "../support/services/redis-cluster.ts";
+import { replicated } from "../support/services/redis-pair.ts";
 import { until } from "../support/wait-for.ts";
 
 const MASTERS = 3;
@@ -169,6 +173,50 @@ describe("a Cluster", () => {
     await work.everybodyServed();
     expect(work.overlaps).toBe(0);
     expect(work.lost).toBe(0);
+  });
+
+  test("guardDataLoss: a fail-over and back grants nobody over a live holder that both servers have forgotten", {
+    timeout: 60_000,
+  }, async () => {
+    const key = "guarded";
+    const home = await cluster.masterOf(slotOfKey(key));
+    const twin = (home + MASTERS) % (2 * MASTERS);
+    const at = (node: number): Redis => cluster.admin[node] as Redis;
+    await longInUse(at(home), prefix, bucketOf(key));
+    const opened = async (): Promise<Driver> => {
+      const guardDataLoss = { longestTtlMs: 60_000 };
+      const driver = redis(client, { prefix, guardDataLoss, warn: () => undefined });
+      await driver.open(() => undefined);
+      later.push(() => driver.close());
+      return driver;
+    };
+    const [one, other] = [await opened(), await opened()];
+    const [held, late] = [claimOf(key), claimOf(key)];
+    await replicated(at(home), 1);
+    // the grant is not passed on, the replica takes over without it, and the old master follows the new one
+    cluster.signal(twin, "SIGSTOP");
+    await at(home).call("CLIENT", "KILL", "TYPE", "replica");
+    const answer = await one.claim(held);
+    expect(answer.state).toBe("held");
+    cluster.signal(home, "SIGSTOP");
+    cluster.signal(twin, "SIGCONT");
+    await at(twin).cluster("FAILOVER", "TAKEOVER");
+    cluster.signal(home, "SIGCONT");
+    await until(async () => /master_link_status:up/.test(await at(home).info("replication")), {
+      within: 20_000,
+      what: "the old master as a replica",
+    });
+    expect(await at(home).keys(`${prefix}:1:{${bucketOf(key)}}:a:*`)).toEqual([]);
+    // and is the master again before anything was asked of the other one
+    await cluster.failOver(twin);
+    const answerOf = (what: () => Promise<Answer | undefined>): Promise<Answer> =>
+      until(() => what().catch(() => null), { within: 20_000, what: "an answer" }) as Promise<Answer>;
+    expect(await answerOf(() => other.claim(late))).toMatchObject({ state: "waiting" });
+    const { token } = answer as { token: bigint };
+    expect(await answerOf(async () => (await one.renew([held]))[0])).toMatchObject({ state: "held", token });
+    expect(await redisViolations(at(home), prefix)).toEqual([]);
+    expect(await one.release([held])).toEqual([true]);
+    await other.release([late]);
   });
 
   test("with replicas to wait for a lock outlives its master, and without its replica there is none", {

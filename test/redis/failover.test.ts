@@ -112,6 +112,19 @@ describe.skipIf(whyNoRedis() !== null)("a fail-over and straight back to the sam
     expect((await next).token).toBeGreaterThan(lock.token);
   }, 60_000);
 
+  test("a replica that takes writes grants nothing, though it has the id and the record of its master", async () => {
+    const guard = { guardDataLoss: { longestTtlMs: 60_000 } };
+    const one = await a.scene.open(driverAt(a, guard));
+    await replicated(a.scene.admin, 1);
+    await b.scene.admin.config("SET", "replica-read-only", "no");
+    const two = await b.scene.open(driverAt(b, guard));
+    const [there, here] = [claimOf("key"), claimOf("key")];
+    expect((await two.claim(there)).state).toBe("waiting");
+    expect((await one.claim(here)).state).toBe("held");
+    await two.driver.release([there]);
+    await one.driver.release([here]);
+  }, 60_000);
+
   test("what loses nothing makes nobody wait: a replica that goes and comes back, a save, a rewritten file", async () => {
     const { admin } = a.scene;
     const one = await a.scene.open(driverAt(a, { guardDataLoss: { longestTtlMs: 60_000 } }));

@@ -10,7 +10,7 @@ const LINE_STORE =
   "local call, match = redis.call, string.match\nlocal root = ARGV[1]\nlocal time = call('TIME')\nlocal micros = time[1] * 1000000 + time[2]\nlocal now = (micros - micros % 1000) / 1000\nlocal stamp = time[1] .. string.sub('00000' .. time[2], -6)\nlocal clock = string.sub(stamp, 1, -4)\nlocal DAY = 86400000\nlocal HOUR = 3600000\nlocal SLACK = 1000\nlocal dirty = false\nlocal function text(number)\n  return number == micros and stamp or string.format('%.0f', number)\nend\nlocal function named(bucket, kind, name)\n  return root .. '{' .. bucket .. '}:' .. kind .. ':' .. name\nend\nlocal function shared(bucket, kind)\n  return root .. '{' .. bucket .. '}:' .. kind\nend\n";
 
 const LINE_BIRTH =
-  "local record, longest = ARGV[3], tonumber(ARGV[4])\nlocal opensAt, tokenFloor, mark = 0, 0, math.huge\nlocal reign\nlocal LEAST, AHEAD = 30000000, 60000000\nlocal function noteBirth(raised)\n  local said = redis.pcall('SET', record, table.concat({ reign, opensAt .. '', text(tokenFloor), text(raised) }, ' '))\n  if not said.err then mark = raised end\nend\nif record ~= '' then\n  local info = call('INFO', 'replication')\n  local at = string.find(info, 'master_replid:', 1, true)\n  reign = string.sub(info, at + 14, at + 53)\n  local known, opens, floor, marked = match(call('GET', record) or '', '^(%x+) (%d+) (%d+) (%d+)$')\n  opensAt, tokenFloor, mark = tonumber(opens or 0), tonumber(floor or 0), tonumber(marked or 0)\n  local isSame = known == reign\n  if not isSame then tokenFloor = mark end\n  local isPause = not isSame or opensAt > now + longest\n  if isPause then opensAt = now + longest end\n  if isPause or mark - LEAST < micros then\n    noteBirth(math.max(mark, math.max(micros, tokenFloor) + AHEAD))\n  end\nend\nlocal breathing = opensAt > now\n";
+  "local record, longest = ARGV[3], tonumber(ARGV[4])\nlocal opensAt, tokenFloor, mark = 0, 0, math.huge\nlocal reign\nlocal LEAST, AHEAD = 30000000, 60000000\nlocal function noteBirth(raised)\n  local said = redis.pcall('SET', record, table.concat({ reign, opensAt .. '', text(tokenFloor), text(raised) }, ' '))\n  if not said.err then mark = raised end\nend\nif record ~= '' then\n  local info = call('INFO', 'replication')\n  local at = string.find(info, 'master_replid:', 1, true)\n  reign = string.sub(info, at + 14, at + 53)\n  local known, opens, floor, marked = match(call('GET', record) or '', '^(%x+) (%d+) (%d+) (%d+)$')\n  opensAt, tokenFloor, mark = tonumber(opens or 0), tonumber(floor or 0), tonumber(marked or 0)\n  local isSame = known == reign and string.find(info, 'role:master', 1, true) ~= nil\n  if not isSame then tokenFloor = mark end\n  local isPause = not isSame or opensAt > now + longest\n  if isPause then opensAt = now + longest end\n  if isPause or mark - LEAST < micros then\n    noteBirth(math.max(mark, math.max(micros, tokenFloor) + AHEAD))\n  end\nend\nlocal breathing = opensAt > now\n";
 
 const LINE_FORMS =
   "local CLAIM = '>ddddddddc1s'\nlocal REST = '>dc1ss'\nlocal function restOf(placed, waits, arrived, json, label)\n  return struct.pack(REST, placed, waits, arrived, json) .. label\nend\nlocal function save(claim)\n  local record = struct.pack(CLAIM, claim.expires, claim.token, claim.stage, claim.missed, claim.ttl, claim.tokens,\n    claim.floor, claim.count, claim.state, claim.inbox)\n  call('SET', claim.key, record .. claim.rest, 'PX', claim.ttl * 2 + SLACK)\nend\nlocal function read(bucket, id)\n  local key = named(bucket, 'c', id)\n  local record = call('GET', key)\n  if not record then return nil end\n  local ended = match(record, '^x (.*)')\n  if ended then return { key = key, id = id, ended = ended } end\n  local expires, token, stage, missed, ttl, tokens, floor, count, state, home, at = struct.unpack(CLAIM, record)\n  return {\n    key = key, bucket = bucket, id = id, expires = math.min(expires, now + ttl), token = token, stage = stage,\n    missed = missed, ttl = ttl, tokens = tokens, floor = floor, count = count, state = state, inbox = home,\n    rest = string.sub(record, at), stepped = expires > now + ttl,\n  }\nend\nlocal function bury(key, how, ttl)\n  if not dirty then call('DEL', key) end\n  call('SET', key, 'x ' .. how, 'PX', ttl)\nend\nlocal function holdsOf(claim)\n  claim.holds = claim.holds or cjson.decode((select(4, struct.unpack(REST, claim.rest))))\n  return claim.holds\nend\nlocal function placeOf(claim, hold)\n  return claim.bucket .. claim.id .. ':' .. hold[3] .. ':' .. hold[4] .. ':' .. claim.ttl\nend\nlocal function parse(place)\n  return match(place, '^(..)(%w+):(%d+):(%d+):(%d+)$')\nend\n";
@@ -60,12 +60,12 @@ const LINE_SWEEP =
   "local function sweep(claim, holds)\n  dirty = true\n  for _, hold in ipairs(holds) do\n    local line, place = lineOf(hold[1], hold[2]), placeOf(claim, hold)\n    if call('ZREM', line.admitted, place) + unqueue(line, place) > 0 then leftBy(line) end\n  end\nend\n";
 
 export const BIRTH: Script = {
-  sha: "270b34825e16f2b89a83d9586e10dd5cc287dc0e",
+  sha: "3f3f9840271766ba8690ca7e892088830ceb9a59",
   text: LINE_STORE + LINE_BIRTH + "return { opensAt .. '', clock }\n",
 };
 
 export const CLAIM: Script = {
-  sha: "d8380bf54ffaf5e1202dadad0dcfc206e9e311f9",
+  sha: "eee89b7ff78bf1b080524add645d487aeb97ca76",
   text:
     LINE_STORE +
     LINE_BIRTH +
@@ -86,7 +86,7 @@ export const CLAIM: Script = {
 };
 
 export const DETACH: Script = {
-  sha: "d12ced908900fe9db727246986237a43c1f3c42a",
+  sha: "c9c11d99fff1ad748509adb15644e00d5aef0232",
   text:
     LINE +
     LINE_RENEWAL +
@@ -112,7 +112,7 @@ export const OPEN: Script = {
 };
 
 export const RELEASE: Script = {
-  sha: "7508751c2243aff5373d292fda16ad393c570197",
+  sha: "06e01dfa5e983ac99a9afc2336859622f727c5ed",
   text:
     LINE_STORE +
     LINE_BIRTH +
@@ -129,7 +129,7 @@ export const RELEASE: Script = {
 };
 
 export const RENEW: Script = {
-  sha: "1226491f42acf632db6991fb349f0bc21d0ee32c",
+  sha: "62120d83190265a005afa6b9b7680ad27e162a0b",
   text:
     LINE +
     LINE_ANSWERS +
@@ -140,7 +140,7 @@ export const RENEW: Script = {
 };
 
 export const REPLACE: Script = {
-  sha: "798f885b458bf68c14229276b5ba6d24af25d1e4",
+  sha: "ee0b2ce2efef471963fa3a8567b04773272ca820",
   text:
     LINE +
     LINE_ANSWERS +
@@ -150,7 +150,7 @@ export const REPLACE: Script = {
 };
 
 export const REVOKE: Script = {
-  sha: "3053966b9708642334687ce1651d4cf92727cb47",
+  sha: "436868bf170286c8b97309cecbe7c8383b25d097",
   text:
     LINE +
     "local function holder(bucket, key, token, atOnce)\n  for _, place in ipairs(call('ZRANGE', named(bucket, 'a', key), 0, -1)) do\n    local owner, id, permits, limit = parse(place)\n    local claim = read(owner, id)\n    if alive(claim) and claim.token > 0 and (atOnce or claim.state ~= 'r') then\n      local above = token - claim.token\n      if above >= 0 and above < claim.tokens then\n        return claim, claim.count > 1 and holdsOf(claim) or { { bucket, key, permits, limit } }\n      end\n    end\n  end\nend\nlocal done = {}\nfor at = 1, tonumber(take()) do\n  local bucket, key, token, atOnce = take(), take(), tonumber(take()), take() == '1'\n  local claim, holds = holder(bucket, key, token, atOnce)\n  done[at] = claim and '1' or '0'\n  if claim and atOnce then\n    leave(claim, holds)\n    bury(claim.key, 'revoked', claim.ttl)\n  elseif claim then\n    claim.state = 'r'\n    save(claim)\n  end\n  if claim then tell(claim, claim.id) end\nend\nsettleAll()\nreturn table.concat(done)\n",

@@ -24,7 +24,7 @@ export interface RedisCluster {
   masterOf(slot: number): Promise<number>;
   /** Moves a slot with its keys; `between`: done while it is half-way, before the first key and after each. */
   move(slot: number, to: number, between?: () => Promise<unknown>): Promise<void>;
-  /** The replica of a master takes over, the master consenting. */
+  /** The other one of a master and its replica takes over, the master consenting. */
   failOver(master: number): Promise<void>;
   /** Ends a node as `kill -9` does. */
   kill(node: number): Promise<void>;
@@ -161,7 +161,7 @@ function clusterOf(nodes: readonly Node[], masters: number, folder: string): Red
       }
     },
     async failOver(master) {
-      const { admin } = at(master + masters);
+      const { admin } = at((master + masters) % nodes.length);
       let toldAt = Number.NEGATIVE_INFINITY;
       const isMaster = async (): Promise<boolean> => {
         if (/role:master/.test(await admin.info("replication"))) return true;

@@ -30,7 +30,8 @@ if record ~= '' then
   reign = string.sub(info, at + 14, at + 53)
   local known, opens, floor, marked = match(call('GET', record) or '', '^(%x+) (%d+) (%d+) (%d+)$')
   opensAt, tokenFloor, mark = tonumber(opens or 0), tonumber(floor or 0), tonumber(marked or 0)
-  local isSame = known == reign
+  -- a replica that may be written has the id and the record of its master
+  local isSame = known == reign and string.find(info, 'role:master', 1, true) ~= nil
   if not isSame then tokenFloor = mark end
   -- more than the longest ttl is left only if the clock has stepped back since
   local isPause = not isSame or opensAt > now + longest
