@@ -106,7 +106,7 @@ withRedis((server) => {
       );
       expect((await found(guarded)).failover).toMatch(/^good: guardDataLoss is on; min-replicas-to-write ends/);
       const { driver: patient } = await scene.open(driver({ replicas: { atLeast: 1 } }));
-      expect((await found(patient)).failover).toBe("good: grants and renewals wait for 1 of its replicas");
+      expect((await found(patient)).failover).toBe("good: grants and renewals wait for 1 of 1 replicas");
     } finally {
       await scene.admin.config("SET", "min-replicas-to-write", "0");
       await replica.stop();

@@ -132,8 +132,9 @@ function role(of: Of, { replicas: wanted }: Probed): Found {
 /** What a replica that is promoted means to locks; null: there is none that could be. */
 function failover(of: Of, { failsOver, isGuarded, replicas: wanted }: Probed): Found | null {
   const what = "failover";
-  if (of("role") !== "master" || !(failsOver || Number(of("connected_slaves")) > 0)) return null;
-  if (wanted > 0) return { level: "good", what, says: `grants and renewals wait for ${wanted} of its replicas` };
+  const count = Number(of("connected_slaves"));
+  if (of("role") !== "master" || !(failsOver || count > 0)) return null;
+  if (wanted > 0) return { level: "good", what, says: `grants and renewals wait for ${wanted} of ${count} replicas` };
   // INFO has it only if both min-replicas-to-write and min-replicas-max-lag are set
   const stops = of("min_slaves_good_slaves") !== "";
   const bounded = "min-replicas-to-write ends a master that was replaced within min-replicas-max-lag";
@@ -144,13 +145,18 @@ function failover(of: Of, { failsOver, isGuarded, replicas: wanted }: Probed): F
   const tokens = "fencing tokens keep the resource safe";
   if (isGuarded) {
     const says = `guardDataLoss is on; but ${split}`;
-    return { level: "doubtful", what, says, advice: `option replicas rules that out, ${bound}; ${tokens}` };
+    return {
+      level: "doubtful",
+      what,
+      says,
+      advice: `option replicas, for all of them, rules that out, ${bound}; ${tokens}`,
+    };
   }
   if (stops) {
-    const advice = `option replicas rules that out, guardDataLoss keeps it from being granted again; ${tokens}`;
+    const advice = `option replicas, for all of them, rules that out, guardDataLoss keeps it from being granted again; ${tokens}`;
     return { level: "doubtful", what, says: `${lost}; ${bounded}`, advice };
   }
-  const advice = `option replicas rules out both; else guardDataLoss for the first, while ${bound}; ${tokens}`;
+  const advice = `option replicas, for all of them, rules out both; else guardDataLoss for the first, while ${bound}; ${tokens}`;
   return { level: "doubtful", what, says: `${lost}, and ${split}`, advice };
 }
 
