@@ -77,7 +77,7 @@ export const PARTS: readonly Part[] = [
     seconds: 40,
     longSeconds: 3600,
   },
-  { name: "crash", tests: ["test/crash/"], oneAtATime: true, seconds: 120, longSeconds: 3600 },
+  { name: "crash", tests: ["test/crash/"], oneAtATime: true, seconds: 150, longSeconds: 3600 },
   { name: "nemesis", tests: ["test/nemesis/"], oneAtATime: true, seconds: 90, longSeconds: 3600 },
 ];
 

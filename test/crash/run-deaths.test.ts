@@ -104,13 +104,15 @@ test.concurrent("a run inside a run, of the same key and one more: all of Node k
 
 /** All at one moment: whoever could react is stopped first. */
 function kill(here: Scene, run: Running, command: Seen, killed: readonly Mortal[]): void {
-  const watchdogs = below(run.pid).filter(({ pid }) => commandOf(pid).includes("holdfast-guard"));
+  // where there is a lease a watchdog has a second process, which waits for its end, and is replaced again and again
+  const watchdogs = (): Seen[] => below(run.pid).filter(({ pid }) => commandOf(pid).includes("holdfast-guard"));
   const [server] = here.servers();
-  // where there is a lease a watchdog has a second process, which waits for its end
-  expect([watchdogs.length > 0, server === undefined]).toEqual([true, false]);
   run.process.kill("SIGSTOP");
+  for (const one of watchdogs()) signal(one, "SIGSTOP");
+  const stopped = watchdogs();
+  expect([stopped.length > 0, server === undefined]).toEqual([true, false]);
   if (killed.includes("server")) signal(server!, "SIGKILL");
-  if (killed.includes("watchdog")) for (const one of watchdogs) signal(one, "SIGKILL");
+  for (const one of stopped) signal(one, killed.includes("watchdog") ? "SIGKILL" : "SIGCONT");
   if (killed.includes("command")) signal(command, "SIGKILL");
   if (killed.includes("wrapper")) run.kill();
   else run.process.kill("SIGCONT");
