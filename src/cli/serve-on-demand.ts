@@ -3,6 +3,7 @@
 import { closeSync, fstatSync, ftruncateSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { elect } from "../server/election.ts";
+import type { Server } from "../server/serve.ts";
 import { preparedSocketPath, userDirectory } from "../user-directory.ts";
 import { inheritable } from "./descriptors.ts";
 import { untilOver } from "./serve-end.ts";
@@ -34,12 +35,22 @@ export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
     const over = untilOver(server, { idleMs, hangup: "ends", log });
     log(`listening on ${socket}`);
     answerStarter("ready");
-    log(`stopping: ${(await over).why}`);
-    await server.close();
-    return 0;
+    const { why, lost } = await over;
+    log(`stopping: ${why}`);
+    return await closed(server, lost);
   } catch (error) {
     log("could not start", error);
     answerStarter((error as Error).message);
+    return 1;
+  }
+}
+
+async function closed(server: Server, lost: boolean): Promise<number> {
+  try {
+    await server.close();
+    return lost ? 1 : 0;
+  } catch (error) {
+    log("the server has stopped", error);
     return 1;
   }
 }

@@ -50,8 +50,12 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
   }
   const { why, lost, hangup } = await over;
   log(`stopping: ${why}`);
+  // what was left unsaved then stands in the log
+  if (lost) {
+    await Promise.allSettled([server.close()]);
+    throw new CommandError("unreachable", why);
+  }
   await closed(server);
-  if (lost) throw new CommandError("unreachable", why);
   if (hangup) throw new InterruptedError("SIGHUP");
   return 0;
 }

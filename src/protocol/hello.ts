@@ -30,8 +30,24 @@ export interface Limits {
 /** What this server allows. A claim with that many of the longest keys still fits into a line. */
 export const LIMITS: Limits = { lineBytes: 262_144, holds: MAX_HOLDS, tokens: 1_024, page: 1_000 };
 
+/** Names of starts and states are short. */
+const MOST_NAME_CHARS = 64;
+
 /** The longest first line, in bytes: nobody has said yet who they are. */
 export const HELLO_BYTES = 4_096;
+
+/** Which state a server keeps, and which start of it this is. */
+export interface StateName {
+  /** Names the state from its first start on. */
+  readonly id: string;
+  /** Its starts, counted from 1. */
+  readonly generation: number;
+}
+
+/** What a client has seen of the server that it was connected to last. */
+export interface SeenState extends StateName {
+  readonly start: string;
+}
 
 /** What a client says first. */
 export interface ClientHello {
@@ -51,6 +67,8 @@ export interface ClientHello {
   readonly credential?: string | null;
   /** Only asks who answers here: the server says hello and ends the connection. On Unix sockets. */
   readonly probe?: boolean;
+  /** What the client has seen of the last server here: shows a server that its state is older. Default: nothing. */
+  readonly seen?: SeenState | null;
 }
 
 /** What a server says first. */
@@ -64,6 +82,8 @@ export interface ServerHello {
   /** Silence ends nothing: the end of the stream is the death of the client (a Unix socket). */
   readonly silenceKeeps: boolean;
   readonly traits: Traits;
+  /** Which state it keeps; null: none that outlives it. */
+  readonly state?: StateName | null;
   /** How long the server will still grant nothing new, so that clients can reclaim; 0: it is open. */
   readonly reclaimMs: number;
   readonly limits: Limits;
@@ -82,11 +102,20 @@ export class ProtocolError extends Error {
 }
 
 export function encodeHello(hello: ClientHello): string {
-  const { protocol, version, label, session, tether, pid, pidStart, credential = null, probe } = hello;
+  const { protocol, version, label, session, tether, pid, pidStart, credential = null, probe, seen = null } = hello;
   if (probe) return `${JSON.stringify({ hello: { protocol, probe } })}\n`;
   // who knows the session may keep it alive
   if (tether) return `${JSON.stringify({ hello: { protocol, tether, session } })}\n`;
-  const who = { protocol, version, label, session, pid, pidStart, ...(credential !== null && { credential }) };
+  const who = {
+    protocol,
+    version,
+    label,
+    session,
+    pid,
+    pidStart,
+    ...(credential !== null && { credential }),
+    ...(seen && { seen }),
+  };
   return `${JSON.stringify({ hello: who })}\n`;
 }
 
@@ -109,7 +138,24 @@ export function decodeHello(line: string): ClientHello {
     pidStart: typeof pidStart === "string" && /^\d{1,20}$/.test(pidStart) ? pidStart : null,
     credential: credential == null ? null : text(credential, "credential"),
     probe,
+    seen: seenIn(hello.seen),
   };
+}
+
+/** What is no such thing shows nothing. */
+function seenIn(value: unknown): SeenState | null {
+  const seen = record(value);
+  const state = stateIn(seen);
+  return state === null || typeof seen?.start !== "string" || seen.start.length > MOST_NAME_CHARS
+    ? null
+    : { ...state, start: seen.start };
+}
+
+function stateIn(value: unknown): StateName | null {
+  const state = record(value);
+  const isNamed = typeof state?.id === "string" && state.id !== "" && state.id.length <= MOST_NAME_CHARS;
+  if (!isNamed || !Number.isSafeInteger(state.generation) || (state.generation as number) < 1) return null;
+  return { id: state.id as string, generation: state.generation as number };
 }
 
 /** A client of a later version may say that it speaks older ones, too. @throws ProtocolError unless ours is among them */
@@ -147,6 +193,7 @@ export function decodeWelcome(line: string): ServerHello {
     silenceKeeps: hello.silenceKeeps === true,
     traits: traits as unknown as Traits,
     reclaimMs: whole0(hello.reclaimMs ?? 0, "reclaimMs"),
+    state: stateIn(hello.state),
     limits: {
       lineBytes: whole0(limits.lineBytes, "lineBytes"),
       holds: whole0(limits.holds, "holds"),

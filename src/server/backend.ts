@@ -1,6 +1,7 @@
 /** What stands behind the sessions of a server: the keeper (our own table) or the relay (any driver). */
 
 import type { Reclaimed } from "../protocol/frames.ts";
+import type { StateName } from "../protocol/hello.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListFilter, Traits } from "../spi/driver.ts";
 import type { Session } from "./session.ts";
 
@@ -87,6 +88,10 @@ export interface Backend {
   traits(local: boolean): Traits;
   /** Milliseconds until new grants are made again; 0: they are. */
   reclaimMs(): number;
+  /** Which state it keeps; null or missing: none that outlives it. */
+  readonly identity?: StateName | null;
+  /** A client has seen a later state: others may hold what this one knows nothing of. */
+  outdated?(): void;
   /** @throws Refusal */
   claim(session: Session, claim: Claim): Soon<Answer>;
   /** undefined: where this one stands is not known now. */

@@ -14,15 +14,8 @@
  */
 
 import { createHash } from "node:crypto";
+import type { StateName } from "../protocol/hello.ts";
 import { LAYOUT } from "./disk.ts";
-
-/** One start of a server on one state. */
-export interface Epoch {
-  /** Names the state, from its first start on. */
-  readonly id: string;
-  /** Its starts, counted from 1. */
-  readonly generation: number;
-}
 
 const COUNT_DIGITS = 12;
 const CHECKSUM_CHARS = 16;
@@ -30,12 +23,12 @@ const CHECKSUM_CHARS = 16;
 /** Writes the texts of such a file, in order. */
 export class Chain {
   readonly #kind: string;
-  readonly #epoch: Epoch;
+  readonly #epoch: StateName;
   #last: string;
   /** Lines so far. */
   count = 0;
 
-  constructor(kind: string, epoch: Epoch) {
+  constructor(kind: string, epoch: StateName) {
     this.#kind = kind;
     this.#epoch = epoch;
     this.#last = rootOf(kind, epoch);
@@ -58,7 +51,7 @@ export class Chain {
 
 /** What such a file says. */
 export interface Chained {
-  readonly epoch: Epoch;
+  readonly epoch: StateName;
   readonly lines: readonly string[];
 }
 
@@ -80,20 +73,20 @@ export function chained(kind: string, whole: string): Chained | null {
   return { epoch: header.epoch, lines: texts };
 }
 
-function headerOf(kind: string, line: string): { readonly epoch: Epoch; readonly count: number } | null {
+function headerOf(kind: string, line: string): { readonly epoch: StateName; readonly count: number } | null {
   const text = line.slice(CHECKSUM_CHARS + 1);
   if (line !== `${checksum(text)} ${text}`) return null;
-  const header = JSON.parse(text) as { kind: string; layout: number; lines: string } & Epoch;
+  const header = JSON.parse(text) as { kind: string; layout: number; lines: string } & StateName;
   if (header.kind !== kind || header.layout !== LAYOUT) return null;
   return { epoch: plain(header), count: Number(header.lines) };
 }
 
 /** Lines of one file do not fit into another one, nor into that of another start. */
-function rootOf(kind: string, epoch: Epoch): string {
+function rootOf(kind: string, epoch: StateName): string {
   return checksum(JSON.stringify({ kind, ...plain(epoch) }));
 }
 
-function plain({ id, generation }: Epoch): Epoch {
+function plain({ id, generation }: StateName): StateName {
   return { id, generation };
 }
 

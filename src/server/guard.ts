@@ -4,6 +4,7 @@
  */
 
 import type { Reclaimed } from "../protocol/frames.ts";
+import type { StateName } from "../protocol/hello.ts";
 import type { Answer, Claim, ClaimId, ListFilter, Traits } from "../spi/driver.ts";
 import type { Access, Principal } from "./access.ts";
 import { ANYBODY, answersTo } from "./access.ts";
@@ -106,6 +107,12 @@ class Guard implements Backend {
   }
   reclaimMs(): number {
     return this.#backend.reclaimMs();
+  }
+  get identity(): StateName | null {
+    return this.#backend.identity ?? null;
+  }
+  outdated(): void {
+    this.#backend.outdated?.();
   }
   owned(id: ClaimId): Owned | undefined {
     return this.#backend.owned(id);

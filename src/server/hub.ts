@@ -5,7 +5,7 @@
 
 import type { Clock, Timer } from "../clock.ts";
 import { Schedule } from "../core/schedule.ts";
-import type { ClientHello } from "../protocol/hello.ts";
+import type { ClientHello, SeenState } from "../protocol/hello.ts";
 import { encodeWelcome, PROTOCOL, ProtocolError } from "../protocol/hello.ts";
 import type { Access } from "./access.ts";
 import { NO_CREDENTIAL, OPEN } from "./access.ts";
@@ -150,6 +150,7 @@ export class Hub {
     const principal = this.#access.authenticate(hello.credential ?? null, link.origin.address);
     const { session, replaced } = this.#sessions.join(hello, link, principal);
     this.#known(link);
+    if (this.#isOutdatedBy(hello.seen)) this.backend.outdated?.();
     replaced?.refuse(new ProtocolError("REPLACED", "a newer connection of this session has come"));
     return session;
   }
@@ -175,6 +176,7 @@ export class Hub {
   }
 
   welcome(local: boolean): string {
+    const identity = this.backend.identity ?? null;
     const { lineBytes, holds, tokens, page, batch, frames, ttlMs } = this.limits;
     return encodeWelcome({
       protocol: PROTOCOL,
@@ -184,6 +186,7 @@ export class Hub {
       silenceKeeps: local,
       traits: this.backend.traits(local),
       reclaimMs: Math.ceil(this.backend.reclaimMs()),
+      ...(identity && { state: { id: identity.id, generation: identity.generation } }),
       limits: { lineBytes, holds, tokens, page, batch, frames, ttlMs },
       ...(local && this.#runsIn !== null && { runsIn: this.#runsIn }),
     });
@@ -199,6 +202,13 @@ export class Hub {
     if (session === null || this.#draining) return;
     this.tools?.left(link);
     this.#sessions.left(session, link, severed);
+  }
+
+  /** Has a client seen a later state than ours, or another one under our address? Then ours was put back, or begun anew. */
+  #isOutdatedBy(seen: SeenState | null | undefined): boolean {
+    const state = this.backend.identity ?? null;
+    if (state === null || !seen || seen.start === this.start) return false;
+    return seen.id !== state.id || seen.generation >= state.generation;
   }
 
   #known(link: Link): void {

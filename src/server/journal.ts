@@ -1,7 +1,7 @@
 /** The texts of the state folder: what is saved as JSON, and back; each file with what shows that it is whole. */
 
+import type { StateName } from "../protocol/hello.ts";
 import type { Claim } from "../spi/driver.ts";
-import type { Epoch } from "./chain.ts";
 import { chained, checksum } from "./chain.ts";
 import type { JournalRecord, SavedClaim, SavedSession, SavedState } from "./disk.ts";
 import { LAYOUT } from "./disk.ts";
@@ -22,7 +22,7 @@ export function recordOf(text: string): JournalRecord {
  * The records of a journal. What was being written when the machine stopped is cut off: nobody was told of it.
  * @throws StateError if it is damaged, cut short, or of another start than the state
  */
-export function journalRecords(whole: string | null, path: string, state: Epoch | null): readonly JournalRecord[] {
+export function journalRecords(whole: string | null, path: string, state: StateName | null): readonly JournalRecord[] {
   if (whole === null) throw new StateError(`${path} is missing: ${JOURNAL_ADVICE}`);
   const journal = chained("journal", whole);
   if (journal === null) throw new StateError(`${path} is damaged: ${JOURNAL_ADVICE}`);
@@ -33,7 +33,7 @@ export function journalRecords(whole: string | null, path: string, state: Epoch 
 }
 
 /** A start writes the journal before the state: it may have ended in between. */
-function follows({ id, generation }: Epoch, of: Epoch): boolean {
+function follows({ id, generation }: StateName, of: StateName): boolean {
   return id === of.id && (generation === of.generation || generation === of.generation + 1);
 }
 
@@ -44,7 +44,7 @@ export type SessionRecord = SavedSession | { readonly gone: string };
  * The sessions that may hold something. Null: the list is missing, damaged, cut short or of another start, so that
  * others may hold something, too.
  */
-export function sessionsOf(whole: string | null, state: Epoch): readonly SavedSession[] | null {
+export function sessionsOf(whole: string | null, state: StateName): readonly SavedSession[] | null {
   const list = whole === null ? null : chained("sessions", whole);
   if (list === null || list.epoch.id !== state.id || list.epoch.generation !== state.generation) return null;
   const sessions = new Map<string, SavedSession>();

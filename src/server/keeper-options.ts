@@ -1,7 +1,7 @@
 /** What the keeper is made of. */
 
 import type { Clock } from "../clock.ts";
-import type { Epoch } from "./chain.ts";
+import type { StateName } from "../protocol/hello.ts";
 import type { Ledger } from "./ledger.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
@@ -17,7 +17,7 @@ export interface KeeperOptions {
   /** What there is to reclaim. */
   readonly recovery: RecoveryPlan;
   /** Which state this is, and which start of it; null: nothing is saved. */
-  readonly identity: Epoch | null;
+  readonly identity: StateName | null;
   readonly log: Log;
   readonly limits?: ServerLimits;
   /** Told of all that happens. Default: nobody is. */

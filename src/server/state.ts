@@ -14,7 +14,7 @@ import { closeSync, constants, existsSync, openSync, renameSync, statSync, write
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { trimmedPath } from "../private-folder.ts";
-import type { Epoch } from "./chain.ts";
+import type { StateName } from "../protocol/hello.ts";
 import { Chain } from "./chain.ts";
 import type { Disk, Found, JournalRecord, SavedSession, SavedState } from "./disk.ts";
 import { openOurs, privateFolder, readOurs, replace, StateError } from "./files.ts";
@@ -103,7 +103,7 @@ class StateFolder implements StateDisk {
   readonly #path: string;
   readonly #fresh: boolean;
   readonly #lock: FolderLock;
-  #epoch: Epoch = { id: "", generation: 0 };
+  #epoch: StateName = { id: "", generation: 0 };
   #journal: { readonly chain: Chain; end: number } = { chain: new Chain("journal", this.#epoch), end: 0 };
   #journalFile: FileHandle | null = null;
   #sessions: { readonly descriptor: number; readonly chain: Chain; end: number } | null = null;

@@ -208,6 +208,9 @@ test("--check finds what is wrong with certificates, credentials and the state",
   expect(noPem.err).toContain(`${accounts} holds no PEM private key`);
   mkdirSync(state, { mode: 0o700 });
   chmodSync(state, 0o755);
+  // empty, it would be closed
+  expect((await check(...tls, "--state", state)).err).toContain(`${state} is empty and open to others (mode 755)`);
+  writeFileSync(join(state, "notes"), "");
   const open = await check(...tls, "--state", state);
   expect(open.code).toBe(78);
   expect(open.err).toContain(`--state: ${state} is open to others (mode 755): chmod 700 it`);
@@ -216,6 +219,23 @@ test("--check finds what is wrong with certificates, credentials and the state",
   expect((await check(...tls, "--state", state)).err).toContain("--state: ");
   const file = await check(...tls, "--state", text);
   expect(file.err).toContain(`--state: ${text} is not a folder`);
+});
+
+test("--first-start is for a flag alone; --check warns of the minute that it skips", async () => {
+  const listen = ["serve", "--listen", `unix:${join(here.folder, "socket")}`];
+  const none = await here.run([...listen, "--state", "none", "--check"]);
+  expect([none.code, none.err]).toEqual([
+    0,
+    expect.stringMatching(/nothing is kept.*granting nothing new for up to 60 s/),
+  ]);
+  expect((await here.run([...listen, "--state", "none", "--first-start", "--check"])).err).toBe("");
+  const variable = await here.run([...listen, "--state", "none", "--check"], { env: { HOLDFAST_FIRST_START: "1" } });
+  expect(variable.err).toMatch(/up to 60 s/);
+  const used = join(here.folder, "used");
+  mkdirSync(used, { mode: 0o700 });
+  writeFileSync(join(used, "lock"), "", { mode: 0o600 });
+  const wrong = await here.run([...listen, "--state", used, "--first-start", "--check"]);
+  expect([wrong.code, wrong.err]).toEqual([78, expect.stringContaining("this is not its first start")]);
 });
 
 test("what cannot be had is named: a folder that is missing, an address in use, a path that is too long", async () => {

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { until } from "../support/wait-for.ts";
@@ -96,4 +96,20 @@ test.skipIf(!existsSync("/usr/bin/script"))("a server in a terminal ends cleanly
   terminal.process.kill("SIGKILL");
   await until(() => !isAlive(pid), { within: 10_000, what: "the server's end" });
   expect(readFileSync(join(state, "state"), "utf8")).toContain('"clean":{');
+});
+
+test("serve ends with 74 if its state could not be saved, and with 69 if the lock of its state was taken away", async () => {
+  const state = join(here.folder, "spoiled");
+  const args = ["--listen", `unix:${join(here.folder, "spoiled.socket")}`, "--state", state];
+  const full = await serving(...args);
+  // a folder in its place: even root cannot replace the file
+  mkdirSync(join(state, "state.new"));
+  full.process.kill("SIGTERM");
+  expect((await full.ended).code).toBe(74);
+  expect(full.err()).toMatch(/the state could not be saved: the next start will ask the clients/);
+  rmSync(join(state, "state.new"), { recursive: true });
+  const robbed = await serving(...args);
+  rmSync(join(state, "lock"));
+  expect((await robbed.ended).code).toBe(69);
+  expect(robbed.err()).toMatch(/the server ends: .*lock was removed or replaced/);
 });

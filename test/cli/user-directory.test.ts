@@ -62,6 +62,26 @@ test("a file in the directory's place is refused", () => {
   expect(() => checkDirectory(join(folder, "missing"))).toThrow(/does not exist/);
 });
 
+test.runIf(process.platform === "linux")(
+  "a directory that cannot be made is refused at once: below /proc, a link to nowhere, a file",
+  () => {
+    expect(() => preparedSocketPath("/proc/holdfast/deep")).toThrow(FatalDriverError);
+    expect(() => preparedSocketPath("/proc/holdfast/deep")).toThrow(/\/proc belongs to the kernel .*set HOLDFAST_DIR/);
+    symlinkSync(join(folder, "nowhere"), join(folder, "link"));
+    expect(() => preparedSocketPath(join(folder, "link", "x"))).toThrow(/link is a link to what does not exist/);
+    writeFileSync(join(folder, "file"), "");
+    expect(() => preparedSocketPath(join(folder, "file", "x"))).toThrow(/file is not a folder/);
+  },
+);
+
+test.each(["/", "//", "/.", "/./"])("a link is refused although HOLDFAST_DIR ends with %s", (end) => {
+  mkdirSync(join(folder, "real"), { mode: 0o700 });
+  symlinkSync(join(folder, "real"), join(folder, "link"));
+  const directory = userDirectory({ HOLDFAST_DIR: `${join(folder, "link")}${end}` });
+  expect(directory).toBe(join(folder, "link"));
+  expect(() => preparedSocketPath(directory)).toThrow(/is a symbolic link/);
+});
+
 test("a socket path of 103 bytes is taken, a longer one is an error that names HOLDFAST_DIR", () => {
   const longest = `/${"x".repeat(103 - "/".length - "/socket".length)}`;
   expect(Buffer.byteLength(socketPath(longest))).toBe(103);

@@ -54,8 +54,15 @@ export async function running(
   };
   later(() => checkNoSecret(logged.join("\n"), "the server's log"));
   const it = await serve(whole);
-  later(() => it.close());
-  return Object.assign(it, { logged, path, dir });
+  let isClosed = false;
+  // a test that closes it itself sees what came of that
+  later(() => (isClosed ? undefined : it.close()));
+  const end = it.close;
+  const close = (): Promise<void> => {
+    isClosed = true;
+    return end();
+  };
+  return Object.assign(it, { close, logged, path, dir });
 }
 
 /** What a client was told by itself. */

@@ -8,7 +8,7 @@ import { systemClock } from "../../clock.ts";
 import { SlotMap } from "../../core/slot-map.ts";
 import { newId } from "../../ids.ts";
 import * as frames from "../../protocol/frames.ts";
-import type { ServerHello } from "../../protocol/hello.ts";
+import type { SeenState, ServerHello } from "../../protocol/hello.ts";
 import type {
   Answer,
   Claim,
@@ -88,6 +88,8 @@ class ServerDriver implements Driver {
   #sessionClaims = 0;
   #notify: Notify = () => undefined;
   #isOpen = false;
+  /** Of the last server we met. */
+  #seen: SeenState | null = null;
 
   constructor(options: ServerOptions, dial: Dial) {
     const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, prepare } = options;
@@ -96,7 +98,7 @@ class ServerDriver implements Driver {
     this.#connection = new Connection(
       { dial, prepare, clock, random, connectTimeoutMs },
       {
-        hello: () => greeting(options, this.session),
+        hello: () => greeting(options, this.session, this.#seen),
         up: (hello, previous) => this.#up(hello, previous),
         pushed: (frame) => this.#pushed(frame),
         isNeeded: () => this.#known.size > 0,
@@ -244,6 +246,7 @@ class ServerDriver implements Driver {
 
   #up(hello: ServerHello, previous: string | null): void {
     if (!this.#isOpen) this.traits = hello.traits;
+    this.#seen = hello.state ? { ...hello.state, start: hello.start } : null;
     if (previous === null) return;
     if (previous === hello.start) return this.#notify(null);
     const now = this.#clock.now();

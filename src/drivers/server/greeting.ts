@@ -1,11 +1,12 @@
 /** Our first line to a server: who is calling. */
 
 import { readFileSync } from "node:fs";
+import type { SeenState } from "../../protocol/hello.ts";
 import { encodeHello, PROTOCOL, VERSION } from "../../protocol/hello.ts";
 import type { ServerOptions } from "./driver.ts";
 
 /** The first line of a connection of this session. The credential is asked for anew each time: it may have been changed. */
-export function greeting({ label = "", credential }: ServerOptions, session: string): string {
+export function greeting({ label = "", credential }: ServerOptions, session: string, seen: SeenState | null): string {
   return encodeHello({
     protocol: PROTOCOL,
     version: VERSION,
@@ -15,6 +16,7 @@ export function greeting({ label = "", credential }: ServerOptions, session: str
     pid: process.pid,
     pidStart: ownStart(),
     credential: typeof credential === "function" ? credential() : (credential ?? null),
+    seen,
   });
 }
 

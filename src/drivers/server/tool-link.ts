@@ -57,7 +57,7 @@ export async function openTools(driver: Driver): Promise<ToolLink | null> {
   const connection: Connection = new Connection(
     { dial: told(dial, (error) => watched?.watcher.down(error)), prepare, clock, random, connectTimeoutMs },
     {
-      hello: () => greeting(options, session),
+      hello: () => greeting(options, session, null),
       up(hello, previous) {
         if (previous !== null && watched !== null) follow(hello, previous);
       },
