@@ -38,6 +38,7 @@ export class Lookups {
   readonly #byKey = new Map<string, Promise<Queue>>();
   readonly #unsent: Lookup[] = [];
   #underWay = 0;
+  #isSending = false;
 
   constructor(engine: Engine) {
     this.#engine = engine;
@@ -65,8 +66,19 @@ export class Lookups {
         else engine.set(timed(forget), now + (now - seenAt));
       }, forget);
     engine.set(end, engine.clock.now() + PATIENCE_MS);
-    this.#send();
+    this.#sendSoon();
     return queue;
+  }
+
+  /** Once for all looks of a turn, when all else that it brings to be renewed is known. */
+  #sendSoon(): void {
+    if (this.#isSending) return;
+    this.#isSending = true;
+    queueMicrotask(() => {
+      this.#isSending = false;
+      this.#engine.sendRenewals();
+      this.#send();
+    });
   }
 
   #send(): void {
@@ -75,8 +87,7 @@ export class Lookups {
       if (lookup === undefined) return;
       if (lookup.signal.aborted) continue;
       this.#underWay++;
-      // whatever else this turn brings to be renewed comes first
-      queueMicrotask(() => void this.#ask(lookup).then(() => this.#settled()));
+      void this.#ask(lookup).then(() => this.#settled());
     }
   }
 
@@ -88,7 +99,6 @@ export class Lookups {
   /** Settles when its turn is over: answered, or not in time, however long the driver goes on with it. */
   async #ask({ key, signal, resolve, reject }: Lookup): Promise<void> {
     const { driver, clock } = this.#engine;
-    this.#engine.sendRenewals();
     const seenAt = clock.now();
     const asked = attempt(() => driver.list({ key }, MOST_LOOKED_AT, undefined, signal)).then(
       (views) => resolve({ views, seenAt }),

@@ -6,6 +6,7 @@
 import { readFileSync } from "node:fs";
 import { REDIS_MUTANTS } from "./redis-mutants.ts";
 import { STATE_MUTANTS } from "./state-mutants.ts";
+import { ZOOKEEPER_MUTANTS } from "./zookeeper-mutants.ts";
 
 export interface Mutant {
   /** The fault, as a reader of the design would say it. */
@@ -28,6 +29,7 @@ export function mutated({ name, file, find, replace }: Mutant): string {
 export const MUTANTS: readonly Mutant[] = [
   ...REDIS_MUTANTS,
   ...STATE_MUTANTS,
+  ...ZOOKEEPER_MUTANTS,
   // --- time and belief
   {
     name: "a detached lease shortened without moving its end in the schedule",

@@ -1,6 +1,8 @@
 // The inspector of ZooKeeper's nodes finds what it is for.
 
 import { afterEach, expect, test } from "vitest";
+import { makeContainers } from "../../src/drivers/zookeeper/client/recipes.ts";
+import { OPEN_TO_ALL } from "../../src/drivers/zookeeper/client/records.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { zookeeperViolations } from "../support/inspect-zookeeper.ts";
 import { claimOf, reading, zookeeperScene } from "../support/zookeeper-scene.ts";
@@ -50,6 +52,14 @@ test.each([
   await scene.zk.create(KEY, { mode: "container" }).catch(() => undefined);
   for (const name of names) await plant(name);
   expect(await found()).toEqual([expect.stringMatching(wrong)]);
+});
+
+test("the folder of a queue, made and not used yet, has an end: it has had a child", async () => {
+  await makeContainers(scene.zk, `${ROOT}/unused/deep`, OPEN_TO_ALL);
+  for (const path of [`${ROOT}/unused`, `${ROOT}/unused/deep`]) {
+    expect((await scene.zk.exists(path))?.cversion).toBeGreaterThan(0);
+  }
+  expect(await found()).toEqual([]);
 });
 
 test("a node without an end, and one of nobody", async () => {

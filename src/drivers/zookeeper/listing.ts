@@ -12,7 +12,7 @@ import { REVOKE, readData } from "./data.ts";
 import { fatalOf } from "./fatal.ts";
 import type { Lines } from "./lines.ts";
 import type { Family, Seat } from "./names.ts";
-import { FAMILIES, folderOf, keyOf, lineOf } from "./names.ts";
+import { FAMILIES, folderOf, isClaimId, keyOf, lineOf } from "./names.ts";
 import type { Places } from "./places.ts";
 
 export interface ListingOptions {
@@ -123,7 +123,7 @@ async function view(options: ListingOptions, listed: Listed): Promise<readonly C
   const { data, stat } = node;
   const ours = readData(data);
   const { tokens, floor, wait } = ours ?? { tokens: 1, floor: 0n, wait: true };
-  const label = labelOf(ours?.label ?? null, data, listed.other);
+  const label = labelOf(ours?.label ?? null, data, listed);
   const ageMs = Math.max(wall() - stat.ctime, 0);
   return [{ ...viewOf(listed, zk.sessionMs, lines.tokenOf(stat.czxid), tokens), floor, wait, label, ageMs }];
 }
@@ -150,11 +150,11 @@ async function read(zk: ZooKeeper, path: string): Promise<{ readonly data: Buffe
 }
 
 /** What is not as usual stands before it; of a place that is not ours what its client wrote there, if it can be shown. */
-function labelOf(ours: string | null, data: Buffer, other: Family | null): string {
+function labelOf(ours: string | null, data: Buffer, { seat, other }: Listed): string {
   const marks: string[] = [];
   // nobody can tell any more whose it was
   if (data.equals(REVOKE)) marks.push("asked to go");
-  else if (ours === null) marks.push("not Holdfast");
+  else if (ours === null) marks.push(isClaimId(seat.id) ? "data overwritten" : "not Holdfast");
   if (other !== null) marks.push(`family ${other}`);
   const mark = marks.length > 0 ? `(${marks.join(", ")}) ` : "";
   return `${mark}${ours ?? strangers(data)}`.trimEnd();

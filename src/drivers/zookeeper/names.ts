@@ -33,6 +33,11 @@ export function nameFor(id: string, { permits, limit }: Hold, family: Family): s
   return reads ? `${ofClaim(id)}__READ__` : `${ofClaim(id)}p${permits}.${limit}-__READ__`;
 }
 
+/** Did one of our clients make this id (ids.ts)? Others' are UUIDs. */
+export function isClaimId(id: string): boolean {
+  return /^[a-z2-7]{26}$/.test(id);
+}
+
 /** How the names of all nodes of a claim begin, whichever number they have. */
 export function ofClaim(id: string): string {
   return `_c_${id}-`;
