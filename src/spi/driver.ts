@@ -123,7 +123,8 @@ export interface RevokeTarget {
  * What a list is about: the claims any of whose keys begins with `prefix`, or those in the queue of one `key`. The queue
  * of a key is read to name who holds it, often when many waits end at once, so it must be cheap: nothing else is read,
  * and where a claim's label, age and tokens cost a request each, only those of the first claim need be told ("", 0 and 0n
- * are what is not known). Claims over several keys that have not come to this queue yet are not in it.
+ * are what is not known). Claims over several keys that have not come to this queue yet, and those that are passed over
+ * while their client is away, need not be in it.
  */
 export type ListFilter =
   | { readonly prefix: string; readonly key?: undefined }

@@ -231,6 +231,25 @@ test("locks are listed page by page, by prefix, without ids or references", asyn
   expect(pages).toBe(3);
 });
 
+test("the queue of one key is listed without those of keys that begin alike; prefix and key are not given together", async () => {
+  const { url, stats } = await running();
+  const [holder] = await Promise.all(["job", "job:1"].map((key) => post(url, "/v1/claims", { key })));
+  const waits = post(url, "/v1/claims", { key: "job" });
+  await until(() => stats().claims === 3, { ...LONG_AGO, what: "the place" });
+  const { status, json } = await ask(url, "/v1/locks?key=job");
+  expect(status).toBe(200);
+  const shown = json.locks.map((it: { state: string; holds: { key: string }[] }) => [it.state, it.holds[0]?.key]);
+  expect(shown).toEqual([
+    ["held", "job"],
+    ["waiting", "job"],
+  ]);
+  await post(url, "/v1/claims/release", { reference: holder?.json.reference });
+  expect((await waits).status).toBe(201);
+  const refused = await ask(url, "/v1/locks?key=job&prefix=job");
+  expect(refused).toMatchObject({ status: 400, json: { code: "INVALID" } });
+  expect(refused.text).toContain("prefix or key, not both");
+});
+
 test("a list goes on where it was although the last lock of its page has been given back meanwhile", async () => {
   const { url } = await running();
   const held = new Map<string, string>();

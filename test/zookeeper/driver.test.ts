@@ -9,6 +9,7 @@ import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/wait-for.ts";
 import { claimOf, reading, zookeeperScene } from "../support/zookeeper-scene.ts";
+import { withoutEvents } from "./without-events.ts";
 
 const WITHIN = 20_000;
 const SESSION_MS = 20_000;
@@ -130,6 +131,29 @@ test("others' places are listed, marked so, and never their secrets", async () =
   const text = JSON.stringify(views, (_, value: unknown) => String(value));
   expect(text).not.toContain("9f0c2a55");
   await driver.release([claim]);
+});
+
+test("a place of ours whose data somebody has overwritten is not taken for another program's", async () => {
+  const driver = await opened();
+  const [name, folder] = key();
+  const claim = claimOf(name);
+  await driver.claim(claim);
+  const [node] = (await scene.zk.children(folder)).names;
+  await scene.zk.set(`${folder}/${node}`, Buffer.from("scribble"));
+  expect((await driver.list({ key: name }, 10)).map(({ label }) => label)).toEqual(["(data overwritten) scribble"]);
+  await driver.release([claim]);
+});
+
+test("the queue of one key costs two requests, however many claims stand in it", async () => {
+  await using deaf = await withoutEvents(scene.server.address);
+  const [driver, looker] = [await opened(), await opened({ servers: [deaf.address] })];
+  const [name] = key();
+  const claims = Array.from({ length: 200 }, () => claimOf(name));
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  const before = deaf.requests();
+  expect(await looker.list({ key: name }, 1_000)).toHaveLength(200);
+  expect(deaf.requests() - before).toBe(2);
+  await driver.release(claims);
 });
 
 test("places of the other family, for which a path is refused, are listed as well: whoever is refused can see why", async () => {
