@@ -220,8 +220,13 @@ test("doctor says how many there are of those that are waited for; a user withou
     warn: (text) => warnings.push(text),
   });
   const one = await scene.open(redis(ioredis, awaiting(1)));
-  const role = (await one.driver.examine?.())?.find(({ what }) => what === "role");
-  expect(role).toMatchObject({ level: "good", says: "master, with 1 replica; grants wait for 1" });
+  const found = await one.driver.examine?.();
+  expect(found).toContainEqual({ level: "good", what: "role", says: "master, with 1 replica" });
+  expect(found).toContainEqual({
+    level: "good",
+    what: "failover",
+    says: "grants and renewals wait for 1 of 1 replicas",
+  });
   await scene.open(redis(ioredis, awaiting(2)));
   expect(warnings).toContainEqual(expect.stringMatching(/master, with 1 replica; nobody is granted until 2/));
   await scene.admin.call("ACL", "SETUSER", "impatient", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait");
