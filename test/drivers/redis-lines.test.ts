@@ -263,6 +263,21 @@ withRedis((server) => {
       await other.driver.release([next]);
     });
 
+    test("a waiter that has died, and for whom there is no room, holds up nobody who fits", async () => {
+      const [one, other] = [await scene.open(), await scene.open()];
+      const share = { key: "key", permits: 1, limit: ALL_PERMITS };
+      const [reader, second, third] = [claimOf([share]), claimOf([share]), claimOf([share], { wait: false })];
+      await one.hold(reader);
+      await one.claim(claimOf("key", { ttlMs: 150 }));
+      expect((await other.claim(second)).state).toBe("waiting");
+      await delay(160);
+      expect((await other.ask(second)).state).toBe("held");
+      await one.claim(claimOf("key", { ttlMs: 150 }));
+      await delay(160);
+      expect((await other.claim(third)).state).toBe("held");
+      await one.driver.release([reader, second, third]);
+    });
+
     test("a short one ends no line with longer ones in it", async () => {
       const one = await scene.open();
       const share = { key: "key", permits: 1, limit: 3 };

@@ -59,7 +59,7 @@ if isTooHigh then return 'f' end
 
 local function isFree(of, hold)
   settle(of)
-  return not breathing and of.used + hold[3] <= tonumber(hold[4]) and not frontOf(of)
+  return not breathing and fits(of, hold[3], hold[4]) and not frontAlive(of)
 end
 
 if waits == '0' then

@@ -174,6 +174,19 @@ settle = function(line)
   line.left = false
 end
 
+--- The claim that waits in front, or nil. `settle` does not look at whoever has no room: one that has died holds up nobody.
+local function frontAlive(line)
+  local front = frontOf(line)
+  while front do
+    local bucket, id = parse(front)
+    local claim = read(bucket, id)
+    if waitsIn(line, claim) then return claim end
+    unqueue(line, front)
+    settle(line)
+    front = frontOf(line)
+  end
+end
+
 --- Settles the lines that somebody has left.
 settleAll = function()
   local at = 1

@@ -4,17 +4,19 @@ local function recheckOf(claim, line)
   if claim.token > 0 then return false end
   if looks == 0 then return 50 end
   look(line)
-  local at = math.min(now + claim.ttl, line.soonest)
-  if breathing then at = math.min(at, opensAt) end
   local front = frontOf(line)
-  local bucket, id = parse(front or '')
+  local _, id = parse(front or '')
+  local ends = math.huge
   if front and id ~= claim.id then
     if line.asked ~= front then
-      local ahead = read(bucket, id)
-      line.asked, line.askedEnds = front, ahead and ahead.expires or now
+      local ahead = frontAlive(line)
+      look(line)
+      line.asked, line.askedEnds = line.front, ahead and ahead.expires or now
     end
-    at = math.min(at, line.askedEnds)
+    ends = line.askedEnds
   end
+  local at = math.min(now + claim.ttl, line.soonest, ends)
+  if breathing then at = math.min(at, opensAt) end
   return math.max(at - now, 1)
 end
 
