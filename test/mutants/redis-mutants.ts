@@ -5,6 +5,7 @@ import type { Mutant } from "./mutants.ts";
 const file = "src/drivers/redis/scripts.ts";
 const tests = "test/redis/unreachable.test.ts";
 const failover = "test/redis/failover.test.ts";
+const model = "test/redis/unreachable-model.test.ts";
 
 export const REDIS_MUTANTS: readonly Mutant[] = [
   {
@@ -77,6 +78,34 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     find: "if held and string.sub(answers[at], 1, 1) == 'w' then",
     replace: "if held and string.sub(answers[at], 1, 1) == '-' then",
     tests,
+  },
+  {
+    name: "on Redis, a dead waiter in front that holds up those who fit",
+    file,
+    find: "or frontAlive(of) then return false end",
+    replace: "or frontOf(of) then return false end",
+    tests: model,
+  },
+  {
+    name: "on Redis, a newcomer admitted beside those whom a dead waiter had held up",
+    file,
+    find: "return fits(of, hold[3], hold[4])\\nend",
+    replace: "return true\\nend",
+    tests: model,
+  },
+  {
+    name: "on Redis, an unreachable waiter that never loses its place",
+    file,
+    find: "if claim.missed > heardAt and now - claim.missed >= SECOND then",
+    replace: "if claim.missed > heardAt and now - claim.missed >= 1000 * SECOND then",
+    tests: model,
+  },
+  {
+    name: "on Redis, an unreachable waiter granted for its whole lease",
+    file,
+    find: "claim.expires = math.min(claim.expires, now + SECOND)\\n",
+    replace: "",
+    tests: model,
   },
   {
     name: "on Redis, a line that was swept not settled",

@@ -1,6 +1,7 @@
 /*
  * Moves a server's wall clock, and nothing else: preloaded (LD_PRELOAD), it adds to gettimeofday, time and
  * clock_gettime(CLOCK_REALTIME) the microseconds that stand in the first eight bytes of the file HOLDFAST_CLOCK_SHIM names.
+ * Unless the next eight are 0: then the clock stands still at so many microseconds since 1970.
  * The monotonic clock runs on as it does.
  */
 #define _GNU_SOURCE
@@ -12,18 +13,19 @@
 #include <time.h>
 #include <unistd.h>
 
-static long long offset(void) {
+/* Which of both. */
+static long long setting(int which) {
   static volatile long long *place = NULL;
   if (place == NULL) {
     const char *path = getenv("HOLDFAST_CLOCK_SHIM");
     int file = path == NULL ? -1 : open(path, O_RDONLY);
     if (file < 0) return 0;
-    void *mapped = mmap(NULL, sizeof(long long), PROT_READ, MAP_SHARED, file, 0);
+    void *mapped = mmap(NULL, 2 * sizeof(long long), PROT_READ, MAP_SHARED, file, 0);
     close(file);
     if (mapped == MAP_FAILED) return 0;
     place = mapped;
   }
-  return *place;
+  return place[which];
 }
 
 static int real(clockid_t clock, struct timespec *at) {
@@ -35,7 +37,8 @@ static int real(clockid_t clock, struct timespec *at) {
 int clock_gettime(clockid_t clock, struct timespec *at) {
   int failed = real(clock, at);
   if (failed || clock != CLOCK_REALTIME) return failed;
-  long long micros = (long long)at->tv_sec * 1000000 + at->tv_nsec / 1000 + offset();
+  long long frozen = setting(1);
+  long long micros = frozen ? frozen : (long long)at->tv_sec * 1000000 + at->tv_nsec / 1000 + setting(0);
   at->tv_sec = micros / 1000000;
   at->tv_nsec = micros % 1000000 * 1000;
   return 0;

@@ -27,7 +27,7 @@ const SNAPSHOT = `
 
 /** "<prefix>:1:{<bucket>}:<kind>" and, of lines and claims, ":<key or id>". */
 const NAME = /^(.*):1:\{([0-9a-f]{2})\}:([abcimnpw])(?::(.*))?$/s;
-const PLACE = /^([0-9a-f]{2})(\w+):(\d+):(\d+):(\d+)$/;
+export const PLACE: RegExp = /^([0-9a-f]{2})(\w+):(\d+):(\d+):(\d+)$/;
 
 interface Stored {
   readonly key: string;
@@ -35,25 +35,26 @@ interface Stored {
   readonly value: Buffer | readonly (readonly [member: string, score: number])[];
 }
 
-interface Noted {
+export interface Noted {
   readonly key: string;
   readonly expires: number;
   readonly token: number;
   readonly ttl: number;
   readonly tokens: number;
   readonly stage: number;
+  readonly missed: number;
   readonly count: number;
   /** The keys of a claim over several, each with its bucket. */
   readonly holds: readonly (readonly [bucket: string, key: string])[] | null;
 }
 
-interface Line {
+export interface Line {
   readonly admitted: readonly (readonly [member: string, score: number])[];
   readonly waiting: readonly (readonly [member: string, score: number])[];
 }
 
 /** What stands under one prefix in one database. */
-class Space {
+export class Space {
   readonly lines = new Map<string, Line>();
   readonly records = new Map<string, Noted>();
   readonly ended = new Set<string>();
@@ -95,6 +96,18 @@ export async function redisView(admin: Redis, prefix?: string): Promise<StoreVie
   const keyspace = await admin.info("keyspace");
   const databases = [...keyspace.matchAll(/^db(\d+):/gm)].map(([, database]) => database as string);
   if (databases.length === 0) return { places: [], endless: [], orphans: [] };
+  return viewOf(await snapshot(admin, databases, prefix));
+}
+
+export interface Snapshot {
+  /** The server's clock in milliseconds. */
+  readonly now: number;
+  /** By database and prefix. */
+  readonly spaces: ReadonlyMap<string, Space>;
+  readonly endless: readonly string[];
+}
+
+export async function snapshot(admin: Redis, databases: readonly string[], prefix?: string): Promise<Snapshot> {
   const pattern = prefix === undefined ? "*" : `${prefix.replaceAll(/[*?[\]\\]/g, "\\$&")}:*`;
   const [time, ...rows] = (await admin.callBuffer("EVAL", SNAPSHOT, "0", pattern, ...databases)) as [
     [Buffer, Buffer],
@@ -103,7 +116,6 @@ export async function redisView(admin: Redis, prefix?: string): Promise<StoreVie
   const now = Number(time[0]) * 1_000 + Math.floor(Number(time[1]) / 1_000);
   const spaces = new Map<string, Space>();
   const endless: string[] = [];
-  const orphans: string[] = [];
   for (const [database, name, endsInMs, value] of rows) {
     const key = name.toString();
     const found = NAME.exec(key);
@@ -115,6 +127,11 @@ export async function redisView(admin: Redis, prefix?: string): Promise<StoreVie
     spaces.set(id, space);
     file(space, { key, endsInMs, value: Array.isArray(value) ? pairsOf(value) : value }, bucket, kind, rest);
   }
+  return { now, spaces, endless };
+}
+
+export function viewOf({ now, spaces, endless }: Snapshot): StoreView {
+  const orphans: string[] = [];
   const places: StoredPlace[] = [];
   for (const [id, space] of spaces) judge(space, spaces.size > 1 ? `${id}: ` : "", now, places, orphans);
   return { places, endless, orphans };
@@ -151,6 +168,7 @@ function recordOf(key: string, value: Buffer): Noted {
     expires: number(0),
     token: number(1),
     stage: number(2),
+    missed: number(3),
     ttl: number(4),
     tokens: number(5),
     count: number(7),

@@ -12,6 +12,8 @@ const COMPILER = "cc";
 export interface ShiftedRedis extends RedisServer {
   /** From now on its clock is so many milliseconds ahead of this machine's; less than 0: behind. */
   shift(byMs: number): void;
+  /** From now on its clock stands still, so many microseconds after the beginning of 1970. */
+  freeze(atMicros: number): void;
 }
 
 /** Why there can be none here; null if there can. */
@@ -26,15 +28,19 @@ export async function startShiftedRedis(settings: readonly string[] = []): Promi
   const source = resolve("test/support/clock-shim.c");
   const built = spawnSync(COMPILER, ["-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"]);
   if (built.status !== 0) throw new Error(`${COMPILER}: ${String(built.stderr)}`);
-  writeFileSync(offset, Buffer.alloc(8));
+  writeFileSync(offset, Buffer.alloc(16));
+  // in place: the server has the file mapped
+  const set = (offsetMicros: bigint, frozenMicros: bigint): void => {
+    const bytes = Buffer.alloc(16);
+    bytes.writeBigInt64LE(offsetMicros, 0);
+    bytes.writeBigInt64LE(frozenMicros, 8);
+    writeFileSync(offset, bytes, { flag: "r+" });
+  };
   const server = await startRedis(settings, { LD_PRELOAD: library, HOLDFAST_CLOCK_SHIM: offset });
   return {
     ...server,
-    shift(byMs) {
-      const bytes = Buffer.alloc(8);
-      bytes.writeBigInt64LE(BigInt(byMs) * 1_000n);
-      writeFileSync(offset, bytes, { flag: "r+" }); // in place: the server has the file mapped
-    },
+    shift: (byMs) => set(BigInt(byMs) * 1_000n, 0n),
+    freeze: (atMicros) => set(0n, BigInt(atMicros)),
     async stop() {
       await server.stop();
       rmSync(folder, { recursive: true, force: true });

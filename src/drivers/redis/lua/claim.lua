@@ -59,7 +59,8 @@ if isTooHigh then return 'f' end
 
 local function isFree(of, hold)
   settle(of)
-  return not breathing and fits(of, hold[3], hold[4]) and not frontAlive(of)
+  if breathing or not fits(of, hold[3], hold[4]) or frontAlive(of) then return false end
+  return fits(of, hold[3], hold[4]) -- those behind a dead one in front may have been admitted meanwhile
 end
 
 if waits == '0' then
