@@ -5,15 +5,20 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll } from "vitest";
 import { conformance } from "../../src/conformance/suite.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
+import { redisViolations } from "../support/inspect-redis.ts";
 import { OPTIONS, shortRunner } from "../support/redis-store.ts";
 import type { RedisServer } from "../support/services/redis.ts";
 import { startRedisPair } from "../support/services/redis-pair.ts";
 
 let pair: readonly [RedisServer, RedisServer];
+let admin: Redis;
 beforeAll(async () => {
   pair = await startRedisPair();
+  admin = new Redis(pair[0].port, "127.0.0.1");
+  await admin.ping(); // else the first test would see it open
 }, 180_000);
 afterAll(async () => {
+  admin.disconnect();
   for (const server of pair) await server.stop();
 });
 
@@ -22,6 +27,9 @@ conformance(shortRunner(), "Redis with a replica that is waited for", {
   open: async () => {
     const prefix = randomUUID();
     const make = (): Redis => new Redis(pair[0].port, "127.0.0.1");
-    return { driver: () => redis(make, { prefix, replicas: { atLeast: 1 } }) };
+    return {
+      driver: () => redis(make, { prefix, replicas: { atLeast: 1 } }),
+      inspect: () => redisViolations(admin, prefix),
+    };
   },
 });

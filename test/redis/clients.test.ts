@@ -7,6 +7,7 @@ import { describe } from "vitest";
 import { conformance } from "../../src/conformance/suite.ts";
 import type { RedisClient } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
+import { redisViolations } from "../support/inspect-redis.ts";
 import { OPTIONS, shortRunner, withRedis } from "../support/redis-store.ts";
 
 const clients: Readonly<Record<string, (port: number) => RedisClient | Promise<RedisClient>>> = {
@@ -18,13 +19,16 @@ const clients: Readonly<Record<string, (port: number) => RedisClient | Promise<R
 };
 
 describe("other clients", () => {
-  withRedis((server) => {
+  withRedis((server, admin) => {
     for (const [name, make] of Object.entries(clients)) {
       conformance(shortRunner(), `Redis by ${name}`, {
         ...OPTIONS,
         open: async () => {
           const prefix = randomUUID();
-          return { driver: () => redis(() => make(server().port), { prefix }) };
+          return {
+            driver: () => redis(() => make(server().port), { prefix }),
+            inspect: () => redisViolations(admin(), prefix),
+          };
         },
       });
     }

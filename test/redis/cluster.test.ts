@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe } from "vitest";
 import { conformance } from "../../src/conformance/suite.ts";
 import type { RedisClient } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
+import { redisViolations } from "../support/inspect-redis.ts";
 import { OPTIONS, shortRunner } from "../support/redis-store.ts";
 import type { RedisCluster } from "../support/services/redis-cluster.ts";
 import { startRedisCluster } from "../support/services/redis-cluster.ts";
@@ -42,7 +43,13 @@ describe.each(Object.keys(clients))("a Cluster by %s", (name) => {
     traits: { manyKeys: false },
     open: async () => {
       const prefix = randomUUID();
-      return { driver: () => redis(clients[name] as () => RedisClient, { prefix }) };
+      return {
+        driver: () => redis(clients[name] as () => RedisClient, { prefix }),
+        inspect: async () => {
+          const each = cluster.admin.map((admin) => redisViolations(admin, prefix));
+          return (await Promise.all(each)).flat();
+        },
+      };
     },
   });
 });

@@ -6,9 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { CertificateFiles } from "../certificates.ts";
+import { inspectServer } from "../inspect-redis.ts";
 import { until } from "../wait-for.ts";
 import { freePort } from "./free-port.ts";
-import { ended, install, run, tlsSettings } from "./redis.ts";
+import { ended, install, refuse, run, tlsSettings } from "./redis.ts";
 
 const SLOTS = 16_384;
 /** A replica that was told to take over gives it up after five seconds, if it was not elected. */
@@ -183,11 +184,14 @@ function clusterOf(nodes: readonly Node[], masters: number, folder: string): Red
     },
     signal: (index, name) => void at(index).child.kill(name),
     async stop() {
-      for (const { admin, child } of nodes) {
+      const violations: string[] = [];
+      for (const { port, admin, child } of nodes) {
+        violations.push(...(await inspectServer(port, child)));
         admin.disconnect();
-        await ended(child);
       }
+      for (const { child } of nodes) await ended(child);
       rmSync(folder, { recursive: true, force: true });
+      refuse(violations);
     },
   };
 }

@@ -7,9 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { CertificateFiles } from "../certificates.ts";
+import { inspectServer } from "../inspect-redis.ts";
 import { until } from "../wait-for.ts";
 import { freePort } from "./free-port.ts";
-import { ended, hasEnded, install, isUp, PROGRAM, run, tlsSettings } from "./redis.ts";
+import { ended, hasEnded, install, isUp, PROGRAM, refuse, run, tlsSettings } from "./redis.ts";
 
 const SENTINELS = 3;
 
@@ -111,9 +112,14 @@ export async function startRedisSentinels(downAfterMs: number, terms: Terms = {}
       }
     },
     async stop() {
+      const violations: string[] = [];
+      for (const [at, child] of servers.entries()) {
+        violations.push(...(await inspectServer(at === 0 ? master : replica, child)));
+      }
       for (const one of [...admin, ...sentinels.map(({ link }) => link)]) one.disconnect();
       for (const child of [...sentinels.map((one) => one.child), ...servers]) await ended(child);
       rmSync(folder, { recursive: true, force: true });
+      refuse(violations);
     },
   };
 }

@@ -45,7 +45,7 @@ export async function startRedis(
     const violations = await inspectServer(port, child);
     await ended(child);
     rmSync(folder, { recursive: true, force: true });
-    if (violations.length > 0) throw new Error(`the state of Redis is wrong:\n  ${violations.join("\n  ")}`);
+    refuse(violations);
   };
   return {
     port,
@@ -93,6 +93,11 @@ interface RunTerms {
   readonly before?: readonly string[];
   /** Its file of settings, which it may write anew. */
   readonly file?: string;
+}
+
+/** @throws Error if anything was wrong in the state of a server that has ended */
+export function refuse(violations: readonly string[]): void {
+  if (violations.length > 0) throw new Error(`the state of Redis is wrong:\n  ${violations.join("\n  ")}`);
 }
 
 /** A server on this port, ready; ended by `ended`. */
