@@ -59,13 +59,16 @@ export class ModelRuns {
     this.server = server;
     this.redis = new Redis(server.port, "127.0.0.1");
     this.ears = new Redis(server.port, "127.0.0.1");
-    this.ears.on("message", (channel: string, message: string) => this.heard.push(`${channel} ${message}`));
+    const heard = (channel: string, message: string): void => void this.heard.push(`${channel} ${message}`);
+    this.ears.on("message", heard);
+    this.ears.on("smessage", heard);
   }
 
   /** @throws Error naming the seed, the last commands and what differed */
   async run(seed: number, steps: number): Promise<void> {
     await this.redis.flushall();
     await this.ears.unsubscribe();
+    await this.ears.sunsubscribe();
     const run = new Run(this, seed);
     try {
       await run.begin();
@@ -100,6 +103,8 @@ interface Mood {
   readonly listens: number;
   /** How many claims are exclusive: of 1. */
   readonly exclusive: number;
+  /** Inboxes as in a Cluster: the scripts ask them first whether they listen. */
+  readonly isSharded: boolean;
 }
 
 function moodOf(random: SeededRandom): Mood {
@@ -109,6 +114,7 @@ function moodOf(random: SeededRandom): Mood {
     renews: random.pick([0.01, 0.05, 0.18]),
     listens: random.pick([0.2, 0.5, 0.5, 0.8]),
     exclusive: random.pick([0.1, 0.35, 0.7]),
+    isSharded: random.chance(0.25),
   };
 }
 
@@ -116,7 +122,7 @@ class Run {
   readonly done: string[] = [];
   readonly #runs: ModelRuns;
   readonly #random: SeededRandom;
-  readonly model: QueueModel = new QueueModel();
+  readonly model: QueueModel;
   /** Those that their processes still want. */
   #known: Known[] = [];
   readonly #buried: Known[] = [];
@@ -127,6 +133,7 @@ class Run {
     this.#runs = runs;
     this.#random = seededRandom(seed);
     this.#mood = moodOf(this.#random);
+    this.model = new QueueModel(this.#mood.isSharded);
   }
 
   async begin(): Promise<void> {
@@ -283,8 +290,10 @@ class Run {
   }
 
   async #listen(process: number, isOn: boolean): Promise<void> {
-    if (isOn) await this.#runs.ears.subscribe(channelOf(process));
-    else await this.#runs.ears.unsubscribe(channelOf(process));
+    const { ears } = this.#runs;
+    const channel = this.#channelOf(process);
+    if (this.#mood.isSharded) await (isOn ? ears.ssubscribe(channel) : ears.sunsubscribe(channel));
+    else await (isOn ? ears.subscribe(channel) : ears.unsubscribe(channel));
     if (isOn) this.model.listening.add(process);
     else this.model.listening.delete(process);
   }
@@ -303,7 +312,7 @@ class Run {
   }
 
   #call(script: Script, process: number, words: readonly string[]): Promise<unknown> {
-    const head = ["1", routeOf(ROOT, "00"), ROOT, channelOf(process), "", "0"];
+    const head = ["1", routeOf(ROOT, "00"), ROOT, this.#channelOf(process), "", "0"];
     return this.#runs.redis.evalsha(script.sha, ...(head as [string]), ...words).catch((error: Error) => {
       if (!error.message.startsWith("NOSCRIPT")) throw error;
       return this.#runs.redis.call("EVAL", script.text, ...head, ...words);
@@ -316,7 +325,7 @@ class Run {
     const heard = this.#runs.heard.splice(0);
     assert.deepEqual(
       heard,
-      expected.map(({ inbox, text }) => `${channelOf(inbox)} ${text}`),
+      expected.map(({ inbox, text }) => `${this.#channelOf(inbox)} ${text}`),
       "what is published",
     );
   }
@@ -342,6 +351,10 @@ class Run {
     }
     for (const [bucket, last] of this.model.counters) state[`{${bucket}}`] = last;
     return state;
+  }
+
+  #channelOf(process: number): string {
+    return `${ROOT}${this.#mood.isSharded ? "{00}:" : ""}inbox:p${process}`;
   }
 
   #say(what: string): void {
@@ -378,10 +391,6 @@ function standing({
 }: Pick<Entry, "expires" | "token" | "stage" | "missed"> & ({ wanted: Wanted } | { ttlMs: number })): string {
   const heardAt = expires - ("wanted" in one ? one.wanted.ttlMs : one.ttlMs);
   return `until ${expires}, token ${token}, stage ${stage}, missed ${missed > heardAt ? missed : 0}`;
-}
-
-function channelOf(process: number): string {
-  return `${ROOT}inbox:p${process}`;
 }
 
 function shown(permits: number): string {

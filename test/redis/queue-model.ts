@@ -64,6 +64,7 @@ interface Call {
   /** The process that hears in the answer what becomes of its own waiters; null: none does. */
   readonly told: number | null;
   readonly unreachable: Set<number>;
+  readonly knocked: Set<number>;
   readonly left: Set<string>;
   readonly unsettled: string[];
   /** Those of asking that were granted. */
@@ -74,6 +75,8 @@ interface Call {
 }
 
 export class QueueModel {
+  /** In a Cluster a process is asked with an empty message first, once a call, whether it listens. */
+  readonly knocks: boolean;
   /** The store's clock in microseconds. */
   micros = 0;
   /** How many places were lost by the second miss. */
@@ -85,6 +88,10 @@ export class QueueModel {
   readonly queues: Map<string, Queue> = new Map();
   /** The last token of each bucket. */
   readonly counters: Map<string, number> = new Map();
+
+  constructor(knocks: boolean) {
+    this.knocks = knocks;
+  }
 
   get now(): number {
     return Math.floor(this.micros / 1_000);
@@ -292,11 +299,11 @@ export class QueueModel {
     this.#settle(call, hold.key);
   }
 
-  /** Is it granted? Whoever does not listen has spent its tokens all the same, unless that was known. */
+  /** Is it granted? Unless it was known that nobody listens, the tokens are spent all the same. */
   #offer(call: Call, key: string, place: Place): boolean {
     const { entry } = place;
     const isAsking = call.asking.has(entry.wanted.id);
-    if (!isAsking && call.unreachable.has(entry.inbox)) return false;
+    if (!isAsking && this.#isUnreachable(call, entry)) return false;
     this.#spend(entry);
     const { id, tokens } = entry.wanted;
     const words = `${id} ${entry.token} ${tokens} ${entry.expires - this.now}`;
@@ -316,10 +323,21 @@ export class QueueModel {
   }
 
   #tell(call: Call, { inbox }: Entry, text: string): boolean {
-    const isHeard = call.told === inbox || (!call.unreachable.has(inbox) && this.listening.has(inbox));
+    const isHeard = call.told === inbox || (!this.#isUnreachable(call, { inbox }) && this.listening.has(inbox));
     if (isHeard) call.pushes.push({ inbox, text });
     else call.unreachable.add(inbox);
     return isHeard;
+  }
+
+  /** Is it known by now that its process does not listen? */
+  #isUnreachable(call: Call, { inbox }: Pick<Entry, "inbox">): boolean {
+    if (call.told === inbox) return false;
+    if (this.knocks && !call.knocked.has(inbox)) {
+      call.knocked.add(inbox);
+      if (this.listening.has(inbox)) call.pushes.push({ inbox, text: "" });
+      else call.unreachable.add(inbox);
+    }
+    return call.unreachable.has(inbox);
   }
 
   /** Does an unreachable waiter keep its place? */
@@ -384,6 +402,7 @@ function callOf(asking: ReadonlySet<string>, told: number | null): Call {
     asking,
     told,
     unreachable: new Set(),
+    knocked: new Set(),
     left: new Set(),
     unsettled: [],
     granted: new Set(),

@@ -12,9 +12,15 @@ local SECOND = 1000
 local unreachable = {} -- by inbox, as far as this script has found out: nothing changes that while it runs
 local granted = {} -- claims that this call answers for, by id, which it granted after it came to them
 
+--- Whoever called hears it in the answer, where that has room for it.
+local function hearsAnswer(claim)
+  return told and claim.inbox == inbox
+end
+
 --- In a Cluster an inbox may have been left behind on a replica, which hears all that is published there: so it is asked
 --- first, with nothing, and hears no grant that is not counted. Elsewhere only a message tells who hears it.
 local function isUnreachable(claim)
+  if hearsAnswer(claim) then return false end
   local home = claim.inbox
   if unreachable[home] == nil and string.find(home, '{', 1, true) then
     unreachable[home] = redis.pcall('SPUBLISH', home, '') == 0
@@ -22,16 +28,15 @@ local function isUnreachable(claim)
   return unreachable[home]
 end
 
---- Says it to the claim's process; was it listening? An error of Redis (no right to publish) is no sign of that. Whoever
---- called hears it in the answer, where that has room for it. What is published is kept from the replicas, where an inbox may
---- have been left behind.
+--- Says it to the claim's process; was it listening? An error of Redis (no right to publish) is no sign of that. What is
+--- published is kept from the replicas, where an inbox may have been left behind.
 local function tell(claim, message)
-  local home = claim.inbox
-  if told and home == inbox then
+  if hearsAnswer(claim) then
     told[#told + 1] = message
     return true
   end
   if isUnreachable(claim) then return false end
+  local home = claim.inbox
   if string.find(home, '{', 1, true) then
     redis.pcall('SPUBLISH', home, message)
     return true
