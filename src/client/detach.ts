@@ -101,7 +101,8 @@ async function shortened(
   for (;;) {
     const passedMs = engine.clock.now() - start;
     try {
-      const call = (): Promise<readonly boolean[]> => letGo(engine.driver, claims, Math.max(leftMs - passedMs, 1));
+      const call = (): Promise<readonly boolean[]> =>
+        letGo(engine.driver, claims, Math.max(Math.ceil(leftMs - passedMs), 1));
       return await inTime(engine, patienceMs - passedMs, call);
     } catch (error) {
       if (isFatal(error) || engine.clock.now() - start + AGAIN_MS >= patienceMs) throw error;

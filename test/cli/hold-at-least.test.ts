@@ -90,7 +90,7 @@ test("a command that could not be started holds nothing", async () => {
 });
 
 test("when the wrapper is killed the command is ended, and the lock is free when its lease has ended, not before the time", async () => {
-  const flags = ["--ttl", "3s", "--hold-at-least", "2s"];
+  const flags = ["--ttl", "6s", "--hold-at-least", "2s"];
   const start = performance.now();
   const run = here.start(["run", "killed", ...flags, "--", "sh", "-c", "echo $$; exec sleep 60"]);
   await until(() => run.out().includes("\n"), { within: 20_000, what: "the command" });

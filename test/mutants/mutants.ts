@@ -32,6 +32,20 @@ export const MUTANTS: readonly Mutant[] = [
   ...ZOOKEEPER_MUTANTS,
   // --- time and belief
   {
+    name: "a detached lease longer than its claim's",
+    file: "src/core/leases.ts",
+    find: "    if (until >= entry.expiresAt) return;\n",
+    replace: "",
+    tests: "test/core/table-revoke.test.ts",
+  },
+  {
+    name: "a lock believed after a shorter lease may have been set",
+    file: "src/client/detach.ts",
+    find: "if (leftMs !== undefined) lock.letGo();",
+    replace: "",
+    tests: "test/client/detach.test.ts",
+  },
+  {
     name: "a detached lease shortened without moving its end in the schedule",
     file: "src/core/leases.ts",
     find: "    this.remove(entry);\n    entry.expiresAt = until;\n    this.add(entry);",
