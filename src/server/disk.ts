@@ -1,6 +1,7 @@
 /** What the keeper needs of a disk, so that a simulator can give it one. The real one is in state.ts. */
 
 import type { Claim } from "../spi/driver.ts";
+import type { ClaimBounds } from "./limits.ts";
 
 /** The layout of what is saved. A server refuses what is newer, and what is older. */
 export const LAYOUT = 2;
@@ -73,6 +74,8 @@ export interface SavedState {
   readonly remote: boolean;
   /** Clients that the plain file of sessions does not name may hold something from before: a reclaim was not finished. */
   readonly strangers: boolean;
+  /** How many claims there may be, or may have been before a recovery that was not over. Default: as many as now. */
+  readonly room?: ClaimBounds;
   /** Only after a clean shutdown: the whole table, and what was left of a recovery. */
   readonly clean: {
     readonly claims: readonly SavedClaim[];

@@ -3,7 +3,7 @@
 import type { Clock } from "../clock.ts";
 import type { StateName } from "../protocol/hello.ts";
 import type { Ledger } from "./ledger.ts";
-import type { ServerLimits } from "./limits.ts";
+import type { ClaimBounds, ServerLimits } from "./limits.ts";
 import type { Log } from "./logging.ts";
 import type { RecoveryPlan } from "./reclaiming.ts";
 import type { Record } from "./record.ts";
@@ -20,6 +20,8 @@ export interface KeeperOptions {
   readonly identity: StateName | null;
   readonly log: Log;
   readonly limits?: ServerLimits;
+  /** What those who come back after a restart may have had. Default: what the limits allow. */
+  readonly formerRoom?: ClaimBounds;
   /** Told of all that happens. Default: nobody is. */
   readonly record?: Record;
   /** Called before a session first gets an answer about a claim of its own: it may hold from now on. @throws Refusal */

@@ -66,7 +66,7 @@ export class Keeper implements Backend {
     this.#note = note;
     this.identity = identity;
     this.#record = options.record ?? null;
-    this.#tenants = new Tenants(limits, this.#record);
+    this.#tenants = new Tenants(limits, this.#record, options.formerRoom);
     this.#placing = new Placing(limits.claims);
     const ceiling = ledger?.bound ?? Number.POSITIVE_INFINITY;
     const forgotten = (entry: Entry): void => {

@@ -44,7 +44,7 @@ export class Ledger {
   readonly #disk: Disk;
   readonly #now: () => number;
   /** What does not change in a start. */
-  readonly #start: Pick<SavedState, "id" | "generation" | "remote">;
+  readonly #start: Pick<SavedState, "id" | "generation" | "remote" | "room">;
   #strangers: boolean;
   #wantedBound: number;
   /** The longest short lease from before the start, or what the start has set aside for those to come. */
@@ -70,8 +70,8 @@ export class Ledger {
   constructor({ disk, now, state, reclaims, journal }: LedgerOptions) {
     this.#disk = disk;
     this.#now = now;
-    const { id, generation, remote } = state;
-    this.#start = { id, generation, remote };
+    const { id, generation, remote, room } = state;
+    this.#start = { id, generation, remote, ...(room && { room }) };
     this.#strangers = state.strangers;
     this.bound = this.#wantedBound = state.bound;
     this.longestMs = this.#beforeMs = state.longestMs;

@@ -96,6 +96,12 @@ export interface ServerLimits {
   readonly streamMs: number;
 }
 
+/** The bounds of claims: a start notes them, so that the next one knows what may have been held under them. */
+export type ClaimBounds = Pick<
+  ServerLimits,
+  "claims" | "claimsPerAccount" | "claimsPerSession" | "waiters" | "waitersPerKey"
+>;
+
 /** What holds where nothing else is said. */
 export const DEFAULT_LIMITS: ServerLimits = {
   connections: 10_000,
@@ -132,6 +138,17 @@ export const DEFAULT_LIMITS: ServerLimits = {
   subscribersPerConnection: 16,
   streamMs: 3_600_000,
 };
+
+/** Of each bound the wider one. */
+export function widest(one: ClaimBounds, other: ClaimBounds = one): ClaimBounds {
+  return {
+    claims: Math.max(one.claims, other.claims),
+    claimsPerAccount: Math.max(one.claimsPerAccount, other.claimsPerAccount),
+    claimsPerSession: Math.max(one.claimsPerSession, other.claimsPerSession),
+    waiters: Math.max(one.waiters, other.waiters),
+    waitersPerKey: Math.max(one.waitersPerKey, other.waitersPerKey),
+  };
+}
 
 /** Beyond these a limit would break what the protocol, the stores or the design promise. All others: 1 and no end. */
 const RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, most: number]>> = {

@@ -10,6 +10,7 @@ import { isLong, SHORT_MS, shortLease } from "./durability.ts";
 import { Keeper } from "./keeper.ts";
 import { AHEAD_MICROS, Ledger } from "./ledger.ts";
 import type { ServerLimits } from "./limits.ts";
+import { DEFAULT_LIMITS, widest } from "./limits.ts";
 import type { Log } from "./logging.ts";
 import type { RecoveryPlan } from "./reclaiming.ts";
 import { NO_RECOVERY } from "./reclaiming.ts";
@@ -83,13 +84,23 @@ export async function openKeeper(options: OpeningOptions): Promise<Opened> {
     keeper.start();
     return { keeper, sessions, save: async () => undefined };
   }
-  const plan = waitingBeside(startPlanOf(await disk.load(), Math.floor(clock.wall() * 1_000), options), living);
-  const { state, claims, sessions: saved } = plan;
+  const found = await disk.load();
+  const plan = waitingBeside(startPlanOf(found, Math.floor(clock.wall() * 1_000), options), living);
+  const { claims, sessions: saved } = plan;
+  const formerRoom = plan.reclaimMs > 0 ? widest(limits ?? DEFAULT_LIMITS, found.state?.room) : undefined;
+  const state = { ...plan.state, room: formerRoom ?? widest(limits ?? DEFAULT_LIMITS) };
   const journal = claims.filter(({ token, detached, claim }) => token > 0 && (detached || isLong(claim.ttlMs)));
   // before the first answer: the table that was saved is used once
   await disk.begin({ state, journal: journal.map((put) => ({ put })), sessions: saved });
   const ledger = new Ledger({ disk, now: () => clock.now(), state, reclaims: plan.reclaimMs > 0, journal });
-  const keeper = new Keeper({ ...common, recovery: plan, identity: state, ledger, note: noter(disk) });
+  const keeper = new Keeper({
+    ...common,
+    recovery: plan,
+    identity: state,
+    ledger,
+    note: noter(disk),
+    ...(formerRoom && { formerRoom }),
+  });
   const sessions = new Sessions(keeper, clock, probe, sessionMs, runs);
   sessions.forgotten = ({ id }) => {
     try {

@@ -5,12 +5,15 @@ import type { Happening, Observer } from "../core/observer.ts";
 import type { Table } from "../core/table.ts";
 import type { Claim } from "../spi/driver.ts";
 import { Refusal } from "./backend.ts";
-import type { ServerLimits } from "./limits.ts";
+import type { ClaimBounds } from "./limits.ts";
+import { widest } from "./limits.ts";
 import type { Session } from "./session.ts";
 
 /** Counts what the table does not, and passes on what it is told. */
 export class Room implements Observer {
-  readonly #limits: ServerLimits;
+  readonly #limits: ClaimBounds;
+  /** Those of the starts before, where they were wider: what was held under them may come back. */
+  readonly #former: ClaimBounds;
   readonly #next: Observer | null;
   /** Keys of the claims of each account. */
   readonly #accounts = new Map<string, number>();
@@ -18,8 +21,9 @@ export class Room implements Observer {
   #keys = 0;
   #held = 0;
 
-  constructor(limits: ServerLimits, next: Observer | null) {
+  constructor(limits: ClaimBounds, next: Observer | null, former: ClaimBounds = limits) {
     this.#limits = limits;
+    this.#former = widest(limits, former);
     this.#next = next;
   }
 
@@ -61,18 +65,15 @@ export class Room implements Observer {
    */
   crowdedBack(table: Table, session: Session, claim: Claim, isHeld: boolean): string | null {
     if (table.entries.has(claim.id)) return null;
-    const { waitersPerKey } = this.#limits;
-    const crowd = this.crowd(claim, session.entries.size, session.principal.name);
-    return (
-      crowd ??
-      this.#longLine(table, claim, isHeld ? 2 * waitersPerKey : waitersPerKey) ??
-      (isHeld ? null : this.#waiting(table))
-    );
+    const { waitersPerKey, waiters } = this.#former;
+    const crowd = this.crowd(claim, session.entries.size, session.principal.name, this.#former);
+    const line = this.#longLine(table, claim, isHeld ? 2 * waitersPerKey : waitersPerKey);
+    return crowd ?? line ?? (isHeld ? null : this.#waiting(table, waiters));
   }
 
   /** Which bound the claim does not fit into, with so many claims of its session; null: none. */
-  crowd({ holds }: Claim, ofSession: number, account: string): string | null {
-    const { claims, claimsPerSession, claimsPerAccount } = this.#limits;
+  crowd({ holds }: Claim, ofSession: number, account: string, limits = this.#limits): string | null {
+    const { claims, claimsPerSession, claimsPerAccount } = limits;
     if (this.#keys + holds.length > claims) return `${claims} claims on this server${each(holds)}`;
     if (ofSession >= claimsPerSession) return `${claimsPerSession} claims of one client`;
     if (account !== "" && (this.#accounts.get(account) ?? 0) + holds.length > claimsPerAccount) {
@@ -87,7 +88,7 @@ export class Room implements Observer {
     // who asks once leaves no place, unless it is granted
     if (!claim.wait) return table.isFree(claim) ? this.#longLine(table, claim, this.#limits.waitersPerKey) : null;
     // it might be granted at once, but a server so full had better stay out of it
-    return this.#longLine(table, claim, this.#limits.waitersPerKey) ?? this.#waiting(table);
+    return this.#longLine(table, claim, this.#limits.waitersPerKey) ?? this.#waiting(table, this.#limits.waiters);
   }
 
   #longLine({ mint }: Table, { holds }: Claim, most: number): string | null {
@@ -95,8 +96,7 @@ export class Room implements Observer {
     return isLong ? `${this.#limits.waitersPerKey} places in the line of a key` : null;
   }
 
-  #waiting({ entries }: Table): string | null {
-    const { waiters } = this.#limits;
+  #waiting({ entries }: Table, waiters: number): string | null {
     return entries.size - this.#held >= waiters ? `${waiters} waiting claims on this server` : null;
   }
 }

@@ -7,7 +7,7 @@ import type { Claim, ClaimId } from "../spi/driver.ts";
 import { ANYBODY } from "./access.ts";
 import type { Which } from "./backend.ts";
 import { SHORT_MS } from "./durability.ts";
-import type { ServerLimits } from "./limits.ts";
+import type { ClaimBounds, ServerLimits } from "./limits.ts";
 import { Outstays } from "./outstays.ts";
 import { Room } from "./room.ts";
 import { disown, own, Session } from "./session.ts";
@@ -22,8 +22,8 @@ export class Tenants {
   readonly #makers = new Map<ClaimId, Session>();
 
   /** next: told of all that the table tells. */
-  constructor(limits: ServerLimits, next: Observer | null) {
-    this.#room = new Room(limits, next);
+  constructor(limits: ServerLimits, next: Observer | null, formerRoom?: ClaimBounds) {
+    this.#room = new Room(limits, next, formerRoom);
   }
 
   /** What the table must tell of what happens in it. */

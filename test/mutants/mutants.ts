@@ -466,6 +466,20 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "if (full.oldest !== null && this.#draining)",
     tests: "test/server/strangers.test.ts",
   },
+  {
+    name: "claims from before a restart held to bounds that are narrower now",
+    file: "src/server/room.ts",
+    find: "this.#former = widest(limits, former);",
+    replace: "this.#former = former === limits ? former : limits;",
+    tests: "test/server/reclaim-limits.test.ts",
+  },
+  {
+    name: "a claim of many keys counted as one",
+    file: "src/server/room.ts",
+    find: "if (this.#keys + holds.length > claims)",
+    replace: "if (this.#accounts.size + holds.length > claims)",
+    tests: "test/server/limits-claims.test.ts test/server/reclaim-limits.test.ts",
+  },
   // --- runs that outlive their wrappers and their server
   {
     name: "a run written down when its command works already",

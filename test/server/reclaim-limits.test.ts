@@ -4,6 +4,7 @@
 import { expect, test } from "vitest";
 import { newId } from "../../src/ids.ts";
 import type { ServerLimits } from "../../src/server/limits.ts";
+import { limitsFrom } from "../../src/server/limits.ts";
 import { leakCheck } from "../support/leak-check.ts";
 import type { RawAnswer } from "../support/raw-client.ts";
 import { RawClient, rawAddress } from "../support/raw-client.ts";
@@ -170,4 +171,30 @@ test("limits x recovery: clients that had all that they may have come back with 
   await one.driver.release(mine.slice(1, 2));
   held(await one.driver.claim(claimOf("more")));
   await turns();
+});
+
+test("limits x recovery: what was held under wider limits comes back, also over two crashes; after a clean stop the new ones count", async () => {
+  const world = new World({ limits: { claimsPerSession: 20 } });
+  await world.start();
+  const one = await world.client();
+  const mine = await holding(one, 18, "a");
+  for (const limits of [
+    { claimsPerSession: 5, claims: 9 },
+    { claimsPerSession: 4, claims: 8 },
+  ]) {
+    world.crash();
+    world.limits = limitsFrom(limits);
+    await world.start();
+    await world.clock.pass(3_000);
+    expect(world.kept?.keeper.table.entries.size).toBe(18);
+    expect((await one.driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
+    await expect(one.driver.claim(claimOf("more"))).rejects.toThrow("at most");
+  }
+  await one.driver.release(mine.slice(3));
+  await world.stop();
+  await world.start();
+  await world.clock.pass(3_000);
+  expect(world.disk?.state).toContain('"claimsPerSession":4');
+  held(await one.driver.claim(claimOf("more")));
+  await expect(one.driver.claim(claimOf("one more"))).rejects.toThrow("at most 4 claims of one client");
 });

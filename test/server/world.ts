@@ -215,7 +215,7 @@ export class World {
   readonly logged: string[] = [];
   readonly remote: boolean;
   readonly access: Access;
-  readonly limits: ServerLimits;
+  limits: ServerLimits;
   /** Runs that outlive their wrappers. */
   runs: Runs = NO_RUNS;
   kept: Kept | null = null;
