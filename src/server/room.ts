@@ -72,7 +72,7 @@ export class Room implements Observer {
   }
 
   /** Which bound the claim does not fit into, with so many claims of its session; null: none. */
-  crowd({ holds }: Claim, ofSession: number, account: string, limits = this.#limits): string | null {
+  crowd({ holds }: Claim, ofSession: number, account: string, limits: ClaimBounds = this.#limits): string | null {
     const { claims, claimsPerSession, claimsPerAccount } = limits;
     if (this.#keys + holds.length > claims) return `${claims} claims on this server${each(holds)}`;
     if (ofSession >= claimsPerSession) return `${claimsPerSession} claims of one client`;
