@@ -220,12 +220,11 @@ class Relay implements Backend {
     if (this.#driver.revoke === undefined) throw new Refusal("UNSUPPORTED", "this store cannot revoke");
     const done = await this.#asked(this.#driver.revoke(targets));
     const now = this.#clock.now();
-    for (const [at, target] of targets.entries()) {
-      if (done[at] !== true) continue;
-      // of what came by another way the record knows nothing
-      const isKnown = this.#claims.revokedBy(target, now);
-      tellRevoked(target, session, this.#log, isKnown ? (this.#record ?? null) : null);
-    }
+    const gone = targets.filter((_, at) => done[at] === true);
+    const known = this.#claims.revokedBy(gone, now);
+    // of what came by another way the record knows nothing
+    for (const target of gone)
+      tellRevoked(target, session, this.#log, known.has(target) ? (this.#record ?? null) : null);
     return done;
   }
 

@@ -148,13 +148,22 @@ export class RelayedClaims {
     known.until = Math.max(known.until, now + answer.ttlMs);
   }
 
-  /** An operator has taken a hold away; false: it is none that came through here. */
-  revokedBy({ key, token, now: atOnce }: Revocation, now: number): boolean {
-    const known = this.#holderOf(key, token);
-    if (known === undefined) return false;
-    if (atOnce) this.forget(known, "removed", now);
-    else this.revoked(known, "revoked", now);
-    return true;
+  /** An operator has taken these holds away; which of them came through here. All are looked for in one walk. */
+  revokedBy(targets: readonly Revocation[], now: number): ReadonlySet<Revocation> {
+    const wanted = new Map<string, Revocation[]>();
+    for (const target of targets) wanted.set(target.key, [...(wanted.get(target.key) ?? []), target]);
+    const found = new Map<Revocation, Relayed>();
+    for (const known of this.#known.values()) {
+      if (known.state !== "held") continue;
+      for (const { key } of known.claim.holds) {
+        for (const target of wanted.get(key) ?? []) if (hasToken(known, target.token)) found.set(target, known);
+      }
+    }
+    for (const [{ now: atOnce }, known] of found) {
+      if (atOnce) this.forget(known, "removed", now);
+      else this.revoked(known, "revoked", now);
+    }
+    return new Set(found.keys());
   }
 
   /** It is to go, but keeps its place: its client is to release it. */
@@ -198,16 +207,6 @@ export class RelayedClaims {
     this.#record?.happened(how, known, now);
   }
 
-  /** Who holds this key with this token. */
-  #holderOf(key: string, token: bigint): Relayed | undefined {
-    const tokens = (known: Relayed): bigint => token - BigInt(known.token);
-    for (const known of this.#known.values()) {
-      if (known.state !== "held" || tokens(known) < 0n || tokens(known) >= BigInt(known.claim.tokens)) continue;
-      if (known.claim.holds.some((hold) => hold.key === key)) return known;
-    }
-    return undefined;
-  }
-
   #full(claim: Claim, session: Session): string | null {
     return this.#room.crowd(claim, this.#ids.get(session)?.size ?? 0, session.principal.name);
   }
@@ -231,4 +230,10 @@ export class RelayedClaims {
 /** As a number where one can hold it; 0n, of a store without tokens, stays what it is: 0 would mean that none is held. */
 function tokenOf(token: bigint): number | bigint {
   return token > 0n && token <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(token) : token;
+}
+
+/** Is the token one of its run? */
+function hasToken({ token, claim }: Relayed, wanted: bigint): boolean {
+  const at = wanted - BigInt(token);
+  return at >= 0n && at < BigInt(claim.tokens);
 }
