@@ -55,7 +55,7 @@ test("what may not be read is left out of lists, and refused to who asks for it 
   await admin.setAcl("/apart/list-half", OPEN_TO_ALL);
   const listed = await anybody.list({ prefix: "list-" }, 10);
   expect(listed.map(({ holds, label, answer }) => [holds[0].key, label, answer.state])).toEqual([
-    ["list-half", "(not Holdfast)", "held"],
+    ["list-half", "(data not readable)", "held"],
     ["list-open", "test", "held"],
   ]);
   await expect(anybody.list({ prefix: "list-secret" }, 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });

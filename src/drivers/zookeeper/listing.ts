@@ -121,7 +121,7 @@ async function view(options: ListingOptions, listed: Listed): Promise<readonly C
   const node = await read(zk, `${folderOf(listed.key, root)}/${listed.seat.name}`);
   if (node === null) return [];
   const { data, stat } = node;
-  const ours = readData(data);
+  const ours = data === null ? null : readData(data);
   const { tokens, floor, wait } = ours ?? { tokens: 1, floor: 0n, wait: true };
   const label = labelOf(ours?.label ?? null, data, listed);
   const ageMs = Math.max(wall() - stat.ctime, 0);
@@ -137,8 +137,11 @@ function viewOf({ key, seat, isHeld }: Listed, ttlMs: number, token: bigint, tok
   return { tag: tagOf(id), holds, ttlMs: "session" as const, tokens, answer };
 }
 
-/** Null: it has gone. That it is there may be known also of what is not for us to read. */
-async function read(zk: ZooKeeper, path: string): Promise<{ readonly data: Buffer; readonly stat: Stat } | null> {
+/** Null: it has gone. That it is there may be known also of what is not for us to read: then its data are null. */
+async function read(
+  zk: ZooKeeper,
+  path: string,
+): Promise<{ readonly data: Buffer | null; readonly stat: Stat } | null> {
   try {
     return await zk.get(path);
   } catch (error) {
@@ -146,21 +149,22 @@ async function read(zk: ZooKeeper, path: string): Promise<{ readonly data: Buffe
     if (!isForGood(error)) throw error;
   }
   const stat = await zk.exists(path);
-  return stat === null ? null : { data: Buffer.alloc(0), stat };
+  return stat === null ? null : { data: null, stat };
 }
 
 /** What is not as usual stands before it; of a place that is not ours what its client wrote there, if it can be shown. */
-function labelOf(ours: string | null, data: Buffer, { seat, other }: Listed): string {
+function labelOf(ours: string | null, data: Buffer | null, { seat, other }: Listed): string {
   const marks: string[] = [];
   // nobody can tell any more whose it was
-  if (data.equals(REVOKE)) marks.push("asked to go");
-  else if (ours === null) marks.push(isClaimId(seat.id) ? "data overwritten" : "not Holdfast");
+  if (data?.equals(REVOKE)) marks.push("asked to go");
+  else if (ours === null && !isClaimId(seat.id)) marks.push("not Holdfast");
+  else if (ours === null) marks.push(data === null ? "data not readable" : "data overwritten");
   if (other !== null) marks.push(`family ${other}`);
   const mark = marks.length > 0 ? `(${marks.join(", ")}) ` : "";
   return `${mark}${ours ?? strangers(data)}`.trimEnd();
 }
 
-function strangers(data: Buffer): string {
-  const text = data.equals(REVOKE) ? "" : data.toString("utf8");
+function strangers(data: Buffer | null): string {
+  const text = data === null || data.equals(REVOKE) ? "" : data.toString("utf8");
   return /^[\x20-\x7e]{1,100}$/.test(text) ? text : "";
 }
