@@ -3,7 +3,7 @@
  * of the package may meet in a process.
  */
 
-import type { LostReason } from "./spi/driver.ts";
+import type { LostReason, Pause, PauseReason } from "./spi/driver.ts";
 
 /** What an error may carry besides its message. */
 export interface LockErrorDetails {
@@ -35,6 +35,8 @@ export interface Blocked {
   readonly heldForMs?: number;
   /** How many claims stood before ours in the line of the key; local requests before ours are counted in. */
   readonly ahead?: number;
+  /** The store granted nothing new to anyone: why, and for about how many milliseconds still when the wait ended. */
+  readonly paused?: Pause;
 }
 
 /** Not granted within `wait`. */
@@ -45,6 +47,28 @@ export class LockTimeoutError extends LockError {
     super("LOCK_TIMEOUT", message, details);
     this.blocked = blocked;
   }
+}
+
+/**
+ * The store grants nothing new to anyone for a while, so whether the keys are free is unknown: thrown by tryAcquire() and
+ * with `wait: 0`. Keys that are known to be held are busy all the same.
+ */
+export class StorePausedError extends LockError {
+  /** recovery: the server was restarted; gracePeriod: the store may have lost data. */
+  readonly reason: PauseReason;
+  /** About how long the pause lasts still, in milliseconds. */
+  readonly remainingMs: number;
+  constructor(message: string, { reason, remainingMs }: Pause, details?: LockErrorDetails) {
+    super("PAUSED", message, details);
+    this.reason = reason;
+    this.remainingMs = remainingMs;
+  }
+}
+
+/** A pause for people. */
+export function pauseText({ reason, remainingMs }: Pause): string {
+  const why = reason === "recovery" ? "recovery after a restart" : "grace period after data loss";
+  return `the store grants nothing new for about ${Math.ceil(remainingMs / 1_000)} s (${why})`;
 }
 
 /** The lease ended, or was taken, while we held; also the reason of `lock.signal`. */

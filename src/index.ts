@@ -20,6 +20,7 @@ export {
   type LockErrorDetails,
   LockLostError,
   LockTimeoutError,
+  StorePausedError,
   UnsupportedError,
 } from "./errors.ts";
 export {
@@ -35,6 +36,8 @@ export {
   type ListFilter,
   type LostReason,
   type Notify,
+  type Pause,
+  type PauseReason,
   type RevokeTarget,
   type Traits,
 } from "./spi/driver.ts";

@@ -1,7 +1,7 @@
 /** `holdfast doctor`: can the lock server be used, by whom, how fast, and what is to be done if not. */
 
 import type { ServerInfo } from "../protocol/tools.ts";
-import type { Driver, Finding } from "../spi/driver.ts";
+import type { Driver, Finding, Pause } from "../spi/driver.ts";
 import type { CommandError } from "./failure.ts";
 import { commandError, EXIT_CODES } from "./failure.ts";
 import { findingsOf, VERSIONS } from "./findings.ts";
@@ -39,10 +39,19 @@ export interface Measured {
   readonly tripMs: number;
   /** The key whose rights were asked for. */
   readonly key: string;
-  /** How long an acquire and a release took, each time; a string: why that is not known. */
-  readonly cyclesMs: readonly number[] | string;
+  readonly cycles: Cycles;
   /** Against the store that locks move from; null: nobody asked. */
   readonly tokens: TokensFound | null;
+}
+
+/** What came of acquiring and releasing a key that nobody else uses. */
+export interface Cycles {
+  /** How long it took, each time; a string: why that is not known. */
+  readonly cyclesMs: readonly number[] | string;
+  /** The store grants nothing new to anyone. */
+  readonly paused: Pause | null;
+  /** This credential may not. */
+  readonly isForbidden: boolean;
 }
 
 const CYCLES = 20;
@@ -68,7 +77,7 @@ async function measure({ url, key = "", from }: DoctorFlags): Promise<Measured> 
     wallMs: 0,
     tripMs: 0,
     key,
-    cyclesMs: "it was not reached",
+    cycles: unmeasured("it was not reached"),
     tokens: null,
   };
   const began = performance.now();
@@ -82,7 +91,7 @@ async function measure({ url, key = "", from }: DoctorFlags): Promise<Measured> 
       const info = (await tools?.info(key).catch(whyNot)) ?? "it is no Holdfast server";
       const tripMs = performance.now() - sentAt;
       const found = (await store.driver.examine?.()) ?? null;
-      const cyclesMs = await cycles(store.driver, key).catch(whyNot);
+      const cycles = await measuredCycles(store.driver, key);
       const tokens = from === undefined ? null : await tokensFound(store, key, from);
       const times = { connectMs, wallMs: wallAt + tripMs / 2, tripMs };
       return {
@@ -93,7 +102,7 @@ async function measure({ url, key = "", from }: DoctorFlags): Promise<Measured> 
         isServer: tools !== null,
         info,
         store: found,
-        cyclesMs,
+        cycles,
         tokens,
       };
     } finally {
@@ -113,17 +122,26 @@ function whyNot(error: unknown): string {
 }
 
 /** Acquires and releases a key that nobody else uses, one time after another. */
-async function cycles(driver: Driver, key: string): Promise<readonly number[] | string> {
+async function measuredCycles(driver: Driver, key: string): Promise<Cycles> {
   const times: number[] = [];
   for (let turn = 0; turn < CYCLES; turn++) {
     const claim = probeOf(key);
     const began = performance.now();
-    const { state } = await driver.claim(claim);
-    if (state !== "held") return "it grants nothing now";
-    await driver.release([claim]);
+    try {
+      const answer = await driver.claim(claim);
+      if (answer.state !== "held") return { ...unmeasured("it grants nothing now"), paused: answer.paused ?? null };
+      await driver.release([claim]);
+    } catch (error) {
+      const why = whyNot(error);
+      return { ...unmeasured(why), isForbidden: /\bmay not\b/.test(why) };
+    }
     times.push(performance.now() - began);
   }
-  return times;
+  return { cyclesMs: times, paused: null, isForbidden: false };
+}
+
+function unmeasured(why: string): Cycles {
+  return { cyclesMs: why, paused: null, isForbidden: false };
 }
 
 const MARKS = { good: "ok  ", bad: "BAD ", doubtful: "WARN", unknown: "--  " } as const;
@@ -138,7 +156,7 @@ function findingLines(findings: readonly Finding[]): string[] {
 }
 
 function recordOf(
-  { name, failure, info, key, cyclesMs, connectMs, tokens }: Measured,
+  { name, failure, info, key, cycles, connectMs, tokens }: Measured,
   findings: readonly Finding[],
 ): object {
   return {
@@ -148,7 +166,7 @@ function recordOf(
     connectMs: Math.round(connectMs * 10) / 10,
     key,
     server: typeof info === "string" ? null : info,
-    cyclesMs: typeof cyclesMs === "string" ? null : cyclesMs.map((ms) => Math.round(ms * 100) / 100),
+    cyclesMs: typeof cycles.cyclesMs === "string" ? null : cycles.cyclesMs.map((ms) => Math.round(ms * 100) / 100),
     ...(tokens !== null && { tokenBase: tokens.tokenBase === null ? null : String(tokens.tokenBase) }),
     findings,
   };

@@ -8,6 +8,7 @@ export const EXIT_CODES = {
   maxHold: 122,
   deadlock: 121,
   unreachable: 69,
+  paused: 69,
   refused: 77,
   usage: 64,
   notExecutable: 126,
@@ -67,6 +68,8 @@ export function commandError(error: unknown, url: string): CommandError {
   switch (code) {
     case "LOCK_TIMEOUT":
       return new CommandError("timeout", message, { cause: error });
+    case "PAUSED":
+      return new CommandError("paused", message, { cause: error });
     case "LOCK_LOST":
       return lostError(error as { readonly reason?: unknown }, message);
     case "LOCK_DEADLOCK":

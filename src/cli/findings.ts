@@ -1,6 +1,7 @@
 /** What `holdfast doctor` makes of what it has measured: each finding in words, and what to do about it. */
 
 import { shownDuration } from "../duration.ts";
+import { pauseText } from "../errors.ts";
 import { PROTOCOL, VERSION } from "../protocol/hello.ts";
 import type { ServerInfo } from "../protocol/tools.ts";
 import type { Finding } from "../spi/driver.ts";
@@ -21,9 +22,12 @@ export function findingsOf(measured: Measured): Finding[] {
   const reached: Finding = { level: "good", what: "reachable", says: `${visible(name)}, in ${ms(connectMs)}` };
   const { store, info, tokens } = measured;
   const last = [ofLatency(measured), ...(tokens === null ? [] : [tokens.finding])];
-  if (store !== null) return [reached, ...store.map(shownSafely), ...last];
-  if (typeof info === "string") return [reached, ofSilence(measured), ...last];
-  return [reached, ofVersions(info), ofState(info), ofClock(measured, info), ofRights(measured, info), ...last];
+  const paused = ofPause(measured);
+  if (store !== null) return [reached, ...store.map(shownSafely), ...paused, ...last];
+  if (typeof info === "string") return [reached, ofSilence(measured), ...paused, ...last];
+  // a relay's own state says nothing of the store behind it
+  const state = info.reclaimMs > 0 ? [ofState(info)] : [ofState(info), ...paused];
+  return [reached, ofVersions(info), ...state, ofClock(measured, info), ofRights(measured, info), ...last];
 }
 
 const ADVICE: Readonly<Record<string, string>> = {
@@ -83,18 +87,31 @@ function ofVersions({ version, protocol, store }: ServerInfo): Finding {
 
 function ofState({ upMs, reclaimMs, why, load }: ServerInfo): Finding {
   const busy =
-    load === undefined ? "" : `, ${load.connections} connections, ${load.held} claims held and ${load.waiting} waiting`;
+    load === undefined
+      ? ""
+      : `, ${counted(load.connections, "connection")}, ${counted(load.held, "claim")} held and ${load.waiting} waiting`;
   const says = `up for ${shownDuration(upMs)}${busy}`;
   if (reclaimMs > 0) {
     return {
-      level: "doubtful",
+      level: "bad",
       what: "state",
-      says: `${says}; it grants nothing new for up to ${shownDuration(reclaimMs)}`,
-      advice: "it was started again after a crash and waits for its clients to tell what they hold; it opens by itself",
+      says: `${says}; it grants nothing new for up to ${shownDuration(reclaimMs)} (recovery after a restart)`,
+      advice: "it waits for its clients to tell what they hold, and grants locks again by itself",
     };
   }
   if (why === "") return { level: "good", what: "state", says: `${says}; it grants locks` };
   return { level: "bad", what: "state", says: `${says}; it grants nothing: ${visible(why)}` };
+}
+
+function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? "" : "s"}`;
+}
+
+/** Where no server of ours tells of its state: a claim was tried. */
+function ofPause({ cycles }: Measured): Finding[] {
+  if (cycles.paused === null) return [];
+  const advice = "it grants locks again by itself; a wait goes on until then";
+  return [{ level: "bad", what: "state", says: pauseText(cycles.paused), advice }];
 }
 
 function ofClock({ wallMs, tripMs }: Measured, info: ServerInfo): Finding {
@@ -127,14 +144,12 @@ function ofRights({ key }: Measured, { account, rights }: ServerInfo): Finding {
   };
 }
 
-function ofLatency({ cyclesMs, connectMs }: Measured): Finding {
+function ofLatency({ cycles: { cyclesMs, isForbidden }, connectMs }: Measured): Finding {
   if (typeof cyclesMs === "string") {
-    return {
-      level: "unknown",
-      what: "latency",
-      says: `not measured: ${cyclesMs}`,
-      advice: "measured on a key below --key PREFIX, which this credential must be allowed to acquire",
-    };
+    const finding: Finding = { level: "unknown", what: "latency", says: `not measured: ${cyclesMs}` };
+    if (!isForbidden) return finding;
+    const advice = "measured on a key below --key PREFIX, which this credential must be allowed to acquire";
+    return { ...finding, advice };
   }
   const sorted = [...cyclesMs].sort((a, b) => a - b);
   const median = sorted[Math.floor(sorted.length / 2)] ?? 0;

@@ -40,14 +40,10 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
     return 0;
   }
   const own = wanted.own.socket ? await ownPlace() : null;
-  const { server, options } = await opened(wanted, own, gathered, log);
+  const server = await opened(wanted, own, gathered, log);
   // before anybody is told where we are: who knows may send a signal
   const over = untilOver(server, { idleMs: wanted.idleMs, hangup: "reloads", log });
   announce(server, flags.json === true);
-  if (server.reclaimMs > 0) {
-    const left = Math.ceil(server.reclaimMs / 1_000);
-    log(`${reclaiming(options)}: granting nothing new for up to ${left} s`, undefined, { level: "warn" });
-  }
   const { why, lost, hangup } = await over;
   log(`stopping: ${why}`);
   // what was left unsaved then stands in the log
@@ -113,13 +109,13 @@ async function opened(
   place: { readonly socket: string; readonly directory: string } | null,
   { given }: Gathered,
   log: Log,
-): Promise<{ readonly server: Server; readonly options: ServeOptions }> {
+): Promise<Server> {
   const listen = place === null ? options.listen : `unix:${place.socket}`;
   const state = own.state ? { state: place === null ? defaultState() : stateIn(place.directory, true) } : {};
   const whole = { ...options, ...state, listen, log };
   const { serve } = await import("../server/serve.ts");
   try {
-    return { server: await serve(whole), options: whole };
+    return await serve(whole);
   } catch (error) {
     const { faults } = error as { readonly faults?: readonly Fault[] };
     if (faults !== undefined) fail(complaintsOf(given, faults));
@@ -158,8 +154,4 @@ function announce({ addresses, httpAddress, start, reclaimMs }: Server, json: bo
   const lines = addresses.map((address) => `listening on ${address}`);
   // at once: who waits for the first line knows everything
   print([...lines, ...(httpAddress === null ? [] : [`HTTP on ${httpAddress}`])].join("\n"));
-}
-
-function reclaiming({ state }: ServeOptions): string {
-  return state === "none" ? "nothing is kept of the last run" : "the last server did not stop cleanly";
 }

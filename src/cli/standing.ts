@@ -1,7 +1,7 @@
 /** Who is in the way, in words: from the store's list of a key. */
 
 import { shownDuration } from "../duration.ts";
-import type { ClaimView } from "../spi/driver.ts";
+import type { ClaimView, Pause } from "../spi/driver.ts";
 import { visible } from "./output.ts";
 
 /** Who holds a key and how many stand before us. */
@@ -12,8 +12,8 @@ export interface Standing {
   readonly heldForMs?: number;
   /** How long ago its lease was last renewed, where the lease has a length. */
   readonly renewedAgoMs?: number;
-  /** Nobody holds it as far as a restarted server has heard, and it grants nothing for so long at most. */
-  readonly reclaimMs?: number;
+  /** The store grants nothing new to anyone. */
+  readonly paused?: Pause;
   /** Claims before ours, holders included. */
   readonly ahead: number;
 }
@@ -31,14 +31,18 @@ export function standingOf(views: readonly ClaimView[], key: string, label: stri
   return { holder: front.label, heldForMs: front.heldMs ?? front.ageMs, ahead, ...renewed };
 }
 
+function pauseInWords({ reason, remainingMs }: Pause): string {
+  const why =
+    reason === "recovery"
+      ? "the lock server was restarted and still hears from its clients who holds what"
+      : "the store may have lost data and grants nothing new until what was held before has ended";
+  return `${why}, for ${shownDuration(remainingMs)} at most`;
+}
+
 /** `held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you` */
-export function standingInWords({ holder, heldForMs, renewedAgoMs, reclaimMs, ahead }: Standing): string {
+export function standingInWords({ holder, heldForMs, renewedAgoMs, paused, ahead }: Standing): string {
   const parts: string[] = [];
-  if (reclaimMs !== undefined) {
-    parts.push(
-      `the lock server was restarted and still hears from its clients who holds what, for ${shownDuration(reclaimMs)} at most`,
-    );
-  }
+  if (paused !== undefined) parts.push(pauseInWords(paused));
   if (holder !== undefined) {
     const since = heldForMs === undefined ? "" : ` for ${shownDuration(heldForMs)}`;
     parts.push(`held by ${visible(holder)}${since}`);

@@ -2,7 +2,7 @@
 
 import type { Lock } from "../client/lock.ts";
 import { shownDuration } from "../duration.ts";
-import type { LockTimeoutError } from "../errors.ts";
+import type { LockTimeoutError, StorePausedError } from "../errors.ts";
 import { CommandError, commandError } from "./failure.ts";
 import { quotedList } from "./output.ts";
 import type { Standing } from "./standing.ts";
@@ -35,7 +35,7 @@ export interface WaitOptions {
 
 /**
  * The lock.
- * @throws CommandError timeout or busy (124), unreachable, refused, deadlock, usage; the signal's reason on abort
+ * @throws CommandError timeout or busy (124), unreachable, paused, refused, deadlock, usage; the signal's reason on abort
  */
 export async function acquireInWords(store: Store, wanted: Wanted, options: WaitOptions): Promise<Lock> {
   const { waitMs, ttl, label, signal } = options;
@@ -62,6 +62,7 @@ export async function acquireInWords(store: Store, wanted: Wanted, options: Wait
   } catch (error) {
     if (signal?.aborted === true) throw signal.reason;
     const { code } = error as { readonly code?: unknown };
+    if (code === "PAUSED") throw pausedError(wanted, error as StorePausedError);
     if (code !== "LOCK_TIMEOUT") throw commandError(error, store.name);
     throw await timeoutError(store, wanted, options, (error as LockTimeoutError).blocked);
   } finally {
@@ -85,7 +86,7 @@ async function standing(store: Store, { keys }: Wanted, label: string | null): P
     if (found.holder !== undefined && found.holder !== label) return found;
   }
   const reclaimMs = await reclaimMsOf(store);
-  return reclaimMs === 0 ? found : { ...found, reclaimMs };
+  return reclaimMs === 0 ? found : { ...found, paused: { reason: "recovery", remainingMs: reclaimMs } };
 }
 
 /** For how long the store will still grant nothing since it was restarted; 0: it grants, or does not say. */
@@ -111,10 +112,17 @@ async function timeoutError(
   return conflict("timeout", message, wanted, found, options);
 }
 
+/** Asked once, while the store grants nothing new to anyone: whether it is free nobody knows. */
+function pausedError({ keys }: Wanted, { reason, remainingMs }: StorePausedError): CommandError {
+  const words = standingInWords({ ahead: 0, paused: { reason, remainingMs } });
+  const details = { keys, reason, remainingMs: Math.ceil(remainingMs) };
+  return new CommandError("paused", `cannot grant ${quotedList(keys)}: ${words}`, { details });
+}
+
 async function busyError(store: Store, wanted: Wanted, options: WaitOptions): Promise<CommandError> {
   const found = await standing(store, wanted, null).catch(() => ({ ahead: 0 }));
-  const { holder, reclaimMs } = found as Standing;
-  const who = holder === undefined && reclaimMs === undefined ? "" : `: ${standingInWords({ ...found, ahead: 0 })}`;
+  const { holder, paused } = found as Standing;
+  const who = holder === undefined && paused === undefined ? "" : `: ${standingInWords({ ...found, ahead: 0 })}`;
   return conflict("busy", `${quotedList(wanted.keys)} is busy${who}`, wanted, found, options);
 }
 

@@ -114,7 +114,10 @@ export class Acquirer {
       );
       if (how === "deadlock") {
         const key = target.keys[index] as string;
-        throw new DeadlockError(`this flow holds ${named([key])} already and would wait for itself`, { keys: [key] });
+        throw new DeadlockError(
+          `this flow holds ${named([key])} already and would wait for itself: take the wider lock first`,
+          { keys: [key] },
+        );
       }
       if (how === "beside") continue;
       const serving = held.find((one) => one.hold.limit === hold.limit && one.hold.permits >= hold.permits);

@@ -2,9 +2,9 @@
 
 import { shownDuration } from "../duration.ts";
 import type { Blocked } from "../errors.ts";
-import { LockTimeoutError } from "../errors.ts";
+import { LockTimeoutError, pauseText } from "../errors.ts";
 import { tagOf } from "../ids.ts";
-import type { ClaimId, ClaimView, Hold } from "../spi/driver.ts";
+import type { ClaimId, ClaimView, Hold, Pause } from "../spi/driver.ts";
 import type { LaneHost } from "./lane-host.ts";
 import type { Queue } from "./lookups.ts";
 import { PATIENCE_MS } from "./lookups.ts";
@@ -19,20 +19,27 @@ export interface Obstacle {
   /** Local requests before ours. */
   readonly localAhead: number;
   readonly waitedMs: number;
+  /** The store grants nothing new to anyone. */
+  readonly paused: Pause | undefined;
 }
 
 /** The error for a wait that has ended. Never rejects: an unreachable store leaves the obstacle unnamed. */
 export async function timeoutError(host: LaneHost, obstacle: Obstacle): Promise<LockTimeoutError> {
-  const { keys, waitedMs } = obstacle;
+  const { keys, waitedMs, paused } = obstacle;
   const blocked = await within(host.engine, PATIENCE_MS, look(host, obstacle), nothing).catch(nothing);
   const waited = waitedMs === 0 ? "not free" : `waited ${shownDuration(waitedMs)}`;
   const parts = [`${waited} for ${named(keys)}`];
   if (blocked.holder !== undefined) {
     parts.push(`held by ${blocked.holder} for ${shownDuration(blocked.heldForMs ?? 0)}`);
   }
+  if (paused !== undefined) parts.push(pauseText(paused));
   if (waitedMs > 0 && blocked.ahead !== undefined) parts.push(`${blocked.ahead} ahead of us`);
   const [first, ...rest] = parts;
-  return new LockTimeoutError(rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`, blocked, { keys });
+  return new LockTimeoutError(
+    rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`,
+    paused === undefined ? blocked : { ...blocked, paused },
+    { keys },
+  );
 }
 
 /** Why the store cannot tell is not this error's subject. */

@@ -10,12 +10,12 @@ import { checkObject, settingsOf } from "./options.ts";
 /** What may be said of a client made by connect(). */
 export interface ConnectOptions extends LocksOptions {
   /** How long the store may take to be reached for the first time; then connect() rejects. Default 5 s. */
-  readonly connectTimeout?: Duration;
+  readonly connectTimeout?: Duration | undefined;
   /**
    * What our server knows this client by, or a function that gives it (asked for each connection, so that it may
    * change). Default: HOLDFAST_CREDENTIAL, or what stands in the file HOLDFAST_CREDENTIAL_FILE; else none.
    */
-  readonly credential?: string | (() => string);
+  readonly credential?: string | (() => string) | undefined;
 }
 
 /**

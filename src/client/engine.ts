@@ -137,6 +137,7 @@ export class Engine {
     const tracked = this.#tracked.get(id);
     if (tracked === undefined) return;
     if (answer?.state === "held") this.elapsed(now);
+    if (answer !== undefined) tracked.heard(answer, now);
     this.#apply(tracked, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
   }
 
@@ -263,6 +264,7 @@ export class Engine {
     // before it is believed: what the machine has slept since it was sent is missing in the lease
     if (answer.state === "held") this.elapsed(now);
     this.#heard(tracked.claim);
+    tracked.heard(answer, now);
     const stepped = this.#health.answered(answer, sentAt, now);
     this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);
     if (call > tracked.steppedAt && believes(tracked.state, now)) tracked.confirmed();

@@ -13,7 +13,7 @@
 import { backoffMs } from "../core/backoff.ts";
 import type { LaneLimits } from "../core/lane.ts";
 import { Lane } from "../core/lane.ts";
-import { DriverError, isFatal } from "../errors.ts";
+import { DriverError, isFatal, pauseText, StorePausedError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Claim, LostReason } from "../spi/driver.ts";
 import type { Adoption } from "./adoption.ts";
@@ -54,7 +54,7 @@ export class KeyLane implements ClaimOwner {
     request.standIn(this); // first: a signal may throw, and nobody may wait behind who will never take his turn
     this.#lane.queue.push(request);
     if (!busy) return this.#start(request.startedAt);
-    if (request.once) return this.#timeOut(request, 0);
+    if (request.once) return this.#refuse(request, this.#tracked as Tracked);
     this.host.tellWaiting(request);
   }
 
@@ -89,8 +89,9 @@ export class KeyLane implements ClaimOwner {
 
   refused(): void {
     const head = this.#lane.queue.first;
+    const tracked = this.#tracked as Tracked;
     this.#tracked = null;
-    if (head?.once) this.#timeOut(head, 0);
+    if (head?.once) this.#refuse(head, tracked);
     this.#goOn();
   }
 
@@ -274,6 +275,14 @@ export class KeyLane implements ClaimOwner {
     this.#goOn();
   }
 
+  /** It was asked once, and not granted at once: busy, unless the store grants nothing to anyone and nobody here holds. */
+  #refuse(request: Request, tracked: Tracked): void {
+    const pause = tracked.state.at === "held" ? undefined : tracked.pauseAt(this.host.engine.clock.now());
+    if (pause === undefined) return this.#timeOut(request, 0);
+    const { keys } = request.target;
+    this.withdraw(request, new StorePausedError(`cannot grant ${named(keys)}: ${pauseText(pause)}`, pause, { keys }));
+  }
+
   /** Takes the request out of the queue and, in the background, finds out why it had to wait. */
   #timeOut(request: Request, waitedMs: number): void {
     if (request.quiet) return this.withdraw(request, null);
@@ -281,8 +290,9 @@ export class KeyLane implements ClaimOwner {
     for (let one = request.previous; one !== null; one = one.previous) localAhead++;
     const { holds, keys } = request.target;
     const id = this.#tracked?.claim.id ?? null;
+    const paused = this.#tracked?.pauseAt(this.host.engine.clock.now());
     // looked at while our own place still stands; the user is told when the look is back, or too late
-    const error = timeoutError(this.host, { holds, keys, id, localAhead, waitedMs });
+    const error = timeoutError(this.host, { holds, keys, id, localAhead, waitedMs, paused });
     this.#remove(request);
     request.stepOut();
     void error.then((told) => request.refuse(told));

@@ -1,7 +1,6 @@
 /** What an acquire gives: a handle over one tenure, or over several where the store takes keys one by one or some were joined. */
 
-import type { LockLostError } from "../errors.ts";
-import { UnsupportedError } from "../errors.ts";
+import { LockLostError, UnsupportedError } from "../errors.ts";
 import type { Context } from "./context.ts";
 import type { DetachOptions } from "./detach.ts";
 import type { Tenure } from "./tenure.ts";
@@ -52,6 +51,7 @@ export class LockHandle implements Lock {
   readonly #context: Context;
   #released: Promise<boolean> | null = null;
   #signal: AbortSignal | null = null;
+  #detached = false;
 
   constructor(tenures: readonly [Tenure, ...Tenure[]], keys: readonly string[], context: Context) {
     this.#tenures = tenures;
@@ -93,7 +93,7 @@ export class LockHandle implements Lock {
 
   /** The loss that throwIfLost() would throw. */
   lossNow(): LockLostError | null {
-    if (this.#released !== null) return lostError("released", this.keys);
+    if (this.#released !== null) return this.#detached ? detachedError(this.keys) : lostError("released", this.keys);
     for (const tenure of this.#tenures) if (!tenure.isHeld) return tenure.lostError();
     return null;
   }
@@ -118,6 +118,7 @@ export class LockHandle implements Lock {
   /** It has gone to somebody else: nothing is to be released here. */
   letGo(): void {
     this.#released = Promise.resolve(false);
+    this.#detached = true;
     for (const tenure of this.#tenures) tenure.lane.letGo(tenure);
   }
 
@@ -143,6 +144,11 @@ export class LockHandle implements Lock {
     }
     return Promise.all(this.#tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
   }
+}
+
+function detachedError(keys: readonly string[]): LockLostError {
+  const message = `the lock on ${named(keys)} was detached: it is held by whoever has the reference`;
+  return new LockLostError(message, "released", { keys });
 }
 
 function checkFencing(tenure: Tenure): void {

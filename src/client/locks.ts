@@ -128,6 +128,7 @@ function rejecting<T>(call: () => Promise<T>): Promise<T> {
 
 function targetOf(one: string | Lockable, prefix: string): Target {
   if (typeof one === "string") return mutexTarget(prefix, one);
+  if (Array.isArray(one)) throw new TypeError("all() takes keys one by one, not in an array: spread it, all(...keys)");
   if (!(one instanceof BoundLockable))
     throw new TypeError("all() takes keys, and what mutex(), rw(), semaphore() and all() give");
   return one.target();

@@ -13,16 +13,16 @@ import { checkedCount } from "./target.ts";
 /** What may be said of one acquire. */
 export interface AcquireOptions {
   /** Longest wait; then LockTimeoutError. 0: ask once, leave no place. Default: the client's, else for ever. */
-  readonly wait?: Duration;
+  readonly wait?: Duration | undefined;
   /**
    * Lease length; renewed while held. Default the client's, else 30 s; at least 100 ms. "session": until released or the
    * session ends (our server). Ignored, with a warning once, by stores that only have sessions.
    */
-  readonly ttl?: Duration | "session";
+  readonly ttl?: Duration | "session" | undefined;
   /** Stops the wait; acquire rejects with signal.reason. Does not release a lock already held. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Shown by tools. Default: `user@host pid program`. */
-  readonly label?: string;
+  readonly label?: string | undefined;
 }
 
 /** What may be said of one tryAcquire: it never waits. */
@@ -31,25 +31,25 @@ export type TryOptions = Omit<AcquireOptions, "wait">;
 /** What may be said of a client. */
 export interface LocksOptions {
   /** Default of every acquire's `wait`. Default: for ever. */
-  readonly wait?: Duration;
+  readonly wait?: Duration | undefined;
   /** Default of every acquire's `ttl`. Default 30 s. */
-  readonly ttl?: Duration | "session";
+  readonly ttl?: Duration | "session" | undefined;
   /** Default of every acquire's `label`. */
-  readonly label?: string;
+  readonly label?: string | undefined;
   /** Stands before every key at the store; not part of the keys this client shows. Default: none. */
-  readonly prefix?: string;
+  readonly prefix?: string | undefined;
   /** How many local requests may be served by one grant of the store, 1 to 1024. 1: strict order of arrival. Default 64. */
-  readonly handoffs?: number;
+  readonly handoffs?: number | undefined;
   /** How long after the store's grant the lock may still be passed on locally. Default 10 ms. */
-  readonly handoffMs?: number;
+  readonly handoffMs?: number | undefined;
   /** May a request join what its own async flow holds? Default true. */
-  readonly reentrant?: boolean;
+  readonly reentrant?: boolean | undefined;
   /** A holder is given up after this time, its signal aborted with reason "maxHold". Default: never. */
-  readonly maxHold?: Duration;
+  readonly maxHold?: Duration | undefined;
   /** false: no timer at all while held, for short-lived functions; the lease is what `ttl` says. Default true. */
-  readonly renew?: boolean;
+  readonly renew?: boolean | undefined;
   /** Time, for tests. */
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
 }
 
 /** LocksOptions with defaults, in milliseconds; as a wish it is what acquire() without options means. */

@@ -10,9 +10,9 @@ import { wrapped } from "./wrap-error.ts";
 /** What may be said of one revoke. */
 export interface RevokeOptions {
   /** Removes the claim at once: the next one may be granted while the old holder is still working. Default false. */
-  readonly now?: boolean;
+  readonly now?: boolean | undefined;
   /** Why, for the store's log and events; at most 256 bytes. Default: none. */
-  readonly reason?: string;
+  readonly reason?: string | undefined;
 }
 
 /** How long revoke() waits for the store. */

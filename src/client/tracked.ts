@@ -3,7 +3,7 @@
 import { wakeAt } from "../core/claim.ts";
 import type { ClaimState, Terms } from "../core/claim-state.ts";
 import type { Scheduled } from "../core/schedule.ts";
-import type { Claim, LostReason } from "../spi/driver.ts";
+import type { Answer, Claim, LostReason, Pause, PauseReason } from "../spi/driver.ts";
 import type { Leaving, Released } from "./releases.ts";
 import type { Timed } from "./timed.ts";
 
@@ -32,6 +32,8 @@ export class Tracked implements Timed {
   lastSentAt: number;
   /** What the last failed call said. */
   error: unknown = null;
+  /** The pause that the store told of last, and when it is over; null: it told of none. */
+  paused: { readonly reason: PauseReason; readonly until: number } | null = null;
   /** Told how the release went. */
   released: Released = ignore;
   /** It has gone to somebody else: whatever is still heard of it does not concern us. */
@@ -67,6 +69,19 @@ export class Tracked implements Timed {
 
   due(now: number, withinMs: number): void {
     this.#due(this, now, Math.min(withinMs, this.terms.ttlMs / 24));
+  }
+
+  /** The store has said something of it. */
+  heard(answer: Answer, now: number): void {
+    const pause = answer.state === "held" ? undefined : answer.paused;
+    this.paused = pause === undefined ? null : { reason: pause.reason, until: now + pause.remainingMs };
+  }
+
+  /** Grants the store nothing new to anyone now, as far as it has said? */
+  pauseAt(now: number): Pause | undefined {
+    const { paused } = this;
+    if (paused === null || paused.until <= now) return undefined;
+    return { reason: paused.reason, remainingMs: paused.until - now };
   }
 
   /** Why the store could not be asked. */

@@ -31,6 +31,8 @@ export interface Skip {
 export interface ConformanceOptions<S extends Store = Store> {
   /** Makes a fresh store. Called once for every test. */
   open(): Promise<S>;
+  /** Makes a store that grants nothing new to anyone for at least 10 s more. Default: the driver's store never pauses. */
+  readonly openPaused?: () => Promise<S>;
   /** Tests to leave out. A name that no test has is a failure. */
   readonly skip?: readonly Skip[];
   /** What this driver lacks; a test checks that it says the same of itself. Default: every trait, leases of claims, no sessions. */
@@ -56,6 +58,7 @@ export interface Subject {
   readonly random: { readonly from: number; readonly seeds: number; readonly steps: number };
   /** The store of every test is opened, and restarted where it can be. */
   readonly open: () => Promise<Store>;
+  readonly openPaused: (() => Promise<Store>) | undefined;
   readonly restart: ((store: Store) => Promise<void>) | undefined;
 }
 
@@ -76,6 +79,7 @@ export function subjectOf<S extends Store>(options: ConformanceOptions<S>): Subj
     keys,
     random: { from: 1, seeds: 5, steps: 60, ...random },
     open: () => options.open(),
+    openPaused: options.openPaused,
     restart: restart === undefined ? undefined : (store) => restart(store as S),
   };
 }

@@ -29,11 +29,12 @@ import { listing } from "./driver/listing.ts";
 import { lostReplies } from "./driver/lost-replies.ts";
 import { manyKeys } from "./driver/many-keys.ts";
 import { order } from "./driver/order.ts";
+import { pauses } from "./driver/pauses.ts";
 import { permits } from "./driver/permits.ts";
 import { revoking } from "./driver/revoke.ts";
 import { tokens } from "./driver/tokens.ts";
 import { perform } from "./scene.ts";
-import type { ConformanceOptions, Store, Topic } from "./subject.ts";
+import type { ConformanceOptions, Store, Subject, Topic } from "./subject.ts";
 import { subjectOf } from "./subject.ts";
 
 export { type ChaosDriver, type ChaosOptions, type Commands, chaos, type Stopped, type Verb } from "./chaos.ts";
@@ -93,21 +94,23 @@ export function conformance<S extends Store>(
   const subject = subjectOf(options);
   const skips = options.skip ?? [];
   const found = new Set<string>();
-  const register = (title: string, topic: Topic): void => {
+  const register = (title: string, topic: Topic, of: Subject): void => {
     const tests: (() => void)[] = [];
     topic((name, body) => {
       const skip = skips.find((one) => one.test === name);
       found.add(name);
-      if (skip === undefined) tests.push(() => test(name, () => perform(subject, body)));
+      if (skip === undefined) tests.push(() => test(name, () => perform(of, body)));
       else tests.push(() => test.skip?.(`${name} (${skip.reason})`, async () => undefined));
-    }, subject);
+    }, of);
     if (tests.length === 0) return; // runners do not like empty groups
     describe(title, () => {
       for (const add of tests) add();
     });
   };
   describe(`${name} conforms`, () => {
-    for (const [title, topic] of TOPICS) register(title, topic);
+    for (const [title, topic] of TOPICS) register(title, topic, subject);
+    const { openPaused } = subject;
+    if (openPaused !== undefined) register("pauses", pauses, { ...subject, open: openPaused });
     if (skips.length === 0) return;
     test("every test to be skipped exists", async () => {
       assert.deepEqual(

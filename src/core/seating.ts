@@ -9,6 +9,7 @@
 
 import type { Claim } from "../spi/driver.ts";
 import type { Entry } from "./entry.ts";
+import { fits } from "./line.ts";
 import { Mint } from "./mint.ts";
 import type { Observer } from "./observer.ts";
 import type { SeatLine } from "./seats.ts";
@@ -38,6 +39,11 @@ export class Seating {
   /** Would the claim be admitted everywhere if it came now? */
   isFree(claim: Claim): boolean {
     return !this.#paused && claim.holds.every((hold) => this.mint.lines.get(hold.key)?.welcomes(hold) ?? true);
+  }
+
+  /** Would the claim fit beside those who hold its keys, whoever waits? */
+  fits(claim: Claim): boolean {
+    return claim.holds.every((hold) => fits(this.mint.lines.get(hold.key)?.used ?? 0, hold));
   }
 
   /** The number of the next to come; `arrival`: of one who came before a restart, or 0. */

@@ -93,6 +93,11 @@ export class Table {
     return this.#seating.isFree(claim);
   }
 
+  /** Is nothing held that keeps the claim from its keys? Those who only wait hold nothing. */
+  fits(claim: Claim): boolean {
+    return this.#seating.fits(claim);
+  }
+
   /** What its client is told of an entry, at the time that the table was told last. */
   standing(entry: Entry): Answer {
     if (entry.revoked !== null) return { state: "none", reason: entry.revoked };

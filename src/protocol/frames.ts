@@ -3,7 +3,17 @@
  * the hot path of client and server. docs/reference/protocol.md is the specification.
  */
 
-import type { Answer, Claim, ClaimId, ClaimView, Ending, Hold, ListFilter, RevokeTarget } from "../spi/driver.ts";
+import type {
+  Answer,
+  Claim,
+  ClaimId,
+  ClaimView,
+  Ending,
+  Hold,
+  ListFilter,
+  Pause,
+  RevokeTarget,
+} from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { LIMITS, ProtocolError, parsed } from "./hello.ts";
 
@@ -131,10 +141,17 @@ export function encodeAnswer(answer: Answer, arrival: number): string {
     case "held":
       return `["held","${answer.token}",${answer.tokens},${Math.floor(answer.ttlMs)}]`;
     case "waiting":
-      return `["waiting",${Math.floor(answer.ttlMs)},${Math.ceil(answer.recheckMs)},${arrival}]`;
-    case "none":
-      return answer.reason === undefined ? '["none"]' : `["none","${answer.reason}"]`;
+      return `["waiting",${Math.floor(answer.ttlMs)},${Math.ceil(answer.recheckMs)},${arrival}${pauseText(answer)}]`;
+    case "none": {
+      const { reason, paused } = answer;
+      if (paused !== undefined) return `["none",${reason === undefined ? null : `"${reason}"`}${pauseText(answer)}]`;
+      return reason === undefined ? '["none"]' : `["none","${reason}"]`;
+    }
   }
+}
+
+function pauseText({ paused }: { readonly paused?: Pause }): string {
+  return paused === undefined ? "" : `,["${paused.reason}",${Math.ceil(paused.remainingMs)}]`;
 }
 
 export function encodeFlags(flags: readonly boolean[]): string {
@@ -159,18 +176,25 @@ export function decodeRenewed(raw: unknown): WireAnswer | undefined {
 /** @throws ProtocolError */
 export function decodeAnswer(raw: unknown): WireAnswer {
   if (Array.isArray(raw)) {
-    const [state, a, b, c] = raw as unknown[];
+    const [state, a, b, c, d] = raw as unknown[];
     if (state === "held" && isDecimal(a) && isCount(b) && isCount(c)) {
       return { state, token: BigInt(a), tokens: b, ttlMs: c };
     }
     if (state === "waiting" && isCount(a) && isCount(b)) {
-      return { state, ttlMs: a, recheckMs: b, arrival: isCount(c) ? c : 0 };
+      return { state, ttlMs: a, recheckMs: b, arrival: isCount(c) ? c : 0, ...pausedBy(d) };
     }
     if (state === "none") {
-      return typeof a === "string" && Object.hasOwn(NONE_BECAUSE, a) ? NONE_BECAUSE[a as Ending] : NONE;
+      const none = typeof a === "string" && Object.hasOwn(NONE_BECAUSE, a) ? NONE_BECAUSE[a as Ending] : NONE;
+      return b === undefined ? none : { ...none, ...pausedBy(b) };
     }
   }
   throw new ProtocolError("PROTOCOL", "an answer is malformed");
+}
+
+/** A reason that we do not know yet is a pause all the same. */
+function pausedBy(raw: unknown): { readonly paused?: Pause } {
+  if (!Array.isArray(raw) || !isCount(raw[1])) return {};
+  return { paused: { reason: raw[0] === "gracePeriod" ? "gracePeriod" : "recovery", remainingMs: raw[1] } };
 }
 
 /** @throws ProtocolError unless it is an array of that length */

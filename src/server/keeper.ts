@@ -18,7 +18,7 @@ import type { Entry } from "../core/entry.ts";
 import { Table } from "../core/table.ts";
 import type { Reclaimed } from "../protocol/frames.ts";
 import type { StateName } from "../protocol/hello.ts";
-import type { Answer, Claim, ClaimId, ListFilter, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ListFilter, Pause, Traits } from "../spi/driver.ts";
 import type { Backend, Leave, Owned, Page, Renewal, Revocation, Soon, Which } from "./backend.ts";
 import { goingAway } from "./backend.ts";
 import type { SavedClaim } from "./disk.ts";
@@ -57,6 +57,8 @@ export class Keeper implements Backend {
   readonly #lister: Lister;
   readonly #note: (session: Session) => void;
   #draining = false;
+  /** The log has that nothing new is granted; it is to have the end of it, too. */
+  #pauseLogged = false;
 
   constructor(options: KeeperOptions) {
     const { clock, sessionMs, ledger, recovery: plan, identity, log, note, limits = DEFAULT_LIMITS } = options;
@@ -81,7 +83,10 @@ export class Keeper implements Backend {
     this.#lister = new Lister(this.table, clock, limits.listMs);
     const opened = (): void => {
       this.#durability?.ledger.reclaimed();
-      if (!this.#draining) this.table.resume();
+      if (this.#draining) return;
+      this.table.resume();
+      if (this.#pauseLogged) this.#log("recovery is over: new locks are granted");
+      this.#pauseLogged = false;
     };
     const outdated = (): void => this.#outdated();
     this.recovery = new Reclaiming({ table: this.table, clock, plan, opened, outdated });
@@ -103,6 +108,7 @@ export class Keeper implements Backend {
   start(): void {
     if (!this.recovery.isOn) this.table.resume();
     else this.recovery.endIfOver();
+    this.#logPause();
   }
 
   attend(changed: () => void): void {
@@ -168,7 +174,7 @@ export class Keeper implements Backend {
       const entry = entries.get(id);
       if (entry !== undefined) this.#tenants.own(entry, session);
       else if (this.#placing.has(id)) return undefined;
-      const answer = this.table.renew(id, session, now, micros);
+      const answer = this.#told(this.table.renew(id, session, now, micros));
       if (entry === undefined || answer.state === "none") return answer;
       const write = this.#durability?.behind(entry);
       if (write) behind.push({ at, entry, write });
@@ -294,14 +300,38 @@ export class Keeper implements Backend {
 
   #outdated(): void {
     this.#durability?.ledger.outdated(SHORT_MS);
-    this.#log(recoveryText("outdated", this.reclaimMs()), undefined, { level: "warn" });
+    this.#logPause();
+  }
+
+  /** Operators and programs that embed the server hear why nothing new is granted. */
+  #logPause(): void {
+    const { reason } = this.recovery;
+    if (reason === null) return;
+    this.#log(recoveryText(reason, this.reclaimMs()), undefined, { level: "warn" });
+    this.#pauseLogged = true;
+  }
+
+  /** Whoever waits is told while nothing new is granted. */
+  #told(answer: Answer): Answer {
+    return answer.state === "waiting" && this.reclaiming ? { ...answer, paused: this.#pause } : answer;
+  }
+
+  /** A claim that does not wait was not granted. Unknown is not busy: whoever holds its keys may not have told us yet. */
+  #refused(claim: Claim): Answer {
+    const none = this.table.endings.none(claim.id);
+    const isUnknown = this.reclaiming && !claim.wait && this.table.fits(claim);
+    return isUnknown ? { state: "none", paused: this.#pause } : none;
+  }
+
+  get #pause(): Pause {
+    return { reason: "recovery", remainingMs: Math.ceil(this.reclaimMs()) };
   }
 
   #place(session: Session, claim: Claim): Soon<Answer> {
     const { now, micros } = this.#times.get();
     const entry = this.table.place(claim, session, now, micros, 0, session.principal.name);
-    if (entry === null) return this.table.endings.none(claim.id);
-    const answer = this.table.standing(entry);
+    if (entry === null) return this.#refused(claim);
+    const answer = this.#told(this.table.standing(entry));
     if (answer.state === "none") return answer;
     this.#tenants.own(entry, session);
     this.#tenants.bound(entry, session, entry.placedAt);

@@ -50,6 +50,19 @@ export type Ending = "expired" | "released" | "revoked" | "maxHold";
 export type LostReason = Ending | "unknown";
 
 /**
+ * Why a store grants nothing new to anyone for a while. recovery: it was restarted, and its clients tell it what they hold.
+ * gracePeriod: it may have lost data, and waits until whatever was granted before has ended.
+ */
+export type PauseReason = "recovery" | "gracePeriod";
+
+/** A time in which a store grants nothing new to anyone. */
+export interface Pause {
+  readonly reason: PauseReason;
+  /** About how long still, in milliseconds, counted as ttlMs is; it may end sooner. */
+  readonly remainingMs: number;
+}
+
+/**
  * What the store knows of one claim. Reply, poll result and push are all this one type.
  * ttlMs is what is left of the lease by the store's clock when it answered, sessionMs for "session"; the core counts it
  * from the send. storeMs, where a driver has it: the store's wall clock when it answered; the core watches it for steps.
@@ -63,10 +76,20 @@ export type Answer =
       readonly ttlMs: number;
       readonly storeMs?: number;
     }
-  /** In line. Ask again after recheckMs at the latest, even if nothing is pushed. */
-  | { readonly state: "waiting"; readonly ttlMs: number; readonly recheckMs: number; readonly storeMs?: number }
-  /** Not there, and no trace of it in any line: never placed, expired, or released. For a held claim this means it is lost. */
-  | { readonly state: "none"; readonly reason?: Ending };
+  /** In line. Ask again after recheckMs at the latest, even if nothing is pushed. paused: nothing new is granted to anyone. */
+  | {
+      readonly state: "waiting";
+      readonly ttlMs: number;
+      readonly recheckMs: number;
+      readonly storeMs?: number;
+      readonly paused?: Pause;
+    }
+  /**
+   * Not there, and no trace of it in any line: never placed, expired, or released. For a held claim this means it is lost.
+   * paused: it was not granted because the store grants nothing new to anyone, not because somebody is known to hold its
+   * keys: unknown is not busy.
+   */
+  | { readonly state: "none"; readonly reason?: Ending; readonly paused?: Pause };
 
 /**
  * The store's way to speak first.

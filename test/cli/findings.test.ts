@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Measured } from "../../src/cli/doctor.ts";
+import type { Cycles, Measured } from "../../src/cli/doctor.ts";
 import { CommandError } from "../../src/cli/failure.ts";
 import { findingsOf } from "../../src/cli/findings.ts";
 import type { TokensMet } from "../../src/cli/token-base.ts";
@@ -31,10 +31,14 @@ function measured(change: Partial<Measured> = {}, info: Partial<ServerInfo> = {}
     wallMs: 1_000_010,
     tripMs: 2,
     key: "",
-    cyclesMs: [0.5, 0.4, 9],
+    cycles: cycles([0.5, 0.4, 9]),
     tokens: null,
     ...change,
   };
+}
+
+function cycles(cyclesMs: Cycles["cyclesMs"], more: Partial<Cycles> = {}): Cycles {
+  return { cyclesMs, paused: null, isForbidden: false, ...more };
 }
 
 /** What is said of one thing: its level, its words, the advice. */
@@ -76,12 +80,7 @@ test("a server that is not reached, or refuses, is told with what to look at", (
   }
 });
 
-test("a server that reclaims opens by itself; one that cannot grant says why", () => {
-  expect(said("state", measured({}, { reclaimMs: 12_000, why: "after an unclean start" }))).toEqual([
-    "doubtful",
-    "up for 2 h; it grants nothing new for up to 12 s",
-    expect.stringContaining("opens by itself"),
-  ]);
+test("a server that cannot grant says why", () => {
   expect(said("state", measured({}, { why: "the state cannot be written" }))).toEqual([
     "bad",
     "up for 2 h; it grants nothing: the state cannot be written",
@@ -122,12 +121,12 @@ test("versions that differ, an older server, another store, and what was not mea
   ]);
   expect(said("server", measured({ info: "this server (version 0.0.1) does not know info" }))[0]).toBe("doubtful");
   expect(said("server", measured({ isServer: false, info: "-" }))[0]).toBe("unknown");
-  expect(said("latency", measured({ cyclesMs: "this credential may not acquire" }))[0]).toBe("unknown");
+  expect(said("latency", measured({ cycles: cycles("this credential may not acquire") }))[0]).toBe("unknown");
 });
 
 test("a slow cycle is doubtful unless the way there explains it", () => {
-  expect(said("latency", measured({ cyclesMs: [50, 60, 70] }))[0]).toBe("doubtful");
-  expect(said("latency", measured({ cyclesMs: [50, 60, 70], connectMs: 40 }))[0]).toBe("good");
+  expect(said("latency", measured({ cycles: cycles([50, 60, 70]) }))[0]).toBe("doubtful");
+  expect(said("latency", measured({ cycles: cycles([50, 60, 70]), connectMs: 40 }))[0]).toBe("good");
 });
 
 test("what a server says of itself cannot move the cursor", () => {
@@ -175,4 +174,27 @@ test("tokens that follow a clock need nothing, unless that clock is behind", () 
   expect(base({ ...clock, old: 5_000_000n, fresh: MICROS })).toEqual(["good", null]);
   // a lock server in front of a store whose tokens follow no clock
   expect(base({ ...clock, fresh: 1_000_000n })[1]).toBe(MICROS + 2n * DAY);
+});
+
+test("a store that grants nothing new is a fault, told of by our server or seen by a claim; rights only where they are the cause", () => {
+  const nothing = "it grants nothing now";
+  const ours = measured({ cycles: cycles(nothing) }, { reclaimMs: 12_000 });
+  expect(said("state", ours)).toEqual([
+    "bad",
+    "up for 2 h; it grants nothing new for up to 12 s (recovery after a restart)",
+    "it waits for its clients to tell what they hold, and grants locks again by itself",
+  ]);
+  expect(said("latency", ours)).toEqual(["unknown", `not measured: ${nothing}`, undefined]);
+  const paused = { reason: "gracePeriod", remainingMs: 28_400 } as const;
+  for (const other of [{ store: [] }, { info: "it is no Holdfast server", isServer: false }]) {
+    const [level, says] = said("state", measured({ ...other, cycles: cycles(nothing, { paused }) }));
+    expect([level, says]).toEqual([
+      "bad",
+      "the store grants nothing new for about 29 s (grace period after data loss)",
+    ]);
+  }
+  const mayNot = measured({ cycles: cycles("this credential may not acquire this", { isForbidden: true }) });
+  expect(said("latency", mayNot)[2]).toContain("--key PREFIX");
+  const load = { connections: 1, sessions: 1, held: 1, waiting: 0 };
+  expect(said("state", measured({}, { load }))[1]).toContain("1 connection, 1 claim held and 0 waiting");
 });

@@ -37,13 +37,19 @@ test("while a restarted server still hears who holds, that is what is said, not 
     here.run(["run", "other", "--url", url, "--no-wait", "--", "true"]),
     here.run(["run", "other", "--url", url, "--wait", "5s", "--", "true"]),
   ]);
-  expect(busy).toMatchObject({ code: 124, out: "" });
-  expect(busy.err).toMatch(new RegExp(`^holdfast: "other" is busy: ${said}; nothing was run\n$`));
+  // not 124: nobody knows whether it is held
+  expect(busy).toMatchObject({ code: 69, out: "" });
+  expect(busy.err).toMatch(new RegExp(`^holdfast: cannot grant "other": ${said}; nothing was run\n$`));
   expect(waited.err).toMatch(
     new RegExp(
       `^holdfast: waiting for "other": ${said}.*\nholdfast: waited 5 s for "other": ${said}.*; nothing was run\n$`,
     ),
   );
+  const looked = await here.run(["doctor", "--url", url, "--json"]);
+  expect(looked.code).toBe(69);
+  const acquired = await here.run(["acquire", "other", "--url", url, "--no-wait", "--json"]);
+  expect(acquired.code).toBe(69);
+  expect(JSON.parse(acquired.err)).toMatchObject({ error: "paused", code: 69, keys: ["other"], reason: "recovery" });
   holder.process.kill("SIGCONT");
   expect((await here.run(["run", "other", "--url", url, "--wait", "20s", "--", "echo", "free"])).out).toBe("free\n");
   holder.process.kill("SIGTERM");

@@ -289,3 +289,15 @@ describe("references", () => {
     await locks.close();
   });
 });
+
+test("what is no mistake of spelling says what to do", async () => {
+  const locks = createLocks(memory());
+  assert.throws(() => locks.all(["a", "b"] as unknown as string), /not in an array: spread it, all\(\.\.\.keys\)/);
+  const nested = locks.rw("k").read.using(() => locks.rw("k").write.acquire());
+  await assert.rejects(nested, /would wait for itself: take the wider lock first/);
+  const lock = await locks.acquire("travels");
+  const reference = await lock.detach();
+  assert.throws(() => lock.throwIfLost(), /^LockLostError: the lock on "travels" was detached: it is held by whoever/);
+  await (await locks.attach(reference)).release();
+  await locks.close();
+});

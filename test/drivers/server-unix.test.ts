@@ -7,5 +7,6 @@ import { watched } from "../support/watched-test.ts";
 conformance({ describe, test: watched(test) }, "server on a Unix socket", {
   ...SERVER_OPTIONS,
   open: () => serverStore((folder) => `unix:${join(folder, "socket")}`),
+  openPaused: () => serverStore((folder) => `unix:${join(folder, "socket")}`, true),
   traits: { lease: { claim: true, sessionMs: 30_000, silenceKeeps: true } },
 });

@@ -90,7 +90,7 @@ test("a form cannot be posted: only application/json is read", async () => {
     },
   );
   // a server without a state learns for a minute who holds what
-  expect(plain.json).toMatchObject({ status: 409, reason: "reclaiming" });
+  expect(plain.json).toMatchObject({ status: 503, reason: "recovery" });
 });
 
 test("every answer, whatever it is, may not be kept, framed, sniffed or read by other pages", async () => {

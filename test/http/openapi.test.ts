@@ -227,10 +227,10 @@ test("a server that reclaims says so: nothing new is granted, and it is not read
     json: { code: "NOT_READY", reason: "reclaiming", detail: expect.stringContaining("60 s") },
   });
   const busy = await post(url, "/v1/claims", { key: "k", wait: 0 });
-  expect(busy.json).toMatchObject({ status: 409, code: "BUSY", reason: "reclaiming" });
+  expect(busy.json).toMatchObject({ status: 503, code: "PAUSED", reason: "recovery" });
   expect(busy.json.retryMs).toBeGreaterThan(50_000);
   const waiting = await post(url, "/v1/claims", { key: "k", wait: 1 });
-  expect(waiting.status).toBe(202);
+  expect(waiting).toMatchObject({ status: 202, json: { paused: { reason: "recovery" } } });
   const long = await post(url, "/v1/claims", { key: "k", ttl: "2m" });
   expect(long).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
 });

@@ -136,7 +136,9 @@ test("a crash of the server loses no lock that was granted, and grants nothing t
     json: { token: held.json.token },
   });
   const busy = await post(url, "/v1/claims", { key: "given", wait: 0 });
-  expect(busy).toMatchObject({ status: 409, json: { code: "BUSY", reason: "reclaiming" } });
+  expect(busy).toMatchObject({ status: 503, json: { code: "PAUSED", reason: "recovery" } });
+  // what is known to be held is busy all the same
+  expect(await post(url, "/v1/claims", { key: "k", wait: 0 })).toMatchObject({ status: 409, json: { code: "BUSY" } });
   // of a place nothing is known: it is too early to say that it is gone
   const early = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
   expect(early).toMatchObject({ status: 503, json: { code: "RECLAIMING" } });

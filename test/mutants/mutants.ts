@@ -146,6 +146,42 @@ export const MUTANTS: readonly Mutant[] = [
     find: 'return lose(settled, answer.state === "none" ? (answer.reason ?? "unknown") : "unknown", now, terms);',
     replace: "return { state: settled, effects: NOTHING };",
   },
+  // --- a store that grants nothing new for a while
+  {
+    name: "a key that nobody has told of yet is called busy while the server recovers",
+    file: "src/server/keeper.ts",
+    find: "this.reclaiming && !claim.wait && this.table.fits(claim)",
+    replace: "this.reclaiming && claim.wait && this.table.fits(claim)",
+    tests: "test/server/paused.test.ts",
+  },
+  {
+    name: "a key that is known to be held is called unknown while the server recovers",
+    file: "src/server/keeper.ts",
+    find: "this.reclaiming && !claim.wait && this.table.fits(claim)",
+    replace: "this.reclaiming && !claim.wait",
+    tests: "test/server/paused.test.ts",
+  },
+  {
+    name: "tryAcquire() takes a pause of the store for busy",
+    file: "src/client/key-lane.ts",
+    find: "if (pause === undefined) return this.#timeOut(request, 0);",
+    replace: "if (pause === undefined || request.quiet) return this.#timeOut(request, 0);",
+    tests: "test/drivers/server-unix.test.ts",
+  },
+  {
+    name: "a majority that takes pauses of its members for busy",
+    file: "src/drivers/quorum/round.ts",
+    find: "if (wanted <= 0 || busy > this.#members - this.#majority) return undefined;",
+    replace: "if (wanted <= 0 || busy >= 0) return undefined;",
+    tests: "test/conformance/paused-stores.test.ts",
+  },
+  {
+    name: "a majority that takes busy members for a pause",
+    file: "src/drivers/quorum/round.ts",
+    find: "if (wanted <= 0 || busy > this.#members - this.#majority) return undefined;",
+    replace: "if (wanted <= 0) return undefined;",
+    tests: "test/conformance/paused-stores.test.ts",
+  },
   // --- asking and leaving
   {
     name: "a nudge dropped while a call is under way",

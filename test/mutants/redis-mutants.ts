@@ -9,6 +9,20 @@ const model = "test/redis/unreachable-model.test.ts";
 
 export const REDIS_MUTANTS: readonly Mutant[] = [
   {
+    name: "on Redis, a grace period taken for busy",
+    file,
+    find: "if breathing and not isHeld then",
+    replace: "if false then",
+    tests: "test/drivers/redis-guarded.test.ts",
+  },
+  {
+    name: "on Redis, what is known to be held called unknown in a grace period",
+    file,
+    find: "if breathing and not isHeld then",
+    replace: "if breathing then",
+    tests: "test/drivers/redis-guarded.test.ts",
+  },
+  {
     name: "on Redis, whoever goes on to its next queue not counted as let through",
     file,
     find: "goOn(line, claim, place, permits)\\n      isLetThrough = true",

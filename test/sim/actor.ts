@@ -2,7 +2,7 @@
 
 import type { Lock } from "../../src/client/lock.ts";
 import type { AcquireOptions } from "../../src/client/options.ts";
-import { ClosedError, DriverError, LockTimeoutError } from "../../src/errors.ts";
+import { ClosedError, DriverError, LockTimeoutError, StorePausedError } from "../../src/errors.ts";
 import type { Hold } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { Plan } from "./plan.ts";
@@ -99,7 +99,8 @@ export class Actor {
       this.#onTime(began, 0);
       return lock === null ? null : this.holding(lock, holds, began);
     } catch (error) {
-      if (!(error instanceof DriverError || error instanceof ClosedError)) throw error;
+      const isExpected = error instanceof DriverError || error instanceof ClosedError;
+      if (!isExpected && !(error instanceof StorePausedError)) throw error;
       return null;
     }
   }
@@ -133,7 +134,9 @@ export class Actor {
     const waited = machine.now - began.at;
     machine.note(`${this.name}: ${error instanceof Error ? error.message : String(error)} (${waited.toFixed(1)} ms)`);
     if (error === GAVE_UP || error instanceof ClosedError) return;
-    if (!(error instanceof LockTimeoutError || error instanceof DriverError)) throw error;
+    const isPaused = error instanceof StorePausedError;
+    if (!(isPaused || error instanceof LockTimeoutError || error instanceof DriverError)) throw error;
+    if (isPaused && waitMs !== 0) return world.fail(`${this.name}: a wait ended by a pause: ${error.message}`);
     // a store that was never reached is an error, not a wait
     if (began.isFirst && error instanceof DriverError) return;
     if (waitMs === null) return world.fail(`${this.name}: a wait without end ended: ${error.message}`);

@@ -1,5 +1,6 @@
 /** What stands behind the clients: a table over calls, or the real server over streams. */
 
+import type { Table } from "../../src/core/table.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { Machine } from "./machine.ts";
@@ -27,6 +28,8 @@ export interface Back {
   reset(machine: Machine): void;
   /** An operator asks a holder to go; gives "key token" of all it may have handed on. */
   revoke(): readonly string[];
+  /** The lock table as it stands in memory; null: nobody serves one now. */
+  table(): Table | null;
   /** After this time without clients nothing is kept. */
   readonly settleMs: number;
   /** What is kept then; empty: nothing. */

@@ -34,6 +34,7 @@ export function rpcBack({ world, plan, watch, network, random }: Means): Back {
       store.passOn();
       return revoked;
     },
+    table: () => store.table,
     settleMs: 4 * plan.ttlMs,
     leftOvers: () => tableLeftOvers(store.table, machine.clock, 4 * plan.ttlMs),
   };

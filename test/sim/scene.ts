@@ -1,5 +1,6 @@
 /** One seed: clients and their users on a stage of misfortune, and what must be true when the curtain falls. */
 
+import { tableViolations } from "../support/inspect-table.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { Stage } from "./actor.ts";
 import { Actor } from "./actor.ts";
@@ -18,6 +19,9 @@ import type { World } from "./world.ts";
 const REST_LEASES = 100;
 const REST_MS = 200_000;
 
+/** The table is looked at after one event in so many: to look after each would take as long as the rest. */
+const INSPECT_EACH = 4;
+
 export class Scene implements Stage {
   readonly world: World;
   readonly plan: Plan;
@@ -29,6 +33,7 @@ export class Scene implements Stage {
   readonly #back: Back;
   readonly #sites: Site[] = [];
   #lives = 0;
+  #events = 0;
 
   constructor(world: World) {
     this.world = world;
@@ -40,7 +45,10 @@ export class Scene implements Stage {
     const set = { world, plan: this.plan, watch: this.watch, network: this.#network, random };
     this.#back = this.plan.store === "table" ? rpcBack(set) : serverBack(set);
     world.note("PLAN", JSON.stringify(this.plan));
-    world.check = () => this.watch.check();
+    world.check = () => {
+      this.watch.check();
+      this.#inspect();
+    };
     for (let index = 0; index < this.plan.clients; index++) this.#start(`c${index}`);
     for (let index = 0; index < this.plan.mishaps; index++) {
       world.at(random.next() * this.plan.troubleMs, () => this.#mishap());
@@ -75,6 +83,14 @@ export class Scene implements Stage {
   anySite(): Site | null {
     const running = this.#alive().filter(({ machine }) => machine.state === "running");
     return running.length === 0 ? null : this.#random.pick(running);
+  }
+
+  /** Judges the store's own state, whatever clients believe. */
+  #inspect(): void {
+    const table = ++this.#events % INSPECT_EACH === 0 ? this.#back.table() : null;
+    if (table === null) return;
+    const found = tableViolations(table);
+    if (found.length > 0) this.world.fail(`the lock table is wrong: ${found.join("; ")}`);
   }
 
   #alive(): Site[] {

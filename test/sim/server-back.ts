@@ -61,6 +61,7 @@ export function serverBack({ world, plan, watch, network, random }: Means): Back
       host.hub?.settle();
       return revoked;
     },
+    table: () => host.kept?.keeper.table ?? null,
     settleMs: Math.max(SETTLE_MS, 4 * plan.ttlMs),
     leftOvers() {
       if (host.kept === null) return "no server, since none is running";

@@ -22,7 +22,7 @@ export const OPTIONS: Omit<ConformanceOptions<Store>, "open"> = {
 };
 
 /** What every client and topology shows also where time is short; with HOLDFAST_LONG=1 it shows everything. */
-const SHORT: readonly string[] = ["lifecycle", "contention", "order", "lost replies", "close"];
+const SHORT: readonly string[] = ["lifecycle", "contention", "order", "lost replies", "pauses", "close"];
 
 /** The runner of the suite; unless it may take long, it registers the short topics only. */
 export function shortRunner(): Runner {

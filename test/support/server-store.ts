@@ -18,14 +18,14 @@ export type ServerStore = Store & {
   restart(): Promise<void>;
 };
 
-/** A lock server with a folder of its own. */
-export async function serverStore(listen: (folder: string) => string): Promise<ServerStore> {
+/** A lock server with a folder of its own. isPaused: it keeps nothing, so that its start is a recovery of 60 s. */
+export async function serverStore(listen: (folder: string) => string, isPaused = false): Promise<ServerStore> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-conformance-"));
   const reach = (address: string): Driver => {
     const port = Number(address.split(":").at(-1));
     return server(address.startsWith("unix:") ? { path: address.slice(5) } : { host: "127.0.0.1", port });
   };
-  return storeIn(folder, { listen: listen(folder) }, reach);
+  return storeIn(folder, { listen: listen(folder), ...(isPaused && { state: "none", log: ignore }) }, reach);
 }
 
 /** One that lets clients in by TLS, with a credential. */
@@ -49,7 +49,7 @@ async function storeIn(
 ): Promise<ServerStore> {
   const start = (listen = options.listen): Promise<Server> =>
     // the suite asks for the longest lease there is
-    serve({ limits: { ttlMs: MAX_DURATION_MS }, ...options, listen, state: join(folder, "state") });
+    serve({ limits: { ttlMs: MAX_DURATION_MS }, state: join(folder, "state"), ...options, listen });
   let running = await start();
   const [address] = running.addresses as [string];
   return {
@@ -64,6 +64,10 @@ async function storeIn(
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+function ignore(): void {
+  // that it keeps nothing is meant
 }
 
 const long = process.env.HOLDFAST_LONG === "1";

@@ -39,6 +39,18 @@ describe("busy is a value, never an error (ADR 5)", () => {
   });
 });
 
+describe("options that may be undefined", () => {
+  test("are as if they were not given, also under exactOptionalPropertyTypes", () => {
+    const wait = undefined as Duration | undefined;
+    const label = undefined as string | undefined;
+    void locks.acquire("k", { wait, ttl: wait, label, signal: undefined });
+    void locks.tryAcquire("k", { ttl: wait, label });
+    void locks.revoke("k", 1n, { now: undefined, reason: label });
+    void connect(undefined, { wait, connectTimeout: wait, label, prefix: label, maxHold: wait });
+    createLocks(memory(), { wait, handoffs: undefined, clock: undefined });
+  });
+});
+
 describe("using() gives what its body gives", () => {
   test("of a value and of a promise, with options and without", () => {
     expectTypeOf(locks.using("k", () => 1)).resolves.toEqualTypeOf<number>();

@@ -1,7 +1,7 @@
 /** What the members said when all were asked about one claim. */
 
 import { isFatal } from "../../errors.ts";
-import type { Answer, Ending } from "../../spi/driver.ts";
+import type { Answer, Ending, Pause } from "../../spi/driver.ts";
 import { majorityOf } from "./ballot.ts";
 
 export class Round {
@@ -13,6 +13,8 @@ export class Round {
   #none = 0;
   #absent = 0;
   #reason: Ending | undefined;
+  /** Pauses of members that said "waiting" or "none" for no other reason. */
+  readonly #pauses: Pause[] = [];
   readonly errors: unknown[] = [];
 
   constructor(members: number) {
@@ -25,6 +27,19 @@ export class Round {
     else if (answer.state === "waiting") this.#waiting++;
     else this.#none++;
     if (answer.state === "none") this.#reason ??= answer.reason;
+    if (answer.state !== "held" && answer.paused !== undefined) this.#pauses.push(answer.paused);
+  }
+
+  /**
+   * The pause that keeps the claim from a majority; undefined: members that do not pause refuse it by themselves. It lasts
+   * until as many members grant again as are wanted for a majority.
+   */
+  get paused(): Pause | undefined {
+    const busy = this.#none + this.#waiting - this.#pauses.length;
+    const wanted = this.#majority - this.#yes;
+    if (wanted <= 0 || busy > this.#members - this.#majority) return undefined;
+    const soonest = this.#pauses.toSorted((one, other) => one.remainingMs - other.remainingMs);
+    return soonest[Math.min(wanted, soonest.length) - 1];
   }
 
   /** That the claim is gone, and why, if a member knows. */

@@ -3,7 +3,7 @@
 import type { Clock } from "../../clock.ts";
 import { backoffMs } from "../../core/backoff.ts";
 import { isFatal } from "../../errors.ts";
-import type { Answer, ClaimId, Driver } from "../../spi/driver.ts";
+import type { Answer, ClaimId, Driver, Pause } from "../../spi/driver.ts";
 import type { Ballot } from "./ballot.ts";
 import { leftMs, majorityOf } from "./ballot.ts";
 import type { Ballots } from "./ballots.ts";
@@ -56,7 +56,7 @@ export class Voting {
     const round = new Round(this.#members.length);
     const asked = this.#members.map((member) => this.#ask(ballot, member, round));
     await gather(asked, () => round.isDecided, until - startedAt);
-    const isTie = ballot.isSplit(this.#time());
+    const isTie = round.paused === undefined && ballot.isSplit(this.#time());
     if (claim.wait || ballot.held(this.#time()) >= this.#majority || ballot.ticketed) {
       return this.standing(ballot, round, startedAt, until);
     }
@@ -70,7 +70,7 @@ export class Voting {
       return ballot.over ? NONE : this.placed(ballot, until, attempt + 1);
     }
     this.#abandon(ballot);
-    return NONE;
+    return { ...NONE, ...pauseIn(round) };
   }
 
   /** Nothing is held: what is still on its way is given back when it is answered, or kept for its member. */
@@ -204,7 +204,7 @@ export class Voting {
     }
     const soon = ballot.yieldAt === null ? ballot.recheckMs() : Math.min(ballot.recheckMs(), ballot.yieldAt - now);
     const ttlMs = leftMs(ballot.placedUntil(), startedAt, ballot.ttlMs);
-    return { state: "waiting", ttlMs: Math.max(ttlMs, 1), recheckMs: Math.max(soon, 1) };
+    return { state: "waiting", ttlMs: Math.max(ttlMs, 1), recheckMs: Math.max(soon, 1), ...pauseIn(round) };
   }
 
   /** Gives the votes of a split back and lines up again behind the others. */
@@ -279,6 +279,11 @@ export class Voting {
       () => this.#options.notify(id), // asked again, it is told why
     );
   }
+}
+
+/** Unknown is not busy: too many members grant nothing new to anyone. */
+function pauseIn({ paused }: Round): { readonly paused?: Pause } {
+  return paused === undefined ? {} : { paused };
 }
 
 function heldAs(ballot: Ballot, startedAt: number): Answer {

@@ -65,7 +65,7 @@ export const BIRTH: Script = {
 };
 
 export const CLAIM: Script = {
-  sha: "2afdd085dd2e36adc3fc856a09d339385e0870a8",
+  sha: "fc5a6928185d69da3daa60fb4d51f19d85ac6ed7",
   text:
     LINE_STORE +
     LINE_BIRTH +
@@ -82,7 +82,7 @@ export const CLAIM: Script = {
     LINE_ADMISSION +
     LINE_RECHECK +
     LINE_RENEWAL +
-    "asking[claim.id] = true\nlocal known = read(claim.bucket, claim.id)\nif known then\n  return settledAnswers({ renew(known, holds) }, { claim })[1]\nend\nif isTooHigh then return 'f' end\nlocal function isFree(of, hold)\n  settle(of)\n  if breathing or not fits(of, hold[3], hold[4]) or frontAlive(of) then return false end\n  return fits(of, hold[3], hold[4])\nend\nif waits == '0' then\n  for _, hold in ipairs(holds) do\n    if not isFree(lineOf(hold[1], hold[2]), hold) then\n      settleAll()\n      return none()\n    end\n  end\nend\nlocal arrived = {}\nwhile claim.token == 0 do\n  claim.stage = claim.stage + 1\n  local hold = holds[claim.stage]\n  local place = placeOf(claim, hold)\n  line = lineOf(hold[1], hold[2])\n  if not isFree(line, hold) then\n    arrived[claim.stage] = queue(line, place, claim.ttl)\n    break\n  end\n  if isIdle(line) then enlist(line.bucket, line.name, claim.ttl) end\n  admit(line, place, hold[3], claim.expires, claim.ttl)\n  arrived[claim.stage] = arrive(0)\n  if claim.stage == claim.count then grant(claim, line, mint(claim, line)) end\nend\nnote(table.concat(arrived, ','))\nif claim.count > 1 and claim.token == 0 then\n  for _, hold in ipairs(holds) do enlist(hold[1], hold[2] .. '\\0' .. claim.bucket .. claim.id, claim.ttl) end\nend\nreturn settledAnswers({ answer(claim, recheckOf(claim, line)) }, { claim })[1]\n",
+    "asking[claim.id] = true\nlocal known = read(claim.bucket, claim.id)\nif known then\n  return settledAnswers({ renew(known, holds) }, { claim })[1]\nend\nif isTooHigh then return 'f' end\nlocal function isFree(of, hold)\n  settle(of)\n  if breathing or not fits(of, hold[3], hold[4]) or frontAlive(of) then return false end\n  return fits(of, hold[3], hold[4])\nend\nif waits == '0' then\n  local isRefused, isHeld\n  for _, hold in ipairs(holds) do\n    local of = lineOf(hold[1], hold[2])\n    isRefused = not isFree(of, hold) or isRefused\n    isHeld = of.used + hold[3] > tonumber(hold[4]) or isHeld\n  end\n  if isRefused then\n    settleAll()\n    if breathing and not isHeld then return 'p ' .. opensAt .. ' ' .. clock end\n    return none()\n  end\nend\nlocal arrived = {}\nwhile claim.token == 0 do\n  claim.stage = claim.stage + 1\n  local hold = holds[claim.stage]\n  local place = placeOf(claim, hold)\n  line = lineOf(hold[1], hold[2])\n  if not isFree(line, hold) then\n    arrived[claim.stage] = queue(line, place, claim.ttl)\n    break\n  end\n  if isIdle(line) then enlist(line.bucket, line.name, claim.ttl) end\n  admit(line, place, hold[3], claim.expires, claim.ttl)\n  arrived[claim.stage] = arrive(0)\n  if claim.stage == claim.count then grant(claim, line, mint(claim, line)) end\nend\nnote(table.concat(arrived, ','))\nif claim.count > 1 and claim.token == 0 then\n  for _, hold in ipairs(holds) do enlist(hold[1], hold[2] .. '\\0' .. claim.bucket .. claim.id, claim.ttl) end\nend\nreturn settledAnswers({ answer(claim, recheckOf(claim, line)) }, { claim })[1]\n",
 };
 
 export const DETACH: Script = {

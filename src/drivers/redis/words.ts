@@ -1,7 +1,7 @@
 /** What the scripts are told, and what they say. lua/line.lua has the names and forms. */
 
 import { FatalDriverError } from "../../errors.ts";
-import type { Answer, Claim, Ending } from "../../spi/driver.ts";
+import type { Answer, Claim, Ending, Pause } from "../../spi/driver.ts";
 import { crc16 } from "./crc16.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RENEW, REPLACE } from "./scripts.ts";
@@ -98,7 +98,15 @@ export function readAnswer(raw: unknown): Answer {
         storeMs: Number(four),
       };
     case "w":
-      return { state: "waiting", ttlMs: Number(one), recheckMs: Number(two), storeMs: Number(three) };
+      return {
+        state: "waiting",
+        ttlMs: Number(one),
+        recheckMs: Number(two),
+        storeMs: Number(three),
+        ...(four !== undefined && { paused: graceUntil(Number(four), Number(three)) }),
+      };
+    case "p":
+      return { state: "none", paused: graceUntil(Number(one), Number(two)) };
     case "b":
       return { state: "none" };
     case "n":
@@ -108,6 +116,11 @@ export function readAnswer(raw: unknown): Answer {
     default:
       throw new Error(`redis: a script answered what it never does: ${String(raw).slice(0, 80)}`);
   }
+}
+
+/** A store that may have lost data grants nothing new until then; both times are its own. */
+function graceUntil(opensAt: number, storeMs: number): Pause {
+  return { reason: "gracePeriod", remainingMs: Math.max(opensAt - storeMs, 1) };
 }
 
 /** Does this answer let somebody believe that a claim is held? */
@@ -126,7 +139,7 @@ export function saysWaiting(script: Script, raw: unknown): boolean {
 /** From when on a store that forgot grants new claims, if an answer says so: its wall clock in milliseconds. */
 export function opensAtOf(raw: unknown): string | null {
   const words = String(raw).split(" ");
-  return (words[0] === "b" ? words[1] : words[words[0] === "h" ? 5 : 4]) ?? null;
+  return (words[0] === "b" || words[0] === "p" ? words[1] : words[words[0] === "h" ? 5 : 4]) ?? null;
 }
 
 /** May this claim be placed anew? */

@@ -1,10 +1,11 @@
 /** Acquire, wait, renew and release with nothing but HTTP. */
 
+import { pauseText } from "../../errors.ts";
 import { tagOf } from "../../ids.ts";
 import { readReference } from "../../read-reference.ts";
 import type { Referenced } from "../../reference.ts";
 import { makeReference } from "../../reference.ts";
-import type { Claim, LostReason } from "../../spi/driver.ts";
+import type { Claim, LostReason, Pause } from "../../spi/driver.ts";
 import type { Principal } from "../access.ts";
 import type { Hub } from "../hub.ts";
 import type { Call, Reply, Route } from "./call.ts";
@@ -37,7 +38,9 @@ export function claimRoutes(hub: Hub, places: Places): readonly Route[] {
     const wanted = wantedFrom(await bodyOf(call), limits, backend.traits(false), from);
     checkRights(principal, wanted.claim);
     const outcome = await places.claim(principal, wanted.claim, startedAt + wanted.waitMs, gone);
-    if (outcome.state === "none" && wanted.waitMs === 0) throw await busy(principal, wanted.claim);
+    if (outcome.state === "none" && wanted.waitMs === 0) {
+      throw outcome.paused === undefined ? await busy(principal, wanted.claim) : pausedProblem(outcome.paused);
+    }
     return told(outcome, principal);
   }
 
@@ -81,7 +84,8 @@ export function claimRoutes(hub: Hub, places: Places): readonly Route[] {
     const tag = tagOf(of.id);
     if (outcome.state === "waiting") {
       const reference = WAITING + makeReference([{ claim: of, run: 0n, token: 0n, prefix: "" }]);
-      return json(202, { state: "waiting", tag, keys, reference, graceMs: GRACE_MS });
+      const { paused } = outcome;
+      return json(202, { state: "waiting", tag, keys, reference, graceMs: GRACE_MS, ...(paused && { paused }) });
     }
     const { token, ttlMs } = outcome;
     const reference = makeReference([{ claim: of, run: token, token, prefix: "" }]);
@@ -90,11 +94,6 @@ export function claimRoutes(hub: Hub, places: Places): readonly Route[] {
 
   /** Why a claim that does not wait was not granted, as far as its sender may know. */
   async function busy(principal: Principal, { holds }: Claim): Promise<Problem> {
-    const reclaimMs = backend.reclaimMs();
-    if (reclaimMs > 0) {
-      const why = "the server was restarted and first learns who holds what";
-      return new Problem(409, "BUSY", "reclaiming", `${why}: nothing new is granted`, { retryMs: reclaimMs });
-    }
     for (const { key } of holds.slice(0, MOST_LOOKS)) {
       if (!principal.may("inspect", key)) continue;
       const { views } = await asked(hub, () =>
@@ -112,6 +111,12 @@ export function claimRoutes(hub: Hub, places: Places): readonly Route[] {
     { method: "POST", path: "/v1/claims/renew", handle: renew },
     { method: "POST", path: "/v1/claims/release", handle: release },
   ];
+}
+
+/** Unknown is not busy. */
+function pausedProblem(pause: Pause): Problem {
+  const why = pauseText(pause);
+  return new Problem(503, "PAUSED", pause.reason, why, { retryMs: pause.remainingMs });
 }
 
 function checkRights(principal: Principal, { holds }: Claim): void {

@@ -49,7 +49,9 @@ const query = (name: string, description: string, schema: object): object => ({
 const FORBIDDEN = problem("A web page of others asks, the Host is unknown, or a right is missing.");
 const AUTH = problem("No valid credential was given.");
 const INVALID = problem("Something is missing or wrong; `field` says what.");
-const STORE = problem("The server cannot do it now: it stops, reclaims, or cannot write or ask its store.");
+const STORE = problem(
+  "The server cannot do it now: it stops, reclaims, pauses (PAUSED), or cannot write or ask its store.",
+);
 const FULL = problem("There is no room.");
 const OTHER = { default: problem("Any other refusal.") };
 
@@ -93,7 +95,7 @@ const PATHS = {
       {
         201: answer("Held from now on by whoever has the reference, until released or the lease ends.", "Held"),
         202: answer("Still waiting: POST the reference to /v1/claims/wait, or the place is given up.", "Waiting"),
-        409: problem("BUSY (only with wait 0): reason held or reclaiming. LOCK_LOST: the place in line was lost."),
+        409: problem("BUSY (only with wait 0): reason held. LOCK_LOST: the place in line was lost."),
         429: FULL,
         501: UNSUPPORTED,
       },

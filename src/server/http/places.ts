@@ -6,7 +6,7 @@
 
 import type { Clock, Timer } from "../../clock.ts";
 import { Schedule } from "../../core/schedule.ts";
-import type { Answer, Claim, ClaimId, LostReason } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, LostReason, Pause } from "../../spi/driver.ts";
 import type { Principal } from "../access.ts";
 import type { Backend } from "../backend.ts";
 import { Refusal } from "../backend.ts";
@@ -22,8 +22,8 @@ const LEAST_MS = 20;
 /** How a request for a claim ended. */
 export type Outcome =
   | { readonly state: "held"; readonly claim: Claim; readonly token: bigint; readonly ttlMs: number }
-  | { readonly state: "waiting"; readonly claim: Claim }
-  | { readonly state: "none"; readonly reason: LostReason };
+  | { readonly state: "waiting"; readonly claim: Claim; readonly paused?: Pause | undefined }
+  | { readonly state: "none"; readonly reason: LostReason; readonly paused?: Pause | undefined };
 
 export class Places {
   readonly #backend: Backend;
@@ -135,7 +135,7 @@ export class Places {
       if (place.news !== null) answer = await this.#newsOf(place);
       if (answer.state === "none") {
         this.forget(place);
-        return { state: "none", reason: answer.reason ?? "unknown" };
+        return { state: "none", reason: answer.reason ?? "unknown", paused: answer.paused };
       }
       if (gone.aborted || !place.session.principal.valid) {
         this.#end(place);
@@ -145,10 +145,10 @@ export class Places {
       this.#places.set(place.claim.id, place);
       if (this.#clock.now() >= until || this.#draining) {
         this.#leave(place);
-        return { state: "waiting", claim: place.claim };
+        return { state: "waiting", claim: place.claim, paused: answer.paused };
       }
       const isMine = await this.#sleep(place, answer, until, gone);
-      if (!isMine) return { state: "waiting", claim: place.claim };
+      if (!isMine) return { state: "waiting", claim: place.claim, paused: answer.paused };
       // given back by another request meanwhile
       if (place.lost !== null) return { state: "none", reason: place.lost };
       if (place.news === null && !gone.aborted && !this.#draining) answer = await this.#renew(place);

@@ -90,6 +90,13 @@ export const SCHEMAS: Readonly<Record<string, object>> = {
     ...CLAIMED,
     reference: WAITING,
     graceMs: count("How long the place in line is kept until somebody waits for it again, in milliseconds."),
+    paused: {
+      ...object(["reason", "remainingMs"], {
+        reason: { enum: ["recovery", "gracePeriod"] },
+        remainingMs: count("About how long it lasts still, in milliseconds."),
+      }),
+      description: "The store grants nothing new to anyone: after a restart, or since it may have lost data.",
+    },
   }),
   Released: object(["state", "tag", "keys"], { state: { const: "released" }, ...CLAIMED }),
   Revoked: object(["state", "key", "token"], {
@@ -140,6 +147,7 @@ export const SCHEMAS: Readonly<Record<string, object>> = {
         "NOT_FOUND",
         "NOT_HELD",
         "NOT_READY",
+        "PAUSED",
         "RECLAIMING",
         "STORE",
         "TIMEOUT",

@@ -1,7 +1,8 @@
 --[[ claim.lua — places a claim, or finds it by its id, and says where it stands. One trip.
      KEYS  1 any name of the bucket of its first key: where to send the call
      ARGV  root, inbox, birth record, longest ttl, the claim (id, ttl, count, holds), tokens, floor, waits ("1" or "0"), label, holds as JSON
-     Gives "h <token> <tokens> <ttl left> <store ms>" | "w <ttl left> <recheck> <store ms>" | "n [how it ended]" | "f":
+     Gives "h <token> <tokens> <ttl left> <store ms>" | "w <ttl left> <recheck> <store ms>" | "n [how it ended]" |
+           "p <grants again at (ms)> <store ms>": not granted, since nothing new is | "f":
            the floor is more than a day ahead of the clock. A store that has forgotten adds to "h" and "w" from when
            on it grants again (ms)
      Work  O(admitted + run out) a line ]]
@@ -64,11 +65,17 @@ local function isFree(of, hold)
 end
 
 if waits == '0' then
+  local isRefused, isHeld
   for _, hold in ipairs(holds) do
-    if not isFree(lineOf(hold[1], hold[2]), hold) then
-      settleAll()
-      return none()
-    end
+    local of = lineOf(hold[1], hold[2])
+    isRefused = not isFree(of, hold) or isRefused
+    isHeld = of.used + hold[3] > tonumber(hold[4]) or isHeld
+  end
+  if isRefused then
+    settleAll()
+    -- unknown is not busy: whoever holds its keys may not have placed its claim again yet
+    if breathing and not isHeld then return 'p ' .. opensAt .. ' ' .. clock end
+    return none()
   end
 end
 
