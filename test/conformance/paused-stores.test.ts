@@ -58,8 +58,8 @@ conformance(pausesOnly(), "a majority of servers that recover", {
   openPaused: async () => {
     const members = await Promise.all([paused(), paused(), paused()]);
     return {
-      driver: async () => quorum(await Promise.all(members.map((member) => member.driver()))),
-      close: async () => void (await Promise.all(members.map((member) => member.close?.()))),
+      driver: async () => quorum(await Promise.all(members.map(async (member) => member.driver()))),
+      close: async () => void (await Promise.all(members.map(async (member) => member.close?.()))),
     };
   },
   traits: { manyKeys: false, permits: "shared", fifo: false },
