@@ -58,7 +58,10 @@ const COMMON: readonly Section[] = [
       ["holdfast://host:7420", "a server over TCP; a credential goes only to this machine in plain sight"],
       ["holdfasts://host:7420?ca=/path", "a server over TLS; parameters: ca, cert, key, servername"],
       ["holdfast+unix:/path/to/socket", "a server on a Unix socket"],
-      ["redis://host:6379, rediss://", "Redis; parameters: prefix, guardDataLoss, replicas, ca, servername"],
+      [
+        "redis://host:6379, rediss://",
+        "Redis; parameters: prefix, guardDataLoss, replicas, silenceWarnings, ca, servername",
+      ],
       ["redis+sentinel://host,host/name", "Redis behind Sentinels, and rediss+sentinel://"],
       ["redis+cluster://host:6379", "a Redis Cluster, and rediss+cluster://"],
       ["zookeeper://host:2181,host:2181", "ZooKeeper; parameters: root, sessionMs, family, fair, tokenBase"],
