@@ -2,7 +2,7 @@
 
 import type { Duration } from "../duration.ts";
 import { durationMs, shown, shownDuration } from "../duration.ts";
-import { isFatal, UnsupportedError } from "../errors.ts";
+import { isFatal, LockLostError, UnsupportedError } from "../errors.ts";
 import { makeReference } from "../reference.ts";
 import type { Claim, Driver } from "../spi/driver.ts";
 import type { Engine } from "./engine.ts";
@@ -46,13 +46,14 @@ export async function detach(lock: LockHandle, options: DetachOptions = {}): Pro
         : await shortened(engine, claims, leftMs, lock.remainingMs);
   } catch (error) {
     // the store may have shortened the lease although its answer was lost: nothing here may rely on it any more
-    if (leftMs !== undefined) lock.letGo();
+    if (leftMs !== undefined) lock.letGo(lostError("unknown", keys));
     throw wrapped(error, `could not detach ${named(keys)}`, keys);
   }
   if (there.includes(false)) throw lostError("unknown", keys);
   if (leftMs === undefined) lock.throwIfLost();
   const reference = referenceOf(lock);
-  lock.letGo();
+  const message = `the lock on ${named(keys)} was detached: it is held by whoever has the reference`;
+  lock.letGo(new LockLostError(message, "released", { keys }));
   return reference;
 }
 

@@ -1,6 +1,7 @@
 /** What an acquire gives: a handle over one tenure, or over several where the store takes keys one by one or some were joined. */
 
-import { LockLostError, UnsupportedError } from "../errors.ts";
+import type { LockLostError } from "../errors.ts";
+import { UnsupportedError } from "../errors.ts";
 import type { Context } from "./context.ts";
 import type { DetachOptions } from "./detach.ts";
 import type { Tenure } from "./tenure.ts";
@@ -51,7 +52,8 @@ export class LockHandle implements Lock {
   readonly #context: Context;
   #released: Promise<boolean> | null = null;
   #signal: AbortSignal | null = null;
-  #detached = false;
+  /** Why a lock that was not released is no longer ours: detached, or given up. */
+  #gone: LockLostError | null = null;
 
   constructor(tenures: readonly [Tenure, ...Tenure[]], keys: readonly string[], context: Context) {
     this.#tenures = tenures;
@@ -93,7 +95,7 @@ export class LockHandle implements Lock {
 
   /** The loss that throwIfLost() would throw. */
   lossNow(): LockLostError | null {
-    if (this.#released !== null) return this.#detached ? detachedError(this.keys) : lostError("released", this.keys);
+    if (this.#released !== null) return this.#gone ?? lostError("released", this.keys);
     for (const tenure of this.#tenures) if (!tenure.isHeld) return tenure.lostError();
     return null;
   }
@@ -115,10 +117,10 @@ export class LockHandle implements Lock {
     return detach(this, options);
   }
 
-  /** It has gone to somebody else: nothing is to be released here. */
-  letGo(): void {
+  /** It is no longer ours, and nothing is to be released here. */
+  letGo(why: LockLostError): void {
     this.#released = Promise.resolve(false);
-    this.#detached = true;
+    this.#gone = why;
     for (const tenure of this.#tenures) tenure.lane.letGo(tenure);
   }
 
@@ -144,11 +146,6 @@ export class LockHandle implements Lock {
     }
     return Promise.all(this.#tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
   }
-}
-
-function detachedError(keys: readonly string[]): LockLostError {
-  const message = `the lock on ${named(keys)} was detached: it is held by whoever has the reference`;
-  return new LockLostError(message, "released", { keys });
 }
 
 function checkFencing(tenure: Tenure): void {

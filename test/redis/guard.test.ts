@@ -115,7 +115,10 @@ withRedis((server) => {
   describe("while a store that forgot grants nothing new", () => {
     test("a claim that would not wait is refused, and a place in line asks again when it is over", async () => {
       const one = await open({ guardDataLoss: { longestTtlMs: AMPLE_MS } });
-      expect(await one.claim(claimOf("key", { wait: false, ttlMs: AMPLE_MS }))).toEqual({ state: "none" });
+      expect(await one.claim(claimOf("key", { wait: false, ttlMs: AMPLE_MS }))).toEqual({
+        state: "none",
+        paused: { reason: "gracePeriod", remainingMs: expect.any(Number) },
+      });
       const [waiter, answer] = await promptly(TTL_MS, async (name) => {
         await writeBirth(scene.admin, scene.prefix, { opensAt: Date.now() + TTL_MS });
         const waiter = claimOf(name, { ttlMs: AMPLE_MS });
