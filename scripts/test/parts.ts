@@ -60,7 +60,7 @@ export const PARTS: readonly Part[] = [
   },
   { name: "examples", tests: ["test/examples/"], seconds: 45, longSeconds: 45 },
   { name: "server", tests: ["test/server/"], seconds: 90, longSeconds: 1200 },
-  { name: "http", tests: ["test/http/"], seconds: 45, longSeconds: 3600 },
+  { name: "http", tests: ["test/http/"], seconds: 60, longSeconds: 3600 },
   {
     name: "zookeeper",
     store: "zookeeper",
@@ -68,7 +68,7 @@ export const PARTS: readonly Part[] = [
     seconds: 120,
     longSeconds: 1800,
   },
-  { name: "cli", tests: ["test/cli/"], oneAtATime: true, seconds: 120, longSeconds: 300 },
+  { name: "cli", tests: ["test/cli/"], oneAtATime: true, seconds: 180, longSeconds: 300 },
   {
     name: "sim",
     source: "test/sim/main.ts",

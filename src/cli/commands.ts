@@ -116,7 +116,7 @@ function addRun(program: Command, command: readonly string[], take: Take): void 
       "holdfast run tick -n -E 0 --hold-at-least 55s -- ./every-minute.sh",
     ],
     "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN (rises with every holder; HOLDFAST_TOKENS: of each key) and HOLDFAST_REFERENCE (a secret).",
-    "Exit codes: the command's own, 128+n when signal n ended it; 124 not granted in time, 123 lock lost, 122 --max-hold passed, 121 would wait for its own ancestor, 69 store unreachable or granting nothing new, 77 refused, 64 usage, 126 and 127 command not executable, not found.",
+    "Exit codes: the command's own, 128+n when signal n ended it; 124 not granted in time, 123 lock lost, 122 --max-hold passed, 121 would wait for its own ancestor, 69 store unreachable or granting nothing new, 77 refused, 64 usage, 74 what it holds cannot be written, 70 a defect, 126 and 127 command not executable, not found.",
   );
 }
 

@@ -76,7 +76,7 @@ const COMMON: readonly Section[] = [
       ["64", "wrong usage"],
       ["69", "store not reached, or not granting"],
       ["70", "a defect of ours"],
-      ["74", "standard output cannot be written"],
+      ["74", "a result, what a run holds, or the state of serve cannot be written"],
       ["77", "refused"],
       ["78", "wrong configuration"],
       ["121", "would wait for its own ancestor"],

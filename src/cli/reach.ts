@@ -13,6 +13,8 @@ import { voiceOf } from "./voice.ts";
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 1_000;
+/** No attempt begins with less time than this. */
+const LAST_MS = 10;
 /** After so long a person wonders. */
 const SILENT_MS = 1_000;
 
@@ -50,6 +52,8 @@ export async function reach(options: ReachOptions, settings: LocksOptions): Prom
       );
     }
     await delay(Math.min(pauseMs, until - now), undefined, { ...(signal && { signal }) }).catch(() => undefined);
+    // an attempt that is cut off at once would hide why the earlier ones failed
+    if (performance.now() >= until - LAST_MS) throw tooLate(opened, waitMs);
   }
 }
 

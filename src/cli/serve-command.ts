@@ -29,7 +29,7 @@ const EXAMPLES = [
 ];
 
 const NOTES = [
-  'Each of these may also stand in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in the file of --config ({"tls-cert": "cert.pem"}); a flag wins over the environment, and that over the file.',
+  'All but --first-start, --config, --check, --json and --quiet may also stand in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in the file of --config ({"tls-cert": "cert.pem"}); HOLDFAST_CONFIG names that file; a flag wins over the environment, and that over the file.',
   "TERM and INT stop the server: nothing more is granted, the clients are told, the state is saved; a second one ends it at once. HUP reads credentials and certificates again; no connection ends for it.",
-  "Exit codes: 0 stopped, 64 usage, 69 an address, the state or the store cannot be had, 78 wrong configuration.",
+  "Exit codes: 0 stopped, 64 usage, 69 an address, the state or the store cannot be had, or its socket or the lock of its state was removed, 70 stopping took more than 10 s, 74 its state could not be saved, 78 wrong configuration.",
 ];
