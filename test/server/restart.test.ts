@@ -50,6 +50,37 @@ test("after a crash holds are taken back by their clients, and nobody is granted
   expect(await stands(one, a)).toMatchObject({ state: "held", token: before.token });
 });
 
+test("what a broken connection kept from the new start is told again over the next one", async () => {
+  const world = new World({ remote: true });
+  await world.start();
+  const one = await world.client(false);
+  const waiter = await world.client(false);
+  const [a, waits] = [claimOf("a"), claimOf("a")];
+  const before = held(await one.driver.claim(a));
+  expect(await waiter.driver.claim(waits)).toMatchObject({ state: "waiting" });
+  world.crash();
+  await world.start();
+  const { sent, dials } = one;
+  const passed = world.clock.pass(5_000);
+  // its hello, and what it tells behind the welcome
+  while (one.sent < sent + 2) await turns(1);
+  one.cut();
+  await passed;
+  expect(one.dials - dials).toBeGreaterThan(1);
+  expect(await stands(one, a)).toMatchObject({ state: "held", token: before.token });
+  // far sooner than after the longest recovery
+  expect(world.kept?.keeper.reclaiming).toBe(false);
+  held(await waiter.driver.claim(claimOf("b", { wait: false })));
+  await one.driver.release([a]);
+  await turns();
+  expect(grants(waiter, waits.id)).toBe(1);
+  // what was answered is not told once more
+  const after = one.sent;
+  one.cut();
+  await world.clock.pass(2_000);
+  expect(one.sent - after).toBeLessThanOrEqual(1);
+});
+
 test("on a Unix socket it opens as soon as every client has come back or its process is gone", async () => {
   const world = new World();
   await world.start();

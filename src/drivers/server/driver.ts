@@ -90,6 +90,8 @@ class ServerDriver implements Driver {
   #isOpen = false;
   /** Of the last server we met. */
   #seen: SeenState | null = null;
+  /** The start of the server that has answered all we had to tell it; null: the last one we met has not. */
+  #told: string | null = null;
 
   constructor(options: ServerOptions, dial: Dial) {
     const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, prepare } = options;
@@ -247,19 +249,28 @@ class ServerDriver implements Driver {
   #up(hello: ServerHello, previous: string | null): void {
     if (!this.#isOpen) this.traits = hello.traits;
     this.#seen = hello.state ? { ...hello.state, start: hello.start } : null;
-    if (previous === null) return;
-    if (previous === hello.start) return this.#notify(null);
+    if (previous === null) {
+      this.#told = hello.start;
+      return;
+    }
+    if (this.#told === hello.start) return this.#notify(null);
+    this.#told = null;
     const now = this.#clock.now();
-    for (const known of this.#known.values()) {
+    for (const known of this.#untold(hello)) {
       // what its own lease has ended is nobody's to ask for; the core has lost it, too
       if (known.answer !== null && !known.stands(now, hello, this.#aheadMs())) this.#forget(known.claim.id);
     }
     this.#reclaim(hello, now);
   }
 
+  /** What this start has not answered for. The rest it knows already, if a connection broke before all was answered. */
+  #untold({ start }: ServerHello): Known[] {
+    return [...this.#known.values()].filter((known) => known.start !== start);
+  }
+
   /** A new start of the server: it must hear what we had before anything else. */
   #reclaim(hello: ServerHello, now: number): void {
-    const parts = reclaimable(this.#known.values(), now, this.#aheadMs());
+    const parts = reclaimable(this.#untold(hello), now, this.#aheadMs());
     const replies = parts.map((part, at) => {
       const encode = (n: number): string => frames.encodeReclaim(n, part, this.#label, at === parts.length - 1);
       return this.#connection.call(encode, (raw) => {
@@ -274,8 +285,12 @@ class ServerDriver implements Driver {
       });
     });
     const ask = (): void => this.#notify(null);
-    // if it failed the core asks all the same, and is told
-    Promise.all(replies).then(ask, ask);
+    const told = (): void => {
+      this.#told = hello.start;
+      ask();
+    };
+    // if it failed the core asks all the same, and is told; the next connection tells again
+    Promise.all(replies).then(told, ask);
   }
 }
 
