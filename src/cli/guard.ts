@@ -109,19 +109,32 @@ end() { # seconds until KILL
   exit 0
 }
 
+# one that goes on would hold the run's file and connection, and send signals to whoever has the process ids by then
+stop_timer() {
+  [ -n "$timer" ] && kill -s TERM "$timer" 2>/dev/null
+  timer=
+}
+
+start_timer() { # seconds until the end; its sleep ends with it
+  ( sleep "$1" 3>&- 4>&- & nap=$!
+    trap 'kill -s KILL "$nap"; exit 0' TERM
+    wait "$nap"
+    trap - TERM
+    end "$grace" ) </dev/null &
+  timer=$!
+}
+
 while read -r word value; do
-  case $word in lease | end)
-    [ -n "$timer" ] && kill -s KILL "$timer" 2>/dev/null
-    timer=
-  esac
+  case $word in lease | end | free) stop_timer ;; esac
   case $word in
     child) pid=$value ;;
-    lease) ( sleep "$value" 3>&- 4>&-; end "$grace" ) </dev/null & timer=$! ;;
+    lease) start_timer "$value" ;;
     signal) send "$value" $( [ "$mode" = group ] || below $pid ) ;;
     end) end "$value" ;;
     free) exit 0 ;;
   esac
 done
+stop_timer
 end "$grace"
 `;
 

@@ -118,9 +118,17 @@ function writeWhole(descriptor: number, text: string, at: number): void {
   throw Object.assign(new Error("a part was not written"), { code: "ENOSPC" });
 }
 
+const WHY: Readonly<Record<string, string>> = {
+  ENOSPC: "the disk is full",
+  EDQUOT: "the disk is full",
+  // a container, or a service that sees only the socket
+  ENOENT: "ENOENT; a run must see this folder of its server at the same path, not only the socket",
+  EROFS: "EROFS; a run must be able to write to this folder of its server",
+};
+
 function unwritten(path: string, error: unknown): CommandError {
   const { code, message } = error as NodeJS.ErrnoException;
-  const why = code === "ENOSPC" || code === "EDQUOT" ? "the disk is full" : (code ?? message);
+  const why = WHY[code ?? ""] ?? code ?? message;
   return new CommandError("output", `what this run holds cannot be written to ${path} (${why})`, { cause: error });
 }
 

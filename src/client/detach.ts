@@ -37,7 +37,10 @@ export async function detach(lock: LockHandle, options: DetachOptions = {}): Pro
   }
   const claims = tenures.map(({ tracked }) => tracked.claim);
   // the store may have lengthened the lease although its answer was lost: a release is repeated for as long
-  for (const { tracked } of tenures) tracked.lastSentAt = engine.clock.now();
+  for (const { tracked } of tenures) {
+    tracked.lastSentAt = engine.clock.now();
+    tracked.isShortened = leftMs !== undefined;
+  }
   let there: readonly boolean[];
   try {
     there =

@@ -237,7 +237,9 @@ export class Engine {
 
   #renewBatch(batch: readonly Tracked[]): void {
     // a claim that is over by now was left in this very turn
-    const renewed = batch.filter(({ state }) => state.at !== "over" && state.at !== "lost");
+    const renewed = batch.filter(
+      ({ state, isShortened }) => state.at !== "over" && state.at !== "lost" && !isShortened,
+    );
     if (renewed.length === 0) return;
     const sentAt = this.clock.now();
     const calls = renewed.map(({ call }) => call);

@@ -38,6 +38,8 @@ export class Tracked implements Timed {
   released: Released = ignore;
   /** It has gone to somebody else: whatever is still heard of it does not concern us. */
   forgotten = false;
+  /** Its lease is being shortened for a detach: a renewal would restart the full one. Never taken back: see detach.ts. */
+  isShortened = false;
   /** Its release. A late answer that shows a place brings another, which may arrive first. */
   leaving: Leaving | null = null;
   /** Its holder has been told of jeopardy, and of nothing since. */

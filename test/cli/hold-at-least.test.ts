@@ -89,15 +89,13 @@ test("a command that could not be started holds nothing", async () => {
   expect(await listed("broken")).toEqual([]);
 });
 
-test("when the wrapper is killed the command is ended, and the lock is free when its lease has ended, not before the time", async () => {
-  const flags = ["--ttl", "6s", "--hold-at-least", "2s"];
-  const start = performance.now();
+test("when the wrapper is killed on a Unix socket the command is ended, and the lock is free then: nobody is left to keep it", async () => {
+  const flags = ["--ttl", "10m", "--hold-at-least", "5m"];
   const run = here.start(["run", "killed", ...flags, "--", "sh", "-c", "echo $$; exec sleep 60"]);
   await until(() => run.out().includes("\n"), { within: 20_000, what: "the command" });
   run.process.kill("SIGKILL");
   await until(() => !isAlive(Number(run.out())), { within: 20_000, what: "the command's end" });
-  expect((await here.run(["run", "killed", "-w", "60", "--", "true"])).code).toBe(0);
-  expect(performance.now() - start).toBeGreaterThan(1_990);
+  expect((await here.run(["run", "killed", "-w", "20", "--", "true"])).code).toBe(0);
 });
 
 describe("a server that is killed", () => {

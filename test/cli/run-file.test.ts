@@ -77,7 +77,7 @@ test("what is held cannot be written down: nothing is run, and nothing stays hel
   await expect(run(options)).rejects.toMatchObject({
     why: "output",
     code: 74,
-    message: `what this run holds cannot be written to ${join(server.dir, "state", "runs")} (ENOENT); nothing was run`,
+    message: `what this run holds cannot be written to ${join(server.dir, "state", "runs")} (ENOENT; a run must see this folder of its server at the same path, not only the socket); nothing was run`,
   });
   expect(readdirSync(out)).toEqual([]);
   expect(server.stats().claims).toBe(0);

@@ -54,6 +54,33 @@ test("when no answer comes the lock is given up before the store can have ended 
   await Promise.all([locks.close(), other.close()]);
 });
 
+test("no renewal restarts the full lease while it is shortened, however long the answer takes", async () => {
+  const store = memoryStore();
+  const inner = memory({ store });
+  let isAsked = false;
+  let late = 0;
+  const driver = delegate(inner, {
+    async detach(claims, leftMs) {
+      const there = await inner.detach?.(claims, leftMs);
+      isAsked = true;
+      // longer than until the next renewal, a third of the lease after the last
+      await new Promise((resolve) => setTimeout(resolve, 400));
+      return there ?? [];
+    },
+    renew(claims) {
+      if (isAsked) late++;
+      return inner.renew(claims);
+    },
+  });
+  const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
+  const lock = await locks.acquire("k", { ttl: "900ms" });
+  const { token } = lock;
+  await lock.detach({ ttl: "800ms" }).catch(() => undefined);
+  expect(late).toBe(0);
+  await other.revoke("k", token, { now: true });
+  await Promise.all([locks.close(), other.close()]);
+});
+
 test("a lock that is not there any more is lost, and that is not asked twice", async () => {
   const { driver, store, asked } = failing(0);
   const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];

@@ -40,6 +40,16 @@ test.concurrent.for(ROWS)("killed: %s; its command: %s", async ([killed, then], 
   expect(await run.ended, run.err()).toEqual({ code, signal: null });
 });
 
+test.concurrent("wrapper killed, with a long lease: the lock is free when the command is gone, since nobody believes in the lease", async ({
+  here,
+}) => {
+  const judged = judge(here.folder);
+  const run = here.start(["run", "k", "--ttl", "10m", "--grace", "1s", "--", ...judged.works("k", "stubborn")]);
+  const command = asSeen(await judged.atWork("k"));
+  kill(here, run, command, ["wrapper"]);
+  await becomes(here, judged, command, "ended by the watchdog");
+});
+
 const KINDS: readonly (readonly [name: string, flags: readonly string[], next: readonly string[]])[] = [
   ["a lease of 2 s", ["k", "--ttl", "2s"], ["k"]],
   ["several keys", ["k", "l"], ["l"]],

@@ -41,7 +41,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a lock believed after a shorter lease may have been set",
     file: "src/client/detach.ts",
-    find: "if (leftMs !== undefined) lock.letGo();",
+    find: 'if (leftMs !== undefined) lock.letGo(lostError("unknown", keys));',
     replace: "",
     tests: "test/client/detach.test.ts",
   },

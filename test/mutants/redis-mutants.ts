@@ -177,4 +177,18 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     replace: "",
     tests: failover,
   },
+  {
+    name: "on Redis, a late answer about an earlier place taken for a grant of the present one",
+    file: "src/drivers/redis/birth.ts",
+    find: "if (this.#known.get(id) !== known) return false;",
+    replace: "",
+    tests: "test/redis/birth.test.ts",
+  },
+  {
+    name: "on Redis, a late push of an earlier place taken for a grant of the present one",
+    file: "src/drivers/redis/birth.ts",
+    find: "if (known !== undefined && !known.isAgain)",
+    replace: "if (known !== undefined)",
+    tests: "test/redis/birth.test.ts",
+  },
 ];

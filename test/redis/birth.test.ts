@@ -21,26 +21,56 @@ async function kept(birth: Birth, of: readonly Claim[]): Promise<readonly Claim[
   let lost: readonly Claim[] = [];
   const raw = of.map(() => "b 1");
   const answers = of.map((): Answer => ({ state: "none" }));
-  await birth.replaced(of, raw, answers, async (some) => {
+  await birth.replaced(of, birth.renewing(of), raw, answers, async (some) => {
     lost = some;
     return some.map(() => "n");
   });
   return lost;
 }
 
-test("of claims that nobody asks about any more nothing is kept, however many: they were detached, or their leases ended", async () => {
-  const ignore = (): void => undefined;
-  const birth = new Birth({
+const opened = (): Birth =>
+  new Birth({
     root: "r:1:",
     longestTtlMs: 1_000,
     label: undefined,
-    warn: ignore,
+    warn: () => undefined,
     isQuiet: true,
-    forgot: ignore,
+    forgot: () => undefined,
   });
+
+/** A majority gives a vote back and asks for it again with the same id. */
+test("a claim that is placed again does not inherit the grant of its earlier place, whatever is still on its way", async () => {
+  const birth = opened();
+  const [claim] = claims(1) as [Claim];
+  birth.learn([claim], [birth.asked(claim)], [HELD], []);
+  const renewing = birth.renewing([claim]);
+  birth.forget(claim.id);
+  // the answer to the renewal comes after the release, and before the second place
+  birth.learn([claim], renewing, [HELD], []);
+  const again = birth.asked(claim);
+  birth.learn([claim], renewing, [HELD], []);
+  birth.pushed(claim.id, HELD);
+  birth.learn([claim], [again], [{ state: "waiting", ttlMs: 1_000, recheckMs: 100 }], []);
+  expect(await kept(birth, [claim])).toEqual([]);
+  // a renewal of the second place tells of its own grant
+  birth.learn([claim], birth.renewing([claim]), [{ ...HELD, token: 6n }], []);
+  birth.learn([claim], renewing, [{ state: "none" }], []);
+  expect(await kept(birth, [claim])).toEqual([claim]);
+});
+
+test("a grant that was pushed is placed anew, too", async () => {
+  const birth = opened();
+  const [claim] = claims(1) as [Claim];
+  birth.learn([claim], [birth.asked(claim)], [{ state: "waiting", ttlMs: 1_000, recheckMs: 100 }], []);
+  birth.pushed(claim.id, HELD);
+  expect(await kept(birth, [claim])).toEqual([claim]);
+});
+
+test("of claims that nobody asks about any more nothing is kept, however many: they were detached, or their leases ended", async () => {
+  const birth = opened();
   const granted = (some: readonly Claim[]): void => {
-    for (const claim of some) birth.asked(claim);
-    birth.learn(some, Array<Answer>(some.length).fill(HELD), []);
+    const known = some.map((claim) => birth.asked(claim));
+    birth.learn(some, known, Array<Answer>(some.length).fill(HELD), []);
   };
   const [left, renewed] = [claims(2_000), claims(10)];
   granted(left);
@@ -48,7 +78,7 @@ test("of claims that nobody asks about any more nothing is kept, however many: t
   expect(await kept(birth, [...left, ...renewed])).toEqual([...left, ...renewed]);
   for (let second = 0; second < 3; second++) {
     vi.advanceTimersByTime(900);
-    birth.learn(renewed, Array<Answer>(renewed.length).fill(HELD), []);
+    birth.learn(renewed, birth.renewing(renewed), Array<Answer>(renewed.length).fill(HELD), []);
   }
   granted(claims(4_000));
   expect(await kept(birth, [...left, ...renewed])).toEqual(renewed);

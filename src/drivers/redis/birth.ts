@@ -43,13 +43,18 @@ interface Grant {
 }
 
 /** One claim that came through. */
-interface Known {
+export interface Known {
   /** Null: asked for, not granted yet. */
   grant: Grant | null;
+  /** Placed again under an id that was released before, as a majority does: a push may still be of the earlier place. */
+  readonly isAgain: boolean;
   readonly ttlMs: number;
   /** When it was last asked or heard of. */
   heardAt: number;
 }
+
+/** So many released ids are remembered, to know one that is placed again. */
+const MOST_LEFT = 4_096;
 
 /** Claims are looked through for those whose leases are long over when there are so many, and then twice as many as are left. */
 const FIRST_SWEEP = 1_000;
@@ -68,6 +73,8 @@ export class Birth {
   /** What we asked for and have not released. Who is detached, or whose lease ends, is never released. */
   readonly #known = new Map<ClaimId, Known>();
   #sweepAt = FIRST_SWEEP;
+  /** The last ids that were released, the oldest first. */
+  readonly #left = new Set<ClaimId>();
   /** Until when the store grants nothing new, as it told last: a loss that we know of. */
   #opensAt = "";
   /** How many grants the store did not know any more, without any of the ends that it tells of. */
@@ -84,30 +91,50 @@ export class Birth {
     return [isCluster ? birthOf(route) : birthOf(routeOf(root, "00")), String(longestTtlMs)];
   }
 
-  /** @throws FatalDriverError if the claim could outlast the time in which nothing new is granted */
-  asked({ id, ttlMs }: Claim): void {
+  /**
+   * A claim is placed; gives what `learn` wants with its answer.
+   * @throws FatalDriverError if the claim could outlast the time in which nothing new is granted
+   */
+  asked(claim: Claim): Known {
+    const { ttlMs } = claim;
     const { longestTtlMs } = this.#options;
     if (longestTtlMs !== null && Number(ttlMs) > longestTtlMs) {
       const bound = `guardDataLoss.longestTtlMs (${longestTtlMs} ms)`;
       throw new FatalDriverError(`redis: ttl of ${ttlMs} ms is longer than ${bound} allows`);
     }
-    if (!this.#known.has(id)) this.#add(id, ttlMs);
+    return this.#of(claim);
   }
 
-  /** A push may be for a claim that we have given up. */
+  /**
+   * Claims are renewed; gives what `replaced` and `learn` want with the answers. A grant counts only for the place that was
+   * asked about: an answer that comes after its release says nothing of a later place of the same id.
+   */
+  renewing(claims: readonly Claim[]): readonly Known[] {
+    return claims.map((claim) => this.#of(claim));
+  }
+
+  /** A push may be for a claim that we have given up, or for an earlier place of its id. */
   pushed(id: ClaimId, answer: Answer): void {
-    const ttlMs = this.#known.get(id)?.ttlMs;
-    if (ttlMs !== undefined) this.#note({ id, ttlMs }, answer);
+    const known = this.#known.get(id);
+    if (known !== undefined && !known.isAgain) this.#note(id, known, answer);
   }
 
   forget(id: ClaimId): void {
-    this.#known.delete(id);
+    if (!this.#known.delete(id) || this.#options.longestTtlMs === null) return;
+    this.#left.add(id);
+    if (this.#left.size <= MOST_LEFT) return;
+    for (const oldest of this.#left) {
+      this.#left.delete(oldest);
+      return;
+    }
   }
 
   /** Notes what these claims were told, and a loss of data that is seen by it. */
-  learn(claims: readonly Claim[], answers: readonly Answer[], raw: readonly unknown[]): void {
+  learn(claims: readonly Claim[], known: readonly Known[], answers: readonly Answer[], raw: readonly unknown[]): void {
     let lost = 0;
-    for (const [at, claim] of claims.entries()) if (this.#note(claim, answers[at] as Answer)) lost++;
+    for (const [at, { id }] of claims.entries()) {
+      if (this.#note(id, known[at] as Known, answers[at] as Answer)) lost++;
+    }
     this.#lost += lost;
     if (lost > 0) {
       const what = lost === 1 ? "a lock of ours: its holder is" : `${lost} locks of ours: their holders are`;
@@ -123,6 +150,7 @@ export class Birth {
   /** What we hold and the store has forgotten is placed anew; the answers become what it says then. */
   async replaced(
     claims: readonly Claim[],
+    known: readonly Known[],
     raw: readonly unknown[],
     answers: Answer[],
     replace: Replace,
@@ -130,7 +158,7 @@ export class Birth {
     const lost = new Map<Claim, readonly string[]>();
     const places: number[] = [];
     for (const [at, claim] of claims.entries()) {
-      const grant = this.#known.get(claim.id)?.grant ?? null;
+      const grant = this.#known.get(claim.id) === known[at] ? (known[at] as Known).grant : null;
       if (grant === null || !(isForgotten(raw[at]) || hasMissedGrant(raw[at]))) continue;
       const { token, tokens } = grant;
       const terms = termsOf({ ...claim, tokens, floor: token }, this.#options.label);
@@ -170,21 +198,24 @@ export class Birth {
     return [{ level: "doubtful", what: "loss", says, advice: "was it flushed, restarted, or a key deleted?" }];
   }
 
-  /** Was it held, and is gone without any of the ends that the store tells of? */
-  #note({ id, ttlMs }: Pick<Claim, "id" | "ttlMs">, answer: Answer): boolean {
+  /** Was it held, and is gone without any of the ends that the store tells of? `known`: as it was when it was asked about. */
+  #note(id: ClaimId, known: Known, answer: Answer): boolean {
+    if (this.#known.get(id) !== known) return false;
     if (answer.state === "none") {
-      const wasHeld = (this.#known.get(id)?.grant ?? null) !== null;
       this.#known.delete(id);
-      return wasHeld && answer.reason === undefined;
+      return known.grant !== null && answer.reason === undefined;
     }
-    const known = this.#known.get(id) ?? this.#add(id, ttlMs);
     known.heardAt = performance.now();
     if (answer.state === "held") known.grant = answer;
     return false;
   }
 
+  #of({ id, ttlMs }: Claim): Known {
+    return this.#known.get(id) ?? this.#add(id, ttlMs);
+  }
+
   #add(id: ClaimId, ttlMs: Claim["ttlMs"]): Known {
-    const known = { grant: null, ttlMs: Number(ttlMs), heardAt: performance.now() };
+    const known = { grant: null, isAgain: this.#left.has(id), ttlMs: Number(ttlMs), heardAt: performance.now() };
     this.#known.set(id, known);
     if (this.#known.size < this.#sweepAt) return known;
     for (const [of, { ttlMs: length, heardAt }] of this.#known) {

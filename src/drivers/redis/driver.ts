@@ -156,7 +156,7 @@ class RedisDriver implements Driver {
 
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
-    this.#birth.asked(claim);
+    const known = this.#birth.asked(claim);
     const route = routeOf(this.#root, homeOf(claim));
     const connection = this.#ready;
     // before the first wait in a bucket its inbox is there: who cannot be told loses its turn
@@ -183,7 +183,7 @@ class RedisDriver implements Driver {
       if (!isGivenUp) settled();
     });
     const answer = readAnswer(raw);
-    this.#birth.learn([claim], [answer], [raw]);
+    this.#birth.learn([claim], [known], [answer], [raw]);
     return answer;
   }
 
@@ -196,14 +196,17 @@ class RedisDriver implements Driver {
 
   /** Claims that one call reaches. */
   async #renewed(claims: readonly Claim[]): Promise<readonly Answer[]> {
+    const known = this.#birth.renewing(claims);
     const raw = await this.#many(RENEW, claims, homeOf, wordsOf);
     if (!Array.isArray(raw) || raw.length !== claims.length)
       throw new Error("redis: renew did not answer for every claim");
     const answers = raw.map(readAnswer);
     if (raw.some((one) => isForgotten(one) || hasMissedGrant(one))) {
-      await this.#birth.replaced(claims, raw, answers, (lost, words) => this.#many(REPLACE, lost, homeOf, words));
+      await this.#birth.replaced(claims, known, raw, answers, (lost, words) =>
+        this.#many(REPLACE, lost, homeOf, words),
+      );
     }
-    this.#birth.learn(claims, answers, raw);
+    this.#birth.learn(claims, known, answers, raw);
     return answers;
   }
 
