@@ -389,8 +389,15 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a new start of the server taken for the old one",
     file: "src/drivers/server/driver.ts",
-    find: "if (previous === hello.start) return this.#notify(null);",
-    replace: "if (previous !== null) return this.#notify(null);",
+    find: "if (this.#told === hello.start) return this.#notify(null);",
+    replace: "if (this.#told !== null) return this.#notify(null);",
+  },
+  {
+    name: "a reclaim that a broken connection interrupted taken for answered",
+    file: "src/drivers/server/driver.ts",
+    find: "    this.#told = null;\n",
+    replace: "    this.#told = hello.start;\n",
+    tests: "test/server/restart.test.ts",
   },
   {
     name: "waiters lined up as they come back, not as they had arrived",
