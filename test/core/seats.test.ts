@@ -97,3 +97,14 @@ test("of holds that cannot stand together the lowest token has to go", () => {
   line.remove(line.seats.first as Seat);
   expect(line.overfull()).toBeNull();
 });
+
+test("when the hold with the narrowest limit has gone, those left are measured by their own limits", () => {
+  const line = new SeatLine("k");
+  line.addAdmitted(seatIn(line, 1, 1, 10));
+  line.addAdmitted(seatIn(line, 2, 5, 20));
+  line.addAdmitted(seatIn(line, 2, 5, 30));
+  line.remove(line.seats.first as Seat);
+  expect(line.overfull()).toBeNull();
+  line.addAdmitted(seatIn(line, 2, 5, 40));
+  expect(line.overfull()?.entry.token).toBe(20);
+});

@@ -206,3 +206,16 @@ test("while paused a claim that only lacks tokens is not granted when the ceilin
   bench.table.resume();
   expect(bench.collect()).toEqual(["a"]);
 });
+
+test("what fits beside the holders is told from what is free: waiters do not count, holders of any key do", () => {
+  const bench = new Bench();
+  bench.stands("reader", [hold("k", 1)]);
+  bench.stands("writer", "k");
+  const another = claimOf("another", [hold("k", 1), hold("unused", 1)]);
+  expect(bench.table.fits(another)).toBe(true);
+  expect(bench.table.isFree(another)).toBe(false);
+  expect(bench.table.fits(claimOf("exclusive", "unused k"))).toBe(false);
+  bench.table.pause();
+  expect(bench.table.fits(another)).toBe(true);
+  expect(bench.table.isFree(claimOf("new", "unused"))).toBe(false);
+});
