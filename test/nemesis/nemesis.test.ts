@@ -52,7 +52,8 @@ const CASES: readonly Case[] = [
   {
     what: "Redis with Sentinels",
     pairs: pairsOf(FAULTS).filter((pair) => LONG || includes(pair, ["cut subscribers", "fail over"])),
-    knownSeeds: [],
+    // an overlap with the scripts as they were before each was granted in one place only
+    knownSeeds: [11],
     open: redisWithSentinels,
   },
 ];
