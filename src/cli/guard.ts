@@ -7,6 +7,7 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import type { Socket } from "node:net";
+import { END_LINE } from "../server/run-record.ts";
 import type { RunFile } from "./run-file.ts";
 
 /**
@@ -17,12 +18,12 @@ import type { RunFile } from "./run-file.ts";
  *   end SECONDS      TERM now, KILL after so many seconds to whoever is left (0.000: KILL now); then the guard has ended
  *   free             the child has ended: whatever it left behind is not ours
  * and the end of the pipe is `end GRACE`. Arguments: group or tree (has the child a process group of its own?), GRACE,
- * the token, the run's file (cli/run-file.ts), which goes when nothing of the run is left. In its own session, so no
- * signal of a terminal or to the wrapper's group reaches it. Descriptors 3 and 4 are the tether and the file's lock: a
- * sleep must not keep them when its time does not matter any more.
+ * the token, the run's file (cli/run-file.ts), which goes when nothing of the run is left, and the line that is added to it
+ * when a lease has run out in silence. In its own session, so no signal of a terminal or to the wrapper's group reaches it.
+ * Descriptors 3 and 4 are the tether and the file's lock: a sleep must not keep them when its time does not matter any more.
  */
 const SCRIPT = `
-mode=$1 grace=$2 token=$3 file=$4 pid= timer=
+mode=$1 grace=$2 token=$3 file=$4 ended=$5 pid= timer= silent=
 
 # $*, every process below them and, in group mode, of their groups; not the dead whom nobody has reaped yet
 below() {
@@ -77,8 +78,13 @@ left() { # is any of these alive?
 }
 
 over() {
-  # a run inside this one may have inherited the lock, and goes on; then its server looks after the file
-  [ -n "$file" ] && exec 4>&- && flock -n "$file" rm -f -- "$file" 2>/dev/null
+  if [ -n "$silent" ]; then
+    # the wrapper, which was stopped, may hold the lock for ever: the file says that nothing works under the lease any more
+    [ -n "$pid" ] && [ -e "$file" ] && { printf '%s\\n' "$ended" >>"$file" || rm -f -- "$file"; } 2>/dev/null
+  else
+    # a run inside this one may have inherited the lock, and goes on; then its server looks after the file
+    [ -e "$file" ] && exec 4>&- && flock -n "$file" rm -f -- "$file" 2>/dev/null
+  fi
   exit 0
 }
 
@@ -106,6 +112,10 @@ end() { # seconds until KILL
     left $all || over
     sleep 0.1
   done
+  while [ -n "$silent" ]; do
+    left $all || over
+    sleep 1 3>&- 4>&-
+  done
   exit 0
 }
 
@@ -120,6 +130,7 @@ start_timer() { # seconds until the end; its sleep ends with it
     trap 'kill -s KILL "$nap"; exit 0' TERM
     wait "$nap"
     trap - TERM
+    silent=yes
     end "$grace" ) </dev/null &
   timer=$!
 }
@@ -173,7 +184,7 @@ export interface GuardOptions {
  */
 export async function startGuard(options: GuardOptions): Promise<Guard> {
   const { ownGroup, graceMs, token, tether, file, onDeath } = options;
-  const args = [ownGroup ? "group" : "tree", seconds(graceMs), token, file?.path ?? ""];
+  const args = [ownGroup ? "group" : "tree", seconds(graceMs), token, file?.path ?? "", END_LINE.trimEnd()];
   const sh = spawn("sh", ["-c", SCRIPT, "holdfast-guard", ...args], {
     stdio: ["pipe", "ignore", "ignore", tether ?? "ignore", file?.descriptor ?? "ignore"],
     detached: true,

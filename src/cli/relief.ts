@@ -36,6 +36,8 @@ export interface ReliefOptions {
  */
 export async function guardWithRelief({ driver, tether: first, ...options }: ReliefOptions): Promise<Guard | null> {
   let guarded: number | null = null;
+  /** When the child is to be ended if nothing is heard: the next guard must know it before the wrapper can fall silent. */
+  let leaseEndsAt: number | null = null;
   let guards = 1;
   let tether = first;
   let over = false;
@@ -52,6 +54,7 @@ export async function guardWithRelief({ driver, tether: first, ...options }: Rel
     if (over) return void next.free();
     current = next;
     if (guarded !== null) next.child(guarded);
+    if (leaseEndsAt !== null) next.lease(leaseEndsAt - performance.now());
   }
 
   /** Its server has gone: the next one must hear of the tether, too. */
@@ -97,7 +100,10 @@ export async function guardWithRelief({ driver, tether: first, ...options }: Rel
       guarded = pid;
       current.child(pid);
     },
-    lease: (ms) => current.lease(ms),
+    lease(ms) {
+      leaseEndsAt = performance.now() + ms;
+      current.lease(ms);
+    },
     signal: (name) => current.signal(name),
     end(ms) {
       over = true;

@@ -130,7 +130,7 @@ class RunFile implements Run {
     this.damaged = record === null;
     this.session = record?.session ?? session ?? "";
     this.label = record?.label ?? "";
-    this.claims = record?.claims ?? [];
+    this.claims = record === null || record.ended ? [] : record.claims;
     const wrapper = record?.processes.find(({ role }) => role === "wrapper");
     this.wrapper = { pid: wrapper?.pid ?? null, pidStart: wrapper?.start ?? null };
   }
@@ -151,9 +151,10 @@ class RunFile implements Run {
     if (text === UNREADABLE) return { life: "unknown", againMs };
     const record = runRecordOf(text);
     const states = record === null ? [] : statesOf(record, this.#unnamed);
-    const lives = (state: ProcessState): boolean => state === "running" || state === "stopped";
-    if (states.some(([role, state]) => role !== "wrapper" && lives(state))) return { life: "works", againMs };
-    if (states.some(([, state]) => lives(state))) return { life: "held", againMs };
+    const living = states.filter(([, state]) => state === "running" || state === "stopped").map(([role]) => role);
+    if (record !== null && works(record, living)) return { life: "works", againMs };
+    if (living.includes("wrapper")) return { life: "held", againMs };
+    if (record?.ended === true) return { life: "over", againMs };
     const unsure = states.some(([, state]) => state === "unknown");
     const byLock = record?.locked === false ? (unsure ? "unknown" : "over") : this.#lookAtLock(unsure);
     if (byLock === "over" && record !== null && this.#findUnnamed(record)) return { life: "works", againMs };
@@ -187,6 +188,17 @@ class RunFile implements Run {
   remove(): void {
     removed(this.#path);
   }
+}
+
+/**
+ * Does anything work under it, by the processes that live? A watchdog whose wrapper lives guards a command, or will: as
+ * long as none is named there is none, or the watchdog ends it before the lease does. Of a run that has ended a watchdog
+ * may be left, which its wrapper has not dismissed.
+ */
+function works({ ended, processes }: RunRecord, living: readonly RunRole[]): boolean {
+  if (ended) return false;
+  const hasBegun = processes.some(({ role }) => role === "command") || !living.includes("wrapper");
+  return living.includes("command") || (living.includes("watchdog") && hasBegun);
 }
 
 /** Ids of an earlier boot are nobody's; those of another space (a container) tell nothing. */

@@ -7,7 +7,8 @@ import type { Referenced } from "../reference.ts";
 
 /**
  * works     a process other than the wrapper lives, or something that inherited the lock
- * held      only the wrapper lives (it may be stopped): it believes in claims of its session, but renews no lease
+ * held      only the wrapper works (it may be stopped): it believes in claims of its session, but renews no lease. A
+ *           watchdog may be left that has ended its command already, or was not told of one yet
  * over      all that is named is gone, and nobody has the lock
  * unnamed   there is no file any more: the run has ended, or tells nothing
  * unknown   it cannot be told

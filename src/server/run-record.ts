@@ -7,6 +7,7 @@
  *   the head       its version, the boot and the space its process ids belong to, the session, the claims, whether the
  *                  file is locked. It stands there, whole, before the file has its name.
  *   a process      its role, id and start time; one line for each, added as soon as it is known
+ *   the end        the watchdog has ended the command, because the lease was not renewed: the run holds nothing any more
  *   blanks         room for lines to come, so that a disk that fills up later keeps none of them out
  *
  * The file is locked with flock(2) where there is flock(1): wrapper, watchdog, command and what they start inherit the
@@ -52,6 +53,8 @@ export interface RunHead {
 export interface RunRecord extends RunHead {
   readonly claims: readonly Referenced[];
   readonly processes: readonly RunProcess[];
+  /** Nothing works under it any more, and its lease ends: it is not to be restored, even if its wrapper lives. */
+  readonly ended: boolean;
 }
 
 export function headLine(head: RunHead): string {
@@ -61,6 +64,9 @@ export function headLine(head: RunHead): string {
 export function processLine({ role, pid, start }: RunProcess): string {
   return checkedLine({ role, pid, start });
 }
+
+/** Added by the watchdog, which computes no checksums. */
+export const END_LINE: string = checkedLine({ ended: true });
 
 /**
  * The run of such a file; null if its head is damaged or of another version. A damaged line of a process is passed over:
@@ -77,7 +83,8 @@ export function runRecordOf(text: string): RunRecord | null {
   try {
     const claims = readReference(reference).map((part) => ({ ...part, claim: { ...part.claim, label } }));
     const where = { boot: textOrNull(boot), space: textOrNull(space) };
-    return { ...where, session, label, reference, locked, claims, processes };
+    const ended = others.includes(END_LINE.trimEnd());
+    return { ...where, session, label, reference, locked, claims, processes, ended };
   } catch (error) {
     // written by another version of this program
     if (error instanceof TypeError) return null;

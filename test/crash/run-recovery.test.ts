@@ -1,10 +1,11 @@
+import { readdirSync } from "node:fs";
 import { expect } from "vitest";
 import { until } from "../support/wait-for.ts";
 import { judge } from "./judged.ts";
 import type { Seen } from "./processes.ts";
 import { below, commandOf, isLiving, signal } from "./processes.ts";
 import type { Running, Scene, Served } from "./scene.ts";
-import { asSeen, test } from "./scene.ts";
+import { asSeen, PROGRAM, test } from "./scene.ts";
 
 /** The command of a run whose wrapper is dead has so long. */
 const GRACE = ["--grace", "2s"];
@@ -104,6 +105,72 @@ test.concurrent.for(["server goes on", "server killed and started again"] as con
     expect(judged.faults(["k"])).toEqual([]);
   },
 );
+
+test.concurrent.for([
+  ["released", "SIGTERM", "obedient"],
+  ["released", "SIGKILL", "stubborn"],
+  ["held", "SIGTERM", "stubborn"],
+  ["held", "SIGKILL", "obedient"],
+] as const)(
+  "wrapper stopped until its lease has ended, its key %s by another run, server ended by %s and started again: the lease stays ended",
+  async ([then, name, manner], { here }) => {
+    const judged = judge(here.folder);
+    const before = await here.serve();
+    const url = ["--url", before.url];
+    const run = here.start(["run", "k", ...url, "--ttl", "2s", "--", ...judged.works("k", manner)]);
+    const command = asSeen(await judged.atWork("k"));
+    run.process.kill("SIGSTOP");
+    const other = here.start(["run", "k", ...url, "--", ...judged.works("k", "obedient")]);
+    await until(() => judged.workers("k").length === 2, { within: 15_000, what: "the other at work" });
+    expect(isLiving(command)).toBe(false);
+    const leaves = async (): Promise<void> => {
+      judged.openGate("k");
+      expect(await other.ended, other.err()).toEqual({ code: 0, signal: null });
+    };
+    if (then === "released") await leaves();
+    await ended(before, name);
+    await here.serve();
+    if (then === "held") {
+      const early = here.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enters("k")]);
+      expect((await early.ended).code, early.err()).toBe(124);
+      expect(await here.list(before.url)).toHaveLength(1);
+      await leaves();
+    }
+    const next = here.start(["run", "k", ...url, "--wait", "8s", "--", ...judged.enters("k")]);
+    expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+    run.process.kill("SIGCONT");
+    expect((await run.ended).code, run.err()).toBe(123);
+    expect(judged.faults(["k"])).toEqual([]);
+    expect(readdirSync(here.path("state/runs"))).toEqual([]);
+  },
+);
+
+test.concurrent("a run inside a run, several keys: the outer wrapper stopped until its lease has ended, server killed and started again: all are free", async ({
+  here,
+}) => {
+  const judged = judge(here.folder);
+  const before = await here.serve();
+  const url = ["--url", before.url];
+  const inner = [process.execPath, PROGRAM, "run", "k", "l", ...url, "--", ...judged.works("k", "stubborn")];
+  const outer = here.start(["run", "j", "k", ...url, "--ttl", "4s", "--", ...inner]);
+  const command = asSeen(await judged.atWork("k"));
+  outer.process.kill("SIGSTOP");
+  await until(() => !isLiving(command), { within: 15_000, what: "the end of the command" });
+  const entered = async (): Promise<void> => {
+    for (const key of ["j", "k", "l"]) {
+      const next = here.start(["run", key, ...url, "--wait", "8s", "--", ...judged.enters(key)]);
+      expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+    }
+  };
+  await entered();
+  await ended(before, "SIGKILL");
+  await here.serve();
+  await entered();
+  outer.process.kill("SIGCONT");
+  expect((await outer.ended).code, outer.err()).toBe(123);
+  expect(judged.faults(["k"])).toEqual([]);
+  expect(readdirSync(here.path("state/runs"))).toEqual([]);
+});
 
 /** A guard that was killed is replaced, if the wrapper still has the time: it has none. */
 function killWithGuard(run: Running): void {

@@ -3,7 +3,16 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, existsSync, openSync, renameSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  closeSync,
+  existsSync,
+  openSync,
+  renameSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { expect, test } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { makeReference } from "../../src/reference.ts";
@@ -12,7 +21,7 @@ import { bootId, processSpace, startOf } from "../../src/server/processes.ts";
 import { newRunPath, openRuns, runPath } from "../../src/server/run-files.ts";
 import type { Run, RunLife } from "../../src/server/run-life.ts";
 import type { RunHead, RunProcess } from "../../src/server/run-record.ts";
-import { headLine, processLine, runRecordOf } from "../../src/server/run-record.ts";
+import { END_LINE, headLine, processLine, runRecordOf } from "../../src/server/run-record.ts";
 import { until } from "../support/wait-for.ts";
 import { claimOf, cleanUp, client, folder, held, later, running } from "./support.ts";
 
@@ -89,6 +98,40 @@ test("a run is over when all of its processes are gone, and the wrapper alone on
   expect(run.look().life).toBe("held");
   await ended(wrapper);
   expect(run.look().life).toBe("over");
+});
+
+test("a run that its watchdog has ended holds nothing, whoever of it lives, and is over with its wrapper", async () => {
+  const [wrapper, watchdog, command] = [living(), living(), living()];
+  const all = [processOf("wrapper", wrapper), processOf("watchdog", watchdog), processOf("command", command)];
+  const it = written({ head: { locked: true }, processes: all });
+  const lock = await locked(it.path);
+  appendFileSync(it.path, END_LINE);
+  const runs = await openRuns(it.runsIn, silent);
+  expect((await runs.living()).runs).toMatchObject([{ session: it.session, claims: [] }]);
+  const run = await found(it);
+  expect(run.look().life).toBe("held");
+  await ended(wrapper);
+  expect(run.look().life).toBe("over");
+  expect(await runs.living()).toEqual({ runs: [], unreadable: false });
+  expect(existsSync(it.path)).toBe(false);
+  closeSync(lock);
+});
+
+test("a watchdog that has ended its run while a server looks: what was read before is not renewed any more", async () => {
+  const [wrapper, command] = [living(), living()];
+  const it = written({ processes: [processOf("wrapper", wrapper), processOf("command", command)] });
+  const run = await found(it);
+  expect(run.look().life).toBe("works");
+  appendFileSync(it.path, END_LINE);
+  expect(run.look().life).toBe("held");
+});
+
+test("a watchdog alone is no work before a command is named: its wrapper was stopped in between", async () => {
+  const [wrapper, watchdog] = [living(), living()];
+  const run = await found(written({ processes: [processOf("wrapper", wrapper), processOf("watchdog", watchdog)] }));
+  expect(run.look().life).toBe("held");
+  await ended(wrapper);
+  expect(run.look().life).toBe("works");
 });
 
 test("a process id that belongs to another process by now tells nothing", async () => {

@@ -182,6 +182,53 @@ test.for(["crash", "none"] as const)(
   },
 );
 
+test.for(["crash", "stop"] as const)(
+  "a run that was ended when its wrapper was stopped (%s): its lease ends, and no key waits for the wrapper",
+  async (how) => {
+    const { world, runs, wrapper, is } = await playing({ ttlMs: 5_000 });
+    wrapper.process = "stopped";
+    wrapper.blackHole = true;
+    await world.clock.pass(5_001);
+    const next = await world.client();
+    const claim = claimOf("k", { ttlMs: 1_000 });
+    const { token } = held(await next.driver.claim(claim));
+    await next.driver.release([claim]);
+    next.process = "gone";
+    next.cut();
+    const entry = runs.all.get(sessionOf(wrapper));
+    if (entry !== undefined) entry.claims = [];
+    is("held");
+    wrapper.unreachable = true;
+    await restart(world, how);
+    await world.clock.pass(1_000);
+    expect(world.kept?.keeper.reclaimMs()).toBe(0);
+    expect(held(await asks(world)).token).toBeGreaterThan(token);
+    expect(runs.removed).toEqual([]);
+    is("over");
+    await world.clock.pass(200);
+    expect(runs.removed).toEqual([sessionOf(wrapper)]);
+  },
+);
+
+test.for(["run", "program"] as const)(
+  "the server crashes while a %s holds the key of a run whose lease had ended, and which works on: the newer token stays",
+  async (kind) => {
+    const { world, runs, wrapper } = await playing({ ttlMs: 5_000 });
+    wrapper.process = "stopped";
+    wrapper.blackHole = true;
+    await world.clock.pass(5_001);
+    const other = await world.client();
+    const claim = claimOf("k", { ttlMs: "session" });
+    const { token } = held(await other.driver.claim(claim));
+    if (kind === "run") runs.all.set(sessionOf(other), { life: "works", claims: [[claim, token]] });
+    wrapper.unreachable = true;
+    await restart(world);
+    await world.clock.pass(2_000);
+    expect((await other.driver.renew([claim]))[0]).toMatchObject({ state: "held", token });
+    expect([...(world.kept?.keeper.table.entries.values() ?? [])].map((entry) => entry.token)).toEqual([Number(token)]);
+  },
+);
+
 test("a run of which nothing can be told is waited for 60 s", async () => {
   const { world, is, die } = await playing();
   is("unknown");
