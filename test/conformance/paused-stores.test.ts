@@ -1,7 +1,11 @@
 // Stores that grant nothing new because what stands behind them does not: a relay, and a majority.
 
 import { join } from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
+import type { Locks } from "../../src/client/locks.ts";
+import { createLocks } from "../../src/client/locks.ts";
+import { delegate } from "../../src/conformance/delegate.ts";
 import type { Runner, Store } from "../../src/conformance/suite.ts";
 import { conformance } from "../../src/conformance/suite.ts";
 import { memory } from "../../src/drivers/memory.ts";
@@ -10,9 +14,14 @@ import { Round } from "../../src/drivers/quorum/round.ts";
 import { server } from "../../src/drivers/server/driver.ts";
 import { serve } from "../../src/server/serve.ts";
 import type { Answer, Claim, Driver } from "../../src/spi/driver.ts";
-import { claimOf } from "../server/support.ts";
+import { claimOf, cleanUp, client, folder, held, later, running } from "../server/support.ts";
 import { serverStore } from "../support/server-store.ts";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/wait-for.ts";
 import { watched } from "../support/watched-test.ts";
+
+cleanUp();
 
 /** Only the tests of stores that pause. */
 function pausesOnly(): Runner {
@@ -122,5 +131,84 @@ describe("a majority of three", () => {
   test("whoever waits is told only where the pause is what it waits for", async () => {
     expect(await claimed("ppf", { wait: true })).toMatchObject({ state: "waiting", paused: isPaused });
     expect(await claimed("phh", { wait: true })).not.toHaveProperty("paused");
+  });
+});
+
+describe("a majority of three servers: one recovers, and one answers last", () => {
+  interface Scene {
+    readonly locks: Locks;
+    readonly driver: Driver;
+    /** Direct drivers of the two servers that do not recover; the second of them answers last. */
+    readonly others: readonly [Driver, Driver];
+    /** To the last one: no answer passes until the driver has the others' answers to one claim; then `end` is called. */
+    late<T>(call: () => Promise<T>, end?: (last: TcpProxy) => void): Promise<T>;
+    /** How many claims on the key each of the two has. */
+    places(): Promise<number[]>;
+  }
+
+  async function scene(): Promise<Scene> {
+    const [recovers, second, third] = [await running({ state: "none" }), await running(), await running()];
+    const last = await tcpProxy({ path: third.path }, { path: join(folder(), "socket") });
+    later(() => last.close());
+    let answered = 0;
+    const members = [recovers.path, second.path, (last.address as { path: string }).path].map((path) => {
+      const member = server({ path });
+      const claim = async (asked: Claim): Promise<Answer> => {
+        const answer = await member.claim(asked);
+        if (asked.holds[0].key === "key") answered++;
+        return answer;
+      };
+      return delegate(member, { claim });
+    });
+    const driver = quorum(members, { callTimeoutMs: 10_000 });
+    // an eighth of it is how long the last one is waited for
+    const locks = createLocks(driver, { ttl: "60s" });
+    later(() => locks.close());
+    await (await locks.tryAcquire("another"))?.release();
+    const others = [await client(`unix:${second.path}`), await client(`unix:${third.path}`)] as const;
+    return {
+      locks,
+      driver,
+      others: [others[0].driver, others[1].driver],
+      async late(call, end = ({ down }) => down.resume()) {
+        answered = 0;
+        last.down.pause();
+        const settled = Promise.allSettled([call()]);
+        await until(() => answered === 2, { within: 10_000, what: "the answers of two members" });
+        await turn(); // if they decide, the call is over
+        end(last);
+        last.down.resume();
+        const [result] = await settled;
+        if (result.status === "rejected") throw result.reason;
+        return result.value;
+      },
+      places: () => Promise.all(others.map(async (member) => (await member.driver.list({ key: "key" }, 10)).length)),
+    };
+  }
+
+  test("a key that the other two hold is busy, not paused", async () => {
+    const { locks, driver, others, late, places } = await scene();
+    const holder = claimOf("key", { ttlMs: 60_000 });
+    for (const member of others) held(await member.claim(holder));
+    expect(await late(() => locks.tryAcquire("key"))).toBeNull();
+    const waiter = claimOf("key", { ttlMs: 60_000 });
+    const answer = await late(() => driver.claim(waiter));
+    expect(answer.state).toBe("waiting");
+    expect(answer).not.toHaveProperty("paused");
+    expect(await driver.release([waiter])).toEqual([true]);
+    expect(await places()).toEqual([1, 1]);
+    for (const member of others) await member.release([holder]);
+    const lock = await late(() => locks.tryAcquire("key"));
+    expect(await lock?.release()).toBe(true);
+  });
+
+  test.each([
+    ["is free", ({ down }: TcpProxy) => down.resume()],
+    ["does not answer, since its connection breaks", (last: TcpProxy) => last.reset()],
+  ])("a key that one holds is paused if the last %s: unknown is not busy", async (_, end) => {
+    const { locks, others, late, places } = await scene();
+    held(await others[0].claim(claimOf("key", { ttlMs: 60_000 })));
+    await expect(late(() => locks.tryAcquire("key"), end)).rejects.toMatchObject({ code: "PAUSED" });
+    await until(async () => (await places()).join() === "1,0", { within: 10_000, what: "the holder's place alone" });
   });
 });

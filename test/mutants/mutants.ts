@@ -171,16 +171,37 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a majority that takes pauses of its members for busy",
     file: "src/drivers/quorum/round.ts",
-    find: "if (wanted <= 0 || busy > this.#members - this.#majority) return undefined;",
-    replace: "if (wanted <= 0 || busy >= 0) return undefined;",
+    find: "if (wanted <= 0 || this.#busy > this.#without) return undefined;",
+    replace: "if (wanted <= 0 || this.#busy >= 0) return undefined;",
     tests: "test/conformance/paused-stores.test.ts",
   },
   {
     name: "a majority that takes busy members for a pause",
     file: "src/drivers/quorum/round.ts",
-    find: "if (wanted <= 0 || busy > this.#members - this.#majority) return undefined;",
+    find: "if (wanted <= 0 || this.#busy > this.#without) return undefined;",
     replace: "if (wanted <= 0) return undefined;",
     tests: "test/conformance/paused-stores.test.ts",
+  },
+  {
+    name: "a majority that tells a pause before those who could call the key busy have answered",
+    file: "src/drivers/quorum/round.ts",
+    find: "return this.#busy + unanswered > this.#without;",
+    replace: "return this.#busy + unanswered < 0;",
+    tests: "test/conformance/paused-stores.test.ts",
+  },
+  {
+    name: "a majority that waits, beside a pause, for answers that cannot make the key busy",
+    file: "src/drivers/quorum/round.ts",
+    find: "return this.#busy + unanswered > this.#without;",
+    replace: "return unanswered > 0;",
+    tests: "test/quorum/round.test.ts",
+  },
+  {
+    name: "a majority that waits, beside a pause, for a member that has failed",
+    file: "src/drivers/quorum/round.ts",
+    find: "- this.#absent - this.errors.length;",
+    replace: "- this.#absent;",
+    tests: "test/quorum/round.test.ts",
   },
   // --- asking and leaving
   {

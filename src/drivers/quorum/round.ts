@@ -35,9 +35,8 @@ export class Round {
    * until as many members grant again as are wanted for a majority.
    */
   get paused(): Pause | undefined {
-    const busy = this.#none + this.#waiting - this.#pauses.length;
     const wanted = this.#majority - this.#yes;
-    if (wanted <= 0 || busy > this.#members - this.#majority) return undefined;
+    if (wanted <= 0 || this.#busy > this.#without) return undefined;
     const soonest = this.#pauses.toSorted((one, other) => one.remainingMs - other.remainingMs);
     return soonest[Math.min(wanted, soonest.length) - 1];
   }
@@ -56,12 +55,33 @@ export class Round {
     this.errors.push(error);
   }
 
-  /** A majority holds; or it can hold no more, whatever the others say, and it is known whether it waits or is gone. */
+  /**
+   * A majority holds; or it can hold no more, whatever the others say, and it is known whether it waits or is gone, and
+   * whether a pause is the reason. So whether it is held, busy or paused does not depend on the order of the answers.
+   */
   get isDecided(): boolean {
-    const without = this.#members - this.#majority;
+    const without = this.#without;
     if (this.#yes >= this.#majority || this.errors.length > without) return true;
+    if (this.#isReasonOpen) return false;
     const gone = this.#none + this.#absent;
     return gone > without || (gone + this.#waiting > without && this.#yes + this.#waiting >= this.#majority);
+  }
+
+  /** A member pauses, and those that have not answered yet can make the others refuse by themselves. Unknown is not busy. */
+  get #isReasonOpen(): boolean {
+    if (this.#pauses.length === 0 || this.#busy > this.#without) return false;
+    const unanswered = this.#members - this.answered - this.#absent - this.errors.length;
+    return this.#busy + unanswered > this.#without;
+  }
+
+  /** Members that refuse and do not pause. */
+  get #busy(): number {
+    return this.#none + this.#waiting - this.#pauses.length;
+  }
+
+  /** A majority can do without so many. */
+  get #without(): number {
+    return this.#members - this.#majority;
   }
 
   get answered(): number {
@@ -76,7 +96,7 @@ export class Round {
   /** Why too few have answered; fatal if so many refuse for good that asking again cannot mend it. */
   get failure(): unknown {
     const fatal = this.errors.filter(isFatal);
-    if (fatal.length > this.#members - this.#majority) return fatal[0];
+    if (fatal.length > this.#without) return fatal[0];
     const cause = fatal[0] ?? this.errors[0];
     const text = `quorum: ${this.answered} of ${this.#members} members answered, ${this.#majority} must`;
     return cause === undefined ? new Error(text) : new Error(text, { cause });
