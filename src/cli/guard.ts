@@ -18,12 +18,13 @@ import type { RunFile } from "./run-file.ts";
  *   end SECONDS      TERM now, KILL after so many seconds to whoever is left (0.000: KILL now); then the guard has ended
  *   free             the child has ended: whatever it left behind is not ours
  * and the end of the pipe is `end GRACE`. Arguments: group or tree (has the child a process group of its own?), GRACE,
- * the token, the run's file (cli/run-file.ts), which goes when nothing of the run is left, and the line that is added to it
- * when a lease has run out in silence. In its own session, so no signal of a terminal or to the wrapper's group reaches it.
+ * the token, the run's file (cli/run-file.ts), which goes when nothing of the run is left, the line that is added to it
+ * when a lease has run out in silence, and "keep" where its server is to find the file even so. In its own session, so no
+ * signal of a terminal or to the wrapper's group reaches it.
  * Descriptors 3 and 4 are the tether and the file's lock: a sleep must not keep them when its time does not matter any more.
  */
 const SCRIPT = `
-mode=$1 grace=$2 token=$3 file=$4 ended=$5 pid= timer= silent=
+mode=$1 grace=$2 token=$3 file=$4 ended=$5 keep=$6 pid= timer= silent=
 
 # $*, every process below them and, in group mode, of their groups; not the dead whom nobody has reaped yet
 below() {
@@ -81,7 +82,7 @@ over() {
   if [ -n "$silent" ]; then
     # the wrapper, which was stopped, may hold the lock for ever: the file says that nothing works under the lease any more
     [ -n "$pid" ] && [ -e "$file" ] && { printf '%s\\n' "$ended" >>"$file" || rm -f -- "$file"; } 2>/dev/null
-  else
+  elif [ -z "$keep" ]; then
     # a run inside this one may have inherited the lock, and goes on; then its server looks after the file
     [ -e "$file" ] && exec 4>&- && flock -n "$file" rm -f -- "$file" 2>/dev/null
   fi
@@ -185,6 +186,7 @@ export interface GuardOptions {
 export async function startGuard(options: GuardOptions): Promise<Guard> {
   const { ownGroup, graceMs, token, tether, file, onDeath } = options;
   const args = [ownGroup ? "group" : "tree", seconds(graceMs), token, file?.path ?? "", END_LINE.trimEnd()];
+  if (file?.outlived === true) args.push("keep");
   const sh = spawn("sh", ["-c", SCRIPT, "holdfast-guard", ...args], {
     stdio: ["pipe", "ignore", "ignore", tether ?? "ignore", file?.descriptor ?? "ignore"],
     detached: true,

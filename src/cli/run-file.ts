@@ -25,20 +25,23 @@ export interface RunFile {
   readonly path: string;
   /** Carries the lock. Guard and command inherit it. */
   readonly descriptor: number;
+  /** Its server keeps what it holds for longer: the file is not removed before that is seen to. */
+  readonly outlived: boolean;
   /** Adds a living process of ours. @throws CommandError output */
   add(role: RunRole, pid: number): void;
-  /** The command has ended, or what is written there is not held any more. */
+  /** The command has ended and nothing is to stay held that is not seen to, or what is written there is not held any more. */
   remove(): void;
 }
 
 /**
- * Writes down a run that holds what `reference` says. Null where the server restores no runs.
+ * Writes down a run that holds what `reference` says, for so long at least. Null where the server restores no runs.
  * @throws CommandError output (74) if it cannot be written: the command is not to start then
  */
 export async function writeRunFile(
   tether: Tether | null,
   reference: string | null,
   label: string,
+  atLeastMs: number = 0,
 ): Promise<RunFile | null> {
   if (tether === null || tether.runsIn === null || reference === null) return null;
   const { runsIn: folder, session } = tether;
@@ -49,8 +52,9 @@ export async function writeRunFile(
   try {
     descriptor = openSync(making, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
     giveTo(making, folder);
-    const head = { boot: bootId(), space: processSpace(), session, label, reference };
-    const file = new WrittenFile(path, descriptor);
+    const holdUntil = atLeastMs === 0 ? 0 : Date.now() + atLeastMs;
+    const head = { boot: bootId(), space: processSpace(), session, label, reference, holdUntil };
+    const file = new WrittenFile(path, descriptor, holdUntil > 0);
     file.begin(headLine({ ...head, locked: await isLocked(descriptor) }));
     file.add("wrapper", process.pid);
     renameSync(making, path);
@@ -67,12 +71,14 @@ export async function writeRunFile(
 class WrittenFile implements RunFile {
   readonly path: string;
   readonly descriptor: number;
+  readonly outlived: boolean;
   #end = 0;
   #isThere = true;
 
-  constructor(path: string, descriptor: number) {
+  constructor(path: string, descriptor: number, outlived: boolean) {
     this.path = path;
     this.descriptor = descriptor;
+    this.outlived = outlived;
   }
 
   begin(head: string): void {

@@ -119,18 +119,27 @@ async function runHeld(store: Store, held: Held, options: Labelled, signals: Sig
   const { child, guard, file, supervision } = work;
   const ended = await child.ended;
   await Promise.all([supervision.stop(), supervision.failure === null ? guard.free() : undefined]);
-  file?.remove();
-  const kept = await giveBack(held, options.holdAtLeast, voice);
+  if (file?.outlived !== true) file?.remove();
+  const { kept, sure } = await giveBack(held, options.holdAtLeast, voice);
+  // else a server that did not answer finds there for how long it is to be held
+  if (sure) file?.remove();
   if (supervision.failure !== null) throw supervision.failure;
   if (!kept && options.onLost !== "ignore") throw lostBefore(held, ended);
   return interruptedOr(ended, child);
 }
 
-/** Was it ours until now? An answer that does not come is no loss: our own clock says that we held it. */
-async function giveBack(held: Held, atLeastMs: number | undefined, voice: Voice): Promise<boolean> {
+/**
+ * kept: was it ours until now? An answer that does not come is no loss: our own clock says that we held it.
+ * sure: false if it is to stay held, and it is not known whether it does.
+ */
+async function giveBack(
+  held: Held,
+  atLeastMs: number | undefined,
+  voice: Voice,
+): Promise<{ readonly kept: boolean; readonly sure: boolean }> {
   const isLost = held.lost.aborted;
   if (isLost || atLeastMs === undefined) {
-    return (await atMost(held.release(), isLost ? LEAVE_LOST_MS : LEAVE_MS)) ?? !isLost;
+    return { kept: (await atMost(held.release(), isLost ? LEAVE_LOST_MS : LEAVE_MS)) ?? !isLost, sure: true };
   }
   const done = held.release(atLeastMs).then(
     (kept) => ({ kept, why: null }),
@@ -139,7 +148,7 @@ async function giveBack(held: Held, atLeastMs: number | undefined, voice: Voice)
   const { kept, why } = (await atMost(done, LEAVE_HELD_MS)) ?? { kept: true, why: "the store did not answer in time" };
   if (why !== null)
     voice.tell(`${quotedList(held.keys)} may be free before ${shownDuration(atLeastMs)} are over: ${why}`);
-  return kept;
+  return { kept, sure: why === null };
 }
 
 interface Work {
@@ -158,7 +167,7 @@ async function begin(store: Store, held: Held, options: Labelled, signals: Signa
   const terminal = hasTerminal();
   const graceMs = options.graceMs ?? defaultGrace(held.leaseMs);
   const tether = await tetherOf(store);
-  const file = await writeRunFile(tether, held.ownReference, options.label).catch(nothingRun);
+  const file = await writeRunFile(tether, held.ownReference, options.label, options.holdAtLeast).catch(nothingRun);
   let guard: Guard | null = null;
   let child: Child;
   try {

@@ -83,7 +83,7 @@ async function living(folder: string, log: Log): Promise<LivingRuns> {
     const run = found(path, null);
     if (run === null) continue;
     const life = await settled(run);
-    if (life === "over") {
+    if (life === "over" && run.leftMs() === 0) {
       run.remove();
     } else if (run.damaged) {
       log(`${path} is damaged: what its run holds is not known, so nothing new is granted for a while`, undefined, {
@@ -118,6 +118,7 @@ class RunFile implements Run {
   readonly wrapper: Run["wrapper"];
   readonly damaged: boolean;
   readonly #path: string;
+  readonly #holdUntil: number;
   /** Processes of the run that its file does not name. */
   #unnamed: readonly RunProcess[] = [];
   #looks = 0;
@@ -130,7 +131,8 @@ class RunFile implements Run {
     this.damaged = record === null;
     this.session = record?.session ?? session ?? "";
     this.label = record?.label ?? "";
-    this.claims = record === null || record.ended ? [] : record.claims;
+    this.#holdUntil = record?.holdUntil ?? 0;
+    this.claims = record === null || (record.ended && this.leftMs() === 0) ? [] : record.claims;
     const wrapper = record?.processes.find(({ role }) => role === "wrapper");
     this.wrapper = { pid: wrapper?.pid ?? null, pidStart: wrapper?.start ?? null };
   }
@@ -144,6 +146,10 @@ class RunFile implements Run {
     await this.#asking;
   }
 
+  leftMs(): number {
+    return Math.max(this.#holdUntil - Date.now(), 0);
+  }
+
   look(): { readonly life: RunLife; readonly againMs: number } {
     const againMs = Math.min(FIRST_LOOK_MS * 2 ** this.#looks++, LONGEST_LOOK_MS);
     const text = readText(this.#path);
@@ -153,7 +159,7 @@ class RunFile implements Run {
     const states = record === null ? [] : statesOf(record, this.#unnamed);
     const living = states.filter(([, state]) => state === "running" || state === "stopped").map(([role]) => role);
     if (record !== null && works(record, living)) return { life: "works", againMs };
-    if (living.includes("wrapper")) return { life: "held", againMs };
+    if (living.includes("wrapper") && !(record?.ended === true && this.leftMs() > 0)) return { life: "held", againMs };
     if (record?.ended === true) return { life: "over", againMs };
     const unsure = states.some(([, state]) => state === "unknown");
     const byLock = record?.locked === false ? (unsure ? "unknown" : "over") : this.#lookAtLock(unsure);

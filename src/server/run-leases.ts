@@ -1,6 +1,7 @@
-/** Leases of a run whose wrapper cannot renew them any more, for as long as its command works. */
+/** Leases of a run whose wrapper cannot see to them any more: while its command works, and when it has ended. */
 
 import type { Backend } from "./backend.ts";
+import type { Run } from "./run-life.ts";
 import type { Session } from "./session.ts";
 
 /** Renews what has less than half of its lease left. Claims of the session itself need none. */
@@ -19,4 +20,24 @@ async function renewed(backend: Backend, session: Session, items: Parameters<Bac
   } catch {
     // a lease over a minute is written: that a disk cannot be stands in the log, and the next look renews again
   }
+}
+
+/**
+ * What a run that is over wanted to be held for longer (`--hold-at-least`) stays held, as nobody's, for what is left of that.
+ * Its file goes when that is written: a server that dies before leaves it to the next one.
+ */
+export async function leaveHeld(backend: Backend, session: Session, run: Run): Promise<void> {
+  const leftMs = run.leftMs();
+  const wanted = new Set(leftMs > 0 ? run.claims.map(({ claim }) => claim.id) : []);
+  const ids = [];
+  for (const { claim, held, revoked } of session.entries) {
+    if (held && revoked === null && wanted.has(claim.id)) ids.push(claim.id);
+  }
+  try {
+    if (ids.length > 0) await backend.detach(session, ids, leftMs);
+  } catch {
+    // it is held for now; that a disk cannot be written stands in the log, and the file is left to the next start
+    return;
+  }
+  run.remove();
 }

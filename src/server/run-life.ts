@@ -23,8 +23,10 @@ export interface Run {
   readonly label: string;
   /** The process of its wrapper, as far as it is known. */
   readonly wrapper: { readonly pid: number | null; readonly pidStart: string | null };
-  /** None where the file is damaged. */
+  /** None where the file is damaged, or the run holds nothing any more. */
   readonly claims: readonly Referenced[];
+  /** How long its claims are to stay held when it is over, in milliseconds; 0: not at all. */
+  leftMs(): number;
   /** What the kernel says now, and when to ask again, in milliseconds. */
   look(): { readonly life: RunLife; readonly againMs: number };
   /** Removes the file of a run that is over. */

@@ -47,6 +47,8 @@ export interface RunHead {
   readonly reference: string;
   /** The kernel keeps a lock on the file as long as any of its processes lives. */
   readonly locked: boolean;
+  /** What it holds stays held until then, also when nothing of it is left (`--hold-at-least`). Wall clock, milliseconds; 0: no. */
+  readonly holdUntil: number;
 }
 
 /** A run as its file tells it. */
@@ -76,15 +78,15 @@ export function runRecordOf(text: string): RunRecord | null {
   const [first, ...others] = text.split("\n");
   const head = objectIn(first ?? "");
   if (head === null || head.run !== VERSION) return null;
-  const { boot, space, session, label, reference, locked } = head;
+  const { boot, space, session, label, reference, locked, holdUntil } = head;
   if (!isId(session) || typeof label !== "string" || typeof locked !== "boolean") return null;
-  if (typeof reference !== "string") return null;
+  if (typeof reference !== "string" || typeof holdUntil !== "number") return null;
   const processes = others.flatMap((line) => processIn(objectIn(line)) ?? []);
   try {
     const claims = readReference(reference).map((part) => ({ ...part, claim: { ...part.claim, label } }));
     const where = { boot: textOrNull(boot), space: textOrNull(space) };
     const ended = others.includes(END_LINE.trimEnd());
-    return { ...where, session, label, reference, locked, claims, processes, ended };
+    return { ...where, session, label, reference, locked, holdUntil, claims, processes, ended };
   } catch (error) {
     // written by another version of this program
     if (error instanceof TypeError) return null;

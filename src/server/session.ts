@@ -21,7 +21,7 @@ import type { Principal } from "./access.ts";
 import { ANYBODY, answersTo, NO_CREDENTIAL } from "./access.ts";
 import type { Backend } from "./backend.ts";
 import type { Link } from "./link.ts";
-import { keepLeases } from "./run-leases.ts";
+import { keepLeases, leaveHeld } from "./run-leases.ts";
 import type { Run, Runs } from "./run-life.ts";
 import { NO_RUNS } from "./run-life.ts";
 
@@ -281,7 +281,7 @@ export class Sessions {
     if (life === "unknown") {
       return now < (session.awayAt as number) + RETURN_MS ? now + againMs : this.#giveUp(session, now);
     }
-    if (life === "over") run.remove();
+    if (life === "over") void leaveHeld(this.#backend, session, run);
     session.run = null;
     // of a client that is still on its way back no run tells any more: its process does
     if (life !== "over" && session.restored) return this.#next(session, now);

@@ -1,6 +1,7 @@
 // `holdfast run --hold-at-least`: what is left of the time stays held without the wrapper, as the store itself tells.
 
 import { describe, expect, test } from "vitest";
+import { below } from "../crash/processes.ts";
 import { until } from "../support/wait-for.ts";
 import { isAlive, place } from "./command.ts";
 
@@ -89,13 +90,39 @@ test("a command that could not be started holds nothing", async () => {
   expect(await listed("broken")).toEqual([]);
 });
 
-test("when the wrapper is killed on a Unix socket the command is ended, and the lock is free then: nobody is left to keep it", async () => {
-  const flags = ["--ttl", "10m", "--hold-at-least", "5m"];
-  const run = here.start(["run", "killed", ...flags, "--", "sh", "-c", "echo $$; exec sleep 60"]);
-  await until(() => run.out().includes("\n"), { within: 20_000, what: "the command" });
-  run.process.kill("SIGKILL");
-  await until(() => !isAlive(Number(run.out())), { within: 20_000, what: "the command's end" });
-  expect((await here.run(["run", "killed", "-w", "20", "--", "true"])).code).toBe(0);
+describe.concurrent("when the wrapper is killed on a Unix socket", () => {
+  async function started(key: string, ...flags: readonly string[]) {
+    const run = here.start(["run", key, ...flags, "--", "sh", "-c", "echo $$; exec sleep 60"]);
+    await until(() => run.out().includes("\n"), { within: 20_000, what: "the command" });
+    return run;
+  }
+
+  async function heldFor(key: string): Promise<number> {
+    const found = await listed(key);
+    expect(found).toMatchObject([{ state: "held", ttlMs: 600_000 }]);
+    return found[0]?.leftMs ?? 0;
+  }
+
+  test("the watchdog ends the command, and the lock stays held for what is left, no longer", async () => {
+    const run = await started("killed", "--ttl", "10m", "--hold-at-least", "5m");
+    const command = Number(run.out());
+    run.process.kill("SIGKILL");
+    await until(() => !isAlive(command), { within: 20_000, what: "the command's end" });
+    // until its server has looked it is a lease of 10 minutes
+    await until(async () => (await heldFor("killed")) <= 300_000, { within: 20_000, what: "the shorter lease" });
+    expect(await heldFor("killed")).toBeGreaterThan(200_000);
+    expect(await isBusy("killed")).toBe(true);
+  });
+
+  test("all of its processes with it, the lock stays held, and is granted when the time is over", async () => {
+    const start = performance.now();
+    const run = await started("all-killed", "--ttl", "10m", "--hold-at-least", "4s");
+    run.process.kill("SIGSTOP");
+    for (const { pid } of below(run.pid)) process.kill(pid, "SIGKILL");
+    run.process.kill("SIGKILL");
+    expect((await here.run(["run", "all-killed", "-w", "60", "--", "true"])).code).toBe(0);
+    expect(performance.now() - start).toBeGreaterThan(3_990);
+  });
 });
 
 describe("a server that is killed", () => {

@@ -34,7 +34,14 @@ function runFile(): RunFile & { readonly text: () => string } {
   writeFileSync(path, "the head\n\n\n", { mode: 0o600 });
   const descriptor = openSync(path, "r+");
   later(() => closeSync(descriptor));
-  return { path, descriptor, add: () => undefined, remove: () => undefined, text: () => readFileSync(path, "utf8") };
+  return {
+    path,
+    descriptor,
+    outlived: false,
+    add: () => undefined,
+    remove: () => undefined,
+    text: () => readFileSync(path, "utf8"),
+  };
 }
 
 const guards = () => below(process.pid).filter(({ pid }) => commandOf(pid).includes("holdfast-guard"));

@@ -63,7 +63,16 @@ function written({ head = {}, processes = [], text }: Given) {
   const session = newId();
   const claim = claimOf("k", { ttlMs: "session" });
   const reference = makeReference([{ claim, run: 5n, token: 5n, prefix: "" }]);
-  const whole = { boot: bootId(), space: processSpace(), session, label: "a run", reference, locked: false, ...head };
+  const whole = {
+    boot: bootId(),
+    space: processSpace(),
+    session,
+    label: "a run",
+    reference,
+    locked: false,
+    holdUntil: 0,
+    ...head,
+  };
   const path = runPath(runsIn, session);
   writeFileSync(path, text ?? headLine(whole) + processes.map(processLine).join("") + "\n".repeat(100), {
     mode: 0o600,
@@ -115,6 +124,29 @@ test("a run that its watchdog has ended holds nothing, whoever of it lives, and 
   expect(await runs.living()).toEqual({ runs: [], unreadable: false });
   expect(existsSync(it.path)).toBe(false);
   closeSync(lock);
+});
+
+test("what is to be held for longer is told at a start for as long as that, of a run that is over and of one that was ended", async () => {
+  const [wrapper, dead] = [living(), { pid: -1 }];
+  for (const [one, life] of [
+    [dead, "over"],
+    [wrapper, "over"],
+  ] as const) {
+    const head = { holdUntil: Date.now() + 60_000 };
+    const it = written({
+      head,
+      processes: [{ role: "wrapper", pid: one.pid as number, start: startOf(one.pid as number) ?? "0" }],
+    });
+    if (one === wrapper) appendFileSync(it.path, END_LINE);
+    const [run, ...others] = (await (await openRuns(it.runsIn, silent)).living()).runs;
+    expect(others).toEqual([]);
+    expect(run).toMatchObject({ session: it.session, claims: [{ claim: { id: it.claim.id } }] });
+    expect(run?.look().life).toBe(life);
+    expect(run?.leftMs()).toBeGreaterThan(50_000);
+  }
+  const it = written({ head: { holdUntil: Date.now() - 1 }, processes: [{ role: "wrapper", pid: 1, start: "0" }] });
+  expect((await (await openRuns(it.runsIn, silent)).living()).runs).toEqual([]);
+  expect(existsSync(it.path)).toBe(false);
 });
 
 test("a watchdog that has ended its run while a server looks: what was read before is not renewed any more", async () => {
@@ -200,7 +232,15 @@ test.each([
   ["empty", () => ""],
   ["of another version", (text: string) => text.replace('"run":1', '"run":2')],
 ])("a head that is %s names nothing: while somebody has the lock the server must wait", async (_, damage) => {
-  const whole = headLine({ boot: null, space: null, session: newId(), label: "", reference: "x", locked: true });
+  const whole = headLine({
+    boot: null,
+    space: null,
+    session: newId(),
+    label: "",
+    reference: "x",
+    locked: true,
+    holdUntil: 0,
+  });
   const it = written({ text: damage(whole) });
   const lock = await locked(it.path);
   const told: string[] = [];
@@ -222,6 +262,7 @@ test("a damaged line of a process is passed over, the others count", async () =>
     label: "",
     reference: referenceIn(it),
     locked: false,
+    holdUntil: 0,
   });
   const line = processLine(processOf("command", command));
   writeFileSync(it.path, `${head}${line.replace("command", "commanb")}${line}`);
@@ -258,7 +299,14 @@ test("what is written is read, keys, permits and label with it", () => {
   const holds = [{ key: 'a "key"', permits: 2, limit: 5 }] as const;
   const claim = claimOf(holds, { ttlMs: 5_000 });
   const reference = makeReference([{ claim, run: 7n, token: 8n, prefix: "" }]);
-  const head = { boot: "b", space: "s", session: newId(), label: "ana@web-1 pid 1 (x)", locked: true };
+  const head = {
+    boot: "b",
+    space: "s",
+    session: newId(),
+    label: "ana@web-1 pid 1 (x)",
+    locked: true,
+    holdUntil: 5_000,
+  };
   const processes: RunProcess[] = [{ role: "wrapper", pid: 4, start: "5" }];
   const record = runRecordOf(headLine({ ...head, reference }) + processes.map(processLine).join(""));
   expect(record).toMatchObject({ ...head, processes });

@@ -15,9 +15,17 @@ const MINUTE_MS = 60_000;
 
 /** Runs as the kernel would tell of them, one for each session. */
 class FakeRuns implements Runs {
-  readonly all = new Map<string, { life: RunLife; claims: readonly (readonly [Claim, bigint])[] }>();
+  readonly all = new Map<
+    string,
+    { life: RunLife; claims: readonly (readonly [Claim, bigint])[]; holdUntil?: number }
+  >();
+  readonly #now: () => number;
   unreadable = false;
   readonly removed: string[] = [];
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
 
   find(session: string): Run | null {
     const entry = this.all.get(session);
@@ -28,6 +36,7 @@ class FakeRuns implements Runs {
       label: "a run",
       wrapper: { pid: null, pidStart: null },
       claims,
+      leftMs: () => Math.max((entry.holdUntil ?? 0) - this.#now(), 0),
       look: () => ({ life: this.all.get(session)?.life ?? "unnamed", againMs: 100 }),
       remove: () => {
         this.removed.push(session);
@@ -36,7 +45,9 @@ class FakeRuns implements Runs {
     };
   }
   async living(): Promise<LivingRuns> {
-    const runs = [...this.all].filter(([, { life }]) => life !== "over").map(([session]) => this.find(session) as Run);
+    const runs = [...this.all]
+      .filter(([, { life, holdUntil }]) => life !== "over" || (holdUntil ?? 0) > this.#now())
+      .map(([session]) => this.find(session) as Run);
     return { runs, unreadable: this.unreadable };
   }
 }
@@ -57,7 +68,7 @@ const sessionOf = ({ driver }: Player): string => (driver as unknown as { readon
 
 async function playing(more: Partial<Claim> = {}, keys: Parameters<typeof claimOf>[0] = "k"): Promise<Playing> {
   const world = new World();
-  const runs = new FakeRuns();
+  const runs = new FakeRuns(() => world.clock.now());
   world.runs = runs;
   await world.start();
   const wrapper = await world.client();
@@ -228,6 +239,46 @@ test.for(["run", "program"] as const)(
     expect([...(world.kept?.keeper.table.entries.values() ?? [])].map((entry) => entry.token)).toEqual([Number(token)]);
   },
 );
+
+test.for(["before", "after", "when it is left", "never"] as const)(
+  "--hold-at-least, wrapper and command killed, the server crashes %s: the key stays held for what is left, no longer",
+  async (when) => {
+    const { world, runs, wrapper, is, die, token } = await playing({ ttlMs: 60_000 });
+    const entry = runs.all.get(sessionOf(wrapper));
+    if (entry !== undefined) entry.holdUntil = world.clock.now() + 40_000;
+    await world.clock.pass(10_000);
+    if (when === "before") world.crash();
+    const goOn = when === "when it is left" ? world.disk?.hang() : undefined;
+    is("over");
+    die();
+    if (when === "before") await world.start();
+    await world.clock.pass(1_000);
+    expect(runs.removed).toEqual(goOn === undefined ? [sessionOf(wrapper)] : []);
+    if (when === "after" || when === "when it is left") world.crash();
+    goOn?.();
+    if (when === "after" || when === "when it is left") await world.start();
+    await world.clock.pass(1_000);
+    expect(runs.removed).toEqual([sessionOf(wrapper)]);
+    // of a claim that came back from the journal it is not known how much has passed
+    const longest = when === "after" ? 61_000 : 29_000;
+    await world.clock.pass(27_000);
+    expect(await asks(world)).toEqual({ state: "none" });
+    await world.clock.pass(longest - 27_000);
+    expect(held(await asks(world)).token).toBeGreaterThan(token);
+  },
+);
+
+test("--hold-at-least, wrapper and command killed when the time is over: the lease ends with them", async () => {
+  const { world, runs, wrapper, is, die } = await playing({ ttlMs: 60_000 });
+  const entry = runs.all.get(sessionOf(wrapper));
+  if (entry !== undefined) entry.holdUntil = world.clock.now() + 1_000;
+  await world.clock.pass(1_000);
+  is("over");
+  die();
+  await world.clock.pass(200);
+  expect(await asks(world)).toMatchObject({ state: "held" });
+  expect(runs.removed).toEqual([sessionOf(wrapper)]);
+});
 
 test("a run of which nothing can be told is waited for 60 s", async () => {
   const { world, is, die } = await playing();
