@@ -646,7 +646,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "claims of a run that its watchdog has ended restored",
     file: "src/server/run-files.ts",
-    find: "record === null || record.ended ? []",
+    find: "record === null || (record.ended && this.leftMs() === 0) ? []",
     replace: "record === null ? []",
     tests: "test/server/run-files.test.ts",
   },
