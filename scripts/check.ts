@@ -9,6 +9,7 @@ import { deadLinks } from "./check/links.ts";
 import { luaFaults } from "./check/lua.ts";
 import { deadCode, exportMap, published, size, typesResolve } from "./check/package-rules.ts";
 import { tool } from "./check/process.ts";
+import { proseFaults } from "./check/prose.ts";
 import { snippetFaults } from "./check/snippets.ts";
 import { readSources } from "./check/sources.ts";
 import { everyTestHasOnePart } from "./check/test-parts.ts";
@@ -32,6 +33,7 @@ const CHECKS: readonly Check[] = [
   { name: "inheritance", faults: () => inheritance(sources) },
   { name: "file and function size", faults: () => sizes(sources) },
   { name: "drivers do not wait", faults: () => patientDrivers(sources) },
+  { name: "plain English", faults: () => proseFaults(sources) },
   { name: "Lua is current", faults: luaFaults },
   { name: "tests have a part", faults: everyTestHasOnePart },
   { name: "snippets compile", faults: () => snippetFaults() },

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { inheritance, patientDrivers, pureCore, sizes } from "../../scripts/check/code-rules.ts";
 import { circles, entryGraph } from "../../scripts/check/import-graph.ts";
 import { importTable } from "../../scripts/check/import-table.ts";
+import { phrasesInPages, phrasesInSources } from "../../scripts/check/prose.ts";
 import type { Sources } from "../../scripts/check/sources.ts";
 import { parse } from "../../scripts/check/sources.ts";
 
@@ -104,4 +105,23 @@ test("drivers have no timers and no loops that await, but those that own connect
   for (const path of ["src/drivers/server/connection.ts", "src/drivers/zookeeper/client/session.ts"]) {
     expect(faultsOf(path, "setTimeout(f); async function g() { for (;;) await h(); }"), path).toBe(0);
   }
+});
+
+test("phrases that hide the subject are found in messages, templates and comments, with their lines, and not in names", () => {
+  const text = `/** Told by\n * whoever asks. */\nconst nobody = \`\${1} anew \${2} of ours\`; // given back\nf("Nobody");`;
+  expect(phrasesInSources(tree({ "src/a.ts": text }))).toEqual([
+    { kind: "messages", place: "src/a.ts:3", phrase: "anew" },
+    { kind: "messages", place: "src/a.ts:3", phrase: "of ours" },
+    { kind: "messages", place: "src/a.ts:4", phrase: "Nobody" },
+    { kind: "comments", place: "src/a.ts:2", phrase: "whoever" },
+    { kind: "comments", place: "src/a.ts:3", phrase: "given back" },
+  ]);
+});
+
+test("pages are read without their code, and what tells of its time keeps its words", () => {
+  const text = "Somebody\n```ts\nnobody\n```\n";
+  expect(phrasesInPages([{ path: "docs/guide/a.md", text }])).toEqual([
+    { kind: "pages", place: "docs/guide/a.md:1", phrase: "Somebody" },
+  ]);
+  expect(phrasesInPages([{ path: "docs/decisions/0001-a.md", text }])).toEqual([]);
 });
