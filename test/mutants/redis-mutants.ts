@@ -6,6 +6,7 @@ const file = "src/drivers/redis/scripts.ts";
 const tests = "test/redis/unreachable.test.ts";
 const failover = "test/redis/failover.test.ts";
 const model = "test/redis/unreachable-model.test.ts";
+const graceTokens = "test/redis/grace-tokens.test.ts";
 
 export const REDIS_MUTANTS: readonly Mutant[] = [
   {
@@ -148,6 +149,48 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     find: "if last > mark - LEAST then noteBirth(last + AHEAD) end",
     replace: "",
     tests: failover,
+  },
+  {
+    name: "on Redis, a mark above the floor from the beginning of a grace period on",
+    file,
+    find: "isNear and math.max(micros, tokenFloor) or micros",
+    replace: "math.max(micros, tokenFloor)",
+    tests: graceTokens,
+  },
+  {
+    name: "on Redis, a mark above the floor only with the first grant",
+    file,
+    find: "isNear and math.max(micros, tokenFloor) or micros",
+    replace: "micros",
+    tests: graceTokens,
+  },
+  {
+    name: "on Redis, a mark as far above the floor as above the clock",
+    file,
+    find: "math.max(micros + AHEAD, reached + LEAST)",
+    replace: "reached + AHEAD",
+    tests: graceTokens,
+  },
+  {
+    name: "on Redis, a mark farther ahead than a grace period is long",
+    file,
+    find: "local AHEAD = 2 * LEAST",
+    replace: "local AHEAD = 3 * LEAST",
+    tests: graceTokens,
+  },
+  {
+    name: "on Redis, a grace period that ends before the clock has passed the floor",
+    file,
+    find: "opensAt = math.max(now + longest, math.min(math.ceil(tokenFloor / 1000), now + MOST))",
+    replace: "opensAt = now + longest",
+    tests: graceTokens,
+  },
+  {
+    name: "on Redis, a grace period that lasts until the clock has passed the floor, be it for hours",
+    file,
+    find: "math.min(math.ceil(tokenFloor / 1000), now + MOST)",
+    replace: "math.ceil(tokenFloor / 1000)",
+    tests: graceTokens,
   },
   {
     name: "on Redis, a holder not placed again where a promoted replica has it waiting",

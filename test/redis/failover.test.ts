@@ -1,4 +1,4 @@
-/** A replica that is promoted without the last writes: guardDataLoss, and what becomes of tokens. */
+/** A replica that is promoted without the last writes, and other losses: guardDataLoss, and what becomes of tokens. */
 
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -12,7 +12,7 @@ import { redisViolations } from "../support/inspect-redis.ts";
 import type { RedisScene } from "../support/redis-scene.ts";
 import { claimOf, longInUse, readBirth, redisScene } from "../support/redis-scene.ts";
 import type { RedisServer } from "../support/services/redis.ts";
-import { whyNoRedis } from "../support/services/redis.ts";
+import { startRedis, whyNoRedis } from "../support/services/redis.ts";
 import { demote, promote, replicated, startRedisPair } from "../support/services/redis-pair.ts";
 import type { ShiftedRedis } from "../support/services/shifted-redis.ts";
 import { startShiftedRedis, whyNoShift } from "../support/services/shifted-redis.ts";
@@ -193,13 +193,13 @@ describe.skipIf(whyNoRedis() !== null)("a fail-over and straight back to the sam
 const why = whyNoShift();
 
 describe.skipIf(why !== null)(`tokens after the promotion of a replica whose clock is behind (${why ?? "run"})`, () => {
-  const shifted = async (byMs: number): Promise<Site<ShiftedRedis>> => {
-    const [master, replica] = await startRedisPair(startShiftedRedis);
+  /** A master, and its replica whose clock is so far ahead. Gives what stops the clock of the master. */
+  const shifted = async (byMs: number): Promise<() => void> => {
+    const [master, replica] = await startRedisPair<ShiftedRedis, ShiftedRedis>(startShiftedRedis, startShiftedRedis);
     a = site(master);
-    const late = site(replica, a.scene.prefix);
-    b = late;
+    b = site(replica, a.scene.prefix);
     replica.shift(byMs);
-    return late;
+    return () => master.freeze(Date.now() * 1_000);
   };
 
   test.each([
@@ -208,7 +208,8 @@ describe.skipIf(why !== null)(`tokens after the promotion of a replica whose clo
   ])(
     "by %s: with guardDataLoss they go on above all that were granted, also those that were not passed on",
     async (_, byMs) => {
-      await shifted(-byMs);
+      const stopClock = await shifted(-byMs);
+      stopClock(); // else the mark could be behind the last grant, where this machine is slow
       await longInUse(a.scene.admin, a.scene.prefix);
       const short = { guardDataLoss: { longestTtlMs: 500 } };
       const one = await a.scene.open(driverAt(a, short));
@@ -225,11 +226,12 @@ describe.skipIf(why !== null)(`tokens after the promotion of a replica whose clo
       const granted = await two.granted(next);
       expect(granted.token).toBeGreaterThan(token + 15n);
       const { floor, mark } = await readBirth(b.scene.admin, b.scene.prefix);
-      expect(granted.token).toBe(floor + 1n);
-      expect(mark).toBeGreaterThan(granted.token + 2_000_000n);
+      expect(floor).toBeGreaterThan(token + 15n);
+      expect(mark).toBeGreaterThanOrEqual(granted.token + 2_000_000n);
       await two.driver.release([next]);
       const after = await two.hold(claimOf("key", { ttlMs: 500 }));
-      expect(after.token).toBe(granted.token + 1n);
+      expect(after.token).toBeGreaterThan(granted.token);
+      if (byMs === HOUR_MS) expect([granted.token, after.token]).toEqual([floor + 1n, floor + 2n]);
     },
     60_000,
   );
@@ -301,5 +303,58 @@ describe.skipIf(why !== null)(`tokens after the promotion of a replica whose clo
     const next = claimOf("other", { ttlMs: 500 });
     await two.claim(next);
     expect((await two.granted(next)).token).toBeGreaterThan(lost);
+  }, 60_000);
+});
+
+describe.skipIf(whyNoRedis() !== null)("a restart with the data kept", () => {
+  beforeEach(async () => {
+    a = site(await startRedis(["--appendonly", "yes", "--appendfsync", "always"]));
+    await longInUse(a.scene.admin, a.scene.prefix);
+  }, 60_000);
+
+  test("is over for tokens when it grants again: they rise also after a flush that follows", async () => {
+    const short = { guardDataLoss: { longestTtlMs: 500 } };
+    const one = await a.scene.open(driverAt(a, short));
+    const first = claimOf("key", { ttlMs: 500 });
+    const { token } = await one.hold(first);
+    await one.driver.release([first]);
+    const { mark } = await readBirth(a.scene.admin, a.scene.prefix);
+    await a.server.restart();
+    const two = await a.scene.open(driverAt(a, short));
+    expect((await readBirth(a.scene.admin, a.scene.prefix)).floor, "the data was kept").toBe(mark);
+    const second = claimOf("key", { ttlMs: 500 });
+    expect((await two.claim(second)).state).toBe("waiting");
+    const kept = await two.granted(second);
+    expect(kept.token).toBeGreaterThan(token);
+    const [seconds = 0, micros = 0] = await a.scene.admin.time();
+    expect(kept.token, "no token is ahead of the clock").toBeLessThanOrEqual(
+      BigInt(seconds) * 1_000_000n + BigInt(micros),
+    );
+    await two.driver.release([second]);
+    await a.scene.admin.flushall();
+    const third = claimOf("key", { ttlMs: 500 });
+    expect((await two.claim(third)).state).toBe("waiting");
+    expect((await two.granted(third)).token).toBeGreaterThan(kept.token);
+    await two.driver.release([third]);
+  }, 60_000);
+
+  test("again and again within the grace period leaves the floor where it was, and a holder its token", async () => {
+    const long = { guardDataLoss: { longestTtlMs: 60_000 } };
+    const one = await a.scene.open(driverAt(a, long));
+    const held = claimOf("key");
+    const { token } = await one.hold(held);
+    const { mark } = await readBirth(a.scene.admin, a.scene.prefix);
+    expect(mark).toBeGreaterThanOrEqual(token + 30_000_000n);
+    for (let restart = 0; restart < 3; restart++) {
+      await a.server.restart();
+      const next = await a.scene.open(driverAt(a, long));
+      expect(await next.ask(held)).toMatchObject({ state: "held", token });
+      expect((await next.claim(claimOf(`key ${restart}`, { wait: false }))).state).toBe("none");
+      const { floor, mark: after, opensAt } = await readBirth(a.scene.admin, a.scene.prefix);
+      expect([floor, after]).toEqual([mark, mark]);
+      expect(opensAt).toBeLessThanOrEqual(Date.now() + 60_000);
+      await next.driver.close();
+    }
+    expect(await one.driver.release([held])).toEqual([true]);
   }, 60_000);
 });

@@ -87,7 +87,7 @@ async function openedOf(driver: Driver): Promise<Opened> {
           const answer = await ask(claim);
           return answer.state === "held" ? answer : null;
         },
-        { within: 5_000, what: "a grant" },
+        { within: 20_000, what: "a grant" },
       ),
   };
 }

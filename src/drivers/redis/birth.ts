@@ -21,7 +21,10 @@ import {
 
 /** How a store that forgot is met. The same for every client of a prefix. */
 export interface GuardOptions {
-  /** No claim is longer than this, in milliseconds: so long does a store that forgot grant nothing new. Default 60 s. */
+  /**
+   * No claim is longer than this, in milliseconds: so long does a store that forgot grant nothing new (if it is less than 4 s,
+   * up to 4 s after a restart or a promotion). Default 60 s.
+   */
   readonly longestTtlMs?: number;
 }
 

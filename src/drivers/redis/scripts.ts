@@ -10,7 +10,7 @@ const LINE_STORE =
   "local call, match = redis.call, string.match\nlocal root = ARGV[1]\nlocal time = call('TIME')\nlocal micros = time[1] * 1000000 + time[2]\nlocal now = (micros - micros % 1000) / 1000\nlocal stamp = time[1] .. string.sub('00000' .. time[2], -6)\nlocal clock = string.sub(stamp, 1, -4)\nlocal DAY = 86400000\nlocal HOUR = 3600000\nlocal SLACK = 1000\nlocal dirty = false\nlocal function text(number)\n  return number == micros and stamp or string.format('%.0f', number)\nend\nlocal function named(bucket, kind, name)\n  return root .. '{' .. bucket .. '}:' .. kind .. ':' .. name\nend\nlocal function shared(bucket, kind)\n  return root .. '{' .. bucket .. '}:' .. kind\nend\n";
 
 const LINE_BIRTH =
-  "local record, longest = ARGV[3], tonumber(ARGV[4])\nlocal opensAt, tokenFloor, mark = 0, 0, math.huge\nlocal reign\nlocal LEAST, AHEAD = 30000000, 60000000\nlocal function noteBirth(raised)\n  local said = redis.pcall('SET', record, table.concat({ reign, opensAt .. '', text(tokenFloor), text(raised) }, ' '))\n  if not said.err then mark = raised end\nend\nif record ~= '' then\n  local info = call('INFO', 'replication')\n  local at = string.find(info, 'master_replid:', 1, true)\n  reign = string.sub(info, at + 14, at + 53)\n  local known, opens, floor, marked = match(call('GET', record) or '', '^(%x+) (%d+) (%d+) (%d+)$')\n  opensAt, tokenFloor, mark = tonumber(opens or 0), tonumber(floor or 0), tonumber(marked or 0)\n  local isSame = known == reign and string.find(info, 'role:master', 1, true) ~= nil\n  if not isSame then tokenFloor = mark end\n  local isPause = not isSame or opensAt > now + longest\n  if isPause then opensAt = now + longest end\n  if isPause or mark - LEAST < micros then\n    noteBirth(math.max(mark, math.max(micros, tokenFloor) + AHEAD))\n  end\nend\nlocal breathing = opensAt > now\n";
+  "local record, longest = ARGV[3], tonumber(ARGV[4])\nlocal opensAt, tokenFloor, mark = 0, 0, math.huge\nlocal reign\nlocal LEAST = math.max(2000, longest / 2) * 1000\nlocal AHEAD = 2 * LEAST\nlocal MOST = AHEAD / 1000 + 1\nlocal function noteBirth(raised)\n  local said = redis.pcall('SET', record, table.concat({ reign, opensAt .. '', text(tokenFloor), text(raised) }, ' '))\n  if not said.err then mark = raised end\nend\nif record ~= '' then\n  local info = call('INFO', 'replication')\n  local at = string.find(info, 'master_replid:', 1, true)\n  reign = string.sub(info, at + 14, at + 53)\n  local known, opens, floor, marked = match(call('GET', record) or '', '^(%x+) (%d+) (%d+) (%d+)$')\n  opensAt, tokenFloor, mark = tonumber(opens or 0), tonumber(floor or 0), tonumber(marked or 0)\n  local isSame = known == reign and string.find(info, 'role:master', 1, true) ~= nil\n  if not isSame then tokenFloor = mark end\n  local isPause = not isSame or opensAt > now + MOST\n  if isPause then opensAt = math.max(now + longest, math.min(math.ceil(tokenFloor / 1000), now + MOST)) end\n  local isNear = opensAt * 1000 <= micros + LEAST\n  local reached = isNear and math.max(micros, tokenFloor) or micros\n  local isLow = mark - LEAST < reached\n  if isPause or isLow then noteBirth(isLow and math.max(micros + AHEAD, reached + LEAST) or mark) end\nend\nlocal breathing = opensAt > now\n";
 
 const LINE_FORMS =
   "local CLAIM = '>ddddddddc1s'\nlocal REST = '>dc1ss'\nlocal function restOf(placed, waits, arrived, json, label)\n  return struct.pack(REST, placed, waits, arrived, json) .. label\nend\nlocal function save(claim)\n  local record = struct.pack(CLAIM, claim.expires, claim.token, claim.stage, claim.missed, claim.ttl, claim.tokens,\n    claim.floor, claim.count, claim.state, claim.inbox)\n  call('SET', claim.key, record .. claim.rest, 'PX', claim.ttl * 2 + SLACK)\nend\nlocal function read(bucket, id)\n  local key = named(bucket, 'c', id)\n  local record = call('GET', key)\n  if not record then return nil end\n  local ended = match(record, '^x (.*)')\n  if ended then return { key = key, id = id, ended = ended } end\n  local expires, token, stage, missed, ttl, tokens, floor, count, state, home, at = struct.unpack(CLAIM, record)\n  return {\n    key = key, bucket = bucket, id = id, expires = math.min(expires, now + ttl), token = token, stage = stage,\n    missed = missed, ttl = ttl, tokens = tokens, floor = floor, count = count, state = state, inbox = home,\n    rest = string.sub(record, at), stepped = expires > now + ttl,\n  }\nend\nlocal function bury(key, how, ttl)\n  if not dirty then call('DEL', key) end\n  call('SET', key, 'x ' .. how, 'PX', ttl)\nend\nlocal function holdsOf(claim)\n  claim.holds = claim.holds or cjson.decode((select(4, struct.unpack(REST, claim.rest))))\n  return claim.holds\nend\nlocal function placeOf(claim, hold)\n  return claim.bucket .. claim.id .. ':' .. hold[3] .. ':' .. hold[4] .. ':' .. claim.ttl\nend\nlocal function parse(place)\n  return match(place, '^(..)(%w+):(%d+):(%d+):(%d+)$')\nend\n";
@@ -60,12 +60,12 @@ const LINE_SWEEP =
   "local function sweep(claim, holds)\n  dirty = true\n  for _, hold in ipairs(holds) do\n    local line, place = lineOf(hold[1], hold[2]), placeOf(claim, hold)\n    if call('ZREM', line.admitted, place) + unqueue(line, place) > 0 then leftBy(line) end\n  end\nend\n";
 
 export const BIRTH: Script = {
-  sha: "3f3f9840271766ba8690ca7e892088830ceb9a59",
+  sha: "f5e85b456c6b2696d2aaba27111f628679f0d0dd",
   text: LINE_STORE + LINE_BIRTH + "return { opensAt .. '', clock }\n",
 };
 
 export const CLAIM: Script = {
-  sha: "fc5a6928185d69da3daa60fb4d51f19d85ac6ed7",
+  sha: "38abfdee2b554f0d293342baec47de3e607773c2",
   text:
     LINE_STORE +
     LINE_BIRTH +
@@ -86,7 +86,7 @@ export const CLAIM: Script = {
 };
 
 export const DETACH: Script = {
-  sha: "096228cecd0a71918e02e09d488ac8ac0ac2182f",
+  sha: "fe9d4dd29b14e85e2acc1d0351888e155e36ab0b",
   text:
     LINE +
     LINE_RENEWAL +
@@ -112,7 +112,7 @@ export const OPEN: Script = {
 };
 
 export const RELEASE: Script = {
-  sha: "67bf934dbccf5145dde1f81cf548d83d8b26891c",
+  sha: "7864cd6d1e99412c78c6d4149af63fadc39bc86e",
   text:
     LINE_STORE +
     LINE_BIRTH +
@@ -129,7 +129,7 @@ export const RELEASE: Script = {
 };
 
 export const RENEW: Script = {
-  sha: "61bdf9203d42e91ee353c75f962de42091445cf6",
+  sha: "a4eaf796d4caf37f0d54fbeef81feb4ae4c0d60c",
   text:
     LINE +
     LINE_ANSWERS +
@@ -140,7 +140,7 @@ export const RENEW: Script = {
 };
 
 export const REPLACE: Script = {
-  sha: "ef9df898b41872670eaefaf82d5d19fac7b98603",
+  sha: "7a0a7c68f6d6bd5008b9adb258c6b1f79ff3e258",
   text:
     LINE +
     LINE_ANSWERS +
@@ -150,7 +150,7 @@ export const REPLACE: Script = {
 };
 
 export const REVOKE: Script = {
-  sha: "f982994168394ce30cd6197ff9792e87e14b546f",
+  sha: "df3606954a62ade7fe9e57efe6ce4a6a1d1e7c16",
   text:
     LINE +
     "local function holder(bucket, key, token, atOnce)\n  for _, place in ipairs(call('ZRANGE', named(bucket, 'a', key), 0, -1)) do\n    local owner, id, permits, limit = parse(place)\n    local claim = read(owner, id)\n    if alive(claim) and claim.token > 0 and (atOnce or claim.state ~= 'r') then\n      local above = token - claim.token\n      if above >= 0 and above < claim.tokens then\n        return claim, claim.count > 1 and holdsOf(claim) or { { bucket, key, permits, limit } }\n      end\n    end\n  end\nend\nlocal done = {}\nfor at = 1, tonumber(take()) do\n  local bucket, key, token, atOnce = take(), take(), tonumber(take()), take() == '1'\n  local claim, holds = holder(bucket, key, token, atOnce)\n  done[at] = claim and '1' or '0'\n  if claim and atOnce then\n    leave(claim, holds)\n    bury(claim.key, 'revoked', claim.ttl)\n  elseif claim then\n    claim.state = 'r'\n    save(claim)\n  end\n  if claim then tell(claim, claim.id) end\nend\nsettleAll()\nreturn table.concat(done)\n",

@@ -7,15 +7,12 @@ import { startRedis } from "./redis.ts";
 
 type Start<S extends RedisServer> = (settings: readonly string[]) => Promise<S>;
 
-/** `startReplica`: how the replica is made. */
-export function startRedisPair(): Promise<readonly [master: RedisServer, replica: RedisServer]>;
-export function startRedisPair<S extends RedisServer>(
-  startReplica: Start<S>,
-): Promise<readonly [master: RedisServer, replica: S]>;
-export async function startRedisPair(
-  startReplica: Start<RedisServer> = startRedis,
-): Promise<readonly [master: RedisServer, replica: RedisServer]> {
-  const master = await startRedis();
+/** `startReplica`, `startMaster`: how they are made. */
+export async function startRedisPair<S extends RedisServer = RedisServer, M extends RedisServer = RedisServer>(
+  startReplica: Start<S> = startRedis as Start<S>,
+  startMaster: Start<M> = startRedis as Start<M>,
+): Promise<readonly [master: M, replica: S]> {
+  const master = await startMaster([]);
   const replica = await startReplica(["--replicaof", "127.0.0.1", String(master.port)]);
   const admin = new Redis(master.port, "127.0.0.1");
   await replicated(admin, 1);

@@ -1,6 +1,6 @@
 --[[ tokens.lua — fencing tokens. The last one of each bucket is kept exactly, and no token of the bucket is granted at or
-     below it: so tokens rise whatever the clock does. Where the last ones may be missing, after a promotion, they go on
-     above the floor (birth.lua). ]]
+     below it: so tokens rise whatever the clock does. Where the last ones may be missing, after a restart or a promotion, they
+     go on above the floor (birth.lua). ]]
 --- Tokens up to this one are spent: with guardDataLoss the mark stays ahead of them.
 local function spend(last)
   if last > mark - LEAST then noteBirth(last + AHEAD) end
