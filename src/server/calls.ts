@@ -159,9 +159,13 @@ export class Calls {
   #reclaimer(session: Session, last: boolean): (part: Reclaimed[], isLast: boolean) => Answers {
     const { backend } = this.#hub;
     const writes: Promise<unknown>[] = [];
+    const take = (part: Reclaimed[], isAll: boolean): Answers => {
+      if (isAll) session.returning = false;
+      return backend.reclaim(session, part, isAll);
+    };
     return (part, isLast) => {
-      if (isLast && writes.length > 0) return Promise.all(writes).then(() => backend.reclaim(session, part, last));
-      const answers = backend.reclaim(session, part, isLast && last);
+      if (isLast && writes.length > 0) return Promise.all(writes).then(() => take(part, last));
+      const answers = take(part, isLast && last);
       if (answers instanceof Promise) writes.push(answers);
       return answers;
     };

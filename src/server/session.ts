@@ -3,7 +3,8 @@
  *
  *   here   it has a connection (its link)
  *   away   it has none. On a Unix socket that is the death of the client, unless a tether of it is still connected, a run
- *          of it lives (run-life.ts), or the server itself went away: what it held is released at once. Elsewhere a cut and
+ *          of it lives (run-life.ts), the server itself went away, or it has not told this start yet what it had: what it
+ *          held is released at once. Elsewhere a cut and
  *          a death look alike: holds last as long as their leases, waiting places are passed over and dropped after a grace.
  *   ended  nothing of it is left
  *
@@ -62,6 +63,8 @@ export class Session {
   awayAt: number | null = null;
   /** It was here before the server started: its absence is our doing. */
   restored = false;
+  /** It is here again, but has not told this start what it had: until then the end of its connection is not its death. */
+  returning = false;
   /** Away, and a run of it keeps what it holds. */
   run: Run | null = null;
   /** Places it had while away were dropped. */
@@ -145,6 +148,7 @@ export class Sessions {
     session.principal = principal;
     session.link = link;
     session.heardAt = now;
+    session.returning ||= session.restored && session.local;
     session.restored = false;
     session.run = null;
     session.severed = false;
@@ -177,7 +181,9 @@ export class Sessions {
       this.#backend.end(session, "waiting");
       return this.#away(session, this.#clock.now());
     }
-    if (session.local && !session.severed) {
+    // a client that gave up waiting for our welcome, as after a start with thousands of others: its process is looked at
+    if (session.returning) session.restored = true;
+    else if (session.local && !session.severed) {
       // a tether keeps what is held, but nobody is left to be told of a grant
       if (session.tethers.size > 0) this.#backend.end(session, "waiting");
       else this.#end(session);

@@ -672,6 +672,20 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/cli/silent-wrapper.test.ts",
   },
   {
+    name: "a client whose connection ends before it has told a new start anything taken for dead",
+    file: "src/server/session.ts",
+    find: "session.returning ||= session.restored && session.local;",
+    replace: "session.returning = false;",
+    tests: "test/server/restart.test.ts",
+  },
+  {
+    name: "a client that has told a new start what it had never taken for dead",
+    file: "src/server/calls.ts",
+    find: "      if (isAll) session.returning = false;\n",
+    replace: "",
+    tests: "test/server/restart.test.ts",
+  },
+  {
     name: "what is to be held for longer ends with its run",
     file: "src/server/run-leases.ts",
     find: "if (ids.length > 0) await",

@@ -81,6 +81,48 @@ test("what a broken connection kept from the new start is told again over the ne
   expect(one.sent - after).toBeLessThanOrEqual(1);
 });
 
+test.for([
+  ["stop", "lives"],
+  ["crash", "lives"],
+  ["stop", "is gone"],
+  ["crash", "is gone"],
+] as const)(
+  "on a Unix socket, after a %s, a connection ends before it has told anything, its process %s: that alone is not its death",
+  async ([how, then]) => {
+    const world = new World();
+    await world.start();
+    const one = await world.client();
+    const a = claimOf("a", { ttlMs: "session" });
+    const { token } = held(await one.driver.claim(a));
+    if (how === "stop") await world.stop();
+    else world.crash();
+    await world.start();
+    const { sent } = one;
+    const { session } = one.driver as unknown as { readonly session: string };
+    const passed = world.clock.pass(2_000);
+    while (!world.kept?.sessions.all.get(session)?.link) await turns(1);
+    one.unreachable = true;
+    if (then === "is gone") one.process = "gone";
+    one.cut();
+    await passed;
+    // its hello, and nothing else
+    expect(one.sent).toBe(sent + 1);
+    const other = await world.client();
+    const answer = await other.driver.claim(claimOf("a", { wait: false }));
+    if (then === "is gone") return void held(answer);
+    expect(answer.state).toBe("none");
+    one.unreachable = false;
+    await world.clock.pass(10_000);
+    expect(await stands(one, a)).toMatchObject({ state: "held", token });
+    expect(world.kept?.keeper.reclaiming).toBe(false);
+    // from then on the end of its connection is its death again
+    one.unreachable = true;
+    one.cut();
+    await turns();
+    held(await other.driver.claim(claimOf("a", { wait: false })));
+  },
+);
+
 test("on a Unix socket it opens as soon as every client has come back or its process is gone", async () => {
   const world = new World();
   await world.start();
