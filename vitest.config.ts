@@ -1,23 +1,23 @@
 import { defineConfig } from "vitest/config";
-import { ClosingLineReporter } from "./scripts/test/closing-line-reporter.ts";
-import { globs, isVitest, PARTS } from "./scripts/test/parts.ts";
+import { isVitestSuite, SUITES, toGlobs } from "./scripts/test/suites.ts";
+import { SummaryReporter } from "./scripts/test/summary-reporter.ts";
 
 export default defineConfig({
   test: {
     maxWorkers: 2,
     // a busy machine makes a few seconds many
     testTimeout: process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000,
-    setupFiles: ["test/support/inspected-tables.ts"],
-    reporters: ["default", new ClosingLineReporter()],
-    projects: PARTS.filter(isVitest).map((part) => ({
+    setupFiles: ["test/support/setup/table-inspection.ts"],
+    reporters: ["default", new SummaryReporter()],
+    projects: SUITES.filter(isVitestSuite).map((part) => ({
       extends: true,
       test: {
         name: part.name,
-        include: globs(part.tests),
-        exclude: globs(part.except ?? []),
-        fileParallelism: part.oneAtATime !== true,
-        ...(part.store === "redis" && { setupFiles: ["test/support/watch-redis.ts"] }),
-        ...(part.typesOnly === true && {
+        include: toGlobs(part.tests),
+        exclude: toGlobs(part.excludes ?? []),
+        fileParallelism: part.isSequential !== true,
+        ...(part.store === "redis" && { setupFiles: ["test/support/setup/redis-script-errors.ts"] }),
+        ...(part.isTypesOnly === true && {
           include: [],
           typecheck: {
             enabled: true,

@@ -4,26 +4,27 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CASES } from "./cases/cases.ts";
-import type { BenchCase } from "./harness/case.ts";
-import { commit, machine, otherLoads } from "./harness/machine.ts";
-import { asSvg } from "./harness/plot.ts";
+import type { BenchCase } from "./harness/bench-case.ts";
+import { describeMachine, otherLoads, readCommit } from "./harness/machine.ts";
+import { renderSvg } from "./harness/plot.ts";
 import type { CaseReport, Report } from "./harness/report.ts";
-import { asLines, asMarkdown, faultsOf } from "./harness/report.ts";
-import { installRivals } from "./harness/rivals.ts";
+import { failedGates, renderLines, renderMarkdown } from "./harness/report.ts";
 import { quantile } from "./harness/stats.ts";
+import { installThirdParty } from "./harness/third-party.ts";
 
 const RESULTS = "bench/results";
 const TABLES = "docs/results";
 /** Cases whose names begin so have a table of their own, and are chosen together by this name. */
 const GROUPS = ["redis", "zookeeper"];
 
-function groupOf({ name }: Pick<BenchCase, "name">): string {
+function findGroup({ name }: Pick<BenchCase, "name">): string {
   return GROUPS.find((group) => name.startsWith(`${group}-`)) ?? "";
 }
 
-function chosen(names: readonly string[]): readonly BenchCase[] {
-  const isNamed = (one: BenchCase): boolean => names.includes(one.name) || names.includes(groupOf(one));
-  const unknown = names.filter((name) => !GROUPS.includes(name) && !CASES.some((one) => one.name === name));
+function selectCases(names: readonly string[]): readonly BenchCase[] {
+  const isNamed = (benchCase: BenchCase): boolean =>
+    names.includes(benchCase.name) || names.includes(findGroup(benchCase));
+  const unknown = names.filter((name) => !GROUPS.includes(name) && !CASES.some((benchCase) => benchCase.name === name));
   if (unknown.length > 0) {
     const all = [...GROUPS, ...CASES.map(({ name }) => name)];
     console.error(`no case ${unknown.join(", ")}; there are ${all.join(", ")}`);
@@ -36,31 +37,33 @@ function chosen(names: readonly string[]): readonly BenchCase[] {
 function writeTables(report: Report): void {
   mkdirSync(TABLES, { recursive: true });
   for (const group of ["", ...GROUPS]) {
-    const cases = report.cases.filter((one) => groupOf(one) === group);
-    if (cases.length === 0 || cases.length < CASES.filter((one) => groupOf(one) === group).length) continue;
-    writeFileSync(join(TABLES, group === "" ? "bench.md" : `bench-${group}.md`), asMarkdown({ ...report, cases }));
-    for (const { plot } of cases) if (plot !== undefined) writeFileSync(join(TABLES, `${plot.name}.svg`), asSvg(plot));
+    const cases = report.cases.filter((caseReport) => findGroup(caseReport) === group);
+    if (cases.length === 0 || cases.length < CASES.filter((benchCase) => findGroup(benchCase) === group).length)
+      continue;
+    writeFileSync(join(TABLES, group === "" ? "bench.md" : `bench-${group}.md`), renderMarkdown({ ...report, cases }));
+    for (const { plot } of cases)
+      if (plot !== undefined) writeFileSync(join(TABLES, `${plot.name}.svg`), renderSvg(plot));
   }
 }
 
-async function perform(one: BenchCase): Promise<CaseReport> {
-  const { name, title, about } = one;
+async function runCase(benchCase: BenchCase): Promise<CaseReport> {
+  const { name, title, about } = benchCase;
   try {
-    return { name, title, about, ...(await one.run()) };
+    return { name, title, about, ...(await benchCase.run()) };
   } catch (error) {
     return { name, title, about, rows: [], checks: [], error: error instanceof Error ? error.message : String(error) };
   }
 }
 
 async function main(names: readonly string[]): Promise<void> {
-  const cases = chosen(names);
-  installRivals();
-  const before = { ...commit(), date: new Date().toISOString(), node: process.version, machine: machine() };
+  const cases = selectCases(names);
+  installThirdParty();
+  const before = { ...readCommit(), date: new Date().toISOString(), node: process.version, machine: describeMachine() };
   const reports: CaseReport[] = [];
-  for (const one of cases) {
-    const report = await perform(one);
+  for (const benchCase of cases) {
+    const report = await runCase(benchCase);
     reports.push(report);
-    console.log(asLines(report).join("\n"));
+    console.log(renderLines(report).join("\n"));
   }
   const loads = otherLoads();
   const otherLoad = { median: quantile(loads, 0.5), most: Math.max(0, ...loads) };
@@ -68,7 +71,7 @@ async function main(names: readonly string[]): Promise<void> {
   mkdirSync(RESULTS, { recursive: true });
   writeFileSync(join(RESULTS, `${before.date.replaceAll(":", "-")}.json`), JSON.stringify(report, null, 2));
   if (process.env.HOLDFAST_BENCH_QUICK !== "1") writeTables(report);
-  const faults = faultsOf(report);
+  const faults = failedGates(report);
   for (const fault of faults) console.error(`FAILED ${fault}`);
   process.exitCode = faults.length === 0 ? 0 : 1;
 }

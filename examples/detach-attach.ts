@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { connect, LockLostError } from "holdfast";
 
-async function first(): Promise<void> {
+async function acquireAndDetach(): Promise<void> {
   const locks = await connect();
   const lock = await locks.acquire("checkout:42", { ttl: "30s" });
   const { token } = lock;
@@ -27,7 +27,7 @@ async function first(): Promise<void> {
   await locks.close();
 }
 
-async function second(): Promise<void> {
+async function attachAndRelease(): Promise<void> {
   const [message] = (await once(process, "message")) as [{ readonly reference: string; readonly token: string }];
   const locks = await connect();
   const lock = await locks.attach(message.reference); // renewed from here on
@@ -37,4 +37,4 @@ async function second(): Promise<void> {
   process.disconnect();
 }
 
-await (process.argv[2] === "second" ? second() : first());
+await (process.argv[2] === "second" ? attachAndRelease() : acquireAndDetach());

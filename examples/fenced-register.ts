@@ -18,23 +18,23 @@ class Register {
 
 const register = new Register();
 // renew: false stands for all that keeps a process from renewing: a long computation, a full disk, a sleeping laptop
-const slow = await connect(undefined, { ttl: "200ms", renew: false });
-const next = await connect();
+const slowLock = await connect(undefined, { ttl: "200ms", renew: false });
+const nextLock = await connect();
 
-const lost = await slow.acquire("register");
-register.write("first", lost.token);
+const lostReason = await slowLock.acquire("register");
+register.write("first", lostReason.token);
 
-const lock = await next.acquire("register"); // waits for the end of the lease
+const lock = await nextLock.acquire("register"); // waits for the end of the lease
 register.write("second", lock.token);
-console.log(`the second token is higher: ${lock.token > lost.token}`);
+console.log(`the second token is higher: ${lock.token > lostReason.token}`);
 
 await delay(1); // whatever the first holder was doing, it goes on now
 try {
-  register.write("late", lost.token);
+  register.write("late", lostReason.token);
 } catch (error) {
   console.log(`the late write was ${(error as Error).message}`);
 }
 console.log(`the register says: ${register.value}`);
-console.log(`the first holder still held it: ${await lost.release()}, the second: ${await lock.release()}`);
-await slow.close();
-await next.close();
+console.log(`the first holder still held it: ${await lostReason.release()}, the second: ${await lock.release()}`);
+await slowLock.close();
+await nextLock.close();

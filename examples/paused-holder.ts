@@ -8,24 +8,24 @@ import { connect } from "holdfast";
 
 const KEY = "register";
 
-async function holder(): Promise<void> {
+async function runHolder(): Promise<void> {
   const locks = await connect(undefined, { ttl: "3s" });
   const lock = await locks.acquire(KEY);
-  await tell({ say: "holding" });
+  await send({ say: "holding" });
   lock.throwIfLost(); // it is ours, beyond doubt
   process.kill(process.pid, "SIGSTOP"); // and right here the system stops us
-  await tell({ write: "late", token: String(lock.token) });
+  await send({ write: "late", token: String(lock.token) });
   try {
     lock.throwIfLost(); // asking again before the write would have helped here; the system may stop us after any check
   } catch (error) {
-    await tell({ say: (error as Error).message });
+    await send({ say: (error as Error).message });
   }
   await lock.release();
   await locks.close();
   process.disconnect();
 }
 
-function tell(message: Message): Promise<void> {
+function send(message: Message): Promise<void> {
   return new Promise((resolve) => process.send?.(message, undefined, {}, () => resolve()));
 }
 
@@ -41,7 +41,7 @@ function write(value: string, token: bigint): boolean {
   return true;
 }
 
-async function parent(): Promise<void> {
+async function runParent(): Promise<void> {
   const locks = await connect();
   const child = fork(fileURLToPath(import.meta.url), ["holder"]);
   const ended = once(child, "exit");
@@ -64,4 +64,4 @@ async function parent(): Promise<void> {
   await locks.close();
 }
 
-await (process.argv[2] === "holder" ? holder() : parent());
+await (process.argv[2] === "holder" ? runHolder() : runParent());

@@ -8,26 +8,26 @@ const locks = await connect();
 const { read, write } = locks.rw("config");
 
 let config = { version: 1 };
-let reading = 0;
-let most = 0;
+let activeReaders = 0;
+let maxReaders = 0;
 
-async function load(name: string): Promise<void> {
+async function loadConfig(name: string): Promise<void> {
   await read.using(async () => {
-    most = Math.max(most, ++reading);
+    maxReaders = Math.max(maxReaders, ++activeReaders);
     await delay(20);
     console.log(`${name} reads version ${config.version}`);
-    reading--;
+    activeReaders--;
   });
 }
 
-async function save(): Promise<void> {
+async function saveConfig(): Promise<void> {
   await write.using(async () => {
-    console.log(`writing, with ${reading} readers beside`);
+    console.log(`writing, with ${activeReaders} readers beside`);
     await delay(20);
     config = { version: config.version + 1 };
   });
 }
 
-await Promise.all([load("one"), load("two"), load("three"), save(), load("four")]);
-console.log(`most readers at once: ${most}`);
+await Promise.all([loadConfig("one"), loadConfig("two"), loadConfig("three"), saveConfig(), loadConfig("four")]);
+console.log(`most readers at once: ${maxReaders}`);
 await locks.close();

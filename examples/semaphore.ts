@@ -6,19 +6,19 @@ import { connect } from "holdfast";
 const locks = await connect();
 const gpus = locks.semaphore("gpu", 4);
 
-let busy = 0;
-let most = 0;
+let busyCount = 0;
+let maxBusy = 0;
 
-async function job(name: string, permits: number): Promise<void> {
+async function runJob(name: string, permits: number): Promise<void> {
   await gpus.using({ permits }, async () => {
-    busy += permits;
-    most = Math.max(most, busy);
+    busyCount += permits;
+    maxBusy = Math.max(maxBusy, busyCount);
     await delay(20);
     console.log(`${name} done`);
-    busy -= permits;
+    busyCount -= permits;
   });
 }
 
-await Promise.all([job("large", 2), ...["a", "b", "c", "d", "e"].map((name) => job(name, 1))]);
-console.log(`most permits out at once: ${most}`);
+await Promise.all([runJob("large", 2), ...["a", "b", "c", "d", "e"].map((name) => runJob(name, 1))]);
+console.log(`most permits out at once: ${maxBusy}`);
 await locks.close();

@@ -15,12 +15,12 @@ import {
 import { dirname, join, relative, resolve } from "node:path";
 import type { BuildOptions, Metafile, Plugin } from "esbuild";
 import { build } from "esbuild";
-import { packageEntries } from "./check/entries.ts";
-import { tool } from "./check/process.ts";
+import { readPackageEntries } from "./check/package-entries.ts";
+import { runTool } from "./check/process.ts";
 
-const OUT = "dist";
+const OUTPUT_DIRECTORY = "dist";
 const CLI = "src/cli/main.ts";
-const SERVER = "src/server/serve.ts";
+const SERVER = "src/server/server.ts";
 
 /** Folders keep their depth: code that looks for its neighbours by import.meta.url is one folder below dist. */
 const COMMON = {
@@ -36,7 +36,7 @@ const COMMON = {
 } as const satisfies BuildOptions;
 
 /** What is needed only by `holdfast serve` stays in the library's file, so that no other command reads it. */
-const serverStaysOutside: Plugin = {
+const externalizeServer: Plugin = {
   name: "server stays outside",
   setup({ onResolve }) {
     onResolve({ filter: /\/server\/serve\.ts$/ }, ({ path, resolveDir, kind }) => {
@@ -51,12 +51,12 @@ const serverStaysOutside: Plugin = {
  * An entry of the library, and in chunks what it loads on demand. No entry shares a chunk with another: that would cost
  * the main one files; so their classes differ, and errors are told apart by their codes.
  */
-function entry(source: string): Promise<Metafile> {
-  return bundled({
+function sourceEntry(source: string): Promise<Metafile> {
+  return bundleOptions({
     ...COMMON,
     entryPoints: [source],
     outbase: "src",
-    outdir: OUT,
+    outdir: OUTPUT_DIRECTORY,
     splitting: true,
     chunkNames: "chunks/[name]-[hash]",
     packages: "external",
@@ -64,17 +64,17 @@ function entry(source: string): Promise<Metafile> {
 }
 
 /** The command line: one file with its parser in it. Clients of stores stay peers of the package. */
-function commandLine(): Promise<Metafile> {
+function buildCli(): Promise<Metafile> {
   const { peerDependencies = {} } = JSON.parse(readFileSync("package.json", "utf8")) as {
     peerDependencies?: Record<string, string>;
   };
-  return bundled({
+  return bundleOptions({
     ...COMMON,
     entryPoints: [CLI],
-    outfile: join(OUT, "cli/main.js"),
+    outfile: join(OUTPUT_DIRECTORY, "cli/main.js"),
     external: Object.keys(peerDependencies),
-    plugins: [serverStaysOutside],
-    // the parser is CommonJS and asks for Node's own modules
+    plugins: [externalizeServer],
+    // the parser is CommonJS and asks for ClusterNode's own modules
     banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },
   });
 }
@@ -86,7 +86,7 @@ const BARE_IMPORT = /^import "\.[^"]*";$/gm;
  * Builds, and leaves out the bare imports by which esbuild keeps the order of effects: no module of ours has any
  * ("sideEffects" in package.json), and whoever bundles the package would be warned of each. Lines stay where they are.
  */
-async function bundled(options: BuildOptions): Promise<Metafile> {
+async function bundleOptions(options: BuildOptions): Promise<Metafile> {
   const { metafile, outputFiles = [] } = await build({ ...options, write: false });
   for (const { path, text } of outputFiles) {
     mkdirSync(dirname(path), { recursive: true });
@@ -97,8 +97,8 @@ async function bundled(options: BuildOptions): Promise<Metafile> {
 
 /** What earlier builds left: it would be published. dist is never emptied: a process may be loading from it. */
 function removeStale(fresh: ReadonlySet<string>): void {
-  for (const name of readdirSync(OUT, { recursive: true, encoding: "utf8" })) {
-    const file = relative(".", join(OUT, name));
+  for (const name of readdirSync(OUTPUT_DIRECTORY, { recursive: true, encoding: "utf8" })) {
+    const file = relative(".", join(OUTPUT_DIRECTORY, name));
     const source = join("src", name.replace(/\.d\.ts(\.map)?$/, ".ts"));
     const isStale = /\.d\.ts(\.map)?$/.test(name)
       ? !existsSync(source)
@@ -109,20 +109,20 @@ function removeStale(fresh: ReadonlySet<string>): void {
 
 /** The manual page, as the commands tell it of themselves; in one step, since somebody may be reading it. */
 function writeManual(): void {
-  const page = execFileSync(process.execPath, [join(OUT, "cli/main.js"), "help", "--man"]);
-  const file = join(OUT, "holdfast.1");
+  const page = execFileSync(process.execPath, [join(OUTPUT_DIRECTORY, "cli/main.js"), "help", "--man"]);
+  const file = join(OUTPUT_DIRECTORY, "holdfast.1");
   writeFileSync(`${file}.new`, page);
   renameSync(`${file}.new`, file);
 }
 
-const entries = packageEntries()
+const entries = readPackageEntries()
   .map(({ source }) => source)
   .filter((source) => source !== CLI && existsSync(source));
-const code = Promise.all([...entries.map(entry), commandLine()]);
-const types = await tool("tsc", "-p", "tsconfig.build.json");
+const code = Promise.all([...entries.map(sourceEntry), buildCli()]);
+const types = await runTool("tsc", "-p", "tsconfig.build.json");
 const made = await code;
 for (const fault of types) console.error(fault);
 removeStale(new Set(made.flatMap(({ outputs }) => Object.keys(outputs))));
-chmodSync(join(OUT, "cli/main.js"), 0o755);
+chmodSync(join(OUTPUT_DIRECTORY, "cli/main.js"), 0o755);
 writeManual();
 process.exitCode = types.length === 0 ? 0 : 1;

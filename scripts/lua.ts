@@ -2,6 +2,6 @@
 // time, and every tool that reads TypeScript can read them. `npm run check` sees that it is current.
 
 import { writeFileSync } from "node:fs";
-import { LUA_MODULE, luaModule } from "./check/lua.ts";
+import { LUA_MODULE, renderLuaModule } from "./check/lua.ts";
 
-writeFileSync(LUA_MODULE, luaModule());
+writeFileSync(LUA_MODULE, renderLuaModule());

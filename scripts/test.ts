@@ -2,56 +2,60 @@
 // With --long the parts run at full scale and their results go to docs/results/long.md.
 
 import { spawnSync } from "node:child_process";
-import { newMark } from "./test/canary.ts";
-import { closingLine, NONE, sum } from "./test/counts.ts";
-import { BUILD_SECONDS, presentParts, TOTAL_SECONDS } from "./test/parts.ts";
-import { table, writeLongReport } from "./test/report.ts";
-import type { PartResult } from "./test/run-part.ts";
-import { runPart } from "./test/run-part.ts";
+import { formatTable, writeLongReport } from "./test/report.ts";
+import type { SuiteResult } from "./test/run-suite.ts";
+import { runSuite } from "./test/run-suite.ts";
+import { createMark } from "./test/secret-scan.ts";
+import { BUILD_SECONDS, selectSuites, TOTAL_SECONDS } from "./test/suites.ts";
+import { formatSummary, NO_TESTS, sumCounts } from "./test/summary.ts";
 
 const args = process.argv.slice(2);
-const long = args.includes("--long");
-const wanted = args.filter((arg) => arg !== "--long");
-const parts = presentParts();
-const unknown = wanted.filter((name) => !parts.some((part) => part.name === name));
-if (unknown.length > 0) {
-  throw new Error(`no such part: ${unknown.join(", ")} (there is ${parts.map((it) => it.name).join(", ")})`);
+const isLongRun = args.includes("--long");
+const requestedNames = args.filter((arg) => arg !== "--long");
+const suites = selectSuites();
+const unknownNames = requestedNames.filter((name) => !suites.some((suite) => suite.name === name));
+if (unknownNames.length > 0) {
+  throw new Error(
+    `no such part: ${unknownNames.join(", ")} (there is ${suites.map((suite) => suite.name).join(", ")})`,
+  );
 }
 
-function build(): PartResult {
+function build(): SuiteResult {
   const started = performance.now();
   const shell = process.platform === "win32";
   const faults = ["build", "compile"].flatMap((script) => {
     const { status } = spawnSync("npm", ["run", "--silent", script], { stdio: "inherit", shell });
     return status === 0 ? [] : [`npm run ${script} failed`];
   });
-  const took = (performance.now() - started) / 1000;
-  const counts = { ...NONE, failed: faults.length };
-  return { name: "build", counts, took, budget: BUILD_SECONDS, faults, failures: [], figures: [] };
+  const seconds = (performance.now() - started) / 1000;
+  const counts = { ...NO_TESTS, failed: faults.length };
+  return { name: "build", counts, seconds, budgetSeconds: BUILD_SECONDS, faults, failures: [], figures: [] };
 }
 
-const mark = newMark();
-const results: PartResult[] = [build()];
+const mark = createMark();
+const results: SuiteResult[] = [build()];
 const built = results.every((result) => result.faults.length === 0);
-for (const part of built ? parts : []) {
-  if (wanted.length > 0 && !wanted.includes(part.name)) continue;
+for (const part of built ? suites : []) {
+  if (requestedNames.length > 0 && !requestedNames.includes(part.name)) continue;
   console.log(`\n--- ${part.name}`);
-  results.push(await runPart(part, long, mark));
+  results.push(await runSuite(part, isLongRun, mark));
 }
 
-const took = results.reduce((total, result) => total + result.took, 0);
-const counts = sum(results.map((result) => result.counts));
+const totalSeconds = results.reduce((total, result) => total + result.seconds, 0);
+const counts = sumCounts(results.map((result) => result.counts));
 const faults = results.flatMap((result) => result.faults);
-if (long)
+if (isLongRun)
   writeLongReport(
     results.slice(1),
-    parts.map(({ name }) => name),
+    suites.map(({ name }) => name),
   );
 
-console.log(`\n${table(results)}`);
-if (!long)
-  console.log(`all parts      ${took.toFixed(1)} s of ${TOTAL_SECONDS} s${took > TOTAL_SECONDS ? ", OVER" : ""}`);
+console.log(`\n${formatTable(results)}`);
+if (!isLongRun)
+  console.log(
+    `all parts      ${totalSeconds.toFixed(1)} s of ${TOTAL_SECONDS} s${totalSeconds > TOTAL_SECONDS ? ", OVER" : ""}`,
+  );
 for (const failure of results.flatMap((result) => result.failures)) console.log(failure);
 for (const fault of faults) console.log(`FAILED ${fault}`);
-console.log(closingLine(counts));
+console.log(formatSummary(counts));
 if (counts.failed > 0 || faults.length > 0) process.exitCode = 1;

@@ -28,7 +28,7 @@ export class LockError extends Error {
 }
 
 /** Who stood in the way when a wait ended, as one look at the store's line told. Any part may be unknown. */
-export interface Blocked {
+export interface BlockerInfo {
   /** The front holder's label. */
   readonly holder?: string;
   /** How long it has held the key, in milliseconds; where the store does not tell, how long its claim has stood. */
@@ -42,8 +42,8 @@ export interface Blocked {
 /** Not granted within `wait`. */
 export class LockTimeoutError extends LockError {
   /** Who held the key when the wait ended, if the store could still tell. */
-  readonly blocked: Blocked;
-  constructor(message: string, blocked: Blocked = {}, details?: LockErrorDetails) {
+  readonly blocked: BlockerInfo;
+  constructor(message: string, blocked: BlockerInfo = {}, details?: LockErrorDetails) {
     super("LOCK_TIMEOUT", message, details);
     this.blocked = blocked;
   }
@@ -66,9 +66,9 @@ export class StorePausedError extends LockError {
 }
 
 /** A pause for people. */
-export function pauseText({ reason, remainingMs }: Pause): string {
-  const why = reason === "recovery" ? "recovery after a restart" : "grace period after data loss";
-  return `the store grants nothing new for about ${Math.ceil(remainingMs / 1_000)} s (${why})`;
+export function describePause({ reason, remainingMs }: Pause): string {
+  const reasonText = reason === "recovery" ? "recovery after a restart" : "grace period after data loss";
+  return `the store grants nothing new for about ${Math.ceil(remainingMs / 1_000)} s (${reasonText})`;
 }
 
 /** The lease ended, or was taken, while we held; also the reason of `lock.signal`. */
@@ -102,7 +102,7 @@ export class FatalDriverError extends LockError {
 }
 
 /** Did a driver say that asking again is useless? By code: each entry of the package is built with classes of its own. */
-export function isFatal(error: unknown): boolean {
+export function isFatalError(error: unknown): boolean {
   return error instanceof Error && (error as { code?: unknown }).code === "DRIVER_FATAL";
 }
 
@@ -121,19 +121,19 @@ export class ClosedError extends LockError {
 }
 
 /** An error that nobody could be given becomes a warning of the process. `type` is for what is no Error, and so has no name. */
-export function warnOf(error: unknown, type: string): void {
+export function emitProcessWarning(error: unknown, type: string): void {
   process.emitWarning(error instanceof Error ? error : String(error), type);
 }
 
 /** The same listener; its faults are warnings, so that they break no lock and do not go unseen. */
-export function harmless<Told extends readonly unknown[]>(
-  listener: (...told: Told) => unknown,
-): (...told: Told) => void {
-  return (...told) => {
+export function safeListener<Args extends readonly unknown[]>(
+  listener: (...args: Args) => unknown,
+): (...args: Args) => void {
+  return (...args) => {
     try {
-      listener(...told);
+      listener(...args);
     } catch (error) {
-      warnOf(error, "HoldfastListenerWarning");
+      emitProcessWarning(error, "HoldfastListenerWarning");
     }
   };
 }

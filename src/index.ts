@@ -1,17 +1,15 @@
 /** The public surface of holdfast. */
 
 export { type ConnectOptions, connect } from "./client/connect.ts";
-export type { DetachOptions } from "./client/detach.ts";
 export type { LockEvent, LockEvents } from "./client/events.ts";
 export type { Lock } from "./client/lock.ts";
 export type { Lockable } from "./client/lockable.ts";
 export { createLocks, type Locks } from "./client/locks.ts";
 export type { AcquireOptions, LocksOptions, TryOptions } from "./client/options.ts";
 export type { RevokeOptions } from "./client/revoke.ts";
-export type { Clock, Timer } from "./clock.ts";
-export type { Duration } from "./duration.ts";
+export type { DetachOptions } from "./client/transfer.ts";
 export {
-  type Blocked,
+  type BlockerInfo,
   ClosedError,
   DeadlockError,
   DriverError,
@@ -26,14 +24,14 @@ export {
 export {
   ALL_PERMITS,
   type Answer,
+  type Check,
   type Claim,
   type ClaimId,
   type ClaimView,
   type Driver,
-  type Ending,
-  type Finding,
-  type Hold,
+  type EndReason,
   type ListFilter,
+  type LockSpec,
   type LostReason,
   type Notify,
   type Pause,
@@ -41,3 +39,5 @@ export {
   type RevokeTarget,
   type Traits,
 } from "./spi/driver.ts";
+export type { Clock, Timer } from "./util/clock.ts";
+export type { Duration } from "./util/duration.ts";

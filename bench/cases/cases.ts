@@ -1,54 +1,61 @@
 /** Every case, in the order in which they run. */
 
-import type { BenchCase } from "../harness/case.ts";
+import type { BenchCase } from "../harness/bench-case.ts";
+import { tokenServer } from "../rmi/token-server.ts";
+import { abusiveClients } from "./abusive-clients.ts";
 import { exclusion } from "./exclusion.ts";
-import { floods } from "./floods.ts";
 import { handOff } from "./hand-off.ts";
-import { inProcessAlone, inProcessCrowd } from "./in-process.ts";
-import { flat, held } from "./many.ts";
+import { inProcessContended, inProcessUncontended } from "./in-process.ts";
+import { constantCost, heldLocks } from "./many-locks.ts";
 import { memoryUse } from "./memory-use.ts";
-import { socketAlone, socketCrowd, socketWide } from "./over-socket.ts";
-import { processes, secured } from "./processes.ts";
-import { redisAlone, redisCrowd, redisProcesses, redisSections, redisStrict, redisWide } from "./redis.ts";
+import { multiProcess, tlsMultiProcess } from "./multi-process.ts";
+import {
+  redisContended,
+  redisManyKeys,
+  redisMultiProcess,
+  redisSections,
+  redisStrict,
+  redisUncontended,
+} from "./redis.ts";
 import { redisExclusion } from "./redis-exclusion.ts";
 import { redisHandOff, redisPipelining } from "./redis-hand-off.ts";
-import { redisHeld, redisWaiting } from "./redis-held.ts";
-import { loading, running } from "./startup.ts";
-import { tokenServer } from "./token-server.ts";
-import { zooKeeperAlone, zooKeeperCrowd, zooKeeperProcesses, zooKeeperWide } from "./zookeeper.ts";
-import { zooKeeperCreates } from "./zookeeper-creates.ts";
+import { redisHeldLocks, redisWaiting } from "./redis-held-locks.ts";
+import { importTime, runOverhead } from "./startup.ts";
+import { socketContended, socketManyKeys, socketUncontended } from "./unix-socket.ts";
+import { zooKeeperContended, zooKeeperManyKeys, zooKeeperMultiProcess, zooKeeperUncontended } from "./zookeeper.ts";
+import { zooKeeperNodeCreation } from "./zookeeper-node-creation.ts";
 
 export const CASES: readonly BenchCase[] = [
   exclusion,
-  socketAlone,
-  socketWide,
-  socketCrowd,
-  processes,
-  secured,
+  socketUncontended,
+  socketManyKeys,
+  socketContended,
+  multiProcess,
+  tlsMultiProcess,
   handOff,
   tokenServer,
-  held,
-  flat,
-  floods,
-  inProcessAlone,
-  inProcessCrowd,
+  heldLocks,
+  constantCost,
+  abusiveClients,
+  inProcessUncontended,
+  inProcessContended,
   memoryUse,
-  loading,
-  running,
+  importTime,
+  runOverhead,
   redisExclusion,
-  redisAlone,
-  redisWide,
-  redisCrowd,
-  redisProcesses,
+  redisUncontended,
+  redisManyKeys,
+  redisContended,
+  redisMultiProcess,
   redisStrict,
   redisSections,
   redisHandOff,
-  redisHeld,
+  redisHeldLocks,
   redisWaiting,
   redisPipelining,
-  zooKeeperAlone,
-  zooKeeperWide,
-  zooKeeperCrowd,
-  zooKeeperProcesses,
-  zooKeeperCreates,
+  zooKeeperUncontended,
+  zooKeeperManyKeys,
+  zooKeeperContended,
+  zooKeeperMultiProcess,
+  zooKeeperNodeCreation,
 ];

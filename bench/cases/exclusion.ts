@@ -1,16 +1,16 @@
 /** That the locks which are measured exclude. */
 
-import { Child } from "../harness/calls.ts";
-import type { BenchCase, Row } from "../harness/case.ts";
-import { check } from "../harness/case.ts";
-import type { Section } from "../harness/exclusion.ts";
-import { faultsOf } from "../harness/exclusion.ts";
-import { clientProgram, withRunner } from "../harness/rounds.ts";
-import { spreadOf } from "../harness/stats.ts";
+import type { BenchCase, Row } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import { ChildProcessRpc } from "../harness/child-rpc.ts";
+import type { CriticalSection } from "../harness/exclusion.ts";
+import { countFaults } from "../harness/exclusion.ts";
+import { CLIENT_PROGRAM, withImplementation } from "../harness/rounds.ts";
+import { computeSpread } from "../harness/stats.ts";
 
-const MS = 1_000;
-const CONTROL = "no lock";
-const LOCKS = ["holdfast", "holdfast, handoffs 1", "floor B", "live-mutex"];
+const DURATION_MS = 1_000;
+const CONTROL_NAME = "no lock";
+const LOCK_NAMES = ["holdfast", "holdfast, handoffs 1", "floor B", "live-mutex"];
 
 export const exclusion: BenchCase = {
   name: "exclusion",
@@ -21,26 +21,29 @@ export const exclusion: BenchCase = {
   async run() {
     const rows: Row[] = [];
     const checks = [];
-    for (const name of [CONTROL, ...LOCKS]) {
-      const sections = await sectionsOf(name);
-      const { overlaps, tokens } = faultsOf(sections);
-      const figures = { sections: spreadOf([sections.length]), overlaps: spreadOf([overlaps]) };
+    for (const name of [CONTROL_NAME, ...LOCK_NAMES]) {
+      const sections = await measureSections(name);
+      const { overlaps, tokens } = countFaults(sections);
+      const figures = { sections: computeSpread([sections.length]), overlaps: computeSpread([overlaps]) };
       rows.push({ contestant: name, figures });
-      if (name === CONTROL) checks.push(check("gate", `${name}: overlaps`, spreadOf([overlaps]), "at least", 1));
-      else checks.push(check("gate", `${name}: overlaps`, spreadOf([overlaps]), "exactly", 0));
+      if (name === CONTROL_NAME)
+        checks.push(check("gate", `${name}: overlaps`, computeSpread([overlaps]), "at least", 1));
+      else checks.push(check("gate", `${name}: overlaps`, computeSpread([overlaps]), "exactly", 0));
       if (!name.startsWith("holdfast")) continue;
-      checks.push(check("gate", `${name}: sections`, spreadOf([sections.length]), "at least", 100));
-      checks.push(check("gate", `${name}: tokens that did not rise`, spreadOf([tokens]), "exactly", 0));
+      checks.push(check("gate", `${name}: sections`, computeSpread([sections.length]), "at least", 100));
+      checks.push(check("gate", `${name}: tokens that did not rise`, computeSpread([tokens]), "exactly", 0));
     }
     return { rows, checks };
   },
 };
 
-function sectionsOf(name: string): Promise<Section[]> {
-  return withRunner(name, async ({ client, socket }) => {
-    const second = new Child(clientProgram, [name, socket]);
+function measureSections(name: string): Promise<CriticalSection[]> {
+  return withImplementation(name, async ({ client, socket }) => {
+    const second = new ChildProcessRpc(CLIENT_PROGRAM, [name, socket]);
     try {
-      const both = await Promise.all([client, second].map((one) => one.call<Section[]>("exclusion", MS)));
+      const both = await Promise.all(
+        [client, second].map((child) => child.call<CriticalSection[]>("exclusion", DURATION_MS)),
+      );
       return both.flat();
     } finally {
       await second.end();

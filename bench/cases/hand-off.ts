@@ -1,18 +1,18 @@
 /** How long a lock is nobody's on its way from one process to the next. */
 
-import type { BenchCase } from "../harness/case.ts";
-import { check } from "../harness/case.ts";
-import type { Crew } from "../harness/crews.ts";
-import { withCrews } from "../harness/crews.ts";
-import { quiet } from "../harness/machine.ts";
+import type { BenchCase } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import { waitForIdle } from "../harness/machine.ts";
+import type { ProcessGroup } from "../harness/process-groups.ts";
+import { withProcessGroups } from "../harness/process-groups.ts";
 import { ROUNDS, WARM_UP } from "../harness/rounds.ts";
-import { quantile, ratioOf, spreadOf } from "../harness/stats.ts";
-import type { Turn } from "../harness/turns.ts";
+import { computeRatio, computeSpread, quantile } from "../harness/stats.ts";
+import type { Turn } from "../harness/workloads.ts";
 
-const OURS = "holdfast";
-const FLOOR = "floor B";
-const RIVAL = "live-mutex";
-const TIMES = 150;
+const HOLDFAST = "holdfast";
+const BASELINE = "floor B";
+const THIRD_PARTY = "live-mutex";
+const TURNS = 150;
 
 export const handOff: BenchCase = {
   name: "hand-off",
@@ -22,38 +22,38 @@ export const handOff: BenchCase = {
     "other's grant, which the machine's monotonic clock tells. Whoever is told sleeps until then, so a message costs a " +
     "wake-up; floor B's hand-off is two such messages and nothing else, of which the goal takes half for one message.",
   async run() {
-    const names = [OURS, FLOOR, RIVAL];
+    const names = [HOLDFAST, BASELINE, THIRD_PARTY];
     const took = new Map<string, { p50: number[]; p99: number[] }>(names.map((name) => [name, { p50: [], p99: [] }]));
-    await withCrews(names, { processes: 2, tcp: true }, async (crews) => {
+    await withProcessGroups(names, { processes: 2, tcp: true }, async (groups) => {
       for (let round = -WARM_UP; round < ROUNDS; round++) {
-        for (const crew of crews) {
-          await quiet();
-          const times = await gaps(crew);
+        for (const group of groups) {
+          await waitForIdle();
+          const times = await measureGaps(group);
           if (round < 0) continue;
-          took.get(crew.name)?.p50.push(quantile(times, 0.5));
-          took.get(crew.name)?.p99.push(quantile(times, 0.99));
+          took.get(group.name)?.p50.push(quantile(times, 0.5));
+          took.get(group.name)?.p99.push(quantile(times, 0.99));
         }
       }
     });
     const half = (name: string): readonly number[] => took.get(name)?.p50 ?? [];
-    const three = half(FLOOR).map((two) => (3 / 2) * two);
+    const three = half(BASELINE).map((two) => (3 / 2) * two);
     return {
       rows: [...took].map(([contestant, { p50, p99 }]) => ({
         contestant,
-        figures: { "p50 us": spreadOf(p50), "p99 us": spreadOf(p99) },
+        figures: { "p50 us": computeSpread(p50), "p99 us": computeSpread(p99) },
       })),
       checks: [
-        check("goal", "p50 of three messages", ratioOf(half(OURS), three), "at most", 1.3),
-        check("goal", `p50 of ${RIVAL}`, ratioOf(half(OURS), half(RIVAL)), "at most", 1),
+        check("goal", "p50 of three messages", computeRatio(half(HOLDFAST), three), "at most", 1.3),
+        check("goal", `p50 of ${THIRD_PARTY}`, computeRatio(half(HOLDFAST), half(THIRD_PARTY)), "at most", 1),
       ],
     };
   },
 };
 
 /** From the release of each turn to the grant of the next one. */
-async function gaps({ clients }: Crew): Promise<number[]> {
+async function measureGaps({ clients }: ProcessGroup): Promise<number[]> {
   const both = await Promise.all(
-    clients.map((client) => client.call<Turn[]>("paced", { times: TIMES, key: "bench:paced" })),
+    clients.map((client) => client.call<Turn[]>("paced", { times: TURNS, key: "bench:paced" })),
   );
   const turns = both.flatMap((mine, who) => mine.map((turn) => ({ ...turn, who })));
   turns.sort((a, b) => a.granted - b.granted);

@@ -1,33 +1,36 @@
 /** The library with the memory driver against async-mutex, which has neither lease, token nor signal. */
 
-import type { BenchCase, Check, Findings } from "../harness/case.ts";
-import { check } from "../harness/case.ts";
-import { cpus, interleave, rates, rowOf, starved } from "../harness/rounds.ts";
-import { ratioOf, spreadOf } from "../harness/stats.ts";
+import type { BenchCase, Check, Findings } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import { cpuPerPair, interleave, pairRates, starvedCallers, toRow } from "../harness/rounds.ts";
+import { computeRatio, computeSpread } from "../harness/stats.ts";
 
-const OURS = "holdfast, memory";
-const RIVAL = "async-mutex";
+const HOLDFAST = "holdfast, memory";
+const THIRD_PARTY = "async-mutex";
 
-export const inProcessAlone: BenchCase = {
+export const inProcessUncontended: BenchCase = {
   name: "in-process",
   title: "In process, uncontended",
   about: "One caller, one key, in a loop. async-mutex has neither lease, token nor signal.",
-  run: () => against([OURS, RIVAL, "memory driver alone"], 1),
+  run: () => compareNames([HOLDFAST, THIRD_PARTY, "memory driver alone"], 1),
 };
 
-export const inProcessCrowd: BenchCase = {
+export const inProcessContended: BenchCase = {
   name: "in-process-64",
   title: "In process, 64 callers on one key",
   about: "64 callers of one process, each in a loop.",
-  run: () => against([OURS, RIVAL], 64),
+  run: () => compareNames([HOLDFAST, THIRD_PARTY], 64),
 };
 
-async function against(names: readonly string[], callers: number): Promise<Findings> {
+async function compareNames(names: readonly string[], callers: number): Promise<Findings> {
   const rounds = await interleave(names, () => ({ callers, keys: 1, ms: 600, latencies: false }));
-  const ours = rounds(OURS);
-  const rival = rounds(RIVAL);
-  const checks: Check[] = [check("goal", `rate of ${RIVAL}`, ratioOf(rates(ours), rates(rival)), "at least", 1)];
-  if (callers > 1) checks.push(check("gate", "callers that got nothing", spreadOf(starved(ours)), "exactly", 0));
-  const cpuOf = { [`CPU of ${RIVAL}`]: ratioOf(cpus(ours), cpus(rival)) };
-  return { rows: names.map((name) => rowOf(name, rounds(name), name === OURS ? cpuOf : {})), checks };
+  const ours = rounds(HOLDFAST);
+  const rival = rounds(THIRD_PARTY);
+  const checks: Check[] = [
+    check("goal", `rate of ${THIRD_PARTY}`, computeRatio(pairRates(ours), pairRates(rival)), "at least", 1),
+  ];
+  if (callers > 1)
+    checks.push(check("gate", "callers that got nothing", computeSpread(starvedCallers(ours)), "exactly", 0));
+  const cpuOf = { [`CPU of ${THIRD_PARTY}`]: computeRatio(cpuPerPair(ours), cpuPerPair(rival)) };
+  return { rows: names.map((name) => toRow(name, rounds(name), name === HOLDFAST ? cpuOf : {})), checks };
 }

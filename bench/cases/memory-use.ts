@@ -1,13 +1,13 @@
 /** What a client keeps when nothing is locked. */
 
-import type { BenchCase } from "../harness/case.ts";
-import { check } from "../harness/case.ts";
-import { withRunner } from "../harness/rounds.ts";
+import type { BenchCase } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import { withImplementation } from "../harness/rounds.ts";
 import type { Spread } from "../harness/stats.ts";
-import { spreadOf } from "../harness/stats.ts";
+import { computeSpread } from "../harness/stats.ts";
 
-const OURS = "holdfast, memory";
-const TIMES = 3;
+const HOLDFAST = "holdfast, memory";
+const REPETITIONS = 3;
 const KEYS = 1_000_000;
 const CYCLES = 1_000_000;
 
@@ -18,10 +18,10 @@ export const memoryUse: BenchCase = {
     "Heap left after a million different keys were locked once, and after a million cycles on one key; after a full " +
     "collection, a fresh process each time. Half a megabyte in all counts as nothing.",
   async run() {
-    const idle = await repeated("idleKeys", KEYS);
-    const cycles = await repeated("manyCycles", CYCLES);
+    const idle = await repeatCall("idleKeys", KEYS);
+    const cycles = await repeatCall("manyCycles", CYCLES);
     return {
-      rows: [{ contestant: OURS, figures: { "bytes a key": idle, "bytes a cycle": cycles } }],
+      rows: [{ contestant: HOLDFAST, figures: { "bytes a key": idle, "bytes a cycle": cycles } }],
       checks: [
         check("gate", "bytes of heap a key that is idle again", idle, "at most", 0.5),
         check("gate", "bytes of heap a cycle", cycles, "at most", 0.5),
@@ -30,10 +30,12 @@ export const memoryUse: BenchCase = {
   },
 };
 
-async function repeated(call: string, argument: number): Promise<Spread> {
+async function repeatCall(call: string, argument: number): Promise<Spread> {
   const bytes: number[] = [];
-  for (let time = 0; time < TIMES; time++) {
-    bytes.push(await withRunner(OURS, ({ client }) => client.call<number>(call, argument), ["--expose-gc"]));
+  for (let time = 0; time < REPETITIONS; time++) {
+    bytes.push(
+      await withImplementation(HOLDFAST, ({ client }) => client.call<number>(call, argument), ["--expose-gc"]),
+    );
   }
-  return spreadOf(bytes);
+  return computeSpread(bytes);
 }

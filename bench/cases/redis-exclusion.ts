@@ -1,16 +1,16 @@
 /** That the locks on Redis which are measured exclude. */
 
-import { OURS, REDIS_RIVALS, STRICT } from "../contestants/redis.ts";
-import type { BenchCase, Check, Row } from "../harness/case.ts";
-import { check } from "../harness/case.ts";
-import type { Section } from "../harness/exclusion.ts";
-import { faultsOf } from "../harness/exclusion.ts";
-import { withRedis } from "../harness/redis.ts";
-import { QUICK, withTeams } from "../harness/redis-rounds.ts";
-import { spreadOf, variation } from "../harness/stats.ts";
+import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import type { CriticalSection } from "../harness/exclusion.ts";
+import { countFaults } from "../harness/exclusion.ts";
+import { withBenchRedis } from "../harness/redis.ts";
+import { IS_QUICK_RUN, withRedisGroups } from "../harness/redis-rounds.ts";
+import { computeSpread, variation } from "../harness/stats.ts";
+import { HOLDFAST, HOLDFAST_STRICT, REDIS_THIRD_PARTIES } from "../implementations/redis.ts";
 
-const MS = QUICK ? 200 : 700;
-const CONTROL = "no lock";
+const DURATION_MS = IS_QUICK_RUN ? 200 : 700;
+const CONTROL_NAME = "no lock";
 
 export const redisExclusion: BenchCase = {
   name: "redis-exclusion",
@@ -21,24 +21,25 @@ export const redisExclusion: BenchCase = {
   async run() {
     const rows: Row[] = [];
     const checks: Check[] = [];
-    await withRedis(async (server) => {
-      for (const name of [CONTROL, OURS, STRICT, ...Object.keys(REDIS_RIVALS)]) {
-        const each = await withTeams([name], 4, server, ([team]) =>
-          Promise.all((team?.clients ?? []).map((client) => client.call<Section[]>("exclusion", MS))),
+    await withBenchRedis(async (server) => {
+      for (const name of [CONTROL_NAME, HOLDFAST, HOLDFAST_STRICT, ...Object.keys(REDIS_THIRD_PARTIES)]) {
+        const each = await withRedisGroups([name], 4, server, ([team]) =>
+          Promise.all((team?.clients ?? []).map((client) => client.call<CriticalSection[]>("exclusion", DURATION_MS))),
         );
-        const { overlaps, tokens } = faultsOf(each.flat());
+        const { overlaps, tokens } = countFaults(each.flat());
         const figures = {
-          sections: spreadOf([each.flat().length]),
-          overlaps: spreadOf([overlaps]),
-          "spread of sections": spreadOf([variation(each.map((sections) => sections.length))]),
+          sections: computeSpread([each.flat().length]),
+          overlaps: computeSpread([overlaps]),
+          "spread of sections": computeSpread([variation(each.map((sections) => sections.length))]),
         };
         rows.push({ contestant: name, figures });
-        if (name === CONTROL) checks.push(check("gate", `${name}: overlaps`, spreadOf([overlaps]), "at least", 1));
+        if (name === CONTROL_NAME)
+          checks.push(check("gate", `${name}: overlaps`, computeSpread([overlaps]), "at least", 1));
         if (!name.startsWith("holdfast")) continue;
         checks.push(
-          check("gate", `${name}: overlaps`, spreadOf([overlaps]), "exactly", 0),
-          check("gate", `${name}: sections`, spreadOf([each.flat().length]), "at least", 100),
-          check("gate", `${name}: tokens that did not rise`, spreadOf([tokens]), "exactly", 0),
+          check("gate", `${name}: overlaps`, computeSpread([overlaps]), "exactly", 0),
+          check("gate", `${name}: sections`, computeSpread([each.flat().length]), "at least", 100),
+          check("gate", `${name}: tokens that did not rise`, computeSpread([tokens]), "exactly", 0),
         );
       }
     });

@@ -1,28 +1,36 @@
 /** Ours on Redis against the floor and the rivals, without contention and on one key. */
 
-import { BETA, FLOOR, OURS, REDIS_RIVALS, SEMAPHORE, SIMPLE, STRICT } from "../contestants/redis.ts";
-import type { BenchCase, Check, Findings } from "../harness/case.ts";
-import { check } from "../harness/case.ts";
+import type { BenchCase, Check, Findings } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
 import type { Column, RedisOptions, RedisRounds } from "../harness/redis-rounds.ts";
 import {
-  bestOf,
-  clientCpuOf,
-  of,
-  onRedis,
-  ratesOf,
+  bestRates,
+  clientCpuPerGrant,
+  figurePerRound,
+  grantRates,
+  grantVariation,
+  measureOnRedis,
   redisRow,
-  spreadOfGrants,
-  starvedOf,
+  starvedCallers,
 } from "../harness/redis-rounds.ts";
-import { ratioOf, spreadOf } from "../harness/stats.ts";
-import type { Load } from "../harness/window.ts";
+import type { WindowLoad } from "../harness/sampling-window.ts";
+import { computeRatio, computeSpread } from "../harness/stats.ts";
+import {
+  BASELINE,
+  HOLDFAST,
+  HOLDFAST_STRICT,
+  REDIS_SEMAPHORE,
+  REDIS_THIRD_PARTIES,
+  REDLOCK_BETA,
+  SIMPLE_REDIS_MUTEX,
+} from "../implementations/redis.ts";
 
-const RIVALS: readonly string[] = Object.keys(REDIS_RIVALS);
+const THIRD_PARTIES: readonly string[] = Object.keys(REDIS_THIRD_PARTIES);
 /** Has a broker of its own instead of Redis. */
 const BROKER = "live-mutex";
 
-const SERIAL: readonly Column[] = ["rate", "p50", "p99", "commands", "clientCpu", "serverCpu"];
-const CROWDED: readonly Column[] = [
+const UNCONTENDED_NAMES: readonly Column[] = ["rate", "p50", "p99", "commands", "clientCpu", "serverCpu"];
+const CONTENDED_NAMES: readonly Column[] = [
   "rate",
   "p50",
   "p99",
@@ -34,72 +42,90 @@ const CROWDED: readonly Column[] = [
   "clientCpu",
   "serverCpu",
 ];
-const WIDE: readonly Column[] = ["rate", "commands", "clientCpu", "serverCpu"];
+const MANY_KEYS_NAMES: readonly Column[] = ["rate", "commands", "clientCpu", "serverCpu"];
 
-const HOW =
+const METHOD =
   "All on the same Redis, each with ioredis 6 (simple-redis-mutex with node-redis 6), the rivals with their own delays " +
   "between attempts and as many attempts as it takes.";
 
-export const redisAlone: BenchCase = {
+export const redisUncontended: BenchCase = {
   name: "redis-alone",
   title: "Redis, one caller, uncontended",
-  about: `One caller, one key, in a loop; a pair is timed whole. The floor is a bare EVALSHA for each half. ${HOW}`,
+  about: `One caller, one key, in a loop; a pair is timed whole. The floor is a bare EVALSHA for each half. ${METHOD}`,
   async run() {
-    const names = [OURS, FLOOR, ...RIVALS, BROKER];
-    const rounds = await onRedis(names, { processes: 1, load: { callers: 1, keys: 1, timed: "pair" }, ms: 300 });
-    const [ours, floor] = [rounds(OURS), rounds(FLOOR)];
+    const names = [HOLDFAST, BASELINE, ...THIRD_PARTIES, BROKER];
+    const rounds = await measureOnRedis(names, { processes: 1, load: { callers: 1, keys: 1, timed: "pair" }, ms: 300 });
+    const [ours, floor] = [rounds(HOLDFAST), rounds(BASELINE)];
     return {
-      rows: names.map((name) => redisRow(name, rounds, SERIAL)),
+      rows: names.map((name) => redisRow(name, rounds, UNCONTENDED_NAMES)),
       checks: [
-        check("gate", "commands a pair", spreadOf(of(ours, "sent")), "exactly", 2),
-        check("goal", "p50 of the floor", ratioOf(of(ours, "p50"), of(floor, "p50")), "at most", 1.15),
+        check("gate", "commands a pair", computeSpread(figurePerRound(ours, "sent")), "exactly", 2),
+        check(
+          "goal",
+          "p50 of the floor",
+          computeRatio(figurePerRound(ours, "p50"), figurePerRound(floor, "p50")),
+          "at most",
+          1.15,
+        ),
       ],
     };
   },
 };
 
-export const redisWide: BenchCase = {
+export const redisManyKeys: BenchCase = {
   name: "redis-wide",
   title: "Redis, 64 callers on 10,000 keys",
-  about: `64 callers of one process, each on keys that nobody else wants just then. ${HOW}`,
+  about: `64 callers of one process, each on keys that nobody else wants just then. ${METHOD}`,
   async run() {
-    const names = [OURS, FLOOR, ...RIVALS, BROKER];
+    const names = [HOLDFAST, BASELINE, ...THIRD_PARTIES, BROKER];
     const load = { callers: 64, keys: 10_000, timed: "nothing" } as const;
-    const rounds = await onRedis(names, { processes: 1, load, ms: 300 });
-    const [ours, floor] = [rounds(OURS), rounds(FLOOR)];
+    const rounds = await measureOnRedis(names, { processes: 1, load, ms: 300 });
+    const [ours, floor] = [rounds(HOLDFAST), rounds(BASELINE)];
     return {
-      rows: names.map((name) => redisRow(name, rounds, WIDE)),
+      rows: names.map((name) => redisRow(name, rounds, MANY_KEYS_NAMES)),
       checks: [
         // fewer where releases of one turn share a call
-        check("gate", "commands a pair", spreadOf(of(ours, "sent")), "at most", 2),
-        check("goal", "rate of the floor", ratioOf(ratesOf(ours), ratesOf(floor)), "at least", 0.85),
-        check("goal", "rate of the best rival", ratioOf(ratesOf(ours), bestOf(rounds, RIVALS)), "at least", 0.85),
-        check("goal", "client CPU of the floor", ratioOf(clientCpuOf(ours), clientCpuOf(floor)), "at most", 1.25),
+        check("gate", "commands a pair", computeSpread(figurePerRound(ours, "sent")), "at most", 2),
+        check("goal", "rate of the floor", computeRatio(grantRates(ours), grantRates(floor)), "at least", 0.85),
+        check(
+          "goal",
+          "rate of the best rival",
+          computeRatio(grantRates(ours), bestRates(rounds, THIRD_PARTIES)),
+          "at least",
+          0.85,
+        ),
+        check(
+          "goal",
+          "client CPU of the floor",
+          computeRatio(clientCpuPerGrant(ours), clientCpuPerGrant(floor)),
+          "at most",
+          1.25,
+        ),
       ],
     };
   },
 };
 
-export const redisCrowd: BenchCase = {
+export const redisContended: BenchCase = {
   name: "redis-64",
   title: "Redis, 64 callers of one process on one key",
   about:
     "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant, of those who " +
     "got one; the longest counts those still waiting. When the time is over nobody asks again, and who has no grant half a second " +
-    `later is counted, and given up. With local hand-off, and in strict order (handoffs 1). ${HOW}`,
+    `later is counted, and given up. With local hand-off, and in strict order (handoffs 1). ${METHOD}`,
   run: () =>
-    crowd(
+    measureContended(
       { processes: 1, load: { callers: 64, keys: 1, timed: "wait" }, ms: 400, fair: true },
       { local: 20, strict: 1 },
     ),
 };
 
-export const redisProcesses: BenchCase = {
+export const redisMultiProcess: BenchCase = {
   name: "redis-processes",
   title: "Redis, 4 processes with 8 callers each on one key",
-  about: `As before, with 32 callers in four processes. ${HOW}`,
+  about: `As before, with 32 callers in four processes. ${METHOD}`,
   run: () =>
-    crowd(
+    measureContended(
       { processes: 4, load: { callers: 8, keys: 1, timed: "wait" }, ms: 400, fair: true },
       { local: 15, strict: 0.9 },
     ),
@@ -109,46 +135,64 @@ export const redisProcesses: BenchCase = {
 const localCommands = (callers: number): number => (2 / callers) * 1.05;
 const STRICT_COMMANDS = 2.1;
 
-async function crowd(
-  options: RedisOptions & { readonly load: Load },
+async function measureContended(
+  options: RedisOptions & { readonly load: WindowLoad },
   goals: { readonly local: number; readonly strict: number },
 ): Promise<Findings> {
-  const names = [OURS, STRICT, ...RIVALS, BROKER];
-  const rounds = await onRedis(names, options);
-  const [ours, strict, best] = [rounds(OURS), rounds(STRICT), bestOf(rounds, RIVALS)];
+  const names = [HOLDFAST, HOLDFAST_STRICT, ...THIRD_PARTIES, BROKER];
+  const rounds = await measureOnRedis(names, options);
+  const [ours, strict, best] = [rounds(HOLDFAST), rounds(HOLDFAST_STRICT), bestRates(rounds, THIRD_PARTIES)];
   return {
-    rows: names.map((name) => redisRow(name, rounds, CROWDED)),
+    rows: names.map((name) => redisRow(name, rounds, CONTENDED_NAMES)),
     checks: [
-      check("goal", "rate of the best rival", ratioOf(ratesOf(ours), best), "at least", goals.local),
-      check("gate", "commands a grant", spreadOf(of(ours, "sent")), "at most", localCommands(options.load.callers)),
-      ...fairness("", rounds, OURS),
-      check("goal", "strict order: rate of the best rival", ratioOf(ratesOf(strict), best), "at least", goals.strict),
+      check("goal", "rate of the best rival", computeRatio(grantRates(ours), best), "at least", goals.local),
+      check(
+        "gate",
+        "commands a grant",
+        computeSpread(figurePerRound(ours, "sent")),
+        "at most",
+        localCommands(options.load.callers),
+      ),
+      ...fairness("", rounds, HOLDFAST),
+      check(
+        "goal",
+        "strict order: rate of the best rival",
+        computeRatio(grantRates(strict), best),
+        "at least",
+        goals.strict,
+      ),
       check(
         "goal",
         `strict order: rate of ${BROKER}`,
-        ratioOf(ratesOf(strict), ratesOf(rounds(BROKER))),
+        computeRatio(grantRates(strict), grantRates(rounds(BROKER))),
         "at least",
         1,
       ),
-      check("gate", "strict order: commands a grant", spreadOf(of(strict, "sent")), "at most", STRICT_COMMANDS),
-      ...fairness("strict order: ", rounds, STRICT),
-      check("goal", "strict order: longest wait of the median", longestOf(strict), "at most", 4),
+      check(
+        "gate",
+        "strict order: commands a grant",
+        computeSpread(figurePerRound(strict, "sent")),
+        "at most",
+        STRICT_COMMANDS,
+      ),
+      ...fairness("strict order: ", rounds, HOLDFAST_STRICT),
+      check("goal", "strict order: longest wait of the median", longestWaits(strict), "at most", 4),
     ],
   };
 }
 
 function fairness(what: string, rounds: RedisRounds, name: string): Check[] {
   return [
-    check("gate", `${what}callers that got nothing`, spreadOf(starvedOf(rounds(name))), "exactly", 0),
-    check("gate", `${what}spread of grants per caller`, spreadOf(spreadOfGrants(rounds(name))), "at most", 0.05),
+    check("gate", `${what}callers that got nothing`, computeSpread(starvedCallers(rounds(name))), "exactly", 0),
+    check("gate", `${what}spread of grants per caller`, computeSpread(grantVariation(rounds(name))), "at most", 0.05),
   ];
 }
 
-function longestOf(rounds: ReturnType<RedisRounds>): ReturnType<typeof spreadOf> {
-  return ratioOf(of(rounds, "most"), of(rounds, "p50"));
+function longestWaits(rounds: ReturnType<RedisRounds>): ReturnType<typeof computeSpread> {
+  return computeRatio(figurePerRound(rounds, "most"), figurePerRound(rounds, "p50"));
 }
 
-const LINES = [
+const STRICT_COLUMNS = [
   { processes: 1, callers: 8 },
   { processes: 1, callers: 512 },
   { processes: 4, callers: 16 },
@@ -162,16 +206,32 @@ export const redisStrict: BenchCase = {
   async run() {
     const rows = [];
     const checks: Check[] = [];
-    for (const { processes, callers } of LINES) {
+    for (const { processes, callers } of STRICT_COLUMNS) {
       const load = { callers, keys: 1, timed: "wait" } as const;
       // so long that everybody's turn comes several times
-      const rounds = await onRedis([STRICT], { processes, load, ms: processes * callers > 64 ? 1_000 : 300 });
+      const rounds = await measureOnRedis([HOLDFAST_STRICT], {
+        processes,
+        load,
+        ms: processes * callers > 64 ? 1_000 : 300,
+      });
       const what = `${processes * callers} waiting in ${processes === 1 ? "one process" : `${processes} processes`}`;
-      rows.push({ ...redisRow(STRICT, rounds, CROWDED), contestant: what });
+      rows.push({ ...redisRow(HOLDFAST_STRICT, rounds, CONTENDED_NAMES), contestant: what });
       checks.push(
-        check("gate", `${what}: commands a grant`, spreadOf(of(rounds(STRICT), "sent")), "at most", STRICT_COMMANDS),
-        check("gate", `${what}: callers that got nothing`, spreadOf(starvedOf(rounds(STRICT))), "exactly", 0),
-        check("goal", `${what}: longest wait of the median`, longestOf(rounds(STRICT)), "at most", 4),
+        check(
+          "gate",
+          `${what}: commands a grant`,
+          computeSpread(figurePerRound(rounds(HOLDFAST_STRICT), "sent")),
+          "at most",
+          STRICT_COMMANDS,
+        ),
+        check(
+          "gate",
+          `${what}: callers that got nothing`,
+          computeSpread(starvedCallers(rounds(HOLDFAST_STRICT))),
+          "exactly",
+          0,
+        ),
+        check("goal", `${what}: longest wait of the median`, longestWaits(rounds(HOLDFAST_STRICT)), "at most", 4),
       );
     }
     return { rows, checks };
@@ -179,7 +239,7 @@ export const redisStrict: BenchCase = {
 };
 
 const SECTIONS_MS = [0.1, 1, 10];
-const ALONE = "no lock";
+const UNCONTENDED_LOAD = "no lock";
 
 export const redisSections: BenchCase = {
   name: "redis-sections",
@@ -189,28 +249,35 @@ export const redisSections: BenchCase = {
     "waited for with a timer. The limit is one caller who does such sections without a lock.",
   async run() {
     // of the rivals two that ask again and again, and the one that is told
-    const names = [OURS, STRICT, BETA, SEMAPHORE, SIMPLE, ALONE];
-    const locks = names.filter((name) => name !== ALONE);
+    const names = [HOLDFAST, HOLDFAST_STRICT, REDLOCK_BETA, REDIS_SEMAPHORE, SIMPLE_REDIS_MUTEX, UNCONTENDED_LOAD];
+    const locks = names.filter((name) => name !== UNCONTENDED_LOAD);
     const rows = [];
     const checks: Check[] = [];
     for (const processes of [1, 4]) {
       for (const sectionMs of SECTIONS_MS) {
         const what = `${sectionMs} ms, ${processes === 1 ? "one process" : `${processes} processes`}`;
         const load = (name: string) =>
-          ({ callers: name === ALONE ? 1 : 8 / processes, keys: 1, timed: "wait", sectionMs }) as const;
-        const crews = (name: string): number => (name === ALONE ? 1 : processes);
-        const rounds = await onRedis(names, { processes: crews, load, ms: 250 });
-        const limit = ratesOf(rounds(ALONE));
+          ({ callers: name === UNCONTENDED_LOAD ? 1 : 8 / processes, keys: 1, timed: "wait", sectionMs }) as const;
+        const crews = (name: string): number => (name === UNCONTENDED_LOAD ? 1 : processes);
+        const rounds = await measureOnRedis(names, { processes: crews, load, ms: 250 });
+        const limit = grantRates(rounds(UNCONTENDED_LOAD));
         for (const name of locks) {
           const row = redisRow(name, rounds, ["rate", "p50", "longest", "commands", "spread", "starved"]);
-          const share = rounds.failure(name) === null ? { "of the limit": ratioOf(ratesOf(rounds(name)), limit) } : {};
+          const share =
+            rounds.failure(name) === null ? { "of the limit": computeRatio(grantRates(rounds(name)), limit) } : {};
           rows.push({ contestant: `${what}: ${row.contestant}`, figures: { ...row.figures, ...share } });
         }
-        const rivals = locks.filter((name) => name !== OURS && name !== STRICT);
-        const [rates, best] = [ratesOf(rounds(OURS)), bestOf(rounds, rivals)];
+        const rivals = locks.filter((name) => name !== HOLDFAST && name !== HOLDFAST_STRICT);
+        const [rates, best] = [grantRates(rounds(HOLDFAST)), bestRates(rounds, rivals)];
         checks.push(
-          check("goal", `${what}: rate of the best rival`, ratioOf(rates, best), "at least", 1),
-          check("gate", `${what}: callers that got nothing`, spreadOf(starvedOf(rounds(OURS))), "exactly", 0),
+          check("goal", `${what}: rate of the best rival`, computeRatio(rates, best), "at least", 1),
+          check(
+            "gate",
+            `${what}: callers that got nothing`,
+            computeSpread(starvedCallers(rounds(HOLDFAST))),
+            "exactly",
+            0,
+          ),
         );
       }
     }

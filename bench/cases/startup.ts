@@ -5,68 +5,68 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { preparedSocketPath } from "../../src/user-directory.ts";
-import { Child } from "../harness/calls.ts";
-import type { BenchCase, Row } from "../harness/case.ts";
-import { check } from "../harness/case.ts";
-import { quiet } from "../harness/machine.ts";
-import { spreadOf } from "../harness/stats.ts";
+import { prepareSocketPath } from "../../src/util/user-directory.ts";
+import type { BenchCase, Row } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import { ChildProcessRpc } from "../harness/child-rpc.ts";
+import { waitForIdle } from "../harness/machine.ts";
+import { computeSpread } from "../harness/stats.ts";
 
 const WARM_UP = 2;
 const ROUNDS = 15;
 const CLI = "dist/cli/main.js";
 const ENTRY = "dist/index.js";
 
-export const loading: BenchCase = {
+export const importTime: BenchCase = {
   name: "import",
   title: "Loading the library's entry",
   about: `Each figure from ${ROUNDS} fresh processes: how long \`import\` of the built entry took, by the clock and by CPU.`,
   async run() {
-    build();
-    const [clock, cpu] = await inFreshProcesses();
-    const bytes = entryBytes();
+    buildPackage();
+    const [clock, cpu] = await measureFreshProcesses();
+    const bytes = bundledEntryBytes();
     const rows: Row[] = [
       {
         contestant: "holdfast",
-        figures: { ms: spreadOf(clock), "CPU ms": spreadOf(cpu), "bytes gzipped": spreadOf([bytes]) },
+        figures: { ms: computeSpread(clock), "CPU ms": computeSpread(cpu), "bytes gzipped": computeSpread([bytes]) },
       },
     ];
     return {
       rows,
       checks: [
-        check("goal", "ms to import the entry", spreadOf(clock), "at most", 15),
-        check("goal", "bytes of the entry, gzipped", spreadOf([bytes]), "at most", 15 * 1_024),
+        check("goal", "ms to import the entry", computeSpread(clock), "at most", 15),
+        check("goal", "bytes of the entry, gzipped", computeSpread([bytes]), "at most", 15 * 1_024),
       ],
     };
   },
 };
 
-export const running: BenchCase = {
+export const runOverhead: BenchCase = {
   name: "run",
   title: "`holdfast run KEY -- true` on a warm server",
   about: `Against the start of a Node that does nothing, in turns, ${ROUNDS} of each; the server is running already.`,
   async run() {
-    build();
+    buildPackage();
     const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
     const directory = join(folder, "d");
-    const server = new Child(new URL("../servers/holdfast.child.js", import.meta.url), []);
+    const server = new ChildProcessRpc(new URL("../servers/holdfast.child.js", import.meta.url), []);
     try {
-      await server.call("listen", { path: preparedSocketPath(directory), tcp: false });
+      await server.call("listen", { path: prepareSocketPath(directory), tcp: false });
       const env = { ...process.env, HOLDFAST_DIR: directory };
       const nothing: number[] = [];
       const ours: number[] = [];
       for (let round = -WARM_UP; round < ROUNDS; round++) {
-        await quiet();
-        const took = [milliseconds(["-e", "0"], env), milliseconds([CLI, "run", "bench", "--", "true"], env)] as const;
+        await waitForIdle();
+        const took = [measureMs(["-e", "0"], env), measureMs([CLI, "run", "bench", "--", "true"], env)] as const;
         if (round < 0) continue;
         nothing.push(took[0]);
         ours.push(took[1]);
       }
-      const added = spreadOf(ours.map((took, round) => took - (nothing[round] as number)));
+      const added = computeSpread(ours.map((took, round) => took - (nothing[round] as number)));
       return {
         rows: [
-          { contestant: "node -e 0", figures: { ms: spreadOf(nothing) } },
-          { contestant: "holdfast run", figures: { ms: spreadOf(ours), "ms added": added } },
+          { contestant: "node -e 0", figures: { ms: computeSpread(nothing) } },
+          { contestant: "holdfast run", figures: { ms: computeSpread(ours), "ms added": added } },
         ],
         checks: [check("goal", "ms added to Node's own start", added, "at most", 40)],
       };
@@ -78,12 +78,12 @@ export const running: BenchCase = {
 };
 
 /** dist is what users load; it may be older than the sources. */
-function build(): void {
-  output("npm", ["run", "--silent", "build"]);
+function buildPackage(): void {
+  readOutput("npm", ["run", "--silent", "build"]);
 }
 
 /** Milliseconds by the clock and of CPU, process by process. */
-async function inFreshProcesses(): Promise<readonly [number[], number[]]> {
+async function measureFreshProcesses(): Promise<readonly [number[], number[]]> {
   const program = `
     const cpu = process.cpuUsage(), start = performance.now();
     await import(${JSON.stringify(pathToFileURL(resolve(ENTRY)).href)});
@@ -92,8 +92,8 @@ async function inFreshProcesses(): Promise<readonly [number[], number[]]> {
   const clock: number[] = [];
   const cpu: number[] = [];
   for (let round = -WARM_UP; round < ROUNDS; round++) {
-    await quiet();
-    const [ms, cpuMs] = JSON.parse(output(process.execPath, ["--input-type=module", "-e", program])) as [
+    await waitForIdle();
+    const [ms, cpuMs] = JSON.parse(readOutput(process.execPath, ["--input-type=module", "-e", program])) as [
       number,
       number,
     ];
@@ -105,20 +105,20 @@ async function inFreshProcesses(): Promise<readonly [number[], number[]]> {
 }
 
 /** As size-limit packs it; `npm run check` enforces the same bound. */
-function entryBytes(): number {
+function bundledEntryBytes(): number {
   const { stdout } = spawnSync("npx", ["size-limit", "--json"], { encoding: "utf8" });
   const [entry] = JSON.parse(stdout) as { readonly size: number }[];
   if (entry === undefined) throw new Error("size-limit said nothing");
   return entry.size;
 }
 
-function milliseconds(args: readonly string[], env: NodeJS.ProcessEnv): number {
+function measureMs(args: readonly string[], env: NodeJS.ProcessEnv): number {
   const start = performance.now();
-  output(process.execPath, args, env);
+  readOutput(process.execPath, args, env);
   return performance.now() - start;
 }
 
-function output(command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): string {
+function readOutput(command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): string {
   const { status, stdout, stderr } = spawnSync(command, args, { encoding: "utf8", env });
   if (status !== 0) throw new Error(`${command} ${args[0]} ended with ${status}: ${stderr.trim()}`);
   return stdout;

@@ -1,93 +1,105 @@
 /** Ours on ZooKeeper against Curator's InterProcessMutex on the same server. */
 
-import { OURS, STRICT } from "../contestants/zookeeper.ts";
-import type { BenchCase, Check, Findings } from "../harness/case.ts";
-import { check } from "../harness/case.ts";
-import { ratioOf, spreadOf } from "../harness/stats.ts";
+import type { BenchCase, Check, Findings } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import { computeRatio, computeSpread } from "../harness/stats.ts";
 import type { ZooKeeperOptions } from "../harness/zookeeper-rounds.ts";
-import { CURATOR, onZooKeeper, ratesOf, starvedIn, zooKeeperRow } from "../harness/zookeeper-rounds.ts";
+import { CURATOR, grantRates, measureOnZooKeeper, starvedCallers, zooKeeperRow } from "../harness/zookeeper-rounds.ts";
+import { HOLDFAST, HOLDFAST_STRICT } from "../implementations/zookeeper.ts";
 
-const HOW =
+const METHOD =
   "One ZooKeeper for all, as it comes: each write is synced to the disk. Curator in a JVM, a thread a caller.";
 /** What the commissioned lock, with a local lock in front of ZooKeeper, was said to reach: lock and unlock a second. */
-const S3 = 3_000;
+const SHARED_FILE_NAME = 3_000;
 
-export const zooKeeperAlone: BenchCase = {
+export const zooKeeperUncontended: BenchCase = {
   name: "zookeeper-alone",
   title: "ZooKeeper, one caller, uncontended",
-  about: `One caller, one key, in a loop; a pair is timed whole. ${HOW}`,
+  about: `One caller, one key, in a loop; a pair is timed whole. ${METHOD}`,
   async run() {
     const load = { callers: 1, keys: 1, timed: "pair" } as const;
-    const rounds = await onZooKeeper([OURS, CURATOR], { processes: 1, load, ms: 600 });
+    const rounds = await measureOnZooKeeper([HOLDFAST, CURATOR], { processes: 1, load, ms: 600 });
     return {
-      rows: [OURS, CURATOR].map((name) => zooKeeperRow(name, rounds(name))),
+      rows: [HOLDFAST, CURATOR].map((name) => zooKeeperRow(name, rounds(name))),
       checks: [
-        check("goal", "rate of Curator", ratioOf(ratesOf(rounds(OURS)), ratesOf(rounds(CURATOR))), "at least", 1),
+        check(
+          "goal",
+          "rate of Curator",
+          computeRatio(grantRates(rounds(HOLDFAST)), grantRates(rounds(CURATOR))),
+          "at least",
+          1,
+        ),
       ],
     };
   },
 };
 
-export const zooKeeperWide: BenchCase = {
+export const zooKeeperManyKeys: BenchCase = {
   name: "zookeeper-wide",
   title: "ZooKeeper, 64 callers on 640 keys",
-  about: `64 callers of one process, each on keys that nobody else wants just then. ${HOW}`,
+  about: `64 callers of one process, each on keys that nobody else wants just then. ${METHOD}`,
   async run() {
     const load = { callers: 64, keys: 640, timed: "nothing" } as const;
-    const rounds = await onZooKeeper([OURS, CURATOR], { processes: 1, load, ms: 600 });
+    const rounds = await measureOnZooKeeper([HOLDFAST, CURATOR], { processes: 1, load, ms: 600 });
     return {
-      rows: [OURS, CURATOR].map((name) => zooKeeperRow(name, rounds(name))),
+      rows: [HOLDFAST, CURATOR].map((name) => zooKeeperRow(name, rounds(name))),
       checks: [
-        check("goal", "rate of Curator", ratioOf(ratesOf(rounds(OURS)), ratesOf(rounds(CURATOR))), "at least", 1),
+        check(
+          "goal",
+          "rate of Curator",
+          computeRatio(grantRates(rounds(HOLDFAST)), grantRates(rounds(CURATOR))),
+          "at least",
+          1,
+        ),
       ],
     };
   },
 };
 
-export const zooKeeperCrowd: BenchCase = {
+export const zooKeeperContended: BenchCase = {
   name: "zookeeper-64",
   title: "ZooKeeper, 64 callers of one process on one key",
   about:
     "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant. With local " +
-    `hand-off, and in strict order (handoffs 1). ${HOW}`,
+    `hand-off, and in strict order (handoffs 1). ${METHOD}`,
   async run() {
     const load = { callers: 64, keys: 1, timed: "wait" } as const;
-    const { rows, checks, ours } = await contended({ processes: 1, load, ms: 700 }, 15);
+    const { rows, checks, ours } = await measureContended({ processes: 1, load, ms: 700 }, 15);
     const s3 = check(
       "goal",
       "lock and unlock a second, as the commissioned lock reached",
-      spreadOf(ours),
+      computeSpread(ours),
       "at least",
-      S3,
+      SHARED_FILE_NAME,
     );
     return { rows, checks: [...checks, s3] };
   },
 };
 
-export const zooKeeperProcesses: BenchCase = {
+export const zooKeeperMultiProcess: BenchCase = {
   name: "zookeeper-processes",
   title: "ZooKeeper, 4 processes with 8 callers each on one key",
-  about: `As before, with 32 callers in four processes. ${HOW}`,
-  run: () => contended({ processes: 4, load: { callers: 8, keys: 1, timed: "wait" }, ms: 700 }, 8),
+  about: `As before, with 32 callers in four processes. ${METHOD}`,
+  run: () => measureContended({ processes: 4, load: { callers: 8, keys: 1, timed: "wait" }, ms: 700 }, 8),
 };
 
-async function contended(
+async function measureContended(
   options: ZooKeeperOptions,
   goal: number,
 ): Promise<Findings & { readonly ours: readonly number[] }> {
-  const names = [OURS, STRICT, CURATOR];
-  const rounds = await onZooKeeper(names, options);
-  const [ours, strict, curator] = names.map((name) => ratesOf(rounds(name))) as [number[], number[], number[]];
+  const names = [HOLDFAST, HOLDFAST_STRICT, CURATOR];
+  const rounds = await measureOnZooKeeper(names, options);
+  const [ours, strict, curator] = names.map((name) => grantRates(rounds(name))) as [number[], number[], number[]];
   const nobodyStarved = (what: string, name: string): Check =>
-    check("gate", `${what}callers that got nothing`, spreadOf(starvedIn(rounds(name))), "exactly", 0);
+    check("gate", `${what}callers that got nothing`, computeSpread(starvedCallers(rounds(name))), "exactly", 0);
   return {
     ours,
     rows: names.map((name) => zooKeeperRow(name, rounds(name))),
     checks: [
-      check("goal", "rate of Curator", ratioOf(ours, curator), "at least", goal),
-      nobodyStarved("", OURS),
-      check("goal", "strict order: rate of Curator", ratioOf(strict, curator), "at least", 1),
-      nobodyStarved("strict order: ", STRICT),
+      check("goal", "rate of Curator", computeRatio(ours, curator), "at least", goal),
+      nobodyStarved("", HOLDFAST),
+      check("goal", "strict order: rate of Curator", computeRatio(strict, curator), "at least", 1),
+      nobodyStarved("strict order: ", HOLDFAST_STRICT),
     ],
   };
 }

@@ -5,19 +5,19 @@ import type { AddressInfo, TcpNetConnectOpts } from "node:net";
 import { createServer } from "node:net";
 
 /** What a server is told: where its socket and its state may lie, and whether it is to listen on TCP instead. */
-export interface Listen {
+export interface ListenRequest {
   readonly path: string;
   readonly tcp: boolean;
 }
 
 /** For node:net. */
-export function endpointOf(address: string): { readonly path: string } | TcpNetConnectOpts {
-  const port = portOf(address);
+export function parseEndpoint(address: string): { readonly path: string } | TcpNetConnectOpts {
+  const port = parsePort(address);
   return port === null ? { path: address } : { host: "127.0.0.1", port, noDelay: true };
 }
 
 /** Null for a Unix socket. */
-export function portOf(address: string): number | null {
+export function parsePort(address: string): number | null {
   return address.startsWith("tcp:") ? Number(address.slice("tcp:".length)) : null;
 }
 

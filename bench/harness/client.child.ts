@@ -1,40 +1,40 @@
 // A client process of the bench: opens one contestant and performs workloads when it is told to.
 
-import { contestants } from "../contestants/contestants.ts";
-import { answerCalls } from "./calls.ts";
-import { exclusionSections } from "./exclusion.ts";
-import { idleKeys, manyCycles } from "./memory-use.ts";
+import { findImplementation } from "../implementations/implementations.ts";
+import { serveCalls } from "./child-rpc.ts";
+import type { LockImplementation, Outcome, Workload } from "./closed-loop.ts";
+import { runWorkload } from "./closed-loop.ts";
+import { recordCriticalSections } from "./exclusion.ts";
+import { measureCycles, measureIdleKeys } from "./memory-use.ts";
 import { quantile } from "./stats.ts";
-import { hold, paced, turns } from "./turns.ts";
-import { windowCalls } from "./window-calls.ts";
-import type { Contestant, Outcome, Workload } from "./workload.ts";
-import { perform } from "./workload.ts";
+import { createWindowHandlers } from "./window-handlers.ts";
+import { holdKeys, runPacedTurns, runTurns } from "./workloads.ts";
 
 /** What of an outcome goes back to the bench. */
 export type Measured = Omit<Outcome, "latencies"> & { readonly p50: number; readonly p99: number };
 
 const [name = "", socket = ""] = process.argv.slice(2);
-let opened: Contestant | null = null;
+let opened: LockImplementation | null = null;
 
-async function contestant(): Promise<Contestant> {
-  opened ??= await contestants(name).open(socket);
+async function openImplementation(): Promise<LockImplementation> {
+  opened ??= await findImplementation(name).open(socket);
   return opened;
 }
 
-answerCalls({
+serveCalls({
   perform: async (workload: Workload): Promise<Measured> => {
-    const { latencies, ...outcome } = await perform(await contestant(), workload);
+    const { latencies, ...outcome } = await runWorkload(await openImplementation(), workload);
     return { ...outcome, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) };
   },
-  exclusion: async (ms: number) => exclusionSections(await contestant(), ms),
-  idleKeys: async (keys: number) => idleKeys(await contestant(), keys),
-  manyCycles: async (cycles: number) => manyCycles(await contestant(), cycles),
+  exclusion: async (ms: number) => recordCriticalSections(await openImplementation(), ms),
+  idleKeys: async (keys: number) => measureIdleKeys(await openImplementation(), keys),
+  manyCycles: async (cycles: number) => measureCycles(await openImplementation(), cycles),
   turns: async ({ callers, times }: { readonly callers: number; readonly times: number }) =>
-    turns(await contestant(), callers, times),
+    runTurns(await openImplementation(), callers, times),
   paced: async ({ times, key }: { readonly times: number; readonly key: string }) =>
-    paced(await contestant(), times, key),
+    runPacedTurns(await openImplementation(), times, key),
   hold: async ({ from, count }: { readonly from: number; readonly count: number }) =>
-    hold(await contestant(), from, count),
-  ...windowCalls(name, socket, contestant),
+    holdKeys(await openImplementation(), from, count),
+  ...createWindowHandlers(name, socket, openImplementation),
   close: async () => opened?.close(),
 });

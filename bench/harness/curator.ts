@@ -6,8 +6,8 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
-import { CURATOR_JAR, installCurator } from "../../test/support/services/curator.ts";
-import type { Load, Look } from "./window.ts";
+import { CURATOR_JAR, installCurator } from "../../test/support/curator/contender-process.ts";
+import type { WindowLoad, WindowSample } from "./sampling-window.ts";
 
 const SOURCE = resolve("bench/curator/CuratorBench.java");
 
@@ -19,7 +19,7 @@ export function compileCurator(folder: string): void {
 }
 
 /** Microseconds of CPU that a process has used. */
-export function cpuOf(pid: number): number {
+export function processCpuMicros(pid: number): number {
   const [, ...fields] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
   const [user, system] = (fields[0] ?? "").split(" ").slice(11, 13).map(Number) as [number, number];
   const TICKS_PER_SECOND = 100;
@@ -43,24 +43,24 @@ export class CuratorClient {
   static async start(classes: string, server: string): Promise<CuratorClient> {
     const args = ["-Xmx256m", "-cp", `${classes}:${CURATOR_JAR}`, "CuratorBench", server];
     const started = new CuratorClient(spawn("java", args));
-    await started.#said("ready");
+    await started.#readReply("ready");
     return started;
   }
 
-  begin({ callers, keys, prefix = "" }: Load): Promise<string> {
-    return this.#ask(`${callers} ${keys} ${prefix}`);
+  begin({ callers, keys, prefix = "" }: WindowLoad): Promise<string> {
+    return this.#send(`${callers} ${keys} ${prefix}`);
   }
 
   async mark(): Promise<void> {
-    await this.#ask("mark");
-    this.#cpuBefore = cpuOf(this.#process.pid as number);
+    await this.#send("mark");
+    this.#cpuBefore = processCpuMicros(this.#process.pid as number);
   }
 
-  async look(): Promise<Look> {
-    const [ms, p50, p99, most, grants = ""] = (await this.#ask("look")).split(" ");
+  async look(): Promise<WindowSample> {
+    const [ms, p50, p99, most, grants = ""] = (await this.#send("look")).split(" ");
     return {
       ms: Number(ms),
-      cpu: cpuOf(this.#process.pid as number) - this.#cpuBefore,
+      cpu: processCpuMicros(this.#process.pid as number) - this.#cpuBefore,
       grantsPerCaller: grants.split(",").map(Number),
       p50: Number(p50),
       p99: Number(p99),
@@ -69,7 +69,7 @@ export class CuratorClient {
   }
 
   finish(): Promise<string> {
-    return this.#ask("finish");
+    return this.#send("finish");
   }
 
   async end(): Promise<void> {
@@ -79,12 +79,12 @@ export class CuratorClient {
     await ended;
   }
 
-  #ask(order: string): Promise<string> {
+  #send(order: string): Promise<string> {
     this.#process.stdin.write(`${order}\n`);
-    return this.#said();
+    return this.#readReply();
   }
 
-  async #said(wanted?: string): Promise<string> {
+  async #readReply(wanted?: string): Promise<string> {
     const { value, done } = await this.#lines.next();
     if (done === true || (wanted !== undefined && value !== wanted)) throw new Error(`Curator ended or said ${value}`);
     return value;

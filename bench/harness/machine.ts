@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { cpus, totalmem, type } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 
-export interface Circumstances {
+export interface Environment {
   readonly commit: string;
   /** Files of the working tree differ from the commit. */
   readonly changed: boolean;
@@ -15,7 +15,7 @@ export interface Circumstances {
   readonly otherLoad: { readonly median: number; readonly most: number };
 }
 
-export function commit(): { readonly commit: string; readonly changed: boolean } {
+export function readCommit(): { readonly commit: string; readonly changed: boolean } {
   const git = (...args: string[]): string => spawnSync("git", args, { encoding: "utf8" }).stdout?.trim() ?? "";
   return {
     commit: git("rev-parse", "--short=12", "HEAD") || "unknown",
@@ -23,15 +23,15 @@ export function commit(): { readonly commit: string; readonly changed: boolean }
   };
 }
 
-export function machine(): string {
+export function describeMachine(): string {
   const all = cpus();
   const gib = Math.round(totalmem() / 2 ** 30);
   return `${all.length} cores (${all[0]?.model.trim() ?? "unknown"}), ${gib} GiB, ${type()}`;
 }
 
-const QUIET_CORES = 0.25;
-const PATIENCE_MS = 2_000;
-const LOOK_MS = 100;
+const IDLE_CORES = 0.25;
+const MAX_WAIT_MS = 2_000;
+const SAMPLE_MS = 100;
 
 const loads: number[] = [];
 
@@ -41,25 +41,25 @@ export function otherLoads(): readonly number[] {
 }
 
 /** Waits, within a bound, until less than a quarter of a core is busy, and records what it found. */
-export async function quiet(): Promise<void> {
-  const until = performance.now() + PATIENCE_MS;
+export async function waitForIdle(): Promise<void> {
+  const until = performance.now() + MAX_WAIT_MS;
   for (;;) {
     const load = await busyCores();
-    if (load >= QUIET_CORES && performance.now() < until) continue;
+    if (load >= IDLE_CORES && performance.now() < until) continue;
     loads.push(load);
     return;
   }
 }
 
 async function busyCores(): Promise<number> {
-  const before = times();
-  await delay(LOOK_MS);
-  const after = times();
+  const before = cpuTimes();
+  await delay(SAMPLE_MS);
+  const after = cpuTimes();
   const all = after.all - before.all;
   return all === 0 ? 0 : ((after.busy - before.busy) / all) * cpus().length;
 }
 
-function times(): { readonly busy: number; readonly all: number } {
+function cpuTimes(): { readonly busy: number; readonly all: number } {
   let busy = 0;
   let idle = 0;
   for (const { times: one } of cpus()) {

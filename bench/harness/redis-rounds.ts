@@ -1,32 +1,32 @@
 /** Rounds on one Redis: every contestant once in each, with as many processes as wanted, one contestant at a time. */
 
 import { setTimeout as delay } from "node:timers/promises";
-import { contestants } from "../contestants/contestants.ts";
-import { REDIS_ENTRANTS, REDIS_RIVALS } from "../contestants/redis.ts";
-import { Child } from "./calls.ts";
-import type { Row } from "./case.ts";
-import { quiet } from "./machine.ts";
+import { findImplementation } from "../implementations/implementations.ts";
+import { REDIS_IMPLEMENTATIONS, REDIS_THIRD_PARTIES } from "../implementations/redis.ts";
+import type { Row } from "./bench-case.ts";
+import { ChildProcessRpc } from "./child-rpc.ts";
+import { waitForIdle } from "./machine.ts";
 import type { BenchRedis, RedisWork } from "./redis.ts";
-import { callsBetween, withRedis } from "./redis.ts";
-import { clientProgram } from "./rounds.ts";
+import { callsBetween, withBenchRedis } from "./redis.ts";
+import { CLIENT_PROGRAM } from "./rounds.ts";
+import type { WindowLoad, WindowResult, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
-import { spreadOf, variation } from "./stats.ts";
-import type { Finish, Load, Look } from "./window.ts";
+import { computeSpread, variation } from "./stats.ts";
 
 /** To see that all runs, in little time: nothing of it is a measurement, and no table is written. */
-export const QUICK: boolean = process.env.HOLDFAST_BENCH_QUICK === "1";
+export const IS_QUICK_RUN: boolean = process.env.HOLDFAST_BENCH_QUICK === "1";
 /** Not counted: code is compiled, heaps grow. */
 const WARM_UP = 1;
-const ROUNDS = QUICK ? 2 : 5;
+const ROUNDS = IS_QUICK_RUN ? 2 : 5;
 /** Every process has begun, and whoever came first has no lead. */
-const AHEAD_MS = 40;
+const LEAD_MS = 40;
 /** For callers that still wait when a round is over; then their processes are replaced. */
-const PATIENCE_MS = 500;
+const FINISH_TIMEOUT_MS = 500;
 /** A new process compiles its code before it is measured again. */
 const WARM_MS = 150;
 /** Ours are watched until every caller can have had so many grants: with fewer, one more or less would look unfair. */
-const LEAST_GRANTS = 50;
-const MOST_WINDOWS = 8;
+const MIN_GRANTS = 50;
+const MAX_WINDOWS = 8;
 
 export interface RedisRound {
   readonly grants: number;
@@ -53,70 +53,70 @@ export interface RedisRounds {
   failure(name: string): string | null;
 }
 
-export interface RedisTeam {
+export interface RedisProcessGroup {
   readonly name: string;
-  clients: readonly Child[];
+  clients: readonly ChildProcessRpc[];
   /** How often its processes were replaced. */
-  lives: number;
-  start(): Child[];
+  replacements: number;
+  start(): ChildProcessRpc[];
   /** Its own broker, where it does not use Redis. */
-  readonly broker: Child | null;
+  readonly broker: ChildProcessRpc | null;
 }
 
 export interface RedisOptions {
   readonly processes: number | ((name: string) => number);
-  readonly load: Load | ((name: string) => Load);
+  readonly load: WindowLoad | ((name: string) => WindowLoad);
   readonly ms: number;
   /** Watch ours for longer on a slow machine. Default false. */
   readonly fair?: boolean;
 }
 
-export async function onRedis(names: readonly string[], options: RedisOptions): Promise<RedisRounds> {
+export async function measureOnRedis(names: readonly string[], options: RedisOptions): Promise<RedisRounds> {
   const rounds = new Map<string, RedisRound[]>(names.map((name) => [name, []]));
   const failures = new Map<string, string>();
-  await withRedis((server) =>
-    withTeams(names, options.processes, server, (teams) =>
-      eachRound(teams, async (team, isCounted) => {
+  await withBenchRedis((server) =>
+    withRedisGroups(names, options.processes, server, (teams) =>
+      runRounds(teams, async (team, isCounted) => {
         if (failures.has(team.name)) return;
         try {
-          const found = await once(team, server, options);
-          if (isCounted) rounds.get(team.name)?.push(found);
+          const redisRound = await measureRound(team, server, options);
+          if (isCounted) rounds.get(team.name)?.push(redisRound);
         } catch (error) {
           failures.set(team.name, error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error));
         }
       }),
     ),
   );
-  const [ours] = [...failures].filter(([name]) => REDIS_RIVALS[name] === undefined);
+  const [ours] = [...failures].filter(([name]) => REDIS_THIRD_PARTIES[name] === undefined);
   if (ours !== undefined) throw new Error(ours.join(": "));
   const of = (name: string): readonly RedisRound[] => rounds.get(name) ?? [];
   return Object.assign(of, { failure: (name: string) => failures.get(name) ?? null });
 }
 
 /** Warm-up and counted rounds; the first place goes round. */
-export async function eachRound<Team>(
+export async function runRounds<Team>(
   teams: readonly Team[],
   measure: (team: Team, isCounted: boolean) => Promise<void>,
 ): Promise<void> {
   for (let round = -WARM_UP; round < ROUNDS; round++) {
     for (let turn = 0; turn < teams.length; turn++) {
-      if (!QUICK) await quiet();
+      if (!IS_QUICK_RUN) await waitForIdle();
       await measure(teams[(turn + round + WARM_UP) % teams.length] as Team, round >= 0);
     }
   }
 }
 
 /** Starts everybody's processes, gives them to `use`, and ends them. */
-export async function withTeams<T>(
+export async function withRedisGroups<T>(
   names: readonly string[],
   processes: number | ((name: string) => number),
   server: BenchRedis,
-  use: (teams: readonly RedisTeam[]) => Promise<T>,
+  use: (teams: readonly RedisProcessGroup[]) => Promise<T>,
 ): Promise<T> {
-  const teams: RedisTeam[] = [];
+  const teams: RedisProcessGroup[] = [];
   try {
     for (const name of names)
-      teams.push(await team(name, typeof processes === "number" ? processes : processes(name), server));
+      teams.push(await startGroup(name, typeof processes === "number" ? processes : processes(name), server));
     return await use(teams);
   } finally {
     const all = teams.flatMap(({ clients, broker }) => [...clients, ...(broker === null ? [] : [broker])]);
@@ -124,81 +124,91 @@ export async function withTeams<T>(
   }
 }
 
-async function team(name: string, processes: number, server: BenchRedis): Promise<RedisTeam> {
-  const program = contestants(name).server;
+async function startGroup(name: string, processes: number, server: BenchRedis): Promise<RedisProcessGroup> {
+  const program = findImplementation(name).server;
   const broker =
-    program === undefined ? null : new Child(new URL(`../servers/${program}.child.js`, import.meta.url), []);
+    program === undefined ? null : new ChildProcessRpc(new URL(`../servers/${program}.child.js`, import.meta.url), []);
   const address = (await broker?.call<string>("listen", { path: "", tcp: true })) ?? server.address;
-  const start = (): Child[] => Array.from({ length: processes }, () => new Child(clientProgram, [name, address]));
-  return { name, start, clients: start(), broker, lives: 0 };
+  const start = (): ChildProcessRpc[] =>
+    Array.from({ length: processes }, () => new ChildProcessRpc(CLIENT_PROGRAM, [name, address]));
+  return { name, start, clients: start(), broker, replacements: 0 };
 }
 
-function all<T>({ clients }: RedisTeam, call: string, argument?: unknown): Promise<T[]> {
+function callAll<T>({ clients }: RedisProcessGroup, call: string, argument?: unknown): Promise<T[]> {
   return Promise.all(clients.map((client) => client.call<T>(call, argument)));
 }
 
-async function once(team: RedisTeam, server: BenchRedis, options: RedisOptions): Promise<RedisRound> {
+async function measureRound(team: RedisProcessGroup, server: BenchRedis, options: RedisOptions): Promise<RedisRound> {
   const { name, broker } = team;
   const load = typeof options.load === "function" ? options.load(name) : options.load;
-  const sends = REDIS_ENTRANTS[name]?.sends;
+  const sends = REDIS_IMPLEMENTATIONS[name]?.countedCommands;
   const count = (before: RedisWork, after: RedisWork): number =>
     sends === undefined ? Number.NaN : callsBetween(before, after, sends);
-  await all(team, "ready");
+  await callAll(team, "ready");
   const first = await server.work();
-  await all(team, "begin", { ...load, prefix: `${name}:${team.lives}:` } satisfies Load);
-  await delay(AHEAD_MS);
-  await all(team, "mark");
-  const [before, brokerBefore] = [await server.work(), (await broker?.cpu()) ?? 0];
-  const looks = await watched(team, load, options);
-  const [after, brokerAfter] = [await server.work(), (await broker?.cpu()) ?? 0];
-  const ends = await all<Finish>(team, "finish", PATIENCE_MS);
+  await callAll(team, "begin", { ...load, prefix: `${name}:${team.replacements}:` } satisfies WindowLoad);
+  await delay(LEAD_MS);
+  await callAll(team, "mark");
+  const [before, brokerBefore] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
+  const windowSamples = await sampleWindow(team, load, options);
+  const [after, brokerAfter] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
+  const ends = await callAll<WindowResult>(team, "finish", FINISH_TIMEOUT_MS);
   const sent = count(first, await server.work()) / sum(ends.map(({ pairs }) => pairs));
   const stuck = sum(ends.map((end) => end.stuck));
-  if (stuck > 0) await replace(team);
-  const grants = sum(looks.flatMap(({ grantsPerCaller }) => grantsPerCaller));
+  if (stuck > 0) await replaceProcesses(team);
+  const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
   return {
     grants,
     // so that grants / ms is the sum of the clients' rates, whose times differ a little
-    ms: grants / sum(looks.map((one) => sum(one.grantsPerCaller) / one.ms)),
-    cpu: sum(looks.map(({ cpu }) => cpu)),
+    ms: grants / sum(windowSamples.map((windowSample) => sum(windowSample.grantsPerCaller) / windowSample.ms)),
+    cpu: sum(windowSamples.map(({ cpu }) => cpu)),
     serverCpu: broker === null ? after.cpu - before.cpu : brokerAfter - brokerBefore,
-    grantsPerCaller: looks.flatMap(({ grantsPerCaller }) => grantsPerCaller),
-    p50: mean(looks.map(({ p50 }) => p50)),
-    p99: mean(looks.map(({ p99 }) => p99)),
-    most: Math.max(...looks.map(({ most }) => most)),
+    grantsPerCaller: windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller),
+    p50: mean(windowSamples.map(({ p50 }) => p50)),
+    p99: mean(windowSamples.map(({ p99 }) => p99)),
+    most: Math.max(...windowSamples.map(({ most }) => most)),
     commands: count(before, after) / grants,
     sent,
     stuck,
   };
 }
 
-async function watched(team: RedisTeam, { callers }: Load, { ms, fair = false }: RedisOptions): Promise<Look[]> {
-  const isPatient = fair && !QUICK && REDIS_RIVALS[team.name] === undefined;
+async function sampleWindow(
+  team: RedisProcessGroup,
+  { callers }: WindowLoad,
+  { ms, fair = false }: RedisOptions,
+): Promise<WindowSample[]> {
+  const isPatient = fair && !IS_QUICK_RUN && REDIS_THIRD_PARTIES[team.name] === undefined;
   for (let windows = 1; ; windows++) {
-    await delay(QUICK ? ms / 4 : ms);
-    const looks = await all<Look>(team, "look");
-    const grants = sum(looks.flatMap(({ grantsPerCaller }) => grantsPerCaller));
-    const wanted = isPatient ? LEAST_GRANTS * callers * looks.length : 1;
-    if (grants >= wanted || windows === MOST_WINDOWS) return looks;
+    await delay(IS_QUICK_RUN ? ms / 4 : ms);
+    const windowSamples = await callAll<WindowSample>(team, "look");
+    const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
+    const wanted = isPatient ? MIN_GRANTS * callers * windowSamples.length : 1;
+    if (grants >= wanted || windows === MAX_WINDOWS) return windowSamples;
   }
 }
 
 /** With keys of their own: whoever was ended may have held the last ones. */
-async function replace(team: RedisTeam): Promise<void> {
+async function replaceProcesses(team: RedisProcessGroup): Promise<void> {
   await Promise.all(team.clients.map((client) => client.end()));
   team.clients = team.start();
-  team.lives++;
-  await all(team, "begin", { callers: 1, keys: 1, timed: "nothing", prefix: `${team.lives}:warm:` } satisfies Load);
+  team.replacements++;
+  await callAll(team, "begin", {
+    callers: 1,
+    keys: 1,
+    timed: "nothing",
+    prefix: `${team.replacements}:warm:`,
+  } satisfies WindowLoad);
   await delay(WARM_MS);
-  await all(team, "finish", PATIENCE_MS);
+  await callAll(team, "finish", FINISH_TIMEOUT_MS);
 }
 
 /** Grants a second, round by round. */
-export function ratesOf(rounds: readonly RedisRound[]): readonly number[] {
+export function grantRates(rounds: readonly RedisRound[]): readonly number[] {
   return rounds.map(({ grants, ms }) => (grants / ms) * 1_000);
 }
 
-export function of(
+export function figurePerRound(
   rounds: readonly RedisRound[],
   figure: keyof Omit<RedisRound, "grantsPerCaller">,
 ): readonly number[] {
@@ -206,23 +216,23 @@ export function of(
 }
 
 /** How unevenly the callers were served, round by round. */
-export function spreadOfGrants(rounds: readonly RedisRound[]): readonly number[] {
+export function grantVariation(rounds: readonly RedisRound[]): readonly number[] {
   return rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller));
 }
 
 /** Callers that got nothing, round by round. */
-export function starvedOf(rounds: readonly RedisRound[]): readonly number[] {
+export function starvedCallers(rounds: readonly RedisRound[]): readonly number[] {
   return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
 }
 
 /** Microseconds of the clients' CPU per grant, round by round. */
-export function clientCpuOf(rounds: readonly RedisRound[]): readonly number[] {
+export function clientCpuPerGrant(rounds: readonly RedisRound[]): readonly number[] {
   return rounds.map(({ cpu, grants }) => cpu / grants);
 }
 
 /** In each round the best of those who ended it. */
-export function bestOf(rounds: RedisRounds, names: readonly string[]): readonly number[] {
-  const all = names.filter((name) => rounds.failure(name) === null).map((name) => ratesOf(rounds(name)));
+export function bestRates(rounds: RedisRounds, names: readonly string[]): readonly number[] {
+  const all = names.filter((name) => rounds.failure(name) === null).map((name) => grantRates(rounds(name)));
   return Array.from({ length: ROUNDS }, (_, round) => Math.max(...all.map((rates) => rates[round] ?? 0)));
 }
 
@@ -230,12 +240,12 @@ export function bestOf(rounds: RedisRounds, names: readonly string[]): readonly 
 export function redisRow(name: string, rounds: RedisRounds, columns: readonly Column[]): Row {
   const failure = rounds.failure(name);
   if (failure !== null) return { contestant: `${name} (failed: ${failure})`, figures: {} };
-  const found = rounds(name);
+  const redisRounds = rounds(name);
   const figures: Record<string, Spread> = {};
   for (const column of columns) {
     const [title, figure] = COLUMNS[column];
-    const all = figure(found);
-    if (all.every((one) => Number.isFinite(one))) figures[title] = spreadOf(all);
+    const all = figure(redisRounds);
+    if (all.every((one) => Number.isFinite(one))) figures[title] = computeSpread(all);
   }
   return { contestant: name, figures };
 }
@@ -243,15 +253,15 @@ export function redisRow(name: string, rounds: RedisRounds, columns: readonly Co
 export type Column = keyof typeof COLUMNS;
 
 const COLUMNS = {
-  rate: ["grants/s", ratesOf],
-  p50: ["p50 us", (rounds) => of(rounds, "p50")],
-  p99: ["p99 us", (rounds) => of(rounds, "p99")],
-  longest: ["longest ms", (rounds) => of(rounds, "most").map((micros) => micros / 1_000)],
-  commands: ["commands/grant", (rounds) => of(rounds, "commands")],
-  spread: ["spread of grants", spreadOfGrants],
-  starved: ["callers with none", starvedOf],
-  stuck: ["still waiting 0.5 s later", (rounds) => of(rounds, "stuck")],
-  clientCpu: ["client CPU us", clientCpuOf],
+  rate: ["grants/s", grantRates],
+  p50: ["p50 us", (rounds) => figurePerRound(rounds, "p50")],
+  p99: ["p99 us", (rounds) => figurePerRound(rounds, "p99")],
+  longest: ["longest ms", (rounds) => figurePerRound(rounds, "most").map((micros) => micros / 1_000)],
+  commands: ["commands/grant", (rounds) => figurePerRound(rounds, "commands")],
+  spread: ["spread of grants", grantVariation],
+  starved: ["callers with none", starvedCallers],
+  stuck: ["still waiting 0.5 s later", (rounds) => figurePerRound(rounds, "stuck")],
+  clientCpu: ["client CPU us", clientCpuPerGrant],
   serverCpu: ["server CPU us", (rounds) => rounds.map(({ serverCpu, grants }) => serverCpu / grants)],
 } as const satisfies Record<string, readonly [string, (rounds: readonly RedisRound[]) => readonly number[]]>;
 

@@ -1,7 +1,7 @@
 /** A Redis of the bench's own, and what it has done. */
 
 import { Redis } from "ioredis";
-import { startRedis } from "../../test/support/services/redis.ts";
+import { startRedis } from "../../test/support/stores/redis.ts";
 
 export interface BenchRedis {
   /** For contestants, see harness/address.ts. */
@@ -18,11 +18,11 @@ export interface RedisWork {
 }
 
 /** Starts a server on a free port, nothing of it on the disk, gives it to `use`, and ends it. */
-export async function withRedis<T>(use: (server: BenchRedis) => Promise<T>): Promise<T> {
+export async function withBenchRedis<T>(use: (server: BenchRedis) => Promise<T>): Promise<T> {
   const server = await startRedis();
   const observer = new Redis(server.port, "127.0.0.1");
   try {
-    return await use({ address: `tcp:${server.port}`, work: () => work(observer) });
+    return await use({ address: `tcp:${server.port}`, work: () => readWork(observer) });
   } finally {
     observer.disconnect();
     await server.stop();
@@ -30,9 +30,14 @@ export async function withRedis<T>(use: (server: BenchRedis) => Promise<T>): Pro
 }
 
 /** One server each for so many, all at once: what each of them did can be told. */
-export async function withRedises<T>(count: number, use: (servers: readonly BenchRedis[]) => Promise<T>): Promise<T> {
+export async function withBenchRedises<T>(
+  count: number,
+  use: (servers: readonly BenchRedis[]) => Promise<T>,
+): Promise<T> {
   if (count === 0) return use([]);
-  return withRedis((server) => withRedises(count - 1, (others) => use([server, ...others])));
+  return withBenchRedis((server) =>
+    withBenchRedises(count - 1, (otherBenchRedises) => use([server, ...otherBenchRedises])),
+  );
 }
 
 /** How many commands of these names came between the two. */
@@ -41,7 +46,7 @@ export function callsBetween(before: RedisWork, after: RedisWork, names: readonl
   return sum(after) - sum(before);
 }
 
-async function work(observer: Redis): Promise<RedisWork> {
+async function readWork(observer: Redis): Promise<RedisWork> {
   const told = (await observer.info("commandstats", "cpu")) as string;
   const calls = new Map<string, number>();
   for (const [, name = "", count] of told.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) calls.set(name, Number(count));

@@ -1,7 +1,7 @@
 /** The findings as a table: on the terminal and, for a whole run, in docs/results. */
 
-import type { BenchCase, Check, Findings } from "./case.ts";
-import type { Circumstances } from "./machine.ts";
+import type { BenchCase, Check, Findings } from "./bench-case.ts";
+import type { Environment } from "./machine.ts";
 import type { Spread } from "./stats.ts";
 
 export interface CaseReport extends Pick<BenchCase, "name" | "title" | "about">, Findings {
@@ -9,25 +9,25 @@ export interface CaseReport extends Pick<BenchCase, "name" | "title" | "about">,
   readonly error?: string;
 }
 
-export interface Report extends Circumstances {
+export interface Report extends Environment {
   readonly cases: readonly CaseReport[];
 }
 
 /** Cores others kept busy, from which on rates are worth little. */
 const BUSY_CORES = 0.5;
-const BUSY =
+const BUSY_WARNING =
   "**The machine was busy with other work: gates, counts, bytes and the ratios of CPU stand; rates and times, and whether " +
   "their goals are met, mean little.** Run it again on a quiet one.";
 
 /** Gates that do not hold, cases that could not be run. */
-export function faultsOf({ cases }: Report): string[] {
+export function failedGates({ cases }: Report): string[] {
   return cases.flatMap(({ name, checks, error }) => [
     ...(error === undefined ? [] : [`${name}: ${error}`]),
-    ...checks.filter(({ kind, met }) => kind === "gate" && !met).map((one) => `${name}: ${asText(one)}`),
+    ...checks.filter(({ kind, met }) => kind === "gate" && !met).map((check) => `${name}: ${renderCheck(check)}`),
   ]);
 }
 
-export function asMarkdown(report: Report): string {
+export function renderMarkdown(report: Report): string {
   const { commit, changed, date, node, machine, otherLoad, cases } = report;
   return `${[
     "# Bench",
@@ -35,15 +35,15 @@ export function asMarkdown(report: Report): string {
     "<!-- Written by `npm run bench`. Do not edit: run it again. -->",
     "",
     "Rates are of one machine: read the ratios. Each figure is the median of " +
-      `${mostRounds(report)} rounds (least to most) after warm-up, contestants taking turns within a round, each in processes of its ` +
+      `${maxRounds(report)} rounds (least to most) after warm-up, contestants taking turns within a round, each in processes of its ` +
       "own; a ratio is taken within each round. Gates make the command fail. A pair is one acquire and one release.",
     "",
     `- commit ${commit}${changed ? ", with changes not committed" : ""}`,
     `- ${date}`,
     `- Node ${node}`,
     `- ${machine}`,
-    `- cores kept busy by others just before a measurement: ${round(otherLoad.median)}, at most ${round(otherLoad.most)}`,
-    ...(otherLoad.median < BUSY_CORES ? [] : ["", BUSY]),
+    `- cores kept busy by others just before a measurement: ${roundFigure(otherLoad.median)}, at most ${roundFigure(otherLoad.most)}`,
+    ...(otherLoad.median < BUSY_CORES ? [] : ["", BUSY_WARNING]),
     "",
     "## Goals and gates",
     "",
@@ -51,21 +51,21 @@ export function asMarkdown(report: Report): string {
     "|---|---|---|---|---|---|",
     ...cases.flatMap(({ title, checks }) =>
       checks.map(
-        (one) =>
-          `| ${title} | ${one.kind} | ${one.what} | ${shown(one.measured)} | ${one.sense} ${one.bound} | ${verdict(one)} |`,
+        (check) =>
+          `| ${title} | ${check.kind} | ${check.what} | ${formatSpread(check.measured)} | ${check.sense} ${check.bound} | ${renderVerdict(check)} |`,
       ),
     ),
-    ...cases.flatMap(section),
+    ...cases.flatMap(renderSection),
   ].join("\n")}\n`;
 }
 
 /** Some figures are of one look only. */
-function mostRounds({ cases }: Report): number {
+function maxRounds({ cases }: Report): number {
   const spreads = cases.flatMap(({ rows }) => rows.flatMap(({ figures }) => Object.values(figures)));
   return Math.max(0, ...spreads.map(({ rounds }) => rounds.length));
 }
 
-function section({ title, about, rows, error, plot }: CaseReport): string[] {
+function renderSection({ title, about, rows, error, plot }: CaseReport): string[] {
   const columns = [...new Set(rows.flatMap(({ figures }) => Object.keys(figures)))];
   const table =
     rows.length === 0
@@ -75,7 +75,9 @@ function section({ title, about, rows, error, plot }: CaseReport): string[] {
           `| | ${columns.join(" | ")} |`,
           `|---|${columns.map(() => "---|").join("")}`,
           ...rows.map(({ contestant, figures }) => {
-            const cells = columns.map((column) => (figures[column] === undefined ? "-" : shown(figures[column])));
+            const cells = columns.map((column) =>
+              figures[column] === undefined ? "-" : formatSpread(figures[column]),
+            );
             return `| ${contestant} | ${cells.join(" | ")} |`;
           }),
         ];
@@ -92,32 +94,34 @@ function section({ title, about, rows, error, plot }: CaseReport): string[] {
 }
 
 /** For the terminal. */
-export function asLines({ title, rows, checks, error }: CaseReport): string[] {
+export function renderLines({ title, rows, checks, error }: CaseReport): string[] {
   return [
     title,
     ...rows.map(({ contestant, figures }) => {
-      const cells = Object.entries(figures).map(([name, spread]) => `${name} ${shown(spread)}`);
+      const cells = Object.entries(figures).map(([name, spread]) => `${name} ${formatSpread(spread)}`);
       return `  ${contestant.padEnd(22)} ${cells.join("; ")}`;
     }),
-    ...checks.map((one) => `  ${verdict(one).padEnd(7)} ${asText(one)}`),
+    ...checks.map((check) => `  ${renderVerdict(check).padEnd(7)} ${renderCheck(check)}`),
     ...(error === undefined ? [] : [`  FAILED  ${error}`]),
   ];
 }
 
-function asText({ kind, what, measured, sense, bound }: Check): string {
-  return `${kind}: ${what} ${shown(measured)}, wanted ${sense} ${bound}`;
+function renderCheck({ kind, what, measured, sense, bound }: Check): string {
+  return `${kind}: ${what} ${formatSpread(measured)}, wanted ${sense} ${bound}`;
 }
 
-function verdict({ kind, met }: Check): string {
+function renderVerdict({ kind, met }: Check): string {
   if (met) return "met";
   return kind === "gate" ? "FAILED" : "missed";
 }
 
-function shown({ median, min, max, rounds }: Spread): string {
-  return rounds.length === 1 ? round(median) : `${round(median)} (${round(min)}..${round(max)})`;
+function formatSpread({ median, min, max, rounds }: Spread): string {
+  return rounds.length === 1
+    ? roundFigure(median)
+    : `${roundFigure(median)} (${roundFigure(min)}..${roundFigure(max)})`;
 }
 
-function round(figure: number): string {
+function roundFigure(figure: number): string {
   const size = Math.abs(figure);
   const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 4;
   return figure.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: 0 });

@@ -8,13 +8,13 @@ export interface Spread {
   readonly rounds: readonly number[];
 }
 
-export function spreadOf(rounds: readonly number[]): Spread {
+export function computeSpread(rounds: readonly number[]): Spread {
   return { median: quantile(rounds, 0.5), min: Math.min(...rounds), max: Math.max(...rounds), rounds };
 }
 
 /** The ratio in each round: two figures of one round met the same machine. */
-export function ratioOf(above: readonly number[], below: readonly number[]): Spread {
-  return spreadOf(above.map((figure, round) => figure / (below[round] as number)));
+export function computeRatio(above: readonly number[], below: readonly number[]): Spread {
+  return computeSpread(above.map((figure, round) => figure / (below[round] as number)));
 }
 
 /** @param fraction 0.5: the median. NaN if there is nothing. */

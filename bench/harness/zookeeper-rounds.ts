@@ -1,32 +1,32 @@
-/** Rounds on one ZooKeeper, as it comes (every write is synced to the disk): ours in Node, Curator in JVMs, taking turns. */
+/** Rounds on one ZooKeeper, as it comes (every write is synced to the disk): ours in ClusterNode, Curator in JVMs, taking turns. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { startZooKeeper } from "../../test/support/services/zookeeper.ts";
-import { Child } from "./calls.ts";
-import type { Row } from "./case.ts";
-import { CuratorClient, compileCurator, cpuOf } from "./curator.ts";
-import { quiet } from "./machine.ts";
-import { clientProgram } from "./rounds.ts";
+import { startZooKeeper } from "../../test/support/stores/zookeeper.ts";
+import type { Row } from "./bench-case.ts";
+import { ChildProcessRpc } from "./child-rpc.ts";
+import { CuratorClient, compileCurator, processCpuMicros } from "./curator.ts";
+import { waitForIdle } from "./machine.ts";
+import { CLIENT_PROGRAM } from "./rounds.ts";
+import type { WindowLoad, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
-import { quantile, spreadOf, variation } from "./stats.ts";
-import type { Load, Look } from "./window.ts";
+import { computeSpread, quantile, variation } from "./stats.ts";
 
 export const CURATOR = "Curator";
 
-const QUICK = process.env.HOLDFAST_BENCH_QUICK === "1";
+const IS_QUICK_RUN = process.env.HOLDFAST_BENCH_QUICK === "1";
 /** Not counted: code is compiled, heaps grow; a JVM takes its time for that. */
-const WARM_UP = QUICK ? 1 : 3;
-const ROUNDS = QUICK ? 2 : 5;
+const WARM_UP = IS_QUICK_RUN ? 1 : 3;
+const ROUNDS = IS_QUICK_RUN ? 2 : 5;
 /** Every process has begun, and whoever came first has no lead. */
-const AHEAD_MS = 60;
-const PATIENCE_MS = 10_000;
+const LEAD_MS = 60;
+const FINISH_TIMEOUT_MS = 10_000;
 /** With fewer for each caller a grant more or less would look like unfairness. */
-const LEAST_TURNS = 4;
+const MIN_TURNS = 4;
 
-export interface ZooKeeperRound extends Look {
+export interface ZooKeeperRound extends WindowSample {
   readonly grants: number;
   /** Of ZooKeeper, microseconds. */
   readonly serverCpu: number;
@@ -35,45 +35,45 @@ export interface ZooKeeperRound extends Look {
 export type ZooKeeperRounds = (name: string) => readonly ZooKeeperRound[];
 
 /** One process of a contestant. */
-interface Player {
-  begin(load: Load): Promise<unknown>;
+interface MeasuredProcess {
+  begin(load: WindowLoad): Promise<unknown>;
   mark(): Promise<unknown>;
-  look(): Promise<Look>;
+  look(): Promise<WindowSample>;
   finish(): Promise<unknown>;
   end(): Promise<unknown>;
 }
 
-interface Team {
+interface MeasuredGroup {
   readonly name: string;
-  readonly players: readonly Player[];
+  readonly processes: readonly MeasuredProcess[];
 }
 
 export interface ZooKeeperOptions {
   readonly processes: number;
-  readonly load: Load;
+  readonly load: WindowLoad;
   readonly ms: number;
 }
 
 /** Starts a ZooKeeper, gives its address (host:port) and process id to `use`, and ends it. */
 export async function withZooKeeper<T>(use: (address: string, pid: number) => Promise<T>): Promise<T> {
-  await using server = await startZooKeeper({ synced: true });
+  await using server = await startZooKeeper({ isSynced: true });
   return await use(`${server.address.host}:${server.address.port}`, server.pid);
 }
 
-export function onZooKeeper(names: readonly string[], options: ZooKeeperOptions): Promise<ZooKeeperRounds> {
+export function measureOnZooKeeper(names: readonly string[], options: ZooKeeperOptions): Promise<ZooKeeperRounds> {
   const rounds = new Map<string, ZooKeeperRound[]>(names.map((name) => [name, []]));
   return withZooKeeper(async (address, pid) => {
-    const teams: Team[] = [];
+    const groups: MeasuredGroup[] = [];
     const classes = mkdtempSync(join(tmpdir(), "holdfast-curator-"));
     compileCurator(classes);
     try {
-      for (const name of names) teams.push(await teamOf(name, options.processes, address, classes));
-      await inTurns(teams, async (team, isCounted) => {
-        const round = await once(team, options, pid);
-        if (isCounted) rounds.get(team.name)?.push(round);
+      for (const name of names) groups.push(await startGroup(name, options.processes, address, classes));
+      await runRounds(groups, async (group, isCounted) => {
+        const round = await measureRound(group, options, pid);
+        if (isCounted) rounds.get(group.name)?.push(round);
       });
     } finally {
-      await Promise.all(teams.flatMap(({ players }) => players.map((player) => player.end())));
+      await Promise.all(groups.flatMap(({ processes }) => processes.map((process) => process.end())));
       rmSync(classes, { recursive: true });
     }
     return (name) => rounds.get(name) ?? [];
@@ -81,105 +81,109 @@ export function onZooKeeper(names: readonly string[], options: ZooKeeperOptions)
 }
 
 /** Warm-up and counted rounds; the first place goes round. */
-export async function inTurns<T>(
+export async function runRounds<T>(
   teams: readonly T[],
   measure: (team: T, isCounted: boolean) => Promise<void>,
 ): Promise<void> {
   for (let round = -WARM_UP; round < ROUNDS; round++) {
     for (let turn = 0; turn < teams.length; turn++) {
-      if (!QUICK) await quiet();
+      if (!IS_QUICK_RUN) await waitForIdle();
       await measure(teams[(turn + round + WARM_UP) % teams.length] as T, round >= 0);
     }
   }
 }
 
-async function teamOf(name: string, processes: number, address: string, classes: string): Promise<Team> {
-  const start = (): Promise<Player> =>
-    name === CURATOR ? CuratorClient.start(classes, address) : nodePlayer(name, address);
-  return { name, players: await Promise.all(Array.from({ length: processes }, start)) };
+async function startGroup(name: string, processes: number, address: string, classes: string): Promise<MeasuredGroup> {
+  const start = (): Promise<MeasuredProcess> =>
+    name === CURATOR ? CuratorClient.start(classes, address) : startNodeProcess(name, address);
+  return { name, processes: await Promise.all(Array.from({ length: processes }, start)) };
 }
 
-async function nodePlayer(name: string, address: string): Promise<Player> {
-  const child = new Child(clientProgram, [name, address]);
+async function startNodeProcess(name: string, address: string): Promise<MeasuredProcess> {
+  const child = new ChildProcessRpc(CLIENT_PROGRAM, [name, address]);
   await child.call("ready");
   return {
     begin: (load) => child.call("begin", load),
     mark: () => child.call("mark"),
-    look: () => child.call<Look>("look"),
-    finish: () => child.call("finish", PATIENCE_MS),
+    look: () => child.call<WindowSample>("look"),
+    finish: () => child.call("finish", FINISH_TIMEOUT_MS),
     end: () => child.end(),
   };
 }
 
-async function once({ name, players }: Team, { load, ms }: ZooKeeperOptions, pid: number): Promise<ZooKeeperRound> {
-  const all = <T>(step: (player: Player) => Promise<T>): Promise<T[]> => Promise.all(players.map(step));
-  await all((player) => player.begin({ ...load, prefix: name === CURATOR ? "key-" : `${name}-` }));
-  await delay(AHEAD_MS);
-  await all((player) => player.mark());
-  const before = cpuOf(pid);
-  const looks = await watched(all, load.callers * players.length, QUICK ? ms / 2 : ms);
-  const serverCpu = cpuOf(pid) - before;
-  await all((player) => player.finish());
-  const grantsPerCaller = looks.flatMap((look) => look.grantsPerCaller);
+async function measureRound(
+  { name, processes }: MeasuredGroup,
+  { load, ms }: ZooKeeperOptions,
+  pid: number,
+): Promise<ZooKeeperRound> {
+  const all = <T>(step: (process: MeasuredProcess) => Promise<T>): Promise<T[]> => Promise.all(processes.map(step));
+  await all((process) => process.begin({ ...load, prefix: name === CURATOR ? "key-" : `${name}-` }));
+  await delay(LEAD_MS);
+  await all((process) => process.mark());
+  const before = processCpuMicros(pid);
+  const windowSamples = await sampleWindow(all, load.callers * processes.length, IS_QUICK_RUN ? ms / 2 : ms);
+  const serverCpu = processCpuMicros(pid) - before;
+  await all((process) => process.finish());
+  const grantsPerCaller = windowSamples.flatMap((windowSample) => windowSample.grantsPerCaller);
   const grants = sum(grantsPerCaller);
   return {
     grants,
     // so that grants / ms is the sum of the processes' rates, whose times differ a little
-    ms: grants / sum(looks.map((look) => sum(look.grantsPerCaller) / look.ms)),
-    cpu: sum(looks.map(({ cpu }) => cpu)),
+    ms: grants / sum(windowSamples.map((windowSample) => sum(windowSample.grantsPerCaller) / windowSample.ms)),
+    cpu: sum(windowSamples.map(({ cpu }) => cpu)),
     serverCpu,
     grantsPerCaller,
     p50: quantile(
-      looks.map(({ p50 }) => p50),
+      windowSamples.map(({ p50 }) => p50),
       0.5,
     ),
     p99: quantile(
-      looks.map(({ p99 }) => p99),
+      windowSamples.map(({ p99 }) => p99),
       0.5,
     ),
-    most: Math.max(...looks.map(({ most }) => most)),
+    most: Math.max(...windowSamples.map(({ most }) => most)),
   };
 }
 
 /** After a while; and after everybody can have had a turn, however slow the machine is. */
-async function watched(
-  all: (step: (player: Player) => Promise<Look>) => Promise<Look[]>,
+async function sampleWindow(
+  all: (step: (process: MeasuredProcess) => Promise<WindowSample>) => Promise<WindowSample[]>,
   callers: number,
   ms: number,
-): Promise<Look[]> {
-  const until = performance.now() + PATIENCE_MS;
+): Promise<WindowSample[]> {
+  const until = performance.now() + FINISH_TIMEOUT_MS;
   for (;;) {
     await delay(ms);
-    const looks = await all((player) => player.look());
-    const grants = sum(looks.flatMap(({ grantsPerCaller }) => grantsPerCaller));
-    if (grants >= callers * LEAST_TURNS || performance.now() > until) return looks;
+    const windowSamples = await all((process) => process.look());
+    const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
+    if (grants >= callers * MIN_TURNS || performance.now() > until) return windowSamples;
   }
 }
 
 /** Grants a second, round by round. */
-export function ratesOf(rounds: readonly ZooKeeperRound[]): readonly number[] {
+export function grantRates(rounds: readonly ZooKeeperRound[]): readonly number[] {
   return rounds.map(({ grants, ms }) => (grants / ms) * 1_000);
 }
 
 /** Callers that got nothing, round by round. */
-export function starvedIn(rounds: readonly ZooKeeperRound[]): readonly number[] {
+export function starvedCallers(rounds: readonly ZooKeeperRound[]): readonly number[] {
   return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
 }
 
 export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): Row {
-  const figures: Record<string, Spread> = { "grants/s": spreadOf(ratesOf(rounds)) };
+  const figures: Record<string, Spread> = { "grants/s": computeSpread(grantRates(rounds)) };
   const times = { "p50 ms": "p50", "p99 ms": "p99", "longest ms": "most" } as const;
   for (const [column, field] of Object.entries(times)) {
     const found = rounds.map((round) => round[field] / 1_000);
     // nothing was timed: no figure survives the way between the processes
-    if (found.every((time) => Number.isFinite(time) && time > 0)) figures[column] = spreadOf(found);
+    if (found.every((time) => Number.isFinite(time) && time > 0)) figures[column] = computeSpread(found);
   }
   if ((rounds[0]?.grantsPerCaller.length ?? 0) > 1) {
-    figures["spread of grants"] = spreadOf(rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller)));
-    figures["got nothing"] = spreadOf(starvedIn(rounds));
+    figures["spread of grants"] = computeSpread(rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller)));
+    figures["got nothing"] = computeSpread(starvedCallers(rounds));
   }
-  figures["client CPU us/grant"] = spreadOf(rounds.map(({ cpu, grants }) => cpu / grants));
-  figures["ZooKeeper CPU us/grant"] = spreadOf(rounds.map(({ serverCpu, grants }) => serverCpu / grants));
+  figures["client CPU us/grant"] = computeSpread(rounds.map(({ cpu, grants }) => cpu / grants));
+  figures["ZooKeeper CPU us/grant"] = computeSpread(rounds.map(({ serverCpu, grants }) => serverCpu / grants));
   return { contestant: name, figures };
 }
 

@@ -2,14 +2,14 @@
 
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
-import { serve } from "../../src/server/serve.ts";
-import { authority, writeCertificate } from "../../test/support/certificates.ts";
-import type { Listen } from "../harness/address.ts";
-import { answerCalls } from "../harness/calls.ts";
+import { serve } from "../../src/server/server.ts";
+import { createAuthority, writeCertificate } from "../../test/support/certificates.ts";
+import type { ListenRequest } from "../harness/address.ts";
+import { serveCalls } from "../harness/child-rpc.ts";
 
-answerCalls({
-  listen: async ({ path }: Listen) => {
-    const issuer = authority();
+serveCalls({
+  listen: async ({ path }: ListenRequest) => {
+    const issuer = createAuthority();
     mkdirSync(dirname(path), { recursive: true });
     const { cert, key, ca } = writeCertificate(dirname(path), issuer.issue(["127.0.0.1"]), issuer);
     const { addresses } = await serve({ listen: "tls://127.0.0.1:0", state: `${path}.state`, tls: { cert, key } });

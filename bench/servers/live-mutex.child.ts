@@ -1,19 +1,19 @@
 // The server of live-mutex.
 
-import type { Listen } from "../harness/address.ts";
+import type { ListenRequest } from "../harness/address.ts";
 import { freePort } from "../harness/address.ts";
-import { answerCalls } from "../harness/calls.ts";
-import { rival } from "../harness/rivals.ts";
+import { serveCalls } from "../harness/child-rpc.ts";
+import { thirdPartyVersion } from "../harness/third-party.ts";
 
 interface LiveMutex {
   readonly Broker: new (options: object) => { ensure(): Promise<unknown> };
 }
 
-answerCalls({
-  listen: async ({ path, tcp }: Listen) => {
+serveCalls({
+  listen: async ({ path, tcp }: ListenRequest) => {
     const port = tcp ? await freePort() : 0;
     const where = tcp ? { host: "127.0.0.1", port, noDelay: true } : { udsPath: path };
-    const { Broker } = rival<LiveMutex>("live-mutex");
+    const { Broker } = thirdPartyVersion<LiveMutex>("live-mutex");
     await new Broker({ ...where, lockExpiresAfter: 60_000, timeoutToFindNewLockholder: 60_000 }).ensure();
     return tcp ? `tcp:${port}` : path;
   },

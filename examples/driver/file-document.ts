@@ -9,10 +9,13 @@ export function fileDocument(path: string): DocumentStore {
   return {
     change(work) {
       const changed = last.then(async () => {
-        const document = await read(path);
+        const document = await readDocument(path);
         // it does not step while the process lives, as Date.now() may
         const result = work(document, Math.floor(performance.timeOrigin + performance.now()));
-        await writeFile(`${path}.new`, JSON.stringify({ lines: [...document.lines], buried: [...document.buried] }));
+        await writeFile(
+          `${path}.new`,
+          JSON.stringify({ lines: [...document.queues], buried: [...document.tombstones] }),
+        );
         await rename(`${path}.new`, path);
         return result;
       });
@@ -22,12 +25,12 @@ export function fileDocument(path: string): DocumentStore {
   };
 }
 
-async function read(path: string): Promise<LockDocument> {
+async function readDocument(path: string): Promise<LockDocument> {
   try {
     const { lines, buried } = JSON.parse(await readFile(path, "utf8")) as Record<"lines" | "buried", never>;
-    return { lines: new Map(lines), buried: new Map(buried) };
+    return { queues: new Map(lines), tombstones: new Map(buried) };
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    return { lines: new Map(), buried: new Map() };
+    return { queues: new Map(), tombstones: new Map() };
   }
 }

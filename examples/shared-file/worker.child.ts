@@ -4,14 +4,14 @@ import { once } from "node:events";
 import { open, readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect } from "holdfast";
-import type { Told } from "./told.ts";
+import type { ReaderReport } from "./reader-report.ts";
 
 const [role, file = "", times, locking] = process.argv.slice(2);
 // a lock is ours as long as this process lives and is connected
 const locks = await connect(process.env.HOLDFAST_URL, { ttl: "session" });
 const { read, write } = locks.rw("shared-file");
 const reads: [number, number][] = [];
-let torn = 0;
+let tornReads = 0;
 
 /** Reads the file in two steps, and looks whether it was the same file in both. */
 async function readTwice(): Promise<void> {
@@ -19,7 +19,7 @@ async function readTwice(): Promise<void> {
   const before = await readFile(file, "utf8");
   await delay(2);
   const after = await readFile(file, "utf8");
-  if (new Set([...before.split("\n"), ...after.split("\n")]).size > 2) torn++;
+  if (new Set([...before.split("\n"), ...after.split("\n")]).size > 2) tornReads++;
   reads.push([began, Date.now()]);
 }
 
@@ -47,6 +47,6 @@ for (let time = 0; time < Number(times); time++) {
   if (locking === "unlocked") await work();
   else await lockable.using(work);
 }
-process.send?.({ torn, reads } satisfies Told);
+process.send?.({ tornReads, reads } satisfies ReaderReport);
 await locks.close();
 process.disconnect();

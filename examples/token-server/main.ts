@@ -5,15 +5,15 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { serve } from "holdfast/server";
-import { pairs } from "./pairs.ts";
-import { rules } from "./rules.ts";
+import { runLockLoop } from "./lock-loop.ts";
+import { showSemantics } from "./semantics.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "token-server-"));
 const server = await serve({ listen: "tcp://127.0.0.1:0", state: join(folder, "state") });
 const url = server.addresses[0]?.replace("tcp:", "holdfast:") ?? "";
 try {
-  await pairs(url, { processes: 8, times: 1_000, grants: join(folder, "grants") });
-  await rules(url);
+  await runLockLoop(url, { processes: 8, times: 1_000, grants: join(folder, "grants") });
+  await showSemantics(url);
 } finally {
   await server.close();
   rmSync(folder, { recursive: true });

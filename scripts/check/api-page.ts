@@ -2,24 +2,24 @@
 
 import { resolve } from "node:path";
 import ts from "typescript";
-import { packageEntries } from "./entries.ts";
 import type { Page } from "./markdown.ts";
 import { parsePage, readPages } from "./markdown.ts";
+import { readPackageEntries } from "./package-entries.ts";
 import { compilerOptions } from "./snippets.ts";
 
 /** An exported name, and the names of what belongs to it. */
-export type Exported = { readonly entry: string; readonly name: string; readonly members: readonly string[] };
+export type ExportedName = { readonly entry: string; readonly name: string; readonly members: readonly string[] };
 
 const REFERENCE = "docs/reference/";
 
-export function undocumented(): string[] {
+export function findUndocumented(): string[] {
   const pages = readPages("docs/reference").filter(({ path }) => path.startsWith(REFERENCE));
-  return apiFaults(exportsOf(), pages);
+  return findApiFaults(listExports(), pages);
 }
 
 /** Every export has a heading with its name between backticks, and each of its members is named below that heading. */
-export function apiFaults(exported: readonly Exported[], pages: readonly Page[]): string[] {
-  const sections = pages.flatMap(sectionsOf);
+export function findApiFaults(exported: readonly ExportedName[], pages: readonly Page[]): string[] {
+  const sections = pages.flatMap(parseSections);
   const faults = exported.flatMap(({ entry, name, members }) => {
     const own = sections.filter(({ names }) => names.includes(name));
     if (own.length === 0) return [`"${name}" of ${entry} has no heading in ${REFERENCE}`];
@@ -35,10 +35,10 @@ export function apiFaults(exported: readonly Exported[], pages: readonly Page[])
   return [...faults, ...strangers];
 }
 
-type Section = { readonly place: string; readonly names: readonly string[]; readonly text: string };
+type PageSection = { readonly place: string; readonly names: readonly string[]; readonly text: string };
 
 /** What stands below headings that name something between backticks; code blocks count, too. */
-function sectionsOf(page: Page): Section[] {
+function parseSections(page: Page): PageSection[] {
   const { prose } = parsePage(page);
   const lines = page.text.split("\n");
   const heads = prose.flatMap((line, index) => (/^#{2,6} /.test(line) ? [index] : []));
@@ -49,8 +49,8 @@ function sectionsOf(page: Page): Section[] {
   });
 }
 
-function exportsOf(): Exported[] {
-  const entries = packageEntries().filter(({ name }) => !name.startsWith("bin "));
+function listExports(): ExportedName[] {
+  const entries = readPackageEntries().filter(({ name }) => !name.startsWith("bin "));
   const files = entries.map(({ name, targets }) => {
     const types = targets.find((target) => target.endsWith(".d.ts")) ?? "";
     return { entry: name === "." ? "holdfast" : `holdfast${name.slice(1)}`, path: resolve(types) };
@@ -66,13 +66,13 @@ function exportsOf(): Exported[] {
     if (symbol === undefined) return [];
     return checker.getExportsOfModule(symbol).map((one) => {
       const real = (one.flags & ts.SymbolFlags.Alias) === 0 ? one : checker.getAliasedSymbol(one);
-      return { entry, name: one.name, members: (real.declarations ?? []).flatMap(membersOf) };
+      return { entry, name: one.name, members: (real.declarations ?? []).flatMap(listMembers) };
     });
   });
 }
 
 /** Names of the properties and methods it declares itself. */
-function membersOf(declaration: ts.Declaration): string[] {
+function listMembers(declaration: ts.Declaration): string[] {
   const names = new Set<string>();
   const visit = (node: ts.Node): void => {
     if (ts.isConstructorDeclaration(node) || ts.isParameter(node)) return;

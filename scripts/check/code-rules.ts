@@ -1,63 +1,66 @@
 // Rules about the code inside one file: purity of core, inheritance, sizes, what drivers may not do.
 
 import ts from "typescript";
-import type { Sources } from "./sources.ts";
-import { importsOf, place, walk } from "./sources.ts";
+import type { SourceTree } from "./source-tree.ts";
+import { formatLocation, listImports, walk } from "./source-tree.ts";
 
 const MAX_FILE_LINES = 600;
 const MAX_FUNCTION_LINES = 60;
 
 const TIMERS: readonly string[] = ["setTimeout", "setInterval", "setImmediate"];
 /** Core gets the time and randomness as arguments, so that a test or another language can repeat every step. */
-const IMPURE: readonly string[] = [...TIMERS, "queueMicrotask", "Date", "performance", "crypto", "process"];
+const IMPURE_GLOBALS: readonly string[] = [...TIMERS, "queueMicrotask", "Date", "performance", "crypto", "process"];
 
 /** These own a connection or several drivers, so they must wait and retry themselves. */
-const MAY_WAIT: readonly RegExp[] = [
+const ALLOWED_TO_WAIT: readonly RegExp[] = [
   /^src\/drivers\/[^/]+\/connection\.ts$/,
   /^src\/drivers\/server\/on-demand\.ts$/,
   /^src\/drivers\/[^/]+\/client\//,
   /^src\/drivers\/quorum\.ts$/,
 ];
 
-export function pureCore(sources: Sources): string[] {
-  return inFolder(sources, "src/core/").flatMap((file) => {
-    const faults = importsOf(file)
+export function pureCore(sourceTree: SourceTree): string[] {
+  return filesInFolder(sourceTree, "src/core/").flatMap((file) => {
+    const faults = listImports(file)
       .filter((edge) => !edge.relative)
       .map((edge) => `${edge.from}:${edge.line} core may not import ${edge.to}`);
     walk(file, (node) => {
       const name = ts.isIdentifier(node) && isGlobalUse(node) ? node.text : "";
-      if (IMPURE.includes(name)) faults.push(`${place(node)} core may not use ${name}`);
+      if (IMPURE_GLOBALS.includes(name)) faults.push(`${formatLocation(node)} core may not use ${name}`);
       if (ts.isPropertyAccessExpression(node) && node.getText() === "Math.random") {
-        faults.push(`${place(node)} core may not use Math.random: take a random number as an argument`);
+        faults.push(`${formatLocation(node)} core may not use Math.random: take a random number as an argument`);
       }
     });
     return faults;
   });
 }
 
-export function inheritance(sources: Sources): string[] {
+export function inheritance(sourceTree: SourceTree): string[] {
   const faults: string[] = [];
-  for (const file of sources.values()) {
+  for (const file of sourceTree.values()) {
     walk(file, (node) => {
       if (!ts.isHeritageClause(node) || node.token !== ts.SyntaxKind.ExtendsKeyword) return;
       if (!ts.isClassLike(node.parent)) return;
       const base = node.types[0]?.expression.getText() ?? "";
-      if (!base.endsWith("Error")) faults.push(`${place(node)} extends ${base}: only errors have a base class`);
+      if (!base.endsWith("Error"))
+        faults.push(`${formatLocation(node)} extends ${base}: only errors have a base class`);
     });
   }
   return faults;
 }
 
-export function sizes(sources: Sources): string[] {
+export function fileAndFunctionSizes(sourceTree: SourceTree): string[] {
   const faults: string[] = [];
-  for (const file of sources.values()) {
+  for (const file of sourceTree.values()) {
     const lines = file.text.trimEnd().split("\n").length;
     if (lines > MAX_FILE_LINES) faults.push(`${file.fileName}: ${lines} lines, at most ${MAX_FILE_LINES}`);
     walk(file, (node) => {
       if (!isFunction(node)) return;
-      const own = ownLines(node);
+      const own = countOwnLines(node);
       if (own > MAX_FUNCTION_LINES) {
-        faults.push(`${place(node)} function ${nameOf(node)}: ${own} lines, at most ${MAX_FUNCTION_LINES}`);
+        faults.push(
+          `${formatLocation(node)} function ${functionName(node)}: ${own} lines, at most ${MAX_FUNCTION_LINES}`,
+        );
       }
     });
   }
@@ -65,26 +68,28 @@ export function sizes(sources: Sources): string[] {
 }
 
 /** A driver answers calls. Time and retries belong to the engine that calls it, so that they exist once. */
-export function patientDrivers(sources: Sources): string[] {
-  const files = inFolder(sources, "src/drivers/").filter((file) => !MAY_WAIT.some((it) => it.test(file.fileName)));
+export function driversWithoutTimers(sourceTree: SourceTree): string[] {
+  const files = filesInFolder(sourceTree, "src/drivers/").filter(
+    (file) => !ALLOWED_TO_WAIT.some((it) => it.test(file.fileName)),
+  );
   return files.flatMap((file) => {
-    const faults = importsOf(file)
+    const faults = listImports(file)
       .filter((edge) => /^node:timers/.test(edge.to))
       .map((edge) => `${edge.from}:${edge.line} a driver has no timers`);
     walk(file, (node) => {
       if (ts.isIdentifier(node) && TIMERS.includes(node.text) && isGlobalUse(node)) {
-        faults.push(`${place(node)} a driver has no timers (${node.text})`);
+        faults.push(`${formatLocation(node)} a driver has no timers (${node.text})`);
       }
-      if (ts.isIterationStatement(node, false) && awaits(node)) {
-        faults.push(`${place(node)} a driver has no loop that awaits`);
+      if (ts.isIterationStatement(node, false) && containsAwait(node)) {
+        faults.push(`${formatLocation(node)} a driver has no loop that awaits`);
       }
     });
     return faults;
   });
 }
 
-function inFolder(sources: Sources, folder: string): ts.SourceFile[] {
-  return [...sources.values()].filter((file) => file.fileName.startsWith(folder));
+function filesInFolder(sourceTree: SourceTree, folder: string): ts.SourceFile[] {
+  return [...sourceTree.values()].filter((file) => file.fileName.startsWith(folder));
 }
 
 /** `Date` and `globalThis.Date`, but not `event.Date` or `{ Date: 1 }`. */
@@ -98,7 +103,7 @@ function isGlobalUse(node: ts.Identifier): boolean {
   return !(declares && parent.name === node);
 }
 
-function awaits(loop: ts.Node): boolean {
+function containsAwait(loop: ts.Node): boolean {
   if (ts.isForOfStatement(loop) && loop.awaitModifier !== undefined) return true;
   const search = (node: ts.Node): boolean =>
     ts.isAwaitExpression(node) || (!isFunction(node) && (ts.forEachChild(node, search) ?? false));
@@ -113,23 +118,23 @@ function isFunction(node: ts.Node): node is FunctionNode {
 }
 
 /** Lines from the first to the last, without those of functions inside it (which are counted on their own). */
-function ownLines(node: FunctionNode): number {
-  let lines = span(node) + 1;
+function countOwnLines(node: FunctionNode): number {
+  let lines = lineSpan(node) + 1;
   const subtract = (child: ts.Node): void => {
-    if (isFunction(child)) lines -= span(child);
+    if (isFunction(child)) lines -= lineSpan(child);
     else ts.forEachChild(child, subtract);
   };
   ts.forEachChild(node, subtract);
   return lines;
 }
 
-function span(node: ts.Node): number {
+function lineSpan(node: ts.Node): number {
   const file = node.getSourceFile();
   const lineAt = (position: number): number => file.getLineAndCharacterOfPosition(position).line;
   return lineAt(node.getEnd()) - lineAt(node.getStart(file));
 }
 
-function nameOf(node: FunctionNode): string {
+function functionName(node: FunctionNode): string {
   if ("name" in node && node.name !== undefined) return node.name.getText();
   return ts.isVariableDeclaration(node.parent) ? node.parent.name.getText() : "(unnamed)";
 }

@@ -4,27 +4,27 @@ import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-const FOLDER = "src/drivers/redis/lua";
+const LUA_DIRECTORY = "src/drivers/redis/lua";
 /** Where the module stands. */
 export const LUA_MODULE = "src/drivers/redis/scripts.ts";
 /** A part, not a script: what all that change lines include. */
 const COMMON = "line.lua";
 const INCLUDE = /^[ \t]*--- include (\S+)\n/m;
 /** As the formatter has it. */
-const MOST_ON_A_LINE = 112;
+const MAX_LINE_LENGTH = 112;
 
 /** A file's text, and the expression that stands for it: each file that is included stands in the module once. */
-interface Part {
+interface LuaPart {
   readonly text: string;
   readonly expression: string;
 }
 
 /** The module as it should be. */
-export function luaModule(): string {
-  const names = readdirSync(FOLDER).filter((name) => name.endsWith(".lua") && name !== COMMON);
-  const parts = new Map<string, Part>();
-  const scripts = names.sort().map((name) => scriptOf(name, partOf(name, parts)));
-  const shared = [...parts].map(([name, { expression }]) => `const ${constant(name)} =${expression};\n`);
+export function renderLuaModule(): string {
+  const names = readdirSync(LUA_DIRECTORY).filter((name) => name.endsWith(".lua") && name !== COMMON);
+  const parts = new Map<string, LuaPart>();
+  const scripts = names.sort().map((name) => renderScript(name, resolvePart(name, parts)));
+  const shared = [...parts].map(([name, { expression }]) => `const ${toConstantName(name)} =${expression};\n`);
   return [
     "// Made of lua/*.lua by `npm run lua`: change those, not this.\n",
     "/** A script as Redis is given it: by its digest, or whole when Redis does not have it. */",
@@ -34,41 +34,41 @@ export function luaModule(): string {
   ].join("\n");
 }
 
-function scriptOf(name: string, { text, expression }: Part): string {
+function renderScript(name: string, { text, expression }: LuaPart): string {
   const sha = createHash("sha1").update(text).digest("hex");
   // the formatter breaks before a sum, not before a single text
   const words = expression.includes(" +\n") ? expression.replaceAll("\n", "\n  ") : ` ${expression.trim()}`;
-  return `export const ${constant(name)}: Script = {\n  sha: "${sha}",\n  text:${words},\n};\n`;
+  return `export const ${toConstantName(name)}: Script = {\n  sha: "${sha}",\n  text:${words},\n};\n`;
 }
 
 /** A file without comments; what it includes is added to the parts, before what includes it. */
-function partOf(name: string, parts: Map<string, Part>): Part {
-  const terms = withoutHead(read(name))
+function resolvePart(name: string, parts: Map<string, LuaPart>): LuaPart {
+  const terms = withoutHead(readLua(name))
     .split(INCLUDE)
     .map((term, at) => {
       if (at % 2 === 0) return { text: withoutComments(term), word: JSON.stringify(withoutComments(term)) };
-      const part = parts.get(term) ?? partOf(term, parts);
+      const part = parts.get(term) ?? resolvePart(term, parts);
       parts.set(term, part);
-      return { text: part.text, word: constant(term) };
+      return { text: part.text, word: toConstantName(term) };
     })
     .filter(({ text }) => text !== "");
   const words = terms.map(({ word }) => word);
   const short = ` ${words.join(" + ")}`;
-  const isShort = terms.length > 1 && short.length < MOST_ON_A_LINE;
+  const isShort = terms.length > 1 && short.length < MAX_LINE_LENGTH;
   return { text: terms.map(({ text }) => text).join(""), expression: isShort ? short : `\n  ${words.join(" +\n  ")}` };
 }
 
 /** Is the module what the files say? */
-export function luaFaults(): string[] {
-  const current = existsSync(LUA_MODULE) && readFileSync(LUA_MODULE, "utf8") === luaModule();
-  return current ? [] : [`${LUA_MODULE} is not what ${FOLDER} says: npm run lua`];
+export function findLuaFaults(): string[] {
+  const current = existsSync(LUA_MODULE) && readFileSync(LUA_MODULE, "utf8") === renderLuaModule();
+  return current ? [] : [`${LUA_MODULE} is not what ${LUA_DIRECTORY} says: npm run lua`];
 }
 
-function read(name: string): string {
-  return readFileSync(join(FOLDER, name), "utf8");
+function readLua(name: string): string {
+  return readFileSync(join(LUA_DIRECTORY, name), "utf8");
 }
 
-function constant(name: string): string {
+function toConstantName(name: string): string {
   return name.replace(".lua", "").replace("/", "_").toUpperCase();
 }
 

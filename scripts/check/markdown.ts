@@ -15,26 +15,26 @@ export type Block = {
   readonly given: { readonly line: number; readonly code: string };
 };
 
-type Parsed = {
+type ParsedPage = {
   readonly blocks: readonly Block[];
   /** Lines that are neither code nor comment; others are empty, so numbers stay. */
   readonly prose: readonly string[];
 };
 
-const NOT_OURS: ReadonlySet<string> = new Set(["node_modules", "dist", "build", "coverage", ".git"]);
-const GIVEN = /^<!-- given\b/;
+const IGNORED_DIRECTORIES: ReadonlySet<string> = new Set(["node_modules", "dist", "build", "coverage", ".git"]);
+const GIVEN_COMMENT = /^<!-- given\b/;
 
 export function readPages(folder = "."): Page[] {
   return readdirSync(folder, { withFileTypes: true })
     .flatMap((entry) => {
       const path = folder === "." ? entry.name : join(folder, entry.name).replaceAll("\\", "/");
-      if (entry.isDirectory()) return NOT_OURS.has(entry.name) ? [] : readPages(path);
+      if (entry.isDirectory()) return IGNORED_DIRECTORIES.has(entry.name) ? [] : readPages(path);
       return entry.name.endsWith(".md") ? [{ path, text: readFileSync(path, "utf8") }] : [];
     })
-    .sort((one, other) => (one.path < other.path ? -1 : 1));
+    .sort((page, otherPage) => (page.path < otherPage.path ? -1 : 1));
 }
 
-export function parsePage({ text }: Page): Parsed {
+export function parsePage({ text }: Page): ParsedPage {
   const lines = text.split("\n");
   const blocks: Block[] = [];
   const prose = lines.map(() => "");
@@ -43,13 +43,13 @@ export function parsePage({ text }: Page): Parsed {
     const line = lines[at] as string;
     const fence = /^ *(`{3,}|~{3,}) *(\S*)/.exec(line);
     if (fence !== null) {
-      const end = endOf(lines, at, (one) => one.trim() === fence[1]);
+      const end = findEnd(lines, at, (one) => one.trim() === fence[1]);
       const code = lines.slice(at + 1, end).join("\n");
       blocks.push({ line: at + 2, language: fence[2] as string, code, given });
       at = end;
     } else if (line.startsWith("<!--")) {
-      const end = line.includes("-->") ? at : endOf(lines, at, (one) => one.includes("-->"));
-      if (GIVEN.test(line)) given = { line: at + 1, code: commentOf(lines.slice(at, end + 1)) };
+      const end = line.includes("-->") ? at : findEnd(lines, at, (one) => one.includes("-->"));
+      if (GIVEN_COMMENT.test(line)) given = { line: at + 1, code: parseGivenComment(lines.slice(at, end + 1)) };
       at = end;
     } else {
       prose[at] = line;
@@ -59,7 +59,7 @@ export function parsePage({ text }: Page): Parsed {
 }
 
 /** Links to places in the tree, with their lines. Not those of the web, nor what only looks like one in code. */
-export function linksOf(page: Page): { readonly line: number; readonly target: string }[] {
+export function findLinks(page: Page): { readonly line: number; readonly target: string }[] {
   return parsePage(page).prose.flatMap((text, index) =>
     [...withoutCode(text).matchAll(/\]\(<?([^)\s>]+)>?\)|^\[[^\]]+\]: *(\S+)/g)]
       .map((match) => match[1] ?? match[2] ?? "")
@@ -69,7 +69,7 @@ export function linksOf(page: Page): { readonly line: number; readonly target: s
 }
 
 /** What can stand behind "#" in a link to this page. */
-export function anchorsOf(page: Page): Set<string> {
+export function findAnchors(page: Page): Set<string> {
   const anchors = new Set<string>();
   for (const line of parsePage(page).prose) {
     const heading = /^#{1,6} +(.*?) *#*$/.exec(line);
@@ -91,14 +91,14 @@ function withoutCode(text: string): string {
 }
 
 /** The comment's text, line for line. */
-function commentOf(lines: readonly string[]): string {
+function parseGivenComment(lines: readonly string[]): string {
   return lines
     .join("\n")
-    .replace(GIVEN, "")
+    .replace(GIVEN_COMMENT, "")
     .replace(/-->.*$/, "");
 }
 
-function endOf(lines: readonly string[], start: number, isEnd: (line: string) => boolean): number {
+function findEnd(lines: readonly string[], start: number, isEnd: (line: string) => boolean): number {
   const found = lines.findIndex((line, index) => index > start && isEnd(line));
   return found === -1 ? lines.length : found;
 }

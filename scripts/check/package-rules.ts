@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { publint } from "publint";
 import { formatMessage } from "publint/utils";
-import { missingEntries, packageEntries } from "./entries.ts";
-import { run, tool } from "./process.ts";
+import { findMissingEntries, readPackageEntries } from "./package-entries.ts";
+import { runProgram, runTool } from "./process.ts";
 
-export function exportMap(): string[] {
-  const present = packageEntries().filter((entry) => existsSync(entry.source));
+export function findExportMapFaults(): string[] {
+  const present = readPackageEntries().filter((entry) => existsSync(entry.source));
   return present.flatMap(({ name, source, targets }) => {
     const faults = targets
       .filter((target) => !existsSync(target))
@@ -23,9 +23,9 @@ export function exportMap(): string[] {
 }
 
 /** Knip. While entries are missing, what only they would use looks unused, so src is left out of the question. */
-export function deadCode(): Promise<string[]> {
-  const unfinished = missingEntries().length > 0;
-  return tool(
+export function findDeadCode(): Promise<string[]> {
+  const unfinished = findMissingEntries().length > 0;
+  return runTool(
     "knip",
     "--no-progress",
     "--no-config-hints",
@@ -33,35 +33,42 @@ export function deadCode(): Promise<string[]> {
   );
 }
 
-export async function published(): Promise<string[]> {
+export async function findPackedFaults(): Promise<string[]> {
   const manifest = JSON.parse(readFileSync("package.json", "utf8")) as Record<string, unknown>;
-  const missing = missingEntries().flatMap((entry) => entry.targets.map((target) => target.replace(/^\.\//, "")));
+  const missing = findMissingEntries().flatMap((entry) => entry.targets.map((target) => target.replace(/^\.\//, "")));
   const { messages } = await publint({ strict: true });
   return messages
     .map((message) => formatMessage(message, manifest, { color: false }) ?? message.code)
     .filter((text) => !missing.some((target) => text.includes(target)));
 }
 
-export async function typesResolve(): Promise<string[]> {
-  const missing = missingEntries().map((entry) => entry.name);
+export async function checkTypesResolve(): Promise<string[]> {
+  const missing = findMissingEntries().map((entry) => entry.name);
   if (missing.includes(".")) return [];
   const without = missing.filter((name) => !name.startsWith("bin "));
   const folder = mkdtempSync(join(tmpdir(), "holdfast-pack-"));
   try {
     // Without scripts: `prepare` would write dist again while other checks read it.
-    const { code, text } = await run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder);
+    const { code, text } = await runProgram(
+      "npm",
+      "pack",
+      "--ignore-scripts",
+      "--silent",
+      "--pack-destination",
+      folder,
+    );
     if (code !== 0) return [`npm pack failed: ${text}`];
     const archive = readdirSync(folder).map((name) => join(folder, name));
     const options = without.length === 0 ? [] : ["--exclude-entrypoints", ...without];
-    return await tool("attw", ...archive, "--profile", "esm-only", "--no-emoji", ...options);
+    return await runTool("attw", ...archive, "--profile", "esm-only", "--no-emoji", ...options);
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-export async function size(): Promise<string[]> {
-  if (missingEntries().some((entry) => entry.name === ".")) return [];
-  return tool("size-limit");
+export async function checkEntrySize(): Promise<string[]> {
+  if (findMissingEntries().some((entry) => entry.name === ".")) return [];
+  return runTool("size-limit");
 }
 
 function isExecutable(path: string): boolean {

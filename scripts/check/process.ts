@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 export type Output = { readonly code: number; readonly text: string };
 
 /** Runs a tool from node_modules/.bin, or any program, and collects what it prints. */
-export function run(program: string, ...args: string[]): Promise<Output> {
+export function runProgram(program: string, ...args: string[]): Promise<Output> {
   return new Promise((resolve) => {
     const path = `node_modules/.bin${process.platform === "win32" ? ";" : ":"}${process.env.PATH ?? ""}`;
     const child = spawn(program, args, {
@@ -23,7 +23,7 @@ export function run(program: string, ...args: string[]): Promise<Output> {
 }
 
 /** The tool's output as the one fault, if it failed. */
-export async function tool(program: string, ...args: string[]): Promise<string[]> {
-  const { code, text } = await run(program, ...args);
+export async function runTool(program: string, ...args: string[]): Promise<string[]> {
+  const { code, text } = await runProgram(program, ...args);
   return code === 0 ? [] : [text.trim() || `${program} ended with code ${code}`];
 }

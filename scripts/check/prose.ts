@@ -5,8 +5,8 @@ import { join } from "node:path";
 import ts from "typescript";
 import type { Page } from "./markdown.ts";
 import { parsePage, readPages } from "./markdown.ts";
-import type { Sources } from "./sources.ts";
-import { walk } from "./sources.ts";
+import type { SourceTree } from "./source-tree.ts";
+import { walk } from "./source-tree.ts";
 
 const PHRASES: readonly string[] = [
   "whoever",
@@ -34,7 +34,7 @@ type Kind = keyof typeof MAX_PHRASES;
 
 export interface Finding {
   readonly kind: Kind;
-  /** "src/core/line.ts:12" */
+  /** "src/lock-table/admission.ts:12" */
   readonly place: string;
   readonly phrase: string;
 }
@@ -49,14 +49,14 @@ function phrasesIn(text: string, kind: Kind, path: string, line = 1): Finding[] 
 }
 
 /** String literals and templates are messages; comments are found by their start, since the parser drops them. */
-export function phrasesInSources(sources: Sources): Finding[] {
-  return [...sources.values()].flatMap((file) => {
-    const found: Finding[] = [];
+export function phrasesInSources(sourceTree: SourceTree): Finding[] {
+  return [...sourceTree.values()].flatMap((file) => {
+    const findings: Finding[] = [];
     const lineAt = (position: number): number => file.getLineAndCharacterOfPosition(position).line + 1;
     const comments = new Map<number, number>();
     walk(file, (node) => {
       if (ts.isStringLiteralLike(node) || ts.isTemplateHead(node) || ts.isTemplateMiddleOrTemplateTail(node)) {
-        found.push(...phrasesIn(node.text, "messages", file.fileName, lineAt(node.getStart())));
+        findings.push(...phrasesIn(node.text, "messages", file.fileName, lineAt(node.getStart())));
       }
       const ranges = [
         ...(ts.getLeadingCommentRanges(file.text, node.getFullStart()) ?? []),
@@ -65,9 +65,9 @@ export function phrasesInSources(sources: Sources): Finding[] {
       for (const { pos, end } of ranges) comments.set(pos, end);
     });
     for (const [start, end] of comments) {
-      found.push(...phrasesIn(file.text.slice(start, end), "comments", file.fileName, lineAt(start)));
+      findings.push(...phrasesIn(file.text.slice(start, end), "comments", file.fileName, lineAt(start)));
     }
-    return found;
+    return findings;
   });
 }
 
@@ -85,16 +85,18 @@ function phrasesInLua(folder: string): Finding[] {
 }
 
 /** One fault for each kind of text with more phrases than it may have, with all their places. */
-export function proseFaults(sources: Sources): string[] {
+export function proseFaults(sourceTree: SourceTree): string[] {
   const generated = "src/drivers/redis/scripts.ts";
-  const written = new Map([...sources].filter(([path]) => path !== generated));
-  const found = [
+  const written = new Map([...sourceTree].filter(([path]) => path !== generated));
+  const findings = [
     ...phrasesInSources(written),
     ...phrasesInLua("src/drivers/redis/lua"),
     ...phrasesInPages(readPages()),
   ];
   return (Object.keys(MAX_PHRASES) as Kind[]).flatMap((kind) => {
-    const places = found.filter((one) => one.kind === kind).map(({ place, phrase }) => `${place} "${phrase}"`);
+    const places = findings
+      .filter((finding) => finding.kind === kind)
+      .map(({ place, phrase }) => `${place} "${phrase}"`);
     if (places.length <= MAX_PHRASES[kind]) return [];
     return [[`${places.length} phrases in ${kind}, at most ${MAX_PHRASES[kind]}`, ...places].join("\n")];
   });

@@ -25,23 +25,23 @@ type Snippet = {
 
 const LANGUAGES: ReadonlySet<string> = new Set(["ts", "typescript", "mts", "js", "javascript", "mjs"]);
 
-export function snippetFaults(pages: readonly Page[] = readPages()): string[] {
+export function findSnippetFaults(pages: readonly Page[] = readPages()): string[] {
   const snippets = new Map<string, Snippet>();
   for (const page of pages) {
     for (const block of parsePage(page).blocks) {
       if (!LANGUAGES.has(block.language)) continue;
-      snippets.set(resolve(`${page.path}.${block.line}.ts`), snippetOf(page.path, block));
+      snippets.set(resolve(`${page.path}.${block.line}.ts`), createSnippet(page.path, block));
     }
   }
-  const program = programOf(snippets);
+  const program = createProgram(snippets);
   return [...snippets].flatMap(([path, snippet]) => {
     const source = program.getSourceFile(path);
-    const found = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
-    return found.map((diagnostic) => told(snippet, diagnostic));
+    const diagnostics = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
+    return diagnostics.map((diagnostic) => formatDiagnostic(snippet, diagnostic));
   });
 }
 
-function snippetOf(page: string, block: Block): Snippet {
+function createSnippet(page: string, block: Block): Snippet {
   const file = ts.createSourceFile("block.ts", block.code, ts.ScriptTarget.ES2022);
   const { statements } = file;
   const imports = statements.filter(ts.isImportDeclaration);
@@ -50,12 +50,12 @@ function snippetOf(page: string, block: Block): Snippet {
     code = code.slice(0, pos) + code.slice(pos, end).replace(/[^\n]/g, " ") + code.slice(end);
   }
   const exports = statements.some((statement) => !ts.isImportDeclaration(statement) && isExport(statement));
-  const above = imports.map((one) => block.code.slice(one.getStart(file), one.end).replace(/\s+/g, " ")).join(";");
-  const head = `${block.given.code}\n${above}\n`;
+  const importText = imports.map((one) => block.code.slice(one.getStart(file), one.end).replace(/\s+/g, " ")).join(";");
+  const head = `${block.given.code}\n${importText}\n`;
   // what exports cannot stand inside a function
-  if (exports) return { page, block, text: head + code, linesBefore: linesOf(head) };
-  const opened = `${head}export async function snippet() {\n`;
-  return { page, block, text: `${opened}${code}\n}\n`, linesBefore: linesOf(opened) };
+  if (exports) return { page, block, text: head + code, linesBefore: countLines(head) };
+  const functionHead = `${head}export async function snippet() {\n`;
+  return { page, block, text: `${functionHead}${code}\n}\n`, linesBefore: countLines(functionHead) };
 }
 
 function isExport(statement: ts.Statement): boolean {
@@ -64,7 +64,7 @@ function isExport(statement: ts.Statement): boolean {
   return modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) ?? false;
 }
 
-function programOf(snippets: ReadonlyMap<string, Snippet>): ts.Program {
+function createProgram(snippets: ReadonlyMap<string, Snippet>): ts.Program {
   const options = compilerOptions();
   const host = ts.createCompilerHost(options);
   const { fileExists, readFile, getSourceFile } = host;
@@ -86,12 +86,12 @@ export function compilerOptions(): ts.CompilerOptions {
   return { ...rest, noEmit: true, typeRoots: [join(process.cwd(), "node_modules/@types")] };
 }
 
-function told({ page, block, linesBefore }: Snippet, { file, start, messageText }: ts.Diagnostic): string {
+function formatDiagnostic({ page, block, linesBefore }: Snippet, { file, start, messageText }: ts.Diagnostic): string {
   const at = file === undefined || start === undefined ? 0 : file.getLineAndCharacterOfPosition(start).line;
   const line = at < linesBefore ? block.given.line + at : block.line + at - linesBefore;
   return `${page}:${line} ${ts.flattenDiagnosticMessageText(messageText, " ")}`;
 }
 
-function linesOf(text: string): number {
+function countLines(text: string): number {
   return text.split("\n").length - 1;
 }

@@ -2,21 +2,21 @@
 
 import { stripVTControlCharacters } from "node:util";
 
-type Failure = { readonly message: string; readonly stack?: string | undefined };
+type TestFailure = { readonly message: string; readonly stack?: string | undefined };
 
-const MARK = "FAILED ";
+const FAILURE_MARK = "FAILED ";
 /** Lines of a message: a difference of two long values must not hide the others. */
-const LONGEST = 30;
+const MAX_MESSAGE_LINES = 30;
 
-/** Every line of it begins with the mark, so that failureLinesIn() finds it in what a part printed. */
-export function failureLines(place: string, errors: readonly Failure[]): string[] {
+/** Every line of it begins with the mark, so that findFailureLines() finds it in what a part printed. */
+export function formatFailure(place: string, errors: readonly TestFailure[]): string[] {
   const why = errors.flatMap(({ message, stack = "" }) => [
-    ...stripVTControlCharacters(message).split("\n").slice(0, LONGEST),
+    ...stripVTControlCharacters(message).split("\n").slice(0, MAX_MESSAGE_LINES),
     ...stack.split("\n").filter((line) => /^\s*at .*\/test\//.test(line)),
   ]);
-  return [`${MARK}${place}`, ...why.map((line) => `${MARK}    ${line.trimEnd()}`)];
+  return [`${FAILURE_MARK}${place}`, ...why.map((line) => `${FAILURE_MARK}    ${line.trimEnd()}`)];
 }
 
-export function failureLinesIn(output: string): string[] {
-  return output.split("\n").filter((line) => line.startsWith(MARK));
+export function findFailureLines(output: string): string[] {
+  return output.split("\n").filter((line) => line.startsWith(FAILURE_MARK));
 }

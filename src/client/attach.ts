@@ -1,13 +1,13 @@
 /** Takes up detached locks (design A.23). */
 
 import { UnsupportedError } from "../errors.ts";
-import { readReference } from "../read-reference.ts";
-import type { Acquirer } from "./acquire.ts";
-import { Adoption } from "./adoption.ts";
+import { decodeReference } from "../protocol/decode-reference.ts";
+import type { Acquirer } from "./acquirer.ts";
+import { AttachAttempt } from "./attach-attempt.ts";
+import type { LocalHold } from "./local-hold.ts";
+import { formatKeys } from "./local-hold.ts";
 import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
-import type { Tenure } from "./tenure.ts";
-import { named } from "./tenure.ts";
 
 /**
  * The lock of a reference, if the store confirms that it is still held.
@@ -15,29 +15,29 @@ import { named } from "./tenure.ts";
  * reason; DriverError if the store did not answer
  */
 export async function attach(acquirer: Acquirer, reference: unknown): Promise<Lock> {
-  const parts = readReference(reference);
-  const { engine } = acquirer.host;
+  const parts = decodeReference(reference);
+  const { engine } = acquirer.queues;
   for (const { claim, prefix } of parts) {
     // two that run one claim would be told of its end by turns
-    if (!engine.all().some((tracked) => tracked.claim.id === claim.id)) continue;
+    if (!engine.listClaims().some((activeClaim) => activeClaim.claim.id === claim.id)) continue;
     const keys = claim.holds.map(({ key }) => key.slice(prefix.length));
-    throw new UnsupportedError(`this client has taken up ${named(keys)} already`, { keys });
+    throw new UnsupportedError(`this client has taken up ${formatKeys(keys)} already`, { keys });
   }
-  const settled = await Promise.allSettled(parts.map((part) => new Adoption(acquirer.host, part).settled));
-  const tenures: Tenure[] = [];
-  for (const result of settled) if (result.status === "fulfilled") tenures.push(result.value);
-  const failure = settled.find((result) => result.status === "rejected");
+  const results = await Promise.allSettled(parts.map((part) => new AttachAttempt(acquirer.queues, part).result));
+  const localHolds: LocalHold[] = [];
+  for (const result of results) if (result.status === "fulfilled") localHolds.push(result.value);
+  const failure = results.find((result) => result.status === "rejected");
   if (failure !== undefined) {
     // nothing is given back here: who holds the reference may try again
-    for (const tenure of tenures) tenure.lane.letGo(tenure);
+    for (const localHold of localHolds) localHold.queue.transferOut(localHold);
     throw failure.reason;
   }
-  const lost = tenures.find(({ isHeld }) => !isHeld);
-  if (lost !== undefined) {
+  const lostHold = localHolds.find(({ isHeld }) => !isHeld);
+  if (lostHold !== undefined) {
     // while another part was asked about
-    for (const tenure of tenures) if (tenure !== lost) tenure.lane.letGo(tenure);
-    throw lost.lostError();
+    for (const localHold of localHolds) if (localHold !== lostHold) localHold.queue.transferOut(localHold);
+    throw lostHold.toLostError();
   }
-  const keys = tenures.flatMap(({ target }) => target.keys);
-  return new LockHandle(tenures as [Tenure, ...Tenure[]], keys, acquirer.context);
+  const keys = localHolds.flatMap(({ target }) => target.keys);
+  return new LockHandle(localHolds as [LocalHold, ...LocalHold[]], keys, acquirer.flowHolds);
 }

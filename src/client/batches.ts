@@ -3,25 +3,25 @@
 import type { Claim, Driver } from "../spi/driver.ts";
 
 /** Claims in one renew or release call. */
-const MOST = 500;
+const MAX_BATCH = 500;
 
 /** In calls of at most MOST, those of one part of the store each, in the order in which they came. */
-export function batchesOf<T extends { readonly claim: Claim }>(
+export function splitBatches<T extends { readonly claim: Claim }>(
   items: readonly T[],
   driver: Driver,
 ): readonly (readonly T[])[] {
   if (items.length === 1) return [items]; // the usual release
-  const all: T[][] = [];
-  const open = new Map<string | undefined, T[]>();
+  const batches: T[][] = [];
+  const openBatches = new Map<string | undefined, T[]>();
   for (const item of items) {
     const shard = driver.shardOf?.(item.claim);
-    let batch = open.get(shard);
-    if (batch === undefined || batch.length === MOST) {
+    let batch = openBatches.get(shard);
+    if (batch === undefined || batch.length === MAX_BATCH) {
       batch = [];
-      all.push(batch);
-      open.set(shard, batch);
+      batches.push(batch);
+      openBatches.set(shard, batch);
     }
     batch.push(item);
   }
-  return all;
+  return batches;
 }

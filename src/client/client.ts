@@ -1,38 +1,38 @@
 /** One client's life: opened at its first use or by connect(), closed once. */
 
-import { ClosedError, DriverError, isFatal } from "../errors.ts";
+import { ClosedError, DriverError, isFatalError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
-import { Acquirer } from "./acquire.ts";
-import { Context } from "./context.ts";
+import { Acquirer } from "./acquirer.ts";
+import { wrapDriverError } from "./driver-error.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
-import { KeyLane } from "./key-lane.ts";
-import { LaneHost } from "./lane-host.ts";
-import type { Settings } from "./options.ts";
-import { within } from "./within.ts";
-import { makeWitness } from "./witness.ts";
-import { wrapped } from "./wrap-error.ts";
+import { LocalQueue } from "./local-queue.ts";
+import { LocalQueues } from "./local-queues.ts";
+import type { ClientSettings } from "./options.ts";
+import { FlowHolds } from "./reentrancy.ts";
+import { withTimeout } from "./timeout.ts";
+import { createTokenFloors } from "./token-floors.ts";
 
 /** How long close() waits for the store to answer releases. */
-const CLOSE_MS = 5_000;
+const CLOSE_TIMEOUT_MS = 5_000;
 
 export class Client {
-  readonly settings: Settings;
+  readonly settings: ClientSettings;
   readonly driver: Driver;
   readonly events: Events = new Events();
-  readonly context: Context = new Context();
+  readonly flowHolds: FlowHolds = new FlowHolds();
   readonly #random: () => number;
   #acquirer: Acquirer | null = null;
   #opening: Promise<Acquirer> | null = null;
   #closing: Promise<void> | null = null;
 
-  constructor(driver: Driver, settings: Settings, random: () => number) {
+  constructor(driver: Driver, settings: ClientSettings, random: () => number) {
     this.driver = driver;
     this.settings = settings;
     this.#random = random;
   }
 
-  acquirer(): Acquirer | Promise<Acquirer> {
+  getAcquirer(): Acquirer | Promise<Acquirer> {
     if (this.#closing !== null) return Promise.reject(new ClosedError("this client was closed"));
     return this.#acquirer ?? this.open();
   }
@@ -43,16 +43,16 @@ export class Client {
   }
 
   /** The acquirer if there is one: tools ask it, but do not open a client for it. */
-  get opened(): Acquirer | null {
+  get openedAcquirer(): Acquirer | null {
     return this.#acquirer;
   }
 
   /** Gives back what is held; waiting requests go on waiting. Settles when the store has answered or forgotten. */
   async releaseAll(): Promise<void> {
-    const engine = this.#acquirer?.host.engine;
+    const engine = this.#acquirer?.queues.engine;
     if (engine === undefined) return;
-    for (const { owner } of engine.all()) if (owner instanceof KeyLane) owner.takeBack();
-    await engine.idle();
+    for (const { listener } of engine.listClaims()) if (listener instanceof LocalQueue) listener.forceRelease();
+    await engine.whenIdle();
   }
 
   close(): Promise<void> {
@@ -68,28 +68,28 @@ export class Client {
       await driver.open((id, answer) => engine.notify(id, answer));
     } catch (error) {
       this.#opening = null; // a later request may find the store up
-      throw isFatal(error) ? error : wrapped(error, `could not open ${driver.name}`, []);
+      throw isFatalError(error) ? error : wrapDriverError(error, `could not open ${driver.name}`, []);
     }
-    const witness = makeWitness(driver.traits.survives !== "process");
-    this.#acquirer = new Acquirer(new LaneHost(engine, settings, witness, events), this.context);
+    const tokenFloors = createTokenFloors(driver.traits.survives !== "process");
+    this.#acquirer = new Acquirer(new LocalQueues(engine, settings, tokenFloors, events), this.flowHolds);
     return this.#acquirer;
   }
 
   async #close(): Promise<void> {
     if (this.#opening === null) return;
     const acquirer = await this.#opening.catch((error: unknown) => {
-      if (error instanceof DriverError || isFatal(error)) return null; // whoever asked was told
+      if (error instanceof DriverError || isFatalError(error)) return null; // whoever asked was told
       throw error;
     });
     if (acquirer === null) return;
-    const { engine } = acquirer.host;
-    const closed = new ClosedError("this client was closed");
-    for (const { owner } of engine.all()) if (owner instanceof KeyLane) owner.refuseAll(closed);
-    await within(engine, CLOSE_MS, this.releaseAll(), () => undefined);
-    for (const tracked of engine.all()) engine.leave(tracked);
-    await within(engine, CLOSE_MS, engine.idle(), () => undefined);
+    const { engine } = acquirer.queues;
+    const closedError = new ClosedError("this client was closed");
+    for (const { listener } of engine.listClaims()) if (listener instanceof LocalQueue) listener.rejectAll(closedError);
+    await withTimeout(engine, CLOSE_TIMEOUT_MS, this.releaseAll(), () => undefined);
+    for (const activeClaim of engine.listClaims()) engine.release(activeClaim);
+    await withTimeout(engine, CLOSE_TIMEOUT_MS, engine.whenIdle(), () => undefined);
     engine.stop();
-    this.context.close();
+    this.flowHolds.close();
     await this.driver.close();
   }
 }

@@ -1,27 +1,27 @@
 /** The one place that hears of process signals, and only if asked to. */
 
-import { warnOf } from "../errors.ts";
+import { emitProcessWarning } from "../errors.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
-const PATIENCE_MS = 2_000;
+const CLOSE_TIMEOUT_MS = 2_000;
 
 /** On SIGINT and SIGTERM closes, waits at most 2 s for it, and raises the signal again with its usual effect. */
 export function closeOnSignal(close: () => Promise<void>): Disposable {
   const dispose = (): void => {
-    for (const signal of SIGNALS) process.removeListener(signal, heard);
+    for (const signal of SIGNALS) process.removeListener(signal, onSignal);
   };
-  const heard = (signal: NodeJS.Signals): void => {
+  const onSignal = (signal: NodeJS.Signals): void => {
     dispose();
     const raise = (): void => {
-      clearTimeout(late);
+      clearTimeout(timeout);
       process.kill(process.pid, signal);
     };
-    const late = setTimeout(raise, PATIENCE_MS);
+    const timeout = setTimeout(raise, CLOSE_TIMEOUT_MS);
     close().then(raise, (error: unknown) => {
-      warnOf(error, "HoldfastWarning");
+      emitProcessWarning(error, "HoldfastWarning");
       raise();
     });
   };
-  for (const signal of SIGNALS) process.on(signal, heard);
+  for (const signal of SIGNALS) process.on(signal, onSignal);
   return { [Symbol.dispose]: dispose };
 }

@@ -1,11 +1,11 @@
 /** connect(url): locks on the store that a url names. */
 
-import type { Duration } from "../duration.ts";
+import type { Duration } from "../util/duration.ts";
 import { Client } from "./client.ts";
 import type { Locks } from "./locks.ts";
-import { locksOf } from "./locks.ts";
+import { bindLocks } from "./locks.ts";
 import type { LocksOptions } from "./options.ts";
-import { checkObject, settingsOf } from "./options.ts";
+import { parseClientOptions, requireObject } from "./options.ts";
 
 /** What may be said of a client made by connect(). */
 export interface ConnectOptions extends LocksOptions {
@@ -26,13 +26,13 @@ export interface ConnectOptions extends LocksOptions {
  * FatalDriverError if it refused
  */
 export async function connect(url?: string, options: ConnectOptions = {}): Promise<Locks> {
-  checkObject(options, "connect");
+  requireObject(options, "connect");
   const { connectTimeout, credential, ...rest } = options;
-  const settings = settingsOf(rest, "connect");
-  const { driverFor } = await import("./drivers.ts");
+  const settings = parseClientOptions(rest, "connect");
+  const { createDriver } = await import("./driver-url.ts");
   // the label is told once, so that no claim has to bring it
-  const driver = await driverFor(url, { connectTimeout, credential, label: settings.label });
+  const driver = await createDriver(url, { connectTimeout, credential, label: settings.label });
   const client = new Client(driver, settings, Math.random);
   await client.open();
-  return locksOf(client);
+  return bindLocks(client);
 }

@@ -1,7 +1,7 @@
 /** What an engine works with. */
 
-import type { Clock } from "../clock.ts";
 import type { Driver } from "../spi/driver.ts";
+import type { Clock } from "../util/clock.ts";
 import type { Events } from "./events.ts";
 
 export interface EngineOptions {

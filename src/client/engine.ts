@@ -3,315 +3,338 @@
  * the only timer. It decides nothing about claims.
  */
 
-import type { Clock, Timer } from "../clock.ts";
-import { adopt, begin, believes, step } from "../core/claim.ts";
-import type { ClaimEvent, Step, Terms } from "../core/claim-state.ts";
-import { Schedule } from "../core/schedule.ts";
-import { SlotMap } from "../core/slot-map.ts";
-import { isFatal } from "../errors.ts";
+import { isHeld, resumeClaim, startClaim, step } from "../claim/machine.ts";
+import type { ClaimEvent, ClaimSettings, Step } from "../claim/state.ts";
+import { isFatalError } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../spi/driver.ts";
-import { batchesOf } from "./batches.ts";
-import { SleepWatch } from "./clock-watch.ts";
+import type { Clock, Timer } from "../util/clock.ts";
+import { DeadlineHeap } from "../util/deadline-heap.ts";
+import { SlotMap } from "../util/slot-map.ts";
+import { SuspendDetector } from "../util/suspend-detector.ts";
+import type { ClaimListener } from "./active-claim.ts";
+import { ActiveClaim } from "./active-claim.ts";
+import { splitBatches } from "./batches.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Events } from "./events.ts";
-import type { Released } from "./releases.ts";
-import { attempt, Releases } from "./releases.ts";
-import { StoreHealth } from "./store-health.ts";
-import type { Timed } from "./timed.ts";
-import type { ClaimOwner } from "./tracked.ts";
-import { Tracked } from "./tracked.ts";
+import type { ReleaseCallback } from "./release-queue.ts";
+import { callDriver, ReleaseQueue } from "./release-queue.ts";
+import type { ScheduledTask } from "./scheduled-task.ts";
+import { StoreMonitor } from "./store-monitor.ts";
 
 /** When the timer fires, calls due within this time ride along. */
-const RIDE_MS = 1_000;
+const EARLY_RUN_MS = 1_000;
 
 export class Engine {
   readonly driver: Driver;
   readonly clock: Clock;
   readonly random: () => number;
   readonly #events: Events;
-  readonly #tracked = new SlotMap<ClaimId, Tracked>();
-  readonly #schedule = new Schedule<Timed>();
+  readonly #claims = new SlotMap<ClaimId, ActiveClaim>();
+  readonly #deadlines = new DeadlineHeap<ScheduledTask>();
   readonly #timer: Timer;
-  readonly #releases: Releases;
-  readonly #sleep: SleepWatch;
-  readonly #health: StoreHealth;
-  #renewals: Tracked[] = [];
+  readonly #releaseQueue: ReleaseQueue;
+  readonly #suspendDetector: SuspendDetector;
+  readonly #storeMonitor: StoreMonitor;
+  #pendingRenewals: ActiveClaim[] = [];
   /** All that the machine was seen to sleep so far. */
-  sleptMs = 0;
-  readonly #due = (tracked: Tracked, now: number, withinMs: number): void =>
-    this.#apply(tracked, { type: "due", random: this.random(), withinMs }, now);
+  suspendedMs = 0;
+  readonly #onDue = (activeClaim: ActiveClaim, now: number, withinMs: number): void =>
+    this.#apply(activeClaim, { type: "due", random: this.random(), withinMs }, now);
 
   constructor({ driver, clock, random, events }: EngineOptions) {
     this.driver = driver;
     this.clock = clock;
     this.random = random;
     this.#events = events;
-    this.#timer = clock.timer(() => this.#tick());
-    this.#sleep = new SleepWatch(clock);
-    this.#health = new StoreHealth(events, clock);
-    this.#releases = new Releases({
+    this.#timer = clock.timer(() => this.#onTimer());
+    this.#suspendDetector = new SuspendDetector(clock);
+    this.#storeMonitor = new StoreMonitor(events, clock);
+    this.#releaseQueue = new ReleaseQueue({
       driver,
       clock,
       random,
-      schedule: this.#schedule,
-      arm: () => this.#arm(),
-      heard: ({ claim }) => this.#heard(claim),
-      failed: ({ claim }, sentAt, error) => this.#health.failed(error, sentAt, driver.shardOf?.(claim)),
+      deadlines: this.#deadlines,
+      armTimer: () => this.#armTimer(),
+      onAnswered: ({ claim }) => this.#recordContact(claim),
+      onFailed: ({ claim }, sentAt, error) => this.#storeMonitor.onFailure(error, sentAt, driver.shardOf?.(claim)),
     });
   }
 
   /** Claims alive, and releases not yet answered. */
   get size(): number {
-    return this.#tracked.size + this.#releases.size;
+    return this.#claims.size + this.#releaseQueue.size;
   }
 
   /** Makes a claim, now or after a delay. What has been left in this turn is released first. */
-  start(claim: Claim, terms: Terms, owner: ClaimOwner, now: number, delayMs = 0): Tracked {
-    this.#releases.flush();
-    return this.#track(claim, terms, owner, begin(terms, now, delayMs), now);
+  start(claim: Claim, settings: ClaimSettings, listener: ClaimListener, now: number, delayMs = 0): ActiveClaim {
+    this.#releaseQueue.flush();
+    return this.#addClaim(claim, settings, listener, startClaim(settings, now, delayMs), now);
   }
 
   /** Takes up a claim that another client made and detached. */
-  adopt(claim: Claim, terms: Terms, owner: ClaimOwner, token: bigint, tokens: number): Tracked {
+  resume(
+    claim: Claim,
+    settings: ClaimSettings,
+    listener: ClaimListener,
+    token: bigint,
+    tokenCount: number,
+  ): ActiveClaim {
     const now = this.clock.now();
-    return this.#track(claim, terms, owner, adopt(terms, now, token, tokens), now);
+    return this.#addClaim(claim, settings, listener, resumeClaim(settings, now, token, tokenCount), now);
   }
 
-  /** We want it no more, held or waiting. `released` is told what the store said; it is called once, perhaps late. */
-  leave(tracked: Tracked, released?: Released, now: number = this.clock.now()): void {
-    if (released !== undefined) tracked.released = released;
-    this.#apply(tracked, { type: "left" }, now);
+  /** We want it no more, held or waiting. `onReleased` is told what the store said; it is called once, perhaps late. */
+  release(activeClaim: ActiveClaim, onReleased?: ReleaseCallback, now: number = this.clock.now()): void {
+    if (onReleased !== undefined) activeClaim.onReleased = onReleased;
+    this.#apply(activeClaim, { type: "left" }, now);
   }
 
   /** The holder is given up although the lease stands. */
-  overstay(tracked: Tracked): void {
-    this.#apply(tracked, { type: "overstayed", reason: "maxHold" }, this.clock.now());
+  exceedMaxHold(activeClaim: ActiveClaim): void {
+    this.#apply(activeClaim, { type: "overstayed", reason: "maxHold" }, this.clock.now());
   }
 
   /** Nothing more is done about a claim: it has gone to somebody else. */
-  forget(tracked: Tracked): void {
-    this.#tracked.delete(tracked.claim.id);
-    this.#schedule.remove(tracked);
-    tracked.forget();
-    this.#arm();
+  forget(activeClaim: ActiveClaim): void {
+    this.#claims.delete(activeClaim.claim.id);
+    this.#deadlines.remove(activeClaim);
+    activeClaim.forget();
+    this.#armTimer();
   }
 
   /** Do we hold it, by every clock we have? Reads them now (`now` was read just before): a timer may be late. */
-  believes(tracked: Tracked, now: number = this.clock.now()): boolean {
-    this.elapsed(now);
-    if (believes(tracked.state, now)) return true;
+  isHeld(activeClaim: ActiveClaim, now: number = this.clock.now()): boolean {
+    this.elapsedMs(now);
+    if (isHeld(activeClaim.state, now)) return true;
     // its holder learns now what the timer would have said later
-    this.#due(tracked, now, 0);
-    return believes(tracked.state, now);
+    this.#onDue(activeClaim, now, 0);
+    return isHeld(activeClaim.state, now);
   }
 
   /** What is due together with the claims: ends of waits, and the like. */
-  set(item: Timed, at: number): void {
-    this.#schedule.set(item, Math.ceil(at));
-    this.#arm();
+  schedule(item: ScheduledTask, dueAt: number): void {
+    this.#deadlines.set(item, Math.ceil(dueAt));
+    this.#armTimer();
   }
 
-  unset(item: Timed): void {
-    this.#schedule.remove(item);
+  cancel(item: ScheduledTask): void {
+    this.#deadlines.remove(item);
   }
 
   /** Our clock's time and all that the machine was seen to sleep: for what may span a sleep. Looks now. */
-  elapsed(now: number = this.clock.now()): number {
-    const sleptMs = this.#sleep.sleptMs(now);
-    if (sleptMs > 0) this.#slept(sleptMs);
-    return now + this.sleptMs;
+  elapsedMs(now: number = this.clock.now()): number {
+    const suspendedMs = this.#suspendDetector.suspendedMs(now);
+    if (suspendedMs > 0) this.#onSuspend(suspendedMs);
+    return now + this.suspendedMs;
   }
 
   /** Every live claim; a copy. */
-  all(): Tracked[] {
-    return this.#tracked.values();
+  listClaims(): ActiveClaim[] {
+    return this.#claims.values();
   }
 
   /** The store speaks first. */
   notify(id: ClaimId | null, answer?: Answer): void {
     const now = this.clock.now();
     if (id === null) {
-      for (const tracked of this.all()) this.#apply(tracked, { type: "notified" }, now);
+      for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "notified" }, now);
       return;
     }
-    const tracked = this.#tracked.get(id);
-    if (tracked === undefined) return;
-    if (answer?.state === "held") this.elapsed(now);
-    if (answer !== undefined) tracked.heard(answer, now);
-    this.#apply(tracked, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
+    const activeClaim = this.#claims.get(id);
+    if (activeClaim === undefined) return;
+    if (answer?.state === "held") this.elapsedMs(now);
+    if (answer !== undefined) activeClaim.recordAnswer(answer, now);
+    this.#apply(activeClaim, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
   }
 
   /** Sends the renewals that this turn has brought so far, ahead of whatever else its caller sends. */
-  sendRenewals(): void {
-    if (this.#renewals.length > 0) this.#renew();
+  flushRenewals(): void {
+    if (this.#pendingRenewals.length > 0) this.#sendRenewals();
   }
 
   /** Settles when all that was left has been released, or forgotten by the store. */
-  idle(): Promise<void> {
-    return this.#releases.idle();
+  whenIdle(): Promise<void> {
+    return this.#releaseQueue.whenIdle();
   }
 
   /** Stops the timer, and ends what still waits for its time. For the very end. */
   stop(): void {
-    this.#releases.stop();
-    for (const item of this.#schedule.takeAllDue(Number.POSITIVE_INFINITY)) item.due(this.clock.now(), 0);
+    this.#releaseQueue.stop();
+    for (const item of this.#deadlines.takeAllDue(Number.POSITIVE_INFINITY)) item.onDue(this.clock.now(), 0);
     this.#timer.keepAlive(false);
     this.#timer.stop();
   }
 
-  #track(claim: Claim, terms: Terms, owner: ClaimOwner, first: Step, now: number): Tracked {
-    const tracked = new Tracked(claim, terms, owner, first.state, now, this.#due);
-    this.#tracked.add(claim.id, tracked);
-    this.#perform(tracked, first, now);
-    return tracked;
+  #addClaim(claim: Claim, settings: ClaimSettings, listener: ClaimListener, firstStep: Step, now: number): ActiveClaim {
+    const activeClaim = new ActiveClaim(claim, settings, listener, firstStep.state, now, this.#onDue);
+    this.#claims.add(claim.id, activeClaim);
+    this.#perform(activeClaim, firstStep, now);
+    return activeClaim;
   }
 
-  #apply(tracked: Tracked, event: ClaimEvent, now: number): void {
-    if (tracked.forgotten) return; // a late answer must not release what somebody else holds by now
-    this.#perform(tracked, step(tracked.state, event, now, tracked.terms), now);
+  #apply(activeClaim: ActiveClaim, event: ClaimEvent, now: number): void {
+    if (activeClaim.isForgotten) return; // a late answer must not release what somebody else holds by now
+    this.#perform(activeClaim, step(activeClaim.state, event, now, activeClaim.settings), now);
   }
 
-  #perform(tracked: Tracked, { state, effects }: Step, now: number): void {
-    const was = tracked.state.at;
-    tracked.state = state;
-    if (state.at === "over" && was !== "over") this.#tracked.delete(tracked.claim.id);
+  #perform(activeClaim: ActiveClaim, { state, effects }: Step, now: number): void {
+    const previousStatus = activeClaim.state.status;
+    activeClaim.state = state;
+    if (state.status === "over" && previousStatus !== "over") this.#claims.delete(activeClaim.claim.id);
     for (const effect of effects) {
       // the owner may have gone on from this state while it was told
-      if (tracked.state !== state && effect !== "release") break;
-      this.#do(tracked, effect, now);
+      if (activeClaim.state !== state && effect !== "release") break;
+      this.#performEffect(activeClaim, effect, now);
     }
-    if (state.at === "waiting" && was === "asking") tracked.owner.waits();
-    const at = tracked.wakeAt();
-    if (at === Number.POSITIVE_INFINITY) this.#schedule.remove(tracked);
+    if (state.status === "waiting" && previousStatus === "asking") activeClaim.listener.onQueued();
+    const wakeAt = activeClaim.nextWakeAt();
+    if (wakeAt === Number.POSITIVE_INFINITY) this.#deadlines.remove(activeClaim);
     // in whole milliseconds, as timers are: what one turn sets comes to stand in one row
-    else this.#schedule.set(tracked, Math.ceil(at));
-    this.#arm();
+    else this.#deadlines.set(activeClaim, Math.ceil(wakeAt));
+    this.#armTimer();
   }
 
-  #do(tracked: Tracked, effect: Step["effects"][number], now: number): void {
-    const { owner, state } = tracked;
+  #performEffect(activeClaim: ActiveClaim, effect: Step["effects"][number], now: number): void {
+    const { listener, state } = activeClaim;
     switch (effect) {
       case "ask":
-        return this.#ask(tracked, now);
+        return this.#callClaim(activeClaim, now);
       case "renew":
-        tracked.lastSentAt = now;
-        if (this.#renewals.push(tracked) === 1) queueMicrotask(() => this.#renew());
+        activeClaim.lastSentAt = now;
+        if (this.#pendingRenewals.push(activeClaim) === 1) queueMicrotask(() => this.#sendRenewals());
         return;
       case "grant":
-        return owner.granted(now);
+        return listener.onGranted(now);
       case "refuse":
-        return owner.refused();
+        return listener.onBusy();
       case "expire":
-        return owner.expired();
+        return listener.onExpired();
       case "reject":
-        return owner.rejected(tracked.failure);
+        return listener.onFailed(activeClaim.failure);
       case "lose":
-        return owner.lost(state.at === "lost" ? state.reason : "unknown");
+        return listener.onLost(state.status === "lost" ? state.reason : "unknown");
       case "jeopardy":
-        return tracked.doubted();
+        return activeClaim.markUnconfirmed();
       case "restored":
-        return tracked.confirmed();
+        return activeClaim.markConfirmed();
       case "release": {
-        const { claim, terms, lastSentAt } = tracked;
-        const unanswered = state.at === "over" && state.unanswered;
-        if (tracked.leaving !== null) tracked.leaving.attempts++;
-        tracked.leaving = this.#releases.add(claim, terms.ttlMs, unanswered, lastSentAt, tracked.takeReleased());
+        const { claim, settings, lastSentAt } = activeClaim;
+        const hasUnansweredClaim = state.status === "over" && state.hasUnansweredClaim;
+        if (activeClaim.pendingRelease !== null) activeClaim.pendingRelease.attempts++;
+        activeClaim.pendingRelease = this.#releaseQueue.add(
+          claim,
+          settings.ttlMs,
+          hasUnansweredClaim,
+          lastSentAt,
+          activeClaim.takeOnReleased(),
+        );
       }
     }
   }
 
-  #ask(tracked: Tracked, now: number): void {
-    tracked.lastSentAt = now;
-    const call = tracked.call;
-    attempt(() => this.driver.claim(tracked.claim)).then(
-      (answer) => this.#answered(tracked, call, now, answer),
-      (error: unknown) => this.#callFailed(tracked, call, now, error),
+  #callClaim(activeClaim: ActiveClaim, now: number): void {
+    activeClaim.lastSentAt = now;
+    const call = activeClaim.lastCall;
+    callDriver(() => this.driver.claim(activeClaim.claim)).then(
+      (answer) => this.#onAnswer(activeClaim, call, now, answer),
+      (error: unknown) => this.#onCallFailed(activeClaim, call, now, error),
     );
   }
 
-  #renew(): void {
-    const renewals = this.#renewals;
-    this.#renewals = [];
-    for (const batch of batchesOf(renewals, this.driver)) this.#renewBatch(batch);
+  #sendRenewals(): void {
+    const renewals = this.#pendingRenewals;
+    this.#pendingRenewals = [];
+    for (const batch of splitBatches(renewals, this.driver)) this.#renewBatch(batch);
   }
 
-  #renewBatch(batch: readonly Tracked[]): void {
+  #renewBatch(batch: readonly ActiveClaim[]): void {
     // a claim that is over by now was left in this very turn
-    const renewed = batch.filter(
-      ({ state, isShortened }) => state.at !== "over" && state.at !== "lost" && !isShortened,
+    const renewable = batch.filter(
+      ({ state, isShortened }) => state.status !== "over" && state.status !== "lost" && !isShortened,
     );
-    if (renewed.length === 0) return;
+    if (renewable.length === 0) return;
     const sentAt = this.clock.now();
-    const calls = renewed.map(({ call }) => call);
-    attempt(() => this.driver.renew(renewed.map(({ claim }) => claim))).then(
+    const calls = renewable.map(({ lastCall }) => lastCall);
+    callDriver(() => this.driver.renew(renewable.map(({ claim }) => claim))).then(
       (answers) => {
-        for (const [at, tracked] of renewed.entries()) {
-          const answer = answers[at];
-          if (answer !== undefined) this.#answered(tracked, calls[at] as number, sentAt, answer);
-          else this.#callFailed(tracked, calls[at] as number, sentAt, new Error(`${this.driver.name}: no answer`));
+        for (const [index, activeClaim] of renewable.entries()) {
+          const answer = answers[index];
+          if (answer !== undefined) this.#onAnswer(activeClaim, calls[index] as number, sentAt, answer);
+          else
+            this.#onCallFailed(
+              activeClaim,
+              calls[index] as number,
+              sentAt,
+              new Error(`${this.driver.name}: no answer`),
+            );
         }
       },
       (error: unknown) => {
-        for (const [at, tracked] of renewed.entries()) this.#callFailed(tracked, calls[at] as number, sentAt, error);
+        for (const [index, activeClaim] of renewable.entries())
+          this.#onCallFailed(activeClaim, calls[index] as number, sentAt, error);
       },
     );
   }
 
-  #heard(claim: Claim): void {
-    this.#health.heard(this.clock.now(), this.driver.shardOf?.(claim));
+  #recordContact(claim: Claim): void {
+    this.#storeMonitor.recordContact(this.clock.now(), this.driver.shardOf?.(claim));
   }
 
-  #answered(tracked: Tracked, call: number, sentAt: number, answer: Answer): void {
+  #onAnswer(activeClaim: ActiveClaim, call: number, sentAt: number, answer: Answer): void {
     const now = this.clock.now();
     // before it is believed: what the machine has slept since it was sent is missing in the lease
-    if (answer.state === "held") this.elapsed(now);
-    this.#heard(tracked.claim);
-    tracked.heard(answer, now);
-    const stepped = this.#health.answered(answer, sentAt, now);
-    this.#apply(tracked, { type: "answered", call, sentAt, answer }, now);
-    if (call > tracked.steppedAt && believes(tracked.state, now)) tracked.confirmed();
-    if (stepped) this.#storeStepped(now);
+    if (answer.state === "held") this.elapsedMs(now);
+    this.#recordContact(activeClaim.claim);
+    activeClaim.recordAnswer(answer, now);
+    const hasClockStepped = this.#storeMonitor.onAnswer(answer, sentAt, now);
+    this.#apply(activeClaim, { type: "answered", call, sentAt, answer }, now);
+    if (call > activeClaim.callAtClockStep && isHeld(activeClaim.state, now)) activeClaim.markConfirmed();
+    if (hasClockStepped) this.#onStoreClockStep(now);
   }
 
-  #callFailed(tracked: Tracked, call: number, sentAt: number, error: unknown): void {
-    tracked.error = error;
-    this.#health.failed(error, sentAt, this.driver.shardOf?.(tracked.claim));
-    this.#apply(tracked, { type: "failed", call, fatal: isFatal(error), random: this.random() }, this.clock.now());
+  #onCallFailed(activeClaim: ActiveClaim, call: number, sentAt: number, error: unknown): void {
+    activeClaim.lastError = error;
+    this.#storeMonitor.onFailure(error, sentAt, this.driver.shardOf?.(activeClaim.claim));
+    this.#apply(
+      activeClaim,
+      { type: "failed", call, isFatal: isFatalError(error), random: this.random() },
+      this.clock.now(),
+    );
   }
 
-  #tick(): void {
+  #onTimer(): void {
     const now = this.clock.now();
-    this.elapsed(now);
-    for (const item of this.#schedule.takeAllDue(now)) item.due(now, 0);
-    if (this.#renewals.length > 0) this.#ride(now);
-    this.#arm();
+    this.elapsedMs(now);
+    for (const item of this.#deadlines.takeAllDue(now)) item.onDue(now, 0);
+    if (this.#pendingRenewals.length > 0) this.#runEarlyTasks(now);
+    this.#armTimer();
   }
 
   /** A renewal goes out anyway: those that are nearly due go with it. */
-  #ride(now: number): void {
-    for (const item of this.#schedule.takeAllDue(now + RIDE_MS)) {
-      if (item.rides) item.due(now, RIDE_MS);
-      else this.#schedule.set(item, item.dueAt);
+  #runEarlyTasks(now: number): void {
+    for (const item of this.#deadlines.takeAllDue(now + EARLY_RUN_MS)) {
+      if (item.mayRunEarly) item.onDue(now, EARLY_RUN_MS);
+      else this.#deadlines.set(item, item.dueAt);
     }
   }
 
-  #slept(byMs: number): void {
-    this.sleptMs += byMs;
-    this.#events.emit("clockStep", { byMs, whose: "client" });
+  #onSuspend(byMs: number): void {
+    this.suspendedMs += byMs;
+    this.#events.emit("clockStep", { byMs, source: "client" });
     const now = this.clock.now();
-    for (const tracked of this.all()) this.#apply(tracked, { type: "slept", byMs }, now);
+    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "slept", byMs }, now);
   }
 
   /** A step of the store's clock may have ended leases: everything is in jeopardy until it has been asked about. */
-  #storeStepped(now: number): void {
-    for (const tracked of this.all()) {
-      if (tracked.state.at === "held") tracked.stepped();
-      this.#apply(tracked, { type: "notified" }, now);
+  #onStoreClockStep(now: number): void {
+    for (const activeClaim of this.listClaims()) {
+      if (activeClaim.state.status === "held") activeClaim.onClockStep();
+      this.#apply(activeClaim, { type: "notified" }, now);
     }
   }
 
-  #arm(): void {
-    this.#timer.set(this.#schedule.next());
-    this.#timer.keepAlive(this.#tracked.size > 0 || this.#releases.size > 0);
+  #armTimer(): void {
+    this.#timer.set(this.#deadlines.nextDueAt());
+    this.#timer.keepAlive(this.#claims.size > 0 || this.#releaseQueue.size > 0);
   }
 }

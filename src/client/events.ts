@@ -4,7 +4,7 @@
  */
 
 import { channel } from "node:diagnostics_channel";
-import { harmless } from "../errors.ts";
+import { safeListener } from "../errors.ts";
 import type { LostReason } from "../spi/driver.ts";
 
 /** What every event about a lock carries. Never an id, which is a secret. */
@@ -30,7 +30,7 @@ export interface LockEvents {
   /** A lock is no longer ours. */
   readonly lost: LockEvent & { readonly token: bigint; readonly reason: LostReason };
   /** A clock moved: the store's wall clock stepped, or this machine slept. */
-  readonly clockStep: { readonly byMs: number; readonly whose: "store" | "client" };
+  readonly clockStep: { readonly byMs: number; readonly source: "store" | "client" };
   /** The store cannot be reached; said once until storeUp. */
   readonly storeDown: { readonly error: unknown };
   /** The store answers again. */
@@ -39,7 +39,7 @@ export interface LockEvents {
 
 type Listener = (detail: never) => void;
 
-const NAMES = [
+const EVENT_NAMES = [
   "acquired",
   "waiting",
   "handedOff",
@@ -52,7 +52,7 @@ const NAMES = [
   "storeUp",
 ] as const satisfies readonly (keyof LockEvents)[];
 
-const CHANNELS = Object.fromEntries(NAMES.map((name) => [name, channel(`holdfast:${name}`)])) as Record<
+const CHANNELS = Object.fromEntries(EVENT_NAMES.map((name) => [name, channel(`holdfast:${name}`)])) as Record<
   keyof LockEvents,
   ReturnType<typeof channel>
 >;
@@ -61,7 +61,7 @@ export class Events {
   readonly #listeners = new Map<keyof LockEvents, Set<Listener>>();
 
   /** Is it worth making this event's detail? */
-  wants(event: keyof LockEvents): boolean {
+  hasListeners(event: keyof LockEvents): boolean {
     return CHANNELS[event].hasSubscribers || this.#listeners.has(event);
   }
 
@@ -73,15 +73,15 @@ export class Events {
 
   /** @throws TypeError for an unknown event or a listener that is no function */
   on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable {
-    if (!NAMES.includes(event)) throw new TypeError(`event must be one of ${NAMES.join(", ")}`);
+    if (!EVENT_NAMES.includes(event)) throw new TypeError(`event must be one of ${EVENT_NAMES.join(", ")}`);
     if (typeof listener !== "function") throw new TypeError("listener must be a function");
     // wrapped, so that the same function given twice is two listeners
-    const own: Listener = harmless(listener);
-    const listeners = (this.#listeners.get(event) ?? new Set()).add(own);
+    const safe: Listener = safeListener(listener);
+    const listeners = (this.#listeners.get(event) ?? new Set()).add(safe);
     this.#listeners.set(event, listeners);
     return {
       [Symbol.dispose]: () => {
-        listeners.delete(own);
+        listeners.delete(safe);
         if (listeners.size === 0) this.#listeners.delete(event);
       },
     };

@@ -2,10 +2,10 @@
 
 import type { LockLostError } from "../errors.ts";
 import { UnsupportedError } from "../errors.ts";
-import type { Context } from "./context.ts";
-import type { DetachOptions } from "./detach.ts";
-import type { Tenure } from "./tenure.ts";
-import { lostError, named } from "./tenure.ts";
+import type { LocalHold } from "./local-hold.ts";
+import { formatKeys, lockLostError } from "./local-hold.ts";
+import type { FlowHolds } from "./reentrancy.ts";
+import type { DetachOptions } from "./transfer.ts";
 
 /** A lock that is held, or was. */
 export interface Lock extends AsyncDisposable {
@@ -48,80 +48,82 @@ export interface Lock extends AsyncDisposable {
 export class LockHandle implements Lock {
   readonly keys: readonly string[];
   /** Private, so that a handle that is printed or logged shows no claim id: that is a secret. */
-  readonly #tenures: readonly [Tenure, ...Tenure[]];
-  readonly #context: Context;
+  readonly #localHolds: readonly [LocalHold, ...LocalHold[]];
+  readonly #flowHolds: FlowHolds;
   #released: Promise<boolean> | null = null;
   #signal: AbortSignal | null = null;
   /** Why a lock that was not released is no longer ours: detached, or given up. */
-  #gone: LockLostError | null = null;
+  #loss: LockLostError | null = null;
 
-  constructor(tenures: readonly [Tenure, ...Tenure[]], keys: readonly string[], context: Context) {
-    this.#tenures = tenures;
+  constructor(localHolds: readonly [LocalHold, ...LocalHold[]], keys: readonly string[], flowHolds: FlowHolds) {
+    this.#localHolds = localHolds;
     this.keys = keys;
-    this.#context = context;
+    this.#flowHolds = flowHolds;
   }
 
   /** What it consists of. */
-  get tenures(): readonly [Tenure, ...Tenure[]] {
-    return this.#tenures;
+  get localHolds(): readonly [LocalHold, ...LocalHold[]] {
+    return this.#localHolds;
   }
 
   get token(): bigint {
     let highest = 0n;
-    for (const tenure of this.#tenures) {
-      checkFencing(tenure);
-      if (tenure.token > highest) highest = tenure.token;
+    for (const localHold of this.#localHolds) {
+      requireFencing(localHold);
+      if (localHold.token > highest) highest = localHold.token;
     }
     return highest;
   }
 
   tokenOf(key: string): bigint {
-    const tenure = this.keys.includes(key) ? this.#tenures.find(({ target }) => target.keys.includes(key)) : undefined;
-    if (tenure === undefined) throw new TypeError(`key must be one of ${named(this.keys)}`);
-    checkFencing(tenure);
-    return tenure.token;
+    const localHold = this.keys.includes(key)
+      ? this.#localHolds.find(({ target }) => target.keys.includes(key))
+      : undefined;
+    if (localHold === undefined) throw new TypeError(`key must be one of ${formatKeys(this.keys)}`);
+    requireFencing(localHold);
+    return localHold.token;
   }
 
   get signal(): AbortSignal {
-    const signals = this.#tenures.map(({ signal }) => signal);
+    const signals = this.#localHolds.map(({ signal }) => signal);
     this.#signal ??= signals.length === 1 ? (signals[0] as AbortSignal) : AbortSignal.any(signals);
     return this.#signal;
   }
 
   throwIfLost(): void {
-    const error = this.lossNow();
+    const error = this.currentLoss();
     if (error !== null) throw error;
   }
 
   /** The loss that throwIfLost() would throw. */
-  lossNow(): LockLostError | null {
-    if (this.#released !== null) return this.#gone ?? lostError("released", this.keys);
-    for (const tenure of this.#tenures) if (!tenure.isHeld) return tenure.lostError();
+  currentLoss(): LockLostError | null {
+    if (this.#released !== null) return this.#loss ?? lockLostError("released", this.keys);
+    for (const localHold of this.#localHolds) if (!localHold.isHeld) return localHold.toLostError();
     return null;
   }
 
   run<T>(fn: () => T): T {
     if (typeof fn !== "function") throw new TypeError("fn must be a function");
     this.throwIfLost();
-    return this.#context.run(this.#tenures, fn);
+    return this.#flowHolds.run(this.#localHolds, fn);
   }
 
   get remainingMs(): number {
     if (this.#released !== null) return 0;
-    return Math.min(...this.#tenures.map((tenure) => tenure.remainingMs));
+    return Math.min(...this.#localHolds.map((localHold) => localHold.remainingMs));
   }
 
   async detach(options?: DetachOptions): Promise<string> {
     // few programs ever detach: they load it when they do
-    const { detach } = await import("./detach.ts");
+    const { detach } = await import("./transfer.ts");
     return detach(this, options);
   }
 
   /** It is no longer ours, and nothing is to be released here. */
-  letGo(why: LockLostError): void {
+  transferOut(loss: LockLostError): void {
     this.#released = Promise.resolve(false);
-    this.#gone = why;
-    for (const tenure of this.#tenures) tenure.lane.letGo(tenure);
+    this.#loss = loss;
+    for (const localHold of this.#localHolds) localHold.queue.transferOut(localHold);
   }
 
   release(): Promise<boolean> {
@@ -131,26 +133,31 @@ export class LockHandle implements Lock {
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#released !== null) return;
-    if (!(await this.release())) throw this.lossAtRelease();
+    if (!(await this.release())) throw this.releaseLoss();
   }
 
   /** Why release() answered false. */
-  lossAtRelease(): LockLostError {
-    return this.#tenures.find(({ lostReason }) => lostReason !== null)?.lostError() ?? lostError("unknown", this.keys);
+  releaseLoss(): LockLostError {
+    return (
+      this.#localHolds.find(({ lostReason }) => lostReason !== null)?.toLostError() ??
+      lockLostError("unknown", this.keys)
+    );
   }
 
   #release(): Promise<boolean> {
-    if (this.#tenures.length === 1) {
-      const dropped = this.#tenures[0].drop();
-      return typeof dropped === "boolean" ? Promise.resolve(dropped) : dropped;
+    if (this.#localHolds.length === 1) {
+      const released = this.#localHolds[0].release();
+      return typeof released === "boolean" ? Promise.resolve(released) : released;
     }
-    return Promise.all(this.#tenures.map(async (tenure) => tenure.drop())).then((held) => !held.includes(false));
+    return Promise.all(this.#localHolds.map(async (localHold) => localHold.release())).then(
+      (results) => !results.includes(false),
+    );
   }
 }
 
-function checkFencing(tenure: Tenure): void {
-  const { driver } = tenure.lane.host.engine;
+function requireFencing(localHold: LocalHold): void {
+  const { driver } = localHold.queue.parent.engine;
   if (!driver.traits.fencing) {
-    throw new UnsupportedError(`${driver.name} has no fencing tokens`, { keys: tenure.target.keys });
+    throw new UnsupportedError(`${driver.name} has no fencing tokens`, { keys: localHold.target.keys });
   }
 }

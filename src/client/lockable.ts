@@ -1,10 +1,10 @@
 /** The three verbs, bound to what is to be locked. */
 
-import type { Acquirer } from "./acquire.ts";
+import type { Acquirer } from "./acquirer.ts";
 import type { Lock, LockHandle } from "./lock.ts";
-import type { AcquireOptions, Settings, TryOptions, Wish } from "./options.ts";
-import { wishOf } from "./options.ts";
-import type { Target } from "./target.ts";
+import type { LockTarget } from "./lock-target.ts";
+import type { AcquireOptions, AcquireSettings, ClientSettings, TryOptions } from "./options.ts";
+import { parseAcquireOptions } from "./options.ts";
 
 /** Something that can be locked: a fixed set of holds with three verbs. */
 export interface Lockable<Extra = unknown> {
@@ -25,30 +25,30 @@ export interface Lockable<Extra = unknown> {
 }
 
 /** What a Lockable needs of its client. */
-export interface Shop {
-  readonly settings: Settings;
+export interface LockableClient {
+  readonly settings: ClientSettings;
   /** Ready to be asked. @throws ClosedError, DriverError */
-  acquirer(): Acquirer | Promise<Acquirer>;
+  getAcquirer(): Acquirer | Promise<Acquirer>;
 }
 
 /** What is locked: always the same, or made of the call's own options (a semaphore's permits). */
-type TargetSource<Extra> = Target | ((options: Extra | undefined) => Target);
+type TargetSource<Extra> = LockTarget | ((options: Extra | undefined) => LockTarget);
 
 /** A Lockable that remembers its target, so that all() can take it. */
 export class BoundLockable<Extra> implements Lockable<Extra> {
-  readonly #shop: Shop;
-  readonly #source: TargetSource<Extra>;
-  readonly #extra: string | undefined;
+  readonly #client: LockableClient;
+  readonly #targetSource: TargetSource<Extra>;
+  readonly #extraOption: string | undefined;
 
-  /** @param extra an option that only the target is made of */
-  constructor(shop: Shop, source: TargetSource<Extra>, extra?: string) {
-    this.#shop = shop;
-    this.#source = source;
-    this.#extra = extra;
+  /** @param extraOption an option that only the target is made of */
+  constructor(client: LockableClient, targetSource: TargetSource<Extra>, extraOption?: string) {
+    this.#client = client;
+    this.#targetSource = targetSource;
+    this.#extraOption = extraOption;
   }
 
-  target(options?: Extra): Target {
-    return typeof this.#source === "function" ? this.#source(options) : this.#source;
+  target(options?: Extra): LockTarget {
+    return typeof this.#targetSource === "function" ? this.#targetSource(options) : this.#targetSource;
   }
 
   acquire(options?: AcquireOptions & Extra): Promise<Lock> {
@@ -66,31 +66,32 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
     const fn = typeof first === "function" ? (first as (lock: Lock) => T | Promise<T>) : second;
     if (typeof fn !== "function") throw new TypeError("fn must be a function");
     const lock = await this.#acquire(typeof first === "function" ? undefined : first, false);
-    return runUnder(lock as LockHandle, fn);
+    return runWithLock(lock as LockHandle, fn);
   }
 
   /** No async function: an uncontended acquire is to cost one promise. */
   #acquire(options: (AcquireOptions & Extra) | undefined, isTry: boolean): Promise<LockHandle | null> {
     try {
       const target = this.target(options);
-      const wish = this.#wish(options, isTry);
-      const ready = this.#shop.acquirer();
-      if (ready instanceof Promise) return ready.then((acquirer) => acquirer.acquire(target, wish, isTry));
-      return ready.acquire(target, wish, isTry);
+      const settings = this.#resolveSettings(options, isTry);
+      const ready = this.#client.getAcquirer();
+      if (ready instanceof Promise) return ready.then((acquirer) => acquirer.acquire(target, settings, isTry));
+      return ready.acquire(target, settings, isTry);
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  #wish(options: AcquireOptions | undefined, isTry: boolean): Wish {
-    const { settings } = this.#shop;
-    const wish = options === undefined ? settings : wishOf(options, settings, isTry, this.#extra);
-    return isTry ? { ...wish, waitMs: 0 } : wish;
+  #resolveSettings(options: AcquireOptions | undefined, isTry: boolean): AcquireSettings {
+    const { settings } = this.#client;
+    const acquireSettings =
+      options === undefined ? settings : parseAcquireOptions(options, settings, isTry, this.#extraOption);
+    return isTry ? { ...acquireSettings, waitMs: 0 } : acquireSettings;
   }
 }
 
 /** The body's own error always wins; a loss is told even if the body succeeded. */
-async function runUnder<T>(lock: LockHandle, fn: (lock: Lock) => T | Promise<T>): Promise<T> {
+async function runWithLock<T>(lock: LockHandle, fn: (lock: Lock) => T | Promise<T>): Promise<T> {
   let result: T;
   try {
     result = await lock.run(() => fn(lock));
@@ -98,6 +99,6 @@ async function runUnder<T>(lock: LockHandle, fn: (lock: Lock) => T | Promise<T>)
     await lock.release();
     throw error;
   }
-  if (!(await lock.release())) throw lock.lossAtRelease();
+  if (!(await lock.release())) throw lock.releaseLoss();
   return result;
 }

@@ -1,18 +1,18 @@
 /** createLocks(driver): the object users hold. */
 
-import { ALL_PERMITS } from "../core/line.ts";
+import { ALL_PERMITS } from "../lock-table/admission.ts";
 import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
 import type { Lock } from "./lock.ts";
+import type { LockTarget } from "./lock-target.ts";
+import { combineTargets, mutexTarget, readTarget, requireCount, semaphoreTarget } from "./lock-target.ts";
 import type { Lockable } from "./lockable.ts";
 import { BoundLockable } from "./lockable.ts";
 import type { AcquireOptions, LocksOptions, TryOptions } from "./options.ts";
-import { checkMethod, settingsOf } from "./options.ts";
+import { parseClientOptions, requireMethod } from "./options.ts";
 import type { RevokeOptions } from "./revoke.ts";
-import type { Target } from "./target.ts";
-import { allTarget, checkedCount, mutexTarget, readTarget, semaphoreTarget } from "./target.ts";
 
 /** Locks on one store. Made by connect() or createLocks(); an idle one keeps no process alive. */
 export interface Locks extends AsyncDisposable {
@@ -63,51 +63,51 @@ export interface Locks extends AsyncDisposable {
  * @throws TypeError for what is no driver, or naming the option
  */
 export function createLocks(driver: Driver, options?: LocksOptions): Locks {
-  checkMethod(driver, "claim", "driver");
-  return locksOf(new Client(driver, settingsOf(options), Math.random));
+  requireMethod(driver, "claim", "driver");
+  return bindLocks(new Client(driver, parseClientOptions(options), Math.random));
 }
 
 /** The Locks of a client. Internal: connect() opens the client first, the simulator brings its own randomness. */
-export function locksOf(client: Client): Locks {
-  const { settings, context, driver } = client;
+export function bindLocks(client: Client): Locks {
+  const { settings, flowHolds, driver } = client;
   const { prefix } = settings;
-  const bound = (target: Target): BoundLockable<unknown> => new BoundLockable(client, target);
-  const mutex = (key: string): BoundLockable<unknown> => bound(mutexTarget(prefix, key));
+  const bind = (target: LockTarget): BoundLockable<unknown> => new BoundLockable(client, target);
+  const mutex = (key: string): BoundLockable<unknown> => bind(mutexTarget(prefix, key));
 
   return {
-    acquire: (key, options) => rejecting(() => mutex(key).acquire(options)),
-    tryAcquire: (key, options) => rejecting(() => mutex(key).tryAcquire(options)),
+    acquire: (key, options) => rejectOnThrow(() => mutex(key).acquire(options)),
+    tryAcquire: (key, options) => rejectOnThrow(() => mutex(key).tryAcquire(options)),
     using: async <T>(
       key: string,
       first: AcquireOptions | ((lock: Lock) => T | Promise<T>),
       second?: (lock: Lock) => T | Promise<T>,
     ) => mutex(key).using(first as AcquireOptions, second as (lock: Lock) => T | Promise<T>),
     mutex,
-    rw: (key) => ({ read: bound(readTarget(prefix, key)), write: mutex(key) }),
+    rw: (key) => ({ read: bind(readTarget(prefix, key)), write: mutex(key) }),
     semaphore(key, limit) {
-      checkedCount(limit, "limit", ALL_PERMITS - 1);
+      requireCount(limit, "limit", ALL_PERMITS - 1);
       mutexTarget(prefix, key);
-      const target = (options?: { readonly permits?: number }): Target =>
+      const target = (options?: { readonly permits?: number }): LockTarget =>
         semaphoreTarget(prefix, key, options?.permits, limit);
       return new BoundLockable(client, target, "permits");
     },
     all: (...targets) =>
-      bound(
-        allTarget(
+      bind(
+        combineTargets(
           prefix,
-          targets.map((one) => targetOf(one, prefix)),
+          targets.map((item) => toTarget(item, prefix)),
         ),
       ),
     attach: async (reference) => {
       // few programs ever attach: they load it when they do
       const { attach } = await import("./attach.ts");
-      return attach(await client.acquirer(), reference);
+      return attach(await client.getAcquirer(), reference);
     },
-    holds: (key) => context.held(prefix + key).length > 0,
+    holds: (key) => flowHolds.find(prefix + key).length > 0,
     get traits() {
       return driver.traits;
     },
-    list: async (listed = "") => (await import("./list.ts")).list(client, listed),
+    list: async (keyPrefix = "") => (await import("./admin.ts")).listClaims(client, keyPrefix),
     releaseAll: () => client.releaseAll(),
     revoke: async (key, token, options = {}) => (await import("./revoke.ts")).revoke(client, key, token, options),
     closeOnSignal: () => closeOnSignal(() => client.close()),
@@ -118,7 +118,7 @@ export function locksOf(client: Client): Locks {
 }
 
 /** A wrong argument rejects like everything else. */
-function rejecting<T>(call: () => Promise<T>): Promise<T> {
+function rejectOnThrow<T>(call: () => Promise<T>): Promise<T> {
   try {
     return call();
   } catch (error) {
@@ -126,10 +126,10 @@ function rejecting<T>(call: () => Promise<T>): Promise<T> {
   }
 }
 
-function targetOf(one: string | Lockable, prefix: string): Target {
-  if (typeof one === "string") return mutexTarget(prefix, one);
-  if (Array.isArray(one)) throw new TypeError("all() takes keys one by one, not in an array: spread it, all(...keys)");
-  if (!(one instanceof BoundLockable))
+function toTarget(item: string | Lockable, prefix: string): LockTarget {
+  if (typeof item === "string") return mutexTarget(prefix, item);
+  if (Array.isArray(item)) throw new TypeError("all() takes keys one by one, not in an array: spread it, all(...keys)");
+  if (!(item instanceof BoundLockable))
     throw new TypeError("all() takes keys, and what mutex(), rw(), semaphore() and all() give");
-  return one.target();
+  return item.target();
 }

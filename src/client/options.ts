@@ -1,14 +1,14 @@
 /** Options, checked once at the border: durations become milliseconds, names that do not exist are errors. */
 
-import type { Clock } from "../clock.ts";
-import { systemClock } from "../clock.ts";
-import type { Duration } from "../duration.ts";
-import { durationMs, MIN_TTL_MS, shown } from "../duration.ts";
 import { UnsupportedError } from "../errors.ts";
-import { checkedKey, checkedLabel } from "../keys.ts";
 import type { Traits } from "../spi/driver.ts";
-import { defaultLabel } from "./label.ts";
-import { checkedCount } from "./target.ts";
+import type { Clock } from "../util/clock.ts";
+import { systemClock } from "../util/clock.ts";
+import type { Duration } from "../util/duration.ts";
+import { describeValue, MIN_TTL_MS, parseDuration } from "../util/duration.ts";
+import { cleanLabel, validateKey } from "../util/keys.ts";
+import { defaultLabel } from "./default-label.ts";
+import { requireCount } from "./lock-target.ts";
 
 /** What may be said of one acquire. */
 export interface AcquireOptions {
@@ -53,7 +53,7 @@ export interface LocksOptions {
 }
 
 /** LocksOptions with defaults, in milliseconds; as a wish it is what acquire() without options means. */
-export interface Settings extends Wish {
+export interface ClientSettings extends AcquireSettings {
   readonly prefix: string;
   readonly handoffs: number;
   readonly handoffMs: number;
@@ -64,105 +64,117 @@ export interface Settings extends Wish {
 }
 
 /** One acquire's options with defaults, in milliseconds. */
-export interface Wish {
+export interface AcquireSettings {
   /** Infinity: for ever. */
   readonly waitMs: number;
   readonly ttl: number | "session";
   /** The user has said so: it is no default. */
-  readonly isTtlGiven: boolean;
+  readonly isTtlExplicit: boolean;
   readonly label: string;
   readonly signal: AbortSignal | undefined;
 }
 
-const FOR_EVER = Number.POSITIVE_INFINITY;
+const UNLIMITED = Number.POSITIVE_INFINITY;
 
-/** @throws TypeError naming the option; @param verb who takes them */
-export function settingsOf(options: LocksOptions = {}, verb = "createLocks"): Settings {
-  checkObject(options, verb);
-  const { wait = FOR_EVER, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock, ...rest } = options;
-  const { handoffs = 64, handoffMs = 10, reentrant = true, maxHold = FOR_EVER, renew = true, ...unknown } = rest;
-  refuseUnknown(unknown, verb);
-  checkMethod(clock, "timer", "clock");
+/** @throws TypeError naming the option; @param caller who takes them */
+export function parseClientOptions(options: LocksOptions = {}, caller = "createLocks"): ClientSettings {
+  requireObject(options, caller);
+  const { wait = UNLIMITED, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock, ...rest } = options;
+  const {
+    handoffs = 64,
+    handoffMs = 10,
+    reentrant = true,
+    maxHold = UNLIMITED,
+    renew = true,
+    ...unknownOptions
+  } = rest;
+  rejectUnknownOptions(unknownOptions, caller);
+  requireMethod(clock, "timer", "clock");
   return {
-    waitMs: boundOf(wait, "wait"),
-    ttl: ttlOf(ttl),
-    isTtlGiven: options.ttl !== undefined,
-    label: checkedLabel(label),
+    waitMs: parseTimeLimit(wait, "wait"),
+    ttl: parseTtl(ttl),
+    isTtlExplicit: options.ttl !== undefined,
+    label: cleanLabel(label),
     signal: undefined,
-    prefix: prefix === "" ? "" : checkedKey(prefix, "prefix"),
-    handoffs: checkedCount(handoffs, "handoffs", 1_024),
-    handoffMs: durationMs(handoffMs, "handoffMs"),
-    reentrant: checkedFlag(reentrant, "reentrant"),
-    maxHoldMs: boundOf(maxHold, "maxHold", 1),
-    renew: checkedFlag(renew, "renew"),
+    prefix: prefix === "" ? "" : validateKey(prefix, "prefix"),
+    handoffs: requireCount(handoffs, "handoffs", 1_024),
+    handoffMs: parseDuration(handoffMs, "handoffMs"),
+    reentrant: requireBoolean(reentrant, "reentrant"),
+    maxHoldMs: parseTimeLimit(maxHold, "maxHold", 1),
+    renew: requireBoolean(renew, "renew"),
     clock,
   };
 }
 
-/** @throws TypeError naming the option; @param extra further names that the caller reads itself */
-export function wishOf(options: AcquireOptions, settings: Settings, isTry: boolean, extra?: string): Wish {
-  const verb = isTry ? "tryAcquire" : "acquire";
-  checkObject(options, verb);
-  const { wait, ttl, label, signal, ...unknown } = options;
-  refuseUnknown(isTry && "wait" in options ? { wait } : unknown, verb, extra);
+/** @throws TypeError naming the option; @param extraOption further names that the caller reads itself */
+export function parseAcquireOptions(
+  options: AcquireOptions,
+  settings: ClientSettings,
+  isTry: boolean,
+  extraOption?: string,
+): AcquireSettings {
+  const caller = isTry ? "tryAcquire" : "acquire";
+  requireObject(options, caller);
+  const { wait, ttl, label, signal, ...unknownOptions } = options;
+  rejectUnknownOptions(isTry && "wait" in options ? { wait } : unknownOptions, caller, extraOption);
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw new TypeError(`signal must be an AbortSignal, not ${shown(signal)}`);
+    throw new TypeError(`signal must be an AbortSignal, not ${describeValue(signal)}`);
   }
   return {
-    waitMs: wait === undefined ? settings.waitMs : boundOf(wait, "wait"),
-    ttl: ttl === undefined ? settings.ttl : ttlOf(ttl),
-    isTtlGiven: ttl !== undefined || settings.isTtlGiven,
-    label: label === undefined ? settings.label : checkedLabel(label),
+    waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
+    ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
+    isTtlExplicit: ttl !== undefined || settings.isTtlExplicit,
+    label: label === undefined ? settings.label : cleanLabel(label),
     signal,
   };
 }
 
-let warned = false;
+let hasWarned = false;
 
 /** The lease a claim of this wish has at this store. @throws UnsupportedError for "session" where there are none */
-export function leaseAt(wish: Wish, { lease }: Traits, driver: string): number | "session" {
-  if (wish.ttl === "session" && lease.sessionMs === undefined) {
+export function resolveTtl(settings: AcquireSettings, { lease }: Traits, driver: string): number | "session" {
+  if (settings.ttl === "session" && lease.sessionMs === undefined) {
     throw new UnsupportedError(
       `${driver} has no sessions: ttl "session" needs a store with sessions, such as our server`,
     );
   }
-  if (wish.ttl === "session" || lease.claim) return wish.ttl;
-  if (wish.isTtlGiven && !warned) {
-    warned = true;
+  if (settings.ttl === "session" || lease.claim) return settings.ttl;
+  if (settings.isTtlExplicit && !hasWarned) {
+    hasWarned = true;
     process.emitWarning(`${driver} knows only session leases: ttl is ignored`, "HoldfastWarning");
   }
   return "session";
 }
 
 /** Infinity: none. */
-function boundOf(value: unknown, name: string, least?: number): number {
-  return value === FOR_EVER ? FOR_EVER : durationMs(value, name, least);
+function parseTimeLimit(value: unknown, name: string, min?: number): number {
+  return value === UNLIMITED ? UNLIMITED : parseDuration(value, name, min);
 }
 
-function ttlOf(value: unknown): number | "session" {
-  return value === "session" ? value : durationMs(value, "ttl", MIN_TTL_MS);
+function parseTtl(value: unknown): number | "session" {
+  return value === "session" ? value : parseDuration(value, "ttl", MIN_TTL_MS);
 }
 
-function checkedFlag(value: unknown, name: string): boolean {
-  if (typeof value !== "boolean") throw new TypeError(`${name} must be true or false, not ${shown(value)}`);
+function requireBoolean(value: unknown, name: string): boolean {
+  if (typeof value !== "boolean") throw new TypeError(`${name} must be true or false, not ${describeValue(value)}`);
   return value;
 }
 
 /** @throws TypeError naming whose options are none */
-export function checkObject(options: unknown, verb: string): void {
+export function requireObject(options: unknown, caller: string): void {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw new TypeError(`options of ${verb} must be an object, not ${shown(options)}`);
+    throw new TypeError(`options of ${caller} must be an object, not ${describeValue(options)}`);
   }
 }
 
 /** Does an object that has this method stand there, as far as one can tell? @throws TypeError naming the argument */
-export function checkMethod(value: unknown, method: string, name: string): void {
+export function requireMethod(value: unknown, method: string, name: string): void {
   if (typeof (value as Record<string, unknown> | null | undefined)?.[method] !== "function")
-    throw new TypeError(`${name} must be a ${name}, not ${shown(value)}`);
+    throw new TypeError(`${name} must be a ${name}, not ${describeValue(value)}`);
 }
 
-function refuseUnknown(unknown: object, verb: string, extra?: string): void {
-  for (const name of Object.keys(unknown)) {
-    if (name !== extra) throw new TypeError(`${verb} has no option ${shown(name)}`);
+function rejectUnknownOptions(unknownOptions: object, caller: string, extraOption?: string): void {
+  for (const name of Object.keys(unknownOptions)) {
+    if (name !== extraOption) throw new TypeError(`${caller} has no option ${describeValue(name)}`);
   }
 }

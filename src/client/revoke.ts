@@ -1,11 +1,11 @@
 /** Asks the holder of a lock to go (design A.24); loaded when somebody does. */
 
-import { shown } from "../duration.ts";
 import { UnsupportedError } from "../errors.ts";
-import { checkedKey, checkedLabel } from "../keys.ts";
+import { describeValue } from "../util/duration.ts";
+import { cleanLabel, validateKey } from "../util/keys.ts";
+import { callWithTimeout } from "./call-timeout.ts";
 import type { Client } from "./client.ts";
-import { inTime } from "./in-time.ts";
-import { wrapped } from "./wrap-error.ts";
+import { wrapDriverError } from "./driver-error.ts";
 
 /** What may be said of one revoke. */
 export interface RevokeOptions {
@@ -16,37 +16,37 @@ export interface RevokeOptions {
 }
 
 /** How long revoke() waits for the store. */
-const REVOKE_MS = 10_000;
+const REVOKE_TIMEOUT_MS = 10_000;
 
 /** See Locks.revoke. */
 export async function revoke(client: Client, key: string, token: bigint, options: RevokeOptions): Promise<boolean> {
-  const { now, reason } = checked(options);
-  if (typeof token !== "bigint") throw new TypeError(`token must be a bigint, not ${shown(token)}`);
-  const whole = client.settings.prefix + checkedKey(key);
+  const { now, reason } = parseRevokeOptions(options);
+  if (typeof token !== "bigint") throw new TypeError(`token must be a bigint, not ${describeValue(token)}`);
+  const fullKey = client.settings.prefix + validateKey(key);
   const { driver } = client;
-  const { engine } = (await client.acquirer()).host;
+  const { engine } = (await client.getAcquirer()).queues;
   if (driver.revoke === undefined) throw new UnsupportedError(`${driver.name} cannot revoke`, { keys: [key] });
   const target = {
-    key: whole,
+    key: fullKey,
     token,
     now: now === true,
-    ...(reason !== undefined && { reason: checkedLabel(reason, "reason") }),
+    ...(reason !== undefined && { reason: cleanLabel(reason, "reason") }),
   };
   const call = (): Promise<readonly boolean[]> => (driver.revoke as NonNullable<typeof driver.revoke>)([target]);
-  const [there] = await inTime(engine, REVOKE_MS, call).catch((error: unknown) => {
-    throw wrapped(error, `could not revoke ${shown(key)}`, [key]);
+  const [wasHeld] = await callWithTimeout(engine, REVOKE_TIMEOUT_MS, call).catch((error: unknown) => {
+    throw wrapDriverError(error, `could not revoke ${describeValue(key)}`, [key]);
   });
-  return there === true;
+  return wasHeld === true;
 }
 
-function checked(options: unknown): RevokeOptions {
+function parseRevokeOptions(options: unknown): RevokeOptions {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw new TypeError(`options of revoke must be an object, not ${shown(options)}`);
+    throw new TypeError(`options of revoke must be an object, not ${describeValue(options)}`);
   }
-  const { now, reason, ...unknown } = options as RevokeOptions;
-  const [name] = Object.keys(unknown);
-  if (name !== undefined) throw new TypeError(`revoke has no option ${shown(name)}`);
+  const { now, reason, ...unknownOptions } = options as RevokeOptions;
+  const [name] = Object.keys(unknownOptions);
+  if (name !== undefined) throw new TypeError(`revoke has no option ${describeValue(name)}`);
   if (now !== undefined && typeof now !== "boolean")
-    throw new TypeError(`now must be true or false, not ${shown(now)}`);
+    throw new TypeError(`now must be true or false, not ${describeValue(now)}`);
   return { ...(now !== undefined && { now }), ...(reason !== undefined && { reason }) };
 }

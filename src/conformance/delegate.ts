@@ -4,7 +4,7 @@ import type { Driver } from "../spi/driver.ts";
 
 /** A driver that does what `driver` does, but for the members given. It has the optional verbs that `driver` has. */
 export function delegate(driver: Driver, members: Partial<Driver>): Driver {
-  const { shardOf, detach, revoke, examine } = driver;
+  const { shardOf, detach, revoke, diagnose } = driver;
   return {
     name: driver.name,
     // final only once open() has settled, so it is not copied
@@ -18,7 +18,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     release: (claims, unanswered) => driver.release(claims, unanswered),
     ...(detach && { detach: (claims, leftMs) => detach.call(driver, claims, leftMs) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
-    ...(examine && { examine: () => examine.call(driver) }),
+    ...(diagnose && { diagnose: () => diagnose.call(driver) }),
     list: (filter, max, after, signal) => driver.list(filter, max, after, signal),
     close: () => driver.close(),
     ...members,

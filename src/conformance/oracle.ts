@@ -4,25 +4,25 @@
  */
 
 import assert from "node:assert/strict";
-import { Table } from "../core/table.ts";
-import { newId, tagOf } from "../ids.ts";
-import type { Answer, Claim, Driver, Hold } from "../spi/driver.ts";
+import { LockTable } from "../lock-table/table.ts";
+import type { Answer, Claim, Driver, LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
+import { publicTag, randomId } from "../util/ids.ts";
+import type { ConformanceSettings } from "./options.ts";
 import type { Random } from "./random.ts";
-import { randomOf } from "./random.ts";
-import type { Subject } from "./subject.ts";
+import { createRandom } from "./random.ts";
 
 const KEYS = ["a", "b", "c"] as const;
 const LEASE_MS = 3_600_000;
 
 /** A claim that was placed at least once, and the client that placed it. */
-interface Known {
+interface KnownClaim {
   readonly claim: Claim;
   readonly driver: Driver;
   /** Given up with a claim call unanswered: must answer none from now on. */
-  buried: boolean;
-  gone: boolean;
-  revoked: boolean;
+  hasTombstone: boolean;
+  isGone: boolean;
+  isRevoked: boolean;
   token: bigint | null;
 }
 
@@ -35,16 +35,16 @@ export interface OracleOptions {
   readonly inspect?: (() => Promise<readonly string[]>) | undefined;
 }
 
-interface Run {
-  readonly subject: Pick<Subject, "traits" | "verbs">;
+interface OracleRun {
+  readonly settings: Pick<ConformanceSettings, "traits" | "verbs">;
   readonly random: Random;
   readonly drivers: readonly [Driver, ...Driver[]];
-  readonly table: Table;
-  readonly known: Known[];
+  readonly table: LockTable;
+  readonly claims: KnownClaim[];
   /** Behind the last token granted on each key, by the driver. */
-  readonly free: Map<string, bigint>;
+  readonly nextTokens: Map<string, bigint>;
   /** What was done, for the message of a failure. */
-  readonly done: string[];
+  readonly log: string[];
   /** The last command released several claims: in which order others are granted then is the driver's. */
   isBatch: boolean;
 }
@@ -55,74 +55,79 @@ interface Run {
  */
 export async function oracle(
   drivers: readonly [Driver, ...Driver[]],
-  subject: Pick<Subject, "traits" | "verbs">,
+  settings: Pick<ConformanceSettings, "traits" | "verbs">,
   { seed, steps, inspect }: OracleOptions,
 ): Promise<void> {
-  const run: Run = {
-    subject,
-    random: randomOf(seed),
+  const run: OracleRun = {
+    settings,
+    random: createRandom(seed),
     drivers,
-    table: new Table(),
-    known: [],
-    free: new Map(),
-    done: [],
+    table: new LockTable(),
+    claims: [],
+    nextTokens: new Map(),
+    log: [],
     isBatch: false,
   };
   try {
     for (let step = 0; step < steps; step++) {
-      await command(run);
-      await sameStanding(run);
+      await runCommand(run);
+      await compareStates(run);
       assert.deepEqual((await inspect?.()) ?? [], [], "nothing is wrong in the store's own state");
     }
-    for (const known of alive(run)) await release(run, [known], false);
-    await sameStanding(run);
+    for (const knownClaim of liveClaims(run)) await release(run, [knownClaim], false);
+    await compareStates(run);
     assert.deepEqual((await inspect?.()) ?? [], [], "nothing is wrong in the store's own state");
     for (const driver of drivers) assert.deepEqual(await driver.list({ prefix: "" }, 10), [], "all was released");
   } catch (error) {
-    const last = run.done.slice(-12).join("\n  ");
-    throw new Error(`oracle, seed ${seed}, command ${run.done.length}: ${String(error)}\n  ${last}`, { cause: error });
+    const last = run.log.slice(-12).join("\n  ");
+    throw new Error(`oracle, seed ${seed}, command ${run.log.length}: ${String(error)}\n  ${last}`, { cause: error });
   }
 }
 
-async function command(run: Run): Promise<void> {
+async function runCommand(run: OracleRun): Promise<void> {
   const { random } = run;
-  const living = alive(run);
-  const some = living.filter(() => random.chance(0.4));
+  const live = liveClaims(run);
+  const chosen = live.filter(() => random.chance(0.4));
   const roll = random.next();
-  if (roll < 0.45 || living.length === 0) return place(run, newClaim(run));
-  if (roll < 0.55) return place(run, one(random, run.known));
-  if (roll < 0.9) return release(run, some.length === 0 ? [one(random, living)] : some.slice(0, 3), random.chance(0.3));
-  if (roll < 0.95 && run.subject.verbs.includes("revoke")) return revoke(run, one(random, living));
-  return sameLists(run);
+  if (roll < 0.45 || live.length === 0) return placeClaim(run, randomClaim(run));
+  if (roll < 0.55) return placeClaim(run, pickOne(random, run.claims));
+  if (roll < 0.9)
+    return release(run, chosen.length === 0 ? [pickOne(random, live)] : chosen.slice(0, 3), random.chance(0.3));
+  if (roll < 0.95 && run.settings.verbs.includes("revoke")) return revoke(run, pickOne(random, live));
+  return compareLists(run);
 }
 
-function one<T>(random: Random, items: readonly T[]): T {
+function pickOne<T>(random: Random, items: readonly T[]): T {
   return random.pick(items as [T, ...T[]]);
 }
 
-function alive(run: Run): Known[] {
-  return run.known.filter(({ gone }) => !gone);
+function liveClaims(run: OracleRun): KnownClaim[] {
+  return run.claims.filter(({ isGone }) => !isGone);
 }
 
-function newClaim(run: Run): Known {
-  const { random, subject, drivers, free } = run;
-  const { traits } = subject;
+function randomClaim(run: OracleRun): KnownClaim {
+  const { random, settings, drivers, nextTokens } = run;
+  const { traits } = settings;
   const keys = traits.manyKeys && random.chance(0.35) ? KEYS.filter(() => random.chance(0.6)) : [];
-  const holds = (keys.length === 0 ? [random.pick(KEYS)] : keys).map((key) => holdOf(random, traits.permits, key));
-  const highest = holds.reduce((most, { key }) => ((free.get(key) ?? 0n) > most ? (free.get(key) ?? 0n) : most), 0n);
+  const specs = (keys.length === 0 ? [random.pick(KEYS)] : keys).map((key) => randomSpec(random, traits.permits, key));
+  const highest = specs.reduce(
+    (highestSoFar, { key }) =>
+      (nextTokens.get(key) ?? 0n) > highestSoFar ? (nextTokens.get(key) ?? 0n) : highestSoFar,
+    0n,
+  );
   const claim: Claim = {
-    id: newId(),
-    holds: holds as unknown as Claim["holds"],
+    id: randomId(),
+    holds: specs as unknown as Claim["holds"],
     ttlMs: traits.lease.claim ? LEASE_MS : "session",
-    tokens: holds.every(({ permits }) => permits === ALL_PERMITS) && random.chance(0.5) ? 1 + random.int(64) : 1,
+    tokens: specs.every(({ permits }) => permits === ALL_PERMITS) && random.chance(0.5) ? 1 + random.int(64) : 1,
     floor: random.chance(0.3) ? highest : 0n,
     wait: random.chance(0.75),
     label: "oracle",
   };
-  return { claim, driver: random.pick(drivers), buried: false, gone: false, revoked: false, token: null };
+  return { claim, driver: random.pick(drivers), hasTombstone: false, isGone: false, isRevoked: false, token: null };
 }
 
-function holdOf(random: Random, permits: Subject["traits"]["permits"], key: string): Hold {
+function randomSpec(random: Random, permits: ConformanceSettings["traits"]["permits"], key: string): LockSpec {
   const exclusive = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
   if (permits === "one" || random.chance(0.3)) return exclusive;
   if (permits === "shared" || random.chance(0.3)) return { key, permits: 1, limit: ALL_PERMITS };
@@ -131,23 +136,27 @@ function holdOf(random: Random, permits: Subject["traits"]["permits"], key: stri
 }
 
 /** Claims a new one, or again one that may be alive, buried, or gone. */
-async function place(run: Run, known: Known): Promise<void> {
-  const { claim } = known;
+async function placeClaim(run: OracleRun, knownClaim: KnownClaim): Promise<void> {
+  const { claim } = knownClaim;
   // an id that is gone and not buried may be placed again by either; no core does that
-  if (known.gone && !known.buried) return;
-  if (!run.known.includes(known)) run.known.push(known);
-  const wanted = claim.holds.map(({ key, permits, limit }) => `${key}:${shown(permits)}/${shown(limit)}`).join("+");
-  const name = nameOf(run, known);
-  const expected = run.table.claim(claim, null, ...time());
-  const answer = await known.driver.claim(claim);
-  run.done.push(`claim ${name} ${wanted}${claim.wait ? "" : " wait: false"} → ${answer.state}`);
-  compare(run, known, expected, answer, "claim");
+  if (knownClaim.isGone && !knownClaim.hasTombstone) return;
+  if (!run.claims.includes(knownClaim)) run.claims.push(knownClaim);
+  const wanted = claim.holds
+    .map(({ key, permits, limit }) => `${key}:${formatPermits(permits)}/${formatPermits(limit)}`)
+    .join("+");
+  const name = formatClaim(run, knownClaim);
+  const expected = run.table.claim(claim, null, ...currentTime());
+  const answer = await knownClaim.driver.claim(claim);
+  run.log.push(`claim ${name} ${wanted}${claim.wait ? "" : " wait: false"} → ${answer.state}`);
+  compareAnswer(run, knownClaim, expected, answer, "claim");
 }
 
-async function release(run: Run, gone: readonly Known[], unanswered: boolean): Promise<void> {
-  const { driver } = gone[0] as Known;
-  const own = gone.filter((known) => known.driver === driver);
-  const expected = own.map(({ claim }) => run.table.release(claim.id, ...time(), unanswered ? claim.ttlMs : undefined));
+async function release(run: OracleRun, released: readonly KnownClaim[], unanswered: boolean): Promise<void> {
+  const { driver } = released[0] as KnownClaim;
+  const own = released.filter((knownClaim) => knownClaim.driver === driver);
+  const expected = own.map(({ claim }) =>
+    run.table.release(claim.id, ...currentTime(), unanswered ? claim.ttlMs : undefined),
+  );
   const ids = new Set(own.map(({ claim }) => claim.id));
   const answers = await (unanswered
     ? driver.release(
@@ -156,105 +165,125 @@ async function release(run: Run, gone: readonly Known[], unanswered: boolean): P
       )
     : driver.release(own.map(({ claim }) => claim)));
   run.isBatch = own.length > 1;
-  run.done.push(`release ${own.map((known) => nameOf(run, known)).join(" ")}${unanswered ? " unanswered" : ""}`);
-  for (const [index, known] of own.entries()) {
-    if (!known.revoked) assert.equal(answers[index], expected[index], `release of ${nameOf(run, known)}`);
-    known.gone = true;
-    known.buried = unanswered;
+  run.log.push(
+    `release ${own.map((knownClaim) => formatClaim(run, knownClaim)).join(" ")}${unanswered ? " unanswered" : ""}`,
+  );
+  for (const [index, knownClaim] of own.entries()) {
+    if (!knownClaim.isRevoked)
+      assert.equal(answers[index], expected[index], `release of ${formatClaim(run, knownClaim)}`);
+    knownClaim.isGone = true;
+    knownClaim.hasTombstone = unanswered;
   }
 }
 
-async function revoke(run: Run, known: Known): Promise<void> {
-  const { claim, driver, token } = known;
-  const entry = run.table.entries.get(claim.id);
+async function revoke(run: OracleRun, knownClaim: KnownClaim): Promise<void> {
+  const { claim, driver, token } = knownClaim;
+  const entry = run.table.records.get(claim.id);
   if (token === null || entry === undefined) return;
   const now = run.random.chance(0.5);
   const { key } = claim.holds[0];
-  const expected = run.table.revoke(key, entry.token, now, ...time());
-  run.done.push(`revoke ${nameOf(run, known)}${now ? " now" : ""}`);
-  assert.deepEqual(await driver.revoke?.([{ key, token, now }]), [expected], `revoke of ${nameOf(run, known)}`);
-  known.revoked = true;
-  known.gone ||= now && expected;
+  const expected = run.table.revoke(key, entry.token, now, ...currentTime());
+  run.log.push(`revoke ${formatClaim(run, knownClaim)}${now ? " now" : ""}`);
+  assert.deepEqual(
+    await driver.revoke?.([{ key, token, now }]),
+    [expected],
+    `revoke of ${formatClaim(run, knownClaim)}`,
+  );
+  knownClaim.isRevoked = true;
+  knownClaim.isGone ||= now && expected;
 }
 
 /** Every live claim stands where the table says, each asked about through its own client, in one batch. */
-async function sameStanding(run: Run): Promise<void> {
-  const seen: { known: Known; expected: Answer; answer: Answer }[] = [];
+async function compareStates(run: OracleRun): Promise<void> {
+  const compared: { known: KnownClaim; expected: Answer; answer: Answer }[] = [];
   for (const driver of run.drivers) {
-    const own = alive(run).filter((known) => known.driver === driver);
+    const own = liveClaims(run).filter((knownClaim) => knownClaim.driver === driver);
     if (own.length === 0) continue;
     const answers = await driver.renew(own.map(({ claim }) => claim));
     assert.equal(answers.length, own.length, "renew gives one answer for each claim");
-    for (const [index, known] of own.entries()) {
-      const expected = run.table.renew(known.claim.id, null, ...time());
-      seen.push({ known, expected, answer: answers[index] as Answer });
+    for (const [index, knownClaim] of own.entries()) {
+      const expected = run.table.renew(knownClaim.claim.id, null, ...currentTime());
+      compared.push({ known: knownClaim, expected, answer: answers[index] as Answer });
     }
   }
   // in the table's order of grants: the driver must have granted in the same
   const order = run.isBatch ? "answer" : "expected";
-  seen.sort((left, right) => tokenOf(left[order]) - tokenOf(right[order]));
+  compared.sort((left, right) => tokenOf(left[order]) - tokenOf(right[order]));
   run.isBatch = false;
-  for (const { known, expected, answer } of seen) compare(run, known, expected, answer, "renew");
+  for (const { known: knownClaim, expected, answer } of compared)
+    compareAnswer(run, knownClaim, expected, answer, "renew");
 }
 
 function tokenOf(answer: Answer): number {
   return answer.state === "held" ? Number(answer.token) : 0;
 }
 
-function compare(run: Run, known: Known, expected: Answer, answer: Answer, verb: string): void {
-  const name = nameOf(run, known);
+function compareAnswer(run: OracleRun, knownClaim: KnownClaim, expected: Answer, answer: Answer, verb: string): void {
+  const name = formatClaim(run, knownClaim);
   assert.equal(answer.state, expected.state, `${verb} of ${name}: the table says ${expected.state}`);
   if (answer.state === "none") {
     // a revoked claim may still keep a place until it is released
-    known.gone ||= !known.revoked;
+    knownClaim.isGone ||= !knownClaim.isRevoked;
     return;
   }
   if (answer.state === "waiting") {
     assert.ok(answer.recheckMs > 0 && answer.ttlMs > 0, `${verb} of ${name}: times above 0`);
     return;
   }
-  if (known.token === null) granted(run, known, answer);
-  if (run.subject.traits.fencing) assert.equal(answer.token, known.token, `${verb} of ${name}: the token stays`);
+  if (knownClaim.token === null) recordGrant(run, knownClaim, answer);
+  if (run.settings.traits.fencing) assert.equal(answer.token, knownClaim.token, `${verb} of ${name}: the token stays`);
 }
 
-function granted(run: Run, known: Known, { token, tokens }: Extract<Answer, { state: "held" }>): void {
-  const { claim } = known;
-  known.token = token;
-  assert.ok(tokens >= 1 && tokens <= claim.tokens, `${nameOf(run, known)}: ${tokens} tokens of ${claim.tokens}`);
-  if (!run.subject.traits.fencing) return;
-  assert.ok(token >= claim.floor, `${nameOf(run, known)}: its token is not below its floor`);
+function recordGrant(
+  run: OracleRun,
+  knownClaim: KnownClaim,
+  { token, tokens }: Extract<Answer, { state: "held" }>,
+): void {
+  const { claim } = knownClaim;
+  knownClaim.token = token;
+  assert.ok(
+    tokens >= 1 && tokens <= claim.tokens,
+    `${formatClaim(run, knownClaim)}: ${tokens} tokens of ${claim.tokens}`,
+  );
+  if (!run.settings.traits.fencing) return;
+  assert.ok(token >= claim.floor, `${formatClaim(run, knownClaim)}: its token is not below its floor`);
   for (const { key } of claim.holds) {
-    assert.ok(token >= (run.free.get(key) ?? 0n), `${nameOf(run, known)}: its token lies above all before on "${key}"`);
-    run.free.set(key, token + BigInt(tokens));
+    assert.ok(
+      token >= (run.nextTokens.get(key) ?? 0n),
+      `${formatClaim(run, knownClaim)}: its token lies above all before on "${key}"`,
+    );
+    run.nextTokens.set(key, token + BigInt(tokens));
   }
 }
 
 /** The same claims are listed, and those in one line in the same order. */
-async function sameLists(run: Run): Promise<void> {
-  run.done.push("list");
+async function compareLists(run: OracleRun): Promise<void> {
+  run.log.push("list");
   const views = await run.random.pick(run.drivers).list({ prefix: "" }, 1_000);
   const tags = views.map(({ tag }) => tag);
-  const expected = [...run.table.entries.keys()].map(tagOf);
+  const expected = [...run.table.records.keys()].map(publicTag);
   assert.deepEqual([...tags].sort(), [...expected].sort(), "the same claims are listed");
   for (const key of KEYS) {
-    const line = [...(run.table.mint.lines.get(key)?.seats ?? [])].map(({ entry }) => tagOf(entry.claim.id));
+    const queue = [...(run.table.tokenIssuer.queues.get(key)?.entries ?? [])].map(({ record }) =>
+      publicTag(record.claim.id),
+    );
     const listed = (await run.random.pick(run.drivers).list({ prefix: key }, 1_000)).map(({ tag }) => tag);
     assert.deepEqual(
-      listed.filter((tag) => line.includes(tag)),
-      line,
+      listed.filter((tag) => queue.includes(tag)),
+      queue,
       `the line of "${key}" is listed from its front`,
     );
   }
 }
 
-function nameOf(run: Run, known: Known): string {
-  return `#${run.known.indexOf(known) + 1}`;
+function formatClaim(run: OracleRun, knownClaim: KnownClaim): string {
+  return `#${run.claims.indexOf(knownClaim) + 1}`;
 }
 
-function shown(permits: number): string {
+function formatPermits(permits: number): string {
   return permits === ALL_PERMITS ? "all" : String(permits);
 }
 
-function time(): [now: number, micros: number] {
+function currentTime(): [now: number, micros: number] {
   return [performance.now(), Date.now() * 1_000];
 }

@@ -11,7 +11,7 @@ export interface Random {
 }
 
 /** The generator of a seed: mulberry32, whose 32 bits of state are plenty for choosing test steps. */
-export function randomOf(seed: number): Random {
+export function createRandom(seed: number): Random {
   let state = seed | 0;
   const next = (): number => {
     state = (state + 0x6d2b79f5) | 0;

@@ -4,42 +4,49 @@
  */
 
 import assert from "node:assert/strict";
-import { clientClosing } from "./client/closing.ts";
-import { exclusion } from "./client/exclusion.ts";
-import { handoffs } from "./client/handoffs.ts";
-import { leases } from "./client/leases.ts";
-import { reentrancy } from "./client/reentrancy.ts";
-import { clientRevoking } from "./client/revoking.ts";
-import { sessions } from "./client/sessions.ts";
-import { severalKeys } from "./client/several-keys.ts";
-import { sharing } from "./client/sharing.ts";
-import { storms } from "./client/storms.ts";
-import { clientTools } from "./client/tools.ts";
-import { travel } from "./client/travel.ts";
-import { waiting } from "./client/waiting.ts";
-import { againstTable } from "./driver/against-table.ts";
-import { closing } from "./driver/closing.ts";
-import { contention } from "./driver/contention.ts";
-import { detaching } from "./driver/detach.ts";
-import { expiry } from "./driver/expiry.ts";
-import { idempotence } from "./driver/idempotence.ts";
-import { idleKeys } from "./driver/idle-keys.ts";
-import { lifecycle } from "./driver/lifecycle.ts";
-import { listing } from "./driver/listing.ts";
-import { lostReplies } from "./driver/lost-replies.ts";
-import { manyKeys } from "./driver/many-keys.ts";
-import { order } from "./driver/order.ts";
-import { pauses } from "./driver/pauses.ts";
-import { permits } from "./driver/permits.ts";
-import { revoking } from "./driver/revoke.ts";
-import { tokens } from "./driver/tokens.ts";
-import { perform } from "./scene.ts";
-import type { ConformanceOptions, Store, Subject, Topic } from "./subject.ts";
-import { subjectOf } from "./subject.ts";
+import { testClientClose } from "./client/close.ts";
+import { testDetachAttach } from "./client/detach-attach.ts";
+import { testExclusion } from "./client/exclusion.ts";
+import { testHandoffs } from "./client/handoffs.ts";
+import { testLeases } from "./client/leases.ts";
+import { testClientList } from "./client/list.ts";
+import { testClientMultiKey } from "./client/multi-key.ts";
+import { testRandomFaults } from "./client/random-faults.ts";
+import { testReadWriteAndSemaphore } from "./client/read-write-semaphore.ts";
+import { testReentrancy } from "./client/reentrancy.ts";
+import { testClientRevoke } from "./client/revoke.ts";
+import { testSessions } from "./client/sessions.ts";
+import { testWaits } from "./client/waits.ts";
+import { runTest } from "./context.ts";
+import { testClose } from "./driver/close.ts";
+import { testContention } from "./driver/contention.ts";
+import { testDetach } from "./driver/detach.ts";
+import { testExpiry } from "./driver/expiry.ts";
+import { testIdempotence } from "./driver/idempotence.ts";
+import { testIdleKeys } from "./driver/idle-keys.ts";
+import { testLifecycle } from "./driver/lifecycle.ts";
+import { testList } from "./driver/list.ts";
+import { testLostReplies } from "./driver/lost-replies.ts";
+import { testModel } from "./driver/model.ts";
+import { testMultiKey } from "./driver/multi-key.ts";
+import { testOrder } from "./driver/order.ts";
+import { testPauses } from "./driver/pauses.ts";
+import { testPermits } from "./driver/permits.ts";
+import { testRevoke } from "./driver/revoke.ts";
+import { testTokens } from "./driver/tokens.ts";
+import type { ConformanceOptions, ConformanceSettings, TestStore, Topic } from "./options.ts";
+import { parseConformanceOptions } from "./options.ts";
 
-export { type ChaosDriver, type ChaosOptions, type Commands, chaos, type Stopped, type Verb } from "./chaos.ts";
+export {
+  type ChaosCommands,
+  type ChaosDriver,
+  type ChaosOptions,
+  chaos,
+  type PausedCall,
+  type Verb,
+} from "./chaos/driver.ts";
+export type { ConformanceOptions, OptionalVerb, Skip, TestStore } from "./options.ts";
 export { type OracleOptions, oracle } from "./oracle.ts";
-export type { ConformanceOptions, OptionalVerb, Skip, Store } from "./subject.ts";
 
 /** The two functions of a test runner that the suite uses: those of vitest, jest, mocha and node:test fit. */
 export interface Runner {
@@ -51,34 +58,34 @@ export interface Runner {
 }
 
 const TOPICS: readonly (readonly [string, Topic])[] = [
-  ["lifecycle", lifecycle],
-  ["contention", contention],
-  ["order", order],
-  ["expiry", expiry],
-  ["idempotence", idempotence],
-  ["lost replies", lostReplies],
-  ["many keys", manyKeys],
-  ["permits", permits],
-  ["tokens", tokens],
-  ["list", listing],
-  ["close", closing],
-  ["detach", detaching],
-  ["revoke", revoking],
-  ["client: sessions", sessions],
-  ["idle keys", idleKeys],
-  ["against the lock table", againstTable],
-  ["client: exclusion", exclusion],
-  ["client: waiting", waiting],
-  ["client: leases", leases],
-  ["client: reentrancy", reentrancy],
-  ["client: hand-off", handoffs],
-  ["client: sharing", sharing],
-  ["client: several keys", severalKeys],
-  ["client: travel", travel],
-  ["client: revoke", clientRevoking],
-  ["client: close", clientClosing],
-  ["client: tools", clientTools],
-  ["client: storms", storms],
+  ["lifecycle", testLifecycle],
+  ["contention", testContention],
+  ["order", testOrder],
+  ["expiry", testExpiry],
+  ["idempotence", testIdempotence],
+  ["lost replies", testLostReplies],
+  ["many keys", testMultiKey],
+  ["permits", testPermits],
+  ["tokens", testTokens],
+  ["list", testList],
+  ["close", testClose],
+  ["detach", testDetach],
+  ["revoke", testRevoke],
+  ["client: sessions", testSessions],
+  ["idle keys", testIdleKeys],
+  ["against the lock table", testModel],
+  ["client: exclusion", testExclusion],
+  ["client: waiting", testWaits],
+  ["client: leases", testLeases],
+  ["client: reentrancy", testReentrancy],
+  ["client: hand-off", testHandoffs],
+  ["client: sharing", testReadWriteAndSemaphore],
+  ["client: several keys", testClientMultiKey],
+  ["client: travel", testDetachAttach],
+  ["client: revoke", testClientRevoke],
+  ["client: close", testClientClose],
+  ["client: tools", testClientList],
+  ["client: storms", testRandomFaults],
 ];
 
 /**
@@ -86,35 +93,35 @@ const TOPICS: readonly (readonly [string, Topic])[] = [
  * is left in it.
  * @throws TypeError where options make no sense
  */
-export function conformance<S extends Store>(
+export function conformance<S extends TestStore>(
   { describe, test }: Runner,
   name: string,
   options: ConformanceOptions<S>,
 ): void {
-  const subject = subjectOf(options);
+  const settings = parseConformanceOptions(options);
   const skips = options.skip ?? [];
-  const found = new Set<string>();
-  const register = (title: string, topic: Topic, of: Subject): void => {
+  const foundNames = new Set<string>();
+  const register = (title: string, topic: Topic, registeredSettings: ConformanceSettings): void => {
     const tests: (() => void)[] = [];
     topic((name, body) => {
-      const skip = skips.find((one) => one.test === name);
-      found.add(name);
-      if (skip === undefined) tests.push(() => test(name, () => perform(of, body)));
+      const skip = skips.find((candidate) => candidate.test === name);
+      foundNames.add(name);
+      if (skip === undefined) tests.push(() => test(name, () => runTest(registeredSettings, body)));
       else tests.push(() => test.skip?.(`${name} (${skip.reason})`, async () => undefined));
-    }, of);
+    }, registeredSettings);
     if (tests.length === 0) return; // runners do not like empty groups
     describe(title, () => {
       for (const add of tests) add();
     });
   };
   describe(`${name} conforms`, () => {
-    for (const [title, topic] of TOPICS) register(title, topic, subject);
-    const { openPaused } = subject;
-    if (openPaused !== undefined) register("pauses", pauses, { ...subject, open: openPaused });
+    for (const [title, topic] of TOPICS) register(title, topic, settings);
+    const { openPaused } = settings;
+    if (openPaused !== undefined) register("pauses", testPauses, { ...settings, open: openPaused });
     if (skips.length === 0) return;
     test("every test to be skipped exists", async () => {
       assert.deepEqual(
-        skips.map((skip) => skip.test).filter((title) => !found.has(title)),
+        skips.map((skip) => skip.test).filter((title) => !foundNames.has(title)),
         [],
       );
     });

@@ -1,18 +1,18 @@
 /** Locks within one process: core/table and a clock. Also the oracle that other drivers are held to. */
 
-import { checkOptions, isObject } from "../checks.ts";
-import type { Clock } from "../clock.ts";
-import { systemClock } from "../clock.ts";
-import { listTable } from "../core/listing.ts";
-import { Table } from "../core/table.ts";
 import { FatalDriverError } from "../errors.ts";
-import { tagOf } from "../ids.ts";
+import { listTable } from "../lock-table/listing.ts";
+import { LockTable } from "../lock-table/table.ts";
 import type { Answer, Claim, ClaimId, Driver, Notify, Traits } from "../spi/driver.ts";
+import type { Clock } from "../util/clock.ts";
+import { systemClock } from "../util/clock.ts";
+import { publicTag } from "../util/ids.ts";
+import { isObject, validateOptions } from "../util/validate.ts";
 
 /** What several memory drivers share so that their claims meet. */
 export interface MemoryStore {
   /** Its lock table. Internal: may change. */
-  readonly table: Table;
+  readonly table: LockTable;
   /** Leases end, and tokens rise, by this clock. */
   readonly clock: Clock;
 }
@@ -34,7 +34,7 @@ const TRAITS: Traits = {
 
 /** A store to be shared by several memory drivers of one process. */
 export function memoryStore(clock: Clock = systemClock): MemoryStore {
-  return { table: new Table(), clock };
+  return { table: new LockTable(), clock };
 }
 
 /**
@@ -43,76 +43,76 @@ export function memoryStore(clock: Clock = systemClock): MemoryStore {
  * @throws TypeError naming the option that is wrong, or none
  */
 export function memory(options: MemoryOptions = {}): Driver {
-  checkOptions("memory", options, {
+  validateOptions("memory", options, {
     store: (value) => (isObject(value) && "table" in value ? null : "a memoryStore()"),
   });
   const { table, clock } = options.store ?? memoryStore();
   let notify: Notify = () => undefined;
   let isOpen = false;
   // grants carry it back as their owner: the table serves several drivers
-  const announce = (id: ClaimId, answer: Answer): void => {
+  const notifyOwner = (id: ClaimId, answer: Answer): void => {
     queueMicrotask(() => {
       if (isOpen) notify(id, answer);
     });
   };
-  const micros = (): number => Math.floor(clock.wall() * 1_000);
+  const wallMicros = (): number => Math.floor(clock.wall() * 1_000);
 
-  function passOn(): void {
+  function deliverNotifications(): void {
     // a detached claim has no owner
-    for (const { id, owner, answer } of table.takeGrants()) (owner as typeof announce | null)?.(id, answer);
+    for (const { id, owner, answer } of table.drainNotifications()) (owner as typeof notifyOwner | null)?.(id, answer);
   }
 
   return {
     name: "memory",
     traits: TRAITS,
 
-    async open(sink) {
-      notify = sink;
+    async open(listener) {
+      notify = listener;
       isOpen = true;
     },
 
     async claim(claim: Claim) {
-      const wall = micros();
-      if (!table.mint.reaches(claim.floor, wall)) {
+      const wall = wallMicros();
+      if (!table.tokenIssuer.acceptsFloor(claim.floor, wall)) {
         throw new FatalDriverError("memory: the token floor is more than a day ahead of this machine's clock");
       }
-      const answer = table.claim(claim, announce, clock.now(), wall);
-      passOn();
+      const answer = table.claim(claim, notifyOwner, clock.now(), wall);
+      deliverNotifications();
       return answer;
     },
 
     async renew(claims) {
-      const wall = micros();
-      const answers = claims.map((claim) => table.renew(claim.id, announce, clock.now(), wall));
-      passOn();
+      const wall = wallMicros();
+      const answers = claims.map((claim) => table.renew(claim.id, notifyOwner, clock.now(), wall));
+      deliverNotifications();
       return answers;
     },
 
     async release(claims, unanswered) {
-      const wall = micros();
-      const there = claims.map(({ id, ttlMs }) =>
+      const wall = wallMicros();
+      const wasPresent = claims.map(({ id, ttlMs }) =>
         table.release(id, clock.now(), wall, unanswered?.has(id) ? ttlMs : undefined),
       );
-      passOn();
-      return there;
+      deliverNotifications();
+      return wasPresent;
     },
 
     async detach(claims, leftMs) {
-      const wall = micros();
+      const wall = wallMicros();
       return claims.map(({ id }) => table.detach(id, clock.now(), wall, leftMs));
     },
 
     async revoke(targets) {
-      const wall = micros();
-      const there = targets.map(({ key, token, now }) => table.revoke(key, Number(token), now, clock.now(), wall));
-      passOn();
-      return there;
+      const wall = wallMicros();
+      const wasPresent = targets.map(({ key, token, now }) => table.revoke(key, Number(token), now, clock.now(), wall));
+      deliverNotifications();
+      return wasPresent;
     },
 
     async list(filter, max, after) {
-      table.advance(clock.now(), micros());
-      passOn();
-      return listTable(table, tagOf, { filter, max, ...(after !== undefined && { after }) }, clock.now());
+      table.advance(clock.now(), wallMicros());
+      deliverNotifications();
+      return listTable(table, publicTag, { filter, max, ...(after !== undefined && { after }) }, clock.now());
     },
 
     async close() {

@@ -8,57 +8,57 @@ import type {
   Claim,
   ClaimId,
   ClaimView,
-  Ending,
-  Hold,
+  EndReason,
   ListFilter,
+  LockSpec,
   Pause,
   RevokeTarget,
 } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
-import { LIMITS, ProtocolError, parsed } from "./hello.ts";
+import { PROTOCOL_LIMITS, ProtocolError, parseJson } from "./handshake.ts";
 
 /** A waiting answer with where the claim stands among all the server has seen: shown again when reclaiming. */
 export type WireAnswer = Answer & { readonly arrival?: number };
 
 /** One claim as a client saw it last, for a server that may have forgotten it. */
-export interface Reclaimed {
+export interface ReclaimItem {
   readonly claim: Claim;
-  readonly was:
+  readonly lastState:
     | { readonly state: "held"; readonly token: bigint; readonly tokens: number; readonly leftMs: number }
     | { readonly state: "waiting"; readonly arrival: number };
 }
 
 /** The frames of a line, after its start id. @throws ProtocolError */
-export function decodeLine(line: string, start: string): readonly unknown[] {
-  const whole = parsed(line);
-  if (!Array.isArray(whole)) throw new ProtocolError("PROTOCOL", "a line must be an array");
-  if (whole[0] !== start) throw new ProtocolError("START", "a line must begin with the server's start id");
-  return whole;
+export function decodeLine(line: string, runId: string): readonly unknown[] {
+  const frames = parseJson(line);
+  if (!Array.isArray(frames)) throw new ProtocolError("PROTOCOL", "a line must be an array");
+  if (frames[0] !== runId) throw new ProtocolError("START", "a line must begin with the server's start id");
+  return frames;
 }
 
 export function encodeClaim(n: number, claim: Claim, label: string): string {
-  return `["claim",${n},${terms(claim, label)}]`;
+  return `["claim",${n},${encodeClaimFields(claim, label)}]`;
 }
 
 /** A claim's id, holds, ttl and options, without brackets. */
-function terms(claim: Claim, label: string): string {
+function encodeClaimFields(claim: Claim, label: string): string {
   const { holds } = claim;
-  let keys = holdText(holds[0]);
-  for (let at = 1; at < holds.length; at++) keys += `,${holdText(holds[at] as Hold)}`;
+  let keys = encodeLockSpec(holds[0]);
+  for (let index = 1; index < holds.length; index++) keys += `,${encodeLockSpec(holds[index] as LockSpec)}`;
   const ttl = claim.ttlMs === "session" ? '"session"' : claim.ttlMs;
-  const options = optionText(claim, label);
+  const options = encodeOptions(claim, label);
   return options === "" ? `"${claim.id}",[${keys}],${ttl}` : `"${claim.id}",[${keys}],${ttl},{${options}}`;
 }
 
-function holdText({ key, permits, limit }: Hold): string {
+function encodeLockSpec({ key, permits, limit }: LockSpec): string {
   const text = JSON.stringify(key);
   return permits === ALL_PERMITS && limit === ALL_PERMITS ? text : `[${text},${permits},${limit}]`;
 }
 
-function optionText(claim: Claim, label: string): string {
+function encodeOptions(claim: Claim, label: string): string {
   let text = "";
   // a store may give fewer than were asked for
-  if (claim.tokens !== 1) text = `"tokens":${Math.min(claim.tokens, LIMITS.tokens)}`;
+  if (claim.tokens !== 1) text = `"tokens":${Math.min(claim.tokens, PROTOCOL_LIMITS.tokens)}`;
   if (claim.floor !== 0n) text += `${text === "" ? "" : ","}"floor":"${claim.floor}"`;
   if (!claim.wait) text += `${text === "" ? "" : ","}"wait":false`;
   if (claim.label !== label) text += `${text === "" ? "" : ","}"label":${JSON.stringify(claim.label)}`;
@@ -68,35 +68,37 @@ function optionText(claim: Claim, label: string): string {
 /** Claims the server has answered by their ids; the others whole, so that a relay knows what they are. */
 export function encodeRenew<T extends { readonly claim: Claim }>(
   n: number,
-  all: readonly T[],
-  familiar: (one: T) => boolean,
+  items: readonly T[],
+  isKnownToServer: (item: T) => boolean,
   label: string,
 ): string {
-  const items = all.map((one) => (familiar(one) ? `"${one.claim.id}"` : `[${terms(one.claim, label)}]`));
-  return `["renew",${n},[${items.join()}]]`;
+  const texts = items.map((item) =>
+    isKnownToServer(item) ? `"${item.claim.id}"` : `[${encodeClaimFields(item.claim, label)}]`,
+  );
+  return `["renew",${n},[${texts.join()}]]`;
 }
 
 /** Ids whose `claim` was never answered come with their ttl, for which the server remembers them. */
 export function encodeRelease(n: number, claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): string {
-  let items = "";
+  let text = "";
   for (const { id, ttlMs } of claims) {
-    if (items !== "") items += ",";
-    items += unanswered?.has(id) ? `["${id}",${JSON.stringify(ttlMs)}]` : `"${id}"`;
+    if (text !== "") text += ",";
+    text += unanswered?.has(id) ? `["${id}",${JSON.stringify(ttlMs)}]` : `"${id}"`;
   }
-  return `["release",${n},[${items}]]`;
+  return `["release",${n},[${text}]]`;
 }
 
-export function encodeDetach(n: number, claims: readonly Claim[], leftMs?: number): string {
-  const left = leftMs === undefined ? "" : `,${Math.ceil(leftMs)}`;
-  return `["detach",${n},[${claims.map(({ id }) => `"${id}"`).join()}]${left}]`;
+export function encodeDetach(n: number, claims: readonly Claim[], remainingMs?: number): string {
+  const ttlText = remainingMs === undefined ? "" : `,${Math.ceil(remainingMs)}`;
+  return `["detach",${n},[${claims.map(({ id }) => `"${id}"`).join()}]${ttlText}]`;
 }
 
 export function encodeRevoke(n: number, targets: readonly RevokeTarget[]): string {
-  const items = targets.map(({ key, token, now, reason }) => {
-    const why = reason === undefined ? "" : `,${JSON.stringify(reason)}`;
-    return `[${JSON.stringify(key)},"${token}",${now}${why}]`;
+  const texts = targets.map(({ key, token, now, reason }) => {
+    const reasonText = reason === undefined ? "" : `,${JSON.stringify(reason)}`;
+    return `[${JSON.stringify(key)},"${token}",${now}${reasonText}]`;
   });
-  return `["revoke",${n},[${items.join()}]]`;
+  return `["revoke",${n},[${texts.join()}]]`;
 }
 
 export function encodeList(n: number, { key, prefix }: ListFilter, max: number, after?: string): string {
@@ -105,13 +107,13 @@ export function encodeList(n: number, { key, prefix }: ListFilter, max: number, 
 }
 
 /** last: no further reclaim frame follows. */
-export function encodeReclaim(n: number, items: readonly Reclaimed[], label: string, last: boolean): string {
-  const texts = items.map(({ claim, was }) => {
+export function encodeReclaim(n: number, items: readonly ReclaimItem[], label: string, last: boolean): string {
+  const texts = items.map(({ claim, lastState }) => {
     const state =
-      was.state === "held"
-        ? `["held","${was.token}",${was.tokens},${Math.floor(was.leftMs)}]`
-        : `["waiting",${was.arrival}]`;
-    return `[[${terms(claim, label)}],${state}]`;
+      lastState.state === "held"
+        ? `["held","${lastState.token}",${lastState.tokens},${Math.floor(lastState.leftMs)}]`
+        : `["waiting",${lastState.arrival}]`;
+    return `[[${encodeClaimFields(claim, label)}],${state}]`;
   });
   return `["reclaim",${n},[${texts.join()}],${last}]`;
 }
@@ -132,7 +134,7 @@ export function encodePush(id: ClaimId, answer: string): string {
   return `["push","${id}",${answer}]`;
 }
 
-export function encodeNudge(id: ClaimId): string {
+export function encodeRecheck(id: ClaimId): string {
   return `["nudge","${id}"]`;
 }
 
@@ -141,16 +143,16 @@ export function encodeAnswer(answer: Answer, arrival: number): string {
     case "held":
       return `["held","${answer.token}",${answer.tokens},${Math.floor(answer.ttlMs)}]`;
     case "waiting":
-      return `["waiting",${Math.floor(answer.ttlMs)},${Math.ceil(answer.recheckMs)},${arrival}${pauseText(answer)}]`;
+      return `["waiting",${Math.floor(answer.ttlMs)},${Math.ceil(answer.recheckMs)},${arrival}${encodePause(answer)}]`;
     case "none": {
       const { reason, paused } = answer;
-      if (paused !== undefined) return `["none",${reason === undefined ? null : `"${reason}"`}${pauseText(answer)}]`;
+      if (paused !== undefined) return `["none",${reason === undefined ? null : `"${reason}"`}${encodePause(answer)}]`;
       return reason === undefined ? '["none"]' : `["none","${reason}"]`;
     }
   }
 }
 
-function pauseText({ paused }: { readonly paused?: Pause }): string {
+function encodePause({ paused }: { readonly paused?: Pause }): string {
   return paused === undefined ? "" : `,["${paused.reason}",${Math.ceil(paused.remainingMs)}]`;
 }
 
@@ -160,8 +162,8 @@ export function encodeFlags(flags: readonly boolean[]): string {
   return `[${text}]`;
 }
 
-const NONE: Answer = { state: "none" };
-const NONE_BECAUSE: Readonly<Record<Ending, Answer>> = {
+const NONE_ANSWER: Answer = { state: "none" };
+const NONE_ANSWERS: Readonly<Record<EndReason, Answer>> = {
   expired: { state: "none", reason: "expired" },
   released: { state: "none", reason: "released" },
   revoked: { state: "none", reason: "revoked" },
@@ -169,7 +171,7 @@ const NONE_BECAUSE: Readonly<Record<Ending, Answer>> = {
 };
 
 /** In answer to a renewal; undefined: the server cannot tell now. @throws ProtocolError */
-export function decodeRenewed(raw: unknown): WireAnswer | undefined {
+export function decodeRenewAnswer(raw: unknown): WireAnswer | undefined {
   return raw === null ? undefined : decodeAnswer(raw);
 }
 
@@ -177,30 +179,30 @@ export function decodeRenewed(raw: unknown): WireAnswer | undefined {
 export function decodeAnswer(raw: unknown): WireAnswer {
   if (Array.isArray(raw)) {
     const [state, a, b, c, d] = raw as unknown[];
-    if (state === "held" && isDecimal(a) && isCount(b) && isCount(c)) {
+    if (state === "held" && isDecimalString(a) && isCount(b) && isCount(c)) {
       return { state, token: BigInt(a), tokens: b, ttlMs: c };
     }
     if (state === "waiting" && isCount(a) && isCount(b)) {
-      return { state, ttlMs: a, recheckMs: b, arrival: isCount(c) ? c : 0, ...pausedBy(d) };
+      return { state, ttlMs: a, recheckMs: b, arrival: isCount(c) ? c : 0, ...decodePause(d) };
     }
     if (state === "none") {
-      const none = typeof a === "string" && Object.hasOwn(NONE_BECAUSE, a) ? NONE_BECAUSE[a as Ending] : NONE;
-      return b === undefined ? none : { ...none, ...pausedBy(b) };
+      const none = typeof a === "string" && Object.hasOwn(NONE_ANSWERS, a) ? NONE_ANSWERS[a as EndReason] : NONE_ANSWER;
+      return b === undefined ? none : { ...none, ...decodePause(b) };
     }
   }
   throw new ProtocolError("PROTOCOL", "an answer is malformed");
 }
 
 /** A reason that we do not know yet is a pause all the same. */
-function pausedBy(raw: unknown): { readonly paused?: Pause } {
+function decodePause(raw: unknown): { readonly paused?: Pause } {
   if (!Array.isArray(raw) || !isCount(raw[1])) return {};
   return { paused: { reason: raw[0] === "gracePeriod" ? "gracePeriod" : "recovery", remainingMs: raw[1] } };
 }
 
 /** @throws ProtocolError unless it is an array of that length */
-export function decodeList<T>(raw: unknown, length: number, one: (item: unknown) => T): T[] {
+export function decodeArray<T>(raw: unknown, length: number, decodeItem: (item: unknown) => T): T[] {
   if (!Array.isArray(raw) || raw.length !== length) throw new ProtocolError("PROTOCOL", "a reply is malformed");
-  return raw.map(one);
+  return raw.map(decodeItem);
 }
 
 export function decodeFlag(raw: unknown): boolean {
@@ -211,41 +213,41 @@ export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-export function isDecimal(value: unknown): value is string {
+export function isDecimalString(value: unknown): value is string {
   return typeof value === "string" && /^\d{1,19}$/.test(value);
 }
 
 /** One claim as tools see it. */
 export function encodeView(view: ClaimView): string {
   const { tag, holds, ttlMs, tokens, floor, wait, label, answer, ageMs, heldMs } = view;
-  const keys = holds.map(holdText).join();
-  const more = `{"tokens":${tokens},"floor":"${floor}","wait":${wait},"label":${JSON.stringify(label)}}`;
-  const ages = heldMs === undefined ? Math.floor(ageMs) : `${Math.floor(ageMs)},${Math.floor(heldMs)}`;
-  return `["${tag}",[${keys}],${JSON.stringify(ttlMs)},${more},${encodeAnswer(answer, 0)},${ages}]`;
+  const keys = holds.map(encodeLockSpec).join();
+  const options = `{"tokens":${tokens},"floor":"${floor}","wait":${wait},"label":${JSON.stringify(label)}}`;
+  const agesText = heldMs === undefined ? Math.floor(ageMs) : `${Math.floor(ageMs)},${Math.floor(heldMs)}`;
+  return `["${tag}",[${keys}],${JSON.stringify(ttlMs)},${options},${encodeAnswer(answer, 0)},${agesText}]`;
 }
 
 /** @throws ProtocolError */
 function decodeView(raw: unknown): ClaimView {
   if (!Array.isArray(raw)) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
-  const [tag, holds, ttlMs, more, answer, ageMs, heldMs] = raw as unknown[];
-  const { tokens, floor, wait, label } = (more ?? {}) as Readonly<Record<string, unknown>>;
-  const wellFormed =
+  const [tag, holds, ttlMs, options, answer, ageMs, heldMs] = raw as unknown[];
+  const { tokens, floor, wait, label } = (options ?? {}) as Readonly<Record<string, unknown>>;
+  const isWellFormed =
     typeof tag === "string" &&
     Array.isArray(holds) &&
     holds.length > 0 &&
     isTtl(ttlMs) &&
     isCount(tokens) &&
-    isDecimal(floor) &&
+    isDecimalString(floor) &&
     typeof label === "string" &&
     isCount(ageMs);
-  if (!wellFormed) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
-  const listed = holds.map(decodeHold) as unknown as readonly [Hold, ...Hold[]];
-  const what = { tag, holds: listed, ttlMs, tokens, floor: BigInt(floor), wait: wait !== false, label };
-  return { ...what, answer: decodeAnswer(answer), ageMs, ...(isCount(heldMs) && { heldMs }) };
+  if (!isWellFormed) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
+  const specs = holds.map(decodeLockSpec) as unknown as readonly [LockSpec, ...LockSpec[]];
+  const claimFields = { tag, holds: specs, ttlMs, tokens, floor: BigInt(floor), wait: wait !== false, label };
+  return { ...claimFields, answer: decodeAnswer(answer), ageMs, ...(isCount(heldMs) && { heldMs }) };
 }
 
 /** A hold as it stands in a frame: a key for all its permits, or [key, permits, limit]. Only its form is checked. */
-export function decodeHold(raw: unknown): Hold {
+export function decodeLockSpec(raw: unknown): LockSpec {
   if (typeof raw === "string") return { key: raw, permits: ALL_PERMITS, limit: ALL_PERMITS };
   if (Array.isArray(raw)) {
     const [key, permits, limit] = raw as unknown[];

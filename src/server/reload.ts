@@ -1,38 +1,43 @@
 /** Credentials and certificates read again while the server runs. What cannot be used leaves the old one in its place. */
 
-import { readAccounts } from "./credentials.ts";
-import type { Log } from "./logging.ts";
-import type { Plan } from "./plan.ts";
-import type { Ports } from "./ports.ts";
-import type { ServeOptions } from "./serve.ts";
-import { readTls } from "./tls.ts";
+import { loadAccounts } from "./auth/accounts-file.ts";
+import type { ServerConfig } from "./config/config.ts";
+import type { Logger } from "./config/logger.ts";
+import type { Listeners } from "./net/listeners.ts";
+import { loadTlsConfig } from "./net/tls-config.ts";
+import type { ServeOptions } from "./server.ts";
 
 /** @throws Error naming all that was left as it was */
-export function reload({ tls, access }: ServeOptions, plan: Plan, ports: Ports, log: Log): void {
-  const kept: string[] = [];
-  const attempt = (what: string, work: () => string): void => {
+export function reloadFiles(
+  { tls, access }: ServeOptions,
+  config: ServerConfig,
+  listeners: Listeners,
+  log: Logger,
+): void {
+  const failures: string[] = [];
+  const tryReload = (subject: string, work: () => string): void => {
     try {
       log(`reloaded: ${work()}`);
     } catch (error) {
-      kept.push(`${what}: ${(error as Error).message}`);
-      log(`NOT reloaded, the old ${what} stay in use`, error, { level: "error" });
+      failures.push(`${subject}: ${(error as Error).message}`);
+      log(`NOT reloaded, the old ${subject} stay in use`, error, { level: "error" });
     }
   };
   if (tls !== undefined) {
-    attempt("certificates", () => {
-      const material = readTls(tls);
-      if (material.dead !== null) throw new Error(material.dead);
-      ports.secure(material);
-      for (const warning of material.warnings) log(warning, undefined, { level: "warn" });
-      return material.told;
+    tryReload("certificates", () => {
+      const tlsConfig = loadTlsConfig(tls);
+      if (tlsConfig.invalidReason !== null) throw new Error(tlsConfig.invalidReason);
+      listeners.replaceCertificate(tlsConfig);
+      for (const warning of tlsConfig.warnings) log(warning, undefined, { level: "warn" });
+      return tlsConfig.summary;
     });
   }
   if (access !== undefined && "file" in access) {
-    attempt("credentials", () => {
-      const accounts = readAccounts(access.file);
-      plan.access.replace(accounts);
+    tryReload("credentials", () => {
+      const accounts = loadAccounts(access.file);
+      config.access.replace(accounts);
       return `credentials of ${accounts.length} accounts`;
     });
   }
-  if (kept.length > 0) throw new Error(`not reloaded: ${kept.join("; ")}`);
+  if (failures.length > 0) throw new Error(`not reloaded: ${failures.join("; ")}`);
 }

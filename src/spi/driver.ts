@@ -3,14 +3,14 @@
  * and no retry about claims; the core waits, renews and asks again. `holdfast/conformance` tells what is missing.
  */
 
-export { ALL_PERMITS, MAX_HOLDS } from "../core/line.ts";
 export { FatalDriverError } from "../errors.ts";
+export { ALL_PERMITS, MAX_LOCKS } from "../lock-table/admission.ts";
 
 /** Names one claim for ever. Made by the core (130 random bits in base32, 26 characters): safe in keys, paths and SQL. A secret. */
 export type ClaimId = string;
 
 /** What a claim wants of one key. */
-export interface Hold {
+export interface LockSpec {
   /** The key, checked by the core: 1–512 bytes of UTF-8, no control characters. Compare it byte by byte. */
   readonly key: string;
   /** Permits to take, 1 … limit. ALL_PERMITS of ALL_PERMITS is exclusive. */
@@ -26,8 +26,8 @@ export interface Hold {
  */
 export interface Claim {
   readonly id: ClaimId;
-  /** One hold per key, sorted by key (by UTF-16 code units), at least one and at most MAX_HOLDS, no key twice. */
-  readonly holds: readonly [Hold, ...Hold[]];
+  /** One hold per key, sorted by key (by UTF-16 code units), at least one and at most MAX_LOCKS, no key twice. */
+  readonly holds: readonly [LockSpec, ...LockSpec[]];
   /**
    * How long the store keeps the claim, waiting or held, after it was last claimed or renewed; "session": as long as
    * the client's session lives (only where traits.lease has sessionMs).
@@ -44,10 +44,10 @@ export interface Claim {
 }
 
 /** How a claim that is gone ended, where the store still knows. maxHold: it was held for longer than the store allows. */
-export type Ending = "expired" | "released" | "revoked" | "maxHold";
+export type EndReason = "expired" | "released" | "revoked" | "maxHold";
 
 /** Why a lock is no longer ours: how its claim ended, held for too long, or the store just does not know it. */
-export type LostReason = Ending | "unknown";
+export type LostReason = EndReason | "unknown";
 
 /**
  * Why a store grants nothing new to anyone for a while. recovery: it was restarted, and its clients tell it what they hold.
@@ -89,7 +89,7 @@ export type Answer =
    * paused: it was not granted because the store grants nothing new to anyone, not because somebody is known to hold its
    * keys: unknown is not busy.
    */
-  | { readonly state: "none"; readonly reason?: Ending; readonly paused?: Pause };
+  | { readonly state: "none"; readonly reason?: EndReason; readonly paused?: Pause };
 
 /**
  * The store's way to speak first.
@@ -154,7 +154,7 @@ export type ListFilter =
   | { readonly key: string; readonly prefix?: undefined };
 
 /** One thing that was looked at, for people: what `holdfast doctor` prints. */
-export interface Finding {
+export interface Check {
   /** unknown: it could not be found out, which is no fault. */
   readonly level: "good" | "bad" | "doubtful" | "unknown";
   /** One word: "version", "memory". */
@@ -228,7 +228,7 @@ export interface Driver {
    * Optional, for tools: what of this store matters to locks (version, role, settings), each in plain words. Reads only,
    * and only after open(); what this user may not look at is "unknown".
    */
-  examine?(): Promise<readonly Finding[]>;
+  diagnose?(): Promise<readonly Check[]>;
 
   /** Let go of what open() made; a client passed in by the user stays open. Claims are released by the core first. */
   close(): Promise<void>;

@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
-import type { ChaosDriver, ChaosOptions } from "../../src/conformance/chaos.ts";
-import { chaos } from "../../src/conformance/chaos.ts";
+import type { ChaosDriver, ChaosOptions } from "../../src/conformance/chaos/driver.ts";
+import { chaos } from "../../src/conformance/chaos/driver.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
-import { newId } from "../../src/ids.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
-import { leakCheck } from "../support/leak-check.ts";
-import { until } from "../support/wait-for.ts";
+import { randomId } from "../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../support/leak-check.ts";
+import { until } from "../support/until.ts";
 
-leakCheck();
+checkLeaksAfterEach();
 
 type Push = readonly [id: ClaimId | null, answer: Answer | undefined];
 
-function claimOf(key = "key", terms: Partial<Claim> = {}): Claim {
+function makeClaim(key = "key", terms: Partial<Claim> = {}): Claim {
   return {
-    id: newId(),
+    id: randomId(),
     holds: [{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }],
     ttlMs: 60_000,
     tokens: 1,
@@ -26,7 +26,7 @@ function claimOf(key = "key", terms: Partial<Claim> = {}): Claim {
   };
 }
 
-async function disturbed(options?: ChaosOptions): Promise<{ line: ChaosDriver; direct: Driver; pushes: Push[] }> {
+async function chaosDriver(options?: ChaosOptions): Promise<{ line: ChaosDriver; direct: Driver; pushes: Push[] }> {
   const store = memoryStore();
   const line = chaos(memory({ store }), options);
   const direct = memory({ store });
@@ -37,22 +37,22 @@ async function disturbed(options?: ChaosOptions): Promise<{ line: ChaosDriver; d
 }
 
 test("without orders it is the driver itself", async () => {
-  const { line, pushes } = await disturbed();
-  const [one, other] = [claimOf(), claimOf()];
+  const { line, pushes } = await chaosDriver();
+  const [one, other] = [makeClaim(), makeClaim()];
   assert.equal((await line.claim(one)).state, "held");
   assert.equal((await line.claim(other)).state, "waiting");
   assert.deepEqual(await line.release([one]), [true]);
   await until(() => pushes.length === 1, { within: 1000, what: "the push" });
   assert.deepEqual(pushes[0]?.[0], other.id);
   assert.equal((await line.list({ prefix: "" }, 10)).length, 1);
-  assert.deepEqual([line.calls("claim"), line.calls("release"), line.calls("list")], [2, 1, 1]);
+  assert.deepEqual([line.countCalls("claim"), line.countCalls("release"), line.countCalls("list")], [2, 1, 1]);
   assert.equal(line.traits.fifo, true);
   await line.close();
 });
 
 test("a lost call does not reach the store, a lost reply does", async () => {
-  const { line, direct } = await disturbed();
-  const claim = claimOf();
+  const { line, direct } = await chaosDriver();
+  const claim = makeClaim();
   line.loseNextCall("claim", 2);
   await assert.rejects(line.claim(claim), /call of claim was lost/);
   await assert.rejects(line.claim(claim), /call of claim was lost/);
@@ -65,47 +65,47 @@ test("a lost call does not reach the store, a lost reply does", async () => {
 });
 
 test("a cut fails what is under way and what comes after it, drops pushes, and is followed by notify(null)", async () => {
-  const { line, direct, pushes } = await disturbed();
-  const [holder, waiter] = [claimOf(), claimOf()];
+  const { line, direct, pushes } = await chaosDriver();
+  const [holder, waiter] = [makeClaim(), makeClaim()];
   await direct.claim(holder);
   await line.claim(waiter);
-  const stopped = line.stopNext("renew");
+  const call = line.pauseNext("renew");
   const underWay = line.renew([waiter]);
-  await stopped.reached;
-  line.cut();
+  await call.reached;
+  line.disconnect();
   await assert.rejects(underWay, /cut/);
   await assert.rejects(line.list({ prefix: "" }, 1), /not connected/);
   await direct.release([holder]);
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(pushes, []);
-  line.heal();
+  line.reconnect();
   assert.deepEqual(pushes, [[null, undefined]]);
-  stopped.pass();
+  call.resume();
   assert.equal((await line.renew([waiter]))[0]?.state, "held");
   await line.close();
 });
 
 test("a push that is late when the connection breaks never comes", async () => {
-  const { line, direct, pushes } = await disturbed({ delayPush: 1, longestMs: 30 });
-  const [holder, waiter] = [claimOf(), claimOf()];
+  const { line, direct, pushes } = await chaosDriver({ delayPush: 1, maxDelayMs: 30 });
+  const [holder, waiter] = [makeClaim(), makeClaim()];
   await direct.claim(holder);
   await line.claim(waiter);
   await direct.release([holder]);
   await new Promise((resolve) => setImmediate(resolve));
-  line.cut();
-  line.heal();
+  line.disconnect();
+  line.reconnect();
   await new Promise((resolve) => setTimeout(resolve, 40));
   assert.deepEqual(pushes, [[null, undefined]]);
   await line.close();
 });
 
 test("a repeated release answers as its first call, a repeated claim as its last", async () => {
-  const { line, direct } = await disturbed({ repeatCall: 1 });
-  const claim = claimOf();
+  const { line, direct } = await chaosDriver({ repeatCall: 1 });
+  const claim = makeClaim();
   assert.equal((await line.claim(claim)).state, "held");
   assert.deepEqual(await line.release([claim]), [true]);
   assert.deepEqual(await line.release([claim]), [false]);
-  const [holder, tried] = [claimOf(), claimOf("key", { wait: false })];
+  const [holder, tried] = [makeClaim(), makeClaim("key", { wait: false })];
   await direct.claim(holder);
   assert.equal((await line.claim(tried)).state, "none");
   assert.equal((await direct.list({ prefix: "" }, 10)).length, 1);
@@ -113,19 +113,19 @@ test("a repeated release answers as its first call, a repeated claim as its last
 });
 
 test("a stopped answer has reached the store", async () => {
-  const { line, direct } = await disturbed();
-  const stopped = line.stopNext("claim", "after");
-  const claim = line.claim(claimOf());
-  await stopped.reached;
+  const { line, direct } = await chaosDriver();
+  const call = line.pauseNext("claim", "after");
+  const claim = line.claim(makeClaim());
+  await call.reached;
   assert.equal((await direct.list({ prefix: "" }, 10)).length, 1);
-  stopped.pass();
+  call.resume();
   assert.equal((await claim).state, "held");
   await line.close();
 });
 
 test("the same seed disturbs the same calls", async () => {
   const run = async (seed: number): Promise<string> => {
-    const { line } = await disturbed({ seed, loseCall: 0.3, loseReply: 0.3 });
+    const { line } = await chaosDriver({ seed, loseCall: 0.3, loseReply: 0.3 });
     let fates = "";
     for (let call = 0; call < 40; call++) {
       const answer = await line.list({ prefix: "" }, 1).catch((error: Error) => error.message);

@@ -6,25 +6,33 @@ import { describe, expect, test } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import { delegate } from "../../src/conformance/delegate.ts";
-import type { Runner, Store } from "../../src/conformance/suite.ts";
+import type { Runner, TestStore } from "../../src/conformance/suite.ts";
 import { conformance } from "../../src/conformance/suite.ts";
 import { memory } from "../../src/drivers/memory.ts";
 import { quorum } from "../../src/drivers/quorum/driver.ts";
-import { Round } from "../../src/drivers/quorum/round.ts";
+import { Tally } from "../../src/drivers/quorum/tally.ts";
 import { server } from "../../src/drivers/server/driver.ts";
-import { serve } from "../../src/server/serve.ts";
+import { serve } from "../../src/server/server.ts";
 import type { Answer, Claim, Driver } from "../../src/spi/driver.ts";
-import { claimOf, cleanUp, client, folder, held, later, running } from "../server/support.ts";
-import { serverStore } from "../support/server-store.ts";
+import { leakCheckedTest } from "../support/leak-checked-test.ts";
+import {
+  cleanUpAfterEach,
+  createTemporaryDirectory,
+  expectHeld,
+  makeClaim,
+  onCleanup,
+  openClient,
+  startServer,
+} from "../support/server-fixture.ts";
+import { createServerStore } from "../support/stores/server-store.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { tcpProxy } from "../support/tcp-proxy.ts";
-import { until } from "../support/wait-for.ts";
-import { watched } from "../support/watched-test.ts";
+import { until } from "../support/until.ts";
 
-cleanUp();
+cleanUpAfterEach();
 
 /** Only the tests of stores that pause. */
-function pausesOnly(): Runner {
+function pauseTopicRunner(): Runner {
   let depth = 0;
   return {
     describe(name, body) {
@@ -35,20 +43,20 @@ function pausesOnly(): Runner {
         depth--;
       });
     },
-    test: watched(test),
+    test: leakCheckedTest(test),
   };
 }
 
-const never = async (): Promise<Store> => {
+const neverSettles = async (): Promise<TestStore> => {
   throw new Error("only the tests of pauses are run");
 };
-const paused = () => serverStore((folder) => `unix:${join(folder, "socket")}`, true);
+const pausedDriver = () => createServerStore((folder) => `unix:${join(folder, "socket")}`, true);
 
-conformance(pausesOnly(), "a relay in front of a server that recovers", {
-  open: never,
+conformance(pauseTopicRunner(), "a relay in front of a server that recovers", {
+  open: neverSettles,
   openPaused: async () => {
     // one on a Unix socket cannot be the store of another
-    const behind = await serverStore(() => "tcp://127.0.0.1:0", true);
+    const behind = await createServerStore(() => "tcp://127.0.0.1:0", true);
     const relay = await serve({ listen: "tcp://127.0.0.1:0", driver: await behind.driver(), log: () => undefined });
     const port = Number(relay.addresses[0]?.split(":").at(-1));
     return {
@@ -62,10 +70,10 @@ conformance(pausesOnly(), "a relay in front of a server that recovers", {
   timeScale: 0.5,
 });
 
-conformance(pausesOnly(), "a majority of servers that recover", {
-  open: never,
+conformance(pauseTopicRunner(), "a majority of servers that recover", {
+  open: neverSettles,
   openPaused: async () => {
-    const members = await Promise.all([paused(), paused(), paused()]);
+    const members = await Promise.all([pausedDriver(), pausedDriver(), pausedDriver()]);
     return {
       driver: async () => quorum(await Promise.all(members.map(async (member) => member.driver()))),
       close: async () => void (await Promise.all(members.map(async (member) => member.close?.()))),
@@ -78,20 +86,20 @@ conformance(pausesOnly(), "a majority of servers that recover", {
 describe("a majority of three", () => {
   /** Members that pause, that hold the key for somebody else, and that are free. */
   async function claimed(kinds: string, terms: Partial<Claim> = {}): Promise<Awaited<ReturnType<Driver["claim"]>>> {
-    const stores = [...kinds].filter((kind) => kind === "p").map(() => paused());
+    const stores = [...kinds].filter((kind) => kind === "p").map(() => pausedDriver());
     const opened = await Promise.all(stores);
     const members = await Promise.all(
       [...kinds].map(async (kind) => {
         if (kind === "p") return opened.pop()?.driver() as Promise<Driver>;
         const member = memory();
         await member.open(() => undefined);
-        if (kind === "h") await member.claim(claimOf("key"));
+        if (kind === "h") await member.claim(makeClaim("key"));
         return member;
       }),
     );
     const all = quorum(members);
     await all.open(() => undefined);
-    const claim = claimOf("key", { wait: false, ...terms });
+    const claim = makeClaim("key", { wait: false, ...terms });
     const answer = await all.claim(claim);
     await all.release([claim]);
     await all.close();
@@ -116,10 +124,10 @@ describe("a majority of three", () => {
   test("whatever order its members answer in, a pause is what keeps it from a majority, for as long as that", () => {
     const none: Answer = { state: "none" };
     const pause = (remainingMs: number): Answer => ({ ...none, paused: { reason: "recovery", remainingMs } });
-    const heard = (...answers: readonly Answer[]): Round => {
-      const round = new Round(3);
-      for (const answer of answers) round.said(answer);
-      return round;
+    const heard = (...answers: readonly Answer[]): Tally => {
+      const tally = new Tally(3);
+      for (const answer of answers) tally.add(answer);
+      return tally;
     };
     expect(heard(pause(5), none, none).paused).toBeUndefined();
     expect(heard(pause(5), none).paused).toMatchObject({ remainingMs: 5 });
@@ -147,9 +155,9 @@ describe("a majority of three servers: one recovers, and one answers last", () =
   }
 
   async function scene(): Promise<Scene> {
-    const [recovers, second, third] = [await running({ state: "none" }), await running(), await running()];
-    const last = await tcpProxy({ path: third.path }, { path: join(folder(), "socket") });
-    later(() => last.close());
+    const [recovers, second, third] = [await startServer({ state: "none" }), await startServer(), await startServer()];
+    const last = await tcpProxy({ path: third.path }, { path: join(createTemporaryDirectory(), "socket") });
+    onCleanup(() => last.close());
     let answered = 0;
     const members = [recovers.path, second.path, (last.address as { path: string }).path].map((path) => {
       const member = server({ path });
@@ -163,21 +171,21 @@ describe("a majority of three servers: one recovers, and one answers last", () =
     const driver = quorum(members, { callTimeoutMs: 10_000 });
     // an eighth of it is how long the last one is waited for
     const locks = createLocks(driver, { ttl: "60s" });
-    later(() => locks.close());
+    onCleanup(() => locks.close());
     await (await locks.tryAcquire("another"))?.release();
-    const others = [await client(`unix:${second.path}`), await client(`unix:${third.path}`)] as const;
+    const others = [await openClient(`unix:${second.path}`), await openClient(`unix:${third.path}`)] as const;
     return {
       locks,
       driver,
       others: [others[0].driver, others[1].driver],
-      async late(call, end = ({ down }) => down.resume()) {
+      async late(call, end = ({ toClient }) => toClient.resume()) {
         answered = 0;
-        last.down.pause();
+        last.toClient.pause();
         const settled = Promise.allSettled([call()]);
         await until(() => answered === 2, { within: 10_000, what: "the answers of two members" });
         await turn(); // if they decide, the call is over
         end(last);
-        last.down.resume();
+        last.toClient.resume();
         const [result] = await settled;
         if (result.status === "rejected") throw result.reason;
         return result.value;
@@ -188,10 +196,10 @@ describe("a majority of three servers: one recovers, and one answers last", () =
 
   test("a key that the other two hold is busy, not paused", async () => {
     const { locks, driver, others, late, places } = await scene();
-    const holder = claimOf("key", { ttlMs: 60_000 });
-    for (const member of others) held(await member.claim(holder));
+    const holder = makeClaim("key", { ttlMs: 60_000 });
+    for (const member of others) expectHeld(await member.claim(holder));
     expect(await late(() => locks.tryAcquire("key"))).toBeNull();
-    const waiter = claimOf("key", { ttlMs: 60_000 });
+    const waiter = makeClaim("key", { ttlMs: 60_000 });
     const answer = await late(() => driver.claim(waiter));
     expect(answer.state).toBe("waiting");
     expect(answer).not.toHaveProperty("paused");
@@ -203,11 +211,11 @@ describe("a majority of three servers: one recovers, and one answers last", () =
   });
 
   test.each([
-    ["is free", ({ down }: TcpProxy) => down.resume()],
+    ["is free", ({ toClient }: TcpProxy) => toClient.resume()],
     ["does not answer, since its connection breaks", (last: TcpProxy) => last.reset()],
   ])("a key that one holds is paused if the last %s: unknown is not busy", async (_, end) => {
     const { locks, others, late, places } = await scene();
-    held(await others[0].claim(claimOf("key", { ttlMs: 60_000 })));
+    expectHeld(await others[0].claim(makeClaim("key", { ttlMs: 60_000 })));
     await expect(late(() => locks.tryAcquire("key"), end)).rejects.toMatchObject({ code: "PAUSED" });
     await until(async () => (await places()).join() === "1,0", { within: 10_000, what: "the holder's place alone" });
   });

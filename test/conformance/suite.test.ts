@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { describe as nodeDescribe, test as nodeTest } from "node:test";
 import { describe, test } from "vitest";
-import { subjectOf } from "../../src/conformance/subject.ts";
+import { parseConformanceOptions } from "../../src/conformance/options.ts";
 import type { ConformanceOptions, Runner } from "../../src/conformance/suite.ts";
 import { conformance, oracle } from "../../src/conformance/suite.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
-import { newId } from "../../src/ids.ts";
 import type { Claim, Driver } from "../../src/spi/driver.ts";
-import { failureOf, recordedSuite } from "./recorded-suite.ts";
+import { randomId } from "../../src/util/ids.ts";
+import { recordSuite, runExpectingFailure } from "./suite-recorder.ts";
 
-const MEMORY: ConformanceOptions = {
+const MEMORY_OPTIONS: ConformanceOptions = {
   open: async () => {
     const store = memoryStore();
     return { driver: () => memory({ store }) };
@@ -17,8 +17,8 @@ const MEMORY: ConformanceOptions = {
   verbs: ["detach", "revoke"],
 };
 
-const LEFT: Claim = {
-  id: newId(),
+const LEFTOVER_CLAIM: Claim = {
+  id: randomId(),
   holds: [{ key: "left", permits: 1, limit: 1 }],
   ttlMs: 60_000,
   tokens: 1,
@@ -38,7 +38,7 @@ test("the runners in use fit", () => {
 });
 
 test("every test has a name of its own, since a skip names it", () => {
-  const names = recordedSuite(MEMORY).map(({ name }) => name);
+  const names = recordSuite(MEMORY_OPTIONS).map(({ name }) => name);
   assert.deepEqual(names, [...new Set(names)]);
   assert.ok(names.length > 150);
 });
@@ -56,18 +56,18 @@ test("a skipped test is shown with its reason and not run; one that does not exi
     test: Object.assign(register, { skip: (name: string) => shown.push(name) }),
   };
   const known = "a repeated release answers false";
-  conformance(runner, "memory", { ...MEMORY, skip: [{ test: known, reason: "it is slow" }] });
+  conformance(runner, "memory", { ...MEMORY_OPTIONS, skip: [{ test: known, reason: "it is slow" }] });
   assert.deepEqual(shown, [`${known} (it is slow)`]);
   assert.ok(!run.includes(known));
   await bodies.get("every test to be skipped exists")?.();
 
-  conformance(runner, "memory", { ...MEMORY, skip: [{ test: "no such test", reason: "none" }] });
+  conformance(runner, "memory", { ...MEMORY_OPTIONS, skip: [{ test: "no such test", reason: "none" }] });
   await assert.rejects(async () => bodies.get("every test to be skipped exists")?.(), /no such test/);
 });
 
 test("a driver that lacks something is tested without it, and must say so itself", async () => {
-  const lacking = recordedSuite({
-    ...MEMORY,
+  const lacking = recordSuite({
+    ...MEMORY_OPTIONS,
     traits: { manyKeys: false, permits: "one", fencing: false, fifo: false },
     verbs: [],
   });
@@ -80,24 +80,24 @@ test("a driver that lacks something is tested without it, and must say so itself
   }
   const traits = lacking.find(({ name }) => name === "the driver's traits are as declared");
   assert.ok(traits !== undefined);
-  assert.match((await failureOf(traits)) ?? "", /manyKeys/);
+  assert.match((await runExpectingFailure(traits)) ?? "", /manyKeys/);
 });
 
 test("what a test leaves behind makes it fail", async () => {
   const leaving: ConformanceOptions = {
-    ...MEMORY,
+    ...MEMORY_OPTIONS,
     timeScale: 0.1,
     open: async () => {
       const store = memoryStore();
-      const other = memory({ store });
-      await other.open(() => undefined);
-      await other.claim(LEFT);
+      const otherDriver = memory({ store });
+      await otherDriver.open(() => undefined);
+      await otherDriver.claim(LEFTOVER_CLAIM);
       return { driver: () => memory({ store }) };
     },
   };
-  const [unused] = recordedSuite(leaving).filter(({ name }) => name === "a driver that was never used can be closed");
+  const [unused] = recordSuite(leaving).filter(({ name }) => name === "a driver that was never used can be closed");
   assert.ok(unused !== undefined);
-  assert.match((await failureOf(unused)) ?? "", /left claims behind/);
+  assert.match((await runExpectingFailure(unused)) ?? "", /left claims behind/);
 });
 
 test("the oracle does the same again by the same seed", async () => {
@@ -112,7 +112,7 @@ test("the oracle does the same again by the same seed", async () => {
         return driver.claim(claim);
       },
     };
-    await oracle([noting], subjectOf(MEMORY), { seed, steps: 80 });
+    await oracle([noting], parseConformanceOptions(MEMORY_OPTIONS), { seed, steps: 80 });
     return done;
   };
   assert.deepEqual(await run(5), await run(5));

@@ -1,16 +1,16 @@
 /** A clock that tests move. Wall time and uptime can run apart from the monotonic clock, as on a machine that sleeps. */
 
-import type { Clock, Timer } from "../../src/clock.ts";
+import type { Clock, Timer } from "../../src/util/clock.ts";
 
 export interface FakeClock extends Clock {
   /** Lets time pass and fires what is due on the way, with promises settled in between. */
-  pass(ms: number): Promise<void>;
+  advance(ms: number): Promise<void>;
   /** The machine sleeps: the monotonic clock stands still, the others go on. */
-  sleep(ms: number): void;
+  suspend(ms: number): void;
   /** Somebody sets the wall clock. */
-  setWall(byMs: number): void;
+  setWallClock(byMs: number): void;
   /** Timers with a due time. */
-  readonly pending: number;
+  readonly pendingTimers: number;
 }
 
 export function fakeClock(start = 1_000): FakeClock {
@@ -39,7 +39,7 @@ export function fakeClock(start = 1_000): FakeClock {
         },
       };
     },
-    async pass(ms) {
+    async advance(ms) {
       const end = now + ms;
       await settle();
       for (;;) {
@@ -54,14 +54,14 @@ export function fakeClock(start = 1_000): FakeClock {
       now = end;
       await settle();
     },
-    sleep(ms) {
+    suspend(ms) {
       wallAhead += ms;
       uptimeAhead += ms;
     },
-    setWall(byMs) {
+    setWallClock(byMs) {
       wallAhead += byMs;
     },
-    get pending() {
+    get pendingTimers() {
       return timers.size;
     },
   };

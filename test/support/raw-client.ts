@@ -4,8 +4,8 @@ import { once } from "node:events";
 import type { Socket, TcpNetConnectOpts } from "node:net";
 import { connect } from "node:net";
 import { connect as connectSecurely } from "node:tls";
-import { newId } from "../../src/ids.ts";
-import { until } from "./wait-for.ts";
+import { randomId } from "../../src/util/ids.ts";
+import { until } from "./until.ts";
 
 /**
  * Where the server is: as node:net takes it. `localAddress` (127.0.0.2, ...) makes it a client of another address; `ca`,
@@ -14,7 +14,7 @@ import { until } from "./wait-for.ts";
 export type RawAddress = { readonly path: string } | (TcpNetConnectOpts & { readonly ca?: string });
 
 /** A server's address ("unix:/path", "tcp://127.0.0.1:port", or a url) for a raw client. */
-export function rawAddress(text: string): RawAddress {
+export function parseRawAddress(text: string): RawAddress {
   const path = /unix:(\/.*)$/.exec(text)?.[1];
   if (path !== undefined) return { path };
   const { hostname, port } = new URL(text.replace(/^(tcp|tls):/, "http:").replace(/^holdfasts?:/, "http:"));
@@ -30,11 +30,11 @@ export class RawClient {
   /** Whole lines that came and that no reply or push was made of. */
   readonly lines: string[] = [];
   /** Replies to frames that were not sent by call(). */
-  readonly unexpected: (readonly unknown[])[] = [];
+  readonly unexpectedLines: (readonly unknown[])[] = [];
   /** Answers that were pushed, by claim. */
   readonly pushed: Map<string, RawAnswer> = new Map();
-  start = "";
-  welcome: Readonly<Record<string, unknown>> = {};
+  runId = "";
+  serverHello: Readonly<Record<string, unknown>> = {};
   isClosed = false;
   /** The code of the error with which the server ended the connection. */
   refusal: string | null = null;
@@ -56,7 +56,7 @@ export class RawClient {
   }
 
   /** Connected, and nothing said yet. */
-  static async dial(address: RawAddress, session: string = newId()): Promise<RawClient> {
+  static async connect(address: RawAddress, session: string = randomId()): Promise<RawClient> {
     const secure = "ca" in address && address.ca !== undefined;
     const socket = secure ? connectSecurely(address) : connect(address);
     await once(socket, secure ? "secureConnect" : "connect");
@@ -66,20 +66,20 @@ export class RawClient {
   /** Connected and greeted. `more`: further fields of the hello. */
   static async open(
     address: RawAddress,
-    { session = newId(), ...more }: { readonly session?: string; readonly [field: string]: unknown } = {},
+    { session = randomId(), ...more }: { readonly session?: string; readonly [field: string]: unknown } = {},
   ): Promise<RawClient> {
-    const client = await RawClient.dial(address, session);
-    await client.greet(more);
+    const client = await RawClient.connect(address, session);
+    await client.sendHello(more);
     return client;
   }
 
-  async greet(more: Readonly<Record<string, unknown>> = {}): Promise<void> {
+  async sendHello(more: Readonly<Record<string, unknown>> = {}): Promise<void> {
     this.write(`${JSON.stringify({ hello: { protocol: 1, session: this.session, ...more } })}\n`);
-    await until(() => this.start !== "" || this.isClosed || this.refusal !== null, {
+    await until(() => this.runId !== "" || this.isClosed || this.refusal !== null, {
       within: 10_000,
       what: "the server's hello",
     });
-    if (this.start === "") throw new Error(`the server refused the hello: ${this.lines.at(-1) ?? "no answer"}`);
+    if (this.runId === "") throw new Error(`the server refused the hello: ${this.lines.at(-1) ?? "no answer"}`);
   }
 
   write(what: string | Buffer): void {
@@ -87,8 +87,8 @@ export class RawClient {
   }
 
   /** A line of these frames, each written as JSON. */
-  say(...frames: readonly string[]): void {
-    this.write(`["${this.start}",${frames.join()}]\n`);
+  send(...frames: readonly string[]): void {
+    this.write(`["${this.runId}",${frames.join()}]\n`);
   }
 
   /** A call: its verb and what stands behind its number; settles with the result. */
@@ -101,7 +101,7 @@ export class RawClient {
       });
       this.socket.once("close", () => reject(new Error(`closed: ${this.refusal}`)));
     });
-    this.say(JSON.stringify([verb, n, ...rest]));
+    this.send(JSON.stringify([verb, n, ...rest]));
     return answered;
   }
 
@@ -114,7 +114,7 @@ export class RawClient {
     return (await this.call("release", [id]))[0] === 1;
   }
 
-  async closed(within = 10_000): Promise<void> {
+  async waitUntilClosed(within = 10_000): Promise<void> {
     await until(() => this.isClosed, { within, what: "the server to end the connection" });
   }
 
@@ -140,9 +140,9 @@ export class RawClient {
       this.lines.push(line);
       return;
     }
-    if (this.start === "" && line.startsWith('{"hello"')) {
-      this.welcome = (JSON.parse(line) as { hello: Record<string, unknown> }).hello;
-      this.start = String(this.welcome.start);
+    if (this.runId === "" && line.startsWith('{"hello"')) {
+      this.serverHello = (JSON.parse(line) as { hello: Record<string, unknown> }).hello;
+      this.runId = String(this.serverHello.start);
       return;
     }
     if (!line.startsWith("[")) {
@@ -157,7 +157,7 @@ export class RawClient {
     if (kind === "push") this.pushed.set(name as string, answer as RawAnswer);
     if (kind !== "ok" && kind !== "error") return;
     const reply = this.#replies.get(name as number);
-    if (reply === undefined) this.unexpected.push(frame);
+    if (reply === undefined) this.unexpectedLines.push(frame);
     reply?.(frame);
     this.#replies.delete(name as number);
   }

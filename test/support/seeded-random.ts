@@ -1,4 +1,4 @@
-import { randomOf } from "../../src/conformance/random.ts";
+import { createRandom } from "../../src/conformance/random.ts";
 
 /** Random choices that a seed repeats: a failing run is run again by its seed. */
 export type SeededRandom = {
@@ -15,7 +15,7 @@ export type SeededRandom = {
 
 /** The suite's generator, with what only our own tests need. */
 export function seededRandom(seed: number): SeededRandom {
-  const { next, int, chance } = randomOf(seed);
+  const { next, int, chance } = createRandom(seed);
   return {
     next,
     int,

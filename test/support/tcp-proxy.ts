@@ -2,23 +2,23 @@
 
 import type { AddressInfo, Server, Socket } from "node:net";
 import { connect, createServer } from "node:net";
-import type { Direction } from "./proxy-direction.ts";
-import { carrier } from "./proxy-direction.ts";
+import type { ProxyDirection } from "./proxy-faults.ts";
+import { createFaultyDirection } from "./proxy-faults.ts";
 
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
 export type TcpProxy = {
   readonly address: Address;
   /** From the client to the server. */
-  readonly up: Direction;
+  readonly toTarget: ProxyDirection;
   /** From the server to the client. */
-  readonly down: Direction;
+  readonly toClient: ProxyDirection;
   /** Ends every open connection in an orderly way (FIN), to both sides. */
-  cut(): void;
+  disconnect(): void;
   /** Ends every open connection with RST, to both sides; on a Unix socket it is a plain end. */
   reset(): void;
   /** While on, new connections are ended at once. */
-  refuse(on: boolean): void;
+  refuseConnections(on: boolean): void;
   connections(): number;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -27,8 +27,8 @@ export type TcpProxy = {
 /** Listens on a free port of 127.0.0.1, or on a Unix socket when its path is given. */
 export async function tcpProxy(target: Address, listen?: { readonly path: string }): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
-  const up = carrier();
-  const down = carrier();
+  const toTarget = createFaultyDirection();
+  const toClient = createFaultyDirection();
   let refusing = false;
 
   const track = (socket: Socket): void => {
@@ -45,30 +45,30 @@ export async function tcpProxy(target: Address, listen?: { readonly path: string
     const server = connect({ ...target, allowHalfOpen: true });
     track(client);
     track(server);
-    up.carry(client, server);
-    down.carry(server, client);
+    toTarget.carry(client, server);
+    toClient.carry(server, client);
   });
-  const address = await listening(listener, listen);
+  const address = await startListening(listener, listen);
 
   const close = (): Promise<void> =>
     new Promise((resolve) => {
-      up.stop();
-      down.stop();
+      toTarget.stop();
+      toClient.stop();
       listener.close(() => resolve());
       for (const socket of sockets) socket.destroy();
     });
 
   return {
     address,
-    up,
-    down,
-    cut: () => {
+    toTarget,
+    toClient,
+    disconnect: () => {
       for (const socket of sockets) socket.destroySoon();
     },
     reset: () => {
       for (const socket of sockets) resetSocket(socket);
     },
-    refuse: (on) => {
+    refuseConnections: (on) => {
       refusing = on;
     },
     connections: () => sockets.size / 2,
@@ -83,7 +83,7 @@ function resetSocket(socket: Socket): void {
   else socket.resetAndDestroy();
 }
 
-function listening(listener: Server, listen: { readonly path: string } | undefined): Promise<Address> {
+function startListening(listener: Server, listen: { readonly path: string } | undefined): Promise<Address> {
   return new Promise((resolve, reject) => {
     listener.once("error", reject);
     listener.listen(listen ?? { host: "127.0.0.1", port: 0 }, () => {

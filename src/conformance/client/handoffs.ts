@@ -2,13 +2,13 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
-import type { Check, Subject } from "../subject.ts";
-import type { Player } from "./players.ts";
-import { empty, pending, placed, player } from "./players.ts";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { TestClient } from "./helpers.ts";
+import { deferRejection, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
 
-export function handoffs(check: Check, { traits }: Subject): void {
-  check("a busy client passes the lock on by itself, and tokens go on rising", async (scene) => {
-    const { locks, line } = await player(scene, { handoffMs: 10_000 });
+export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings): void {
+  test("a busy client passes the lock on by itself, and tokens go on rising", async (context) => {
+    const { locks, chaosDriver } = await openTestClient(context, { handoffMs: 10_000 });
     let handedOff = 0;
     locks.on("handedOff", () => handedOff++);
     let last = 0n;
@@ -18,43 +18,43 @@ export function handoffs(check: Check, { traits }: Subject): void {
       last = lock.token;
     };
     await Promise.all(Array.from({ length: 200 }, () => locks.using("key", body)));
-    const claims = line.calls("claim");
+    const claims = chaosDriver.countCalls("claim");
     assert.equal(claims + handedOff, 200, "every holder had a claim or was handed one");
-    await empty(scene);
+    await waitForEmptyStore(context);
   });
 
-  check("a client that hands off lets others in between its runs", async (scene) => {
-    const [busy, other] = [await player(scene, { handoffs: 4 }), await player(scene)];
+  test("a client that hands off lets others in between its runs", async (context) => {
+    const [busyClient, otherClient] = [await openTestClient(context, { handoffs: 4 }), await openTestClient(context)];
     let isOver = false;
     const loop = async (): Promise<void> => {
-      while (!isOver) await busy.locks.using("key", () => scene.pause(1));
+      while (!isOver) await busyClient.locks.using("key", () => context.sleep(1));
     };
     const loops = Array.from({ length: 12 }, loop);
     for (let round = 0; round < 5; round++) {
-      await other.locks.using("key", { wait: scene.ms(5_000) }, () => undefined);
+      await otherClient.locks.using("key", { wait: context.scaleMs(5_000) }, () => undefined);
     }
     isOver = true;
     await Promise.all(loops);
-    await empty(scene);
+    await waitForEmptyStore(context);
   });
 
   if (!traits.fifo) return;
 
-  check("handoffs: 1 is first come, first served, across clients and within one", async (scene) => {
-    const players = [await player(scene, { handoffs: 1 }), await player(scene, { handoffs: 1 })];
+  test("handoffs: 1 is first come, first served, across clients and within one", async (context) => {
+    const players = [await openTestClient(context, { handoffs: 1 }), await openTestClient(context, { handoffs: 1 })];
     // one for all looks: opening another for each took the time that the others wait
-    const { driver } = await scene.client();
-    const first = await (players[0] as Player).locks.acquire("key");
+    const { driver } = await context.openClient();
+    const first = await (players[0] as TestClient).locks.acquire("key");
     const served: number[] = [];
     const waits: Promise<unknown>[] = [];
     for (let index = 0; index < 8; index++) {
-      const { locks } = players[(index >> 1) % 2] as Player;
-      waits.push(pending(locks.using("key", () => served.push(index))));
-      await placed(scene, index + 2, driver);
+      const { locks } = players[(index >> 1) % 2] as TestClient;
+      waits.push(deferRejection(locks.using("key", () => served.push(index))));
+      await waitForClaims(context, index + 2, driver);
     }
     await first.release();
     await Promise.all(waits);
     assert.deepEqual(served, [0, 1, 2, 3, 4, 5, 6, 7]);
-    await empty(scene);
+    await waitForEmptyStore(context);
   });
 }

@@ -2,187 +2,205 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
-import type { Clock } from "../../clock.ts";
-import { systemClock } from "../../clock.ts";
 import type { LockLostError } from "../../errors.ts";
-import type { Scene } from "../scene.ts";
-import type { Check, Subject } from "../subject.ts";
-import type { Player } from "./players.ts";
-import { coded, empty, passes, pending, player, stateOf } from "./players.ts";
+import type { Clock } from "../../util/clock.ts";
+import { systemClock } from "../../util/clock.ts";
+import type { TestContext } from "../context.ts";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { TestClient } from "./helpers.ts";
+import { assertFree, deferRejection, hasCode, openTestClient, settledState, waitForEmptyStore } from "./helpers.ts";
 
-export function leases(check: Check, subject: Subject): void {
-  if (!subject.traits.lease.claim) return;
+export function testLeases(test: DefineTest, settings: ConformanceSettings): void {
+  if (!settings.traits.lease.claim) return;
 
-  check("a held lock is renewed, and so is a waiting one", async (scene) => {
-    const ttl = scene.lease(400);
-    const [one, other] = [await player(scene, { ttl }), await player(scene, { ttl })];
-    const lock = await one.locks.acquire("key");
-    const waits = pending(other.locks.acquire("key"));
+  test("a held lock is renewed, and so is a waiting one", async (context) => {
+    const ttl = context.scaleLease(400);
+    const [clientA, clientB] = [await openTestClient(context, { ttl }), await openTestClient(context, { ttl })];
+    const lock = await clientA.locks.acquire("key");
+    const waits = deferRejection(clientB.locks.acquire("key"));
     const { token } = lock;
     const end = performance.now() + 1.5 * ttl;
-    await scene.until("a lease and a half to pass", () => {
+    await context.waitUntil("a lease and a half to pass", () => {
       lock.throwIfLost();
       return performance.now() >= end;
     });
-    assert.equal(await stateOf(waits), "pending");
+    assert.equal(await settledState(waits), "pending");
     assert.equal(lock.token, token);
     assert.equal(await lock.release(), true);
     await (await waits).release();
   });
 
-  check("clients whose wall clocks are hours off exclude each other all the same", async (scene) => {
-    const off = (hours: number): Clock => ({ ...systemClock, wall: () => Date.now() + hours * 3_600_000 });
-    const ttl = scene.lease(400);
-    const [slow, fast] = [await player(scene, { ttl, clock: off(-5) }), await player(scene, { ttl, clock: off(5) })];
+  test("clients whose wall clocks are hours off exclude each other all the same", async (context) => {
+    const withWallOffset = (hours: number): Clock => ({ ...systemClock, wall: () => Date.now() + hours * 3_600_000 });
+    const ttl = context.scaleLease(400);
+    const [slow, fast] = [
+      await openTestClient(context, { ttl, clock: withWallOffset(-5) }),
+      await openTestClient(context, { ttl, clock: withWallOffset(5) }),
+    ];
     const lock = await slow.locks.acquire("key");
-    const waits = pending(fast.locks.acquire("key"));
+    const waits = deferRejection(fast.locks.acquire("key"));
     const end = performance.now() + 1.2 * ttl;
-    await scene.until("more than a lease to pass", () => {
+    await context.waitUntil("more than a lease to pass", () => {
       lock.throwIfLost();
       return performance.now() >= end;
     });
-    assert.equal(await stateOf(waits), "pending");
+    assert.equal(await settledState(waits), "pending");
     assert.equal(await lock.release(), true);
     const next = await waits;
-    if (subject.traits.fencing) assert.ok(next.token > lock.token);
+    if (settings.traits.fencing) assert.ok(next.token > lock.token);
     assert.equal(await next.release(), true);
   });
 
-  losses(check, subject);
+  testLosses(test, settings);
 
-  check("renew: false sends no renewal, and the lease is what ttl says", async (scene) => {
-    const [one, other] = [await player(scene, { renew: false, ttl: scene.brief }), await player(scene)];
+  test("renew: false sends no renewal, and the lease is what ttl says", async (context) => {
+    const [clientA, clientB] = [
+      await openTestClient(context, { renew: false, ttl: context.shortLeaseMs }),
+      await openTestClient(context),
+    ];
     const startedAt = performance.now();
-    const lock = await one.locks.acquire("key");
-    const next = await other.locks.acquire("key", { wait: scene.ms(5_000) });
-    assert.ok(performance.now() - startedAt >= scene.brief * 0.99 - 2);
-    assert.throws(() => lock.throwIfLost(), coded("LOCK_LOST"));
-    assert.equal(one.line.calls("renew"), 0);
+    const lock = await clientA.locks.acquire("key");
+    const next = await clientB.locks.acquire("key", { wait: context.scaleMs(5_000) });
+    assert.ok(performance.now() - startedAt >= context.shortLeaseMs * 0.99 - 2);
+    assert.throws(() => lock.throwIfLost(), hasCode("LOCK_LOST"));
+    assert.equal(clientA.chaosDriver.countCalls("renew"), 0);
     assert.equal(await lock.release(), false);
     await next.release();
   });
 
-  check("a holder that stays longer than maxHold is given up", async (scene) => {
-    const [one, other] = [await player(scene, { maxHold: 60, ttl: scene.brief }), await player(scene)];
-    const lock = await one.locks.acquire("key");
-    const waits = pending(other.locks.acquire("key", { wait: scene.ms(5_000) }));
-    await aborted(scene, lock, "maxHold");
+  test("a holder that stays longer than maxHold is given up", async (context) => {
+    const [clientA, clientB] = [
+      await openTestClient(context, { maxHold: 60, ttl: context.shortLeaseMs }),
+      await openTestClient(context),
+    ];
+    const lock = await clientA.locks.acquire("key");
+    const waits = deferRejection(clientB.locks.acquire("key", { wait: context.scaleMs(5_000) }));
+    await waitForAbort(context, lock, "maxHold");
     assert.equal(await lock.release(), false);
     await (await waits).release();
   });
 
-  if (!subject.verbs.includes("revoke")) return;
+  if (!settings.verbs.includes("revoke")) return;
 
-  check("a revoked lock is lost with that reason, and its place is kept until its holder lets go", async (scene) => {
-    const [one, other] = [await player(scene, { ttl: scene.lease(900) }), await player(scene)];
-    const { driver } = await scene.client();
-    const lock = await one.locks.acquire("key");
-    const waits = pending(other.locks.acquire("key"));
+  test("a revoked lock is lost with that reason, and its place is kept until its holder lets go", async (context) => {
+    const [clientA, clientB] = [
+      await openTestClient(context, { ttl: context.scaleLease(900) }),
+      await openTestClient(context),
+    ];
+    const { driver } = await context.openClient();
+    const lock = await clientA.locks.acquire("key");
+    const waits = deferRejection(clientB.locks.acquire("key"));
     assert.deepEqual(await driver.revoke?.([{ key: "key", token: lock.token, now: false }]), [true]);
-    await aborted(scene, lock, "revoked");
-    assert.equal(await stateOf(waits), "pending");
+    await waitForAbort(context, lock, "revoked");
+    assert.equal(await settledState(waits), "pending");
     assert.equal(await lock.release(), false);
     await (await waits).release();
   });
 }
 
-function losses(check: Check, { traits }: Subject): void {
-  check("a client that is cut off is told by its own clock, before the next holder is let in", async (scene) => {
-    const [one, other] = [await player(scene, { ttl: scene.brief }), await player(scene)];
+function testLosses(test: DefineTest, { traits }: ConformanceSettings): void {
+  test("a client that is cut off is told by its own clock, before the next holder is let in", async (context) => {
+    const [clientA, clientB] = [
+      await openTestClient(context, { ttl: context.shortLeaseMs }),
+      await openTestClient(context),
+    ];
     const startedAt = performance.now();
-    const lock = await one.locks.acquire("key");
-    const waits = pending(other.locks.acquire("key", { wait: scene.ms(5_000) }));
-    one.line.cut();
-    const told = pending(aborted(scene, lock, "expired").then(() => performance.now()));
-    const granted = pending(waits.then(() => performance.now()));
-    const [toldAt, grantedAt] = await Promise.all([told, granted]);
+    const lock = await clientA.locks.acquire("key");
+    const waits = deferRejection(clientB.locks.acquire("key", { wait: context.scaleMs(5_000) }));
+    clientA.chaosDriver.disconnect();
+    const lossSeen = deferRejection(waitForAbort(context, lock, "expired").then(() => performance.now()));
+    const granted = deferRejection(waits.then(() => performance.now()));
+    const [lossSeenAt, grantedAt] = await Promise.all([lossSeen, granted]);
     // the timers of a stalled process fire late and together; the clock that throwIfLost() reads does not
-    if (toldAt - startedAt < scene.brief) assert.ok(toldAt <= grantedAt);
-    assert.throws(() => lock.throwIfLost(), coded("LOCK_LOST"));
+    if (lossSeenAt - startedAt < context.shortLeaseMs) assert.ok(lossSeenAt <= grantedAt);
+    assert.throws(() => lock.throwIfLost(), hasCode("LOCK_LOST"));
     assert.equal(lock.remainingMs, 0);
     assert.equal(await lock.release(), false);
-    one.line.heal();
+    clientA.chaosDriver.reconnect();
     const next = await waits;
     if (traits.fencing) assert.ok(next.token > lock.token);
     next.throwIfLost();
     assert.equal(await next.release(), true);
-    await passes(one.locks.mutex("key"), scene);
+    await assertFree(clientA.locks.mutex("key"), context);
   });
 
-  check("using() rejects with LockLostError if the lock was lost, although the body succeeded", async (scene) => {
-    const one = await player(scene, { ttl: scene.lease(150) });
+  test("using() rejects with LockLostError if the lock was lost, although the body succeeded", async (context) => {
+    const one = await openTestClient(context, { ttl: context.scaleLease(150) });
     const lost = one.locks.using("key", async (lock) => {
-      await cutOff(scene, one, lock);
+      await loseByDisconnect(context, one, lock);
       return "done";
     });
-    await assert.rejects(lost, coded("LOCK_LOST"));
-    await empty(scene);
+    await assert.rejects(lost, hasCode("LOCK_LOST"));
+    await waitForEmptyStore(context);
   });
 
-  check("the body's own error wins over the loss", async (scene) => {
-    const one = await player(scene, { ttl: scene.lease(150) });
+  test("the body's own error wins over the loss", async (context) => {
+    const one = await openTestClient(context, { ttl: context.scaleLease(150) });
     const failed = one.locks.using("key", async (lock) => {
-      await cutOff(scene, one, lock);
+      await loseByDisconnect(context, one, lock);
       throw new RangeError("body");
     });
     await assert.rejects(failed, RangeError);
-    await empty(scene);
+    await waitForEmptyStore(context);
   });
 
-  check("a lost lock that is disposed of throws, unless it was released before", async (scene) => {
-    const one = await player(scene, { ttl: scene.lease(150) });
+  test("a lost lock that is disposed of throws, unless it was released before", async (context) => {
+    const one = await openTestClient(context, { ttl: context.scaleLease(150) });
     const [lock, released] = [await one.locks.acquire("key"), await one.locks.acquire("other")];
     await released.release();
-    await cutOff(scene, one, lock);
-    await assert.rejects(async () => lock[Symbol.asyncDispose](), coded("LOCK_LOST"));
+    await loseByDisconnect(context, one, lock);
+    await assert.rejects(async () => lock[Symbol.asyncDispose](), hasCode("LOCK_LOST"));
     await released[Symbol.asyncDispose]();
   });
 
-  check("a short outage puts a lock in jeopardy and restores it, with the same token", async (scene) => {
-    const one = await player(scene, { ttl: scene.lease(1_200) });
-    const told: string[] = [];
+  test("a short outage puts a lock in jeopardy and restores it, with the same token", async (context) => {
+    const one = await openTestClient(context, { ttl: context.scaleLease(1_200) });
+    const events: string[] = [];
     for (const event of ["jeopardy", "restored", "lost", "storeDown", "storeUp"] as const) {
-      one.locks.on(event, () => told.push(event));
+      one.locks.on(event, () => events.push(event));
     }
     const lock = await one.locks.acquire("key");
     const { token } = lock;
-    one.line.cut();
-    await scene.until("jeopardy", () => told.includes("jeopardy"));
+    one.chaosDriver.disconnect();
+    await context.waitUntil("jeopardy", () => events.includes("jeopardy"));
     lock.throwIfLost();
-    one.line.heal();
-    await scene.until("the end of jeopardy", () => told.includes("restored"));
+    one.chaosDriver.reconnect();
+    await context.waitUntil("the end of jeopardy", () => events.includes("restored"));
     lock.throwIfLost();
     assert.equal(lock.token, token);
-    assert.deepEqual(told.sort(), ["jeopardy", "restored", "storeDown", "storeUp"]);
+    assert.deepEqual(events.sort(), ["jeopardy", "restored", "storeDown", "storeUp"]);
     assert.equal(await lock.release(), true);
   });
 
-  check("a release that could not be answered in time is repeated until the store has forgotten", async (scene) => {
-    const [one, other] = [await player(scene, { ttl: scene.lease(900) }), await player(scene)];
-    const lock = await one.locks.acquire("key");
-    one.line.loseNextReply("release");
+  test("a release that could not be answered in time is repeated until the store has forgotten", async (context) => {
+    const [clientA, clientB] = [
+      await openTestClient(context, { ttl: context.scaleLease(900) }),
+      await openTestClient(context),
+    ];
+    const lock = await clientA.locks.acquire("key");
+    clientA.chaosDriver.loseNextReply("release");
     assert.equal(
       await lock.release(),
       true,
       "its first release reached the store; that the second found nothing is no loss",
     );
-    const again = await one.locks.acquire("key");
-    one.line.loseNextCall("release", 2);
+    const again = await clientA.locks.acquire("key");
+    clientA.chaosDriver.loseNextCall("release", 2);
     assert.equal(await again.release(), true);
-    await passes(other.locks.mutex("key"), scene);
+    await assertFree(clientB.locks.mutex("key"), context);
   });
 }
 
 /** Waits until the lock's signal is aborted for this reason. */
-async function aborted(scene: Scene, { signal }: Lock, reason: LockLostError["reason"]): Promise<void> {
-  await scene.until(`the signal of a lock that is ${reason}`, () => signal.aborted);
-  coded("LOCK_LOST")(signal.reason);
+async function waitForAbort(context: TestContext, { signal }: Lock, reason: LockLostError["reason"]): Promise<void> {
+  await context.waitUntil(`the signal of a lock that is ${reason}`, () => signal.aborted);
+  hasCode("LOCK_LOST")(signal.reason);
   assert.equal((signal.reason as LockLostError).reason, reason);
 }
 
 /** Cuts the line until the lock is lost. */
-async function cutOff(scene: Scene, { line }: Player, lock: Lock): Promise<void> {
-  line.cut();
-  await aborted(scene, lock, "expired");
-  line.heal();
+async function loseByDisconnect(context: TestContext, { chaosDriver }: TestClient, lock: Lock): Promise<void> {
+  chaosDriver.disconnect();
+  await waitForAbort(context, lock, "expired");
+  chaosDriver.reconnect();
 }

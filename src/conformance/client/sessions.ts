@@ -1,45 +1,45 @@
 /** Claims that last as long as their client's session. */
 
 import assert from "node:assert/strict";
-import { heldOf } from "../scene.ts";
-import type { Check, Subject } from "../subject.ts";
-import { coded, player } from "./players.ts";
+import { assertHeld } from "../context.ts";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
+import { hasCode, openTestClient } from "./helpers.ts";
 
-export function sessions(check: Check, { traits }: Subject): void {
+export function testSessions(test: DefineTest, { traits }: ConformanceSettings): void {
   const { sessionMs } = traits.lease;
 
   if (sessionMs === undefined) {
-    check('ttl: "session" is refused before anything is sent', async (scene) => {
-      const { locks, line } = await player(scene);
+    test('ttl: "session" is refused before anything is sent', async (context) => {
+      const { locks, chaosDriver } = await openTestClient(context);
       await locks.using("key", () => undefined);
-      const before = line.calls("claim");
-      await assert.rejects(locks.acquire("key", { ttl: "session" }), coded("UNSUPPORTED"));
-      assert.equal(line.calls("claim"), before);
+      const before = chaosDriver.countCalls("claim");
+      await assert.rejects(locks.acquire("key", { ttl: "session" }), hasCode("UNSUPPORTED"));
+      assert.equal(chaosDriver.countCalls("claim"), before);
     });
     return;
   }
 
-  check("claims of a session stand in line like all others, and tell the session's length", async (scene) => {
-    const [one, other] = [await scene.client(), await scene.client()];
+  test("claims of a session stand in line like all others, and tell the session's length", async (context) => {
+    const [clientA, clientB] = [await context.openClient(), await context.openClient()];
     const ttlMs = "session";
-    const [holder, waiter] = [scene.claim("key", { ttlMs, tokens: 4 }), scene.claim("key", { ttlMs })];
-    const { ttlMs: left, token } = await one.hold(holder);
+    const [holder, waiter] = [context.createClaim("key", { ttlMs, tokens: 4 }), context.createClaim("key", { ttlMs })];
+    const { ttlMs: left, token } = await clientA.claimHeld(holder);
     assert.ok(left > 0 && left <= sessionMs + 1, `${left} ms of a session of ${sessionMs}`);
-    await other.queue(waiter);
-    assert.equal(heldOf(await one.ask(holder), holder).token, token);
+    await clientB.claimWaiting(waiter);
+    assert.equal(assertHeld(await clientA.renew(holder), holder).token, token);
     assert.deepEqual(
-      (await one.driver.list({ prefix: "" }, 10)).map((view) => view.ttlMs),
+      (await clientA.driver.list({ prefix: "" }, 10)).map((view) => view.ttlMs),
       [ttlMs, ttlMs],
     );
-    assert.deepEqual(await one.release(holder), [true]);
-    await other.granted(waiter);
-    assert.deepEqual(await other.release(waiter), [true]);
+    assert.deepEqual(await clientA.release(holder), [true]);
+    await clientB.waitForGrant(waiter);
+    assert.deepEqual(await clientB.release(waiter), [true]);
   });
 
-  check("a lock of a session cannot be detached", async (scene) => {
-    const { locks } = await player(scene);
+  test("a lock of a session cannot be detached", async (context) => {
+    const { locks } = await openTestClient(context);
     const lock = await locks.acquire("key", { ttl: "session" });
-    await assert.rejects(lock.detach(), coded("UNSUPPORTED"));
+    await assert.rejects(lock.detach(), hasCode("UNSUPPORTED"));
     lock.throwIfLost();
     assert.equal(await lock.release(), true);
   });

@@ -1,16 +1,16 @@
 /** Asking again is the same claim; a call that comes too late does nothing. */
 
 import assert from "node:assert/strict";
-import { exclusive, heldOf } from "../scene.ts";
-import type { Check, Subject } from "../subject.ts";
+import { assertHeld, exclusive } from "../context.ts";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
 
-export function idempotence(check: Check, { traits }: Subject): void {
-  check("asking again with the same id is the same grant: same token, same run", async (scene) => {
-    const client = await scene.client();
-    const claim = scene.claim("key", { tokens: 8 });
-    const first = await client.hold(claim);
-    for (const answer of [await client.claim(claim), await client.ask(claim), await client.claim(claim)]) {
-      const again = heldOf(answer, claim);
+export function testIdempotence(test: DefineTest, { traits }: ConformanceSettings): void {
+  test("asking again with the same id is the same grant: same token, same run", async (context) => {
+    const client = await context.openClient();
+    const claim = context.createClaim("key", { tokens: 8 });
+    const first = await client.claimHeld(claim);
+    for (const answer of [await client.claim(claim), await client.renew(claim), await client.claim(claim)]) {
+      const again = assertHeld(answer, claim);
       assert.equal(again.token, first.token);
       assert.equal(again.tokens, first.tokens);
     }
@@ -18,42 +18,46 @@ export function idempotence(check: Check, { traits }: Subject): void {
     assert.ok(await client.isFree("key"), "however often it was asked for, it is released once");
   });
 
-  check("a claim that is sent twice at once has one place", async (scene) => {
-    const [one, other] = [await scene.client(), await scene.client()];
-    const [holder, waiter] = [scene.claim("key"), scene.claim("key")];
-    const held = await Promise.all([one.claim(holder), one.claim(holder)]);
-    assert.equal(heldOf(held[0], holder).token, heldOf(held[1], holder).token);
-    const waiting = await Promise.all([other.claim(waiter), other.claim(waiter)]);
+  test("a claim that is sent twice at once has one place", async (context) => {
+    const [clientA, clientB] = [await context.openClient(), await context.openClient()];
+    const [holder, waiter] = [context.createClaim("key"), context.createClaim("key")];
+    const held = await Promise.all([clientA.claim(holder), clientA.claim(holder)]);
+    assert.equal(assertHeld(held[0], holder).token, assertHeld(held[1], holder).token);
+    const waiting = await Promise.all([clientB.claim(waiter), clientB.claim(waiter)]);
     assert.deepEqual(
       waiting.map(({ state }) => state),
       ["waiting", "waiting"],
     );
-    assert.equal((await one.driver.list({ prefix: "" }, 10)).length, 2);
-    await one.release(holder);
-    await other.granted(waiter);
-    await other.release(waiter);
-    assert.ok(await one.isFree("key"));
+    assert.equal((await clientA.driver.list({ prefix: "" }, 10)).length, 2);
+    await clientA.release(holder);
+    await clientB.waitForGrant(waiter);
+    await clientB.release(waiter);
+    assert.ok(await clientA.isFree("key"));
   });
 
-  check("of two releases at once at most one answers true", async (scene) => {
-    const client = await scene.client();
-    const claim = scene.claim("key");
-    await client.hold(claim);
+  test("of two releases at once at most one answers true", async (context) => {
+    const client = await context.openClient();
+    const claim = context.createClaim("key");
+    await client.claimHeld(claim);
     const answers = await Promise.all([client.release(claim), client.release(claim)]);
     assert.equal(answers.flat().filter(Boolean).length, 1);
   });
 
-  check("a release with an unanswered claim call makes a late one answer none", async (scene) => {
-    const client = await scene.client();
-    const [held, waiting, never] = [scene.claim("key"), scene.claim("key"), scene.claim("other")];
-    await client.hold(held);
-    await client.queue(waiting);
+  test("a release with an unanswered claim call makes a late one answer none", async (context) => {
+    const client = await context.openClient();
+    const [held, waiting, never] = [
+      context.createClaim("key"),
+      context.createClaim("key"),
+      context.createClaim("other"),
+    ];
+    await client.claimHeld(held);
+    await client.claimWaiting(waiting);
     const claims = [held, waiting, never];
-    const there = await client.driver.release(claims, new Set(claims.map(({ id }) => id)));
-    assert.deepEqual(there, [true, true, false]);
+    const wereHeld = await client.driver.release(claims, new Set(claims.map(({ id }) => id)));
+    assert.deepEqual(wereHeld, [true, true, false]);
     for (const claim of [...claims, ...claims]) {
       assert.equal((await client.claim(claim)).state, "none");
-      assert.equal((await client.ask(claim)).state, "none");
+      assert.equal((await client.renew(claim)).state, "none");
     }
     assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
     assert.ok(await client.isFree("key"));
@@ -62,14 +66,14 @@ export function idempotence(check: Check, { traits }: Subject): void {
     assert.equal((await client.claim(never)).state, "none", "a plain release does not make the store forget it");
   });
 
-  check("only the ids named as unanswered are remembered, and only for themselves", async (scene) => {
-    const client = await scene.client();
-    const [buried, other] = [scene.claim("key"), scene.claim("other")];
-    await client.hold(buried);
-    await client.hold(other);
+  test("only the ids named as unanswered are remembered, and only for themselves", async (context) => {
+    const client = await context.openClient();
+    const [buried, other] = [context.createClaim("key"), context.createClaim("other")];
+    await client.claimHeld(buried);
+    await client.claimHeld(other);
     await client.driver.release([buried, other], new Set([buried.id]));
-    const next = scene.claim("key");
-    await client.hold(next);
+    const next = context.createClaim("key");
+    await client.claimHeld(next);
     assert.equal((await client.claim(buried)).state, "none");
     assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
     assert.deepEqual(await client.release(next), [true]);
@@ -77,9 +81,9 @@ export function idempotence(check: Check, { traits }: Subject): void {
   });
 
   if (traits.manyKeys) {
-    check("a late claim of several keys that was given up enters none of their lines", async (scene) => {
-      const client = await scene.client();
-      const both = scene.claim([exclusive("a"), exclusive("b")]);
+    test("a late claim of several keys that was given up enters none of their lines", async (context) => {
+      const client = await context.openClient();
+      const both = context.createClaim([exclusive("a"), exclusive("b")]);
       await client.driver.release([both], new Set([both.id]));
       assert.equal((await client.claim(both)).state, "none");
       assert.ok(await client.isFree("a"));
@@ -89,15 +93,15 @@ export function idempotence(check: Check, { traits }: Subject): void {
 
   if (!traits.lease.claim) return;
 
-  check("an id given up while unanswered is remembered for the length of its lease", async (scene) => {
-    const client = await scene.client();
-    const claim = scene.claim("key", { ttlMs: scene.brief });
+  test("an id given up while unanswered is remembered for the length of its lease", async (context) => {
+    const client = await context.openClient();
+    const claim = context.createClaim("key", { ttlMs: context.shortLeaseMs });
     const sentAt = performance.now();
     await client.driver.release([claim], new Set([claim.id]));
-    await scene.pause(scene.brief * 0.6);
+    await context.sleep(context.shortLeaseMs * 0.6);
     const answer = await client.claim(claim);
     // if the machine stood still, the store was right to forget it
-    if (performance.now() - sentAt < scene.brief * 0.95) assert.equal(answer.state, "none");
+    if (performance.now() - sentAt < context.shortLeaseMs * 0.95) assert.equal(answer.state, "none");
     await client.release(claim);
   });
 }

@@ -2,125 +2,128 @@
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
-import type { ChaosOptions } from "../chaos.ts";
-import { chaos } from "../chaos.ts";
-import type { Client, Scene } from "../scene.ts";
-import { heldOf } from "../scene.ts";
-import type { Check, Subject } from "../subject.ts";
+import type { ChaosOptions } from "../chaos/driver.ts";
+import { chaos } from "../chaos/driver.ts";
+import type { DriverClient, TestContext } from "../context.ts";
+import { assertHeld } from "../context.ts";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
 
-const STORM: ChaosOptions = { loseCall: 0.1, loseReply: 0.15, repeatCall: 0.5, delayCall: 0.3, longestMs: 4 };
+const STORM_OPTIONS: ChaosOptions = { loseCall: 0.1, loseReply: 0.15, repeatCall: 0.5, delayCall: 0.3, maxDelayMs: 4 };
 
-export function lostReplies(check: Check, { traits, random }: Subject): void {
-  check("a claim whose reply was lost is found by asking again, and is one claim", async (scene) => {
-    const client = await scene.client();
-    const line = chaos(client.driver);
+export function testLostReplies(test: DefineTest, { traits, random }: ConformanceSettings): void {
+  test("a claim whose reply was lost is found by asking again, and is one claim", async (context) => {
+    const client = await context.openClient();
+    const chaosDriver = chaos(client.driver);
     for (const lose of ["loseNextReply", "loseNextCall"] as const) {
-      const claim = scene.claim("key");
-      line[lose]("claim");
-      await assert.rejects(() => line.claim(claim));
-      const held = heldOf(await line.claim(claim), claim);
-      assert.equal(heldOf(await client.ask(claim), claim).token, held.token);
+      const claim = context.createClaim("key");
+      chaosDriver[lose]("claim");
+      await assert.rejects(() => chaosDriver.claim(claim));
+      const held = assertHeld(await chaosDriver.claim(claim), claim);
+      assert.equal(assertHeld(await client.renew(claim), claim).token, held.token);
       assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
-      assert.deepEqual(await line.release([claim]), [true]);
+      assert.deepEqual(await chaosDriver.release([claim]), [true]);
       assert.ok(await client.isFree("key"));
     }
   });
 
-  check("a waiting claim whose reply was lost keeps its place", async (scene) => {
-    const client = await scene.client();
-    const line = chaos(client.driver);
-    const [holder, waiter, next] = [scene.claim("key"), scene.claim("key"), scene.claim("key")];
-    await client.hold(holder);
-    line.loseNextReply("claim");
-    await assert.rejects(() => line.claim(waiter));
-    await client.queue(next);
-    assert.equal((await line.claim(waiter)).state, "waiting");
+  test("a waiting claim whose reply was lost keeps its place", async (context) => {
+    const client = await context.openClient();
+    const chaosDriver = chaos(client.driver);
+    const [holder, waiter, next] = [context.createClaim("key"), context.createClaim("key"), context.createClaim("key")];
+    await client.claimHeld(holder);
+    chaosDriver.loseNextReply("claim");
+    await assert.rejects(() => chaosDriver.claim(waiter));
+    await client.claimWaiting(next);
+    assert.equal((await chaosDriver.claim(waiter)).state, "waiting");
     await client.release(holder);
-    await scene.until("the first grant", async () => {
-      const [one, other] = [await client.ask(waiter), await client.ask(next)];
-      if (traits.fifo) assert.notEqual(other.state, "held", "its place was taken by who came later");
-      return one.state === "held" || other.state === "held";
+    await context.waitUntil("the first grant", async () => {
+      const [waiterAnswer, nextAnswer] = [await client.renew(waiter), await client.renew(next)];
+      if (traits.fifo) assert.notEqual(nextAnswer.state, "held", "its place was taken by who came later");
+      return waiterAnswer.state === "held" || nextAnswer.state === "held";
     });
     await client.release(waiter, next);
   });
 
-  check("a release whose reply was lost has happened; repeated it finds nothing", async (scene) => {
-    const client = await scene.client();
-    const line = chaos(client.driver);
-    const claim = scene.claim("key");
-    await client.hold(claim);
-    line.loseNextReply("release");
-    await assert.rejects(() => line.release([claim]));
+  test("a release whose reply was lost has happened; repeated it finds nothing", async (context) => {
+    const client = await context.openClient();
+    const chaosDriver = chaos(client.driver);
+    const claim = context.createClaim("key");
+    await client.claimHeld(claim);
+    chaosDriver.loseNextReply("release");
+    await assert.rejects(() => chaosDriver.release([claim]));
     assert.ok(await client.isFree("key"));
-    assert.deepEqual(await line.release([claim]), [false]);
+    assert.deepEqual(await chaosDriver.release([claim]), [false]);
   });
 
-  check("a renewal whose reply was lost changes no grant", async (scene) => {
-    const client = await scene.client();
-    const line = chaos(client.driver);
-    const claim = scene.claim("key");
-    const { token } = await client.hold(claim);
+  test("a renewal whose reply was lost changes no grant", async (context) => {
+    const client = await context.openClient();
+    const chaosDriver = chaos(client.driver);
+    const claim = context.createClaim("key");
+    const { token } = await client.claimHeld(claim);
     for (const lose of ["loseNextReply", "loseNextCall"] as const) {
-      line[lose]("renew");
-      await assert.rejects(() => line.renew([claim]));
-      assert.equal(heldOf(await client.ask(claim), claim).token, token);
+      chaosDriver[lose]("renew");
+      await assert.rejects(() => chaosDriver.renew([claim]));
+      assert.equal(assertHeld(await client.renew(claim), claim).token, token);
     }
     await client.release(claim);
   });
 
-  check("a claim without waiting whose reply was lost is found by asking again", async (scene) => {
-    const client = await scene.client();
-    const line = chaos(client.driver);
-    const claim = scene.claim("key", { wait: false });
-    line.loseNextReply("claim");
-    await assert.rejects(() => line.claim(claim));
-    heldOf(await line.claim(claim), claim);
+  test("a claim without waiting whose reply was lost is found by asking again", async (context) => {
+    const client = await context.openClient();
+    const chaosDriver = chaos(client.driver);
+    const claim = context.createClaim("key", { wait: false });
+    chaosDriver.loseNextReply("claim");
+    await assert.rejects(() => chaosDriver.claim(claim));
+    assertHeld(await chaosDriver.claim(claim), claim);
     await client.release(claim);
   });
 
   for (let index = 0; index < random.seeds; index++) {
     const seed = random.from + index;
-    check(`seed ${seed}: under lost, late and repeated calls nobody overlaps and tokens rise`, (scene) =>
-      storm(scene, seed, traits.fencing),
-    );
+    test(`seed ${seed}: under lost, late and repeated calls nobody overlaps and tokens rise`, (context) =>
+      runWithFaults(context, seed, traits.fencing));
   }
 }
 
-async function storm(scene: Scene, seed: number, fencing: boolean): Promise<void> {
-  let inside: Claim | null = null;
-  let last = 0n;
-  const play = async (client: Client, number: number): Promise<void> => {
-    const line = chaos(client.driver, { ...STORM, seed: seed * 10 + number, inspect: () => scene.inspect() });
+async function runWithFaults(context: TestContext, seed: number, fencing: boolean): Promise<void> {
+  let holders: Claim | null = null;
+  let lastToken = 0n;
+  const runClient = async (client: DriverClient, number: number): Promise<void> => {
+    const chaosDriver = chaos(client.driver, {
+      ...STORM_OPTIONS,
+      seed: seed * 10 + number,
+      inspect: () => context.inspect(),
+    });
     // as the core does: an error means unknown, so ask again
-    const surely = <T>(what: string, call: () => Promise<T>) =>
-      scene.until(what, () => call().then((value) => ({ value }), unknown));
+    const retryUntilAnswered = <T>(what: string, call: () => Promise<T>) =>
+      context.waitUntil(what, () => call().then((value) => ({ value }), isUnknownOutcome));
     for (let round = 0; round < 3; round++) {
-      const claim = scene.claim("storm");
-      let { value: answer } = await surely("an answer to claim", () => line.claim(claim));
+      const claim = context.createClaim("storm");
+      let { value: answer } = await retryUntilAnswered("an answer to claim", () => chaosDriver.claim(claim));
       while (answer.state === "waiting") {
-        await scene.pause(1);
-        const { value } = await surely("an answer to renew", () => line.renew([claim]));
+        await context.sleep(1);
+        const { value } = await retryUntilAnswered("an answer to renew", () => chaosDriver.renew([claim]));
         assert.ok(value[0], "renew leaves out no answer");
         answer = value[0];
       }
-      const { token } = heldOf(answer, claim);
-      assert.equal(inside, null, "two hold one key");
-      if (fencing) assert.ok(token > last, "tokens rise");
-      inside = claim;
-      last = token;
-      await scene.pause(1);
-      inside = null;
+      const { token } = assertHeld(answer, claim);
+      assert.equal(holders, null, "two hold one key");
+      if (fencing) assert.ok(token > lastToken, "tokens rise");
+      holders = claim;
+      lastToken = token;
+      await context.sleep(1);
+      holders = null;
       // its claim calls may have been lost on the way and still arrive
-      await surely("an answer to release", () => line.release([claim], new Set([claim.id])));
+      await retryUntilAnswered("an answer to release", () => chaosDriver.release([claim], new Set([claim.id])));
     }
-    await scene.pause(10); // what was late has arrived
-    await line.close();
+    await context.sleep(10); // what was late has arrived
+    await chaosDriver.close();
   };
-  const clients = [await scene.client(), await scene.client(), await scene.client()];
-  await Promise.all(clients.map(play));
+  const clients = [await context.openClient(), await context.openClient(), await context.openClient()];
+  await Promise.all(clients.map(runClient));
 }
 
-function unknown(error: unknown): null {
+function isUnknownOutcome(error: unknown): null {
   assert.match(String(error), /chaos/);
   return null;
 }

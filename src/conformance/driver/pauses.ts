@@ -2,58 +2,55 @@
 
 import assert from "node:assert/strict";
 import type { Answer, Pause } from "../../spi/driver.ts";
-import { coded, empty, pending, player } from "../client/players.ts";
-import type { Check } from "../subject.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../client/helpers.ts";
+import type { DefineTest } from "../options.ts";
 
 /** Of a store that is within such a time, for longer than each of these tests takes. */
-export function pauses(check: Check): void {
-  check("while nothing new is granted, a claim that does not wait is told so, and leaves no trace", async (scene) => {
-    const client = await scene.client();
-    const answer = await client.claim(scene.claim("key", { wait: false }));
+export function testPauses(test: DefineTest): void {
+  test("while nothing new is granted, a claim that does not wait is told so, and leaves no trace", async (context) => {
+    const client = await context.openClient();
+    const answer = await client.claim(context.createClaim("key", { wait: false }));
     assert.equal(answer.state, "none");
     assert.equal(answer.state === "none" && answer.reason, undefined);
     assertPaused(answer);
     assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
   });
 
-  check("while nothing new is granted, a claim that waits is told so whenever it asks", async (scene) => {
-    const client = await scene.client();
-    const claim = scene.claim("key");
-    assertPaused(await client.queue(claim));
-    const again = await client.ask(claim);
+  test("while nothing new is granted, a claim that waits is told so whenever it asks", async (context) => {
+    const client = await context.openClient();
+    const claim = context.createClaim("key");
+    assertPaused(await client.claimWaiting(claim));
+    const again = await client.renew(claim);
     assert.equal(again.state, "waiting");
     assertPaused(again);
-    assertPaused(await client.claim(scene.claim("key", { wait: false })));
+    assertPaused(await client.claim(context.createClaim("key", { wait: false })));
     assert.deepEqual(await client.release(claim), [true]);
   });
 
-  check(
-    "while nothing new is granted, tryAcquire() and wait: 0 reject: they do not say that it is busy",
-    async (scene) => {
-      const { locks } = await player(scene);
-      await assert.rejects(locks.tryAcquire("key"), coded("PAUSED"));
-      await assert.rejects(locks.acquire("key", { wait: 0 }), coded("PAUSED"));
-      await assert.rejects(locks.all("key", "other").tryAcquire(), coded("PAUSED"));
-      const waits = pending(locks.acquire("key", { wait: scene.ms(5_000) }));
-      await scene.until("the place of who waits", async () => (await locks.list()).length === 1);
-      // behind a request of its own that waits, too
-      await assert.rejects(locks.tryAcquire("key"), coded("PAUSED"));
-      await locks.close();
-      await assert.rejects(waits, coded("CLOSED"));
-      await empty(scene);
-    },
-  );
+  test("while nothing new is granted, tryAcquire() and wait: 0 reject: they do not say that it is busy", async (context) => {
+    const { locks } = await openTestClient(context);
+    await assert.rejects(locks.tryAcquire("key"), hasCode("PAUSED"));
+    await assert.rejects(locks.acquire("key", { wait: 0 }), hasCode("PAUSED"));
+    await assert.rejects(locks.all("key", "other").tryAcquire(), hasCode("PAUSED"));
+    const waits = deferRejection(locks.acquire("key", { wait: context.scaleMs(5_000) }));
+    await context.waitUntil("the place of who waits", async () => (await locks.list()).length === 1);
+    // behind a request of its own that waits, too
+    await assert.rejects(locks.tryAcquire("key"), hasCode("PAUSED"));
+    await locks.close();
+    await assert.rejects(waits, hasCode("CLOSED"));
+    await waitForEmptyStore(context);
+  });
 
-  check("a wait that ends while nothing new is granted says so", async (scene) => {
-    const { locks } = await player(scene);
-    await assert.rejects(locks.acquire("key", { wait: scene.ms(200) }), (error: unknown) => {
+  test("a wait that ends while nothing new is granted says so", async (context) => {
+    const { locks } = await openTestClient(context);
+    await assert.rejects(locks.acquire("key", { wait: context.scaleMs(200) }), (error: unknown) => {
       const { code, message, blocked } = error as { code: string; message: string; blocked: { paused?: Pause } };
       assert.equal(code, "LOCK_TIMEOUT");
       assert.match(message, /grants nothing new for about \d+ s \(.+\)/);
       assert.ok(blocked.paused !== undefined && blocked.paused.remainingMs > 0);
       return true;
     });
-    await empty(scene);
+    await waitForEmptyStore(context);
   });
 }
 

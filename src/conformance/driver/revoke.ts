@@ -2,77 +2,77 @@
 
 import assert from "node:assert/strict";
 import type { Driver } from "../../spi/driver.ts";
-import type { Check, Subject } from "../subject.ts";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
 
-export function revoking(check: Check, { traits, verbs }: Subject): void {
+export function testRevoke(test: DefineTest, { traits, verbs }: ConformanceSettings): void {
   if (!verbs.includes("revoke")) return;
 
-  check("a revoked claim is none at once, but keeps its place until it is released", async (scene) => {
-    const [one, other] = [await scene.client(), await scene.client()];
-    const [claim, next] = [scene.claim("key"), scene.claim("key")];
-    const { token } = await one.hold(claim);
-    await other.queue(next);
-    assert.equal(await revoke(other.driver, { key: "key", token, now: false }), true);
-    assert.deepEqual(await one.ask(claim), { state: "none", reason: "revoked" });
-    assert.equal((await one.claim(claim)).state, "none");
-    assert.equal((await other.ask(next)).state, "waiting", "who was asked to go may still be working");
-    await one.release(claim);
-    await other.granted(next);
-    await other.release(next);
+  test("a revoked claim is none at once, but keeps its place until it is released", async (context) => {
+    const [clientA, clientB] = [await context.openClient(), await context.openClient()];
+    const [claim, next] = [context.createClaim("key"), context.createClaim("key")];
+    const { token } = await clientA.claimHeld(claim);
+    await clientB.claimWaiting(next);
+    assert.equal(await revoke(clientB.driver, { key: "key", token, now: false }), true);
+    assert.deepEqual(await clientA.renew(claim), { state: "none", reason: "revoked" });
+    assert.equal((await clientA.claim(claim)).state, "none");
+    assert.equal((await clientB.renew(next)).state, "waiting", "who was asked to go may still be working");
+    await clientA.release(claim);
+    await clientB.waitForGrant(next);
+    await clientB.release(next);
   });
 
-  check("a revoked claim can be removed at once", async (scene) => {
-    const [one, other] = [await scene.client(), await scene.client()];
-    const [claim, next] = [scene.claim("key"), scene.claim("key")];
-    const { token } = await one.hold(claim);
-    await other.queue(next);
-    assert.equal(await revoke(other.driver, { key: "key", token, now: true }), true);
-    await other.granted(next);
-    assert.deepEqual(await one.ask(claim), { state: "none", reason: "revoked" });
-    assert.deepEqual(await one.release(claim), [false]);
-    assert.equal((await other.ask(next)).state, "held");
-    await other.release(next);
+  test("a revoked claim can be removed at once", async (context) => {
+    const [clientA, clientB] = [await context.openClient(), await context.openClient()];
+    const [claim, next] = [context.createClaim("key"), context.createClaim("key")];
+    const { token } = await clientA.claimHeld(claim);
+    await clientB.claimWaiting(next);
+    assert.equal(await revoke(clientB.driver, { key: "key", token, now: true }), true);
+    await clientB.waitForGrant(next);
+    assert.deepEqual(await clientA.renew(claim), { state: "none", reason: "revoked" });
+    assert.deepEqual(await clientA.release(claim), [false]);
+    assert.equal((await clientB.renew(next)).state, "held");
+    await clientB.release(next);
   });
 
-  check("a claim that was asked to go can still be removed at once", async (scene) => {
-    const client = await scene.client();
-    const [claim, next] = [scene.claim("key"), scene.claim("key")];
-    const { token } = await client.hold(claim);
-    await client.queue(next);
+  test("a claim that was asked to go can still be removed at once", async (context) => {
+    const client = await context.openClient();
+    const [claim, next] = [context.createClaim("key"), context.createClaim("key")];
+    const { token } = await client.claimHeld(claim);
+    await client.claimWaiting(next);
     assert.equal(await revoke(client.driver, { key: "key", token, now: false }), true);
     assert.equal(await revoke(client.driver, { key: "key", token, now: false }), false, "it has been asked already");
     assert.equal(await revoke(client.driver, { key: "key", token, now: true }), true);
-    await client.granted(next);
+    await client.waitForGrant(next);
     await client.release(next);
   });
 
-  check("only the holder with this key and this token is revoked", async (scene) => {
-    const client = await scene.client();
-    const [claim, waiting] = [scene.claim("key"), scene.claim("key")];
-    const { token } = await client.hold(claim);
-    await client.queue(waiting);
+  test("only the holder with this key and this token is revoked", async (context) => {
+    const client = await context.openClient();
+    const [claim, waiting] = [context.createClaim("key"), context.createClaim("key")];
+    const { token } = await client.claimHeld(claim);
+    await client.claimWaiting(waiting);
     for (const now of [true, false]) {
       assert.equal(await revoke(client.driver, { key: "key", token: token + 1n, now }), false);
       assert.equal(await revoke(client.driver, { key: "other", token, now }), false);
       assert.equal(await revoke(client.driver, { key: "key", token: 0n, now }), false, "waiting claims have no token");
     }
-    assert.equal((await client.ask(claim)).state, "held");
-    assert.equal((await client.ask(waiting)).state, "waiting");
+    assert.equal((await client.renew(claim)).state, "held");
+    assert.equal((await client.renew(waiting)).state, "waiting");
     await client.release(waiting, claim);
     assert.equal(await revoke(client.driver, { key: "key", token, now: true }), false);
   });
 
   if (!traits.lease.claim) return;
 
-  check("a revoked claim that is never released ends with its lease", async (scene) => {
-    const client = await scene.client();
-    const [claim, next] = [scene.claim("key", { ttlMs: scene.brief }), scene.claim("key")];
-    const { token } = await client.hold(claim);
-    await client.queue(next);
+  test("a revoked claim that is never released ends with its lease", async (context) => {
+    const client = await context.openClient();
+    const [claim, next] = [context.createClaim("key", { ttlMs: context.shortLeaseMs }), context.createClaim("key")];
+    const { token } = await client.claimHeld(claim);
+    await client.claimWaiting(next);
     await revoke(client.driver, { key: "key", token, now: false });
-    await scene.until("the next holder", async () => {
-      await client.ask(claim); // and asking does not prolong it
-      return (await client.ask(next)).state === "held";
+    await context.waitUntil("the next holder", async () => {
+      await client.renew(claim); // and asking does not prolong it
+      return (await client.renew(next)).state === "held";
     });
     await client.release(next);
   });

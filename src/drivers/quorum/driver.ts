@@ -2,11 +2,11 @@
  * Locks by a majority of several independent stores (N = 3, 5, ...), each with a driver of its own: a minority of them may
  * be away, slow, or empty. Usable over any drivers whose claims have leases and tokens.
  *
- * A claim has a place in its key's line at every member, under its own id: its votes (ballot.ts).
+ * A claim has a place in its key's line at every member, under its own id: its votes (quorum-claim.ts).
  *
  *   asking   its places are being made; fewer than a majority of members have answered: unknown, never "busy"
  *   waiting  a majority of members keeps a place; fewer than a majority of its places are votes (granted there)
- *   voted    a majority of its places are votes; its token is being agreed on (tickets.ts)
+ *   voted    a majority of its places are votes; its token is being agreed on (token-claims.ts)
  *   held     a majority of members has given one token; answered, or pushed, only now
  *   none     a majority of places can stand no more; what is left of them is given back
  *
@@ -26,28 +26,28 @@
  * - A place that a member has lost (restarted empty) or never had (it was away) is made again by the next renewal, behind
  *   whoever came there first. A grant whose votes fall below a majority is lost, whatever its token.
  * - Leaving is certain: a release is answered when a majority has answered; what the others have not answered is released
- *   as soon as they answer anything (connection.ts), or ends with its lease.
+ *   as soon as they answer anything (member.ts), or ends with its lease.
  * - Every call is bounded by an eighth of the lease (and callTimeoutMs), and settles as soon as a majority holds or cannot
  *   hold. There is no timer about claims: the core asks again when it was told to.
  */
 
-import type { Checks } from "../../checks.ts";
-import { checkOptions, isClock, isFunction, isObject, milliseconds } from "../../checks.ts";
-import type { Clock } from "../../clock.ts";
-import { systemClock } from "../../clock.ts";
-import { shown } from "../../duration.ts";
-import { FatalDriverError, harmless } from "../../errors.ts";
+import { FatalDriverError, safeListener } from "../../errors.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Notify, Traits } from "../../spi/driver.ts";
-import type { Ballot } from "./ballot.ts";
-import { majorityOf } from "./ballot.ts";
-import { Ballots } from "./ballots.ts";
-import { awakeTime, gather, Member } from "./connection.ts";
-import { detaching } from "./detaching.ts";
-import { listed } from "./listing.ts";
-import { releasing } from "./releasing.ts";
-import { Round } from "./round.ts";
-import { isTicketKey } from "./tickets.ts";
-import { Voting } from "./voting.ts";
+import type { Clock } from "../../util/clock.ts";
+import { systemClock } from "../../util/clock.ts";
+import { describeValue } from "../../util/duration.ts";
+import type { OptionRules } from "../../util/validate.ts";
+import { clockRule, functionRule, isObject, millisecondsRule, validateOptions } from "../../util/validate.ts";
+import { ClaimCoordinator } from "./claims.ts";
+import { detachClaims } from "./detach.ts";
+import { listClaims } from "./list.ts";
+import { createSuspendAwareTime, Member, waitForMembers } from "./member.ts";
+import type { QuorumClaim } from "./quorum-claim.ts";
+import { toMajority } from "./quorum-claim.ts";
+import { QuorumClaims } from "./quorum-claims.ts";
+import { releaseClaims } from "./release.ts";
+import { Tally } from "./tally.ts";
+import { isTokenKey } from "./token-claims.ts";
 
 /** What may be said of a majority of stores. */
 export interface QuorumOptions {
@@ -63,16 +63,16 @@ export interface QuorumOptions {
   readonly random?: () => number;
 }
 
-const CHECKS: Checks<QuorumOptions> = {
-  callTimeoutMs: milliseconds(),
-  connectTimeoutMs: milliseconds(),
-  onMember: isFunction,
-  clock: isClock,
-  random: isFunction,
+const OPTION_RULES: OptionRules<QuorumOptions> = {
+  callTimeoutMs: millisecondsRule(),
+  connectTimeoutMs: millisecondsRule(),
+  onMember: functionRule,
+  clock: clockRule,
+  random: functionRule,
 };
 
 /** A majority is there: how long open() waits for the rest. */
-const OTHERS_MS = 200;
+const REMAINING_MEMBERS_MS = 200;
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -94,120 +94,126 @@ export function quorum(drivers: readonly Driver[], options: QuorumOptions = {}):
     throw new TypeError("drivers must be an odd number of drivers, 3 or more");
   }
   if (new Set(drivers).size !== drivers.length) throw new TypeError("drivers must differ: each is a store of its own");
-  for (const [at, driver] of drivers.entries()) {
+  for (const [index, driver] of drivers.entries()) {
     if (!isObject(driver) || typeof driver.claim !== "function")
-      throw new TypeError(`drivers[${at}] must be a driver, not ${shown(driver)}`);
+      throw new TypeError(`drivers[${index}] must be a driver, not ${describeValue(driver)}`);
   }
-  checkOptions("quorum", options, CHECKS);
-  return new Quorum(drivers, options);
+  validateOptions("quorum", options, OPTION_RULES);
+  return new QuorumDriver(drivers, options);
 }
 
-class Quorum implements Driver {
+class QuorumDriver implements Driver {
   readonly name = "quorum";
   readonly traits: Traits = TRAITS;
   readonly #members: readonly Member[];
   readonly #majority: number;
   readonly #options: QuorumOptions;
   readonly #time: () => number;
-  readonly #ballots: Ballots;
-  readonly #voting: Voting;
+  readonly #claims: QuorumClaims;
+  readonly #coordinator: ClaimCoordinator;
   #notify: Notify = () => undefined;
 
   constructor(drivers: readonly Driver[], options: QuorumOptions) {
     this.#options = options;
     const clock = options.clock ?? systemClock;
-    this.#time = awakeTime(clock);
-    this.#majority = majorityOf(drivers.length);
-    this.#ballots = new Ballots(drivers.length);
-    const heard = (index: number, id: ClaimId | null, answer?: Answer): void => this.#heard(index, id, answer);
-    const told = harmless(options.onMember ?? (() => undefined));
-    this.#members = drivers.map((driver, index) => new Member({ index, driver, clock, time: this.#time, heard, told }));
-    this.#voting = new Voting({
+    this.#time = createSuspendAwareTime(clock);
+    this.#majority = toMajority(drivers.length);
+    this.#claims = new QuorumClaims(drivers.length);
+    const onPush = (index: number, id: ClaimId | null, answer?: Answer): void => this.#onPush(index, id, answer);
+    const onHealthChange = safeListener(options.onMember ?? (() => undefined));
+    this.#members = drivers.map(
+      (driver, index) => new Member({ index, driver, clock, time: this.#time, onPush, onHealthChange }),
+    );
+    this.#coordinator = new ClaimCoordinator({
       members: this.#members,
-      ballots: this.#ballots,
+      claims: this.#claims,
       clock,
       time: this.#time,
       random: options.random ?? Math.random,
-      patience: ({ claim }) => this.#patience([claim]),
+      getTimeoutMs: ({ claim }) => this.#getTimeoutMs([claim]),
       notify: (id, answer) => this.#notify(id, answer),
     });
   }
 
   async open(notify: Notify): Promise<void> {
     const errors: unknown[] = [];
-    const asked = this.#members.map((member) => ({
+    const calls = this.#members.map((member) => ({
       member,
       settled: member.open().catch((error: unknown) => void errors.push(error)),
     }));
-    const without = this.#members.length - this.#majority;
-    const isDecided = (): boolean => this.#reached >= this.#majority || errors.length > without;
-    for (const { member } of asked) member.suspect = false; // nobody is waited for less than the others
-    await gather(asked, isDecided, this.#options.connectTimeoutMs ?? 5_000);
-    const wrong = errors.find((error) => error instanceof TypeError);
-    if (this.#reached >= this.#majority && wrong === undefined) {
+    const minority = this.#members.length - this.#majority;
+    const isDecided = (): boolean => this.#openCount >= this.#majority || errors.length > minority;
+    for (const { member } of calls) member.isSuspect = false; // nobody is waited for less than the others
+    await waitForMembers(calls, isDecided, this.#options.connectTimeoutMs ?? 5_000);
+    const invalidMember = errors.find((error) => error instanceof TypeError);
+    if (this.#openCount >= this.#majority && invalidMember === undefined) {
       // the others are waited for a little, so that the first claims get their votes too
-      await gather(asked, () => this.#reached + errors.length === asked.length, OTHERS_MS);
+      await waitForMembers(calls, () => this.#openCount + errors.length === calls.length, REMAINING_MEMBERS_MS);
       this.#notify = notify;
       return;
     }
     await this.close();
-    const round = new Round(this.#members.length);
-    for (const error of errors) round.failed(error);
-    throw wrong ?? round.failure;
+    const tally = new Tally(this.#members.length);
+    for (const error of errors) tally.addError(error);
+    throw invalidMember ?? tally.failure;
   }
 
   async claim(claim: Claim): Promise<Answer> {
     const [{ key }] = claim.holds;
-    if (isTicketKey(key)) throw new FatalDriverError(`quorum: the key ${JSON.stringify(key)} is kept for tokens`);
-    const ballot = this.#ballots.of(claim, this.#time());
-    ballot.isOurs = true;
-    return this.#busy([ballot], () => this.#voting.placed(ballot, this.#time() + this.#patience([claim]), 1));
+    if (isTokenKey(key)) throw new FatalDriverError(`quorum: the key ${JSON.stringify(key)} is kept for tokens`);
+    const quorumClaim = this.#claims.getOrCreate(claim, this.#time());
+    quorumClaim.isOurs = true;
+    return this.#whileActive([quorumClaim], () =>
+      this.#coordinator.claim(quorumClaim, this.#time() + this.#getTimeoutMs([claim]), 1),
+    );
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
     const startedAt = this.#time();
-    const until = startedAt + this.#patience(claims);
-    const ballots = claims.map((claim) => this.#ballots.of(claim, startedAt));
-    return this.#busy(ballots, async () => {
-      const rounds = ballots.map(() => new Round(this.#members.length));
-      const asked = this.#members.flatMap((member) => this.#voting.renewed(member, ballots, rounds));
-      await gather(asked, () => rounds.every(({ isDecided }) => isDecided), until - this.#time());
+    const deadline = startedAt + this.#getTimeoutMs(claims);
+    const quorumClaims = claims.map((claim) => this.#claims.getOrCreate(claim, startedAt));
+    return this.#whileActive(quorumClaims, async () => {
+      const tallies = quorumClaims.map(() => new Tally(this.#members.length));
+      const calls = this.#members.flatMap((member) => this.#coordinator.renewAt(member, quorumClaims, tallies));
+      await waitForMembers(calls, () => tallies.every(({ isDecided }) => isDecided), deadline - this.#time());
       // fewer than a majority: unknown of all, though votes may stand by what was said before
-      const isUnknown = asked.length > 0 && rounds.every(({ isHeard }) => !isHeard);
-      const looks = isUnknown ? [] : ballots;
+      const isUnknown = calls.length > 0 && tallies.every(({ hasMajorityAnswered }) => !hasMajorityAnswered);
+      const known = isUnknown ? [] : quorumClaims;
       const answers = await Promise.allSettled(
-        looks.map((ballot, index) => this.#voting.standing(ballot, rounds[index] as Round, startedAt, until)),
+        known.map((quorumClaim, index) =>
+          this.#coordinator.resolveStatus(quorumClaim, tallies[index] as Tally, startedAt, deadline),
+        ),
       );
-      for (const ballot of ballots) this.#voting.repair(ballot);
-      if (isUnknown) throw (rounds[0] as Round).failure;
-      const failed = answers[0];
-      if (failed?.status === "rejected" && answers.every(({ status }) => status === "rejected")) throw failed.reason;
+      for (const quorumClaim of quorumClaims) this.#coordinator.restoreEntries(quorumClaim);
+      if (isUnknown) throw (tallies[0] as Tally).failure;
+      const first = answers[0];
+      if (first?.status === "rejected" && answers.every(({ status }) => status === "rejected")) throw first.reason;
       // what is not known of one claim costs the others nothing
       return answers.map((answer) => (answer.status === "rejected" ? undefined : answer.value));
     });
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
-    const ballots = claims.map((claim) => this.#ballots.take(claim));
-    return releasing(this.#members, ballots, unanswered, this.#patience(claims));
+    const quorumClaims = claims.map((claim) => this.#claims.remove(claim));
+    return releaseClaims(this.#members, quorumClaims, unanswered, this.#getTimeoutMs(claims));
   }
 
-  async detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
+  async detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {
     const answers = await this.renew(claims);
     if (answers.includes(undefined)) throw new Error("quorum: where a claim stands is not known, so it stays ours");
     const held = claims.filter((_, index) => answers[index]?.state === "held");
-    const ballots = held.map((claim) => this.#ballots.of(claim, this.#time()));
-    const kept = await detaching(this.#members, ballots, this.#patience(claims), leftMs);
+    const quorumClaims = held.map((claim) => this.#claims.getOrCreate(claim, this.#time()));
+    const detached = await detachClaims(this.#members, quorumClaims, this.#getTimeoutMs(claims), remainingMs);
     return claims.map((claim) => {
-      const isKept = kept[held.indexOf(claim)] === true;
+      const isDetached = detached[held.indexOf(claim)] === true;
       // what becomes of it is no business of ours any more, not even if it comes back to us
-      if (isKept) this.#ballots.take(claim);
-      return isKept;
+      if (isDetached) this.#claims.remove(claim);
+      return isDetached;
     });
   }
 
   list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
-    return listed(this.#members, { filter, max, after, signal }, this.#patience([]));
+    return listClaims(this.#members, { filter, max, after, signal }, this.#getTimeoutMs([]));
   }
 
   async close(): Promise<void> {
@@ -215,36 +221,36 @@ class Quorum implements Driver {
     await Promise.all(this.#members.map((member) => member.close()));
   }
 
-  get #reached(): number {
+  get #openCount(): number {
     return this.#members.filter(({ isOpen }) => isOpen).length;
   }
 
   /** The core gives up on a call after a sixth of the lease. */
-  #patience(claims: readonly Claim[]): number {
-    let ms = this.#options.callTimeoutMs ?? 1_000;
-    for (const { ttlMs } of claims) if (ttlMs !== "session") ms = Math.min(ms, ttlMs / 8);
-    return ms;
+  #getTimeoutMs(claims: readonly Claim[]): number {
+    let timeoutMs = this.#options.callTimeoutMs ?? 1_000;
+    for (const { ttlMs } of claims) if (ttlMs !== "session") timeoutMs = Math.min(timeoutMs, ttlMs / 8);
+    return timeoutMs;
   }
 
   /** While a verb is at work on them, it sees what changes; afterwards what changes is told. */
-  async #busy<T>(ballots: readonly Ballot[], work: () => Promise<T>): Promise<T> {
-    for (const ballot of ballots) ballot.verbs++;
+  async #whileActive<T>(quorumClaims: readonly QuorumClaim[], work: () => Promise<T>): Promise<T> {
+    for (const quorumClaim of quorumClaims) quorumClaim.activeCalls++;
     try {
       return await work();
     } finally {
-      for (const ballot of ballots) {
-        ballot.verbs--;
-        this.#voting.changed(ballot);
+      for (const quorumClaim of quorumClaims) {
+        quorumClaim.activeCalls--;
+        this.#coordinator.onChange(quorumClaim);
       }
     }
   }
 
-  #heard(index: number, id: ClaimId | null, answer: Answer | undefined): void {
-    const ballot = id === null ? undefined : this.#ballots.get(id);
+  #onPush(index: number, id: ClaimId | null, answer: Answer | undefined): void {
+    const quorumClaim = id === null ? undefined : this.#claims.get(id);
     if (id === null) this.#notify(null);
-    else if (ballot === undefined) return;
+    else if (quorumClaim === undefined) return;
     else if (answer === undefined) this.#notify(id);
-    else if (ballot.pushed(index, answer, this.#time())) this.#voting.changed(ballot);
+    else if (quorumClaim.onPush(index, answer, this.#time())) this.#coordinator.onChange(quorumClaim);
     else this.#notify(id);
   }
 }

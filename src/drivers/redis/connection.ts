@@ -1,6 +1,6 @@
 /**
- * The driver's connections: the link that its scripts go over, what it hears of grants by (client/hearing.ts), and what it asks
- * about replicas by (client/replicas.ts). The only places of the driver that time anything.
+ * The driver's connections: the link that its scripts go over, what it hears of grants by (subscriptions.ts), and what it asks
+ * about replicas by (replica-acks.ts). The only places of the driver that time anything.
  *
  * Invariants
  * - A call is answered, fails, or is given up on within its time. Nothing is sent while the link is down, so no client
@@ -11,138 +11,145 @@
  */
 
 import { setTimeout as pause } from "node:timers/promises";
-import type { Address } from "./client/address.ts";
-import { Hearing } from "./client/hearing.ts";
-import { Patience } from "./client/patience.ts";
-import type { ReplicaTerms } from "./client/replicas.ts";
-import { Replicas } from "./client/replicas.ts";
-import type { Link } from "./client/shapes.ts";
+import { CallTimeouts } from "./call-timeouts.ts";
+import type { ClientAddress } from "./clients/address.ts";
+import type { ClientAdapter } from "./clients/types.ts";
+import { isLoadingError, isNoScriptError, isPermanentError, sanitizeError, toConnectError } from "./errors.ts";
+import type { ReplicaSettings } from "./replica-acks.ts";
+import { ReplicaAcks } from "./replica-acks.ts";
+import { isHeldReply, isWaitingReply, toScriptKeys } from "./script-codec.ts";
 import type { Script } from "./scripts.ts";
-import { isHopeless, isLoading, isUnknownScript, notReached, plain } from "./trouble.ts";
-import { keysOf, saysHeld, saysWaiting } from "./words.ts";
+import { Subscriptions } from "./subscriptions.ts";
 
 /** Milliseconds after which a client that has given up connecting, or a server that could not answer, is asked again. */
-const AGAIN_MS = 100;
+const RETRY_INTERVAL_MS = 100;
 
 /** Sends a script the way that is a route: any key of its bucket. */
-export type Run = (script: Script, route: string, words: readonly string[]) => Promise<unknown>;
+export type RunScript = (script: Script, routingKey: string, args: readonly string[]) => Promise<unknown>;
 
 export interface ConnectionOptions {
-  readonly link: Link;
+  readonly adapter: ClientAdapter;
   /** Was the link's client made by us? Then it ends with us. */
-  readonly isOurs: boolean;
+  readonly ownsClient: boolean;
   /** The beginning of all names that have a bucket. */
-  readonly root: string;
+  readonly namePrefix: string;
   /** What our inbox is known by: random. */
   readonly inboxId: string;
   /** Milliseconds after which a call is given up on. */
-  readonly patienceMs: number;
+  readonly commandTimeoutMs: number;
   /** Null: no replicas are waited for. */
-  readonly replicas: ReplicaTerms | null;
+  readonly replicas: ReplicaSettings | null;
   /** Something was said to our channel. `isAnswer`: it may be taken at its word. */
-  readonly heard: (message: string, isAnswer: boolean) => void;
+  readonly onPush: (message: string, isAnswer: boolean) => void;
   /** Anything may have been missed. */
-  readonly missed: () => void;
+  readonly onMissed: () => void;
 }
 
-interface Selecting {
-  readonly life: number;
+interface DatabaseSelection {
+  readonly epoch: number;
   /** Null when it is done. */
   done: Promise<void> | null;
 }
 
 /** Told when a call is given up on, and when it is settled all the same. */
-export interface Impatience {
-  readonly givenUp: () => void;
-  readonly late: () => void;
+export interface LateReply {
+  readonly onTimeout: () => void;
+  readonly onLateReply: () => void;
 }
 
 export class Connection {
   readonly #options: ConnectionOptions;
-  readonly #unwatch: () => void;
-  readonly #patience: Patience;
-  readonly #hearing: Hearing;
-  readonly #replicas: Replicas | null;
-  #selecting: Selecting | null = null;
+  readonly #stopWatching: () => void;
+  readonly #timeouts: CallTimeouts;
+  readonly #subscriptions: Subscriptions;
+  readonly #replicaAcks: ReplicaAcks | null;
+  #selection: DatabaseSelection | null = null;
   /** Where our locks are: where the client was at first. */
   #database: number | null = null;
   #isClosed = false;
-  #changed: () => void = () => undefined;
-  #wasUp = false;
-  readonly #channel: string;
+  #onChange: () => void = () => undefined;
+  #wasConnected = false;
+  readonly #inboxChannel: string;
   /** Counts the breaks of the link. */
-  life = 0;
+  epoch = 0;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
-    const { link, root, inboxId, heard, missed } = options;
-    this.#channel = `${root}inbox:${inboxId}`;
-    this.#patience = new Patience(options.patienceMs);
-    this.#replicas = this.#replicasOf(options);
-    this.#hearing = new Hearing({
-      link,
-      channelOf: (route) => this.inboxOf(route),
-      send: (words, route) => this.send(words, route),
-      life: () => this.life,
-      heard,
-      missed: () => {
-        if (!this.#isClosed) missed();
+    const { adapter, namePrefix, inboxId, onPush, onMissed } = options;
+    this.#inboxChannel = `${namePrefix}inbox:${inboxId}`;
+    this.#timeouts = new CallTimeouts(options.commandTimeoutMs);
+    this.#replicaAcks = this.#createReplicaAcks(options);
+    this.#subscriptions = new Subscriptions({
+      adapter,
+      toChannel: (routingKey) => this.inboxChannel(routingKey),
+      send: (args, routingKey) => this.send(args, routingKey),
+      getEpoch: () => this.epoch,
+      onPush,
+      onMissed: () => {
+        if (!this.#isClosed) onMissed();
       },
     });
-    if (options.isOurs) options.link.own();
-    this.#unwatch = options.link.watch({ up: () => this.#up(), down: () => this.#down() });
+    if (options.ownsClient) options.adapter.takeOwnership();
+    this.#stopWatching = options.adapter.watchConnection({
+      onConnected: () => this.#onConnected(),
+      onDisconnected: () => this.#onDisconnected(),
+    });
   }
 
   /** Several masters: the calls of each bucket go by themselves, and each bucket has an inbox. */
   get isCluster(): boolean {
-    return this.#options.link.isCluster;
+    return this.#options.adapter.isCluster;
   }
 
-  /** See Link. */
-  get isSilent(): boolean {
-    return this.#options.link.isSilent === true;
+  /** See ClientAdapter. */
+  get hidesDisconnects(): boolean {
+    return this.#options.adapter.hidesDisconnects === true;
   }
 
   /** The channel of the inbox for claims that go this way. */
-  inboxOf(route: string): string {
-    return this.isCluster ? beside(route, `inbox:${this.#options.inboxId}`) : this.#channel;
+  inboxChannel(routingKey: string): string {
+    return this.isCluster ? toSiblingKey(routingKey, `inbox:${this.#options.inboxId}`) : this.#inboxChannel;
   }
 
   /** Null if nothing said to the inbox of this route is missed; else settles when that is so. */
-  listening(route: string): Promise<void> | null {
-    const listening = this.#hearing.listening(route);
-    if (listening !== null && this.#isClosed) return Promise.reject(new Error("redis: not connected"));
-    return listening && this.#patience.within(listening, "inbox");
+  ensureSubscribed(routingKey: string): Promise<void> | null {
+    const subscribed = this.#subscriptions.ensureSubscribed(routingKey);
+    if (subscribed !== null && this.#isClosed) return Promise.reject(new Error("redis: not connected"));
+    return subscribed && this.#timeouts.bound(subscribed, "inbox");
   }
 
   /** Of these routes one to each master, as far as they are known. */
-  oneEach(routes: readonly string[]): readonly string[] {
-    return [...new Map(routes.map((route) => [this.#options.link.nodeOf(route), route])).values()];
+  onePerMaster(routingKeys: readonly string[]): readonly string[] {
+    return [
+      ...new Map(
+        routingKeys.map((routingKey) => [this.#options.adapter.resolveMaster(routingKey), routingKey]),
+      ).values(),
+    ];
   }
 
   /** Where the link goes, for messages. */
-  get address(): Address {
-    return this.#options.link.address;
+  get address(): ClientAddress {
+    return this.#options.adapter.address;
   }
 
   /**
    * Connects and does this work. What a broken connection or a restart of the server spoils is done again until the time is
    * up. @throws what the work throws, or Error saying why there is no connection
    */
-  async connected(withinMs: number, work: () => Promise<void>): Promise<void> {
-    const { link } = this.#options;
-    const endsAt = performance.now() + withinMs;
+  async connectAndDo(timeoutMs: number, work: () => Promise<void>): Promise<void> {
+    const { adapter } = this.#options;
+    const deadline = performance.now() + timeoutMs;
     for (;;) {
-      const { life } = this;
+      const { epoch } = this;
       try {
-        if (!link.isReady) await this.#reached(withinMs, Math.max(endsAt - performance.now(), 1));
-        this.#wasUp = true;
+        if (!adapter.isReady) await this.#waitUntilReady(timeoutMs, Math.max(deadline - performance.now(), 1));
+        this.#wasConnected = true;
         await work();
         return;
       } catch (error) {
-        const mayPass = this.life !== life || !link.isReady || isLoading(error);
-        if (!mayPass || isHopeless(error) || performance.now() + AGAIN_MS >= endsAt) throw error;
-        await pause(AGAIN_MS);
+        const isTransient = this.epoch !== epoch || !adapter.isReady || isLoadingError(error);
+        if (!isTransient || isPermanentError(error) || performance.now() + RETRY_INTERVAL_MS >= deadline) throw error;
+        await pause(RETRY_INTERVAL_MS);
       }
     }
   }
@@ -151,69 +158,75 @@ export class Connection {
    * Null if the link's database has been selected in this life; else settles when that is so. While it fails scripts fail, and
    * the next asks again.
    */
-  selected(route: string): Promise<void> | null {
-    const { database } = this.#options.link;
+  ensureDatabase(routingKey: string): Promise<void> | null {
+    const { database } = this.#options.adapter;
     this.#database ??= database;
     if (database !== this.#database) {
-      const moved = `its client was moved from database ${this.#database} to ${database}, where others do not see its locks`;
-      return Promise.reject(new Error(`redis: ${moved}`));
+      const problem = `its client was moved from database ${this.#database} to ${database}, where others do not see its locks`;
+      return Promise.reject(new Error(`redis: ${problem}`));
     }
     if (database === 0) return null;
-    if (this.#selecting?.life === this.life) return this.#selecting.done;
-    const selecting: Selecting = {
-      life: this.life,
-      done: this.send(["SELECT", String(database)], route).then(
+    if (this.#selection?.epoch === this.epoch) return this.#selection.done;
+    const selection: DatabaseSelection = {
+      epoch: this.epoch,
+      done: this.send(["SELECT", String(database)], routingKey).then(
         () => {
-          selecting.done = null;
+          selection.done = null;
         },
         (error: unknown) => {
-          if (this.#selecting === selecting) this.#selecting = null;
+          if (this.#selection === selection) this.#selection = null;
           throw error;
         },
       ),
     };
-    this.#selecting = selecting;
-    return selecting.done;
+    this.#selection = selection;
+    return selection.done;
   }
 
   /** Runs a script, in the database that is meant. */
-  async run(script: Script, route: string, words: readonly string[], impatience?: Impatience): Promise<unknown> {
-    const selected = this.selected(route);
-    if (selected !== null) await selected;
-    const where = this.#replicas && this.#where(route);
-    const reply = await this.#run(script, route, words, impatience);
+  async runScript(
+    script: Script,
+    routingKey: string,
+    args: readonly string[],
+    lateReply?: LateReply,
+  ): Promise<unknown> {
+    const databaseReady = this.ensureDatabase(routingKey);
+    if (databaseReady !== null) await databaseReady;
+    const serverBefore = this.#replicaAcks && this.#locateServer(routingKey);
+    const reply = await this.#sendScript(script, routingKey, args, lateReply);
     // a library that sent it again after a break may have done so in another database
-    const selectedAgain = this.selected(route);
-    if (selectedAgain !== null) await selectedAgain;
-    const waits = saysWaiting(script, reply);
-    if (waits || this.isCluster) this.#hearing.went(route, waits);
-    if (this.#replicas !== null && saysHeld(script, reply)) {
-      await this.#replicas.have(route);
+    const databaseReadyAgain = this.ensureDatabase(routingKey);
+    if (databaseReadyAgain !== null) await databaseReadyAgain;
+    const isWaiting = isWaitingReply(script, reply);
+    if (isWaiting || this.isCluster) this.#subscriptions.onCommandRouted(routingKey, isWaiting);
+    if (this.#replicaAcks !== null && isHeldReply(script, reply)) {
+      await this.#replicaAcks.waitForAcks(routingKey);
       // another server may have taken over meanwhile, without this grant
-      if (where !== this.#where(route)) throw new Error("redis: the connection changed while replicas were asked");
+      if (serverBefore !== this.#locateServer(routingKey))
+        throw new Error("redis: the connection changed while replicas were asked");
     }
     return reply;
   }
 
-  send(words: string[], route: string, impatience?: Impatience): Promise<unknown> {
-    const { link, patienceMs } = this.#options;
-    if (this.#isClosed || !link.isReady) return Promise.reject(new Error("redis: not connected"));
+  send(args: string[], routingKey: string, lateReply?: LateReply): Promise<unknown> {
+    const { adapter, commandTimeoutMs } = this.#options;
+    if (this.#isClosed || !adapter.isReady) return Promise.reject(new Error("redis: not connected"));
     return new Promise((resolve, reject) => {
-      const settled = this.#patience.begin(() => {
-        impatience?.givenUp();
-        reject(new Error(`redis: no answer within ${patienceMs} ms`));
+      const stopTimeout = this.#timeouts.start(() => {
+        lateReply?.onTimeout();
+        reject(new Error(`redis: no answer within ${commandTimeoutMs} ms`));
       });
       const settle = (): boolean => {
-        const isInTime = settled();
-        if (!isInTime) impatience?.late();
+        const isInTime = stopTimeout();
+        if (!isInTime) lateReply?.onLateReply();
         return isInTime;
       };
-      link.send(words, route).then(
+      adapter.send(args, routingKey).then(
         (reply) => {
           if (settle()) resolve(reply);
         },
         (error: unknown) => {
-          if (settle()) reject(plain(error));
+          if (settle()) reject(sanitizeError(error));
         },
       );
     });
@@ -221,97 +234,102 @@ export class Connection {
 
   close(): void {
     this.#isClosed = true;
-    this.#unwatch();
-    this.#patience.end();
-    this.#hearing.close();
-    this.#replicas?.end();
-    if (this.#options.isOurs) this.#options.link.end();
+    this.#stopWatching();
+    this.#timeouts.expireAll();
+    this.#subscriptions.close();
+    this.#replicaAcks?.close();
+    if (this.#options.ownsClient) this.#options.adapter.disconnect();
   }
 
-  #replicasOf({ link, replicas, inboxId }: ConnectionOptions): Replicas | null {
+  #createReplicaAcks({ adapter, replicas, inboxId }: ConnectionOptions): ReplicaAcks | null {
     if (replicas === null) return null;
-    let marks = 0;
-    return new Replicas({
-      link,
-      terms: replicas,
-      markOf: (route) => beside(route, `m:${inboxId}${++marks}`),
-      send: (words, route) => this.send(words, route),
-      within: (work, what) => this.#patience.within(work, what),
+    let markerCount = 0;
+    return new ReplicaAcks({
+      adapter,
+      settings: replicas,
+      createMarkerKey: (routingKey) => toSiblingKey(routingKey, `m:${inboxId}${++markerCount}`),
+      send: (args, routingKey) => this.send(args, routingKey),
+      bound: (work, what) => this.#timeouts.bound(work, what),
     });
   }
 
   /** Which life of which server answers there. */
-  #where(route: string): string {
-    return `${this.life} ${this.#options.link.nodeOf(route)}`;
+  #locateServer(routingKey: string): string {
+    return `${this.epoch} ${this.#options.adapter.resolveMaster(routingKey)}`;
   }
 
-  async #run(script: Script, route: string, words: readonly string[], impatience?: Impatience): Promise<unknown> {
-    const keys = keysOf(route, this.isCluster);
+  async #sendScript(
+    script: Script,
+    routingKey: string,
+    args: readonly string[],
+    lateReply?: LateReply,
+  ): Promise<unknown> {
+    const keys = toScriptKeys(routingKey, this.isCluster);
     try {
-      return await this.send(["EVALSHA", script.sha, ...keys, ...words], route, impatience);
+      return await this.send(["EVALSHA", script.sha, ...keys, ...args], routingKey, lateReply);
     } catch (error) {
-      if (!isUnknownScript(error)) throw error;
-      return this.send(["EVAL", script.text, ...keys, ...words], route, impatience);
+      if (!isNoScriptError(error)) throw error;
+      return this.send(["EVAL", script.text, ...keys, ...args], routingKey, lateReply);
     }
   }
 
-  #up(): void {
-    this.#changed();
-    if (!this.#wasUp || this.#isClosed) return;
-    this.#hearing.doubtAll();
-    this.#options.missed();
+  #onConnected(): void {
+    this.#onChange();
+    if (!this.#wasConnected || this.#isClosed) return;
+    this.#subscriptions.invalidateAll();
+    this.#options.onMissed();
   }
 
-  #down(): void {
-    this.life++;
+  #onDisconnected(): void {
+    this.epoch++;
   }
 
   /** Waits for the link, but not while its client says what waiting does not change. */
-  async #reached(withinMs: number, leftMs: number): Promise<void> {
-    const { link } = this.#options;
+  async #waitUntilReady(timeoutMs: number, remainingMs: number): Promise<void> {
+    const { adapter } = this.#options;
     let failure: unknown;
-    const unheard = link.complaints((error) => {
+    const stopWatchingErrors = adapter.watchErrors((error) => {
       failure = error;
-      this.#changed();
+      this.#onChange();
     });
-    let again: NodeJS.Timeout | undefined;
+    let retryTimer: NodeJS.Timeout | undefined;
     let isOver = false;
     // a client that has given up is asked again; one that goes on trying by itself has nothing to begin
-    const start = (): void => {
-      link.start().then(
-        () => this.#changed(),
+    const connect = (): void => {
+      adapter.connect().then(
+        () => this.#onChange(),
         (error: unknown) => {
           failure ??= error;
-          if (!isOver) again = setTimeout(start, AGAIN_MS);
-          this.#changed();
+          if (!isOver) retryTimer = setTimeout(connect, RETRY_INTERVAL_MS);
+          this.#onChange();
         },
       );
     };
-    start();
+    connect();
     try {
-      await this.#until(() => link.isReady || isHopeless(failure), leftMs);
+      await this.#waitFor(() => adapter.isReady || isPermanentError(failure), remainingMs);
     } catch {
-      throw notReached(failure, link.address, withinMs);
+      throw toConnectError(failure, adapter.address, timeoutMs);
     } finally {
       isOver = true;
-      clearTimeout(again);
-      unheard();
+      clearTimeout(retryTimer);
+      stopWatchingErrors();
     }
-    if (!link.isReady) throw notReached(failure, link.address);
+    if (!adapter.isReady) throw toConnectError(failure, adapter.address);
   }
 
-  /** Settles when a fact holds that `#changed` tells of. @throws Error if that takes too long */
-  #until(fact: () => boolean, leftMs: number): Promise<void> {
-    if (fact()) return Promise.resolve();
+  /** Settles when a fact holds that `#onChange` tells of. @throws Error if that takes too long */
+  #waitFor(condition: () => boolean, remainingMs: number): Promise<void> {
+    if (condition()) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
-        this.#changed = () => undefined;
+        this.#onChange = () => undefined;
         reject(new Error("redis: too late"));
-      }, leftMs);
-      this.#changed = () => {
-        if (!fact()) return;
+      }, remainingMs);
+      this.#onChange = () => {
+        if (!condition()) return;
         clearTimeout(timer);
-        this.#changed = () => undefined;
+        this.#onChange = () => undefined;
         resolve();
       };
     });
@@ -319,6 +337,6 @@ export class Connection {
 }
 
 /** A name beside the keys of this bucket: its hash tag makes it theirs. */
-function beside(route: string, name: string): string {
-  return `${route.slice(0, route.indexOf("}") + 1)}:${name}`;
+function toSiblingKey(routingKey: string, name: string): string {
+  return `${routingKey.slice(0, routingKey.indexOf("}") + 1)}:${name}`;
 }

@@ -1,52 +1,42 @@
 /**
- * Locks in Redis: lines of keys that Lua scripts keep (lua/line.lua says how), one trip a verb. Whoever gives a lock back
+ * Locks in Redis: lines of keys that Lua scripts keep (lua/lib.lua says how), one trip a verb. Whoever gives a lock back
  * grants it to the next in line in the same script, which tells the next one's process by its one inbox channel.
  */
 
-import { newId } from "../../ids.ts";
-import type {
-  Answer,
-  Claim,
-  ClaimId,
-  ClaimView,
-  Driver,
-  Finding,
-  ListFilter,
-  Notify,
-  Traits,
-} from "../../spi/driver.ts";
-import { Birth, longestTtlOf } from "./birth.ts";
-import { linkOf } from "./client/link.ts";
-import type { RedisClient } from "./client/shapes.ts";
-import type { Impatience, Run } from "./connection.ts";
+import type { Answer, Check, Claim, ClaimId, ClaimView, Driver, ListFilter, Notify, Traits } from "../../spi/driver.ts";
+import { randomId } from "../../util/ids.ts";
+import { callPerBucket } from "./bucket-calls.ts";
+import { adaptClient } from "./clients/detect.ts";
+import type { RedisClient } from "./clients/types.ts";
+import type { LateReply, RunScript } from "./connection.ts";
 import { Connection } from "./connection.ts";
-import { eachHome } from "./homes.ts";
-import { listed } from "./listing.ts";
-import { opened } from "./opening.ts";
+import { DataLossGuard, resolveMaxTtlMs } from "./data-loss-guard.ts";
+import type { DiagnosticsContext } from "./diagnostics.ts";
+import { createQueries, diagnoseAll, findKeysWithoutTtl, formatWarnings } from "./diagnostics.ts";
+import { listClaims } from "./list.ts";
 import type { RedisOptions } from "./options.ts";
-import { checkRedisOptions, replicaTermsOf, warnerOf } from "./options.ts";
-import type { Probed } from "./probes.ts";
-import { asksOf, leaksFound, warningsOf, worstFound } from "./probes.ts";
-import type { Script } from "./scripts.ts";
-import { CLAIM, DETACH, RELEASE, RENEW, REPLACE, REVOKE } from "./scripts.ts";
+import { resolveReplicaSettings, resolveWarn, validateRedisOptions } from "./options.ts";
 import {
-  bucketOf,
-  hasMissedGrant,
-  homeOf,
-  isForgotten,
-  LAYOUT,
-  readAnswer,
-  readFlags,
-  readPush,
-  routeOf,
-  termsOf,
-  wordsOf,
-} from "./words.ts";
+  decodeAnswer,
+  decodeFlags,
+  decodePush,
+  encodeClaim,
+  encodeClaimDetails,
+  isForgottenReply,
+  isMissedGrantReply,
+  LAYOUT_VERSION,
+  toBucket,
+  toClaimBucket,
+  toRoutingKey,
+} from "./script-codec.ts";
+import type { Script } from "./scripts.ts";
+import { CLAIM, DETACH, RELEASE, RENEW, RESTORE, REVOKE } from "./scripts.ts";
+import { connectAndVerify } from "./verify-server.ts";
 
-export type { GuardOptions } from "./birth.ts";
-export type { RedisClient } from "./client/shapes.ts";
+export type { RedisClient } from "./clients/types.ts";
+export type { GuardDataLossOptions } from "./data-loss-guard.ts";
+export type { WarningName } from "./diagnostics.ts";
 export type { RedisOptions, ReplicaOptions } from "./options.ts";
-export type { WarningName } from "./probes.ts";
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -68,80 +58,91 @@ export function redis(
   client: RedisClient | (() => RedisClient | Promise<RedisClient>),
   options: RedisOptions = {},
 ): Driver {
-  const isOurs = typeof client === "function";
-  if (!isOurs) linkOf(client);
-  checkRedisOptions(options);
-  return new RedisDriver(isOurs ? client : () => client, isOurs, options.prefix ?? "holdfast", options);
+  const ownsClient = typeof client === "function";
+  if (!ownsClient) adaptClient(client);
+  validateRedisOptions(options);
+  return new RedisDriver(ownsClient ? client : () => client, ownsClient, options.prefix ?? "holdfast", options);
 }
 
-interface Asked {
-  calls: number;
+interface ClaimCalls {
+  pendingCount: number;
   /** Released meanwhile. */
-  isLeft: boolean;
+  isReleased: boolean;
 }
 
 class RedisDriver implements Driver {
   readonly name = "redis";
   traits: Traits = TRAITS;
   readonly #makeClient: () => RedisClient | Promise<RedisClient>;
-  readonly #isOurs: boolean;
+  readonly #ownsClient: boolean;
   readonly #options: RedisOptions;
   /** The beginning of all our names but the layout's: "holdfast:1:". */
-  readonly #root: string;
+  readonly #namePrefix: string;
   readonly #layoutKey: string;
   /** In a Cluster: its buckets, each of which one call reaches. */
   shardOf?: (claim: Claim) => string;
-  readonly #birth: Birth;
+  readonly #guard: DataLossGuard;
   readonly #warn: (warning: string) => void;
   /** Claims with a `claim` call that may still come, however late: its client's library may keep it for long. */
-  readonly #asked = new Map<ClaimId, Asked>();
+  readonly #claimCalls = new Map<ClaimId, ClaimCalls>();
   /** A release that is given up on may still grant our own waiters, and tell only here. */
-  readonly #tellsGrants: Impatience = { givenUp: () => undefined, late: () => this.#notify(null) };
+  readonly #lateReleaseReply: LateReply = { onTimeout: () => undefined, onLateReply: () => this.#notify(null) };
   #connection: Connection | null = null;
   #notify: Notify = () => undefined;
 
   constructor(
     makeClient: () => RedisClient | Promise<RedisClient>,
-    isOurs: boolean,
+    ownsClient: boolean,
     prefix: string,
     options: RedisOptions,
   ) {
     this.#makeClient = makeClient;
-    this.#isOurs = isOurs;
+    this.#ownsClient = ownsClient;
     this.#options = options;
-    this.#root = `${prefix}:${LAYOUT}:`;
-    this.#warn = warnerOf(options);
+    this.#namePrefix = `${prefix}:${LAYOUT_VERSION}:`;
+    this.#warn = resolveWarn(options);
     this.#layoutKey = `${prefix}:{00}:layout`;
-    this.#birth = new Birth({
-      root: this.#root,
-      longestTtlMs: longestTtlOf(options.guardDataLoss),
+    this.#guard = new DataLossGuard({
+      namePrefix: this.#namePrefix,
+      maxTtlMs: resolveMaxTtlMs(options.guardDataLoss),
       label: options.label,
       warn: this.#warn,
-      isQuiet: options.silenceWarnings?.includes("guardDataLoss") === true,
-      forgot: () => this.#notify(null),
+      isOpenWarningSilenced: options.silenceWarnings?.includes("guardDataLoss") === true,
+      onDataLoss: () => this.#notify(null),
     });
   }
 
   async open(notify: Notify): Promise<void> {
     const { connectTimeoutMs = 5_000, commandTimeoutMs = 5_000, allowEviction = false } = this.#options;
     const connection = new Connection({
-      link: linkOf(await this.#makeClient()),
-      isOurs: this.#isOurs,
-      root: this.#root,
-      inboxId: newId(),
-      patienceMs: commandTimeoutMs,
-      replicas: replicaTermsOf(this.#options.replicas),
-      heard: (message, isAnswer) => this.#heard(message, isAnswer),
-      missed: () => this.#notify(null),
+      adapter: adaptClient(await this.#makeClient()),
+      ownsClient: this.#ownsClient,
+      namePrefix: this.#namePrefix,
+      inboxId: randomId(),
+      commandTimeoutMs,
+      replicas: resolveReplicaSettings(this.#options.replicas),
+      onPush: (message, isAnswer) => this.#onPush(message, isAnswer),
+      onMissed: () => this.#notify(null),
     });
     try {
-      const names = { root: this.#root, layoutKey: this.#layoutKey, route: routeOf(this.#root, "00") };
-      const terms = { connectTimeoutMs, allowEviction, waits: this.#options.replicas !== undefined };
-      await opened(connection, names, terms, async () => {
-        const run: Run = (script, route, words) => connection.run(script, route, words);
-        await this.#birth.greet(run, (route) => this.#head(route, connection), connection.isCluster);
-        const found = await worstFound(asksOf(connection, this.#root), this.#probed(connection));
-        for (const text of warningsOf(found, this.#options.silenceWarnings)) this.#warn(text);
+      const names = {
+        namePrefix: this.#namePrefix,
+        layoutKey: this.#layoutKey,
+        routingKey: toRoutingKey(this.#namePrefix, "00"),
+      };
+      const requirements = { connectTimeoutMs, allowEviction, waitsForReplicas: this.#options.replicas !== undefined };
+      await connectAndVerify(connection, names, requirements, async () => {
+        const runScript: RunScript = (script, routingKey, args) => connection.runScript(script, routingKey, args);
+        await this.#guard.checkOnOpen(
+          runScript,
+          (routingKey) => this.#scriptHeader(routingKey, connection),
+          connection.isCluster,
+        );
+        const checks = await diagnoseAll(
+          createQueries(connection, this.#namePrefix),
+          this.#diagnosticsContext(connection),
+        );
+        for (const warning of formatWarnings(checks, this.#options.silenceWarnings)) this.#warn(warning);
       });
     } catch (error) {
       connection.close();
@@ -151,107 +152,119 @@ class RedisDriver implements Driver {
     this.#connection = connection;
     if (!connection.isCluster) return;
     this.traits = { ...TRAITS, manyKeys: false };
-    this.shardOf = homeOf;
+    this.shardOf = toClaimBucket;
   }
 
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
-    const known = this.#birth.asked(claim);
-    const route = routeOf(this.#root, homeOf(claim));
-    const connection = this.#ready;
+    const guarded = this.#guard.onClaim(claim);
+    const routingKey = toRoutingKey(this.#namePrefix, toClaimBucket(claim));
+    const connection = this.#readyConnection;
     // before the first wait in a bucket its inbox is there: who cannot be told loses its turn
-    const listening = claim.wait ? connection.listening(route) : null;
-    if (listening !== null) await listening;
-    const words = [...this.#head(route), ...wordsOf(claim), ...termsOf(claim, this.#options.label)];
-    const asked = this.#asked.get(id) ?? { calls: 0, isLeft: false };
-    this.#asked.set(id, asked);
-    asked.isLeft = false; // a majority gives a vote back and asks for it again
-    asked.calls++;
-    let isGivenUp = false;
-    const settled = (): void => {
-      if (--asked.calls === 0) this.#asked.delete(id);
+    const subscribed = claim.wait ? connection.ensureSubscribed(routingKey) : null;
+    if (subscribed !== null) await subscribed;
+    const args = [
+      ...this.#scriptHeader(routingKey),
+      ...encodeClaim(claim),
+      ...encodeClaimDetails(claim, this.#options.label),
+    ];
+    const calls = this.#claimCalls.get(id) ?? { pendingCount: 0, isReleased: false };
+    this.#claimCalls.set(id, calls);
+    calls.isReleased = false; // a majority gives a vote back and asks for it again
+    calls.pendingCount++;
+    let hasTimedOut = false;
+    const onSettled = (): void => {
+      if (--calls.pendingCount === 0) this.#claimCalls.delete(id);
     };
-    const givenUp = (): void => {
-      isGivenUp = true;
+    const onTimeout = (): void => {
+      hasTimedOut = true;
     };
-    const late = (): void => {
-      settled();
+    const onLateReply = (): void => {
+      onSettled();
       // released while it was on its way: it may have taken a place that nobody wants
-      if (asked.isLeft) this.release([claim], new Set([id])).catch(() => undefined);
+      if (calls.isReleased) this.release([claim], new Set([id])).catch(() => undefined);
     };
-    const raw = await connection.run(CLAIM, route, words, { late, givenUp }).finally(() => {
-      if (!isGivenUp) settled();
+    const reply = await connection.runScript(CLAIM, routingKey, args, { onLateReply, onTimeout }).finally(() => {
+      if (!hasTimedOut) onSettled();
     });
-    const answer = readAnswer(raw);
-    this.#birth.learn([claim], [known], [answer], [raw]);
+    const answer = decodeAnswer(reply);
+    this.#guard.onAnswers([claim], [guarded], [answer], [reply]);
     return answer;
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
-    if (!this.#ready.isCluster) return this.#renewed(claims);
-    const { answers, failures } = await eachHome(claims, homeOf, (some) => this.#renewed(some));
+    if (!this.#readyConnection.isCluster) return this.#renewBatch(claims);
+    const { answers, failures } = await callPerBucket(claims, toClaimBucket, (batch) => this.#renewBatch(batch));
     if (answers.size === 0 && failures.length > 0) throw failures[0];
     return claims.map((claim) => answers.get(claim));
   }
 
   /** Claims that one call reaches. */
-  async #renewed(claims: readonly Claim[]): Promise<readonly Answer[]> {
-    const known = this.#birth.renewing(claims);
-    const raw = await this.#many(RENEW, claims, homeOf, wordsOf);
-    if (!Array.isArray(raw) || raw.length !== claims.length)
+  async #renewBatch(claims: readonly Claim[]): Promise<readonly Answer[]> {
+    const guarded = this.#guard.onRenew(claims);
+    const replies = await this.#runForMany(RENEW, claims, toClaimBucket, encodeClaim);
+    if (!Array.isArray(replies) || replies.length !== claims.length)
       throw new Error("redis: renew did not answer for every claim");
-    const answers = raw.map(readAnswer);
-    if (raw.some((one) => isForgotten(one) || hasMissedGrant(one))) {
-      await this.#birth.replaced(claims, known, raw, answers, (lost, words) =>
-        this.#many(REPLACE, lost, homeOf, words),
+    const answers = replies.map(decodeAnswer);
+    if (replies.some((reply) => isForgottenReply(reply) || isMissedGrantReply(reply))) {
+      await this.#guard.restoreLost(claims, guarded, replies, answers, (lostClaims, encode) =>
+        this.#runForMany(RESTORE, lostClaims, toClaimBucket, encode),
       );
     }
-    this.#birth.learn(claims, known, answers, raw);
+    this.#guard.onAnswers(claims, guarded, answers, replies);
     return answers;
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
     for (const { id } of claims) {
-      const asked = this.#asked.get(id);
-      if (asked !== undefined) asked.isLeft = true;
-      this.#birth.forget(id);
+      const calls = this.#claimCalls.get(id);
+      if (calls !== undefined) calls.isReleased = true;
+      this.#guard.onRelease(id);
     }
-    const { life } = this.#ready;
-    const flag = ({ id }: Claim): string => (unanswered?.has(id) === true ? "1" : "0");
-    const released = await this.#flags(RELEASE, claims, homeOf, (claim) => [flag(claim), ...wordsOf(claim)]);
+    const { epoch } = this.#readyConnection;
+    const toUnansweredFlag = ({ id }: Claim): string => (unanswered?.has(id) === true ? "1" : "0");
+    const released = await this.#callForFlags(RELEASE, claims, toClaimBucket, (claim) => [
+      toUnansweredFlag(claim),
+      ...encodeClaim(claim),
+    ]);
     // a client library may have sent it twice, and the second found nothing although all was well
-    if (life !== this.#ready.life) throw new Error("redis: the connection broke while a release was under way");
+    if (epoch !== this.#readyConnection.epoch)
+      throw new Error("redis: the connection broke while a release was under way");
     return released;
   }
 
   detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
-    const left = ({ ttlMs }: Claim): string => String(leftMs === undefined ? ttlMs : Math.ceil(leftMs));
-    return this.#flags(DETACH, claims, homeOf, (claim) => [left(claim), ...wordsOf(claim)]);
+    const toRemainingMs = ({ ttlMs }: Claim): string => String(leftMs === undefined ? ttlMs : Math.ceil(leftMs));
+    return this.#callForFlags(DETACH, claims, toClaimBucket, (claim) => [toRemainingMs(claim), ...encodeClaim(claim)]);
   }
 
   revoke(
     targets: readonly { readonly key: string; readonly token: bigint; readonly now: boolean }[],
   ): Promise<readonly boolean[]> {
-    const home = ({ key }: { readonly key: string }): string => bucketOf(key);
-    return this.#flags(REVOKE, targets, home, (target) => {
+    const toTargetBucket = ({ key }: { readonly key: string }): string => toBucket(key);
+    return this.#callForFlags(REVOKE, targets, toTargetBucket, (target) => {
       const { key, token, now } = target;
-      return [home(target), key, String(token), now ? "1" : "0"];
+      return [toTargetBucket(target), key, String(token), now ? "1" : "0"];
     });
   }
 
   async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
-    const connection = this.#ready;
-    const run: Run = async (script, route, words) => {
+    const connection = this.#readyConnection;
+    const runScript: RunScript = async (script, routingKey, args) => {
       signal?.throwIfAborted();
-      return connection.run(script, route, words);
+      return connection.runScript(script, routingKey, args);
     };
-    return listed(run, this.#root, { filter, max, after }, connection.isCluster);
+    return listClaims(runScript, this.#namePrefix, { filter, max, after }, connection.isCluster);
   }
 
-  async examine(): Promise<readonly Finding[]> {
-    const asks = asksOf(this.#ready, this.#root);
-    const probed = this.#probed(this.#ready);
-    return [...(await worstFound(asks, probed)), await leaksFound(asks, probed), ...this.#birth.found()];
+  async diagnose(): Promise<readonly Check[]> {
+    const queries = createQueries(this.#readyConnection, this.#namePrefix);
+    const context = this.#diagnosticsContext(this.#readyConnection);
+    return [
+      ...(await diagnoseAll(queries, context)),
+      await findKeysWithoutTtl(queries, context),
+      ...this.#guard.diagnose(),
+    ];
   }
 
   async close(): Promise<void> {
@@ -259,64 +272,79 @@ class RedisDriver implements Driver {
     this.#connection?.close();
   }
 
-  #probed({ isCluster, address }: Connection): Probed {
+  #diagnosticsContext({ isCluster, address }: Connection): DiagnosticsContext {
     const isGuarded = (this.#options.guardDataLoss ?? false) !== false;
-    const stays = (key: string): boolean => key === this.#layoutKey || /\{..\}:b$/.test(key);
-    const replicas = this.#options.replicas?.atLeast ?? 0;
-    const failsOver = isCluster || address.isNamed;
-    return { prefix: this.#root.slice(0, -LAYOUT.length - 1), stays, failsOver, isGuarded, replicas };
+    const isPermanentKey = (key: string): boolean => key === this.#layoutKey || /\{..\}:b$/.test(key);
+    const replicaAcks = this.#options.replicas?.minAcks ?? 0;
+    const hasFailover = isCluster || address.isViaSentinel;
+    return {
+      prefix: this.#namePrefix.slice(0, -LAYOUT_VERSION.length - 1),
+      isPermanentKey,
+      hasFailover,
+      isGuarded,
+      replicaAcks,
+    };
   }
 
-  get #ready(): Connection {
+  get #readyConnection(): Connection {
     if (this.#connection === null) throw new Error("redis: the driver is not open");
     return this.#connection;
   }
 
   /** What the scripts that change lines begin with. */
-  #head(route: string, connection: Connection = this.#ready): readonly string[] {
-    return [this.#root, connection.inboxOf(route), ...this.#birth.words(route, connection.isCluster)];
+  #scriptHeader(routingKey: string, connection: Connection = this.#readyConnection): readonly string[] {
+    return [
+      this.#namePrefix,
+      connection.inboxChannel(routingKey),
+      ...this.#guard.scriptArgs(routingKey, connection.isCluster),
+    ];
   }
 
   /** One call for many; their buckets may differ where there is but one server. */
-  #many<T>(
+  #runForMany<T>(
     script: Script,
     items: readonly T[],
-    home: (item: T) => string,
-    words: (item: T) => readonly string[],
+    toBucket: (item: T) => string,
+    encode: (item: T) => readonly string[],
   ): Promise<unknown> {
     const first = items[0];
-    const route = routeOf(this.#root, first === undefined ? "00" : home(first));
-    const args = [...this.#head(route), String(items.length), ...items.flatMap(words)];
-    return this.#ready.run(script, route, args, script === RELEASE ? this.#tellsGrants : undefined);
+    const routingKey = toRoutingKey(this.#namePrefix, first === undefined ? "00" : toBucket(first));
+    const args = [...this.#scriptHeader(routingKey), String(items.length), ...items.flatMap(encode)];
+    return this.#readyConnection.runScript(
+      script,
+      routingKey,
+      args,
+      script === RELEASE ? this.#lateReleaseReply : undefined,
+    );
   }
 
   /** A call that answers yes or no for each; in a Cluster one a bucket. */
-  async #flags<T>(
+  async #callForFlags<T>(
     script: Script,
     items: readonly T[],
-    home: (item: T) => string,
-    words: (item: T) => readonly string[],
+    toBucket: (item: T) => string,
+    encode: (item: T) => readonly string[],
   ): Promise<boolean[]> {
-    const connection = this.#ready;
-    const ask = async (some: readonly T[]): Promise<boolean[]> => {
-      const { life } = connection;
-      const { flags, pushes } = readFlags(await this.#many(script, some, home, words), some.length);
-      for (const push of pushes) this.#heard(push, life === connection.life);
+    const connection = this.#readyConnection;
+    const callBatch = async (batch: readonly T[]): Promise<boolean[]> => {
+      const { epoch } = connection;
+      const { flags, pushes } = decodeFlags(await this.#runForMany(script, batch, toBucket, encode), batch.length);
+      for (const push of pushes) this.#onPush(push, epoch === connection.epoch);
       return flags;
     };
-    if (!connection.isCluster || items.length < 2) return ask(items);
-    const { answers, failures } = await eachHome(items, home, ask);
+    if (!connection.isCluster || items.length < 2) return callBatch(items);
+    const { answers, failures } = await callPerBucket(items, toBucket, callBatch);
     if (failures.length > 0) throw failures[0];
     return items.map((item) => answers.get(item) === true);
   }
 
-  #heard(message: string, isAnswer: boolean): void {
-    const push = readPush(message);
+  #onPush(message: string, isAnswer: boolean): void {
+    const push = decodePush(message);
     if (push === null) return;
-    if (push.answer !== undefined) this.#birth.pushed(push.id, push.answer);
+    if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     // with replicas to wait for a grant is asked about, which waits for them
-    const isTaken = isAnswer && this.#options.replicas === undefined && this.#connection?.isSilent !== true;
-    if (push.answer !== undefined && isTaken) this.#notify(push.id, push.answer);
+    const isTrusted = isAnswer && this.#options.replicas === undefined && this.#connection?.hidesDisconnects !== true;
+    if (push.answer !== undefined && isTrusted) this.#notify(push.id, push.answer);
     else this.#notify(push.id);
   }
 }

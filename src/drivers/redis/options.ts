@@ -1,13 +1,22 @@
 /** What a user may say of a Redis store. */
 
-import type { Checks } from "../../checks.ts";
-import { checkOptions, isFlag, isFunction, isObject, isText, isWhole, milliseconds, right } from "../../checks.ts";
-import { shown } from "../../duration.ts";
-import { harmless } from "../../errors.ts";
-import type { GuardOptions } from "./birth.ts";
-import type { ReplicaTerms } from "./client/replicas.ts";
-import type { WarningName } from "./probes.ts";
-import { WARNINGS, warnOnce } from "./probes.ts";
+import { safeListener } from "../../errors.ts";
+import { describeValue } from "../../util/duration.ts";
+import type { OptionRules } from "../../util/validate.ts";
+import {
+  booleanRule,
+  functionRule,
+  isIntegerBetween,
+  isObject,
+  millisecondsRule,
+  noProblem,
+  stringRule,
+  validateOptions,
+} from "../../util/validate.ts";
+import type { GuardDataLossOptions } from "./data-loss-guard.ts";
+import type { WarningName } from "./diagnostics.ts";
+import { WARNING_NAMES, warnOnce } from "./diagnostics.ts";
+import type { ReplicaSettings } from "./replica-acks.ts";
 
 /** What may be said of a Redis store. */
 export interface RedisOptions {
@@ -31,7 +40,7 @@ export interface RedisOptions {
    * needs the right to INFO, the first use of a prefix waits as long, too, and all clients of a prefix must have it alike.
    * Default false: a loss is noticed, its holders are told at once, and `warn` tells how many.
    */
-  readonly guardDataLoss?: boolean | GuardOptions;
+  readonly guardDataLoss?: boolean | GuardDataLossOptions;
   /**
    * No lock is told to be held before so many replicas have acknowledged it, and no renewal of it counts before. While too
    * few do, nobody is granted, and holders are told of the loss when their leases end. A fail-over to a replica that has
@@ -56,56 +65,59 @@ export interface RedisOptions {
 /** Replicas that are waited for. */
 export interface ReplicaOptions {
   /** How many must have acknowledged, in a Cluster of each master. */
-  readonly atLeast: number;
+  readonly minAcks: number;
   /** How long they are waited for, in milliseconds; less than `commandTimeoutMs`. Default 1 s. */
-  readonly withinMs?: number;
+  readonly timeoutMs?: number;
 }
 
-const CHECKS: Checks<RedisOptions> = {
-  prefix: (value) => right(checkedPrefix(value)),
-  connectTimeoutMs: milliseconds(),
-  commandTimeoutMs: milliseconds(),
-  allowEviction: isFlag,
+const OPTION_RULES: OptionRules<RedisOptions> = {
+  prefix: (value) => noProblem(validatePrefix(value)),
+  connectTimeoutMs: millisecondsRule(),
+  commandTimeoutMs: millisecondsRule(),
+  allowEviction: booleanRule,
   guardDataLoss(value) {
     if (typeof value === "boolean") return null;
     if (!isObject(value)) return "true, false or { longestTtlMs }";
-    const longestTtlMs = milliseconds(100, 86_400_000);
-    return right(checkOptions<GuardOptions>("guardDataLoss", value, { longestTtlMs }, { within: "guardDataLoss." }));
+    const maxTtlMs = millisecondsRule(100, 86_400_000);
+    return noProblem(
+      validateOptions<GuardDataLossOptions>("guardDataLoss", value, { maxTtlMs }, { prefix: "guardDataLoss." }),
+    );
   },
   replicas(value) {
     if (!isObject(value)) return "{ atLeast, withinMs }";
-    const atLeast = (count: unknown): string | null => (isWhole(count, 1, 100) ? null : "a whole number from 1 to 100");
-    const checks = { atLeast, withinMs: milliseconds(1, 60_000) };
-    return right(checkOptions("replicas", value, checks, { needed: ["atLeast"], within: "replicas." }));
+    const minAcks = (count: unknown): string | null =>
+      isIntegerBetween(count, 1, 100) ? null : "a whole number from 1 to 100";
+    const rules = { minAcks, timeoutMs: millisecondsRule(1, 60_000) };
+    return noProblem(validateOptions("replicas", value, rules, { required: ["atLeast"], prefix: "replicas." }));
   },
-  warn: isFunction,
+  warn: functionRule,
   silenceWarnings(value) {
-    const names = WARNINGS.join(", ");
+    const names = WARNING_NAMES.join(", ");
     if (!Array.isArray(value)) return `a list of ${names}`;
-    const none: unknown = value.find((name: unknown) => !(WARNINGS as readonly unknown[]).includes(name));
-    if (none === undefined) return null;
-    throw new TypeError(`silenceWarnings knows no warning ${shown(none)}, but ${names}`);
+    const unknownName: unknown = value.find((name: unknown) => !(WARNING_NAMES as readonly unknown[]).includes(name));
+    if (unknownName === undefined) return null;
+    throw new TypeError(`silenceWarnings knows no warning ${describeValue(unknownName)}, but ${names}`);
   },
-  label: isText,
+  label: stringRule,
 };
 
 /** @throws TypeError naming the option that is wrong, or none */
-export function checkRedisOptions(options: RedisOptions): void {
-  checkOptions("redis", options, CHECKS);
+export function validateRedisOptions(options: RedisOptions): void {
+  validateOptions("redis", options, OPTION_RULES);
 }
 
-export function replicaTermsOf(option: ReplicaOptions | undefined): ReplicaTerms | null {
-  return option === undefined ? null : { atLeast: option.atLeast, withinMs: option.withinMs ?? 1_000 };
+export function resolveReplicaSettings(option: ReplicaOptions | undefined): ReplicaSettings | null {
+  return option === undefined ? null : { minAcks: option.minAcks, timeoutMs: option.timeoutMs ?? 1_000 };
 }
 
 /** @throws TypeError */
-function checkedPrefix(prefix: unknown): string {
+function validatePrefix(prefix: unknown): string {
   // braces are what Redis Cluster finds a key's slot by, and we put them where we need them
   if (typeof prefix === "string" && /^[^{}\s\p{Cc}]{1,64}$/u.test(prefix)) return prefix;
   throw new TypeError("prefix must be 1 to 64 characters without spaces, braces and control characters");
 }
 
 /** Whom to tell what makes locks less safe. */
-export function warnerOf({ warn = warnOnce }: RedisOptions): (warning: string) => void {
-  return harmless(warn);
+export function resolveWarn({ warn = warnOnce }: RedisOptions): (warning: string) => void {
+  return safeListener(warn);
 }

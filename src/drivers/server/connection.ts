@@ -1,11 +1,11 @@
 /**
  * One client's connection to a server, over its reconnects: calls and their replies, and when to dial.
  *
- *   idle     no wire and nobody needs one. After a loss that was not announced it dials all the same for RETURN_MS, if
+ *   idle     no wire and nobody needs one. After a loss that was not announced it dials all the same for RECONNECT_WINDOW_MS, if
  *            somebody else has the server run: a server that has crashed waits for all who may have held something.
- *   dialing  a wire, or the preparation of one, under way; calls are held back for HOLD_MS at most
+ *   dialing  a wire, or the preparation of one, under way; calls are held back for CALL_WAIT_MS at most
  *   up       both sides have said hello
- *   resting  dialing failed; the next attempt has its time. Calls fail once HOLD_MS have passed since it was up.
+ *   resting  dialing failed; the next attempt has its time. Calls fail once CALL_WAIT_MS have passed since it was up.
  *
  * Invariants
  * - A reply counts only if it came over the wire its call was sent on: when a wire ends, all its calls have failed.
@@ -13,57 +13,57 @@
  *   our death.
  */
 
-import type { Clock, Timer } from "../../clock.ts";
-import { backoffMs } from "../../core/backoff.ts";
 import { ClosedError, FatalDriverError } from "../../errors.ts";
 import { decodeLine, encodePing } from "../../protocol/frames.ts";
-import type { ServerHello } from "../../protocol/hello.ts";
-import { decodeRefusal, decodeWelcome, ProtocolError } from "../../protocol/hello.ts";
-import { encodeLines } from "../../protocol/lines.ts";
-import { Calls, lossOf } from "./calls.ts";
-import { Dialer } from "./dialer.ts";
-import type { ConnectionOptions, Hooks } from "./hooks.ts";
-import { Outbox } from "./outbox.ts";
-import { Pulse } from "./pulse.ts";
+import { encodeLines } from "../../protocol/framing.ts";
+import type { ServerHello } from "../../protocol/handshake.ts";
+import { decodeConnectionError, decodeServerHello, ProtocolError } from "../../protocol/handshake.ts";
+import { backoffMs } from "../../util/backoff.ts";
+import type { Clock, Timer } from "../../util/clock.ts";
+import { ConnectAttempts } from "./connect-attempts.ts";
+import type { ConnectionListener, ConnectionOptions } from "./connection-options.ts";
+import { Heartbeat } from "./heartbeat.ts";
+import { PendingCalls, toConnectionLostError } from "./pending-calls.ts";
+import { WriteBatcher } from "./write-batcher.ts";
 
 /** How long calls wait for a connection that was lost. */
-const HOLD_MS = 1_000;
-const LONGEST_REST_MS = 2_000;
-const RETURN_MS = 30_000;
-const CLOSED = "the driver was closed";
+const CALL_WAIT_MS = 1_000;
+const MAX_BACKOFF_MS = 2_000;
+const RECONNECT_WINDOW_MS = 30_000;
+const CLOSED_MESSAGE = "the driver was closed";
 
 export class Connection {
   readonly #options: ConnectionOptions;
-  readonly #hooks: Hooks;
+  readonly #listener: ConnectionListener;
   readonly #clock: Clock;
   readonly #timer: Timer;
-  #is: "idle" | "dialing" | "up" | "resting" | "closed" = "idle";
+  #status: "idle" | "dialing" | "up" | "resting" | "closed" = "idle";
   #hello: ServerHello | null = null;
   /** The start of the last server we met. */
-  #start: string | null = null;
+  #runId: string | null = null;
   #failures = 0;
   #lastError: Error | null = null;
-  #dialUntil = 0;
+  #connectDeadline = 0;
   #retryAt = 0;
   /** Calls held back fail then. */
-  #holdUntil = 0;
-  #returnUntil = 0;
+  #callWaitDeadline = 0;
+  #reconnectDeadline = 0;
   /** The server has said that it goes. */
-  #drained = false;
-  readonly #dialer: Dialer;
-  readonly #calls = new Calls();
-  readonly #pulse = new Pulse();
-  readonly #out = new Outbox(() => this.#flush());
-  #alive = false;
+  #isServerDraining = false;
+  readonly #attempts: ConnectAttempts;
+  readonly #calls = new PendingCalls();
+  readonly #heartbeat = new Heartbeat();
+  readonly #batcher = new WriteBatcher(() => this.#flush());
+  #isKeptAlive = false;
   #opening: { resolve(): void; reject(error: Error): void } | null = null;
-  #openUntil = 0;
+  #openDeadline = 0;
 
-  constructor(options: ConnectionOptions, hooks: Hooks) {
+  constructor(options: ConnectionOptions, listener: ConnectionListener) {
     this.#options = options;
-    this.#hooks = hooks;
+    this.#listener = listener;
     this.#clock = options.clock;
-    this.#dialer = new Dialer(options.dial, options.prepare);
-    this.#timer = options.clock.timer(() => this.#tick());
+    this.#attempts = new ConnectAttempts(options.connector, options.beforeConnect);
+    this.#timer = options.clock.timer(() => this.#onTimer());
   }
 
   /** The server's hello; null while not connected. */
@@ -75,215 +75,226 @@ export class Connection {
   open(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#opening = { resolve, reject };
-      this.#openUntil = this.#clock.now() + this.#options.connectTimeoutMs;
-      this.watch();
+      this.#openDeadline = this.#clock.now() + this.#options.connectTimeoutMs;
+      this.updateDemand();
     });
   }
 
   /** Sends a frame; settles with the result of its reply. */
-  call<T>(encode: (n: number) => string, read: (raw: unknown) => T): Promise<T> {
+  call<T>(encode: (callId: number) => string, decode: (result: unknown) => T): Promise<T> {
     return new Promise((resolve, reject) => {
-      const refusal = this.#refusal();
+      const refusal = this.#callRefusal();
       if (refusal !== null) return reject(refusal);
-      this.#out.push(encode(this.#calls.add(read, resolve, reject)));
-      if (this.#is === "up") this.#out.flushSoon();
-      this.watch();
+      this.#batcher.add(encode(this.#calls.add(decode, resolve, reject)));
+      if (this.#status === "up") this.#batcher.scheduleFlush();
+      this.updateDemand();
     });
   }
 
-  /** To be called when isNeeded() or mustSpeak() may have changed. Dials if there is a need now and was none. */
-  watch(): void {
-    const alive = this.#is !== "closed" && (this.#opening !== null || this.#calls.size > 0 || this.#hooks.isNeeded());
-    if (alive === this.#alive) return;
-    this.#alive = alive;
-    this.#dialer.wire?.keepAlive(alive);
-    this.#timer.keepAlive(alive);
-    if (alive && this.#is === "idle") this.#dial();
-    this.#arm();
+  /** To be called when isNeeded() or needsHeartbeat() may have changed. Dials if there is a need now and was none. */
+  updateDemand(): void {
+    const isKeptAlive =
+      this.#status !== "closed" && (this.#opening !== null || this.#calls.size > 0 || this.#listener.isNeeded());
+    if (isKeptAlive === this.#isKeptAlive) return;
+    this.#isKeptAlive = isKeptAlive;
+    this.#attempts.transport?.keepAlive(isKeptAlive);
+    this.#timer.keepAlive(isKeptAlive);
+    if (isKeptAlive && this.#status === "idle") this.#connect();
+    this.#armTimer();
   }
 
   close(): void {
-    if (this.#is === "closed") return;
+    if (this.#status === "closed") return;
     this.#flush();
-    this.#failAll(new ClosedError(CLOSED));
-    this.#opening?.reject(new ClosedError(CLOSED));
-    this.#is = "closed";
-    this.#dialer.end()?.close();
-    this.watch();
+    this.#rejectAll(new ClosedError(CLOSED_MESSAGE));
+    this.#opening?.reject(new ClosedError(CLOSED_MESSAGE));
+    this.#status = "closed";
+    this.#attempts.end()?.close();
+    this.updateDemand();
     this.#timer.stop();
   }
 
   /** Why a call cannot be sent; null: it can, now or soon. */
-  #refusal(): Error | null {
-    if (this.#is === "closed") return new ClosedError(CLOSED);
-    const isDown = this.#is === "resting" || (this.#is === "dialing" && this.#failures > 0);
-    if (!isDown || this.#clock.now() < this.#holdUntil) return null;
-    return lossOf(this.#lastError, false, this.#options.dial.to);
+  #callRefusal(): Error | null {
+    if (this.#status === "closed") return new ClosedError(CLOSED_MESSAGE);
+    const isDown = this.#status === "resting" || (this.#status === "dialing" && this.#failures > 0);
+    if (!isDown || this.#clock.now() < this.#callWaitDeadline) return null;
+    return toConnectionLostError(this.#lastError, false, this.#options.connector.url);
   }
 
-  #dial(): void {
+  #connect(): void {
     const now = this.#clock.now();
-    if (this.#is === "idle") this.#holdUntil = now + HOLD_MS;
-    this.#is = "dialing";
-    this.#dialUntil = now + this.#options.connectTimeoutMs;
-    this.#arm();
-    this.#dialer.begin(this.#alive, {
-      connected: (wire) => {
-        if (this.#alive) wire.keepAlive(true);
-        wire.write(this.#hooks.hello());
+    if (this.#status === "idle") this.#callWaitDeadline = now + CALL_WAIT_MS;
+    this.#status = "dialing";
+    this.#connectDeadline = now + this.#options.connectTimeoutMs;
+    this.#armTimer();
+    this.#attempts.start(this.#isKeptAlive, {
+      onConnected: (transport) => {
+        if (this.#isKeptAlive) transport.keepAlive(true);
+        transport.write(this.#listener.encodeHello());
       },
-      lines: (lines) => this.#lines(lines),
-      closed: (error) => this.#lost(error),
+      onLines: (lines) => this.#onLines(lines),
+      onClosed: (error) => this.#onClosed(error),
     });
   }
 
-  #lines(lines: readonly string[]): void {
-    this.#pulse.heard();
+  #onLines(lines: readonly string[]): void {
+    this.#heartbeat.recordReceived();
     try {
       for (const line of lines) {
-        if (this.#is === "dialing") this.#welcome(decodeWelcome(line));
-        else if (this.#is === "up") this.#frames(line);
+        if (this.#status === "dialing") this.#onHello(decodeServerHello(line));
+        else if (this.#status === "up") this.#onFrames(line);
       }
     } catch (error) {
-      if (this.#is === "up" && !(error instanceof ProtocolError)) throw error;
-      this.#lost(error as Error);
+      if (this.#status === "up" && !(error instanceof ProtocolError)) throw error;
+      this.#onClosed(error as Error);
     }
-    this.watch();
+    this.updateDemand();
   }
 
-  #welcome(hello: ServerHello): void {
-    const [previous, heldBack] = [this.#start, this.#out.take()];
-    this.#is = "up";
+  #onHello(hello: ServerHello): void {
+    const [previousRunId, heldFrames] = [this.#runId, this.#batcher.drain()];
+    this.#status = "up";
     this.#hello = hello;
-    this.#start = hello.start;
-    this.#drained = false;
+    this.#runId = hello.start;
+    this.#isServerDraining = false;
     this.#failures = 0;
     this.#opening?.resolve();
     this.#opening = null;
     // what of an earlier wire was heard or not says nothing of this one
-    this.#pulse.heard();
-    this.#hooks.up(hello, previous);
-    for (const frame of heldBack) this.#out.push(frame);
+    this.#heartbeat.recordReceived();
+    this.#listener.onConnected(hello, previousRunId);
+    for (const frame of heldFrames) this.#batcher.add(frame);
     this.#flush();
-    this.#arm();
+    this.#armTimer();
   }
 
-  #frames(line: string): void {
-    const refusal = decodeRefusal(line);
+  #onFrames(line: string): void {
+    const refusal = decodeConnectionError(line);
     if (refusal !== null) throw refusal;
-    const frames = decodeLine(line, this.#start as string);
-    for (let at = 1; at < frames.length; at++) {
-      const frame = frames[at] as readonly unknown[];
+    const frames = decodeLine(line, this.#runId as string);
+    for (let index = 1; index < frames.length; index++) {
+      const frame = frames[index] as readonly unknown[];
       if (!Array.isArray(frame)) throw new ProtocolError("PROTOCOL", "a frame must be an array");
       const verb = frame[0];
-      if (verb === "ok" || verb === "error") this.#calls.reply(verb, frame);
-      else if (verb === "drain") this.#drained = true;
-      else this.#hooks.pushed(frame);
+      if (verb === "ok" || verb === "error") this.#calls.settle(verb, frame);
+      else if (verb === "drain") this.#isServerDraining = true;
+      else this.#listener.onPush(frame);
     }
   }
 
   /** The wire has ended, or never stood, or is worth nothing. */
-  #lost(cause: Error | null): void {
+  #onClosed(cause: Error | null): void {
     const now = this.#clock.now();
-    const wasUp = this.#is === "up";
-    const error = lossOf(cause, wasUp, this.#options.dial.to);
+    const wasConnected = this.#status === "up";
+    const error = toConnectionLostError(cause, wasConnected, this.#options.connector.url);
     const isFinal = error instanceof FatalDriverError;
-    const opensAgain = this.#opensAgain(isFinal, now);
-    this.#dialer.end()?.close();
+    const canRetryOpen = this.#canRetryOpen(isFinal, now);
+    this.#attempts.end()?.close();
     this.#lastError = error;
     this.#failures++;
-    if (wasUp) [this.#holdUntil, this.#returnUntil] = [now + HOLD_MS, this.#drained ? 0 : now + RETURN_MS];
+    if (wasConnected)
+      [this.#callWaitDeadline, this.#reconnectDeadline] = [
+        now + CALL_WAIT_MS,
+        this.#isServerDraining ? 0 : now + RECONNECT_WINDOW_MS,
+      ];
     // calls held back may still be sent over the next wire, those that were sent are lost
-    if (wasUp || isFinal || now >= this.#holdUntil) this.#failAll(error);
+    if (wasConnected || isFinal || now >= this.#callWaitDeadline) this.#rejectAll(error);
     this.#hello = null;
-    if (!opensAgain) this.#opening?.reject(error);
-    const isNeeded = opensAgain || (this.#opening === null && (this.#calls.size > 0 || this.#hooks.isNeeded()));
-    if (!opensAgain) this.#opening = null;
-    this.#is = isNeeded ? "resting" : "idle";
-    this.#retryAt = now + backoffMs(this.#failures, this.#options.random(), LONGEST_REST_MS);
-    if (!isNeeded && now >= this.#returnUntil) this.#failures = 0;
-    this.watch();
-    this.#arm();
+    if (!canRetryOpen) this.#opening?.reject(error);
+    const isNeeded = canRetryOpen || (this.#opening === null && (this.#calls.size > 0 || this.#listener.isNeeded()));
+    if (!canRetryOpen) this.#opening = null;
+    this.#status = isNeeded ? "resting" : "idle";
+    this.#retryAt = now + backoffMs(this.#failures, this.#options.random(), MAX_BACKOFF_MS);
+    if (!isNeeded && now >= this.#reconnectDeadline) this.#failures = 0;
+    this.updateDemand();
+    this.#armTimer();
   }
 
   /** A server that we may start ourselves has died while we said hello to it: the next attempt starts the next one. */
-  #opensAgain(isFinal: boolean, now: number): boolean {
-    const wasReached = this.#dialer.prepares && this.#dialer.wire !== null;
-    return this.#opening !== null && wasReached && !isFinal && now < this.#openUntil;
+  #canRetryOpen(isFinal: boolean, now: number): boolean {
+    const wasReached = this.#attempts.canStartServer && this.#attempts.transport !== null;
+    return this.#opening !== null && wasReached && !isFinal && now < this.#openDeadline;
   }
 
-  #failAll(error: Error): void {
-    this.#out.take();
-    this.#calls.failAll(error);
+  #rejectAll(error: Error): void {
+    this.#batcher.drain();
+    this.#calls.rejectAll(error);
   }
 
   #flush(): void {
-    if (this.#is !== "up") return;
-    const frames = this.#out.take();
+    if (this.#status !== "up") return;
+    const frames = this.#batcher.drain();
     if (frames.length === 0) return;
-    this.#pulse.spoke(this.#clock.now());
-    const { start, limits } = this.#hello as ServerHello;
-    for (const line of encodeLines(start, frames, limits.lineBytes)) this.#dialer.wire?.write(line);
+    this.#heartbeat.recordSent(this.#clock.now());
+    const { start: runId, limits } = this.#hello as ServerHello;
+    for (const line of encodeLines(runId, frames, limits.lineBytes)) this.#attempts.transport?.write(line);
     // a server that stays silent now must be noticed
-    this.#arm();
+    this.#armTimer();
   }
 
-  #tick(): void {
+  #onTimer(): void {
     const now = this.#clock.now();
-    if (this.#is === "dialing" && now >= this.#dialUntil) {
-      this.#lost(new Error(`${this.#options.dial.to} did not answer within ${this.#options.connectTimeoutMs} ms`));
+    if (this.#status === "dialing" && now >= this.#connectDeadline) {
+      this.#onClosed(
+        new Error(`${this.#options.connector.url} did not answer within ${this.#options.connectTimeoutMs} ms`),
+      );
     }
-    if (this.#is !== "up" && this.#isHolding && now >= this.#holdUntil) {
-      this.#failAll(lossOf(this.#lastError, false, this.#options.dial.to));
-      this.watch();
+    if (this.#status !== "up" && this.#hasWaitingCalls && now >= this.#callWaitDeadline) {
+      this.#rejectAll(toConnectionLostError(this.#lastError, false, this.#options.connector.url));
+      this.updateDemand();
     }
-    if (this.#is === "resting" && !this.#alive) this.#is = "idle";
-    const rests = this.#is === "resting" || (this.#is === "idle" && now < this.#returnUntil);
-    if (rests && now >= this.#retryAt) this.#dial();
-    if (this.#is === "up") this.#speak(now);
-    this.#arm();
+    if (this.#status === "resting" && !this.#isKeptAlive) this.#status = "idle";
+    const isBackingOff = this.#status === "resting" || (this.#status === "idle" && now < this.#reconnectDeadline);
+    if (isBackingOff && now >= this.#retryAt) this.#connect();
+    if (this.#status === "up") this.#sendHeartbeat(now);
+    this.#armTimer();
   }
 
   /** Over a network: says something now and then where the server must hear from us, and finds out whether it hears. */
-  #speak(now: number): void {
-    const quietMs = this.#quietMs();
-    if (quietMs === null || now < (this.#pulse.dueAt(quietMs, this.#hooks.mustSpeak()) ?? now + 1)) return;
-    if (this.#pulse.isDead(now, quietMs)) {
-      return this.#lost(new Error(`the lock server has not answered for ${Math.round(quietMs)} ms`));
+  #sendHeartbeat(now: number): void {
+    const maxSilenceMs = this.#maxSilenceMs();
+    if (
+      maxSilenceMs === null ||
+      now < (this.#heartbeat.nextDueAt(maxSilenceMs, this.#listener.needsHeartbeat()) ?? now + 1)
+    )
+      return;
+    if (this.#heartbeat.isDead(now, maxSilenceMs)) {
+      return this.#onClosed(new Error(`the lock server has not answered for ${Math.round(maxSilenceMs)} ms`));
     }
-    this.#pulse.pinged(now);
-    this.#out.push(encodePing(this.#calls.next()));
+    this.#heartbeat.recordPing(now);
+    this.#batcher.add(encodePing(this.#calls.nextId()));
     this.#flush();
   }
 
   /** How long may be nothing said, or heard; null: for ever. */
-  #quietMs(): number | null {
+  #maxSilenceMs(): number | null {
     if (this.#hello === null || this.#hello.silenceKeeps) return null;
-    return this.#hooks.mustSpeak() || this.#calls.size > 0 ? this.#hello.sessionMs / 3 : null;
+    return this.#listener.needsHeartbeat() || this.#calls.size > 0 ? this.#hello.sessionMs / 3 : null;
   }
 
-  #arm(): void {
-    const due = this.#nextDue();
+  #armTimer(): void {
+    const dueAt = this.#nextDueAt();
     // to ring for nothing costs less than to be set and cleared for every call
-    if (due !== null || this.#is !== "up") this.#timer.set(due);
+    if (dueAt !== null || this.#status !== "up") this.#timer.set(dueAt);
   }
 
   /** Do calls wait for a connection, behind an attempt that failed? */
-  get #isHolding(): boolean {
+  get #hasWaitingCalls(): boolean {
     return this.#calls.size > 0 && this.#failures > 0;
   }
 
-  #nextDue(): number | null {
-    switch (this.#is) {
+  #nextDueAt(): number | null {
+    switch (this.#status) {
       case "dialing":
-        return this.#isHolding ? Math.min(this.#dialUntil, this.#holdUntil) : this.#dialUntil;
+        return this.#hasWaitingCalls ? Math.min(this.#connectDeadline, this.#callWaitDeadline) : this.#connectDeadline;
       case "resting":
-        return this.#isHolding ? Math.min(this.#retryAt, this.#holdUntil) : this.#retryAt;
+        return this.#hasWaitingCalls ? Math.min(this.#retryAt, this.#callWaitDeadline) : this.#retryAt;
       case "idle":
-        return this.#clock.now() < this.#returnUntil ? this.#retryAt : null;
+        return this.#clock.now() < this.#reconnectDeadline ? this.#retryAt : null;
       case "up": {
-        const quietMs = this.#quietMs();
-        return quietMs === null ? null : this.#pulse.dueAt(quietMs, this.#hooks.mustSpeak());
+        const maxSilenceMs = this.#maxSilenceMs();
+        return maxSilenceMs === null ? null : this.#heartbeat.nextDueAt(maxSilenceMs, this.#listener.needsHeartbeat());
       }
       default:
         return null;

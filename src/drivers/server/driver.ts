@@ -3,12 +3,10 @@
  * last of each claim, so that it can tell a server that has started anew (design A.5).
  */
 
-import type { Clock } from "../../clock.ts";
-import { systemClock } from "../../clock.ts";
-import { SlotMap } from "../../core/slot-map.ts";
-import { newId } from "../../ids.ts";
+import type { Address, Connector } from "../../net/transport.ts";
+import { createSocketConnector } from "../../net/transport.ts";
 import * as frames from "../../protocol/frames.ts";
-import type { SeenState, ServerHello } from "../../protocol/hello.ts";
+import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
 import type {
   Answer,
   Claim,
@@ -20,14 +18,16 @@ import type {
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
+import { systemClock } from "../../util/clock.ts";
+import { randomId } from "../../util/ids.ts";
+import { SlotMap } from "../../util/slot-map.ts";
+import { createClientHello } from "./client-hello.ts";
 import { Connection } from "./connection.ts";
-import { greeting } from "./greeting.ts";
-import { chunksOf, Known, reclaimable } from "./known.ts";
-import { register } from "./tether.ts";
-import type { Address, Dial } from "./wire.ts";
-import { netDial } from "./wire.ts";
+import { registerServerEndpoint } from "./keep-session.ts";
+import { ClaimMemory, chunk, toReclaimBatches } from "./reclaim.ts";
 
-/** How to reach a lock server: by `path`, by `host` and `port`, or by a `dial` of the caller's. */
+/** How to reach a lock server: by `path`, by `host` and `port`, or by a `connector` of the caller's. */
 export interface ServerOptions {
   /** A Unix socket. */
   readonly path?: string;
@@ -42,13 +42,13 @@ export interface ServerOptions {
   /** What the server knows us by, or how to get what is good now; a secret. Default: nothing. */
   readonly credential?: string | (() => string);
   /** Called, and awaited, before each attempt to connect; it may start the server. */
-  readonly prepare?: () => Promise<void>;
+  readonly beforeConnect?: () => Promise<void>;
   /** Time; for tests. Default: the machine's. */
   readonly clock?: Clock;
   /** From 0 to 1; for tests. Default Math.random. */
   readonly random?: () => number;
   /** Makes connections; for tests. Default: Node's sockets. */
-  readonly dial?: Dial;
+  readonly connector?: Connector;
 }
 
 /** What a server of this version says of itself, until it has. */
@@ -62,49 +62,49 @@ const TRAITS: Traits = {
 };
 
 /** Ids in one frame. */
-const IDS_A_FRAME = 2_000;
+const MAX_IDS_PER_FRAME = 2_000;
 
 /**
  * A driver for Holdfast's own lock server. One connection carries all claims; what one turn of the event loop asks for
  * goes out as one line. It reconnects by itself as long as it has claims or calls.
  */
 export function server(options: ServerOptions): Driver {
-  const address = addressOf(options);
-  const dial = options.dial ?? netDial(address);
-  const driver = new ServerDriver(options, dial);
-  register(driver, { session: driver.session, address, options, dial });
+  const address = resolveAddress(options);
+  const connector = options.connector ?? createSocketConnector(address);
+  const driver = new ServerDriver(options, connector);
+  registerServerEndpoint(driver, { sessionId: driver.sessionId, address, options, connector });
   return driver;
 }
 
 class ServerDriver implements Driver {
   readonly name = "server";
-  readonly session: string = newId();
+  readonly sessionId: string = randomId();
   traits: Traits = TRAITS;
   readonly #clock: Clock;
   readonly #connection: Connection;
   readonly #label: string;
-  readonly #known = new SlotMap<ClaimId, Known>();
+  readonly #claims = new SlotMap<ClaimId, ClaimMemory>();
   /** Live claims that end with the session. */
-  #sessionClaims = 0;
+  #sessionClaimCount = 0;
   #notify: Notify = () => undefined;
   #isOpen = false;
   /** Of the last server we met. */
-  #seen: SeenState | null = null;
+  #seenState: LastSeenState | null = null;
   /** The start of the server that has answered all we had to tell it; null: the last one we met has not. */
-  #told: string | null = null;
+  #reclaimedRunId: string | null = null;
 
-  constructor(options: ServerOptions, dial: Dial) {
-    const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, prepare } = options;
+  constructor(options: ServerOptions, connector: Connector) {
+    const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, beforeConnect } = options;
     this.#clock = clock;
     this.#label = label;
     this.#connection = new Connection(
-      { dial, prepare, clock, random, connectTimeoutMs },
+      { connector, beforeConnect, clock, random, connectTimeoutMs },
       {
-        hello: () => greeting(options, this.session, this.#seen),
-        up: (hello, previous) => this.#up(hello, previous),
-        pushed: (frame) => this.#pushed(frame),
-        isNeeded: () => this.#known.size > 0,
-        mustSpeak: () => this.#sessionClaims > 0,
+        encodeHello: () => createClientHello(options, this.sessionId, this.#seenState),
+        onConnected: (hello, previousRunId) => this.#onConnected(hello, previousRunId),
+        onPush: (frame) => this.#onPush(frame),
+        isNeeded: () => this.#claims.size > 0,
+        needsHeartbeat: () => this.#sessionClaimCount > 0,
       },
     );
   }
@@ -117,29 +117,32 @@ class ServerDriver implements Driver {
 
   claim(claim: Claim): Promise<Answer> {
     const sentAt = this.#clock.now();
-    const known = this.#know(claim);
+    const memory = this.#track(claim);
     return this.#connection.call(
-      (n) => frames.encodeClaim(n, claim, this.#label),
-      (raw) => this.#learn(known, sentAt, frames.decodeAnswer(raw)),
+      (callId) => frames.encodeClaim(callId, claim, this.#label),
+      (result) => this.#recordAnswer(memory, sentAt, frames.decodeAnswer(result)),
     );
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
-    const start = this.#connection.hello?.start;
+    const runId = this.#connection.hello?.start;
     // while there is no connection: what is known will be reclaimed before this is sent
-    const familiar = (known: Known): boolean => known.start !== null && (start === undefined || known.start === start);
+    const isKnownToServer = (memory: ClaimMemory): boolean =>
+      memory.runId !== null && (runId === undefined || memory.runId === runId);
     const sentAt = this.#clock.now();
-    const all = claims.map((claim) => this.#know(claim));
-    const parts = chunksOf(all, IDS_A_FRAME).map((part) =>
+    const memories = claims.map((claim) => this.#track(claim));
+    const calls = chunk(memories, MAX_IDS_PER_FRAME).map((batch) =>
       this.#connection.call(
-        (n) => frames.encodeRenew(n, part, familiar, this.#label),
-        (raw) => {
-          const answers = frames.decodeList(raw, part.length, frames.decodeRenewed);
-          return answers.map((answer, at) => answer && this.#learn(part[at] as Known, sentAt, answer));
+        (callId) => frames.encodeRenew(callId, batch, isKnownToServer, this.#label),
+        (result) => {
+          const answers = frames.decodeArray(result, batch.length, frames.decodeRenewAnswer);
+          return answers.map(
+            (answer, index) => answer && this.#recordAnswer(batch[index] as ClaimMemory, sentAt, answer),
+          );
         },
       ),
     );
-    return (await Promise.all(parts)).flat();
+    return (await Promise.all(calls)).flat();
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
@@ -147,33 +150,33 @@ class ServerDriver implements Driver {
     // that they were not there
     const isHeldBack = this.#connection.hello === null;
     for (const { id } of claims) {
-      const known = this.#known.get(id);
-      if (known !== undefined) known.gone = true;
-      if (!isHeldBack) this.#forget(id);
+      const memory = this.#claims.get(id);
+      if (memory !== undefined) memory.isReleased = true;
+      if (!isHeldBack) this.#untrack(id);
     }
     try {
-      return await this.#flags(claims, (n, part) => frames.encodeRelease(n, part, unanswered));
+      return await this.#callForFlags(claims, (callId, batch) => frames.encodeRelease(callId, batch, unanswered));
     } finally {
-      if (isHeldBack) for (const { id } of claims) this.#forget(id);
+      if (isHeldBack) for (const { id } of claims) this.#untrack(id);
     }
   }
 
   async detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
-    const done = await this.#flags(claims, (n, part) => frames.encodeDetach(n, part, leftMs));
-    for (const [at, { id }] of claims.entries()) if (done[at] === true) this.#forget(id);
-    return done;
+    const detached = await this.#callForFlags(claims, (callId, batch) => frames.encodeDetach(callId, batch, leftMs));
+    for (const [index, { id }] of claims.entries()) if (detached[index] === true) this.#untrack(id);
+    return detached;
   }
 
   async revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
     return this.#connection.call(
-      (n) => frames.encodeRevoke(n, targets),
-      (raw) => frames.decodeList(raw, targets.length, frames.decodeFlag),
+      (callId) => frames.encodeRevoke(callId, targets),
+      (result) => frames.decodeArray(result, targets.length, frames.decodeFlag),
     );
   }
 
   async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
     signal?.throwIfAborted();
-    const encode = (n: number): string => frames.encodeList(n, filter, max, after);
+    const encode = (callId: number): string => frames.encodeList(callId, filter, max, after);
     const { views, more } = await this.#connection.call(encode, frames.decodePage);
     const last = views.at(-1);
     if (!more || last === undefined || views.length >= max) return views;
@@ -183,123 +186,128 @@ class ServerDriver implements Driver {
   async close(): Promise<void> {
     this.#notify = () => undefined;
     this.#isOpen = false;
-    this.#known.clear();
+    this.#claims.clear();
     this.#connection.close();
   }
 
-  async #flags(claims: readonly Claim[], encode: (n: number, part: readonly Claim[]) => string): Promise<boolean[]> {
-    const flagsOf = (part: readonly Claim[]): Promise<boolean[]> =>
+  async #callForFlags(
+    claims: readonly Claim[],
+    encode: (callId: number, batch: readonly Claim[]) => string,
+  ): Promise<boolean[]> {
+    const callBatch = (batch: readonly Claim[]): Promise<boolean[]> =>
       this.#connection.call(
-        (n) => encode(n, part),
-        (raw) => frames.decodeList(raw, part.length, frames.decodeFlag),
+        (callId) => encode(callId, batch),
+        (result) => frames.decodeArray(result, batch.length, frames.decodeFlag),
       );
     // every release of a lock comes by here, and nearly all fit into one frame
-    if (claims.length > 0 && claims.length <= IDS_A_FRAME) return flagsOf(claims);
-    return (await Promise.all(chunksOf(claims, IDS_A_FRAME).map(flagsOf))).flat();
+    if (claims.length > 0 && claims.length <= MAX_IDS_PER_FRAME) return callBatch(claims);
+    return (await Promise.all(chunk(claims, MAX_IDS_PER_FRAME).map(callBatch))).flat();
   }
 
-  #know(claim: Claim): Known {
-    let known = this.#known.get(claim.id);
-    if (known !== undefined) return known;
-    known = new Known(claim);
-    this.#known.add(claim.id, known);
-    if (claim.ttlMs === "session") this.#sessionClaims++;
-    return known;
+  #track(claim: Claim): ClaimMemory {
+    let memory = this.#claims.get(claim.id);
+    if (memory !== undefined) return memory;
+    memory = new ClaimMemory(claim);
+    this.#claims.add(claim.id, memory);
+    if (claim.ttlMs === "session") this.#sessionClaimCount++;
+    return memory;
   }
 
-  #forget(id: ClaimId): void {
-    const known = this.#known.get(id);
-    if (known === undefined) return;
-    known.gone = true;
-    this.#known.delete(id);
-    if (known.claim.ttlMs === "session") this.#sessionClaims--;
-    this.#connection.watch();
+  #untrack(id: ClaimId): void {
+    const memory = this.#claims.get(id);
+    if (memory === undefined) return;
+    memory.isReleased = true;
+    this.#claims.delete(id);
+    if (memory.claim.ttlMs === "session") this.#sessionClaimCount--;
+    this.#connection.updateDemand();
   }
 
   /** By how much the wall clock is ahead of ours. */
-  #aheadMs(): number {
+  #wallOffsetMs(): number {
     return this.#clock.wall() - this.#clock.now();
   }
 
   /** Who is told to go keeps the place until it has let go: a new start of the server must hear of that, too. */
-  #over({ claim, answer }: Known, { reason }: Extract<Answer, { state: "none" }>): void {
-    if (answer?.state === "held" && (reason === "revoked" || reason === "maxHold")) return;
-    this.#forget(claim.id);
+  #onNone({ claim, lastAnswer }: ClaimMemory, { reason }: Extract<Answer, { state: "none" }>): void {
+    if (lastAnswer?.state === "held" && (reason === "revoked" || reason === "maxHold")) return;
+    this.#untrack(claim.id);
   }
 
   /** What the server said of a claim, in answer to a call sent then. */
-  #learn(known: Known, sentAt: number, answer: frames.WireAnswer): Answer {
-    if (known.gone) return answer;
-    if (answer.state === "none") this.#over(known, answer);
-    else known.learn(answer, sentAt, this.#connection.hello as ServerHello, this.#aheadMs());
+  #recordAnswer(memory: ClaimMemory, sentAt: number, answer: frames.WireAnswer): Answer {
+    if (memory.isReleased) return answer;
+    if (answer.state === "none") this.#onNone(memory, answer);
+    else memory.recordAnswer(answer, sentAt, this.#connection.hello as ServerHello, this.#wallOffsetMs());
     return answer;
   }
 
-  #pushed([verb, id, raw]: readonly unknown[]): void {
+  #onPush([verb, id, result]: readonly unknown[]): void {
     if (typeof id !== "string" || (verb !== "push" && verb !== "nudge")) return;
-    const known = this.#known.get(id);
-    if (known === undefined || known.gone) return;
+    const memory = this.#claims.get(id);
+    if (memory === undefined || memory.isReleased) return;
     if (verb === "nudge") return this.#notify(id);
-    const answer = frames.decodeAnswer(raw);
-    if (answer.state === "none") this.#over(known, answer);
-    else known.push(answer);
+    const answer = frames.decodeAnswer(result);
+    if (answer.state === "none") this.#onNone(memory, answer);
+    else memory.recordPush(answer);
     this.#notify(id, answer);
   }
 
-  #up(hello: ServerHello, previous: string | null): void {
+  #onConnected(hello: ServerHello, previousRunId: string | null): void {
     if (!this.#isOpen) this.traits = hello.traits;
-    this.#seen = hello.state ? { ...hello.state, start: hello.start } : null;
-    if (previous === null) {
-      this.#told = hello.start;
+    this.#seenState = hello.state ? { ...hello.state, start: hello.start } : null;
+    if (previousRunId === null) {
+      this.#reclaimedRunId = hello.start;
       return;
     }
-    if (this.#told === hello.start) return this.#notify(null);
-    this.#told = null;
+    if (this.#reclaimedRunId === hello.start) return this.#notify(null);
+    this.#reclaimedRunId = null;
     const now = this.#clock.now();
-    for (const known of this.#untold(hello)) {
+    for (const memory of this.#claimsToReclaim(hello)) {
       // what its own lease has ended is nobody's to ask for; the core has lost it, too
-      if (known.answer !== null && !known.stands(now, hello, this.#aheadMs())) this.#forget(known.claim.id);
+      if (memory.lastAnswer !== null && !memory.isReclaimable(now, hello, this.#wallOffsetMs()))
+        this.#untrack(memory.claim.id);
     }
     this.#reclaim(hello, now);
   }
 
   /** What this start has not answered for. The rest it knows already, if a connection broke before all was answered. */
-  #untold({ start }: ServerHello): Known[] {
-    return [...this.#known.values()].filter((known) => known.start !== start);
+  #claimsToReclaim({ start: runId }: ServerHello): ClaimMemory[] {
+    return [...this.#claims.values()].filter((memory) => memory.runId !== runId);
   }
 
   /** A new start of the server: it must hear what we had before anything else. */
   #reclaim(hello: ServerHello, now: number): void {
-    const parts = reclaimable(this.#untold(hello), now, this.#aheadMs());
-    const replies = parts.map((part, at) => {
-      const encode = (n: number): string => frames.encodeReclaim(n, part, this.#label, at === parts.length - 1);
-      return this.#connection.call(encode, (raw) => {
-        const answers = frames.decodeList(raw, part.length, frames.decodeRenewed);
-        for (const [index, { claim }] of part.entries()) {
-          const known = this.#known.get(claim.id);
+    const batches = toReclaimBatches(this.#claimsToReclaim(hello), now, this.#wallOffsetMs());
+    const replies = batches.map((batch, batchIndex) => {
+      const encode = (callId: number): string =>
+        frames.encodeReclaim(callId, batch, this.#label, batchIndex === batches.length - 1);
+      return this.#connection.call(encode, (result) => {
+        const answers = frames.decodeArray(result, batch.length, frames.decodeRenewAnswer);
+        for (const [index, { claim }] of batch.entries()) {
+          const memory = this.#claims.get(claim.id);
           const answer = answers[index];
-          if (known === undefined || answer === undefined) continue;
-          if (answer.state === "none") this.#forget(claim.id);
-          else known.start = hello.start;
+          if (memory === undefined || answer === undefined) continue;
+          if (answer.state === "none") this.#untrack(claim.id);
+          else memory.runId = hello.start;
         }
       });
     });
-    const ask = (): void => this.#notify(null);
-    const told = (): void => {
-      this.#told = hello.start;
-      ask();
+    const recheckAll = (): void => this.#notify(null);
+    const onReclaimed = (): void => {
+      this.#reclaimedRunId = hello.start;
+      recheckAll();
     };
     // if it failed the core asks all the same, and is told; the next connection tells again
-    Promise.all(replies).then(told, ask);
+    Promise.all(replies).then(onReclaimed, recheckAll);
   }
 }
 
-function addressOf({ path, host, port, dial }: ServerOptions): Address {
+function resolveAddress({ path, host, port, connector }: ServerOptions): Address {
   if (path !== undefined) {
     if (host !== undefined || port !== undefined) throw new TypeError("server: give path, or host and port, not both");
     return { path };
   }
-  if (host === undefined && port === undefined && dial === undefined) {
+  if (host === undefined && port === undefined && connector === undefined) {
     throw new TypeError("server: give path, or host and port");
   }
   return { host: host ?? "127.0.0.1", port: port ?? 7420 };

@@ -1,15 +1,23 @@
 /** How a driver of ZooKeeper is made: its options, checked before anything else, since they may come from JavaScript. */
 
-import type { Checks } from "../../checks.ts";
-import { checkOptions, isClock, isFlag, isObject, isWhole, milliseconds, right } from "../../checks.ts";
-import type { Clock } from "../../clock.ts";
-import { checkedPath } from "./client/paths.ts";
+import type { Clock } from "../../util/clock.ts";
+import type { OptionRules } from "../../util/validate.ts";
+import {
+  booleanRule,
+  clockRule,
+  isIntegerBetween,
+  isObject,
+  millisecondsRule,
+  noProblem,
+  validateOptions,
+} from "../../util/validate.ts";
+import { validatePath } from "./client/paths.ts";
 import type { Acl } from "./client/records.ts";
-import type { RetryPolicy } from "./client/retry.ts";
+import type { RetryPolicy } from "./client/retry-policy.ts";
 import type { SaslOptions } from "./client/sasl.ts";
-import type { ServerAddress } from "./client/servers.ts";
-import type { TlsOptions } from "./client/wire.ts";
-import type { Family } from "./names.ts";
+import type { ServerAddress } from "./client/server-list.ts";
+import type { TlsOptions } from "./client/transport.ts";
+import type { Family } from "./node-names.ts";
 
 /** How to reach an ensemble, and where locks stand in it. */
 export interface ZooKeeperDriverOptions {
@@ -50,53 +58,53 @@ export interface ZooKeeperDriverOptions {
 }
 
 /** One that is shorter is over before its first answer; the servers take its length as 32 bits. */
-const LEAST_SESSION_MS = 100;
+const MIN_SESSION_MS = 100;
 /** Tokens fit signed 64 bits, with room for those of the store itself. */
-const MOST_TOKEN_BASE = 2n ** 62n;
+const MAX_TOKEN_BASE = 2n ** 62n;
 
 /** Says what each must be, where it is not that. */
-const CHECKS: Checks<ZooKeeperDriverOptions> = {
+const OPTION_RULES: OptionRules<ZooKeeperDriverOptions> = {
   servers: (value) => (isListOf(value, isServer) ? null : "a list of at least one { host, port }"),
-  chroot: (value) => right(value === "" || checkedPath(value, "chroot")),
-  root: (value) => right(checkedPath(value, "root")),
-  sessionMs: milliseconds(LEAST_SESSION_MS),
-  connectTimeoutMs: milliseconds(0),
+  chroot: (value) => noProblem(value === "" || validatePath(value, "chroot")),
+  root: (value) => noProblem(validatePath(value, "root")),
+  sessionMs: millisecondsRule(MIN_SESSION_MS),
+  connectTimeoutMs: millisecondsRule(0),
   tokenBase: (value) =>
-    typeof value === "bigint" && value >= 0n && value < MOST_TOKEN_BASE
+    typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
       ? null
-      : `a bigint from 0n to ${MOST_TOKEN_BASE}n`,
+      : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
   auth: (value) => (isListOf(value, isCredential, 0) ? null : "a list of { scheme, auth }, two texts each"),
-  sasl: (value) => (hasTexts(value, "user", "password") ? null : "{ user, password }, two texts"),
+  sasl: (value) => (hasStrings(value, "user", "password") ? null : "{ user, password }, two texts"),
   tls: (value) =>
     isObject(value) || typeof value === "function" ? null : "options of node:tls, or a function that gives them",
   family: (value) => (value === "mutex" || value === "readWrite" ? null : '"mutex" or "readWrite"'),
-  fair: isFlag,
+  fair: booleanRule,
   retry: (value) => (typeof value === "function" ? null : "a function of the rounds that have failed"),
   acl: (value) => (isListOf(value, isAcl) ? null : "a list of at least one { perms, scheme, id }"),
-  clock: isClock,
+  clock: clockRule,
 };
 
 /** @throws TypeError naming the option that is wrong, or missing, or none; it shows no credential */
-export function checkZooKeeperOptions(options: ZooKeeperDriverOptions): void {
-  checkOptions("zookeeper", options, CHECKS, { needed: ["servers"], secret: ["auth", "sasl"] });
+export function validateZooKeeperOptions(options: ZooKeeperDriverOptions): void {
+  validateOptions("zookeeper", options, OPTION_RULES, { required: ["servers"], secret: ["auth", "sasl"] });
 }
 
-function isListOf(value: unknown, isOne: (one: unknown) => boolean, least = 1): boolean {
-  return Array.isArray(value) && value.length >= least && value.every(isOne);
+function isListOf(value: unknown, isItem: (item: unknown) => boolean, minLength = 1): boolean {
+  return Array.isArray(value) && value.length >= minLength && value.every(isItem);
 }
 
-function hasTexts(value: unknown, ...names: readonly string[]): value is Readonly<Record<string, unknown>> {
+function hasStrings(value: unknown, ...names: readonly string[]): value is Readonly<Record<string, unknown>> {
   return isObject(value) && names.every((name) => typeof value[name] === "string");
 }
 
 function isServer(value: unknown): boolean {
-  return hasTexts(value, "host") && value.host !== "" && isWhole(value.port, 1, 65_535);
+  return hasStrings(value, "host") && value.host !== "" && isIntegerBetween(value.port, 1, 65_535);
 }
 
 function isCredential(value: unknown): boolean {
-  return hasTexts(value, "scheme", "auth");
+  return hasStrings(value, "scheme", "auth");
 }
 
 function isAcl(value: unknown): boolean {
-  return hasTexts(value, "scheme", "id") && isWhole(value.perms, 1, 31);
+  return hasStrings(value, "scheme", "id") && isIntegerBetween(value.perms, 1, 31);
 }

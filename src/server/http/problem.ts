@@ -2,11 +2,11 @@
 
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { STATUS_CODES } from "node:http";
-import { ProtocolError } from "../../protocol/hello.ts";
-import { Refusal } from "../backend.ts";
+import { ProtocolError } from "../../protocol/handshake.ts";
+import { RequestError } from "../backend.ts";
 
 /** What an answer says beyond the status. */
-export interface ProblemMore {
+export interface ProblemDetails {
   /** The member of the body, the parameter or the header that is wrong. */
   readonly field?: string;
   /** Of a busy key: what its holder calls itself. */
@@ -27,24 +27,24 @@ export class Problem extends Error {
   readonly status: number;
   readonly code: string;
   readonly reason: string;
-  readonly more: ProblemMore;
-  constructor(status: number, code: string, reason: string, message: string, more: ProblemMore = {}) {
+  readonly details: ProblemDetails;
+  constructor(status: number, code: string, reason: string, message: string, details: ProblemDetails = {}) {
     super(message);
     this.name = "Problem";
     this.status = status;
     this.code = code;
     this.reason = reason;
-    this.more = more;
+    this.details = details;
   }
 }
 
 /** Something in the request is wrong. */
-export function invalid(field: string, reason: string, message: string): Problem {
+export function invalidField(field: string, reason: string, message: string): Problem {
   return new Problem(400, "INVALID", reason, message, { field });
 }
 
 /** Refusals of the backend: their codes are those of the lock protocol. */
-const OF_BACKEND: Readonly<Record<string, readonly [status: number, reason: string, retryMs?: number]>> = {
+const REQUEST_ERRORS: Readonly<Record<string, readonly [status: number, reason: string, retryMs?: number]>> = {
   LIMIT: [429, "full", 1_000],
   FORBIDDEN: [403, "rights"],
   UNSUPPORTED: [501, "store"],
@@ -57,10 +57,10 @@ const OF_BACKEND: Readonly<Record<string, readonly [status: number, reason: stri
 };
 
 /** What is said of an error; null: it is none that a client should hear of. */
-export function problemOf(error: unknown): Problem | null {
+export function toProblem(error: unknown): Problem | null {
   if (error instanceof Problem) return error;
-  if (error instanceof Refusal) {
-    const [status, reason, retryMs] = OF_BACKEND[error.code] ?? [503, "server"];
+  if (error instanceof RequestError) {
+    const [status, reason, retryMs] = REQUEST_ERRORS[error.code] ?? [503, "server"];
     return new Problem(status, error.code, reason, error.message, retryMs === undefined ? {} : { retryMs });
   }
   if (error instanceof ProtocolError && error.code === "AUTH") {
@@ -70,14 +70,14 @@ export function problemOf(error: unknown): Problem | null {
 }
 
 /** For what went wrong here; the log has the rest. */
-export function internal(): Problem {
+export function internalProblem(): Problem {
   return new Problem(500, "INTERNAL", "server", "the server failed; see its log");
 }
 
 const PROBLEM_TYPE = "application/problem+json";
 
-export function problemText({ status, code, reason, message, more }: Problem): string {
-  const { field, holder, retryMs } = more;
+export function formatProblem({ status, code, reason, message, details }: Problem): string {
+  const { field, holder, retryMs } = details;
   return `${JSON.stringify({
     type: "about:blank",
     title: STATUS_CODES[status] ?? "Error",
@@ -91,13 +91,13 @@ export function problemText({ status, code, reason, message, more }: Problem): s
   })}\n`;
 }
 
-export function problemHeaders({ status, more }: Problem): Record<string, string> {
+export function formatProblemHeaders({ status, details }: Problem): Record<string, string> {
   return {
     "content-type": PROBLEM_TYPE,
     ...(status === 401 && { "www-authenticate": 'Bearer realm="holdfast"' }),
-    ...(more.retryMs !== undefined && { "retry-after": String(Math.max(1, Math.ceil(more.retryMs / 1_000))) }),
-    ...(more.allow !== undefined && { allow: more.allow }),
-    ...(more.close === true && { connection: "close" }),
+    ...(details.retryMs !== undefined && { "retry-after": String(Math.max(1, Math.ceil(details.retryMs / 1_000))) }),
+    ...(details.allow !== undefined && { allow: details.allow }),
+    ...(details.close === true && { connection: "close" }),
   };
 }
 
@@ -113,9 +113,9 @@ export const SECURITY_HEADERS: OutgoingHttpHeaders = {
 };
 
 /** Answers with a problem, whatever the framework thinks. */
-export function refuse(outgoing: ServerResponse, problem: Problem): void {
-  const text = problemText(problem);
+export function sendProblem(outgoing: ServerResponse, problem: Problem): void {
+  const text = formatProblem(problem);
   const length = Buffer.byteLength(text);
-  outgoing.writeHead(problem.status, { ...problemHeaders(problem), "content-length": length });
+  outgoing.writeHead(problem.status, { ...formatProblemHeaders(problem), "content-length": length });
   outgoing.end(text);
 }

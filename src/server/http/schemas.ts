@@ -1,22 +1,22 @@
 /** What goes in and out over HTTP, as JSON Schema: the components of the OpenAPI document. */
 
-import { KINDS } from "../ring.ts";
+import { EVENT_KINDS } from "../events/event-ring.ts";
 
-const text = (description: string, more: object = {}): object => ({ type: "string", description, ...more });
-const count = (description: string, more: object = {}): object => ({
+const stringSchema = (description: string, extra: object = {}): object => ({ type: "string", description, ...extra });
+const integerSchema = (description: string, extra: object = {}): object => ({
   type: "integer",
   minimum: 0,
   description,
-  ...more,
+  ...extra,
 });
-const object = (required: readonly string[], properties: object, more: object = {}): object => ({
+const objectSchema = (required: readonly string[], properties: object, extra: object = {}): object => ({
   type: "object",
   required,
   properties,
-  ...more,
+  ...extra,
 });
-const ref = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
-const list = (items: object, more: object = {}): object => ({ type: "array", items, ...more });
+const schemaRef = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
+const arraySchema = (items: object, extra: object = {}): object => ({ type: "array", items, ...extra });
 
 const DURATION = {
   description: 'Milliseconds, or a text with a unit: 30000, "30s", "5m", "1h".',
@@ -29,107 +29,113 @@ const DURATION = {
     },
   ],
 };
-const KEY = text("What is locked: 1 to 512 bytes of UTF-8 without control characters, compared byte by byte.", {
+const KEY = stringSchema("What is locked: 1 to 512 bytes of UTF-8 without control characters, compared byte by byte.", {
   minLength: 1,
   maxLength: 512,
 });
-const TAG = text("Names the claim for people; nothing can be done with it.", { pattern: "^[a-z2-7]{10}$" });
-const TOKEN = text("The fencing token, a decimal number; null if the store has none.", {
+const TAG = stringSchema("Names the claim for people; nothing can be done with it.", { pattern: "^[a-z2-7]{10}$" });
+const TOKEN = stringSchema("The fencing token, a decimal number; null if the store has none.", {
   type: ["string", "null"],
   pattern: "^\\d{1,19}$",
 });
-const REFERENCE = text("Whoever has it holds the lock: a secret. The same as `lock.detach()` gives.", {
+const REFERENCE = stringSchema("Whoever has it holds the lock: a secret. The same as `lock.detach()` gives.", {
   pattern: "^hf1\\.[\\w-]+\\.[\\w-]{8}$",
 });
-const WAITING = text("Whoever has it can wait for the lock and give up its place: a secret.", {
+const WAITING = stringSchema("Whoever has it can wait for the lock and give up its place: a secret.", {
   pattern: "^wait\\.hf1\\.[\\w-]+\\.[\\w-]{8}$",
 });
-const CLAIMED = { tag: TAG, keys: list(KEY, { minItems: 1 }) };
+const CLAIM_PROPERTIES = { tag: TAG, keys: arraySchema(KEY, { minItems: 1 }) };
 
 /** By name. */
 export const SCHEMAS: Readonly<Record<string, object>> = {
   Duration: DURATION,
-  ClaimRequest: object(
+  ClaimRequest: objectSchema(
     [],
     {
       key: KEY,
-      keys: list(KEY, { minItems: 1, maxItems: 128, description: "Several keys, held together or not at all." }),
-      mode: text("Default: exclusive, or semaphore where a limit is given.", {
+      keys: arraySchema(KEY, { minItems: 1, maxItems: 128, description: "Several keys, held together or not at all." }),
+      mode: stringSchema("Default: exclusive, or semaphore where a limit is given.", {
         enum: ["exclusive", "shared", "semaphore"],
       }),
-      permits: count("Of a semaphore: how many permits to take. Default 1.", { minimum: 1 }),
-      limit: count("Of a semaphore: how many permits may be out at once.", { minimum: 1, maximum: 1_073_741_823 }),
-      ttl: { ...ref("Duration"), description: "The lease: the lock ends unless it is renewed before. Default 30 s." },
-      wait: { ...ref("Duration"), description: "How long to wait, at most 25 s. Default 25 s. 0: ask once." },
-      label: text("Shown to people who look who holds the lock. Default: the address of the client."),
+      permits: integerSchema("Of a semaphore: how many permits to take. Default 1.", { minimum: 1 }),
+      limit: integerSchema("Of a semaphore: how many permits may be out at once.", {
+        minimum: 1,
+        maximum: 1_073_741_823,
+      }),
+      ttl: {
+        ...schemaRef("Duration"),
+        description: "The lease: the lock ends unless it is renewed before. Default 30 s.",
+      },
+      wait: { ...schemaRef("Duration"), description: "How long to wait, at most 25 s. Default 25 s. 0: ask once." },
+      label: stringSchema("Shown to people who look who holds the lock. Default: the address of the client."),
     },
     { oneOf: [{ required: ["key"] }, { required: ["keys"] }] },
   ),
-  WaitRequest: object(["reference"], { reference: WAITING, wait: ref("Duration") }),
-  RenewRequest: object(["reference"], { reference: REFERENCE }),
-  ReleaseRequest: object(["reference"], { reference: { anyOf: [REFERENCE, WAITING] } }),
-  RevokeRequest: object(["key", "token", "reason"], {
+  WaitRequest: objectSchema(["reference"], { reference: WAITING, wait: schemaRef("Duration") }),
+  RenewRequest: objectSchema(["reference"], { reference: REFERENCE }),
+  ReleaseRequest: objectSchema(["reference"], { reference: { anyOf: [REFERENCE, WAITING] } }),
+  RevokeRequest: objectSchema(["key", "token", "reason"], {
     key: KEY,
-    token: text("The token that the holder has: another holder is left alone.", { pattern: "^\\d{1,19}$" }),
-    reason: text("Why; it is logged, and shown with the key's events.", { minLength: 1, maxLength: 256 }),
+    token: stringSchema("The token that the holder has: another holder is left alone.", { pattern: "^\\d{1,19}$" }),
+    reason: stringSchema("Why; it is logged, and shown with the key's events.", { minLength: 1, maxLength: 256 }),
     now: {
       type: "boolean",
       description:
         "Free the key at once, although its holder may still be at work. Default false: the holder is asked.",
     },
   }),
-  Held: object(["state", "tag", "keys", "reference", "token", "ttlMs"], {
+  Held: objectSchema(["state", "tag", "keys", "reference", "token", "ttlMs"], {
     state: { const: "held" },
-    ...CLAIMED,
+    ...CLAIM_PROPERTIES,
     reference: REFERENCE,
     token: TOKEN,
-    ttlMs: count("What is left of the lease, in milliseconds, when this was answered."),
+    ttlMs: integerSchema("What is left of the lease, in milliseconds, when this was answered."),
   }),
-  Waiting: object(["state", "tag", "keys", "reference", "graceMs"], {
+  Waiting: objectSchema(["state", "tag", "keys", "reference", "graceMs"], {
     state: { const: "waiting" },
-    ...CLAIMED,
+    ...CLAIM_PROPERTIES,
     reference: WAITING,
-    graceMs: count("How long the place in line is kept until somebody waits for it again, in milliseconds."),
+    graceMs: integerSchema("How long the place in line is kept until somebody waits for it again, in milliseconds."),
     paused: {
-      ...object(["reason", "remainingMs"], {
+      ...objectSchema(["reason", "remainingMs"], {
         reason: { enum: ["recovery", "gracePeriod"] },
-        remainingMs: count("About how long it lasts still, in milliseconds."),
+        remainingMs: integerSchema("About how long it lasts still, in milliseconds."),
       }),
       description: "The store grants nothing new to anyone: after a restart, or since it may have lost data.",
     },
   }),
-  Released: object(["state", "tag", "keys"], { state: { const: "released" }, ...CLAIMED }),
-  Revoked: object(["state", "key", "token"], {
+  Released: objectSchema(["state", "tag", "keys"], { state: { const: "released" }, ...CLAIM_PROPERTIES }),
+  Revoked: objectSchema(["state", "key", "token"], {
     state: { enum: ["revoked", "removed"] },
     key: KEY,
-    token: text("The token that was taken away.", { pattern: "^\\d{1,19}$" }),
+    token: stringSchema("The token that was taken away.", { pattern: "^\\d{1,19}$" }),
   }),
-  Locks: object(["locks", "cursor"], {
-    locks: list(ref("Lock")),
-    cursor: text("For the next page; null if this was the last one.", { type: ["string", "null"] }),
+  Locks: objectSchema(["locks", "cursor"], {
+    locks: arraySchema(schemaRef("Lock")),
+    cursor: stringSchema("For the next page; null if this was the last one.", { type: ["string", "null"] }),
   }),
-  Lock: object(["tag", "state", "holds", "token", "ttlMs", "label", "ageMs"], {
+  Lock: objectSchema(["tag", "state", "holds", "token", "ttlMs", "label", "ageMs"], {
     tag: TAG,
     state: { enum: ["held", "waiting"] },
-    holds: list(ref("Hold"), { minItems: 1 }),
+    holds: arraySchema(schemaRef("Hold"), { minItems: 1 }),
     token: TOKEN,
-    ttlMs: count("What is left of the lease; null if it ends with a session.", { type: ["integer", "null"] }),
-    label: text("What its holder calls itself."),
-    ageMs: count("How long ago it was placed, in milliseconds."),
+    ttlMs: integerSchema("What is left of the lease; null if it ends with a session.", { type: ["integer", "null"] }),
+    label: stringSchema("What its holder calls itself."),
+    ageMs: integerSchema("How long ago it was placed, in milliseconds."),
   }),
-  Hold: object(["key", "mode"], {
+  Hold: objectSchema(["key", "mode"], {
     key: KEY,
     mode: { enum: ["exclusive", "shared", "semaphore"] },
-    permits: count("Of a semaphore."),
-    limit: count("Of a semaphore."),
+    permits: integerSchema("Of a semaphore."),
+    limit: integerSchema("Of a semaphore."),
   }),
-  Health: object(["status", "version"], { status: { const: "ok" }, version: text("Of the server.") }),
-  Ready: object(["ready"], { ready: { const: true } }),
-  Problem: object(["type", "title", "status", "code", "reason", "detail"], {
+  Health: objectSchema(["status", "version"], { status: { const: "ok" }, version: stringSchema("Of the server.") }),
+  Ready: objectSchema(["ready"], { ready: { const: true } }),
+  Problem: objectSchema(["type", "title", "status", "code", "reason", "detail"], {
     type: { const: "about:blank" },
-    title: text("The status in words."),
-    status: count("The HTTP status."),
-    code: text("What it is, for programs.", {
+    title: stringSchema("The status in words."),
+    status: integerSchema("The HTTP status."),
+    code: stringSchema("What it is, for programs.", {
       enum: [
         "AUTH",
         "BUSY",
@@ -154,21 +160,21 @@ export const SCHEMAS: Readonly<Record<string, object>> = {
         "UNSUPPORTED",
       ],
     }),
-    reason: text("Why, in one word, for programs.", { pattern: "^[a-zA-Z]+$" }),
-    detail: text("For people."),
-    field: text("The field, parameter or header that is wrong."),
-    holder: text("Of BUSY: the label of a holder, if the caller may inspect the key."),
-    retryMs: count("When asking again makes sense; also in the header Retry-After, in seconds."),
+    reason: stringSchema("Why, in one word, for programs.", { pattern: "^[a-zA-Z]+$" }),
+    detail: stringSchema("For people."),
+    field: stringSchema("The field, parameter or header that is wrong."),
+    holder: stringSchema("Of BUSY: the label of a holder, if the caller may inspect the key."),
+    retryMs: integerSchema("When asking again makes sense; also in the header Retry-After, in seconds."),
   }),
-  Event: object(["at", "kind", "keys", "tag", "label", "token", "by"], {
-    at: text("When, as ISO 8601."),
-    kind: text("What happened.", { enum: KINDS }),
-    keys: list(KEY),
+  Event: objectSchema(["at", "kind", "keys", "tag", "label", "token", "by"], {
+    at: stringSchema("When, as ISO 8601."),
+    kind: stringSchema("What happened.", { enum: EVENT_KINDS }),
+    keys: arraySchema(KEY),
     tag: TAG,
-    label: text("What the holder calls itself."),
+    label: stringSchema("What the holder calls itself."),
     token: TOKEN,
-    by: text("The account that placed the claim; empty if the server asks for no credentials."),
-    operator: text("Of a forced release: whose it was."),
-    reason: text("Of a forced release: why."),
+    by: stringSchema("The account that placed the claim; empty if the server asks for no credentials."),
+    operator: stringSchema("Of a forced release: whose it was."),
+    reason: stringSchema("Of a forced release: why."),
   }),
 };

@@ -21,13 +21,13 @@ type Contender = {
   lock: Lock | null;
 };
 
-const all = new Map<string, Contender>();
+const contenders = new Map<string, Contender>();
 
-function tell(name: string, what: string): void {
+function report(name: string, what: string): void {
   process.stdout.write(`${name} ${what}\n`);
 }
 
-function open(name: string, recipe: string, path: string): void {
+function openContender(name: string, recipe: string, path: string): void {
   const [host = "", port] = server.split(":");
   const driver = zookeeper({
     servers: [{ host, port: Number(port) }],
@@ -39,47 +39,51 @@ function open(name: string, recipe: string, path: string): void {
   });
   const locks = createLocks(driver, { ttl: "session", handoffs: 1, label: name });
   const lockable = recipe === "read" ? locks.rw(path).read : locks.mutex(path);
-  all.set(name, { locks, path, lockable, isRevocable: false, lock: null });
-  tell(name, "open");
+  contenders.set(name, { locks, path, lockable, isRevocable: false, lock: null });
+  report(name, "open");
 }
 
-async function obey([what = "", name = "", first = "", second = ""]: readonly string[]): Promise<void> {
-  if (what === "open") return open(name, first, second);
-  const one = all.get(name) as Contender;
+async function executeCommand([what = "", name = "", first = "", second = ""]: readonly string[]): Promise<void> {
+  if (what === "open") return openContender(name, first, second);
+  const contender = contenders.get(name) as Contender;
   try {
-    if (what === "acquire") held(name, one, await one.lockable.acquire());
-    else if (what === "try") held(name, one, await one.lockable.acquire({ wait: Number(first) }).catch(busy));
-    else if (what === "laps") await laps(name, one, Number(first), Number(second));
-    else if (what === "revocable") all.set(name, { ...one, isRevocable: true });
+    if (what === "acquire") reportHeld(name, contender, await contender.lockable.acquire());
+    else if (what === "try")
+      reportHeld(name, contender, await contender.lockable.acquire({ wait: Number(first) }).catch(isBusyError));
+    else if (what === "laps") await runLaps(name, contender, Number(first), Number(second));
+    else if (what === "revocable") contenders.set(name, { ...contender, isRevocable: true });
     else if (what === "release") {
-      await one.lock?.release();
-      tell(name, "released");
+      await contender.lock?.release();
+      report(name, "released");
     } else if (what === "revoke") {
-      const [holder] = await one.locks.list(one.path);
+      const [holder] = await contender.locks.list(contender.path);
       const isHeld = holder?.answer.state === "held";
-      tell(name, isHeld && (await one.locks.revoke(one.path, holder.answer.token)) ? "revoked" : "found nobody");
+      report(
+        name,
+        isHeld && (await contender.locks.revoke(contender.path, holder.answer.token)) ? "revoked" : "found nobody",
+      );
     }
   } catch (error) {
-    tell(name, `failed ${error}`);
+    report(name, `failed ${error}`);
   }
 }
 
-function held(name: string, one: Contender, lock: Lock | null): void {
-  one.lock = lock;
-  tell(name, lock === null ? "busy" : "held");
-  if (lock === null || !one.isRevocable) return;
+function reportHeld(name: string, contender: Contender, lock: Lock | null): void {
+  contender.lock = lock;
+  report(name, lock === null ? "busy" : "held");
+  if (lock === null || !contender.isRevocable) return;
   lock.signal.addEventListener("abort", () => {
-    tell(name, "asked");
-    void lock.release().then(() => tell(name, "released"));
+    report(name, "asked");
+    void lock.release().then(() => report(name, "released"));
   });
 }
 
-function busy(error: { readonly code?: string }): null {
+function isBusyError(error: { readonly code?: string }): null {
   if (error.code !== "LOCK_TIMEOUT") throw error;
   return null;
 }
 
-async function laps(name: string, { lockable }: Contender, times: number, holdMs: number): Promise<void> {
+async function runLaps(name: string, { lockable }: Contender, times: number, holdMs: number): Promise<void> {
   const socket = dial(Number(registerPort), "127.0.0.1");
   socket.setNoDelay(true);
   await once(socket, "connect");
@@ -96,9 +100,9 @@ async function laps(name: string, { lockable }: Contender, times: number, holdMs
     await lock.release();
   }
   socket.end();
-  tell(name, "done");
+  report(name, "done");
 }
 
 process.stdout.write("ready\n");
-for await (const line of createInterface({ input: process.stdin })) void obey(line.split(" "));
+for await (const line of createInterface({ input: process.stdin })) void executeCommand(line.split(" "));
 process.exit(0);

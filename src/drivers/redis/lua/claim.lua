@@ -6,13 +6,13 @@
            the floor is more than a day ahead of the clock. A store that has forgotten adds to "h" and "w" from when
            on it grants again (ms)
      Work  O(admitted + run out) a line ]]
---- include line/store.lua
---- include line/birth.lua
---- include line/forms.lua
---- include line/seats.lua
---- include line/tokens.lua
---- include line/arguments.lua
---- include line/answers.lua
+--- include lib/prelude.lua
+--- include lib/grace.lua
+--- include lib/records.lua
+--- include lib/queues.lua
+--- include lib/tokens.lua
+--- include lib/arguments.lua
+--- include lib/answers.lua
 
 local asked, holds = takeClaim()
 local claim = {
@@ -31,7 +31,7 @@ local function note(arrived)
   claim.rest = restOf(now, waits, arrived, json, label)
   save(claim)
   if string.byte(claim.id, -1) % 8 == 0 then
-    --- include line/weed.lua
+    --- include lib/prune_index.lua
   end
 end
 
@@ -45,11 +45,11 @@ if isAlone and not isTooHigh and not breathing then
   return answer(claim, false)
 end
 
---- include line/places.lua
---- include line/queue.lua
---- include line/admission.lua
---- include line/recheck.lua
---- include line/renewal.lua
+--- include lib/entries.lua
+--- include lib/enqueue.lua
+--- include lib/admission.lua
+--- include lib/recheck.lua
+--- include lib/renewal.lua
 
 asking[claim.id] = true
 local known = read(claim.bucket, claim.id)

@@ -3,8 +3,8 @@
      ARGV  root, inbox, birth record, longest ttl, number of claims, then for each: what its lease is to have left (more
            than its ttl: the ttl), and the claim (id, ttl, count, holds)
      Gives a string with "1" for each claim that was held, else "0" ]]
---- include line.lua
---- include line/renewal.lua
+--- include lib.lua
+--- include lib/renewal.lua
 
 --- The lease ends sooner than a full one. Whoever renews it restarts the full one.
 local function shorten(claim, holds, left)

@@ -6,8 +6,8 @@
      Gives the store's ms, then for each of these { are there more, then twelve texts a claim: id, end of lease, ttl, token,
            tokens, floor, placed at, label, waits, permits, limit, holds as JSON or "" }
      Work  O(admitted + most) a line ]]
---- include line/store.lua
---- include line/forms.lua
+--- include lib/prelude.lua
+--- include lib/records.lua
 local most = tonumber(ARGV[2])
 
 --- A claim's texts, and its arrival in the line of this key; nil if it is no more.

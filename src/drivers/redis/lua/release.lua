@@ -5,9 +5,9 @@
            inbox is the caller's own
      Work  O(claims x (admitted + run out)), and a publication for each other grant. Its first write is one that frees: it
            succeeds when memory is full. ]]
---- include line/store.lua
---- include line/birth.lua
---- include line/forms.lua
+--- include lib/prelude.lua
+--- include lib/grace.lua
+--- include lib/records.lua
 
 -- the most usual call: one claim that holds one key. Nothing is made that it does not need
 local bucket, name = ARGV[10], ARGV[11]
@@ -27,13 +27,13 @@ if isUsual then
   end
 end
 
---- include line/arguments.lua
---- include line/seats.lua
---- include line/places.lua
---- include line/queue.lua
---- include line/tokens.lua
---- include line/admission.lua
---- include line/sweep.lua
+--- include lib/arguments.lua
+--- include lib/queues.lua
+--- include lib/entries.lua
+--- include lib/enqueue.lua
+--- include lib/tokens.lua
+--- include lib/admission.lua
+--- include lib/remove_unknown.lua
 
 local function remove(unanswered, asked, holds)
   local claim = read(asked.bucket, asked.id)

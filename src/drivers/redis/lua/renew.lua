@@ -4,11 +4,11 @@
      Gives one answer a claim, as claim.lua, or "b <from when on it grants (ms)>": not there or run out, but the store has
            forgotten since (a renewal, perhaps), and what was held may be placed anew
      Work  O(claims x (admitted + run out)) ]]
---- include line.lua
---- include line/answers.lua
---- include line/recheck.lua
---- include line/renewal.lua
---- include line/sweep.lua
+--- include lib.lua
+--- include lib/answers.lua
+--- include lib/recheck.lua
+--- include lib/renewal.lua
+--- include lib/remove_unknown.lua
 
 local answers, claims = {}, {}
 for at = 1, tonumber(take()) do

@@ -4,7 +4,7 @@
      ARGV  root, inbox, birth record, longest ttl, number of targets, then for each: bucket, key, token, now ("1" or "0")
      Gives a string with "1" for each that was there, else "0"
      Work  O(admitted) a target ]]
---- include line.lua
+--- include lib.lua
 
 local function holder(bucket, key, token, atOnce)
   for _, place in ipairs(call('ZRANGE', named(bucket, 'a', key), 0, -1)) do

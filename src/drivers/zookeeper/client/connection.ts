@@ -15,66 +15,72 @@
  *   watches at the first reconnect, and is refused for good, on whichever connection it is met.
  * - Replies come in the order of requests: one that is not the oldest's ends the connection.
  * - What has left and has no answer when its connection ends has an unknown outcome, and is never sent again.
- * - A session ends by our own clock (session-clock.ts) before its server may end it, whether we reach anybody or not. Then
+ * - A session ends by our own clock (session-timer.ts) before its server may end it, whether we reach anybody or not. Then
  *   what was asked within it fails, its watches end, and another one is made.
  * - Another session number than ours after a reconnect means that ours is gone.
  */
 
-import type { Clock, Timer } from "../../../clock.ts";
-import type { Request } from "./calls.ts";
-import { Calls } from "./calls.ts";
-import { AuthFailedError, closedError, errorOf, OutdatedServerError, SessionExpiredError } from "./errors.ts";
+import type { Clock, Timer } from "../../../util/clock.ts";
+import type { ConnectionListener, ConnectionOptions } from "./connection-options.ts";
+import {
+  AuthFailedError,
+  createClosedError,
+  OutdatedServerError,
+  SessionExpiredError,
+  toServerError,
+} from "./errors.ts";
 import { Handshake } from "./handshake.ts";
-import type { ConnectionOptions, Hooks } from "./hooks.ts";
 import { JuteError, JuteReader, JuteWriter } from "./jute.ts";
 import { closeSession } from "./operations.ts";
 import { OP, readEvent, XID } from "./records.ts";
-import { Servers } from "./servers.ts";
-import type { Session } from "./session-clock.ts";
-import { SessionClock } from "./session-clock.ts";
+import type { Request } from "./requests.ts";
+import { PendingRequests } from "./requests.ts";
+import { ServerList } from "./server-list.ts";
+import type { Session } from "./session-timer.ts";
+import { SessionTimer } from "./session-timer.ts";
+import type { Transport } from "./transport.ts";
 import { Watches } from "./watches.ts";
-import type { Wire } from "./wire.ts";
 
-const EXPIRED = -112;
-const UNIMPLEMENTED = -6;
+const EXPIRED_CODE = -112;
+const UNIMPLEMENTED_CODE = -6;
 
 export class Connection {
   readonly watches: Watches = new Watches();
   readonly #options: ConnectionOptions;
-  readonly #hooks: Hooks;
+  readonly #listener: ConnectionListener;
   readonly #clock: Clock;
   readonly #timer: Timer;
   readonly #handshake: Handshake;
-  readonly #calls = new Calls();
-  #at: "idle" | "dialing" | "greeting" | "proving" | "up" | "resting" | "over" = "idle";
-  #wire: Wire | null = null;
+  readonly #requests = new PendingRequests();
+  #status: "idle" | "dialing" | "greeting" | "proving" | "up" | "resting" | "over" = "idle";
+  #transport: Transport | null = null;
   #session: Session | null = null;
   /** Its owner knows the session that stands. */
-  #isKnown = false;
+  #isSessionReported = false;
   #lastZxid = 0n;
-  readonly #servers: Servers;
-  #greetedAt = 0;
-  #flushing = false;
+  readonly #servers: ServerList;
+  #helloSentAt = 0;
+  #isFlushScheduled = false;
   /** Why it is over. */
-  #ended: Error = closedError();
-  #needed = false;
-  #alive = false;
+  #closeError: Error = createClosedError();
+  #isNeeded = false;
+  #isKeptAlive = false;
 
-  constructor(options: ConnectionOptions, hooks: Hooks) {
+  constructor(options: ConnectionOptions, listener: ConnectionListener) {
     this.#options = options;
-    this.#hooks = hooks;
+    this.#listener = listener;
     this.#clock = options.clock;
     this.#handshake = new Handshake(options.auth, options.sasl);
-    this.#servers = new Servers(options.servers, options.random, options.retry);
-    this.#timer = options.clock.timer(() => this.#tick());
+    this.#servers = new ServerList(options.servers, options.random, options.retry);
+    this.#timer = options.clock.timer(() => this.#onTimer());
   }
 
-  get isOver(): boolean {
-    return this.#at === "over";
+  get isClosed(): boolean {
+    return this.#status === "over";
   }
 
-  get isUp(): boolean {
-    return this.#at === "up";
+  get isConnected(): boolean {
+    return this.#status === "up";
   }
 
   /** Why the last connection ended, or never stood. */
@@ -89,126 +95,129 @@ export class Connection {
 
   /** What the servers agreed to, or what they will be asked for. */
   get sessionMs(): number {
-    return this.#session?.time.timeoutMs ?? this.#options.sessionMs;
+    return this.#session?.timer.timeoutMs ?? this.#options.sessionMs;
   }
 
   /** Milliseconds for which the session cannot have ended yet; 0: it may have. */
   leftMs(): number {
-    return this.#session === null ? 0 : Math.max(this.#session.time.endsAt() - this.#clock.now(), 0);
+    return this.#session === null ? 0 : Math.max(this.#session.timer.endsAt() - this.#clock.now(), 0);
   }
 
   open(): void {
-    if (this.#at === "idle" || this.#at === "over") this.#dial();
+    if (this.#status === "idle" || this.#status === "over") this.#connect();
   }
 
-  /** Settles with the answer, or fails with an error of errors.ts. Waits for a connection as long as `withinMs` allows. */
-  ask<T>(request: Request<T>, withinMs: number): Promise<T> {
+  /** Settles with the answer, or fails with an error of errors.ts. Waits for a connection as long as `timeoutMs` allows. */
+  request<T>(request: Request<T>, timeoutMs: number): Promise<T> {
     return new Promise((resolve, reject) => {
-      if (this.#at === "over") return reject(this.#ended);
-      this.#calls.add(request, this.#clock.now() + withinMs, resolve, reject);
-      if (this.#at === "up") this.#flushSoon();
-      this.#arm();
+      if (this.#status === "over") return reject(this.#closeError);
+      this.#requests.add(request, this.#clock.now() + timeoutMs, resolve, reject);
+      if (this.#status === "up") this.#scheduleFlush();
+      this.#armTimer();
     });
   }
 
   /** Keeps the process alive for the session's sake, or not. */
-  need(on: boolean): void {
-    this.#needed = on;
-    this.#arm();
+  keepAlive(on: boolean): void {
+    this.#isNeeded = on;
+    this.#armTimer();
   }
 
   /** Ends the session, if it can be reached within so long (null: it is left to its own time), and everything else. */
-  async close(withinMs: number | null): Promise<void> {
-    if (this.#session !== null && withinMs !== null) {
+  async close(timeoutMs: number | null): Promise<void> {
+    if (this.#session !== null && timeoutMs !== null) {
       // a server that is not told ends it by itself
-      await this.ask(closeSession(), withinMs).catch(() => undefined);
+      await this.request(closeSession(), timeoutMs).catch(() => undefined);
     }
-    this.#end(closedError());
+    this.#closeWith(createClosedError());
   }
 
-  #end(error: Error): void {
-    if (this.#at === "over") return;
-    this.#at = "over";
-    this.#ended = error;
-    this.#wire?.close();
-    this.#wire = null;
-    this.#forget(error);
-    this.#arm();
+  #closeWith(error: Error): void {
+    if (this.#status === "over") return;
+    this.#status = "over";
+    this.#closeError = error;
+    this.#transport?.close();
+    this.#transport = null;
+    this.#endSession(error);
+    this.#armTimer();
     this.#timer.stop();
-    this.#hooks.over(error);
+    this.#listener.onClosed(error);
   }
 
-  #forget(error: Error): void {
+  #endSession(error: Error): void {
     this.#session = null;
-    this.#isKnown = false;
+    this.#isSessionReported = false;
     // a store that was restored, or is empty, is behind what the last session saw, and would refuse us for ever
     this.#lastZxid = 0n;
-    this.#calls.failAll(error);
+    this.#requests.rejectAll(error);
     this.watches.end();
   }
 
-  #dial(): void {
-    this.#at = "dialing";
-    this.#wire = this.#options.dial(this.#servers.next(this.#clock.now(), this.sessionMs), {
-      connected: () => this.#greet(),
-      frames: (frames) => this.#frames(frames),
-      closed: (error) => this.#lost(error),
+  #connect(): void {
+    this.#status = "dialing";
+    this.#transport = this.#options.connector(this.#servers.next(this.#clock.now(), this.sessionMs), {
+      onConnected: () => this.#sendHello(),
+      onFrames: (frames) => this.#onFrames(frames),
+      onClosed: (error) => this.#onDisconnected(error),
     });
-    this.#wire.keepAlive(this.#alive);
-    this.#arm();
+    this.#transport.keepAlive(this.#isKeptAlive);
+    this.#armTimer();
   }
 
-  #greet(): void {
-    this.#at = "greeting";
-    this.#greetedAt = this.#clock.now();
-    this.#wire?.write([this.#handshake.hello(this.#lastZxid, this.#options.sessionMs, this.#session)]);
+  #sendHello(): void {
+    this.#status = "greeting";
+    this.#helloSentAt = this.#clock.now();
+    this.#transport?.write([this.#handshake.encodeConnect(this.#lastZxid, this.#options.sessionMs, this.#session)]);
   }
 
-  #frames(frames: readonly Buffer[]): void {
-    this.#session?.time.heard(this.#clock.now());
+  #onFrames(frames: readonly Buffer[]): void {
+    this.#session?.timer.recordReceived(this.#clock.now());
     try {
       for (const frame of frames) {
-        if (this.#at === "greeting") this.#welcome(frame);
-        else if (this.#at === "proving") this.#prove(frame);
-        else if (this.#at === "up") this.#reply(new JuteReader(frame));
+        if (this.#status === "greeting") this.#onHello(frame);
+        else if (this.#status === "proving") this.#authenticate(frame);
+        else if (this.#status === "up") this.#onReply(new JuteReader(frame));
       }
     } catch (error) {
-      if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return this.#end(error);
+      if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return this.#closeWith(error);
       if (!(error instanceof JuteError)) throw error;
-      this.#lost(error);
+      this.#onDisconnected(error);
     }
-    this.#arm();
+    this.#armTimer();
   }
 
-  #welcome(frame: Buffer): void {
-    const { timeoutMs, sessionId: id, password } = this.#handshake.welcome(frame);
+  #onHello(frame: Buffer): void {
+    const { timeoutMs, sessionId: id, password } = this.#handshake.decodeConnect(frame);
     if (timeoutMs <= 0 || (this.#session !== null && this.#session.id !== id)) this.#expire();
-    if (timeoutMs <= 0) return this.#lost(null);
-    this.#session ??= { id, password, time: new SessionClock(timeoutMs, this.#greetedAt) };
-    this.#session.time.attached(timeoutMs, this.#greetedAt, this.#clock.now());
-    const question = this.#handshake.challengeMe();
-    if (question === null) return this.#up();
-    this.#at = "proving";
-    this.#wire?.write([question]);
+    if (timeoutMs <= 0) return this.#onDisconnected(null);
+    this.#session ??= { id, password, timer: new SessionTimer(timeoutMs, this.#helloSentAt) };
+    this.#session.timer.onAttached(timeoutMs, this.#helloSentAt, this.#clock.now());
+    const saslStart = this.#handshake.encodeSaslStart();
+    if (saslStart === null) return this.#onConnected();
+    this.#status = "proving";
+    this.#transport?.write([saslStart]);
   }
 
-  #prove(frame: Buffer): void {
-    const answer = this.#handshake.prove(frame);
-    if (answer === null) this.#up();
-    else this.#wire?.write([answer]);
+  #authenticate(frame: Buffer): void {
+    const answer = this.#handshake.answerChallenge(frame);
+    if (answer === null) this.#onConnected();
+    else this.#transport?.write([answer]);
   }
 
-  #up(): void {
-    this.#at = "up";
-    this.#servers.reached();
-    this.#wire?.write([...this.#handshake.credentials(), ...this.#handshake.watches(this.watches, this.#lastZxid)]);
+  #onConnected(): void {
+    this.#status = "up";
+    this.#servers.onConnected();
+    this.#transport?.write([
+      ...this.#handshake.encodeCredentials(),
+      ...this.#handshake.encodeWatches(this.watches, this.#lastZxid),
+    ]);
     this.#flush();
-    const renewed = !this.#isKnown;
-    this.#isKnown = true;
-    this.#hooks.connected(renewed);
+    const isNewSession = !this.#isSessionReported;
+    this.#isSessionReported = true;
+    this.#listener.onConnected(isNewSession);
   }
 
-  #reply(reader: JuteReader): void {
+  #onReply(reader: JuteReader): void {
     const [xid, zxid, code] = [reader.int(), reader.long(), reader.int()];
     if (zxid > 0n) this.#lastZxid = zxid;
     switch (xid) {
@@ -218,96 +227,96 @@ export class Connection {
         return;
       }
       case XID.ping:
-        return this.#session?.time.pingAnswered();
+        return this.#session?.timer.recordPingAnswered();
       case XID.auth:
         if (code !== 0) throw new AuthFailedError();
         return;
       case XID.setWatches:
-        if (code === UNIMPLEMENTED) throw new OutdatedServerError();
+        if (code === UNIMPLEMENTED_CODE) throw new OutdatedServerError();
         // without its watches this connection is worth nothing
-        if (code !== 0) this.#lost(errorOf(code, "set watches"));
+        if (code !== 0) this.#onDisconnected(toServerError(code, "set watches"));
         return;
     }
-    const sentAt = this.#calls.reply(xid, zxid, code, reader);
+    const sentAt = this.#requests.settleOldest(xid, zxid, code, reader);
     // the server says that it has ended the session meanwhile; nothing is proved by that
-    if (code === EXPIRED) this.#lost(new SessionExpiredError());
-    else this.#session?.time.answered(sentAt);
+    if (code === EXPIRED_CODE) this.#onDisconnected(new SessionExpiredError());
+    else this.#session?.timer.recordAnswered(sentAt);
   }
 
   /** All that one turn of the event loop wants leaves in one write. */
-  #flushSoon(): void {
-    if (this.#flushing) return;
-    this.#flushing = true;
+  #scheduleFlush(): void {
+    if (this.#isFlushScheduled) return;
+    this.#isFlushScheduled = true;
     queueMicrotask(() => process.nextTick(() => this.#flush()));
   }
 
   #flush(): void {
-    this.#flushing = false;
-    if (this.#at !== "up") return;
+    this.#isFlushScheduled = false;
+    if (this.#status !== "up") return;
     const now = this.#clock.now();
-    const frames = this.#calls.send(now);
+    const frames = this.#requests.drain(now);
     if (frames.length === 0) return;
-    this.#session?.time.sent(now);
-    this.#wire?.write(frames);
-    this.#arm();
+    this.#session?.timer.recordSent(now);
+    this.#transport?.write(frames);
+    this.#armTimer();
   }
 
   /** The connection has ended, or never stood, or is worth nothing. */
-  #lost(cause: Error | null): void {
-    if (this.#at === "over" || this.#at === "resting") return;
-    const wasUp = this.#at === "up";
-    this.#wire?.close();
-    this.#wire = null;
-    this.#servers.failed(this.#clock.now(), cause);
-    this.#at = "resting";
-    this.#calls.lost(cause);
-    if (wasUp) this.#hooks.suspended();
+  #onDisconnected(cause: Error | null): void {
+    if (this.#status === "over" || this.#status === "resting") return;
+    const wasConnected = this.#status === "up";
+    this.#transport?.close();
+    this.#transport = null;
+    this.#servers.onFailed(this.#clock.now(), cause);
+    this.#status = "resting";
+    this.#requests.rejectSent(cause);
+    if (wasConnected) this.#listener.onSuspended();
     if (cause instanceof SessionExpiredError) this.#expire();
-    this.#arm();
+    this.#armTimer();
   }
 
   /** The session is over; the next connection makes another one. */
   #expire(): void {
     if (this.#session === null) return;
-    const wasKnown = this.#isKnown;
-    this.#forget(new SessionExpiredError());
-    if (wasKnown) this.#hooks.expired();
+    const wasKnown = this.#isSessionReported;
+    this.#endSession(new SessionExpiredError());
+    if (wasKnown) this.#listener.onExpired();
   }
 
-  #tick(): void {
+  #onTimer(): void {
     const now = this.#clock.now();
-    if (this.#session !== null && now >= this.#session.time.endsAt()) {
-      this.#lost(new SessionExpiredError());
+    if (this.#session !== null && now >= this.#session.timer.endsAt()) {
+      this.#onDisconnected(new SessionExpiredError());
       this.#expire();
     }
-    const connects = this.#at === "dialing" || this.#at === "greeting" || this.#at === "proving";
-    if (connects && now >= this.#servers.dueAt) this.#lost(new Error("no answer in time"));
-    if (this.#at === "up" && this.#session !== null) this.#keepUp(this.#session.time, now);
-    if (this.#at === "resting" && now >= this.#servers.dueAt) this.#dial();
-    this.#calls.endLate(now);
-    this.#arm();
+    const isConnecting = this.#status === "dialing" || this.#status === "greeting" || this.#status === "proving";
+    if (isConnecting && now >= this.#servers.dueAt) this.#onDisconnected(new Error("no answer in time"));
+    if (this.#status === "up" && this.#session !== null) this.#checkLiveness(this.#session.timer, now);
+    if (this.#status === "resting" && now >= this.#servers.dueAt) this.#connect();
+    this.#requests.rejectOverdue(now);
+    this.#armTimer();
   }
 
-  #keepUp(time: SessionClock, now: number): void {
-    if (now >= time.deadAt()) return this.#lost(new Error("the server has fallen silent"));
-    if (now < time.pingDueAt()) return;
-    time.pinged(now);
-    this.#wire?.write([new JuteWriter().int(XID.ping).int(OP.ping).frame()]);
+  #checkLiveness(timer: SessionTimer, now: number): void {
+    if (now >= timer.deadAt()) return this.#onDisconnected(new Error("the server has fallen silent"));
+    if (now < timer.pingDueAt()) return;
+    timer.recordPing(now);
+    this.#transport?.write([new JuteWriter().int(XID.ping).int(OP.ping).frame()]);
   }
 
-  #arm(): void {
-    if (this.#at === "idle") return;
-    const alive = this.#at !== "over" && (this.#needed || this.#calls.size > 0);
-    if (alive !== this.#alive) {
-      this.#alive = alive;
-      this.#wire?.keepAlive(alive);
-      this.#timer.keepAlive(alive);
+  #armTimer(): void {
+    if (this.#status === "idle") return;
+    const isKeptAlive = this.#status !== "over" && (this.#isNeeded || this.#requests.size > 0);
+    if (isKeptAlive !== this.#isKeptAlive) {
+      this.#isKeptAlive = isKeptAlive;
+      this.#transport?.keepAlive(isKeptAlive);
+      this.#timer.keepAlive(isKeptAlive);
     }
-    if (this.#at === "over") return;
-    const time = this.#session?.time;
-    let due = Math.min(this.#calls.dueAt, time?.endsAt() ?? Number.POSITIVE_INFINITY);
-    if (this.#at !== "up") due = Math.min(due, this.#servers.dueAt);
-    else if (time !== undefined) due = Math.min(due, time.pingDueAt(), time.deadAt());
-    this.#timer.set(due === Number.POSITIVE_INFINITY ? null : due);
+    if (this.#status === "over") return;
+    const timer = this.#session?.timer;
+    let dueAt = Math.min(this.#requests.dueAt, timer?.endsAt() ?? Number.POSITIVE_INFINITY);
+    if (this.#status !== "up") dueAt = Math.min(dueAt, this.#servers.dueAt);
+    else if (timer !== undefined) dueAt = Math.min(dueAt, timer.pingDueAt(), timer.deadAt());
+    this.#timer.set(dueAt === Number.POSITIVE_INFINITY ? null : dueAt);
   }
 }

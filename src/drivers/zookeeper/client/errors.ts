@@ -1,7 +1,7 @@
 /** What can go wrong with a request, told apart by `code`. */
 
 /** Codes of the server, as its protocol numbers them. */
-const NAMES: Readonly<Record<number, string>> = {
+const ERROR_NAMES: Readonly<Record<number, string>> = {
   [-1]: "SYSTEM_ERROR",
   [-2]: "RUNTIME_INCONSISTENCY",
   [-3]: "DATA_INCONSISTENCY",
@@ -44,20 +44,20 @@ export class ZooKeeperError extends Error {
 }
 
 /**
- * There is no answer, and none will come. `sent` false: the request has not left, nothing was changed. `sent` true: it may
+ * There is no answer, and none will come. `isSent` false: the request has not left, nothing was changed. `isSent` true: it may
  * have been carried out; whoever asked must look.
  */
 export class ConnectionLossError extends Error {
   readonly code = "CONNECTION_LOSS";
-  readonly sent: boolean;
-  constructor(sent: boolean, message: string, cause?: unknown) {
+  readonly isSent: boolean;
+  constructor(isSent: boolean, message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = "ConnectionLossError";
-    this.sent = sent;
+    this.isSent = isSent;
   }
 }
 
-export function closedError(): ConnectionLossError {
+export function createClosedError(): ConnectionLossError {
   return new ConnectionLossError(false, "the ZooKeeper client was closed");
 }
 
@@ -91,30 +91,30 @@ export class OutdatedServerError extends Error {
 }
 
 /** What was asked, for people: the id of a protected node (Curator's `_c_<id>-`) is a secret. */
-export function withoutIds(what: string): string {
+export function redactIds(what: string): string {
   return what.replace(/_c_[0-9A-Za-z]+(?:-[0-9A-Fa-f]{4,12})*-/g, "_c_...-");
 }
 
 /** The error of a reply's code, which is not 0. */
-export function errorOf(code: number, what: string): Error {
+export function toServerError(code: number, description: string): Error {
   if (code === -112) return new SessionExpiredError();
   if (code === -115) return new AuthFailedError();
-  const name = NAMES[code] ?? `CODE_${code}`;
-  return new ZooKeeperError(name, `ZooKeeper: ${withoutIds(what)}: ${name}`);
+  const name = ERROR_NAMES[code] ?? `CODE_${code}`;
+  return new ZooKeeperError(name, `ZooKeeper: ${redactIds(description)}: ${name}`);
 }
 
-const FOR_GOOD: readonly string[] = ["NO_AUTH", "INVALID_ACL", "QUOTA_EXCEEDED"];
+const PERMANENT_CODES: readonly string[] = ["NO_AUTH", "INVALID_ACL", "QUOTA_EXCEEDED"];
 
 /**
  * Would asking again change nothing: are the servers too old, do they not know us, not take what our nodes are to allow,
  * or not take any more of them where an operator has set a quota?
  */
-export function isForGood(error: unknown): boolean {
+export function isPermanent(error: unknown): boolean {
   if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return true;
-  return error instanceof ZooKeeperError && FOR_GOOD.includes(error.code);
+  return error instanceof ZooKeeperError && PERMANENT_CODES.includes(error.code);
 }
 
 /** Is this the server's refusal of that name? */
-export function isRefusal(error: unknown, code: string): boolean {
+export function hasCode(error: unknown, code: string): boolean {
   return error instanceof ZooKeeperError && error.code === code;
 }

@@ -19,7 +19,7 @@ const NO_PASSWORD: Buffer = Buffer.alloc(16);
 export class Handshake {
   readonly #auth: readonly AuthInfo[];
   readonly #sasl: SaslOptions | null;
-  #isProved = false;
+  #isAuthenticated = false;
 
   constructor(auth: readonly AuthInfo[], sasl: SaslOptions | null) {
     this.#auth = auth;
@@ -27,7 +27,7 @@ export class Handshake {
   }
 
   /** Asks for the session, or for a new one. */
-  hello(
+  encodeConnect(
     lastZxidSeen: bigint,
     timeoutMs: number,
     session: { readonly id: bigint; readonly password: Buffer } | null,
@@ -38,18 +38,18 @@ export class Handshake {
     return writer.frame();
   }
 
-  welcome(frame: Buffer): ConnectResponse {
+  decodeConnect(frame: Buffer): ConnectResponse {
     return readConnect(new JuteReader(frame));
   }
 
   /** With SASL: asks for the server's challenge; else null. */
-  challengeMe(): Buffer | null {
-    this.#isProved = false;
-    return this.#sasl === null ? null : saslFrame(Buffer.alloc(0));
+  encodeSaslStart(): Buffer | null {
+    this.#isAuthenticated = false;
+    return this.#sasl === null ? null : encodeSaslFrame(Buffer.alloc(0));
   }
 
   /** Answers the server's challenge; null: it is satisfied. @throws AuthFailedError */
-  prove(frame: Buffer): Buffer | null {
+  answerChallenge(frame: Buffer): Buffer | null {
     const reader = new JuteReader(frame);
     reader.int();
     reader.long();
@@ -57,23 +57,24 @@ export class Handshake {
     const challenge = reader.buffer();
     if (challenge === null || challenge.length === 0) {
       // it lets us in as nobody
-      if (!this.#isProved) throw new AuthFailedError("ZooKeeper does not ask for SASL credentials: it has no users");
+      if (!this.#isAuthenticated)
+        throw new AuthFailedError("ZooKeeper does not ask for SASL credentials: it has no users");
       return null;
     }
     const answer = digestMd5(challenge, this.#sasl as SaslOptions);
-    this.#isProved = true;
-    return answer === null ? null : saslFrame(answer);
+    this.#isAuthenticated = true;
+    return answer === null ? null : encodeSaslFrame(answer);
   }
 
-  credentials(): Buffer[] {
+  encodeCredentials(): Buffer[] {
     return this.#auth.map(({ scheme, auth }) =>
       new JuteWriter().int(XID.auth).int(OP.auth).int(0).text(scheme).buffer(auth).frame(),
     );
   }
 
   /** Sets all watches again, as of the last transaction we know of: what has changed since then fires at once. */
-  watches(watches: Watches, lastZxid: bigint): Buffer[] {
-    return Array.from(watches.chunks(), (write) => {
+  encodeWatches(watches: Watches, lastZxid: bigint): Buffer[] {
+    return Array.from(watches.encodeChunks(), (write) => {
       const writer = new JuteWriter().int(XID.setWatches).int(OP.setWatches2);
       write(writer, lastZxid);
       return writer.frame();
@@ -81,6 +82,6 @@ export class Handshake {
   }
 }
 
-function saslFrame(token: Buffer): Buffer {
+function encodeSaslFrame(token: Buffer): Buffer {
   return new JuteWriter().int(0).int(OP.sasl).buffer(token).frame();
 }

@@ -1,58 +1,58 @@
 /** Jute, ZooKeeper's encoding: big-endian numbers, and texts, buffers and vectors behind their lengths. */
 
-const NOTHING = -1;
+const NULL_LENGTH = -1;
 
 /** Writes one frame: four bytes of length, then what is put into it. */
 export class JuteWriter {
   #bytes = Buffer.allocUnsafe(256);
-  #at = 4;
+  #offset = 4;
 
   int(value: number): this {
-    this.#at = this.#room(4).writeInt32BE(value, this.#at);
+    this.#offset = this.#reserve(4).writeInt32BE(value, this.#offset);
     return this;
   }
 
   long(value: bigint): this {
-    this.#at = this.#room(8).writeBigInt64BE(value, this.#at);
+    this.#offset = this.#reserve(8).writeBigInt64BE(value, this.#offset);
     return this;
   }
 
   bool(value: boolean): this {
-    this.#at = this.#room(1).writeUInt8(value ? 1 : 0, this.#at);
+    this.#offset = this.#reserve(1).writeUInt8(value ? 1 : 0, this.#offset);
     return this;
   }
 
   buffer(value: Uint8Array | null): this {
-    if (value === null) return this.int(NOTHING);
+    if (value === null) return this.int(NULL_LENGTH);
     this.int(value.length);
-    this.#room(value.length).set(value, this.#at);
-    this.#at += value.length;
+    this.#reserve(value.length).set(value, this.#offset);
+    this.#offset += value.length;
     return this;
   }
 
   text(value: string): this {
     const length = Buffer.byteLength(value);
     this.int(length);
-    this.#at += this.#room(length).write(value, this.#at, "utf8");
+    this.#offset += this.#reserve(length).write(value, this.#offset, "utf8");
     return this;
   }
 
-  vector<T>(items: readonly T[], write: (writer: this, item: T) => void): this {
+  vector<T>(items: readonly T[], writeItem: (writer: this, item: T) => void): this {
     this.int(items.length);
-    for (const item of items) write(this, item);
+    for (const item of items) writeItem(this, item);
     return this;
   }
 
   /** The frame, its length in front. The writer is not to be used any more. */
   frame(): Buffer {
-    this.#bytes.writeInt32BE(this.#at - 4, 0);
-    return this.#bytes.subarray(0, this.#at);
+    this.#bytes.writeInt32BE(this.#offset - 4, 0);
+    return this.#bytes.subarray(0, this.#offset);
   }
 
-  #room(bytes: number): Buffer {
-    if (this.#at + bytes > this.#bytes.length) {
-      const larger = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#at + bytes));
-      this.#bytes.copy(larger, 0, 0, this.#at);
+  #reserve(bytes: number): Buffer {
+    if (this.#offset + bytes > this.#bytes.length) {
+      const larger = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#offset + bytes));
+      this.#bytes.copy(larger, 0, 0, this.#offset);
       this.#bytes = larger;
     }
     return this.#bytes;
@@ -70,14 +70,14 @@ export class JuteError extends Error {
 /** Reads one frame, without its length. Every length is checked against what is there before anything is made of it. */
 export class JuteReader {
   readonly #bytes: Buffer;
-  #at = 0;
+  #offset = 0;
 
   constructor(bytes: Buffer) {
     this.#bytes = bytes;
   }
 
-  get left(): number {
-    return this.#bytes.length - this.#at;
+  get remaining(): number {
+    return this.#bytes.length - this.#offset;
   }
 
   int(): number {
@@ -96,64 +96,64 @@ export class JuteReader {
   /** A copy: the frame may be a part of a larger read. */
   buffer(): Buffer | null {
     const length = this.int();
-    if (length === NOTHING) return null;
-    const from = this.#take(length);
-    return Buffer.from(this.#bytes.subarray(from, from + length));
+    if (length === NULL_LENGTH) return null;
+    const start = this.#take(length);
+    return Buffer.from(this.#bytes.subarray(start, start + length));
   }
 
   text(): string {
     const length = this.int();
-    if (length === NOTHING) return "";
-    const from = this.#take(length);
-    return this.#bytes.toString("utf8", from, from + length);
+    if (length === NULL_LENGTH) return "";
+    const start = this.#take(length);
+    return this.#bytes.toString("utf8", start, start + length);
   }
 
-  vector<T>(read: (reader: this) => T): T[] {
+  vector<T>(readItem: (reader: this) => T): T[] {
     const length = this.int();
-    if (length === NOTHING) return [];
+    if (length === NULL_LENGTH) return [];
     // the shortest item there is has one byte
-    if (length < 0 || length > this.left) throw new JuteError("a vector is longer than its frame");
-    return Array.from({ length }, () => read(this));
+    if (length < 0 || length > this.remaining) throw new JuteError("a vector is longer than its frame");
+    return Array.from({ length }, () => readItem(this));
   }
 
   #take(bytes: number): number {
-    const from = this.#at;
-    if (bytes < 0 || bytes > this.left) throw new JuteError("a frame ends too early");
-    this.#at += bytes;
-    return from;
+    const start = this.#offset;
+    if (bytes < 0 || bytes > this.remaining) throw new JuteError("a frame ends too early");
+    this.#offset += bytes;
+    return start;
   }
 }
 
 /** Chunks of a stream to frames. Made anew for every connection: half a frame must not survive it. */
 export class FrameReader {
-  readonly #mostBytes: number;
-  #held: Buffer[] = [];
-  #heldBytes = 0;
-  #wanted = 4;
+  readonly #maxBytes: number;
+  #chunks: Buffer[] = [];
+  #bufferedBytes = 0;
+  #neededBytes = 4;
 
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes;
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
   }
 
   /** The frames that this chunk completes, without their lengths. @throws JuteError if one is too long */
   push(chunk: Buffer): Buffer[] {
-    this.#held.push(chunk);
-    this.#heldBytes += chunk.length;
-    if (this.#heldBytes < this.#wanted) return [];
-    let bytes = this.#held.length === 1 ? chunk : Buffer.concat(this.#held);
+    this.#chunks.push(chunk);
+    this.#bufferedBytes += chunk.length;
+    if (this.#bufferedBytes < this.#neededBytes) return [];
+    let bytes = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks);
     const frames: Buffer[] = [];
-    this.#wanted = 4;
+    this.#neededBytes = 4;
     while (bytes.length >= 4) {
       const length = bytes.readInt32BE(0);
-      if (length < 0 || length > this.#mostBytes) throw new JuteError(`a frame of ${length} bytes`);
-      this.#wanted = 4 + length;
-      if (bytes.length < this.#wanted) break;
-      frames.push(bytes.subarray(4, this.#wanted));
-      bytes = bytes.subarray(this.#wanted);
-      this.#wanted = 4;
+      if (length < 0 || length > this.#maxBytes) throw new JuteError(`a frame of ${length} bytes`);
+      this.#neededBytes = 4 + length;
+      if (bytes.length < this.#neededBytes) break;
+      frames.push(bytes.subarray(4, this.#neededBytes));
+      bytes = bytes.subarray(this.#neededBytes);
+      this.#neededBytes = 4;
     }
-    this.#held = bytes.length === 0 ? [] : [bytes];
-    this.#heldBytes = bytes.length;
+    this.#chunks = bytes.length === 0 ? [] : [bytes];
+    this.#bufferedBytes = bytes.length;
     return frames;
   }
 }

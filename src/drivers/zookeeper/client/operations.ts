@@ -1,10 +1,10 @@
 /** What can be asked of a server, as requests. Paths are whole ones: the client's root is in them already. */
 
-import type { Request } from "./calls.ts";
-import { errorOf } from "./errors.ts";
+import { toServerError } from "./errors.ts";
 import type { JuteReader, JuteWriter } from "./jute.ts";
 import type { Acl, Mode, Stat } from "./records.ts";
 import { MODE, OP, OPEN_TO_ALL, readAcl, readStat, writeAcl } from "./records.ts";
+import type { Request } from "./requests.ts";
 
 const NO_NODE = -101;
 const NO_WATCHER = -121;
@@ -32,10 +32,10 @@ export interface Created {
 
 /** A step of a `multi`: all are done, or none. */
 export type Step =
-  | ({ readonly do: "create"; readonly path: string } & Omit<CreateOptions, "ttlMs">)
-  | { readonly do: "delete"; readonly path: string; readonly version?: number }
-  | { readonly do: "set"; readonly path: string; readonly data: Uint8Array; readonly version?: number }
-  | { readonly do: "check"; readonly path: string; readonly version: number };
+  | ({ readonly kind: "create"; readonly path: string } & Omit<CreateOptions, "ttlMs">)
+  | { readonly kind: "delete"; readonly path: string; readonly version?: number }
+  | { readonly kind: "set"; readonly path: string; readonly data: Uint8Array; readonly version?: number }
+  | { readonly kind: "check"; readonly path: string; readonly version: number };
 
 export function create(path: string, options: CreateOptions): Request<Created> {
   const { mode = "persistent", ttlMs } = options;
@@ -43,129 +43,134 @@ export function create(path: string, options: CreateOptions): Request<Created> {
   const op = mode === "container" ? OP.createContainer : isTtl ? OP.createTtl : OP.create2;
   return {
     op,
-    what: `create ${path}`,
-    write(writer) {
+    description: `create ${path}`,
+    encode(writer) {
       writeCreate(writer, path, options);
       if (isTtl) writer.long(BigInt(ttlMs ?? 0));
     },
-    read: (reader, czxid) => ({ path: reader.text(), czxid }),
+    decode: (reader, czxid) => ({ path: reader.text(), czxid }),
   };
 }
 
 export function remove(path: string, version: number = ANY_VERSION): Request<void> {
   return {
     op: OP.delete,
-    what: `delete ${path}`,
-    write: (writer) => writer.text(path).int(version),
-    read: () => undefined,
+    description: `delete ${path}`,
+    encode: (writer) => writer.text(path).int(version),
+    decode: () => undefined,
   };
 }
 
-/** What a server knows of the node; null: there is none. `watched` is told which of the two it was. */
-export function exists(path: string, watch: boolean, watched: (there: boolean) => void): Request<Stat | null> {
+/** What a server knows of the node; null: there is none. `onSet` is told which of the two it was. */
+export function exists(path: string, isWatched: boolean, onSet: (isPresent: boolean) => void): Request<Stat | null> {
   return {
     op: OP.exists,
-    what: `look at ${path}`,
-    write: (writer) => writer.text(path).bool(watch),
-    read(reader) {
-      watched(true);
+    description: `look at ${path}`,
+    encode: (writer) => writer.text(path).bool(isWatched),
+    decode(reader) {
+      onSet(true);
       return readStat(reader);
     },
-    refused(code) {
+    decodeRefusal(code) {
       if (code !== NO_NODE) return null;
-      watched(false);
+      onSet(false);
       return { result: null };
     },
   };
 }
 
-export function get(
+export function getData(
   path: string,
-  watch: boolean,
-  watched: () => void,
+  isWatched: boolean,
+  onSet: () => void,
 ): Request<{ readonly data: Buffer; readonly stat: Stat }> {
   return {
     op: OP.getData,
-    what: `read ${path}`,
-    write: (writer) => writer.text(path).bool(watch),
-    read(reader) {
-      watched();
+    description: `read ${path}`,
+    encode: (writer) => writer.text(path).bool(isWatched),
+    decode(reader) {
+      onSet();
       return { data: reader.buffer() ?? NO_DATA, stat: readStat(reader) };
     },
   };
 }
 
-export function set(path: string, data: Uint8Array, version: number = ANY_VERSION): Request<Stat> {
-  const write = (writer: JuteWriter): unknown => writer.text(path).buffer(data).int(version);
-  return { op: OP.setData, what: `write ${path}`, write, read: readStat };
+export function setData(path: string, data: Uint8Array, version: number = ANY_VERSION): Request<Stat> {
+  const encode = (writer: JuteWriter): unknown => writer.text(path).buffer(data).int(version);
+  return { op: OP.setData, description: `write ${path}`, encode, decode: readStat };
 }
 
-export function children(
+export function getChildren(
   path: string,
-  watch: boolean,
-  watched: () => void,
+  isWatched: boolean,
+  onSet: () => void,
 ): Request<{ readonly names: readonly string[]; readonly stat: Stat }> {
   return {
     op: OP.getChildren2,
-    what: `list ${path}`,
-    write: (writer) => writer.text(path).bool(watch),
-    read(reader) {
-      watched();
-      return { names: reader.vector((one) => one.text()), stat: readStat(reader) };
+    description: `list ${path}`,
+    encode: (writer) => writer.text(path).bool(isWatched),
+    decode(reader) {
+      onSet();
+      return { names: reader.vector((nameReader) => nameReader.text()), stat: readStat(reader) };
     },
   };
 }
 
 /** The server has heard of all that was done before this was asked. */
 export function sync(path: string): Request<void> {
-  return { op: OP.sync, what: `sync ${path}`, write: (writer) => writer.text(path), read: () => undefined };
+  return { op: OP.sync, description: `sync ${path}`, encode: (writer) => writer.text(path), decode: () => undefined };
 }
 
 export function getAcl(path: string): Request<readonly Acl[]> {
-  return { op: OP.getAcl, what: `read the ACL of ${path}`, write: (writer) => writer.text(path), read: readAcl };
+  return {
+    op: OP.getAcl,
+    description: `read the ACL of ${path}`,
+    encode: (writer) => writer.text(path),
+    decode: readAcl,
+  };
 }
 
 export function setAcl(path: string, acl: readonly Acl[], version: number = ANY_VERSION): Request<void> {
-  const write = (writer: JuteWriter): void => {
+  const encode = (writer: JuteWriter): void => {
     writer.text(path);
     writeAcl(writer, acl);
     writer.int(version);
   };
-  return { op: OP.setAcl, what: `set the ACL of ${path}`, write, read: () => undefined };
+  return { op: OP.setAcl, description: `set the ACL of ${path}`, encode, decode: () => undefined };
 }
 
 /** A watch that stays: 0 on the node and its list of children, 1 on it and everything below. */
-export function addWatch(path: string, recursive: boolean, watched: () => void): Request<void> {
+export function addWatch(path: string, recursive: boolean, onSet: () => void): Request<void> {
   return {
     op: OP.addWatch,
-    what: `watch ${path}`,
-    write: (writer) => writer.text(path).int(recursive ? 1 : 0),
-    read: () => watched(),
+    description: `watch ${path}`,
+    encode: (writer) => writer.text(path).int(recursive ? 1 : 0),
+    decode: () => onSet(),
   };
 }
 
-const WATCHERS = { children: 1, data: 2, any: 3 } as const;
+const WATCHER_KINDS = { children: 1, data: 2, any: 3 } as const;
 
 /** Makes the server forget the watches of this session on a node. Having none is no error. */
-export function removeWatches(path: string, kind: keyof typeof WATCHERS): Request<void> {
+export function removeWatches(path: string, kind: keyof typeof WATCHER_KINDS): Request<void> {
   return {
     op: OP.removeWatches,
-    what: `stop watching ${path}`,
-    write: (writer) => writer.text(path).int(WATCHERS[kind]),
-    read: () => undefined,
-    refused: (code) => (code === NO_WATCHER ? { result: undefined } : null),
+    description: `stop watching ${path}`,
+    encode: (writer) => writer.text(path).int(WATCHER_KINDS[kind]),
+    decode: () => undefined,
+    decodeRefusal: (code) => (code === NO_WATCHER ? { result: undefined } : null),
   };
 }
 
 /** Who the server takes us for: pairs of scheme and user. */
 export function whoAmI(): Request<readonly { readonly scheme: string; readonly user: string }[]> {
-  const read = (reader: JuteReader): { scheme: string; user: string }[] =>
-    reader.vector((one) => ({ scheme: one.text(), user: one.text() }));
-  return { op: OP.whoAmI, what: "who am I", write: () => undefined, read };
+  const decode = (reader: JuteReader): { scheme: string; user: string }[] =>
+    reader.vector((item) => ({ scheme: item.text(), user: item.text() }));
+  return { op: OP.whoAmI, description: "who am I", encode: () => undefined, decode };
 }
 
 export function closeSession(): Request<void> {
-  return { op: OP.closeSession, what: "close", write: () => undefined, read: () => undefined };
+  return { op: OP.closeSession, description: "close", encode: () => undefined, decode: () => undefined };
 }
 
 /** Gives the paths of the nodes made, in the order of the steps; null for other steps. */
@@ -174,12 +179,12 @@ export function multi(
 ): Request<{ readonly paths: readonly (string | null)[]; readonly zxid: bigint }> {
   return {
     op: OP.multi,
-    what: `${steps.length} steps at once`,
-    write(writer) {
+    description: `${steps.length} steps at once`,
+    encode(writer) {
       for (const step of steps) writeStep(writer, step);
       writer.int(-1).bool(true).int(-1);
     },
-    read: (reader, zxid) => ({ paths: readResults(reader, steps), zxid }),
+    decode: (reader, zxid) => ({ paths: readResults(reader, steps), zxid }),
   };
 }
 
@@ -192,7 +197,7 @@ function writeCreate(writer: JuteWriter, path: string, options: Omit<CreateOptio
 
 function writeStep(writer: JuteWriter, step: Step): void {
   const header = (op: number): JuteWriter => writer.int(op).bool(false).int(-1);
-  switch (step.do) {
+  switch (step.kind) {
     case "create":
       header(step.mode === "container" ? OP.createContainer : OP.create);
       return writeCreate(writer, step.path, step);
@@ -217,9 +222,9 @@ function readResults(reader: JuteReader, steps: readonly Step[]): (string | null
   const paths: (string | null)[] = [];
   let failure: Error | null = null;
   for (;;) {
-    const [op, done] = [reader.int(), reader.bool()];
+    const [op, isEnd] = [reader.int(), reader.bool()];
     reader.int();
-    if (done) break;
+    if (isEnd) break;
     let path: string | null = null;
     if (op === OP.create || op === OP.createContainer) path = reader.text();
     if (op === OP.createContainer) readStat(reader);
@@ -228,7 +233,7 @@ function readResults(reader: JuteReader, steps: readonly Step[]): (string | null
       const code = reader.int();
       const step = steps[paths.length];
       // 0 and -2: would have been done, not tried
-      if (code !== 0 && code !== -2) failure ??= errorOf(code, `${step?.do ?? "step"} ${step?.path ?? ""}`);
+      if (code !== 0 && code !== -2) failure ??= toServerError(code, `${step?.kind ?? "step"} ${step?.path ?? ""}`);
     }
     paths.push(path);
   }

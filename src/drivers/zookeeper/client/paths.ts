@@ -1,35 +1,35 @@
 /** Paths of nodes, checked before anything is sent, and the folder that a client takes for the root. */
 
-import { shown } from "../../../duration.ts";
+import { describeValue } from "../../../util/duration.ts";
 
 // what the server refuses, and line separators, which could forge a line in a log
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
 const FORBIDDEN = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\ud800-\uf8ff\ufff0-\uffff]/;
 // characters beyond the first plane are pairs of what is forbidden alone
-const PAIRS = /[\ud800-\udbff][\udc00-\udfff]/g;
+const SURROGATE_PAIRS = /[\ud800-\udbff][\udc00-\udfff]/g;
 
 /** @throws TypeError naming what is wrong */
-export function checkedPath(path: unknown, name = "path"): string {
-  if (typeof path !== "string") throw new TypeError(`${name} must be a string, not ${shown(path)}`);
-  const wrong = whyNot(path);
-  if (wrong !== null) throw new TypeError(`${name} ${wrong}: ${shown(path)}`);
+export function validatePath(path: unknown, name = "path"): string {
+  if (typeof path !== "string") throw new TypeError(`${name} must be a string, not ${describeValue(path)}`);
+  const problem = findPathProblem(path);
+  if (problem !== null) throw new TypeError(`${name} ${problem}: ${describeValue(path)}`);
   return path;
 }
 
 /** Can a node stand there? */
 export function isPath(path: string): boolean {
-  return whyNot(path) === null;
+  return findPathProblem(path) === null;
 }
 
-function whyNot(path: string): string | null {
+function findPathProblem(path: string): string | null {
   if (!path.startsWith("/")) return "must begin with a slash";
   if (path === "/") return null;
   if (path.endsWith("/")) return "must not end with a slash";
-  if (FORBIDDEN.test(path.replace(PAIRS, "")))
+  if (FORBIDDEN.test(path.replace(SURROGATE_PAIRS, "")))
     return "must not have control characters, surrogates or private characters";
-  for (const part of path.slice(1).split("/")) {
-    if (part === "") return "must not have an empty part";
-    if (part === "." || part === "..") return "must not have . or .. as a part";
+  for (const segment of path.slice(1).split("/")) {
+    if (segment === "") return "must not have an empty part";
+    if (segment === "." || segment === "..") return "must not have . or .. as a part";
   }
   return path === "/zookeeper" || path.startsWith("/zookeeper/") ? "must not be the server's own" : null;
 }
@@ -39,16 +39,16 @@ export class Chroot {
   readonly #prefix: string;
 
   constructor(chroot: string) {
-    this.#prefix = chroot === "/" ? "" : chroot === "" ? "" : checkedPath(chroot, "chroot");
+    this.#prefix = chroot === "/" ? "" : chroot === "" ? "" : validatePath(chroot, "chroot");
   }
 
-  out(path: string): string {
-    checkedPath(path);
+  toFullPath(path: string): string {
+    validatePath(path);
     if (this.#prefix === "") return path;
     return path === "/" ? this.#prefix : this.#prefix + path;
   }
 
-  in(path: string): string {
+  toRelativePath(path: string): string {
     if (this.#prefix === "" || !path.startsWith(this.#prefix)) return path;
     return path.slice(this.#prefix.length) || "/";
   }

@@ -73,17 +73,17 @@ export interface Acl {
   readonly id: string;
 }
 
-const ALL = 31;
-export const OPEN_TO_ALL: readonly Acl[] = [{ perms: ALL, scheme: "world", id: "anyone" }];
+const ALL_PERMISSIONS = 31;
+export const OPEN_TO_ALL: readonly Acl[] = [{ perms: ALL_PERMISSIONS, scheme: "world", id: "anyone" }];
 /** Everything for whoever is authenticated on the connection that creates the node, nothing for others. */
-export const CREATOR_ALL: readonly Acl[] = [{ perms: ALL, scheme: "auth", id: "" }];
+export const CREATOR_ALL: readonly Acl[] = [{ perms: ALL_PERMISSIONS, scheme: "auth", id: "" }];
 
 export function writeAcl(writer: JuteWriter, acl: readonly Acl[]): void {
-  writer.vector(acl, (one, { perms, scheme, id }) => one.int(perms).text(scheme).text(id));
+  writer.vector(acl, (itemWriter, { perms, scheme, id }) => itemWriter.int(perms).text(scheme).text(id));
 }
 
 export function readAcl(reader: JuteReader): Acl[] {
-  return reader.vector((one) => ({ perms: one.int(), scheme: one.text(), id: one.text() }));
+  return reader.vector((itemReader) => ({ perms: itemReader.int(), scheme: itemReader.text(), id: itemReader.text() }));
 }
 
 /** Kinds of nodes. */
@@ -133,7 +133,7 @@ export interface WatchedEvent {
   readonly path: string;
 }
 
-const KINDS: Readonly<Record<number, WatchedKind>> = {
+const EVENT_KINDS: Readonly<Record<number, WatchedKind>> = {
   1: "created",
   2: "deleted",
   3: "changed",
@@ -145,7 +145,7 @@ const KINDS: Readonly<Record<number, WatchedKind>> = {
 
 /** Null for what concerns the session: we know more of it than the server tells. */
 export function readEvent(reader: JuteReader): WatchedEvent | null {
-  const kind = KINDS[reader.int()];
+  const kind = EVENT_KINDS[reader.int()];
   reader.int();
   const path = reader.text();
   return kind === undefined ? null : { kind, path };

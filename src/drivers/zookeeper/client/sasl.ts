@@ -22,12 +22,12 @@ export function digestMd5(
   options: SaslOptions,
   nonce: string = randomBytes(16).toString("hex"),
 ): Buffer | null {
-  const asked = directives(challenge.toString("utf8"));
-  if (asked.has("rspauth")) return null;
-  const serverNonce = asked.get("nonce");
+  const directives = parseDirectives(challenge.toString("utf8"));
+  if (directives.has("rspauth")) return null;
+  const serverNonce = directives.get("nonce");
   if (serverNonce === undefined)
     throw new AuthFailedError("ZooKeeper asked for a SASL mechanism other than DIGEST-MD5");
-  const realm = asked.get("realm") ?? "";
+  const realm = directives.get("realm") ?? "";
   const uri = `${options.service ?? "zookeeper"}/${options.serverName ?? "zk-sasl-md5"}`;
   const [count, quality] = ["00000001", "auth"];
   const secret = md5(`${options.user}:${realm}:${options.password}`);
@@ -36,12 +36,12 @@ export function digestMd5(
   const response = md5(`${first}:${serverNonce}:${count}:${nonce}:${quality}:${second}`).toString("hex");
   const answer = [
     "charset=utf-8",
-    `username=${quoted(options.user)}`,
-    `realm=${quoted(realm)}`,
-    `nonce=${quoted(serverNonce)}`,
+    `username=${quote(options.user)}`,
+    `realm=${quote(realm)}`,
+    `nonce=${quote(serverNonce)}`,
     `nc=${count}`,
-    `cnonce=${quoted(nonce)}`,
-    `digest-uri=${quoted(uri)}`,
+    `cnonce=${quote(nonce)}`,
+    `digest-uri=${quote(uri)}`,
     "maxbuf=65536",
     `response=${response}`,
     `qop=${quality}`,
@@ -49,19 +49,19 @@ export function digestMd5(
   return Buffer.from(answer.join(","));
 }
 
-function md5(of: string | Buffer): Buffer {
-  return createHash("md5").update(of).digest();
+function md5(input: string | Buffer): Buffer {
+  return createHash("md5").update(input).digest();
 }
 
-function quoted(text: string): string {
+function quote(text: string): string {
   return `"${text.replace(/["\\]/g, "\\$&")}"`;
 }
 
 /** name="value" or name=value, separated by commas. */
-function directives(text: string): Map<string, string> {
-  const found = new Map<string, string>();
+function parseDirectives(text: string): Map<string, string> {
+  const values = new Map<string, string>();
   for (const [, name, inQuotes, bare] of text.matchAll(/([a-z-]+)=(?:"((?:[^"\\]|\\.)*)"|([^,]*))/gi)) {
-    found.set((name as string).toLowerCase(), inQuotes?.replace(/\\(.)/g, "$1") ?? bare ?? "");
+    values.set((name as string).toLowerCase(), inQuotes?.replace(/\\(.)/g, "$1") ?? bare ?? "");
   }
-  return found;
+  return values;
 }

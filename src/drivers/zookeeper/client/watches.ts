@@ -16,7 +16,7 @@ export type Watcher = (event: WatchedEvent | null) => void;
 const KINDS: readonly WatchKind[] = ["data", "exists", "children", "persistent", "recursive"];
 
 /** Which watches that fire once an event concerns. */
-const FIRED: Readonly<Record<WatchedKind, readonly WatchKind[]>> = {
+const KINDS_BY_EVENT: Readonly<Record<WatchedKind, readonly WatchKind[]>> = {
   created: ["data", "exists"],
   changed: ["data", "exists"],
   deleted: ["data", "exists", "children"],
@@ -27,10 +27,10 @@ const FIRED: Readonly<Record<WatchedKind, readonly WatchKind[]>> = {
 /** A server reads at most a megabyte at once; this is what other clients keep to. */
 const CHUNK_BYTES = 128 * 1_024;
 
-type Paths = Map<string, Set<Watcher>>;
+type WatchersByPath = Map<string, Set<Watcher>>;
 
 export class Watches {
-  readonly #all: Readonly<Record<WatchKind, Paths>> = {
+  readonly #all: Readonly<Record<WatchKind, WatchersByPath>> = {
     data: new Map(),
     exists: new Map(),
     children: new Map(),
@@ -63,66 +63,66 @@ export class Watches {
   }
 
   fire(event: WatchedEvent): void {
-    const told = new Set<Watcher>();
-    for (const kind of FIRED[event.kind]) {
-      for (const watcher of this.#all[kind].get(event.path) ?? []) told.add(watcher);
+    const notified = new Set<Watcher>();
+    for (const kind of KINDS_BY_EVENT[event.kind]) {
+      for (const watcher of this.#all[kind].get(event.path) ?? []) notified.add(watcher);
       this.#all[kind].delete(event.path);
     }
-    for (const watcher of this.#all.persistent.get(event.path) ?? []) told.add(watcher);
+    for (const watcher of this.#all.persistent.get(event.path) ?? []) notified.add(watcher);
     // a recursive watch hears of nodes, not of lists of children
     if (event.kind !== "children" && this.#all.recursive.size > 0) {
-      for (const above of upwards(event.path)) {
-        for (const watcher of this.#all.recursive.get(above) ?? []) told.add(watcher);
+      for (const ancestor of ancestors(event.path)) {
+        for (const watcher of this.#all.recursive.get(ancestor) ?? []) notified.add(watcher);
       }
     }
-    for (const watcher of told) watcher(event);
+    for (const watcher of notified) watcher(event);
   }
 
   /** The session is over. */
   end(): void {
-    const told = new Set<Watcher>();
+    const notified = new Set<Watcher>();
     for (const kind of KINDS) {
-      for (const watchers of this.#all[kind].values()) for (const watcher of watchers) told.add(watcher);
+      for (const watchers of this.#all[kind].values()) for (const watcher of watchers) notified.add(watcher);
       this.#all[kind].clear();
     }
-    for (const watcher of told) watcher(null);
+    for (const watcher of notified) watcher(null);
   }
 
   /**
    * All of them as the bodies of SetWatches2 requests, none of them longer than a server reads; one that is empty if there
    * are none, since a server that does not know the request must show it at once.
    */
-  *chunks(): Generator<(writer: JuteWriter, lastZxid: bigint) => void> {
-    let chunk: Record<WatchKind, string[]> = empty();
+  *encodeChunks(): Generator<(writer: JuteWriter, lastZxid: bigint) => void> {
+    let chunk: Record<WatchKind, string[]> = createChunk();
     let bytes = 0;
     for (const kind of KINDS) {
       for (const path of this.#all[kind].keys()) {
         const size = Buffer.byteLength(path) + 4;
         if (bytes + size > CHUNK_BYTES && bytes > 0) {
-          yield bodyOf(chunk);
-          [chunk, bytes] = [empty(), 0];
+          yield createBodyWriter(chunk);
+          [chunk, bytes] = [createChunk(), 0];
         }
         chunk[kind].push(path);
         bytes += size;
       }
     }
-    yield bodyOf(chunk);
+    yield createBodyWriter(chunk);
   }
 }
 
-function empty(): Record<WatchKind, string[]> {
+function createChunk(): Record<WatchKind, string[]> {
   return { data: [], exists: [], children: [], persistent: [], recursive: [] };
 }
 
-function bodyOf(chunk: Readonly<Record<WatchKind, readonly string[]>>) {
+function createBodyWriter(chunk: Readonly<Record<WatchKind, readonly string[]>>) {
   return (writer: JuteWriter, lastZxid: bigint): void => {
     writer.long(lastZxid);
-    for (const kind of KINDS) writer.vector(chunk[kind], (one, path) => one.text(path));
+    for (const kind of KINDS) writer.vector(chunk[kind], (pathWriter, path) => pathWriter.text(path));
   };
 }
 
 /** The path and all above it. */
-function* upwards(path: string): Generator<string> {
-  for (let at = path.length; at > 0; at = path.lastIndexOf("/", at - 1)) yield path.slice(0, at);
+function* ancestors(path: string): Generator<string> {
+  for (let end = path.length; end > 0; end = path.lastIndexOf("/", end - 1)) yield path.slice(0, end);
   yield "/";
 }

@@ -1,0 +1,62 @@
+/** The client below our driver against the packages that there are for ClusterNode. */
+
+import type { BenchCase, Row } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import { ChildProcessRpc } from "../harness/child-rpc.ts";
+import { computeRatio, computeSpread } from "../harness/stats.ts";
+import { buildThirdParty } from "../harness/third-party.ts";
+import { runRounds, withZooKeeper } from "../harness/zookeeper-rounds.ts";
+import { HOLDFAST_CLIENT, NATIVE_CLIENT, PLAIN_CLIENT } from "../implementations/zookeeper-clients.ts";
+
+const NODE_COUNT = 2_000;
+const program = new URL("../harness/zookeeper-node-creation.child.js", import.meta.url);
+
+interface CreationResult {
+  readonly ms: number;
+  readonly cpu: number;
+}
+
+export const zooKeeperNodeCreation: BenchCase = {
+  name: "zookeeper-creates",
+  title: "ZooKeeper, 2,000 ephemeral sequential nodes asked for at once",
+  about:
+    "One connection each, no lock: the client alone. `zookeeper` binds the C client and is compiled here (its threads' CPU " +
+    "counts); `node-zookeeper-client` is plain JavaScript.",
+  async run() {
+    const whyNot = buildThirdParty("zookeeper");
+    const names = [HOLDFAST_CLIENT, PLAIN_CLIENT, ...(whyNot === null ? [NATIVE_CLIENT] : [])];
+    const made = await measureAll(names);
+    const ratesOf = (name: string): readonly number[] =>
+      (made.get(name) ?? []).map(({ ms }) => (NODE_COUNT / ms) * 1_000);
+    const rows: Row[] = names.map((name) => ({
+      contestant: name,
+      figures: {
+        "creates/s": computeSpread(ratesOf(name)),
+        "CPU us/create": computeSpread((made.get(name) ?? []).map(({ cpu }) => cpu / NODE_COUNT)),
+      },
+    }));
+    const goal = (rival: string) =>
+      check("goal", `rate of ${rival}`, computeRatio(ratesOf(HOLDFAST_CLIENT), ratesOf(rival)), "at least", 1.2);
+    if (whyNot === null) return { rows, checks: [goal(NATIVE_CLIENT)] };
+    return {
+      rows: [...rows, { contestant: `${NATIVE_CLIENT}: not built: ${whyNot}`, figures: {} }],
+      checks: [goal(PLAIN_CLIENT)],
+    };
+  },
+};
+
+async function measureAll(names: readonly string[]): Promise<ReadonlyMap<string, readonly CreationResult[]>> {
+  const made = new Map<string, CreationResult[]>(names.map((name) => [name, []]));
+  await withZooKeeper(async (address) => {
+    const children = names.map((name) => ({ name, child: new ChildProcessRpc(program, [name, address]) }));
+    try {
+      await runRounds(children, async ({ name, child }, isCounted) => {
+        const creationResult = await child.call<CreationResult>("creates", NODE_COUNT);
+        if (isCounted) made.get(name)?.push(creationResult);
+      });
+    } finally {
+      await Promise.all(children.map(({ child }) => child.end()));
+    }
+  });
+  return made;
+}

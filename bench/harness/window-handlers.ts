@@ -1,0 +1,64 @@
+/** What a client process does within windows of time, and on the word of the bench. */
+
+import { REDIS_IMPLEMENTATIONS } from "../implementations/redis.ts";
+import type { LockImplementation } from "./closed-loop.ts";
+import type { WindowLoad, WindowResult, WindowSample } from "./sampling-window.ts";
+import { SamplingWindow } from "./sampling-window.ts";
+
+interface HoldRequest {
+  readonly count: number;
+  readonly ttl: number;
+}
+
+interface QueueRequest extends HoldRequest {
+  readonly key: string;
+}
+
+type Handlers = Readonly<Record<string, (argument: never) => unknown>>;
+
+/** @param name of the contestant, @param address of its server, @param open gives the one this process has */
+export function createWindowHandlers(name: string, address: string, open: () => Promise<LockImplementation>): Handlers {
+  let window: SamplingWindow | null = null;
+  let held: unknown;
+  const current = (): SamplingWindow => {
+    if (window === null) throw new Error("no window has begun");
+    return window;
+  };
+  return {
+    ready: async (): Promise<void> => void (await open()),
+    begin: async (load: WindowLoad): Promise<void> => {
+      window = new SamplingWindow(await open(), load);
+    },
+    mark: (): void => current().mark(),
+    look: (): WindowSample => current().look(),
+    finish: (withinMs: number): Promise<WindowResult> => current().finish(withinMs),
+    /** Takes a key and says when it was granted; `give` says when it was given back. On the machine's monotonic clock. */
+    take: async (key: string): Promise<number> => {
+      held = await (await open()).acquire(key);
+      return nowMicros();
+    },
+    give: async (): Promise<number> => {
+      const at = nowMicros();
+      await (await open()).release(held);
+      return at;
+    },
+    /** Holds so many keys until the process ends. */
+    keep: async ({ count, ttl }: HoldRequest): Promise<void> => {
+      const holdKey = await REDIS_IMPLEMENTATIONS[name]?.holdLocks?.(address, ttl);
+      if (holdKey === undefined) throw new Error(`"${name}" prolongs nothing by itself`);
+      for (let at = 0; at < count; at += 1_000) {
+        await Promise.all(Array.from({ length: Math.min(1_000, count - at) }, (_, n) => holdKey(`kept:${at + n}`)));
+      }
+    },
+    /** Waits so many times for a key that somebody else keeps; with a lease of its own where that can be said. */
+    queue: async ({ count, ttl, key }: QueueRequest): Promise<void> => {
+      const holdKey = await REDIS_IMPLEMENTATIONS[name]?.holdLocks?.(address, ttl);
+      const implementation = holdKey === undefined ? await open() : null;
+      for (let n = 0; n < count; n++) (holdKey?.(key) ?? implementation?.acquire(key))?.catch(() => undefined);
+    },
+  };
+}
+
+function nowMicros(): number {
+  return Number(process.hrtime.bigint()) / 1_000;
+}

@@ -1,0 +1,52 @@
+/** What callers do to one lock a certain number of times. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import type { LockImplementation } from "./closed-loop.ts";
+
+/** Milliseconds until each of the callers has locked and unlocked so many times. */
+export async function runTurns(implementation: LockImplementation, callers: number, times: number): Promise<number> {
+  const began = performance.now();
+  async function caller(): Promise<void> {
+    for (let time = 0; time < times; time++) {
+      const held = await implementation.acquire("bench:turns");
+      await implementation.release(held);
+    }
+  }
+  await Promise.all(Array.from({ length: callers }, caller));
+  return performance.now() - began;
+}
+
+/** A turn under the lock, in microseconds of the machine's monotonic clock. */
+export interface Turn {
+  readonly granted: number;
+  readonly released: number;
+}
+
+/** Holds for a millisecond, lets go, asks again at once: so many times. */
+export async function runPacedTurns(implementation: LockImplementation, times: number, key: string): Promise<Turn[]> {
+  const all: Turn[] = [];
+  for (let time = 0; time < times; time++) {
+    const held = await implementation.acquire(key);
+    const granted = nowMicros();
+    await delay(1);
+    const released = nowMicros();
+    const done = implementation.release(held);
+    all.push({ granted, released });
+    await done;
+  }
+  return all;
+}
+
+function nowMicros(): number {
+  return Number(process.hrtime.bigint()) / 1_000;
+}
+
+/** Takes that many keys, a thousand at a time, and keeps them. */
+export async function holdKeys(implementation: LockImplementation, from: number, count: number): Promise<void> {
+  for (let at = from; at < from + count; at += 1_000) {
+    const some = Array.from({ length: Math.min(1_000, from + count - at) }, (_, n) =>
+      implementation.acquire(`held:${at + n}`),
+    );
+    await Promise.all(some);
+  }
+}

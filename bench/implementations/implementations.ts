@@ -1,0 +1,40 @@
+/** Everybody who takes part, by name. */
+
+import type { LockImplementation } from "../harness/closed-loop.ts";
+import { openAsyncMutex } from "./async-mutex.ts";
+import { openEchoBaseline, openQueueBaseline } from "./baselines.ts";
+import { openHoldfast, openStrict, openTls } from "./holdfast-server.ts";
+import { openMemory, openMemoryDriver, openNoLock } from "./in-process.ts";
+import { openLiveMutex } from "./live-mutex.ts";
+import { REDIS_IMPLEMENTATIONS } from "./redis.ts";
+import { ZOOKEEPER_IMPLEMENTATIONS } from "./zookeeper.ts";
+
+interface ImplementationEntry {
+  /** Ready to be measured. @param socket its server's path, where it has a server */
+  open(socket: string): Promise<LockImplementation>;
+  /** The server it needs: the name of a program in bench/servers. */
+  readonly server?: string;
+}
+
+const IMPLEMENTATIONS: Readonly<Record<string, ImplementationEntry>> = {
+  "floor A": { open: openEchoBaseline, server: "floor-a" },
+  "floor B": { open: openQueueBaseline, server: "floor-b" },
+  "live-mutex": { open: openLiveMutex, server: "live-mutex" },
+  holdfast: { open: openHoldfast, server: "holdfast" },
+  "bare queue, our frames": { open: openHoldfast, server: "bare" },
+  "holdfast, TLS": { open: openTls, server: "holdfast-tls" },
+  "holdfast, handoffs 1": { open: openStrict, server: "holdfast" },
+  "async-mutex": { open: openAsyncMutex },
+  "holdfast, memory": { open: openMemory },
+  "memory driver alone": { open: openMemoryDriver },
+  "no lock": { open: openNoLock },
+  ...REDIS_IMPLEMENTATIONS,
+  ...ZOOKEEPER_IMPLEMENTATIONS,
+};
+
+/** @throws if nobody has that name */
+export function findImplementation(name: string): ImplementationEntry {
+  const entry = IMPLEMENTATIONS[name];
+  if (entry === undefined) throw new Error(`no contestant "${name}"`);
+  return entry;
+}

@@ -1,0 +1,12 @@
+/** Limits above the usual ones, for the cases in which one client has very many claims. */
+
+import type { ServerLimits } from "../../src/server/config/limits.ts";
+
+const UNLIMITED = 2_000_000;
+
+export const HIGH_LIMITS: Partial<ServerLimits> = {
+  claims: UNLIMITED,
+  claimsPerSession: UNLIMITED,
+  waiters: UNLIMITED,
+  waitersPerKey: UNLIMITED,
+};

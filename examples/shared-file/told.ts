@@ -1,7 +1,0 @@
-/** What a process of this example tells when it is done. */
-export interface Told {
-  /** Reads that saw more than one version. */
-  readonly torn: number;
-  /** When each of its reads began and ended, in milliseconds of the machine's clock. */
-  readonly reads: readonly (readonly [number, number])[];
-}

@@ -1,0 +1,28 @@
+import { existsSync, readFileSync } from "node:fs";
+import { posix } from "node:path";
+import type { Page } from "./markdown.ts";
+import { findAnchors, findLinks, readPages } from "./markdown.ts";
+
+/** Every relative link in a Markdown file leads to a file, and to a heading of it where it names one. */
+export function brokenLinks(pages: readonly Page[] = readPages()): string[] {
+  return pages.flatMap((page) =>
+    findLinks(page).flatMap(({ line, target }) => {
+      const wrong = findLinkProblem(page, target, pages);
+      return wrong === null ? [] : [`${page.path}:${line} ${target} ${wrong}`];
+    }),
+  );
+}
+
+function findLinkProblem(page: Page, target: string, pages: readonly Page[]): string | null {
+  if (target.startsWith("/")) return "is not relative";
+  const [file = "", anchor] = target.split("#");
+  const path = file === "" ? page.path : posix.join(posix.dirname(page.path), decodeURIComponent(file));
+  if (path.startsWith("../")) return "leaves the tree";
+  const linked = pages.find((page) => page.path === path.replace(/\/$/, ""));
+  if (linked === undefined && !existsSync(path)) return "does not exist";
+  if (anchor === undefined) return null;
+  if (linked !== undefined) return findAnchors(linked).has(anchor) ? null : "has no such heading";
+  const lines = readFileSync(path, "utf8").split("\n").length;
+  const wanted = /^L(\d+)$/.exec(anchor);
+  return wanted !== null && Number(wanted[1]) <= lines ? null : "has no such line";
+}

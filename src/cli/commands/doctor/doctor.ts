@@ -1,0 +1,175 @@
+/** `holdfast doctor`: can the lock server be used, by whom, how fast, and what is to be done if not. */
+
+import type { ServerInfo } from "../../../protocol/admin-frames.ts";
+import type { Check, Driver, Pause } from "../../../spi/driver.ts";
+import type { CommandError } from "../../errors.ts";
+import { EXIT_CODES, toCommandError } from "../../errors.ts";
+import { openAdmin } from "../../open-admin.ts";
+import { openStore } from "../../open-store.ts";
+import { formatJsonLine, printLine } from "../../output.ts";
+import { colorize, detectTerminal } from "../../terminal-table.ts";
+import { buildReport, VERSIONS } from "./report.ts";
+import type { TokenComparison } from "./token-migration.ts";
+import { compareTokens, createProbeClaim } from "./token-migration.ts";
+
+/** Flags of `doctorCommand`. */
+export interface DoctorFlags {
+  readonly url?: string;
+  readonly json?: boolean;
+  readonly key?: string;
+  readonly from?: string;
+}
+
+/** What was found out; null: that could not be. */
+export interface Measurements {
+  /** How messages name the store. */
+  readonly name: string;
+  /** Why the store could not be used at all. */
+  readonly failure: CommandError | null;
+  /** Until the first answer. */
+  readonly connectMs: number;
+  /** Is a server of ours behind the store? */
+  readonly isServer: boolean;
+  /** What the server says of itself; a string: why it does not. */
+  readonly info: ServerInfo | string;
+  /** What the store's driver found; null: it does not look. */
+  readonly storeChecks: readonly Check[] | null;
+  /** Our wall clock in the middle of the question, and how long the question took. */
+  readonly wallMs: number;
+  readonly roundTripMs: number;
+  /** The key whose rights were asked for. */
+  readonly key: string;
+  readonly cycles: CycleTimes;
+  /** Against the store that locks move from; null: nobody asked. */
+  readonly tokenComparison: TokenComparison | null;
+}
+
+/** What came of acquiring and releasing a key that nobody else uses. */
+export interface CycleTimes {
+  /** How long it took, each time; a string: why that is not known. */
+  readonly cyclesMs: readonly number[] | string;
+  /** The store grants nothing new to anyone. */
+  readonly paused: Pause | null;
+  /** This credential may not. */
+  readonly isForbidden: boolean;
+}
+
+const CYCLES = 20;
+
+/** Examines the store and says what it means. The exit code is that of the worst that was found. */
+export async function doctorCommand(flags: DoctorFlags): Promise<number> {
+  const measurements = await measure(flags);
+  const checks = buildReport(measurements);
+  if (flags.json === true) printLine(formatJsonLine(toJsonRecord(measurements, checks)));
+  else for (const line of formatChecks(checks)) printLine(line);
+  if (measurements.failure !== null) return measurements.failure.code;
+  return checks.some(({ level }) => level === "bad") ? EXIT_CODES.unreachable : 0;
+}
+
+async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<Measurements> {
+  const name = url ?? process.env.HOLDFAST_URL;
+  const unreached = {
+    name: name === undefined || name === "" ? "your lock server" : name.replace(/\/\/[^/@]*@/, "//"),
+    connectMs: 0,
+    isServer: false,
+    info: "it was not reached",
+    storeChecks: null,
+    wallMs: 0,
+    roundTripMs: 0,
+    key,
+    cycles: unknownCycles("it was not reached"),
+    tokenComparison: null,
+  };
+  const startedAt = performance.now();
+  try {
+    const store = await openStore(url);
+    const connectMs = performance.now() - startedAt;
+    const admin = await openAdmin(store);
+    try {
+      const sentAt = performance.now();
+      const wallAt = Date.now();
+      const info = (await admin?.info(key).catch(errorText)) ?? "it is no Holdfast server";
+      const roundTripMs = performance.now() - sentAt;
+      const storeChecks = (await store.driver.diagnose?.()) ?? null;
+      const cycles = await measureCycles(store.driver, key);
+      const tokenComparison = fromUrl === undefined ? null : await compareTokens(store, key, fromUrl);
+      const times = { connectMs, wallMs: wallAt + roundTripMs / 2, roundTripMs };
+      return {
+        ...unreached,
+        ...times,
+        name: store.name,
+        failure: null,
+        isServer: admin !== null,
+        info,
+        storeChecks,
+        cycles,
+        tokenComparison,
+      };
+    } finally {
+      admin?.close();
+      await store.locks.close();
+    }
+  } catch (error) {
+    return { ...unreached, failure: toCommandError(error, unreached.name) };
+  }
+}
+
+/** Why something is not known; what is no answer of the server is thrown. */
+function errorText(error: unknown): string {
+  const { code } = error as { readonly code?: unknown };
+  if (typeof code !== "string") throw error;
+  return (error as Error).message;
+}
+
+/** Acquires and releases a key that nobody else uses, one time after another. */
+async function measureCycles(driver: Driver, key: string): Promise<CycleTimes> {
+  const times: number[] = [];
+  for (let cycle = 0; cycle < CYCLES; cycle++) {
+    const claim = createProbeClaim(key);
+    const startedAt = performance.now();
+    try {
+      const answer = await driver.claim(claim);
+      if (answer.state !== "held") return { ...unknownCycles("it grants nothing now"), paused: answer.paused ?? null };
+      await driver.release([claim]);
+    } catch (error) {
+      const reason = errorText(error);
+      return { ...unknownCycles(reason), isForbidden: /\bmay not\b/.test(reason) };
+    }
+    times.push(performance.now() - startedAt);
+  }
+  return { cyclesMs: times, paused: null, isForbidden: false };
+}
+
+function unknownCycles(reason: string): CycleTimes {
+  return { cyclesMs: reason, paused: null, isForbidden: false };
+}
+
+const LEVEL_MARKS = { good: "ok  ", bad: "BAD ", doubtful: "WARN", unknown: "--  " } as const;
+
+function formatChecks(checks: readonly Check[]): string[] {
+  const terminal = detectTerminal();
+  return checks.flatMap(({ level, what, says, advice }) => {
+    const color = level === "good" ? "green" : level === "bad" ? "red" : level === "doubtful" ? "yellow" : "dim";
+    const line = `${colorize(LEVEL_MARKS[level], color, terminal)}  ${what.padEnd(11)}${says}`;
+    return advice === undefined ? [line] : [line, `${" ".repeat(17)}${advice}`];
+  });
+}
+
+function toJsonRecord(
+  { name, failure, info, key, cycles, connectMs, tokenComparison }: Measurements,
+  checks: readonly Check[],
+): object {
+  return {
+    ok: failure === null && !checks.some(({ level }) => level === "bad"),
+    url: name,
+    ...VERSIONS,
+    connectMs: Math.round(connectMs * 10) / 10,
+    key,
+    server: typeof info === "string" ? null : info,
+    cyclesMs: typeof cycles.cyclesMs === "string" ? null : cycles.cyclesMs.map((ms) => Math.round(ms * 100) / 100),
+    ...(tokenComparison !== null && {
+      tokenBase: tokenComparison.tokenBase === null ? null : String(tokenComparison.tokenBase),
+    }),
+    findings: checks,
+  };
+}

@@ -1,0 +1,90 @@
+/** What happened, in words for people and as objects for programs: of `show` and `watch`. */
+
+import type { ServerEvent } from "../../protocol/admin-frames.ts";
+import { escapeControl } from "../output.ts";
+import type { Color, Column, Terminal } from "../terminal-table.ts";
+import { colorize, padText, renderTable, textWidth, truncateMiddle } from "../terminal-table.ts";
+
+/** Kinds that people should notice. */
+const KIND_COLORS: Readonly<Record<string, Color>> = {
+  granted: "green",
+  reclaimed: "green",
+  waiting: "yellow",
+  expired: "red",
+  gone: "red",
+  revoked: "red",
+  outstayed: "red",
+  removed: "red",
+};
+
+/** The longest kind, "reclaimed" and "outstayed". */
+const KIND_COLUMNS = 9;
+
+/** A time of day; with its date, if that is not today's. */
+export function formatTime(at: number, now: number = Date.now()): string {
+  const [moment, today] = [new Date(at), new Date(now)];
+  const twoDigits = (value: number): string => String(value).padStart(2, "0");
+  const clock = `${twoDigits(moment.getHours())}:${twoDigits(moment.getMinutes())}:${twoDigits(moment.getSeconds())}`;
+  if (moment.toDateString() === today.toDateString()) return clock;
+  return `${moment.getFullYear()}-${twoDigits(moment.getMonth() + 1)}-${twoDigits(moment.getDate())} ${clock}`;
+}
+
+/** Whose claim it was, and who ended it and why. */
+export function formatHolder({ label, by, operator, reason }: ServerEvent): string {
+  const account = by === "" ? "" : ` [${escapeControl(by)}]`;
+  if (operator === undefined) return escapeControl(label) + account;
+  const reasonText = reason === undefined || reason === "" ? "" : `: ${escapeControl(reason)}`;
+  return `${escapeControl(label)}${account} (by ${operator === "" ? "an operator" : escapeControl(operator)}${reasonText})`;
+}
+
+const TIME: Column = { title: "TIME", minWidth: 8 };
+const EVENT: Column = { title: "EVENT", minWidth: KIND_COLUMNS, color: (cell) => KIND_COLORS[cell] ?? null };
+const TOKEN: Column = { title: "TOKEN", minWidth: 16 };
+const TAG: Column = { title: "TAG", minWidth: 10 };
+const WHO: Column = { title: "WHO", truncateTo: 16 };
+
+/** Events of one key as a table, oldest first. tags: also the tags, by which claims are told apart. */
+export function renderEventTable(
+  events: readonly ServerEvent[],
+  terminal: Terminal,
+  hasTags: boolean,
+  now?: number,
+): string[] {
+  const rows = events.map((event) => [
+    formatTime(event.at, now),
+    event.kind,
+    String(event.token ?? ""),
+    ...(hasTags ? [event.tag] : []),
+    formatHolder(event),
+  ]);
+  return renderTable([TIME, EVENT, TOKEN, ...(hasTags ? [TAG] : []), WHO], rows, terminal);
+}
+
+const KEY_COLUMNS = 24;
+
+/** One event as a line that needs no head: rows come one by one, so no column can be as wide as its widest cell. */
+export function formatEventLine(event: ServerEvent, terminal: Terminal, now?: number): string {
+  const { at, kind, keys, token } = event;
+  const time = formatTime(at, now);
+  const color = KIND_COLORS[kind];
+  const paddedKind = padText(kind, KIND_COLUMNS);
+  const details = `${token === undefined ? "" : `token ${token}  `}${formatHolder(event)}`;
+  // a key that is too wide for its column pushes the rest to the right where there is room for it, else it is cut
+  const availableColumns = (terminal.columns ?? Number.POSITIVE_INFINITY) - time.length - KIND_COLUMNS - 4;
+  const key = truncateMiddle(
+    keys.map(escapeControl).join(", "),
+    Math.max(KEY_COLUMNS, availableColumns - textWidth(details) - 2),
+  );
+  const remaining = availableColumns - Math.max(textWidth(key), KEY_COLUMNS) - 2;
+  const line = [
+    time,
+    color === undefined ? paddedKind : colorize(paddedKind, color, terminal),
+    padText(key, KEY_COLUMNS),
+  ];
+  return `${line.join("  ")}  ${remaining < 2 ? "" : truncateMiddle(details, remaining)}`.trimEnd();
+}
+
+/** An event for --json. */
+export function toJsonEvent({ at, kind, token, ...others }: ServerEvent): object {
+  return { event: kind, at: new Date(at).toISOString(), token: token ?? null, ...others };
+}

@@ -1,0 +1,99 @@
+/** `holdfast release --force KEY --token T`: takes a lock back from whoever holds it with that token (design A.24). */
+
+import type { ClaimView } from "../../spi/driver.ts";
+import { formatDuration } from "../../util/duration.ts";
+import { validateKey } from "../../util/keys.ts";
+import { CommandError, toCommandError } from "../errors.ts";
+import { listClaims } from "../open-admin.ts";
+import type { Store } from "../open-store.ts";
+import { openStore } from "../open-store.ts";
+import { escapeControl, formatJsonLine, printLine, quoteKey } from "../output.ts";
+import { createReporter } from "../reporter.ts";
+import { describeHolders } from "./show.ts";
+
+/** Flags of `release` with --force. */
+export interface ForceFlags {
+  readonly url?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+  readonly token?: string;
+  readonly now?: boolean;
+  readonly reason?: string;
+}
+
+/**
+ * Revokes a hold, or removes it at once, and says to whom that happened.
+ * @throws CommandError: lost (123) if nobody holds the key with that token, refused (77), usage
+ */
+export async function forceRelease(key: string, flags: ForceFlags): Promise<number> {
+  validateKey(key);
+  const store = await openStore(flags.url, { handoffs: 1 });
+  try {
+    const queue = await listQueue(store, key);
+    const token = parseToken(flags.token, key, queue);
+    const holder = queue.find((view) => hasToken(view, token));
+    const now = flags.now === true;
+    const options = { now, ...(flags.reason !== undefined && { reason: flags.reason }) };
+    const isRevoked = await store.locks.revoke(key, token, options).catch((error: unknown) => {
+      throw toCommandError(error, store.name);
+    });
+    if (!isRevoked) throw notHeldError(key, token, await listQueue(store, key));
+    const details = {
+      revoked: true,
+      removed: now,
+      key,
+      token,
+      holder: holder?.label ?? null,
+      tag: holder?.tag ?? null,
+    };
+    if (flags.json === true) printLine(formatJsonLine(details));
+    else createReporter(flags).info(describeResult(key, token, holder, now));
+    return 0;
+  } finally {
+    await store.locks.close();
+  }
+}
+
+async function listQueue(store: Store, key: string): Promise<readonly ClaimView[]> {
+  return (await listClaims(store, key)).filter(({ holds }) => holds.some((hold) => hold.key === key));
+}
+
+function hasToken({ answer }: ClaimView, token: bigint): boolean {
+  return answer.state === "held" && token >= answer.token && token < answer.token + BigInt(answer.tokens);
+}
+
+/** @throws CommandError usage, with the tokens that there are */
+function parseToken(text: string | undefined, key: string, queue: readonly ClaimView[]): bigint {
+  if (text !== undefined && /^\d{1,19}$/.test(text)) return BigInt(text);
+  const problem =
+    text === undefined ? "--force needs --token: whose hold is meant" : "--token must be a decimal number";
+  throw new CommandError("usage", `${problem}; ${describeHolders(key, queue)}; nothing was changed`);
+}
+
+function notHeldError(key: string, token: bigint, queue: readonly ClaimView[]): CommandError {
+  const isRevoked = queue.some((view) => hasToken(view, token));
+  const problem = isRevoked
+    ? `whoever holds ${quoteKey(key)} with token ${token} was asked to give it back already; --now takes it`
+    : `no hold of ${quoteKey(key)} has token ${token}: ${describeHolders(key, queue)}`;
+  const details = { reason: isRevoked ? "revoked" : "token", keys: [key] };
+  return new CommandError("lost", `${problem}; nothing was changed`, { details });
+}
+
+/** What was done, and what it means for whoever had the lock. */
+function describeResult(key: string, token: bigint, holder: ClaimView | undefined, now: boolean): string {
+  const holderText = holder === undefined ? "its holder" : escapeControl(holder.label);
+  const otherKeys = (holder?.holds.length ?? 1) - 1;
+  const otherKeysText =
+    otherKeys === 0 ? "" : ` (and ${otherKeys} other ${otherKeys === 1 ? "key" : "keys"} of the same claim)`;
+  if (now) {
+    return (
+      `${quoteKey(key)}${otherKeysText} was taken from ${holderText} (token ${token}). It may still be working: whoever gets the lock now ` +
+      "works beside it, unless what they write to refuses older tokens"
+    );
+  }
+  const endText =
+    holder === undefined || holder.answer.state !== "held" || holder.ttlMs === "session"
+      ? "its session ends"
+      : `its lease ends in ${formatDuration(holder.answer.ttlMs)}`;
+  return `${holderText} was asked to give ${quoteKey(key)}${otherKeysText} back (token ${token}): nobody else gets it until it has, or until ${endText}`;
+}

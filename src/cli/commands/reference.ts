@@ -1,0 +1,283 @@
+/**
+ * `holdfast acquire`, `renew`, `release` and `check`: a lock carried from one process to another as a reference. Each
+ * refusal has its reason and the same exit code as a lock that was lost.
+ */
+
+import { readSync } from "node:fs";
+import { isatty } from "node:tty";
+import { decodeReference } from "../../protocol/decode-reference.ts";
+import type { DetachedClaim } from "../../protocol/lock-reference.ts";
+import { formatDuration } from "../../util/duration.ts";
+import { CommandError, toCommandError } from "../errors.ts";
+import { createLabel, parseLockRequest } from "../lock-request.ts";
+import type { Store } from "../open-store.ts";
+import { openStore } from "../open-store.ts";
+import { openStoreWithRetry } from "../open-store-with-retry.ts";
+import { formatJsonLine, printLine, printRequired, quoteKeys } from "../output.ts";
+import { createReporter } from "../reporter.ts";
+import { catchSignals, InterruptedError } from "../signals.ts";
+import { findHeldView, REFERENCE_VARIABLE } from "./run/inherited-locks.ts";
+import type { RunFlags } from "./run/options.ts";
+import { parseConflictExitCode, parseTtl, parseWait } from "./run/options.ts";
+import { acquireWithProgress } from "./run/wait-reporter.ts";
+
+/** Flags of the commands that take a reference. */
+export interface ReferenceFlags {
+  readonly url?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+const DEFAULT_TTL_MS = 30_000;
+/** A reference of the most and longest keys is far shorter. */
+const MAX_STDIN_BYTES = 262_144;
+
+/**
+ * Acquires, detaches and prints the reference; the lease runs from then on, and nobody renews it but `holdfast renew`.
+ * @throws CommandError as acquireWithProgress()
+ */
+export async function acquireCommand(keys: readonly string[], flags: RunFlags): Promise<number> {
+  const request = parseLockRequest(keys, flags.shared === true, flags.permits);
+  const ttl = flags.ttl === undefined ? DEFAULT_TTL_MS : parseTtl(flags.ttl);
+  if (ttl === "session") {
+    throw new CommandError("usage", "--ttl must be a duration here: no session outlives `holdfast acquire`");
+  }
+  const signals = catchSignals();
+  // the script that called us is whom people look for: we are gone in a moment
+  const label = flags.label ?? createLabel("holdfast acquire", process.ppid);
+  const waitMs = parseWait(flags);
+  const conflictExitCode = parseConflictExitCode(flags.conflictExitCode);
+  const startedAt = performance.now();
+  const opening = openStoreWithRetry(
+    { ...reporterFlags(flags), url: flags.url, waitMs, signal: signals.terminating },
+    { handoffs: 1 },
+  );
+  return withStore(signals.orInterrupted(opening), async (store) => {
+    if (store.driver.traits.survives === "process") {
+      throw new CommandError(
+        "usage",
+        `${store.name} ends with \`holdfast acquire\`, and the lock with it: name a store`,
+      );
+    }
+    if (!store.driver.traits.lease.claim) {
+      throw new CommandError(
+        "usage",
+        `${store.name} keeps a lock only as long as its client's session lives, so none can be carried by a reference; use \`holdfast run KEY -- COMMAND\``,
+      );
+    }
+    const options = {
+      ...reporterFlags(flags),
+      conflictExitCode,
+      waitMs,
+      startedAt,
+      ttl,
+      label,
+      signal: signals.terminating,
+    };
+    const lock = await acquireWithProgress(store, request, options);
+    const token = store.locks.traits.fencing ? lock.token : null;
+    const reference = await lock.detach();
+    try {
+      printRequired(
+        flags.json === true ? formatJsonLine({ reference, keys: lock.keys, token, ttlMs: ttl }) : reference,
+      );
+    } catch (error) {
+      // nobody has got the reference, so nobody could give the lock back
+      await (await store.locks.attach(reference)).release();
+      throw new CommandError("output", `${(error as Error).message}; ${quoteKeys(lock.keys)} was given back`, {
+        cause: error,
+      });
+    }
+    createReporter(flags).debug(
+      `holding ${quoteKeys(lock.keys)} for ${formatDuration(ttl)}, unless it is renewed or released`,
+    );
+    return 0;
+  });
+}
+
+/** Restarts the lease of a reference. @throws CommandError lost (123) with the reason */
+export async function renewCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
+  const { text, parts } = readReferenceArgument(argument);
+  return withStore(openReferenceStore(flags), async (store) => {
+    const [first] = parts as readonly [DetachedClaim];
+    if (first.claim.ttlMs === "session") {
+      // it lasts as long as its run: taking it up here would end it with us
+      return printStatus(store, parts, flags, "belongs to a run and needs no renewal");
+    }
+    const lock = await store.locks.attach(text).catch((error: unknown) => rejectAttach(error, parts, store));
+    await lock.detach();
+    const { keys } = lock;
+    if (flags.json === true) printLine(formatJsonLine({ renewed: true, keys, ttlMs: first.claim.ttlMs }));
+    else
+      createReporter(flags).info(`renewed ${quoteKeys(keys)}: held for another ${formatDuration(first.claim.ttlMs)}`);
+    return 0;
+  });
+}
+
+/** Gives a lock back by its reference. @throws CommandError lost (123) with the reason */
+export async function releaseCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
+  const { text, parts } = readReferenceArgument(argument);
+  return withStore(openReferenceStore(flags), async (store) => {
+    const lock = await store.locks.attach(text).catch((error: unknown) => releaseRevoked(error, parts, store));
+    if (!(await lock.release())) throw notHeldError(parts, "unknown");
+    if (flags.json === true) printLine(formatJsonLine({ released: true, keys: lock.keys }));
+    else createReporter(flags).info(`released ${quoteKeys(lock.keys)}`);
+    return 0;
+  });
+}
+
+/**
+ * What was revoked keeps its place until it is given back (design A.24), and nobody but who has the reference can do that.
+ * @throws CommandError lost (123) all the same: it was not held any more
+ */
+async function releaseRevoked(error: unknown, parts: readonly DetachedClaim[], store: Store): Promise<never> {
+  const { code, reason = "unknown" } = error as { readonly code?: unknown; readonly reason?: string };
+  if (code !== "LOCK_LOST" || (reason !== "revoked" && reason !== "maxHold")) rejectAttach(error, parts, store);
+  await store.driver.release(parts.map(({ claim }) => claim)).catch((failure: unknown) => {
+    throw toCommandError(failure, store.name);
+  });
+  const keys = listKeys(parts);
+  throw new CommandError("lost", `${quoteKeys(keys)} is given back, but was not held any more: ${LOSS_TEXTS[reason]}`, {
+    details: { reason, keys },
+    cause: error,
+  });
+}
+
+/** Is the lock of a reference still held? Changes nothing. @throws CommandError lost (123) with the reason */
+export async function checkCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
+  const { parts } = readReferenceArgument(argument);
+  return withStore(openReferenceStore(flags), (store) => printStatus(store, parts, flags, null));
+}
+
+async function printStatus(
+  { locks, driver, name }: Store,
+  parts: readonly DetachedClaim[],
+  flags: ReferenceFlags,
+  statusText: string | null,
+): Promise<number> {
+  let remainingMs = Number.POSITIVE_INFINITY;
+  for (const part of parts) {
+    const view = await findHeldView(locks, part, part.claim.holds[0].key).catch((error: unknown) => {
+      throw toCommandError(error, name);
+    });
+    if (view === null) {
+      // not listed, so asking for its end cannot take it up
+      const [answer] = await driver.renew([part.claim]);
+      throw notHeldError(parts, (answer?.state === "none" ? answer.reason : undefined) ?? "unknown");
+    }
+    if (view.ttlMs !== "session" && view.answer.state === "held")
+      remainingMs = Math.min(remainingMs, view.answer.ttlMs);
+  }
+  const keys = listKeys(parts);
+  const isUnlimited = remainingMs === Number.POSITIVE_INFINITY;
+  const token = parts.reduce((highest, part) => (part.token > highest ? part.token : highest), 0n);
+  if (flags.json === true) {
+    printLine(formatJsonLine({ held: true, keys, token, remainingMs: isUnlimited ? null : Math.floor(remainingMs) }));
+  } else {
+    const remaining = isUnlimited ? "until its session ends" : `for another ${formatDuration(remainingMs)}`;
+    createReporter(flags).info(`${quoteKeys(keys)} ${statusText ?? `is held ${remaining}, token ${token}`}`);
+  }
+  return 0;
+}
+
+function rejectAttach(error: unknown, parts: readonly DetachedClaim[], { name }: Store): never {
+  const { code, reason } = error as { readonly code?: unknown; readonly reason?: string };
+  if (code === "LOCK_LOST") throw notHeldError(parts, reason ?? "unknown", error);
+  throw toCommandError(error, name);
+}
+
+const LOSS_TEXTS: Readonly<Record<string, string>> = {
+  expired: "its lease has ended",
+  released: "it was released already",
+  revoked: "it was revoked",
+  maxHold: "it was held for longer than it may",
+  unknown: "the store does not know it: it was released, or its lease ended long ago, or it is of another store",
+};
+
+function notHeldError(parts: readonly DetachedClaim[], reason: string, cause?: unknown): CommandError {
+  const keys = listKeys(parts);
+  const lossText = LOSS_TEXTS[reason] ?? reason;
+  return new CommandError(
+    "lost",
+    `${quoteKeys(keys)} is not held by this reference: ${lossText}; nothing was changed`,
+    {
+      details: { reason, keys },
+      cause,
+    },
+  );
+}
+
+function listKeys(parts: readonly DetachedClaim[]): string[] {
+  return parts.flatMap(({ claim }) => claim.holds.map(({ key }) => key)).sort();
+}
+
+/** From the argument, else HOLDFAST_REFERENCE, else standard input; "-" is standard input too. */
+function readReferenceArgument(argument: string | undefined): {
+  readonly text: string;
+  readonly parts: readonly DetachedClaim[];
+} {
+  const source = argument ?? process.env[REFERENCE_VARIABLE];
+  const text = source === undefined || source === "" || source === "-" ? readStdin() : source.trim();
+  try {
+    return { text, parts: decodeReference(text) };
+  } catch (cause) {
+    throw new CommandError("lost", `${(cause as Error).message}; nothing was changed`, {
+      details: { reason: "malformed" },
+      cause,
+    });
+  }
+}
+
+function readStdin(): string {
+  if (isatty(0)) {
+    throw new CommandError(
+      "usage",
+      `which reference? Give it as an argument, in ${REFERENCE_VARIABLE} or on standard input`,
+    );
+  }
+  const bytes = Buffer.alloc(MAX_STDIN_BYTES);
+  let length = 0;
+  for (;;) {
+    let read: number;
+    try {
+      read = readSync(0, bytes, length, bytes.length - length, null);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "EOF" || code === "EBADF") break;
+      if (code !== "EAGAIN") throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
+      continue;
+    }
+    if (read === 0) break;
+    length += read;
+    if (length === bytes.length) throw new CommandError("usage", "standard input is no reference: it is too long");
+  }
+  const text = bytes.toString("utf8", 0, length).trim();
+  if (text === "")
+    throw new CommandError(
+      "usage",
+      `which reference? Give it as an argument, in ${REFERENCE_VARIABLE} or on standard input`,
+    );
+  return text;
+}
+
+function reporterFlags({ quiet, verbose, json }: RunFlags): { quiet?: boolean; verbose?: boolean; json?: boolean } {
+  return { ...(quiet === true && { quiet }), ...(verbose === true && { verbose }), ...(json === true && { json }) };
+}
+
+function openReferenceStore({ url }: ReferenceFlags): Promise<Store> {
+  return openStore(url, { handoffs: 1 });
+}
+
+async function withStore(openingStore: Promise<Store>, work: (store: Store) => Promise<number>): Promise<number> {
+  const store = await openingStore.catch((error: unknown) => {
+    if (error instanceof InterruptedError) throw error;
+    const { kind, code, message, details, cause } = toCommandError(error, "the store");
+    throw new CommandError(kind, `${message}; nothing was changed`, { code, details, cause });
+  });
+  try {
+    return await work(store);
+  } finally {
+    await store.locks.close();
+  }
+}

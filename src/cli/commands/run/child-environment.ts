@@ -1,0 +1,30 @@
+/** What the command finds in its environment. */
+
+import type { HeldLock } from "./held-lock.ts";
+import { ANCESTORS_VARIABLE, REFERENCE_VARIABLE, readReferences } from "./inherited-locks.ts";
+
+/**
+ * Ours, with what is held and the store that it is held at (`url`: what --url said), without what would let the child act
+ * in our name.
+ */
+export function createChildEnvironment(
+  env: NodeJS.ProcessEnv,
+  lock: HeldLock,
+  storeUrl: string | undefined,
+): NodeJS.ProcessEnv {
+  const child: NodeJS.ProcessEnv = {};
+  for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) child[name] = value;
+  const url = storeUrl ?? env.HOLDFAST_URL;
+  if (url !== undefined) child.HOLDFAST_URL = url.replace(/\/\/[^/@]*@/, "//");
+  // a key has no line feed, so one a line is unambiguous
+  child.HOLDFAST_KEY = lock.keys.join("\n");
+  if (lock.token === null) delete child.HOLDFAST_TOKEN;
+  else child.HOLDFAST_TOKEN = String(lock.token);
+  if (lock.tokens === null) delete child.HOLDFAST_TOKENS;
+  else child.HOLDFAST_TOKENS = lock.tokens.join("\n");
+  const ancestors = readReferences(env).filter((reference) => reference !== lock.reference);
+  child[REFERENCE_VARIABLE] = lock.reference;
+  if (ancestors.length === 0) delete child[ANCESTORS_VARIABLE];
+  else child[ANCESTORS_VARIABLE] = ancestors.join(" ");
+  return child;
+}

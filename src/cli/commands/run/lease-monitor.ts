@@ -1,0 +1,131 @@
+/**
+ * Watches that the command never works without the lock: on a lease that is not renewed TERM goes out so early that KILL
+ * is due before the lease can end; on a loss at once.
+ */
+
+import type { LostReason } from "../../../spi/driver.ts";
+import { formatDuration } from "../../../util/duration.ts";
+import { CommandError } from "../../errors.ts";
+import { quoteKeys } from "../../output.ts";
+import type { Reporter } from "../../reporter.ts";
+import type { Child } from "./child.ts";
+import type { HeldLock } from "./held-lock.ts";
+import type { Watchdog } from "./watchdog.ts";
+
+/** What is done with the command when its lock is being lost. */
+export type OnLost = "term" | "kill" | "ignore";
+
+/** How to watch. */
+export interface LeaseMonitorOptions {
+  readonly lock: HeldLock;
+  readonly child: Child;
+  readonly watchdog: Watchdog | null;
+  readonly onLost: OnLost;
+  /** From TERM to KILL. */
+  readonly graceMs: number;
+  readonly reporter: Reporter;
+}
+
+/** A watch that has begun. */
+export interface LeaseMonitor {
+  /** The command was ended by us, or null. */
+  readonly failure: CommandError | null;
+  /** To be awaited when the command has ended: nothing that we ended is left. */
+  stop(): Promise<void>;
+}
+
+/** How often a lease is looked at, in parts of its length. */
+const CHECKS_PER_LEASE = 6;
+/** Part of a lease, out of the tenth that our clock leaves unused: so that not both of us send TERM. */
+const WATCHDOG_DELAY = 0.01;
+const MIN_CHECK_MS = 10;
+/** The guard kills; should it be gone, we do, this much later. */
+const KILL_DELAY_MS = 100;
+
+/**
+ * Tells the guard when to end the child should we fall silent: a moment after we would. To be called first before the
+ * child is started, since we may be stopped at any time.
+ */
+export function armWatchdog(watchdog: Watchdog | null, lock: HeldLock, leadMs: number): void {
+  if (lock.leaseMs !== null) watchdog?.setDeadline(lock.remainingMs() - leadMs + lock.leaseMs * WATCHDOG_DELAY);
+}
+
+/** Begins to watch. */
+export function monitorLease({ lock, child, watchdog, onLost, graceMs, reporter }: LeaseMonitorOptions): LeaseMonitor {
+  const { leaseMs } = lock;
+  let failure: CommandError | null = null;
+  let ending: Promise<unknown> = Promise.resolve();
+  let timer: NodeJS.Timeout | undefined;
+  let killTimer: NodeJS.Timeout | undefined;
+
+  const terminate = (error: CommandError, description: string, killMs: number): void => {
+    clearTimeout(timer);
+    if (failure !== null) return;
+    if (onLost === "ignore" && error.kind === "lost") {
+      reporter.info(`${description}: the command goes on without it (--on-lost ignore)`);
+      return;
+    }
+    failure = error;
+    const isGraceful = onLost !== "kill" && killMs > 0;
+    reporter.info(
+      `${description}: sent ${isGraceful ? "TERM" : "KILL"} to ${child.pid}${isGraceful ? `; KILL in ${formatDuration(killMs)}` : ""}`,
+    );
+    if (watchdog !== null) ending = watchdog.terminate(isGraceful ? killMs : 0);
+    else child.signal(isGraceful ? "SIGTERM" : "SIGKILL");
+    killTimer = setTimeout(() => child.signal("SIGKILL"), isGraceful ? killMs + KILL_DELAY_MS : 0);
+  };
+
+  const handleLoss = (): void => {
+    const reason = readLostReason(lock.lostSignal.reason);
+    const keys = quoteKeys(lock.keys);
+    if (reason === "maxHold") {
+      const error = new CommandError(
+        "maxHold",
+        `${keys} was held for the longest time that --max-hold or the server allows; the command was ended`,
+      );
+      return terminate(error, `${keys} was held for as long as --max-hold or the server allows`, graceMs);
+    }
+    // the lease has ended by our clock: there is no time left for grace
+    const killMs = reason === "expired" && leaseMs !== null ? 0 : graceMs;
+    terminate(toLostError(lock, reason), `lost ${keys} (${reason})`, killMs);
+  };
+
+  const check = (): void => {
+    if (leaseMs === null || lock.lostSignal.aborted) return;
+    const remainingMs = lock.remainingMs();
+    const leadMs = onLost === "term" ? graceMs : 0;
+    if (onLost === "term" && remainingMs <= leadMs) {
+      const silentMs = Math.max(0.9 * leaseMs - remainingMs, 0);
+      const description = `losing ${quoteKeys(lock.keys)} (${lock.describeLoss(silentMs)})`;
+      return terminate(toLostError(lock, "expired"), description, remainingMs);
+    }
+    armWatchdog(watchdog, lock, leadMs);
+    timer = setTimeout(check, Math.max(Math.min(remainingMs - leadMs, leaseMs / CHECKS_PER_LEASE), MIN_CHECK_MS));
+  };
+
+  if (lock.lostSignal.aborted) handleLoss();
+  else lock.lostSignal.addEventListener("abort", handleLoss, { once: true });
+  check();
+  return {
+    get failure() {
+      return failure;
+    },
+    async stop() {
+      lock.lostSignal.removeEventListener("abort", handleLoss);
+      clearTimeout(timer);
+      await ending;
+      clearTimeout(killTimer);
+    },
+  };
+}
+
+/** The exit 123 of keys that were lost. */
+export function toLostError({ keys }: { readonly keys: readonly string[] }, reason: LostReason): CommandError {
+  return new CommandError("lost", `lost ${quoteKeys(keys)} (${reason}); the command was ended`, {
+    details: { reason },
+  });
+}
+
+function readLostReason(error: unknown): LostReason {
+  return (error as { readonly reason?: LostReason } | undefined)?.reason ?? "unknown";
+}

@@ -1,0 +1,163 @@
+/** The flags of `holdfast run`, checked. */
+
+import { formatDuration, MIN_TTL_MS, parseDuration, parseDurationText } from "../../../util/duration.ts";
+import { CommandError } from "../../errors.ts";
+import type { LockRequest } from "../../lock-request.ts";
+import { parseLockRequest } from "../../lock-request.ts";
+import type { OnLost } from "./lease-monitor.ts";
+
+/** What the command line says, as the parser gives it. */
+export interface RunFlags {
+  readonly shared?: boolean;
+  readonly permits?: string;
+  readonly wait?: string;
+  readonly noWait?: boolean;
+  readonly ttl?: string;
+  readonly onLost?: string;
+  readonly grace?: string;
+  readonly conflictExitCode?: string;
+  readonly maxHold?: string;
+  readonly holdAtLeast?: string;
+  readonly url?: string;
+  readonly label?: string;
+  readonly quiet?: boolean;
+  readonly verbose?: boolean;
+  readonly json?: boolean;
+}
+
+/** What a run shall do. */
+export interface RunOptions {
+  readonly request: LockRequest;
+  readonly command: readonly [string, ...string[]];
+  readonly waitMs: number | undefined;
+  readonly ttl: number | "session" | undefined;
+  readonly onLost: OnLost;
+  readonly graceMs: number | undefined;
+  readonly conflictExitCode: number | undefined;
+  readonly maxHold: number | undefined;
+  readonly holdAtLeast: number | undefined;
+  readonly url: string | undefined;
+  readonly label: string | undefined;
+  readonly quiet: boolean;
+  readonly verbose: boolean;
+  readonly json: boolean;
+}
+
+/**
+ * Checks keys, flags and command.
+ * @throws CommandError usage, TypeError naming the flag
+ */
+export function parseRunOptions(keys: readonly string[], flags: RunFlags, command: readonly string[]): RunOptions {
+  const request = parseLockRequest(keys, flags.shared === true, flags.permits);
+  const [program, ...args] = command;
+  if (program === undefined) {
+    const [key, ...otherWords] = keys;
+    const commandText = otherWords.length > 0 ? otherWords.join(" ") : "COMMAND";
+    throw new CommandError("usage", `which command? It stands after "--": holdfast run ${key} -- ${commandText}`);
+  }
+  const ttl = flags.ttl === undefined ? undefined : parseTtl(flags.ttl);
+  const graceMs = flags.grace === undefined ? undefined : parseDurationFlag(flags.grace, "--grace");
+  if (graceMs !== undefined && typeof ttl === "number") checkGrace(graceMs, ttl);
+  const maxHold = flags.maxHold === undefined ? undefined : parseMaxHold(flags.maxHold);
+  return {
+    request,
+    command: [program, ...args],
+    waitMs: parseWait(flags),
+    ttl,
+    onLost: parseOnLost(flags.onLost ?? "term"),
+    graceMs,
+    conflictExitCode: parseConflictExitCode(flags.conflictExitCode),
+    maxHold,
+    holdAtLeast: parseHoldAtLeast(flags.holdAtLeast, { ttl, maxHold }),
+    url: flags.url,
+    label: flags.label,
+    quiet: flags.quiet === true,
+    verbose: flags.verbose === true,
+    json: flags.json === true,
+  };
+}
+
+/** @throws CommandError usage */
+export function checkGrace(graceMs: number, leaseMs: number): void {
+  if (graceMs <= leaseMs / 2) return;
+  throw new CommandError(
+    "usage",
+    `--grace must be at most half of the lease of ${formatDuration(leaseMs)}: KILL must come before it can end`,
+  );
+}
+
+/** `--ttl`: a lease's length, or the word session. */
+export function parseTtl(text: string): number | "session" {
+  return text === "session" ? text : parseDurationFlag(text, "--ttl", MIN_TTL_MS);
+}
+
+/** `--wait 30s`; a number alone is seconds, as in flock(1). `--no-wait` is 0; neither given: for ever. */
+export function parseWait({ wait, noWait }: Pick<RunFlags, "wait" | "noWait">): number | undefined {
+  if (noWait === true) {
+    if (wait !== undefined) throw new CommandError("usage", "--no-wait and --wait exclude each other");
+    return 0;
+  }
+  if (wait === undefined) return undefined;
+  return parseDurationFlag(/^\d{1,15}(\.\d{1,9})?$/.test(wait) ? `${wait}s` : wait, "--wait");
+}
+
+/** A duration with its unit, or 0. @throws CommandError usage */
+export function parseDurationFlag(text: string, flag: string, min = 0): number {
+  const ms = text === "0" ? 0 : parseDurationText(text);
+  if (Number.isNaN(ms)) {
+    throw new CommandError(
+      "usage",
+      // a number alone could be seconds or milliseconds: only 0 is the same in both
+      `${flag} takes a duration with its unit, such as 500ms, 30s, 1m30s or 2h, not ${JSON.stringify(text)} (units: ms, s, m, h and d)`,
+    );
+  }
+  try {
+    return parseDuration(ms, flag, min);
+  } catch (cause) {
+    const message = `${flag} must be from ${min}ms to 36500d (a hundred years), in whole milliseconds`;
+    throw new CommandError("usage", `${message}, not ${JSON.stringify(text)}`, { cause });
+  }
+}
+
+function parseMaxHold(text: string): number {
+  const ms = parseDurationFlag(text, "--max-hold");
+  if (ms > 0) return ms;
+  throw new CommandError("usage", "--max-hold must be longer than 0: the command would be ended at once");
+}
+
+/** `--hold-at-least`. @throws CommandError usage if the lease or --max-hold would end the lock before */
+function parseHoldAtLeast(
+  text: string | undefined,
+  { ttl, maxHold }: { readonly ttl: number | "session" | undefined; readonly maxHold: number | undefined },
+): number | undefined {
+  if (text === undefined) return undefined;
+  const ms = parseDurationFlag(text, "--hold-at-least", 1);
+  if (ttl === "session") {
+    throw new CommandError("usage", "--hold-at-least needs a lease: --ttl session ends with `holdfast run`");
+  }
+  if (ttl !== undefined && ttl < ms) {
+    throw new CommandError("usage", `--ttl must be at least the ${formatDuration(ms)} of --hold-at-least`);
+  }
+  if (maxHold !== undefined && maxHold < ms) {
+    throw new CommandError(
+      "usage",
+      `--max-hold must be at least the ${formatDuration(ms)} of --hold-at-least: the lock is given up when it has passed`,
+    );
+  }
+  return ms;
+}
+
+function parseOnLost(text: string): OnLost {
+  if (text === "term" || text === "kill" || text === "ignore") return text;
+  throw new CommandError("usage", `--on-lost takes term, kill or ignore, not ${JSON.stringify(text)}`);
+}
+
+/** `--conflict-exit-code`; not given: the usual one. @throws CommandError usage */
+export function parseConflictExitCode(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const code = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(code >= 0 && code <= 255)) {
+    throw new CommandError("usage", `--conflict-exit-code takes a number from 0 to 255, not ${JSON.stringify(text)}`);
+  }
+  return code;
+}

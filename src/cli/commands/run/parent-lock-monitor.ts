@@ -1,0 +1,132 @@
+/**
+ * Watches over keys that outer runs hold for us. A server of ours tells what happens to a key, and is then asked; any
+ * other store is asked now and then.
+ */
+
+import type { AdminConnection } from "../../../drivers/server/admin-connection.ts";
+import type { Driver } from "../../../spi/driver.ts";
+import type { InheritedLock } from "./inherited-locks.ts";
+
+/** How often it is asked whether they are still held, where nobody tells us; and where somebody does. */
+const POLL_MS = 2_000;
+const POLL_WITH_EVENTS_MS = 30_000;
+/** Nobody tells of renewals: so often in a lease it is asked how far it goes. */
+const POLLS_PER_LEASE = 12;
+/** The longest that a timer can be set to. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** About one key. */
+interface Poll {
+  readonly lock: InheritedLock;
+  poll(): void;
+  /** As the last answer said. */
+  leaseEndsAt(): number;
+  stop(): void;
+}
+
+/** A watch that has begun. */
+export interface ParentLockMonitor {
+  /** What is left of the lease that ends first, as far as we know. */
+  remainingMs(): number;
+  stop(): void;
+}
+
+/** Calls `onLost` for a key that is not held any more, or whose lease has ended by our clock. */
+export function monitorParentLocks(
+  driver: Driver,
+  inherited: readonly InheritedLock[],
+  onLost: (key: string, reason: "released" | "expired") => void,
+): ParentLockMonitor {
+  const admins: AdminConnection[] = [];
+  const leases = inherited.map(({ leaseMs }) => (leaseMs ?? Number.POSITIVE_INFINITY) / POLLS_PER_LEASE);
+  let isStopped = false;
+  let timer = startInterval(POLL_MS);
+
+  /** One question at a time; what happens meanwhile is asked about afterwards. */
+  function createPoll(lock: InheritedLock): Poll {
+    let state: "idle" | "asking" | "again" = "idle";
+    let leaseEndsAt = lock.leaseEndsAt;
+    let expiryTimer = scheduleExpiry();
+
+    function scheduleExpiry(): NodeJS.Timeout {
+      const expire = (): void => {
+        if (leaseEndsAt > performance.now()) expiryTimer = scheduleExpiry();
+        else if (!isStopped) onLost(lock.key, "expired");
+      };
+      return setTimeout(expire, Math.min(leaseEndsAt - performance.now(), MAX_TIMER_MS)).unref();
+    }
+
+    const poll = (): void => {
+      if (isStopped || state !== "idle") {
+        state = state === "idle" ? "idle" : "again";
+        return;
+      }
+      state = "asking";
+      // unknown is not lost: the lease ends by our clock
+      void lock
+        .queryLeaseEnd()
+        .catch(() => leaseEndsAt)
+        .then((newEnd) => {
+          if (newEnd === null && !isStopped) onLost(lock.key, "released");
+          if (newEnd !== null && !isStopped) {
+            leaseEndsAt = newEnd;
+            clearTimeout(expiryTimer);
+            expiryTimer = scheduleExpiry();
+          }
+          const isRepeated = state === "again";
+          state = "idle";
+          if (isRepeated) poll();
+        });
+    };
+    return { lock, poll, leaseEndsAt: () => leaseEndsAt, stop: () => clearTimeout(expiryTimer) };
+  }
+
+  const polls = inherited.map(createPoll);
+
+  function pollAll(): void {
+    for (const { poll } of polls) poll();
+  }
+
+  async function subscribe(): Promise<void> {
+    const { openAdminConnection } = await import("../../../drivers/server/admin-connection.ts");
+    for (const { lock, poll } of polls) {
+      const admin = await openAdminConnection(driver);
+      if (admin === null) return;
+      if (isStopped) return admin.close();
+      admins.push(admin);
+      admin.watch(lock.key, {
+        onEvents: poll,
+        onConnected: poll,
+        onDisconnected: () => undefined,
+        onRefused: fallBackToPolling,
+      });
+    }
+    setPollInterval(POLL_WITH_EVENTS_MS);
+    // it may have ended before we were told of anything
+    pollAll();
+  }
+
+  function fallBackToPolling(): void {
+    setPollInterval(POLL_MS);
+  }
+
+  function setPollInterval(ms: number): void {
+    clearInterval(timer);
+    if (!isStopped) timer = startInterval(ms);
+  }
+
+  function startInterval(ms: number): NodeJS.Timeout {
+    return setInterval(pollAll, Math.min(ms, ...leases));
+  }
+
+  subscribe().catch(fallBackToPolling);
+  return {
+    remainingMs: () => Math.min(...polls.map(({ leaseEndsAt }) => leaseEndsAt())) - performance.now(),
+    stop() {
+      isStopped = true;
+      clearInterval(timer);
+      for (const { stop } of polls) stop();
+      for (const admin of admins) admin.close();
+    },
+  };
+}

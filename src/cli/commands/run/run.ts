@@ -1,0 +1,266 @@
+/** `holdfast run KEY... -- CMD`: a command under a lock, which it never works without. */
+
+import { toReference } from "../../../client/transfer.ts";
+import { formatDuration } from "../../../util/duration.ts";
+import { CommandError } from "../../errors.ts";
+import { createLabel } from "../../lock-request.ts";
+import type { Store } from "../../open-store.ts";
+import { openKeepSessionWithRetry } from "../../open-store.ts";
+import { openStoreWithRetry } from "../../open-store-with-retry.ts";
+import { quoteKeys } from "../../output.ts";
+import type { Reporter } from "../../reporter.ts";
+import { createReporter } from "../../reporter.ts";
+import type { SignalHandler } from "../../signals.ts";
+import { catchSignals, InterruptedError } from "../../signals.ts";
+import type { Child, ChildExit } from "./child.ts";
+import { hasTerminal, startChild, toExitCode } from "./child.ts";
+import { createChildEnvironment } from "./child-environment.ts";
+import { checkExecutable } from "./executable.ts";
+import type { HeldLock } from "./held-lock.ts";
+import { inheritedLock, ownLock } from "./held-lock.ts";
+import { checkCanOutlive, checkNotInherited } from "./hold-at-least.ts";
+import type { InheritedLock } from "./inherited-locks.ts";
+import { splitInherited } from "./inherited-locks.ts";
+import type { LeaseMonitor } from "./lease-monitor.ts";
+import { armWatchdog, monitorLease, toLostError } from "./lease-monitor.ts";
+import type { RunOptions } from "./options.ts";
+import { checkGrace } from "./options.ts";
+import type { RunFile } from "./run-file.ts";
+import { writeRunFile } from "./run-file.ts";
+import { acquireWithProgress } from "./wait-reporter.ts";
+import type { Watchdog } from "./watchdog.ts";
+import type { SupervisedWatchdogOptions } from "./watchdog-supervisor.ts";
+import { superviseWatchdog } from "./watchdog-supervisor.ts";
+
+/** A store that does not answer must not keep us: what we held ends with our connection or its lease. */
+const RELEASE_TIMEOUT_MS = 2_000;
+/** With --hold-at-least more depends on the answer: a server that is just being started again is waited for. */
+const DETACH_TIMEOUT_MS = 5_000;
+/** What is lost anyway is given back if that is quickly done. */
+const RELEASE_LOST_TIMEOUT_MS = 200;
+const DEFAULT_LEASE_MS = 30_000;
+const NOTHING_RUN = "; nothing was run";
+
+/**
+ * Runs the command and gives our exit code: its own, or 128+n if signal n ended it.
+ * @throws CommandError for everything else; InterruptedError if a signal ended us before it ran
+ */
+export async function runCommand(options: RunOptions): Promise<number> {
+  const [program] = options.command;
+  checkExecutable(program);
+  const signals = catchSignals();
+  const label = options.label ?? createLabel(program);
+  const { maxHold } = options;
+  const settings = { label, handoffs: 1, ...(maxHold !== undefined && { maxHold }) };
+  const startedAt = performance.now();
+  const opening = openStoreWithRetry({ ...options, signal: signals.terminating }, settings);
+  const store = await signals.orInterrupted(opening).catch(withNothingRun);
+  const labelledOptions = { ...options, label, startedAt };
+  let lock: HeldLock | undefined;
+  try {
+    lock = await acquireLocks(store, labelledOptions, signals).catch(withNothingRun);
+    return await runUnderLock(store, lock, labelledOptions, signals);
+  } finally {
+    await withTimeout(
+      store.locks.close(),
+      lock?.lostSignal.aborted === true ? RELEASE_LOST_TIMEOUT_MS : RELEASE_TIMEOUT_MS,
+    );
+  }
+}
+
+/** Its label is decided. */
+type LabelledOptions = RunOptions & { readonly label: string; readonly startedAt: number };
+
+/** What people ask first of all when a run failed. */
+function withNothingRun(error: unknown): never {
+  if (!(error instanceof CommandError) || error.message.endsWith(NOTHING_RUN)) throw error;
+  const { kind, code, message, details, cause } = error;
+  throw new CommandError(kind, `${message}${NOTHING_RUN}`, { code, details, cause });
+}
+
+/** Takes what no outer run holds for us. */
+async function acquireLocks(store: Store, options: LabelledOptions, signals: SignalHandler): Promise<HeldLock> {
+  const { locks, driver } = store;
+  if (options.holdAtLeast !== undefined) checkCanOutlive(store);
+  const { inherited, toClaim } = await signals.orInterrupted(splitInherited(locks, options.request, process.env));
+  const [key, ...keys] = toClaim;
+  const [firstInherited, ...otherInherited] = inherited;
+  if (options.holdAtLeast !== undefined)
+    checkNotInherited(inherited.map((inheritedLock: InheritedLock) => inheritedLock.key));
+  const acquired = key === undefined ? null : await acquireOwn();
+  if (firstInherited === undefined) return acquired as HeldLock;
+  createReporter(options).debug(
+    `joined ${quoteKeys(inherited.map((inheritedLock: InheritedLock) => inheritedLock.key))}, held by the run around this one`,
+  );
+  const lock = inheritedLock(acquired, [firstInherited, ...otherInherited], driver);
+  if (options.graceMs !== undefined && lock.leaseMs !== null) checkGrace(options.graceMs, lock.leaseMs);
+  return lock;
+
+  async function acquireOwn(): Promise<HeldLock> {
+    const { lease, fencing } = driver.traits;
+    const isSessionDefault = lease.silenceKeeps === true || !lease.claim;
+    // what shall outlive us cannot be the session's, and no lease can be left longer than it is
+    const minTtlMs = options.holdAtLeast === undefined ? null : Math.max(options.holdAtLeast, DEFAULT_LEASE_MS);
+    const ttl = options.ttl ?? minTtlMs ?? (isSessionDefault ? "session" : DEFAULT_LEASE_MS);
+    const leaseMs = ttl !== "session" ? ttl : lease.silenceKeeps === true ? null : (lease.sessionMs ?? null);
+    if (options.graceMs !== undefined && leaseMs !== null) checkGrace(options.graceMs, leaseMs);
+    const request = { keys: [key as string, ...keys] as const, mode: options.request.mode };
+    const lock = await acquireWithProgress(store, request, { ...options, ttl, signal: signals.terminating });
+    return ownLock(lock, { reference: toReference(lock), fencing, leaseMs });
+  }
+}
+
+async function runUnderLock(
+  store: Store,
+  lock: HeldLock,
+  options: LabelledOptions,
+  signals: SignalHandler,
+): Promise<number> {
+  const reporter = createReporter(options);
+  let running: RunningCommand;
+  try {
+    if (signals.terminating.aborted) throw signals.terminating.reason;
+    running = await startCommand(store, lock, options, signals, reporter);
+  } catch (error) {
+    await withTimeout(lock.release(), RELEASE_TIMEOUT_MS);
+    throw error;
+  }
+  const { child, watchdog, runFile, leaseMonitor } = running;
+  const exit = await child.exited;
+  await Promise.all([leaseMonitor.stop(), leaseMonitor.failure === null ? watchdog.dismiss() : undefined]);
+  if (runFile?.isKeptByServer !== true) runFile?.remove();
+  const { kept: wasHeld, isConfirmed } = await releaseLock(lock, options.holdAtLeast, reporter);
+  // else a server that did not answer finds there for how long it is to be held
+  if (isConfirmed) runFile?.remove();
+  if (leaseMonitor.failure !== null) throw leaseMonitor.failure;
+  if (!wasHeld && options.onLost !== "ignore") throw createLostError(lock, exit);
+  return exitLikeChild(exit, child);
+}
+
+/**
+ * kept: was it ours until now? An answer that does not come is no loss: our own clock says that we held it.
+ * sure: false if it is to stay held, and it is not known whether it does.
+ */
+async function releaseLock(
+  lock: HeldLock,
+  minHoldMs: number | undefined,
+  reporter: Reporter,
+): Promise<{ readonly kept: boolean; readonly isConfirmed: boolean }> {
+  const isLost = lock.lostSignal.aborted;
+  if (isLost || minHoldMs === undefined) {
+    return {
+      kept: (await withTimeout(lock.release(), isLost ? RELEASE_LOST_TIMEOUT_MS : RELEASE_TIMEOUT_MS)) ?? !isLost,
+      isConfirmed: true,
+    };
+  }
+  const releasing = lock.release(minHoldMs).then(
+    (wasHeld) => ({ wasHeld, why: null }),
+    (error: Error) => ({ wasHeld: true, why: error.message }),
+  );
+  const { wasHeld, why: problem } = (await withTimeout(releasing, DETACH_TIMEOUT_MS)) ?? {
+    wasHeld: true,
+    why: "the store did not answer in time",
+  };
+  if (problem !== null)
+    reporter.info(`${quoteKeys(lock.keys)} may be free before ${formatDuration(minHoldMs)} are over: ${problem}`);
+  return { kept: wasHeld, isConfirmed: problem === null };
+}
+
+interface RunningCommand {
+  readonly child: Child;
+  readonly watchdog: Pick<Watchdog, "dismiss">;
+  /** What it has written down, where its server restores that. */
+  readonly runFile: RunFile | null;
+  readonly leaseMonitor: LeaseMonitor;
+}
+
+/**
+ * Writes down what is held, starts guard, child and watch, in this order: before the child does anything it is guarded,
+ * and a server that is started anew knows of it.
+ */
+async function startCommand(
+  store: Store,
+  lock: HeldLock,
+  options: LabelledOptions,
+  signals: SignalHandler,
+  reporter: Reporter,
+): Promise<RunningCommand> {
+  const hasTty = hasTerminal();
+  const graceMs = options.graceMs ?? defaultGraceMs(lock.leaseMs);
+  const keepSession = await openKeepSessionWithRetry(store);
+  const runFile = await writeRunFile(keepSession, lock.ownReference, options.label, options.holdAtLeast).catch(
+    withNothingRun,
+  );
+  let watchdog: Watchdog | null = null;
+  let child: Child;
+  try {
+    watchdog = options.onLost === "ignore" ? null : await superviseWatchdog(watchdogOptions());
+    armWatchdog(watchdog, lock, options.onLost === "term" ? graceMs : 0);
+    child = await startChild(options.command, {
+      env: createChildEnvironment(process.env, lock, options.url),
+      hasOwnGroup: !hasTty,
+      inherited: [
+        ...(keepSession === null ? [] : [keepSession.socket]),
+        ...(runFile === null ? [] : [runFile.descriptor]),
+      ],
+      onStarted: (pid) => runFile?.addProcess("command", pid),
+    });
+  } catch (error) {
+    await watchdog?.dismiss();
+    runFile?.remove();
+    throw error;
+  }
+  watchdog?.watch(child.pid);
+  // what is lost must not come back with the next server, whatever the command does without it
+  lock.lostSignal.addEventListener("abort", () => options.onLost === "ignore" && runFile?.remove(), { once: true });
+  signals.forwardTo({
+    terminal: hasTty,
+    send: (name) => (watchdog === null ? child.signal(name) : watchdog.forwardSignal(name)),
+  });
+  reporter.debug(`holding ${quoteKeys(lock.keys)}: started ${child.pid}`);
+  const leaseMonitor = monitorLease({ lock, child, watchdog, onLost: options.onLost, graceMs, reporter });
+  return { child, watchdog: watchdog ?? { dismiss: async () => undefined }, runFile, leaseMonitor };
+
+  function watchdogOptions(): SupervisedWatchdogOptions {
+    const { driver } = store;
+    const token = String(lock.token ?? "");
+    const killMs = options.onLost === "kill" ? 0 : graceMs;
+    return {
+      driver,
+      keepSessionSocket: keepSession?.socket ?? null,
+      runFile,
+      hasOwnGroup: !hasTty,
+      graceMs: killMs,
+      token,
+    };
+  }
+}
+
+/** Half of the lease is the most that can be kept; a quarter leaves room for a late renewal. */
+function defaultGraceMs(leaseMs: number | null): number {
+  return leaseMs === null ? 5_000 : Math.min(5_000, leaseMs / 4);
+}
+
+function createLostError(lock: HeldLock, { code, signal }: ChildExit): CommandError {
+  const reason = (lock.lostSignal.reason as { readonly reason?: string } | undefined)?.reason ?? "unknown";
+  const ending = signal === null ? `had exited with ${code}` : `was ended by ${signal}`;
+  const { details } = toLostError(lock, "unknown");
+  return new CommandError("lost", `lost ${quoteKeys(lock.keys)} (${reason}) before the command ended; it ${ending}`, {
+    details: { ...details, reason, command: { code, signal } },
+  });
+}
+
+/** A shell that ran us in a loop stops on Ctrl-C only if the signal ended us, too. */
+function exitLikeChild(exit: ChildExit, { hasOwnGroup }: Child): number {
+  if (!hasOwnGroup && exit.signal === "SIGINT") throw new InterruptedError("SIGINT");
+  return toExitCode(exit);
+}
+
+/** The result, or undefined when it takes too long. */
+function withTimeout<T>(work: Promise<T>, ms: number): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+  });
+  return Promise.race([work, timeout]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,141 @@
+/** Acquiring with words: who is in the way, said after a second and when the wait has ended. */
+
+import type { Lock } from "../../../client/lock.ts";
+import type { LockTimeoutError, StorePausedError } from "../../../errors.ts";
+import { formatDuration } from "../../../util/duration.ts";
+import { CommandError, toCommandError } from "../../errors.ts";
+import type { LockRequest } from "../../lock-request.ts";
+import { acquire } from "../../lock-request.ts";
+import type { Store } from "../../open-store.ts";
+import { quoteKeys } from "../../output.ts";
+import { createReporter } from "../../reporter.ts";
+import type { QueueStatus } from "./queue-status.ts";
+import { describeQueue, toQueueStatus } from "./queue-status.ts";
+
+/** After so long a person wonders. */
+const NOTICE_AFTER_MS = 1_000;
+
+/** Places of one queue. */
+const MAX_LISTED = 1_000;
+
+/** How to wait. */
+export interface WaitOptions {
+  /** Longest wait in milliseconds; 0: ask once; undefined: for ever. */
+  readonly waitMs?: number | undefined;
+  /** When the wait began, on the scale of performance.now(): it is not to begin again with each step. Default: now. */
+  readonly startedAt?: number;
+  readonly ttl: number | "session";
+  readonly label: string;
+  readonly conflictExitCode?: number | undefined;
+  readonly signal?: AbortSignal;
+  readonly quiet?: boolean;
+  readonly verbose?: boolean;
+  readonly json?: boolean;
+}
+
+/**
+ * The lock.
+ * @throws CommandError timeout or busy (124), unreachable, paused, refused, deadlock, usage; the signal's reason on abort
+ */
+export async function acquireWithProgress(store: Store, request: LockRequest, options: WaitOptions): Promise<Lock> {
+  const { waitMs, ttl, label, signal } = options;
+  const reporter = createReporter(options);
+  let isOver = false;
+  // asking takes its time, and the wait may be over by then
+  const report = (detail: string): void => {
+    if (!isOver) reporter.info(`waiting for ${quoteKeys(request.keys)}${detail}`);
+  };
+  const notice = setTimeout(() => {
+    findQueueStatus(store, request, label).then(
+      (status) => report(`: ${describeQueue(status)}`),
+      () => report(`; ${store.name} does not answer`),
+    );
+  }, NOTICE_AFTER_MS);
+  let lock: Lock | null;
+  try {
+    lock = await acquire(store.locks, request, {
+      ttl,
+      label,
+      ...(waitMs !== undefined && { wait: remainingWaitMs(waitMs, options.startedAt) }),
+      ...(signal !== undefined && { signal }),
+    });
+  } catch (error) {
+    if (signal?.aborted === true) throw signal.reason;
+    const { code } = error as { readonly code?: unknown };
+    if (code === "PAUSED") throw toPausedError(request, error as StorePausedError);
+    if (code !== "LOCK_TIMEOUT") throw toCommandError(error, store.name);
+    throw await toTimeoutError(store, request, options, (error as LockTimeoutError).blocked);
+  } finally {
+    isOver = true;
+    clearTimeout(notice);
+  }
+  if (lock === null) throw await toBusyError(store, request, options);
+  return lock;
+}
+
+/** 0 is "ask once", which a wait that is over is not: it is told as one. */
+function remainingWaitMs(waitMs: number, startedAt: number = performance.now()): number {
+  return waitMs === 0 ? 0 : Math.max(Math.ceil(startedAt + waitMs - performance.now()), 1);
+}
+
+async function findQueueStatus(store: Store, { keys }: LockRequest, label: string | null): Promise<QueueStatus> {
+  // with several keys we stand in the line of the first that is not ours yet
+  let status: QueueStatus = { ahead: 0 };
+  for (const key of [...keys].sort()) {
+    status = toQueueStatus(await store.driver.list({ key }, MAX_LISTED), key, label);
+    if (status.holder !== undefined && status.holder !== label) return status;
+  }
+  const reclaimMs = await findRecoveryMs(store);
+  return reclaimMs === 0 ? status : { ...status, paused: { reason: "recovery", remainingMs: reclaimMs } };
+}
+
+/** For how long the store will still grant nothing since it was restarted; 0: it grants, or does not say. */
+async function findRecoveryMs({ driver }: Store): Promise<number> {
+  // loaded when somebody waits for what nobody seems to hold
+  const { openAdminConnection } = await import("../../../drivers/server/admin-connection.ts");
+  const admin = await openAdminConnection(driver);
+  const reclaimMs = admin?.hello?.reclaimMs ?? 0;
+  admin?.close();
+  return reclaimMs;
+}
+
+async function toTimeoutError(
+  store: Store,
+  request: LockRequest,
+  options: WaitOptions,
+  blocked: LockTimeoutError["blocked"],
+): Promise<CommandError> {
+  // our place is gone by now, so how many were ahead only the error knows
+  const current = await findQueueStatus(store, request, null).catch(() => null);
+  const status: QueueStatus = { ahead: 0, ...current, ...blocked };
+  const message = `waited ${formatDuration(options.waitMs ?? 0)} for ${quoteKeys(request.keys)}: ${describeQueue(status)}`;
+  return toConflictError("timeout", message, request, status, options);
+}
+
+/** Asked once, while the store grants nothing new to anyone: whether it is free nobody knows. */
+function toPausedError({ keys }: LockRequest, { reason, remainingMs }: StorePausedError): CommandError {
+  const description = describeQueue({ ahead: 0, paused: { reason, remainingMs } });
+  const details = { keys, reason, remainingMs: Math.ceil(remainingMs) };
+  return new CommandError("paused", `cannot grant ${quoteKeys(keys)}: ${description}`, { details });
+}
+
+async function toBusyError(store: Store, request: LockRequest, options: WaitOptions): Promise<CommandError> {
+  const status = await findQueueStatus(store, request, null).catch(() => ({ ahead: 0 }));
+  const { holder, paused } = status as QueueStatus;
+  const suffix = holder === undefined && paused === undefined ? "" : `: ${describeQueue({ ...status, ahead: 0 })}`;
+  return toConflictError("busy", `${quoteKeys(request.keys)} is busy${suffix}`, request, status, options);
+}
+
+function toConflictError(
+  kind: "timeout" | "busy",
+  message: string,
+  { keys }: LockRequest,
+  status: QueueStatus,
+  { conflictExitCode }: WaitOptions,
+): CommandError {
+  const details = { keys, ...status };
+  return new CommandError(kind, message, {
+    details,
+    ...(conflictExitCode !== undefined && { code: conflictExitCode }),
+  });
+}

@@ -1,0 +1,203 @@
+/** `holdfast show KEY`: who holds it, who waits, and what happened to it last. */
+
+import type { ServerEvent } from "../../protocol/admin-frames.ts";
+import type { ClaimView } from "../../spi/driver.ts";
+import { formatDuration } from "../../util/duration.ts";
+import { validateKey } from "../../util/keys.ts";
+import { CommandError, toCommandError } from "../errors.ts";
+import { listClaims, openAdmin } from "../open-admin.ts";
+import type { Store } from "../open-store.ts";
+import { openStore } from "../open-store.ts";
+import { escapeControl, formatJsonLine, printLine, quoteKey } from "../output.ts";
+import type { Column, Terminal } from "../terminal-table.ts";
+import { colorize, detectTerminal, renderTable, truncateMiddle } from "../terminal-table.ts";
+import { renderEventTable, toJsonEvent } from "./event-format.ts";
+import { countAhead, formatLease, formatModeSuffix, sinceMs, toJsonRecord } from "./list.ts";
+
+/** Flags of `showCommand`. */
+export interface ShowFlags {
+  readonly url?: string;
+  readonly json?: boolean;
+  readonly events?: string;
+}
+
+const DEFAULT_EVENTS = 10;
+/** A server tells no more at a time. */
+const MAX_EVENTS = 100;
+
+/** What is known of a key. */
+export interface KeyReport {
+  readonly key: string;
+  /** Its line from the front. */
+  readonly queue: readonly ClaimView[];
+  /** What happened to it last, oldest first; a string: why that is not known. */
+  readonly events: readonly ServerEvent[] | string;
+  /** So many of them are printed. Default: all. */
+  readonly maxEvents?: number;
+}
+
+/** Shows one key. @throws CommandError */
+export async function showCommand(key: string, flags: ShowFlags): Promise<number> {
+  validateKey(key);
+  const maxEvents = parseMaxEvents(flags.events);
+  const store = await openStore(flags.url);
+  try {
+    const views = await listClaims(store, key);
+    const queue = views.filter(({ holds }) => holds.some((hold) => hold.key === key));
+    const events = await readEvents(store, key, queue.length > 0);
+    const report: KeyReport = { key, queue, events, maxEvents };
+    if (flags.json === true) printLine(formatJsonLine(toJsonReport(report)));
+    else for (const outputLine of formatReport(report, detectTerminal())) printLine(outputLine);
+    return 0;
+  } finally {
+    await store.locks.close();
+  }
+}
+
+function parseMaxEvents(text: string | undefined): number {
+  if (text === undefined) return DEFAULT_EVENTS;
+  if (/^\d{1,3}$/.test(text) && Number(text) <= MAX_EVENTS) return Number(text);
+  throw new CommandError("usage", `--events must be a whole number up to ${MAX_EVENTS}`);
+}
+
+/** hasClaims: something of the key is there to be shown without them. */
+async function readEvents(store: Store, key: string, hasClaims: boolean): Promise<readonly ServerEvent[] | string> {
+  const admin = await openAdmin(store);
+  if (admin === null) return `${store.name} keeps no events`;
+  try {
+    return await admin.history(key, MAX_EVENTS);
+  } catch (error) {
+    // an older server, or a credential that may not: the rest is worth showing all the same, if there is any: who may not
+    // see whether a key is free must not be told that it is
+    const { code } = error as { readonly code?: unknown };
+    if (code === "UNSUPPORTED" || (code === "DRIVER_FATAL" && hasClaims)) return (error as Error).message;
+    throw toCommandError(error, store.name);
+  } finally {
+    admin.close();
+  }
+}
+
+/** What was asked of a holder that keeps its place until it has let go; by what the server's events call it. */
+const LOSS_BY_EVENT: Readonly<Record<string, string>> = { revoked: "revoked", outstayed: "maxHold" };
+
+/** Why a holder has lost the lock although it has not let go yet; undefined: it has it, as far as is remembered. */
+function findLoss({ tag, answer }: ClaimView, events: KeyReport["events"]): string | undefined {
+  if (typeof events === "string" || answer.state !== "held") return undefined;
+  const lossEvent = events.find((event) => event.tag === tag && Object.hasOwn(LOSS_BY_EVENT, event.kind));
+  return lossEvent && LOSS_BY_EVENT[lossEvent.kind];
+}
+
+function limitEvents({ events, maxEvents }: KeyReport): KeyReport["events"] {
+  if (typeof events === "string" || maxEvents === undefined) return events;
+  return events.slice(Math.max(0, events.length - maxEvents));
+}
+
+/** Below so many columns tags are left to --json. */
+const WIDE_COLUMNS = 100;
+
+const TAG: Column = { title: "TAG", minWidth: 10 };
+
+function queueColumns(isWide: boolean): Column[] {
+  return [
+    { title: "#", side: "left", minWidth: 2 },
+    { title: "STATE", minWidth: 7, color: (cell) => (cell.startsWith("held") ? "green" : "yellow") },
+    { title: "SINCE", minWidth: 6, side: "left" },
+    { title: "LEASE", minWidth: 7, side: "left" },
+    { title: "TOKEN", minWidth: 16 },
+    ...(isWide ? [TAG] : []),
+    { title: "HOLDER", truncateTo: 12 },
+  ];
+}
+
+/** As people read it. */
+export function formatReport(report: KeyReport, terminal: Terminal): string[] {
+  const { key, queue } = report;
+  const events = limitEvents(report);
+  const innerTerminal = narrowTerminal(terminal);
+  const isWide = innerTerminal.columns === null || innerTerminal.columns >= WIDE_COLUMNS;
+  const rows = queue.map((view, index) => {
+    const { answer, tag, label, holds } = view;
+    const hold = holds.find((candidate) => candidate.key === key) ?? holds[0];
+    const otherKeys = holds.length === 1 ? "" : ` (and ${holds.length - 1} more keys)`;
+    return [
+      String(index + 1),
+      `${findLoss(view, report.events) ?? answer.state}${formatModeSuffix(hold)}`,
+      formatDuration(sinceMs(view)),
+      formatLease(view),
+      answer.state === "held" ? String(answer.token) : "",
+      ...(isWide ? [tag] : []),
+      escapeControl(label) + otherKeys,
+    ];
+  });
+  const eventLines =
+    typeof events === "string"
+      ? [`events: ${events}`]
+      : events.length === 0
+        ? ["events: none that is remembered"]
+        : [colorize("last events", "bold", terminal), ...indent(renderEventTable(events, innerTerminal, isWide))];
+  const head = [
+    colorize(truncateMiddle(escapeControl(key), terminal.columns ?? Number.POSITIVE_INFINITY), "bold", terminal),
+  ];
+  const queueLines = rows.length === 0 ? [] : ["", ...indent(renderTable(queueColumns(isWide), rows, innerTerminal))];
+  return [...head, ...formatSummary(report), ...formatTokenRanges(queue), ...queueLines, "", ...eventLines];
+}
+
+function formatSummary({ queue, events }: KeyReport): string[] {
+  const held = queue.filter(({ answer }) => answer.state === "held");
+  const [first] = held;
+  const waiting = queue.length - held.length;
+  const waitersText = waiting === 0 ? "nobody waits" : `${waiting} ${waiting === 1 ? "waits" : "wait"}`;
+  if (first === undefined)
+    return [waiting === 0 ? "free: nobody holds it, nobody waits" : `held by nobody, ${waitersText}`];
+  const heldFor = formatDuration(sinceMs(first));
+  if (held.length > 1) return [`held by ${held.length} together, ${waitersText}`];
+  const loss = findLoss(first, events);
+  const lossText = loss === undefined ? "" : ` (${loss}, but not let go yet)`;
+  return [`held by ${escapeControl(first.label)} for ${heldFor}${lossText}, ${waitersText}`];
+}
+
+/** Token runs: a holder that passes the lock on in its own process uses them up one by one. */
+function formatTokenRanges(queue: readonly ClaimView[]): string[] {
+  const multiToken = queue.filter(({ answer }) => answer.state === "held" && answer.tokens > 1);
+  return multiToken.map(({ answer }) => {
+    if (answer.state !== "held") return "";
+    const last = answer.token + BigInt(answer.tokens) - 1n;
+    return `tokens ${answer.token} to ${last} are this holder's, one for each holder in its process`;
+  });
+}
+
+function indent(lines: readonly string[]): string[] {
+  return lines.map((text) => `  ${text}`);
+}
+
+function narrowTerminal({ columns, hasColors }: Terminal): Terminal {
+  return { columns: columns === null ? null : columns - 2, hasColors };
+}
+
+/** For --json: one object. */
+function toJsonReport(report: KeyReport): object {
+  const { key, queue } = report;
+  const events = limitEvents(report);
+  const ahead = countAhead(queue);
+  const claims = queue.map((view, index) => ({
+    ...toJsonRecord(view, ahead[index] as number),
+    lost: findLoss(view, report.events) ?? null,
+  }));
+  return {
+    key,
+    held: queue.some(({ answer }) => answer.state === "held"),
+    line: claims,
+    events: typeof events === "string" ? null : events.map(toJsonEvent),
+    ...(typeof events === "string" && { eventsMissing: events }),
+  };
+}
+
+/** `"k" is held by ana with token 7`, for messages about a key. */
+export function describeHolders(key: string, queue: readonly ClaimView[]): string {
+  const holders = queue.flatMap(({ answer, label }) =>
+    answer.state === "held" ? [`${escapeControl(label)} with token ${answer.token}`] : [],
+  );
+  return holders.length === 0
+    ? `nobody holds ${quoteKey(key)}`
+    : `${quoteKey(key)} is held by ${holders.join(" and by ")}`;
+}

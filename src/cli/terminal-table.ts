@@ -1,0 +1,164 @@
+/** Text for a terminal: how wide it is, how it is cut, padded and coloured. What stands in it was made escapeControl() before. */
+
+/** What is known of where the text will be read. */
+export interface Terminal {
+  /** Columns; null: nobody cuts it (a pipe, a file). */
+  readonly columns: number | null;
+  readonly hasColors: boolean;
+}
+
+/** The screen that standard output is. NO_COLOR and TERM=dumb are obeyed; a pipe has neither colours nor an end. */
+export function detectTerminal(
+  stdout: { readonly isTTY?: boolean; readonly columns?: number } = process.stdout,
+  env: NodeJS.ProcessEnv = process.env,
+): Terminal {
+  if (stdout.isTTY !== true) return { columns: null, hasColors: false };
+  const hasColors = (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
+  return { columns: Math.max(stdout.columns ?? 80, 40), hasColors };
+}
+
+const COLORS = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
+export type Color = keyof typeof COLORS;
+
+/** The text in a colour, if the screen has any. */
+export function colorize(text: string, color: Color, { hasColors }: Terminal): string {
+  return hasColors ? `\u001b[${COLORS[color]}m${text}\u001b[0m` : text;
+}
+
+const COMBINING_MARK = /^\p{M}$/u;
+/** Characters that take two columns. */
+const WIDE_CHARACTER =
+  /^[\u{1100}-\u{115f}\u{2e80}-\u{303e}\u{3041}-\u{a4cf}\u{ac00}-\u{d7a3}\u{f900}-\u{faff}\u{fe30}-\u{fe6f}\u{ff00}-\u{ff60}\u{ffe0}-\u{ffe6}\u{1f300}-\u{1f64f}\u{1f680}-\u{1faff}\u{20000}-\u{3fffd}]$/u;
+
+/** Columns that the text takes. */
+export function textWidth(text: string): number {
+  let width = 0;
+  for (const character of text) width += characterWidth(character);
+  return width;
+}
+
+function characterWidth(character: string): number {
+  if (character >= " " && character <= "~") return 1;
+  return COMBINING_MARK.test(character) ? 0 : WIDE_CHARACTER.test(character) ? 2 : 1;
+}
+
+/** The text in at most so many columns; what does not fit is replaced by an ellipsis. */
+export function truncate(text: string, columns: number): string {
+  if (textWidth(text) <= columns) return text;
+  let keptText = "";
+  let width = 1;
+  for (const character of text) {
+    width += characterWidth(character);
+    if (width > columns) break;
+    keptText += character;
+  }
+  return `${keptText}…`;
+}
+
+/** As truncate(), from the middle: the ends of keys and labels tell more than what stands between. */
+export function truncateMiddle(text: string, columns: number): string {
+  if (textWidth(text) <= columns) return text;
+  const tail = Math.floor((columns - 1) / 3);
+  const characters = [...text];
+  let end = "";
+  while (characters.length > 0) {
+    const last = characters.pop() as string;
+    if (textWidth(last + end) > tail) break;
+    end = last + end;
+  }
+  return `${truncate(text, columns - textWidth(end))}${end}`;
+}
+
+/**
+ * As truncate(), of a label: `user@host pid 4121 (program)` keeps its pid, by which the process is found, as long as there is
+ * room for it. The host gives first, then the program.
+ */
+export function truncateLabel(text: string, columns: number): string {
+  if (textWidth(text) <= columns) return text;
+  const [, host, pid, program] = /^(.*?)( pid \d+)(.*)$/.exec(text) ?? [];
+  if (host === undefined || pid === undefined || program === undefined) return truncateMiddle(text, columns);
+  const room = columns - pid.length;
+  if (room < 2) return truncate(pid.trimStart(), columns);
+  const hostColumns = Math.min(textWidth(host), room, Math.max(room - textWidth(program), MIN_HOST_COLUMNS));
+  const remaining = room - hostColumns;
+  return `${truncateMiddle(host, hostColumns)}${pid}${remaining < 2 ? "" : truncate(program, remaining)}`;
+}
+
+/** Padded to so many columns. */
+export function padText(text: string, columns: number, side: "left" | "right" = "right"): string {
+  const space = " ".repeat(Math.max(columns - textWidth(text), 0));
+  return side === "right" ? text + space : space + text;
+}
+
+/** One column of a table. */
+export interface Column {
+  readonly title: string;
+  /** At least so wide whatever stands in it, so that columns stay where they are from one look to the next. */
+  readonly minWidth?: number;
+  /** May be cut to so many columns where the screen is narrow. Not given: never cut. */
+  readonly truncateTo?: number;
+  readonly side?: "left" | "right";
+  /** How it is cut. Default: from the middle. */
+  readonly truncate?: (cell: string, columns: number) => string;
+  readonly color?: (cell: string) => Color | null;
+}
+
+const GAP = "  ";
+/** Of a label's user and host this much stays as long as the program behind can be cut. */
+const MIN_HOST_COLUMNS = 8;
+
+/** A head and rows in columns, cut to the screen. Empty if there are no rows. */
+export function renderTable(
+  columns: readonly Column[],
+  rows: readonly (readonly string[])[],
+  terminal: Terminal,
+): string[] {
+  if (rows.length === 0) return [];
+  const widths = computeWidths(columns, rows, terminal);
+  const line = (cells: readonly string[], isHeader: boolean): string => {
+    const rendered = columns.map((column, index) => {
+      const width = widths[index] as number;
+      const cell = (column.truncate ?? truncateMiddle)(cells[index] as string, width);
+      const isLast = index === columns.length - 1 && column.side !== "left";
+      const padded = isLast ? cell : padText(cell, width, column.side);
+      const color = isHeader ? "bold" : (column.color?.(cells[index] as string) ?? null);
+      return color === null ? padded : colorize(padded, color, terminal);
+    });
+    return rendered.join(GAP).trimEnd();
+  };
+  return [
+    line(
+      columns.map(({ title }) => title),
+      true,
+    ),
+    ...rows.map((row) => line(row, false)),
+  ];
+}
+
+/** As wide as their widest cells; if that is too wide, those that may be cut give, the widest first. */
+function computeWidths(
+  columns: readonly Column[],
+  rows: readonly (readonly string[])[],
+  { columns: totalColumns }: Terminal,
+): readonly number[] {
+  const widths = columns.map(({ title, minWidth = 0 }, index) =>
+    rows.reduce(
+      (maxWidth, row) => Math.max(maxWidth, textWidth(row[index] as string)),
+      Math.max(minWidth, title.length),
+    ),
+  );
+  if (totalColumns === null) return widths;
+  let excess = widths.reduce((sum, width) => sum + width, GAP.length * (columns.length - 1)) - totalColumns;
+  while (excess > 0) {
+    let widest = -1;
+    for (const [index, { truncateTo }] of columns.entries()) {
+      const width = widths[index] as number;
+      if (truncateTo !== undefined && width > truncateTo && (widest === -1 || width > (widths[widest] as number)))
+        widest = index;
+    }
+    if (widest === -1) break;
+    widths[widest] = (widths[widest] as number) - 1;
+    excess--;
+  }
+  return widths;
+}

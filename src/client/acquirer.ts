@@ -1,0 +1,152 @@
+/**
+ * THE acquire path: context, lane, engine, lock. Every primitive goes through it.
+ */
+
+import { DeadlockError, DriverError, LockTimeoutError } from "../errors.ts";
+import { formatDuration } from "../util/duration.ts";
+import type { LocalHold } from "./local-hold.ts";
+import { formatKeys, lockLostError } from "./local-hold.ts";
+import type { LocalQueues } from "./local-queues.ts";
+import { LockHandle } from "./lock.ts";
+import { resolveNesting } from "./lock-spec.ts";
+import type { LockTarget } from "./lock-target.ts";
+import { checkSupported } from "./lock-target.ts";
+import type { AcquireSettings } from "./options.ts";
+import type { FlowHolds } from "./reentrancy.ts";
+
+export class Acquirer {
+  readonly queues: LocalQueues;
+  readonly flowHolds: FlowHolds;
+  readonly #createHandle = (localHold: LocalHold): LockHandle =>
+    new LockHandle([localHold], localHold.target.keys, this.flowHolds);
+
+  constructor(queues: LocalQueues, flowHolds: FlowHolds) {
+    this.queues = queues;
+    this.flowHolds = flowHolds;
+  }
+
+  /** The lock, or null if `isTry` and it was busy. Throws what can be said at once, rejects with the rest. */
+  acquire(target: LockTarget, settings: AcquireSettings, isTry: boolean): Promise<LockHandle | null> {
+    const { driver } = this.queues.engine;
+    checkSupported(target, driver.traits, driver.name);
+    settings.signal?.throwIfAborted();
+    if (this.flowHolds.isEmpty && (driver.traits.manyKeys || target.holds.length === 1)) {
+      return this.queues.acquire(target, settings, isTry, this.#createHandle);
+    }
+    return this.#acquireInParts(target, settings, isTry);
+  }
+
+  /**
+   * Joins what this flow holds and claims the rest: together where the store can, else one key after another. A key may be
+   * lost again while another is waited for: then all are given back and asked for again.
+   */
+  async #acquireInParts(target: LockTarget, settings: AcquireSettings, isTry: boolean): Promise<LockHandle | null> {
+    const joinedByKey = this.#findJoined(target);
+    const parts = splitParts(target, joinedByKey, this.queues.engine.driver.traits.manyKeys);
+    const joinedHolds = [...new Set(joinedByKey.values())];
+    const startedAt = this.queues.engine.clock.now();
+    // joined before anything is waited for: the outer holder must not be the last to let go meanwhile
+    for (const localHold of joinedHolds) localHold.refCount++;
+    try {
+      for (;;) {
+        const acquired = await this.#acquireParts(parts, settings, startedAt + settings.waitMs, isTry);
+        if (acquired === null) {
+          await releaseAll(joinedHolds);
+          return null;
+        }
+        const localHolds = [...joinedHolds, ...acquired];
+        if (localHolds.every(({ isHeld }) => isHeld))
+          return new LockHandle(localHolds as [LocalHold], target.keys, this.flowHolds);
+        await releaseAll(acquired);
+        for (const localHold of joinedHolds) if (!localHold.isHeld) throw localHold.toLostError();
+        this.#checkDeadline(target, settings, startedAt);
+      }
+    } catch (error) {
+      await releaseAll(joinedHolds);
+      throw error;
+    }
+  }
+
+  /** One tenure for each part, or null if `isTry` and one was not free. */
+  async #acquireParts(
+    parts: readonly LockTarget[],
+    settings: AcquireSettings,
+    deadline: number,
+    isTry: boolean,
+  ): Promise<LocalHold[] | null> {
+    const { clock } = this.queues.engine;
+    const localHolds: LocalHold[] = [];
+    try {
+      for (const part of parts) {
+        // a signal that is aborted already tells nobody any more
+        settings.signal?.throwIfAborted();
+        // one deadline for all parts; what has run out still asks once
+        const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
+        const localHold = await this.queues.acquire(part, { ...settings, waitMs }, isTry, (granted) => granted);
+        if (localHold === null) {
+          await releaseAll(localHolds);
+          return null;
+        }
+        localHolds.push(localHold);
+      }
+      return localHolds;
+    } catch (error) {
+      await releaseAll(localHolds);
+      throw error;
+    }
+  }
+
+  /** Some of the keys were lost again before all were held. @throws LockTimeoutError, DriverError if there is no time left */
+  #checkDeadline({ keys }: LockTarget, { waitMs }: AcquireSettings, startedAt: number): void {
+    const { clock, driver } = this.queues.engine;
+    if (waitMs === 0) throw new DriverError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
+    const waitedMs = clock.now() - startedAt;
+    if (waitedMs < waitMs) return;
+    const waited = `waited ${formatDuration(waitedMs)} for ${formatKeys(keys)}`;
+    throw new LockTimeoutError(`${waited}: some were lost again while others were waited for`, {}, { keys });
+  }
+
+  /** The tenures of this flow that serve some of the keys. @throws DeadlockError, LockLostError */
+  #findJoined(target: LockTarget): Map<string, LocalHold> {
+    const joinedByKey = new Map<string, LocalHold>();
+    const { reentrant } = this.queues.settings;
+    for (const [index, spec] of target.holds.entries()) {
+      const heldByFlow = this.flowHolds.find(spec.key);
+      if (heldByFlow.length === 0) continue;
+      const nesting = resolveNesting(
+        heldByFlow.map((flowHold) => flowHold.spec),
+        spec,
+        reentrant,
+      );
+      if (nesting === "deadlock") {
+        const key = target.keys[index] as string;
+        throw new DeadlockError(
+          `this flow holds ${formatKeys([key])} already and would wait for itself: take the wider lock first`,
+          { keys: [key] },
+        );
+      }
+      if (nesting === "beside") continue;
+      const servingHold = heldByFlow.find(
+        (flowHold) => flowHold.spec.limit === spec.limit && flowHold.spec.permits >= spec.permits,
+      );
+      const localHold = (servingHold as (typeof heldByFlow)[number]).localHold;
+      if (localHold.lostReason !== null) throw lockLostError(localHold.lostReason, localHold.target.keys);
+      joinedByKey.set(spec.key, localHold);
+    }
+    return joinedByKey;
+  }
+}
+
+function splitParts(target: LockTarget, joinedByKey: ReadonlyMap<string, LocalHold>, manyKeys: boolean): LockTarget[] {
+  const parts: LockTarget[] = [];
+  for (const [index, spec] of target.holds.entries()) {
+    if (!joinedByKey.has(spec.key)) parts.push({ holds: [spec], keys: [target.keys[index] as string] });
+  }
+  const [first, ...rest] = parts;
+  if (!manyKeys || first === undefined) return parts;
+  return [{ holds: [first.holds[0], ...rest.map(({ holds }) => holds[0])], keys: parts.flatMap(({ keys }) => keys) }];
+}
+
+async function releaseAll(localHolds: readonly LocalHold[]): Promise<void> {
+  await Promise.all(localHolds.map(async (localHold) => localHold.release()));
+}

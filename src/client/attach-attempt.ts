@@ -1,0 +1,76 @@
+/** A claim made elsewhere while it is being taken up (design A.23): ours once the store has confirmed it. */
+
+import { LockLostError } from "../errors.ts";
+import type { DetachedClaim } from "../protocol/lock-reference.ts";
+import type { LostReason } from "../spi/driver.ts";
+import type { ActiveClaim } from "./active-claim.ts";
+import { wrapDriverError } from "./driver-error.ts";
+import { formatKeys, LocalHold, lockLostError } from "./local-hold.ts";
+import { LocalQueue } from "./local-queue.ts";
+import type { LocalQueues } from "./local-queues.ts";
+
+export class AttachAttempt {
+  readonly activeClaim: ActiveClaim;
+  /** @throws (rejects) LockLostError with the reason; DriverError if the store did not answer for as long as the lease */
+  readonly result: Promise<LocalHold>;
+  readonly #queue: LocalQueue;
+  readonly #token: bigint;
+  #resolve!: (localHold: LocalHold) => void;
+  #reject!: (error: unknown) => void;
+
+  constructor(queues: LocalQueues, { claim, firstToken, token, prefix }: DetachedClaim) {
+    const keys = claim.holds.map(({ key }) => key.slice(prefix.length));
+    this.#queue = new LocalQueue(queues, { holds: claim.holds, keys }, claim.ttlMs, null);
+    this.#token = token;
+    this.result = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    this.activeClaim = queues.engine.resume(
+      claim,
+      queues.toClaimSettings(claim.ttlMs, true),
+      this.#queue,
+      firstToken,
+      1,
+    );
+    this.#queue.startAttach(this);
+  }
+
+  onConfirmed(): void {
+    const queue = this.#queue;
+    const localHold = new LocalHold(
+      queue,
+      this.activeClaim,
+      queue.target,
+      this.#token,
+      queue.parent.engine.clock.now(),
+    );
+    queue.finishAttach(localHold);
+    queue.parent.tokenFloors.record(queue.target.holds, this.#token);
+    this.#resolve(localHold);
+  }
+
+  onLost(reason: LostReason): void {
+    const { keys } = this.#queue.target;
+    const { lastError } = this.activeClaim;
+    const isUnanswered = reason === "expired" && lastError !== null;
+    this.reject(
+      isUnanswered
+        ? wrapDriverError(lastError, `could not ask for ${formatKeys(keys)}`, keys)
+        : attachLostError(reason, keys),
+    );
+  }
+
+  /** Nothing is released: whoever has the reference may try again. */
+  reject(error: unknown): void {
+    this.#queue.finishAttach(null);
+    this.#queue.parent.engine.forget(this.activeClaim);
+    this.#reject(error);
+  }
+}
+
+function attachLostError(reason: LostReason, keys: readonly string[]): LockLostError {
+  if (reason !== "unknown") return lockLostError(reason, keys);
+  const message = `no such lock on ${formatKeys(keys)}: it was released, or its lease ended long ago`;
+  return new LockLostError(message, reason, { keys });
+}

@@ -1,0 +1,23 @@
+import { hostname, userInfo } from "node:os";
+import { basename } from "node:path";
+import { cleanLabel } from "../util/keys.ts";
+
+let cachedLabel: string | null = null;
+
+/** What people read of us in lists when no label was given: `user@host pid program`, never arguments. */
+export function defaultLabel(): string {
+  cachedLabel ??= cleanLabel(
+    `${readUserName()}@${hostname()} pid ${process.pid} ${basename(process.argv[1] ?? process.execPath)}`,
+  );
+  return cachedLabel;
+}
+
+function readUserName(): string {
+  try {
+    return userInfo().username;
+  } catch (error) {
+    // a user id without an entry in the password database, as in some containers
+    if ((error as NodeJS.ErrnoException).syscall === undefined && !(error instanceof Error)) throw error;
+    return `uid ${process.getuid?.() ?? "?"}`;
+  }
+}

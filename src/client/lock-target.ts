@@ -1,0 +1,68 @@
+/** What is to be locked, checked: the holds as the store sees them and the keys as the caller named them. */
+
+import { UnsupportedError } from "../errors.ts";
+import { ALL_PERMITS, MAX_LOCKS } from "../lock-table/admission.ts";
+import type { Traits } from "../spi/driver.ts";
+import { describeValue } from "../util/duration.ts";
+import { validateKey } from "../util/keys.ts";
+import type { LockSpecs } from "./lock-spec.ts";
+import { exclusive, mergeSpecs, semaphorePermits, shared } from "./lock-spec.ts";
+
+export interface LockTarget {
+  /** Keys with the client's prefix, sorted. */
+  readonly holds: LockSpecs;
+  /** The same keys as the caller named them, in the same order. */
+  readonly keys: readonly string[];
+}
+
+export function mutexTarget(prefix: string, key: unknown): LockTarget {
+  return { holds: exclusive(toFullKey(prefix, key)), keys: [key as string] };
+}
+
+export function readTarget(prefix: string, key: unknown): LockTarget {
+  return { holds: shared(toFullKey(prefix, key)), keys: [key as string] };
+}
+
+/** @throws TypeError naming permits or limit */
+export function semaphoreTarget(prefix: string, key: unknown, permits: unknown = 1, limit: unknown): LockTarget {
+  const max = requireCount(limit, "limit", ALL_PERMITS - 1);
+  return {
+    holds: semaphorePermits(toFullKey(prefix, key), requireCount(permits, "permits", max), max),
+    keys: [key as string],
+  };
+}
+
+/** @throws TypeError if there is none, too many, or one key is wanted in two ways */
+export function combineTargets(prefix: string, targets: readonly LockTarget[]): LockTarget {
+  if (targets.length === 0) throw new TypeError("all() needs at least one key");
+  const holds = mergeSpecs(targets.map((target) => target.holds));
+  if (holds === null) throw new TypeError("all() must not name one key in two ways");
+  if (holds.length > MAX_LOCKS) throw new TypeError(`all() takes at most ${MAX_LOCKS} keys, not ${holds.length}`);
+  return { holds, keys: holds.map(({ key }) => key.slice(prefix.length)) };
+}
+
+/** @throws UnsupportedError if the store cannot keep such claims; before anything is sent */
+export function checkSupported({ holds, keys }: LockTarget, traits: Traits, driver: string): void {
+  if (traits.permits === "any") return;
+  for (const { permits, limit } of holds) {
+    const isExclusive = permits === ALL_PERMITS && limit === ALL_PERMITS;
+    if (isExclusive) continue;
+    if (traits.permits === "shared" && permits === 1 && limit === ALL_PERMITS) continue;
+    const feature = limit === ALL_PERMITS ? "shared locks" : "semaphores";
+    throw new UnsupportedError(`${driver} has no ${feature}`, { keys });
+  }
+}
+
+/** @throws TypeError */
+export function requireCount(value: unknown, name: string, max: number): number {
+  if (typeof value !== "number" || !Number.isInteger(value) || value < 1 || value > max) {
+    throw new TypeError(`${name} must be a whole number from 1 to ${max}, not ${describeValue(value)}`);
+  }
+  return value;
+}
+
+function toFullKey(prefix: string, key: unknown): string {
+  if (prefix === "") return validateKey(key);
+  validateKey(key);
+  return validateKey(prefix + (key as string), "key with its prefix");
+}

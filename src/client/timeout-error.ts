@@ -1,0 +1,76 @@
+/** Who stood in the way when a wait ended: one look at the store's queue. */
+
+import type { BlockerInfo } from "../errors.ts";
+import { describePause, LockTimeoutError } from "../errors.ts";
+import type { ClaimId, ClaimView, LockSpec, Pause } from "../spi/driver.ts";
+import { formatDuration } from "../util/duration.ts";
+import { publicTag } from "../util/ids.ts";
+import { formatKeys } from "./local-hold.ts";
+import type { LocalQueues } from "./local-queues.ts";
+import type { QueueSnapshot } from "./queue-reader.ts";
+import { LOOKUP_TIMEOUT_MS } from "./queue-reader.ts";
+import { withTimeout } from "./timeout.ts";
+
+export interface WaitInfo {
+  readonly holds: readonly LockSpec[];
+  readonly keys: readonly string[];
+  /** Our claim at the store, if we have one. */
+  readonly id: ClaimId | null;
+  /** Local requests before ours. */
+  readonly localAhead: number;
+  readonly waitedMs: number;
+  /** The store grants nothing new to anyone. */
+  readonly paused: Pause | undefined;
+}
+
+/** The error for a wait that has ended. Never rejects: an unreachable store leaves the obstacle unnamed. */
+export async function createTimeoutError(queues: LocalQueues, waitInfo: WaitInfo): Promise<LockTimeoutError> {
+  const { keys, waitedMs, paused } = waitInfo;
+  const blocked = await withTimeout(queues.engine, LOOKUP_TIMEOUT_MS, findHolder(queues, waitInfo), noBlocker).catch(
+    noBlocker,
+  );
+  const waitText = waitedMs === 0 ? "not free" : `waited ${formatDuration(waitedMs)}`;
+  const parts = [`${waitText} for ${formatKeys(keys)}`];
+  if (blocked.holder !== undefined) {
+    parts.push(`held by ${blocked.holder} for ${formatDuration(blocked.heldForMs ?? 0)}`);
+  }
+  if (paused !== undefined) parts.push(describePause(paused));
+  if (waitedMs > 0 && blocked.ahead !== undefined) parts.push(`${blocked.ahead} ahead of us`);
+  const [first, ...rest] = parts;
+  return new LockTimeoutError(
+    rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`,
+    paused === undefined ? blocked : { ...blocked, paused },
+    { keys },
+  );
+}
+
+/** Why the store cannot tell is not this error's subject. */
+const noBlocker = (): BlockerInfo => ({});
+
+/** The obstacle on the first of the keys that somebody holds before us, another request of this client among them. */
+async function findHolder(
+  { engine, queueReader }: LocalQueues,
+  { holds, id, localAhead }: WaitInfo,
+): Promise<BlockerInfo> {
+  const deadline = engine.clock.now() + LOOKUP_TIMEOUT_MS;
+  const ownTag = id === null ? null : publicTag(id);
+  for (const { key } of holds) {
+    if (engine.clock.now() >= deadline) break;
+    const queue = await queueReader.read(key);
+    const holder = queue.views.find(({ answer, tag }) => answer.state === "held" && (localAhead > 0 || tag !== ownTag));
+    if (holder !== undefined) return describeHolder(queue, holder, engine.clock.now(), ownTag, localAhead);
+  }
+  return localAhead > 0 ? { ahead: localAhead } : {};
+}
+
+function describeHolder(
+  { views, readAt }: QueueSnapshot,
+  holder: ClaimView,
+  now: number,
+  ownTag: string | null,
+  localAhead: number,
+): BlockerInfo {
+  const index = views.findIndex(({ tag }) => tag === ownTag);
+  const ahead = (index === -1 ? views.length : index) + localAhead;
+  return { holder: holder.label, heldForMs: (holder.heldMs ?? holder.ageMs) + now - readAt, ahead };
+}

@@ -1,0 +1,16 @@
+import type { Engine } from "./engine.ts";
+import { createTask } from "./scheduled-task.ts";
+
+/** What the work gives, or what `onTimeout` gives if that takes more milliseconds of the engine's clock. */
+export function withTimeout<T>(
+  engine: Engine,
+  timeoutMs: number,
+  work: Promise<T>,
+  onTimeout: () => T | Promise<T>,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const task = createTask(() => resolve(onTimeout()));
+    engine.schedule(task, engine.clock.now() + timeoutMs);
+    work.finally(() => engine.cancel(task)).then(resolve, reject);
+  });
+}

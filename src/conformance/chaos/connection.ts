@@ -1,0 +1,85 @@
+/** The connection of a chaos driver: up or cut; whoever waits on it hears of a cut at once. */
+
+/** What the caller of a disturbed verb sees. */
+export function chaosError(problem: string): Error {
+  return new Error(`chaos: ${problem}`);
+}
+
+export interface ChaosConnection {
+  readonly isUp: boolean;
+  readonly isClosed: boolean;
+  /** Counts the connections made: what came over an earlier one is void. */
+  readonly epoch: number;
+  onReconnect: () => void;
+  disconnect(): void;
+  reconnect(): void;
+  /** Work whose outcome is an error if the connection is cut meanwhile; the work itself goes on. */
+  failOnDisconnect<T>(work: () => Promise<T>): Promise<T>;
+  /** After `ms`, unless the line is closed by then. */
+  runAfter(ms: number, run: () => void): void;
+  close(): void;
+}
+
+export function createChaosConnection(): ChaosConnection {
+  const inFlight = new Set<(error: Error) => void>();
+  const timers = new Set<NodeJS.Timeout>();
+  let isUp = true;
+  let isClosed = false;
+  let epoch = 0;
+  let onReconnect = (): void => undefined;
+  const failAll = (error: Error): void => {
+    for (const fail of inFlight) fail(error);
+    inFlight.clear();
+  };
+
+  return {
+    get isUp() {
+      return isUp;
+    },
+    get isClosed() {
+      return isClosed;
+    },
+    get epoch() {
+      return epoch;
+    },
+    set onReconnect(run: () => void) {
+      onReconnect = run;
+    },
+    disconnect() {
+      isUp = false;
+      epoch++;
+      failAll(chaosError("the connection was cut"));
+    },
+    reconnect() {
+      if (isUp) return;
+      isUp = true;
+      onReconnect();
+    },
+    failOnDisconnect<T>(work: () => Promise<T>): Promise<T> {
+      return new Promise((resolve, reject) => {
+        inFlight.add(reject);
+        const settle =
+          <V>(next: (value: V) => void) =>
+          (value: V): void => {
+            inFlight.delete(reject);
+            next(value);
+          };
+        work().then(settle(resolve), settle(reject));
+      });
+    },
+    runAfter(ms, run) {
+      const timer = setTimeout(() => {
+        timers.delete(timer);
+        run();
+      }, ms);
+      timers.add(timer);
+    },
+    close() {
+      isClosed = true;
+      onReconnect = () => undefined;
+      for (const timer of timers) clearTimeout(timer);
+      timers.clear();
+      failAll(chaosError("the driver was closed"));
+    },
+  };
+}

@@ -1,0 +1,75 @@
+/** close() and releaseAll(). */
+
+import assert from "node:assert/strict";
+import type { LockLostError } from "../../errors.ts";
+import type { DefineTest } from "../options.ts";
+import { deferRejection, hasCode, hold, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
+
+export function testClientClose(test: DefineTest): void {
+  test("close() gives back what is held, ends waits with ClosedError, and leaves nothing", async (context) => {
+    const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
+    const held = [await clientA.locks.acquire("a"), await clientA.locks.all("b", "c").acquire()];
+    const busy = await hold(clientB.locks, "busy");
+    const waits = ["busy", "busy", "a"].map((key) => deferRejection(clientA.locks.acquire(key)));
+    await waitForClaims(context, clientA.locks.traits.manyKeys ? 4 : 5);
+    const rejected = Promise.all(waits.map((wait) => assert.rejects(wait, hasCode("CLOSED"))));
+    await clientA.locks.close();
+    await rejected;
+    await waitForClaims(context, 1);
+    for (const lock of held) {
+      assert.throws(() => lock.throwIfLost(), hasCode("LOCK_LOST"));
+      assert.equal(await lock.release(), false);
+    }
+    await busy.release();
+    await waitForEmptyStore(context);
+  });
+
+  test("a closed client refuses everything with ClosedError; closing it again does nothing", async (context) => {
+    const { locks } = await openTestClient(context);
+    await locks.using("key", () => undefined);
+    await Promise.all([locks.close(), locks.close()]);
+    await assert.rejects(locks.acquire("key"), hasCode("CLOSED"));
+    await assert.rejects(locks.tryAcquire("key"), hasCode("CLOSED"));
+    await assert.rejects(locks.all("a", "b").acquire(), hasCode("CLOSED"));
+    await assert.rejects(
+      locks.using("key", () => assert.fail("the body is not run")),
+      hasCode("CLOSED"),
+    );
+    await assert.rejects(locks.list(), hasCode("CLOSED"));
+    await locks[Symbol.asyncDispose]();
+  });
+
+  test("releaseAll() gives back everything and the client stays usable", async (context) => {
+    const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
+    const held = [await clientA.locks.acquire("a"), await clientA.locks.acquire("b")];
+    const next = deferRejection(clientB.locks.acquire("a"));
+    await clientA.locks.releaseAll();
+    for (const lock of held) {
+      assert.ok(lock.signal.aborted);
+      assert.equal((lock.signal.reason as LockLostError).reason, "released");
+      assert.equal(await lock.release(), false);
+    }
+    await (await next).release();
+    await clientA.locks.using("a", () => undefined);
+    await waitForEmptyStore(context);
+  });
+
+  test("close() in the middle of everything leaves nothing", async (context) => {
+    for (let round = 0; round < 5; round++) {
+      const one = await openTestClient(context, {}, { delayCall: 0.5, maxDelayMs: 4, seed: round + 1 });
+      const work = Array.from({ length: 20 }, (_, index) =>
+        one.locks
+          .using(`key ${index % 3}`, () => context.sleep(1))
+          .then(
+            () => null,
+            (error: { code?: unknown }) => error.code,
+          ),
+      );
+      await context.sleep(round * 4);
+      await one.locks.close();
+      for (const code of await Promise.all(work))
+        assert.ok([null, "CLOSED", "LOCK_LOST"].includes(code as string | null));
+      await waitForEmptyStore(context);
+    }
+  });
+}

@@ -1,0 +1,66 @@
+/** What the client shows: lists, labels, prefixes; and what idle keys leave in it. */
+
+import assert from "node:assert/strict";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
+import { deferRejection, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
+
+export function testClientList(test: DefineTest, settings: ConformanceSettings): void {
+  test("a list shows who holds and who waits, with labels, within the client's prefix", async (context) => {
+    const [clientA, clientB] = [
+      await openTestClient(context, { prefix: "app:", label: "one" }),
+      await openTestClient(context, { prefix: "app:" }),
+    ];
+    const bare = await openTestClient(context);
+    const lock = await clientA.locks.acquire("job:1");
+    const outside = await bare.locks.acquire("job:1");
+    const waits = deferRejection(clientB.locks.acquire("job:1", { label: "two" }));
+    await waitForClaims(context, 3);
+    const shown = (await clientA.locks.list("job:")).map(({ holds, label, answer }) => [
+      holds[0].key,
+      label,
+      answer.state,
+    ]);
+    assert.deepEqual(shown, [
+      ["job:1", "one", "held"],
+      ["job:1", "two", "waiting"],
+    ]);
+    assert.deepEqual(lock.keys, ["job:1"]);
+    await outside.release();
+    await lock.release();
+    await (await waits).release();
+    assert.deepEqual(await clientA.locks.list(), []);
+  });
+
+  test(`${settings.keys} different keys leave nothing in the store and nothing in the client`, async (context) => {
+    // to look at the store after each of so many calls would take far longer than they do
+    const { locks } = await openTestClient(context, {}, { inspect: async () => undefined });
+    const runCycles = async (count: number, name: string): Promise<void> => {
+      for (let done = 0; done < count; done += 200) {
+        await Promise.all(
+          Array.from({ length: Math.min(200, count - done) }, async (_, index) => {
+            const lock = await locks.acquire(`${name} ${done + index}`);
+            await lock.release();
+          }),
+        );
+      }
+    };
+    // the client may remember the tokens of 10,000 keys
+    await runCycles(Math.min(settings.keys, 20_000), "before");
+    const before = heapUsed();
+    await runCycles(settings.keys, "after");
+    const grown = heapUsed() - before;
+    assert.ok(grown < 2_000_000 + settings.keys * 8, `the heap grew by ${grown} bytes over ${settings.keys} keys`);
+    await waitForEmptyStore(context);
+  });
+}
+
+/** After a full collection: only what is still reachable counts. */
+function heapUsed(): number {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  collect();
+  collect();
+  return process.memoryUsage().heapUsed;
+}

@@ -1,0 +1,76 @@
+/** all(): several keys together, whether or not the store can claim them together. */
+
+import assert from "node:assert/strict";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
+import { createRandom } from "../random.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "./helpers.ts";
+
+export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSettings): void {
+  test("all() holds every key, or none", async (context) => {
+    const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
+    const lock = await clientA.locks.all("c", "a", "b").acquire();
+    assert.deepEqual(lock.keys, ["a", "b", "c"]);
+    if (traits.fencing) for (const key of lock.keys) assert.ok(lock.tokenOf(key) <= lock.token);
+    for (const key of lock.keys) assert.equal(await clientB.locks.tryAcquire(key), null);
+    assert.equal(await clientB.locks.all("x", "c").tryAcquire(), null);
+    await assert.rejects(clientB.locks.all("0", "b").acquire({ wait: 50 }), hasCode("LOCK_TIMEOUT"));
+    for (const key of ["x", "0"])
+      assert.equal(await clientA.locks.tryAcquire(key).then((free) => free?.release()), true);
+    assert.equal(await lock.release(), true);
+    await waitForEmptyStore(context);
+  });
+
+  test("requests that name the same keys in different orders never deadlock", async (context) => {
+    const players = [
+      await openTestClient(context),
+      await openTestClient(context),
+      await openTestClient(context, { handoffs: 1 }),
+    ];
+    const random = createRandom(3);
+    const inside = new Set<string>();
+    const runClient = async ({ locks }: (typeof players)[number]): Promise<void> => {
+      for (let round = 0; round < 10; round++) {
+        const keys = ["a", "b", "c", "d"].filter(() => random.chance(0.6)).sort(() => random.next() - 0.5);
+        await locks.all("e", ...keys.slice(0, round % 4)).using(async ({ keys: held }) => {
+          for (const key of held) {
+            assert.ok(!inside.has(key), `two hold "${key}"`);
+            inside.add(key);
+          }
+          await context.sleep(round % 2);
+          for (const key of held) inside.delete(key);
+        });
+      }
+    };
+    await Promise.all(players.flatMap((one) => [runClient(one), runClient(one)]));
+    await waitForEmptyStore(context);
+  });
+
+  test("an aborted wait for several keys leaves none of them", async (context) => {
+    const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
+    for (const busy of ["a", "b", "c"]) {
+      const holder = await clientB.locks.acquire(busy);
+      const abort = new AbortController();
+      const waits = deferRejection(clientA.locks.all("a", "b", "c").acquire({ signal: abort.signal }));
+      await context.sleep(10);
+      abort.abort(new RangeError("enough"));
+      await assert.rejects(waits, RangeError);
+      await holder.release();
+      await waitForEmptyStore(context);
+    }
+  });
+
+  if (!traits.fencing) return;
+
+  test("the tokens of several keys rise with those of each", async (context) => {
+    const { locks } = await openTestClient(context);
+    const last = new Map<string, bigint>();
+    for (const keys of [["a"], ["b", "a"], ["b"], ["a", "b", "c"], ["c"], ["a"], ["a", "c"]]) {
+      await locks.all(...keys).using((lock) => {
+        for (const key of lock.keys) {
+          assert.ok(lock.tokenOf(key) > (last.get(key) ?? 0n));
+          last.set(key, lock.tokenOf(key));
+        }
+      });
+    }
+  });
+}

@@ -1,0 +1,320 @@
+/** What one test works with: a fresh store, its clients, claims, and waits with a bound. */
+
+import assert from "node:assert/strict";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
+import { MIN_TTL_MS } from "../util/duration.ts";
+import { randomId } from "../util/ids.ts";
+import { delegate } from "./delegate.ts";
+import type { ConformanceSettings, TestStore } from "./options.ts";
+import type { SlowMachineDetector } from "./slow-machine.ts";
+import { detectSlowMachine } from "./slow-machine.ts";
+
+/** The answer of a granted claim. */
+export type HeldAnswer = Extract<Answer, { state: "held" }>;
+
+/** The answer of a claim in line. */
+type WaitingAnswer = Extract<Answer, { state: "waiting" }>;
+
+/** One word of the store to a client. */
+interface Push {
+  readonly id: ClaimId | null;
+  readonly answer: Answer | undefined;
+}
+
+/** One opened driver, with what the store said by itself, and short forms of its verbs. */
+export interface DriverClient {
+  readonly driver: Driver;
+  readonly pushes: readonly Push[];
+  claim(claim: Claim): Promise<Answer>;
+  /** Where the claim stands, by a renewal. */
+  renew(claim: Claim): Promise<Answer>;
+  release(...claims: readonly Claim[]): Promise<readonly boolean[]>;
+  /** Places the claim; it must be granted at once. */
+  claimHeld(claim: Claim): Promise<HeldAnswer>;
+  /** Places the claim; it must have to wait. */
+  claimWaiting(claim: Claim): Promise<WaitingAnswer>;
+  /** Asks until the claim is granted. */
+  waitForGrant(claim: Claim): Promise<HeldAnswer>;
+  /** Could a claim have this key now? Asks without waiting, and gives it back. */
+  isFree(key: string, options?: ClaimOptions): Promise<boolean>;
+}
+
+/** What a claim wants besides one key for itself alone. */
+export type ClaimOptions = Partial<Omit<Claim, "id" | "holds">> & {
+  readonly permits?: number;
+  readonly limit?: number;
+};
+
+export interface TestContext {
+  readonly settings: ConformanceSettings;
+  readonly store: TestStore;
+  /** Another client of the store. */
+  openClient(): Promise<DriverClient>;
+  /** Another driver of the store, not opened; closed by the scene only if the test does not. */
+  createDriver(): Promise<Driver>;
+  /** A new claim of one key or several, exclusive unless its terms or holds say otherwise. */
+  createClaim(target: string | readonly LockSpec[], options?: ClaimOptions): Claim;
+  /** Milliseconds, stretched for this store. */
+  scaleMs(ms: number): number;
+  /** Milliseconds of a lease, stretched for this store, and never too short for a client. */
+  scaleLease(ms: number): number;
+  /** A lease short enough to be waited for: 300 ms, stretched. */
+  readonly shortLeaseMs: number;
+  sleep(ms: number): Promise<void>;
+  /** Waits until a fact holds and gives it; what is waited for is named in the failure. */
+  waitUntil<T>(what: string, condition: () => T | Promise<T>, withinMs?: number): Promise<NonNullable<T>>;
+  /** Looks at the store's own state, where it lets itself be inspected: what is wrong there fails the test at its end. */
+  inspect(): Promise<void>;
+  /** Called when the test is over, latest first, before it is checked that the store is empty. */
+  afterTest(work: () => Promise<unknown>): void;
+}
+
+const SHORT_LEASE_MS = 300;
+const WAIT_TIMEOUT_MS = 5_000;
+const POLL_MS = 4;
+const LONG_LEASE_MS = 60_000;
+
+/**
+ * A failure is blamed on the machine if a turn of the event loop, or a call, took so long a part of a brief lease: less
+ * than the eighth of it after which a majority gives up on a call.
+ */
+const SLOW_LEASE_SHARE = 0.12;
+const MAX_ATTEMPTS = 3;
+
+/**
+ * Runs one test. Leases in tests are short: when one failed while the machine was busy for a good part of a lease, that
+ * says nothing about the driver, so it is run again, on a fresh store.
+ */
+export async function runTest(
+  settings: ConformanceSettings,
+  body: (context: TestContext) => Promise<void>,
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const slowMachine = detectSlowMachine();
+    try {
+      return await runTestOnce(settings, slowMachine, body);
+    } catch (error) {
+      if (
+        error instanceof StoreViolation ||
+        attempt === MAX_ATTEMPTS ||
+        slowMachine.slowestMs() < SLOW_LEASE_SHARE * scaleLease(settings, SHORT_LEASE_MS)
+      )
+        throw error;
+    } finally {
+      slowMachine.stop();
+    }
+  }
+}
+
+/** The store's own state is wrong, which no slow machine excuses. */
+class StoreViolation extends Error {}
+
+/** Runs the body on a fresh store, closes everything, and checks that nothing is left there. */
+async function runTestOnce(
+  settings: ConformanceSettings,
+  slowMachine: SlowMachineDetector,
+  body: (context: TestContext) => Promise<void>,
+): Promise<void> {
+  const store = await settings.open();
+  const drivers: Driver[] = [];
+  const cleanups: (() => Promise<unknown>)[] = [];
+  const violations = new Set<string>();
+  const context = createContext({ settings, store, slowMachine, drivers, cleanups, violations });
+  try {
+    await body(context);
+    for (const work of cleanups.reverse()) await work();
+    await assertEmpty(context);
+    await context.inspect();
+    if (violations.size > 0) throw toViolation(violations);
+  } catch (error) {
+    const failure = violations.size === 0 || error instanceof StoreViolation ? error : toViolation(violations, error);
+    await cleanUpAndThrow([...cleanups, ...drivers.map((driver) => () => driver.close()), closeStore(store)], failure);
+  }
+  for (const driver of drivers) await driver.close();
+  await closeStore(store)();
+}
+
+function toViolation(violations: ReadonlySet<string>, cause?: unknown): StoreViolation {
+  return new StoreViolation(`the store's own state is wrong:\n  ${[...violations].join("\n  ")}`, { cause });
+}
+
+/** Throws the test's error, with those of clearing up after it, if any. */
+async function cleanUpAndThrow(cleanups: readonly (() => Promise<unknown>)[], error: unknown): Promise<never> {
+  const cleanupErrors: unknown[] = [];
+  for (const work of cleanups) {
+    await work().catch((cleanupError: unknown) => cleanupErrors.push(cleanupError));
+  }
+  if (cleanupErrors.length === 0) throw error;
+  throw new AggregateError([error, ...cleanupErrors], `${String(error)} (and clearing up failed)`);
+}
+
+const closeStore = (store: TestStore) => async (): Promise<void> => {
+  await store.close?.();
+};
+
+/** A list may be a little stale, so it is read until it is empty, for a second; leases in tests are longer or over. */
+async function assertEmpty(context: TestContext): Promise<void> {
+  const { driver } = await context.openClient();
+  const deadline = performance.now() + context.scaleMs(1_000);
+  for (;;) {
+    const isLate = performance.now() >= deadline;
+    const views = await driver.list({ prefix: "" }, 20);
+    if (views.length === 0) return;
+    if (isLate) assert.deepEqual(views, [], "the test left claims behind");
+    await delay(POLL_MS);
+  }
+}
+
+interface ContextParts {
+  readonly settings: ConformanceSettings;
+  readonly store: TestStore;
+  readonly slowMachine: SlowMachineDetector;
+  readonly drivers: Driver[];
+  readonly cleanups: (() => Promise<unknown>)[];
+  /** What was found in the store's own state. */
+  readonly violations: Set<string>;
+}
+
+function createContext({ settings, store, slowMachine, drivers, cleanups, violations }: ContextParts): TestContext {
+  const scaleMs = (count: number): number => Math.round(count * settings.timeScale);
+  const lease = (count: number): number => scaleLease(settings, count);
+
+  async function driver(): Promise<Driver> {
+    const inner = await store.driver();
+    let closed: Promise<void> | undefined;
+    // a driver need not bear being closed twice
+    const wrapped = delegate(slowMachine.timeCalls(inner), { close: () => (closed ??= inner.close()) });
+    drivers.push(wrapped);
+    return wrapped;
+  }
+
+  async function until<T>(what: string, condition: () => T | Promise<T>, withinMs?: number): Promise<NonNullable<T>> {
+    const deadline = performance.now() + (withinMs ?? scaleMs(WAIT_TIMEOUT_MS));
+    for (;;) {
+      const isLate = performance.now() >= deadline; // asked once more after the bound: the machine may have stood still
+      const value = await condition();
+      if (value) return value;
+      if (isLate) assert.fail(`waited in vain for ${what}`);
+      await delay(POLL_MS);
+    }
+  }
+
+  return {
+    settings,
+    store,
+    createDriver: driver,
+    async openClient() {
+      const opened = await driver();
+      const pushes: Push[] = [];
+      await opened.open((id, answer) => pushes.push({ id, answer }));
+      return createClient(settings, opened, pushes, until);
+    },
+    createClaim: (target, options) => createClaim(settings, target, options),
+    scaleMs,
+    scaleLease: lease,
+    shortLeaseMs: lease(SHORT_LEASE_MS),
+    sleep: (count) => delay(count),
+    waitUntil: until,
+    async inspect() {
+      for (const violation of (await store.inspect?.()) ?? []) violations.add(violation);
+    },
+    afterTest: (work) => cleanups.push(work),
+  };
+}
+
+function scaleLease({ timeScale }: ConformanceSettings, ms: number): number {
+  return Math.max(Math.round(ms * timeScale), MIN_TTL_MS + 20);
+}
+
+function createClaim(
+  { traits }: ConformanceSettings,
+  target: string | readonly LockSpec[],
+  options: ClaimOptions = {},
+): Claim {
+  const { permits = ALL_PERMITS, limit = ALL_PERMITS, ...rest } = options;
+  const holds = typeof target === "string" ? [{ key: target, permits, limit }] : [...target].sort(compareKeys);
+  return {
+    id: randomId(),
+    holds: holds as unknown as Claim["holds"],
+    ttlMs: traits.lease.claim ? LONG_LEASE_MS : "session",
+    tokens: 1,
+    floor: 0n,
+    wait: true,
+    label: "conformance",
+    ...rest,
+  };
+}
+
+function compareKeys(a: LockSpec, b: LockSpec): number {
+  return a.key < b.key ? -1 : 1;
+}
+
+function createClient(
+  settings: ConformanceSettings,
+  driver: Driver,
+  pushes: readonly Push[],
+  waitUntil: TestContext["waitUntil"],
+): DriverClient {
+  const claim = (target: Claim): Promise<Answer> => driver.claim(target);
+  const renew = async (target: Claim): Promise<Answer> => {
+    const answers = await driver.renew([target]);
+    assert.equal(answers.length, 1, "renew gives one answer for each claim");
+    assert.ok(answers[0], "renew leaves out no answer");
+    return answers[0];
+  };
+  return {
+    driver,
+    pushes,
+    claim,
+    renew,
+    release: (...claims) => driver.release(claims),
+    claimHeld: async (target) => assertHeld(await claim(target), target),
+    async claimWaiting(target) {
+      const answer = await claim(target);
+      assert.equal(answer.state, "waiting", "a claim of a busy key waits");
+      return answer as WaitingAnswer;
+    },
+    waitForGrant: (target) =>
+      waitUntil(`the grant of a claim of ${formatClaimKeys(target)}`, async () => {
+        const answer = await renew(target);
+        assert.notEqual(answer.state, "none", `a waiting claim of ${formatClaimKeys(target)} lost its place`);
+        return answer.state === "held" ? answer : null;
+      }),
+    async isFree(key, options) {
+      const target = createClaim(settings, key, { ...options, wait: false });
+      const answer = await claim(target);
+      if (answer.state === "none") return false;
+      assertHeld(answer, target);
+      assert.deepEqual(await driver.release([target]), [true]);
+      return true;
+    },
+  };
+}
+
+/** The answer as that of a granted claim, with all that such an answer promises. */
+export function assertHeld(answer: Answer, claim: Claim): HeldAnswer {
+  assert.equal(answer.state, "held", `a claim of ${formatClaimKeys(claim)} is granted`);
+  const held = answer as HeldAnswer;
+  assert.ok(held.tokens >= 1 && held.tokens <= claim.tokens, `1 to ${claim.tokens} tokens, not ${held.tokens}`);
+  assert.ok(held.ttlMs > 0, "a held claim has some of its lease left");
+  // clocks with fractions round
+  if (claim.ttlMs !== "session") assert.ok(held.ttlMs <= claim.ttlMs + 1, "no more is left than was asked for");
+  return held;
+}
+
+/** The keys of a claim, for messages. */
+function formatClaimKeys(claim: Claim): string {
+  return claim.holds.map(({ key }) => JSON.stringify(key)).join(", ");
+}
+
+/** All of a key. */
+export function exclusive(key: string): LockSpec {
+  return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
+}
+
+/** A reader's share of a key. */
+export function shared(key: string): LockSpec {
+  return { key, permits: 1, limit: ALL_PERMITS };
+}

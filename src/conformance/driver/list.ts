@@ -1,0 +1,192 @@
+/** What tools see. */
+
+import assert from "node:assert/strict";
+import type { Claim, ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
+import { publicTag } from "../../util/ids.ts";
+import type { TestContext } from "../context.ts";
+import { exclusive } from "../context.ts";
+import type { ConformanceSettings, DefineTest } from "../options.ts";
+
+export function testList(test: DefineTest, { traits }: ConformanceSettings): void {
+  test("a listed claim shows what it wants, where it stands and its tag, but never its id", async (context) => {
+    const client = await context.openClient();
+    const label = 'ana@web-1 pid 12 "nightly", 50 % \u00e9';
+    const [held, waiting] = [
+      context.createClaim("key", { label, tokens: 4 }),
+      context.createClaim("key", { label: "" }),
+    ];
+    const { token } = await client.claimHeld(held);
+    await client.claimWaiting(waiting);
+    const views = await client.driver.list({ prefix: "" }, 10);
+    assert.equal(views.length, 2);
+    const [front, behind] = views as [ClaimView, ClaimView];
+    for (const [view, claim] of [
+      [front, held],
+      [behind, waiting],
+    ] as const) {
+      assert.equal(view.tag, publicTag(claim.id));
+      assert.equal(view.label, claim.label);
+      assert.deepEqual(
+        view.holds.map((hold) => ({ ...hold })),
+        claim.holds,
+      );
+      assert.equal(view.ttlMs, claim.ttlMs);
+      assert.ok(view.ageMs >= 0 && view.ageMs < 60_000, `an age of ${view.ageMs} ms`);
+      assert.ok(!Object.hasOwn(view, "id"));
+    }
+    assert.equal(front.answer.state, "held");
+    if (front.answer.state === "held" && traits.fencing) assert.equal(front.answer.token, token);
+    assert.equal(behind.answer.state, "waiting");
+    const text = JSON.stringify(views, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
+    for (const { id } of [held, waiting]) assert.ok(!text.includes(id), "an id is a secret");
+    await client.release(held, waiting);
+  });
+
+  test("the age of a claim counts from when the store first saw it, not from a renewal", async (context) => {
+    const client = await context.openClient();
+    const claim = context.createClaim("key");
+    await client.claimHeld(claim);
+    await context.sleep(60);
+    await client.renew(claim);
+    await client.claim(claim);
+    const [view] = await client.driver.list({ prefix: "" }, 10);
+    assert.ok((view?.ageMs ?? 0) >= 50, `an age of ${view?.ageMs} ms after 60 ms`);
+    await client.release(claim);
+  });
+
+  test("only keys that begin with the prefix are listed", async (context) => {
+    const client = await context.openClient();
+    const keys = ["job:1", "job:2", "Job:1", "jo", "job%", "job_", "job*", "job:1/x", "\u00e9t\u00e9", "[a]"];
+    const claims = keys.map((key) => context.createClaim(key));
+    for (const claim of claims) await client.claimHeld(claim);
+    for (const prefix of ["", "job", "job:", "job:1", "job%", "job_", "job*", "J", "\u00e9", "[a", "none", "job:1/x"]) {
+      const listed = (await client.driver.list({ prefix }, 100)).map((view) => view.holds[0].key);
+      assert.deepEqual(listed.sort(), keys.filter((key) => key.startsWith(prefix)).sort(), `prefix "${prefix}"`);
+    }
+    await client.release(...claims);
+  });
+
+  test("the queue of one key is listed without those of keys that begin alike", async (context) => {
+    const client = await context.openClient();
+    const alike = ["key", "key:1", "key:", "ke", "Key", "key:1/x"].map((key) => context.createClaim(key));
+    for (const claim of alike) await client.claimHeld(claim);
+    const tagsOf = async (key: string): Promise<string[]> =>
+      (await client.driver.list({ key }, 10)).map(({ tag }) => tag);
+    for (const { id, holds } of alike) assert.deepEqual(await tagsOf(holds[0].key), [publicTag(id)]);
+    for (const key of ["", "k", "key:1/", "none"]) assert.deepEqual(await tagsOf(key), [], `key "${key}"`);
+    await client.release(...alike);
+    assert.deepEqual(await tagsOf("key"), []);
+  });
+
+  test("the queue of one key tells who holds it, who waits, and whose the first place is", async (context) => {
+    const [client, otherClient] = [await context.openClient(), await context.openClient()];
+    const claims = [
+      context.createClaim("key", { label: "the first" }),
+      ...Array.from({ length: 4 }, () => context.createClaim("key")),
+    ];
+    const [first, ...others] = claims as [Claim, ...Claim[]];
+    const { token } = await client.claimHeld(first);
+    for (const claim of others) await client.claimWaiting(claim);
+    for (const { driver } of [client, otherClient]) {
+      const views = await driver.list({ key: "key" }, 10);
+      assert.deepEqual(views.map(({ tag }) => tag).sort(), claims.map(({ id }) => publicTag(id)).sort());
+      assert.deepEqual(
+        views.map(({ answer }) => answer.state),
+        ["held", "waiting", "waiting", "waiting", "waiting"],
+      );
+      const [front] = views as [ClaimView];
+      assert.deepEqual([front.tag, front.label, front.holds[0]], [publicTag(first.id), "the first", first.holds[0]]);
+      if (front.answer.state === "held" && traits.fencing) assert.equal(front.answer.token, token);
+      assert.ok(front.ageMs >= 0);
+      const short = await driver.list({ key: "key" }, 2);
+      assert.equal(short.length, 2, "no more than was asked for");
+      const pages = await allPages(context, driver, { key: "key" }, 2);
+      assert.deepEqual(pages.map(({ tag }) => tag).sort(), views.map(({ tag }) => tag).sort());
+    }
+    await client.release(...claims);
+  });
+
+  test("a list that nobody waits for any more settles", async (context) => {
+    const client = await context.openClient();
+    const claim = context.createClaim("key");
+    await client.claimHeld(claim);
+    for (const filter of [{ key: "key" }, { prefix: "" }]) {
+      const abort = new AbortController();
+      const listed = client.driver.list(filter, 10, undefined, abort.signal).catch(() => []);
+      abort.abort(new RangeError("enough"));
+      let isSettled = false;
+      void listed.then(() => {
+        isSettled = true;
+      });
+      await context.waitUntil("the list to settle", async () => isSettled);
+    }
+    await client.release(claim);
+  });
+
+  if (traits.fifo) {
+    test("a line is listed from its front", async (context) => {
+      const client = await context.openClient();
+      const claims = Array.from({ length: 6 }, () => context.createClaim("key"));
+      for (const claim of claims) await client.claim(claim);
+      const inOrder = async (expected: readonly Claim[]): Promise<void> => {
+        const tags = (await client.driver.list({ prefix: "key" }, 10)).map(({ tag }) => tag);
+        assert.deepEqual(
+          tags,
+          expected.map(({ id }) => publicTag(id)),
+        );
+        const queue = (await client.driver.list({ key: "key" }, 10)).map(({ tag }) => tag);
+        assert.deepEqual(queue, tags, "the queue of the key");
+      };
+      await inOrder(claims);
+      for (const claim of [...claims].reverse()) await client.renew(claim);
+      await inOrder(claims);
+      const [front] = claims.splice(2, 1) as [Claim];
+      await client.release(front);
+      await inOrder(claims);
+      await client.release(...claims);
+    });
+  }
+
+  test("a list comes in pages: none left out, none twice", async (context) => {
+    const client = await context.openClient();
+    const claims = Array.from({ length: 23 }, (_, index) => context.createClaim(`key ${index % 4}`));
+    for (const claim of claims) await client.claim(claim);
+    for (const size of [1, 5, 23, 100]) {
+      const listed = (await allPages(context, client.driver, { prefix: "" }, size)).map(({ tag }) => tag);
+      assert.deepEqual(listed.sort(), claims.map(({ id }) => publicTag(id)).sort(), `pages of ${size}`);
+    }
+    await client.release(...claims);
+  });
+
+  if (!traits.manyKeys) return;
+
+  test("a claim over several keys is listed once, under each of them, waiting or held", async (context) => {
+    const client = await context.openClient();
+    const [holder, all] = [context.createClaim("x:1"), context.createClaim(["x:1", "x:2", "y:1"].map(exclusive))];
+    const listShownTags = async (): Promise<void> => {
+      for (const prefix of ["", "x", "x:1", "x:2", "y"]) {
+        const tags = (await client.driver.list({ prefix }, 10)).map(({ tag }) => tag);
+        assert.equal(tags.filter((tag) => tag === publicTag(all.id)).length, 1, `prefix "${prefix}"`);
+      }
+      assert.deepEqual(await client.driver.list({ prefix: "z" }, 10), []);
+    };
+    await client.claimHeld(holder);
+    await client.claimWaiting(all);
+    await listShownTags();
+    await client.release(holder);
+    await client.waitForGrant(all);
+    await listShownTags();
+    await client.release(all);
+  });
+}
+
+async function allPages(context: TestContext, driver: Driver, filter: ListFilter, size: number): Promise<ClaimView[]> {
+  const all: ClaimView[] = [];
+  await context.waitUntil("the last page", async () => {
+    const page = await driver.list(filter, size, all.at(-1)?.tag);
+    assert.ok(page.length <= size, "a page has no more than was asked for");
+    all.push(...page);
+    return page.length < size;
+  });
+  return all;
+}

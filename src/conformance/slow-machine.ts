@@ -1,0 +1,50 @@
+/** How fast the machine was while a test ran: short leases mean nothing on one that stands still. */
+
+import type { Driver } from "../spi/driver.ts";
+import { delegate } from "./delegate.ts";
+
+const SAMPLE_MS = 4;
+
+export interface SlowMachineDetector {
+  /** The slowest so far: a turn of the event loop, or a call of a timed driver. */
+  slowestMs(): number;
+  /** The same driver, its calls timed. */
+  timeCalls(driver: Driver): Driver;
+  stop(): void;
+}
+
+export function detectSlowMachine(): SlowMachineDetector {
+  let slowest = 0;
+  let last = performance.now();
+  const sample = (): number => {
+    const now = performance.now();
+    slowest = Math.max(slowest, now - last);
+    last = now;
+    return slowest;
+  };
+  const timer = setInterval(sample, SAMPLE_MS);
+
+  async function time<T>(call: Promise<T>): Promise<T> {
+    const start = performance.now();
+    try {
+      return await call;
+    } finally {
+      slowest = Math.max(slowest, performance.now() - start);
+    }
+  }
+
+  return {
+    slowestMs: sample,
+    timeCalls: (driver) =>
+      delegate(driver, {
+        claim: (claim) => time(driver.claim(claim)),
+        renew: (claims) => time(driver.renew(claims)),
+        release: (claims, unanswered) => time(driver.release(claims, unanswered)),
+        ...(driver.detach && {
+          detach: (claims, leftMs) => time(driver.detach?.(claims, leftMs) ?? Promise.resolve([])),
+        }),
+        list: (filter, max, after, signal) => time(driver.list(filter, max, after, signal)),
+      }),
+    stop: () => clearInterval(timer),
+  };
+}

@@ -1,0 +1,53 @@
+/** The ballots of one client by claim. One that the core asks no more about goes when its lease is long over. */
+
+import type { Claim, ClaimId } from "../../spi/driver.ts";
+import { QuorumClaim } from "./quorum-claim.ts";
+
+const SWEEP_INTERVAL = 1_024;
+
+export class QuorumClaims {
+  readonly #members: number;
+  readonly #byId = new Map<ClaimId, QuorumClaim>();
+  #createdCount = 0;
+
+  constructor(members: number) {
+    this.#members = members;
+  }
+
+  get(id: ClaimId): QuorumClaim | undefined {
+    return this.#byId.get(id);
+  }
+
+  /** The claim's ballot; one of which nothing is known if another client made it. */
+  getOrCreate(claim: Claim, now: number): QuorumClaim {
+    let quorumClaim = this.#byId.get(claim.id);
+    if (quorumClaim === undefined || isStale(quorumClaim, now)) {
+      if (quorumClaim !== undefined) quorumClaim.isDone = true;
+      if (++this.#createdCount % SWEEP_INTERVAL === 0) this.#sweep(now);
+      quorumClaim = new QuorumClaim(claim, this.#members);
+      this.#byId.set(claim.id, quorumClaim);
+    }
+    quorumClaim.lastUsedAt = now;
+    return quorumClaim;
+  }
+
+  /** It is over from now on. */
+  remove(claim: Claim): QuorumClaim {
+    const quorumClaim = this.#byId.get(claim.id) ?? new QuorumClaim(claim, this.#members);
+    this.#byId.delete(claim.id);
+    quorumClaim.isDone = true;
+    return quorumClaim;
+  }
+
+  #sweep(now: number): void {
+    for (const [id, quorumClaim] of this.#byId) {
+      if (!isStale(quorumClaim, now)) continue;
+      quorumClaim.isDone = true;
+      this.#byId.delete(id);
+    }
+  }
+}
+
+function isStale({ activeCalls, lastUsedAt, ttlMs }: QuorumClaim, now: number): boolean {
+  return activeCalls === 0 && lastUsedAt + 2 * ttlMs < now;
+}

@@ -1,0 +1,61 @@
+/** Which library a client is of. */
+
+import { adaptGlide, isGlide } from "./glide.ts";
+import { adaptIoredis } from "./ioredis.ts";
+import { adaptIoredisCluster } from "./ioredis-cluster.ts";
+import { adaptNodeRedis } from "./node-redis.ts";
+import { adaptNodeRedisCluster } from "./node-redis-cluster.ts";
+import type {
+  ClientAdapter,
+  GlideLike,
+  IoredisClusterLike,
+  IoredisLike,
+  NodeRedisClusterLike,
+  NodeRedisLike,
+} from "./types.ts";
+
+type ClientMethod =
+  | "getSentinelNode"
+  | keyof GlideLike
+  | "ssubscribe"
+  | keyof IoredisLike
+  | keyof IoredisClusterLike
+  | keyof NodeRedisLike
+  | keyof NodeRedisClusterLike;
+
+/** @throws TypeError if it is no client of Redis, or of a kind that is not supported */
+export function adaptClient(client: unknown): ClientAdapter {
+  if (typeof client !== "object" || client === null) {
+    throw new TypeError(
+      "client must be a Redis client (ioredis, iovalkey, redis, valkey-glide) or a function that makes one",
+    );
+  }
+  const methods = client as Partial<Record<ClientMethod, unknown>>;
+  const hasMethods = (...names: readonly ClientMethod[]): boolean =>
+    names.every((name) => typeof methods[name] === "function");
+  if (hasMethods("customCommand", "ssubscribe")) {
+    throw new TypeError(
+      "client must be ioredis, iovalkey or redis (node-redis) for a Cluster: GlideClusterClient is not taken",
+    );
+  }
+  if (hasMethods("sendCommand", "getSentinelNode")) {
+    throw new TypeError(
+      "client must be ioredis or iovalkey for Sentinels: createSentinel() of node-redis is not taken",
+    );
+  }
+  if (hasMethods("customCommand", "subscribe", "close") && isGlide(client)) return adaptGlide(client);
+  if (methods.isCluster === true && hasMethods("call", "nodes"))
+    return adaptIoredisCluster(client as IoredisClusterLike);
+  if (hasMethods("sendCommand", "nodeClient") && Array.isArray(methods.masters)) {
+    return adaptNodeRedisCluster(client as NodeRedisClusterLike);
+  }
+  if (hasMethods("call", "duplicate", "subscribe") && typeof methods.status === "string") {
+    return adaptIoredis(client as IoredisLike);
+  }
+  if (hasMethods("sendCommand", "duplicate", "subscribe") && typeof methods.isReady === "boolean") {
+    return adaptNodeRedis(client as NodeRedisLike);
+  }
+  throw new TypeError(
+    "client must be a Redis client of a known shape: ioredis, iovalkey, redis (node-redis) or valkey-glide (2.5)",
+  );
+}

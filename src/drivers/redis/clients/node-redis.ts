@@ -1,0 +1,103 @@
+/** node-redis as a link: one server. */
+
+import { readAddress } from "./address.ts";
+import type { ClientAdapter, CommandConnection, NodeRedisLike, Subscriber, SubscriberEvents } from "./types.ts";
+import { watchClientErrors } from "./types.ts";
+
+export function adaptNodeRedis(client: NodeRedisLike): ClientAdapter {
+  return {
+    get isReady() {
+      return client.isReady;
+    },
+    isCluster: false,
+    address: readAddress(client),
+    database: 0,
+    async connect() {
+      if (!client.isOpen) await client.connect();
+    },
+    takeOwnership: () => takeOwnership(client),
+    send: (args) => client.sendCommand(args),
+    watchConnection({ onConnected, onDisconnected }) {
+      client.on("ready", onConnected);
+      client.on("reconnecting", onDisconnected);
+      client.on("end", onDisconnected);
+      return () => {
+        client.off("ready", onConnected);
+        client.off("reconnecting", onDisconnected);
+        client.off("end", onDisconnected);
+      };
+    },
+    watchErrors: (onError) => watchClientErrors(client, onError),
+    resolveMaster: () => "",
+    openSubscriber: (_, events) => openNodeRedisSubscriber(client, events, false),
+    openCommandConnection: (_, onDisconnected) => openNodeRedisCommandConnection(client, onDisconnected),
+    disconnect() {
+      if (client.isOpen) client.destroy();
+    },
+  };
+}
+
+function takeOwnership(client: NodeRedisLike): void {
+  client.on("error", () => undefined);
+  client.on("connect", () => client.unref?.());
+  if (client.isOpen) client.unref?.();
+}
+
+interface SiblingConnection {
+  readonly client: NodeRedisLike;
+  readonly connected: Promise<unknown>;
+  disconnect(): void;
+}
+
+function openSibling(client: NodeRedisLike, onDisconnected: () => void): SiblingConnection {
+  const sibling = client.duplicate({ socket: { ...client.options?.socket, reconnectStrategy: false } });
+  let isClosed = false;
+  const disconnect = (): void => {
+    isClosed = true;
+    if (sibling.isOpen) sibling.destroy();
+  };
+  const onClosed = (): void => {
+    if (isClosed) return;
+    disconnect();
+    onDisconnected();
+  };
+  takeOwnership(sibling);
+  for (const event of ["error", "end", "reconnecting"]) sibling.on(event, onClosed);
+  const connected = sibling.connect();
+  connected.catch(onClosed);
+  return { client: sibling, connected, disconnect };
+}
+
+/** @param isSharded for sharded channels, of a node of a Cluster */
+export function openNodeRedisSubscriber(
+  client: NodeRedisLike,
+  events: SubscriberEvents,
+  isSharded: boolean,
+): Subscriber {
+  const { client: subscriber, connected, disconnect } = openSibling(client, events.onDisconnected);
+  const listeners = new Map<string, (message: string) => void>();
+  // by the names that one version and another have for it
+  for (const event of ["sharded-channel-moved", "server-sunsubscribe"])
+    subscriber.on(event, () => events.onMaybeUnsubscribed());
+  return {
+    async subscribe(channel) {
+      let listener = listeners.get(channel);
+      if (listener === undefined) {
+        listener = (message) => events.onMessage(channel, message);
+        listeners.set(channel, listener);
+      }
+      await connected;
+      await (isSharded ? subscriber.sSubscribe(channel, listener) : subscriber.subscribe(channel, listener));
+    },
+    disconnect,
+  };
+}
+
+export async function openNodeRedisCommandConnection(
+  client: NodeRedisLike,
+  onDisconnected: () => void,
+): Promise<CommandConnection> {
+  const { client: connection, connected, disconnect } = openSibling(client, onDisconnected);
+  await connected;
+  return { send: (args) => connection.sendCommand(args), disconnect };
+}

@@ -1,0 +1,168 @@
+/** What tools see of a store: lines by key, each from its front, read in pages. */
+
+import type { Answer, ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
+import { publicTag } from "../../util/ids.ts";
+import type { RunScript } from "./connection.ts";
+import { ALL_BUCKETS, toBucket, toRoutingKey } from "./script-codec.ts";
+import { LIST, LIST_KEYS } from "./scripts.ts";
+
+/** Members of one bucket's index read at once. */
+const INDEX_PAGE_SIZE = 256;
+/** Lines read at once, and of each so many waiting places. */
+const QUEUES_PER_CALL = 64;
+const WAITING_PER_CALL = 128;
+/** Texts of one claim in an answer of list.lua. */
+const FIELDS_PER_CLAIM = 12;
+
+/** A key with places ("owner" and "id": one claim over several keys that may not have come there yet). */
+interface IndexEntry {
+  readonly bucket: string;
+  readonly member: string;
+}
+
+interface ListQuery {
+  readonly filter: ListFilter;
+  readonly max: number;
+  readonly after: string | undefined;
+}
+
+/** The live claims that the filter means. A cursor whose claim is gone starts again. */
+export async function listClaims(
+  runScript: RunScript,
+  namePrefix: string,
+  query: ListQuery,
+  isCluster = false,
+): Promise<readonly ClaimView[]> {
+  const lister = new ClaimLister(runScript, namePrefix, query, isCluster);
+  if (query.filter.key !== undefined) await lister.readQueue(query.filter.key);
+  else await lister.readKeys("", query.filter.prefix);
+  if (query.after !== undefined && !lister.hasFoundCursor) {
+    return listClaims(runScript, namePrefix, { ...query, after: undefined }, isCluster);
+  }
+  return lister.views;
+}
+
+class ClaimLister {
+  readonly views: ClaimView[] = [];
+  hasFoundCursor = false;
+  readonly #seenTags = new Set<string>();
+  readonly #runScript: RunScript;
+  readonly #namePrefix: string;
+  readonly #query: ListQuery;
+  /** A call reads but one bucket. */
+  readonly #isCluster: boolean;
+
+  constructor(runScript: RunScript, namePrefix: string, query: ListQuery, isCluster: boolean) {
+    this.#isCluster = isCluster;
+    this.#runScript = runScript;
+    this.#namePrefix = namePrefix;
+    this.#query = query;
+  }
+
+  get #isFull(): boolean {
+    return this.views.length >= this.#query.max;
+  }
+
+  readQueue(key: string): Promise<void> {
+    return this.#readQueues([{ bucket: toBucket(key), member: key }], 0);
+  }
+
+  async readKeys(afterMember: string, prefix: string): Promise<void> {
+    const indexes = await this.#readIndexes(afterMember, prefix);
+    // what lies behind the end of a page that is full may be preceded by what that page left out
+    let lastComplete: Buffer | null = null;
+    const entries: IndexEntry[] = [];
+    for (const [index, members] of indexes.entries()) {
+      const bucket = ALL_BUCKETS[index] as string;
+      for (const member of members) entries.push({ bucket, member: String(member) });
+      if (members.length < INDEX_PAGE_SIZE) continue;
+      const last = Buffer.from(String(members.at(-1)));
+      if (lastComplete === null || Buffer.compare(last, lastComplete) < 0) lastComplete = last;
+    }
+    const bound = lastComplete;
+    const complete =
+      bound === null ? entries : entries.filter(({ member }) => Buffer.compare(Buffer.from(member), bound) <= 0);
+    complete.sort((left, right) => Buffer.compare(Buffer.from(left.member), Buffer.from(right.member)));
+    await this.#readQueues(complete, 0);
+    if (bound !== null && !this.#isFull) await this.readKeys(bound.toString(), prefix);
+  }
+
+  /** Of each bucket what its index has behind `afterMember`. */
+  async #readIndexes(afterMember: string, prefix: string): Promise<readonly (readonly unknown[])[]> {
+    const readBuckets = async (buckets: readonly string[]): Promise<readonly (readonly unknown[])[]> => {
+      const args = [this.#namePrefix, prefix, afterMember, String(INDEX_PAGE_SIZE), ...buckets];
+      return (await this.#runScript(
+        LIST_KEYS,
+        toRoutingKey(this.#namePrefix, buckets[0] as string),
+        args,
+      )) as readonly unknown[][];
+    };
+    if (!this.#isCluster) return readBuckets(ALL_BUCKETS);
+    return (await Promise.all(ALL_BUCKETS.map((bucket) => readBuckets([bucket])))).flat();
+  }
+
+  /** Reads these lines, the first one from its waiting place `from` on. */
+  async #readQueues(entries: readonly IndexEntry[], firstWaiting: number): Promise<void> {
+    if (entries.length === 0 || this.#isFull) return;
+    const batch = entries.slice(0, this.#isCluster ? 1 : QUEUES_PER_CALL);
+    const args = batch.flatMap(({ bucket, member }, at) => {
+      const [key = "", owner] = member.split("\0");
+      return [bucket, key, owner === undefined ? String(at === 0 ? firstWaiting : 0) : `@${owner}`];
+    });
+    const first = batch[0] as IndexEntry;
+    const maxWaiting = String(WAITING_PER_CALL);
+    const routingKey = toRoutingKey(this.#namePrefix, first.bucket);
+    const reply = (await this.#runScript(LIST, routingKey, [this.#namePrefix, maxWaiting, ...args])) as [
+      unknown,
+      ...unknown[][],
+    ];
+    const [now, ...queues] = reply;
+    for (const [index, [hasMore, ...fields]] of queues.entries()) {
+      const key = (batch[index] as IndexEntry).member.split("\0")[0] as string;
+      for (let offset = 0; offset < fields.length; offset += FIELDS_PER_CLAIM)
+        this.#addView(fields.slice(offset, offset + FIELDS_PER_CLAIM).map(String), key, Number(now));
+      if (String(hasMore) === "1")
+        return this.#readQueues(entries.slice(index), (index === 0 ? firstWaiting : 0) + WAITING_PER_CALL);
+    }
+    return this.#readQueues(entries.slice(batch.length), 0);
+  }
+
+  #addView(fields: readonly string[], key: string, now: number): void {
+    const { after } = this.#query;
+    const tag = publicTag(fields[0] as string);
+    if (this.#isFull || this.#seenTags.has(tag)) return;
+    this.#seenTags.add(tag);
+    if (after === undefined || this.hasFoundCursor) this.views.push(toClaimView(fields, tag, key, now));
+    else this.hasFoundCursor = tag === after;
+  }
+}
+
+function toClaimView(fields: readonly string[], tag: string, key: string, now: number): ClaimView {
+  const [, expiresAt, ttl, token, tokens, floor, placedAt, label = "", waitFlag, permits, limit, json] = fields;
+  const ttlMs = Number(ttl);
+  const remainingMs = Math.min(Number(expiresAt) - now, ttlMs);
+  const answer: Answer =
+    token === "0"
+      ? { state: "waiting", ttlMs: remainingMs, recheckMs: Math.max(remainingMs, 1) }
+      : { state: "held", token: BigInt(token as string), tokens: Number(tokens), ttlMs: remainingMs };
+  return {
+    tag,
+    holds: decodeLocks(json as string, { key, permits: Number(permits), limit: Number(limit) }),
+    ttlMs,
+    tokens: Number(tokens),
+    floor: BigInt(floor as string),
+    wait: waitFlag === "1",
+    label,
+    answer,
+    ageMs: Math.max(now - Number(placedAt), 0),
+  };
+}
+
+function decodeLocks(json: string, single: LockSpec): ClaimView["holds"] {
+  if (json === "") return [single];
+  const rows = JSON.parse(json) as [string, string, string, string][];
+  return rows.map(([, key, permits, limit]): LockSpec => ({ key, permits: Number(permits), limit: Number(limit) })) as [
+    LockSpec,
+    ...LockSpec[],
+  ];
+}

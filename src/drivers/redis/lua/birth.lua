@@ -1,9 +1,0 @@
---[[ birth.lua — looks whether the store has forgotten, and notes it (line/birth.lua). One trip, when a driver opens and
-     after each break of its connection.
-     KEYS  1 where to send the call
-     ARGV  root, inbox, birth record, longest ttl
-     Gives from when on new claims are granted (ms), and the store's ms ]]
---- include line/store.lua
---- include line/birth.lua
-
-return { opensAt .. '', clock }

@@ -1,0 +1,12 @@
+--[[ list_keys.lua — the keys that have places and begin with a prefix, from the index of each bucket. Writes nothing.
+     KEYS  1 where to send the call
+     ARGV  root, prefix, start (members behind this one; "": from the first), most members a bucket, then buckets
+     Gives for each bucket its members: keys, and key .. "\0" .. bucket .. id of claims over several keys ]]
+local root, prefix, start, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local from = start == '' and '[' .. prefix or '(' .. start
+local found = {}
+for at = 5, #ARGV do
+  local index = root .. '{' .. ARGV[at] .. '}:i'
+  found[at - 4] = redis.call('ZRANGEBYLEX', index, from, '(' .. prefix .. '\255', 'LIMIT', 0, most)
+end
+return found

@@ -1,0 +1,99 @@
+/**
+ * A second connection that keeps a session alive: a child process inherits it, so that what its parent holds outlives
+ * the parent as long as the child does (design A.31). For `holdfast run`; only on Unix sockets.
+ */
+
+import type { Socket } from "node:net";
+import { connect } from "node:net";
+import type { Address, Connector } from "../../net/transport.ts";
+import { LineDecoder } from "../../protocol/framing.ts";
+import {
+  decodeServerHello,
+  encodeClientHello,
+  MAX_HELLO_BYTES,
+  PACKAGE_VERSION,
+  PROTOCOL_VERSION,
+} from "../../protocol/handshake.ts";
+import type { Driver } from "../../spi/driver.ts";
+import type { ServerOptions } from "./driver.ts";
+
+/** How a driver's server is reached. */
+export interface ServerEndpoint {
+  readonly sessionId: string;
+  readonly address: Address;
+  readonly options: ServerOptions;
+  readonly connector: Connector;
+}
+
+/** A server that is there answers at once; one that is stopped, or dies just now, never does. */
+const ANSWER_TIMEOUT_MS = 1_000;
+
+const serverEndpoints = new WeakMap<Driver, ServerEndpoint>();
+
+/** Notes how a driver's server is reached, and under which session. */
+export function registerServerEndpoint(driver: Driver, endpoint: ServerEndpoint): void {
+  serverEndpoints.set(driver, endpoint);
+}
+
+/** How this driver's server is reached; undefined: it has none. */
+export function getServerEndpoint(driver: Driver): ServerEndpoint | undefined {
+  return serverEndpoints.get(driver);
+}
+
+/** A connection that keeps a session alive. */
+export interface KeepSessionSocket {
+  /** Connected, to be given to a child as a stdio entry; nothing has to be read from it or written to it. */
+  readonly socket: Socket;
+  /** The session that it keeps: a secret. */
+  readonly sessionId: string;
+  /** The folder in which a run writes down what it holds; null: the server restores nothing of a run. */
+  readonly runDirectory: string | null;
+}
+
+/**
+ * A tether to this driver's server; null where that is not on a Unix socket of this machine. The driver must be open.
+ * @throws Error if the server refuses it, cannot be reached or does not answer within a second
+ */
+export async function openKeepSessionSocket(driver: Driver): Promise<KeepSessionSocket | null> {
+  const endpoint = serverEndpoints.get(driver);
+  if (endpoint === undefined || !("path" in endpoint.address)) return null;
+  const socket = connect({ path: endpoint.address.path });
+  const { sessionId } = endpoint;
+  socket.setTimeout(ANSWER_TIMEOUT_MS, () =>
+    socket.destroy(new Error(`did not answer within ${ANSWER_TIMEOUT_MS} ms`)),
+  );
+  socket.write(
+    encodeClientHello({
+      protocol: PROTOCOL_VERSION,
+      version: PACKAGE_VERSION,
+      label: "",
+      session: sessionId,
+      tether: true,
+      pid: null,
+      pidStart: null,
+    }),
+  );
+  try {
+    const { runsIn: runDirectory = null } = decodeServerHello(await readFirstLine(socket));
+    return { socket: socket.setTimeout(0), sessionId, runDirectory };
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  }
+}
+
+/** The first line; the socket is paused behind it. */
+function readFirstLine(socket: Socket): Promise<string> {
+  const reader = new LineDecoder(MAX_HELLO_BYTES);
+  return new Promise((resolve, reject) => {
+    socket.on("error", reject);
+    socket.on("close", () => reject(new Error("the lock server ended the connection")));
+    socket.on("data", (chunk: Buffer) => {
+      const [line] = reader.push(chunk);
+      if (line === undefined) return;
+      socket.pause();
+      socket.removeAllListeners("data");
+      resolve(line);
+    });
+  });
+}

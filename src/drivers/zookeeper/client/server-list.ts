@@ -1,0 +1,75 @@
+/** The servers of an ensemble, which of them has its turn, and when the next one has. */
+
+import type { RetryPolicy } from "./retry-policy.ts";
+import { toBackoffMs } from "./retry-policy.ts";
+
+/** One server of an ensemble. */
+export interface ServerAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** How long an attempt may take at least, if the session leaves so much to each server, and at most, in milliseconds. */
+const [MIN_ATTEMPT_MS, MAX_ATTEMPT_MS] = [2_000, 5_000];
+
+/**
+ * How long an attempt at one server may take: a server that is just starting may take a connection and forget it, so that
+ * it must be asked again while the session lasts.
+ */
+function toAttemptTimeoutMs(sessionMs: number, servers: number): number {
+  const share = sessionMs / servers;
+  return Math.min(share, Math.max(MIN_ATTEMPT_MS, Math.min(share / 2, MAX_ATTEMPT_MS)));
+}
+
+export class ServerList {
+  readonly #addresses: readonly ServerAddress[];
+  readonly #random: () => number;
+  readonly #retry: RetryPolicy;
+  #round: ServerAddress[] = [];
+  #failures = 0;
+  /** Of the last attempt; null: it said nothing, or there was none. */
+  failure: Error | null = null;
+  #dueAt = 0;
+
+  /** @throws TypeError if there is none */
+  constructor(addresses: readonly ServerAddress[], random: () => number, retry: RetryPolicy) {
+    if (addresses.length === 0) throw new TypeError("servers must name at least one server");
+    this.#addresses = addresses;
+    this.#random = random;
+    this.#retry = retry;
+  }
+
+  /** When the present attempt has taken too long, or after a failure the next one may begin. */
+  get dueAt(): number {
+    return this.#dueAt;
+  }
+
+  /** The next one in random order, anew for each round, so that clients spread over them. */
+  next(now: number, sessionMs: number): ServerAddress {
+    if (this.#round.length === 0) this.#round = shuffle(this.#addresses, this.#random);
+    this.#dueAt = now + toAttemptTimeoutMs(sessionMs, this.#addresses.length);
+    return this.#round.pop() as ServerAddress;
+  }
+
+  onConnected(): void {
+    this.#failures = 0;
+  }
+
+  /** Each of them has its turn before there is a pause. */
+  onFailed(now: number, cause: Error | null): void {
+    this.failure = cause;
+    this.#failures++;
+    const rounds = this.#failures / this.#addresses.length;
+    this.#dueAt = now + (Number.isInteger(rounds) ? toBackoffMs(this.#retry, rounds) : 0);
+  }
+}
+
+/** Fisher and Yates. */
+function shuffle<T>(items: readonly T[], random: () => number): T[] {
+  const result = [...items];
+  for (let lastIndex = result.length - 1; lastIndex > 0; lastIndex--) {
+    const otherIndex = Math.floor(random() * (lastIndex + 1));
+    [result[lastIndex], result[otherIndex]] = [result[otherIndex] as T, result[lastIndex] as T];
+  }
+  return result;
+}

@@ -1,0 +1,111 @@
+/**
+ * zookeeper://a:2181,b:2181/chroot?root=/locks&sessionMs=10000: an ensemble by its servers, as ZooKeeper's own clients name
+ * it; zookeepers:// over TLS.
+ */
+
+import { readFileSync } from "node:fs";
+import type { ConnectionOptions } from "node:tls";
+import { createSecureContext } from "node:tls";
+import { FatalDriverError } from "../../errors.ts";
+import type { Driver } from "../../spi/driver.ts";
+import { describeValue } from "../../util/duration.ts";
+import type { ServerAddress } from "./client/server-list.ts";
+import { zookeeper } from "./driver.ts";
+import type { Family } from "./node-names.ts";
+import type { ZooKeeperDriverOptions } from "./options.ts";
+
+const DEFAULT_PORT = 2_181;
+const URL_PARAMETERS: readonly string[] = ["root", "sessionMs", "family", "fair", "tokenBase"];
+const TLS_PARAMETERS: readonly string[] = ["ca", "cert", "key", "servername"];
+
+/**
+ * The driver of a url, not opened yet.
+ * @throws TypeError for a url that means nothing; FatalDriverError naming a file that cannot be read, or used
+ */
+export function zookeeperFromUrl(url: string, { connectTimeoutMs }: { readonly connectTimeoutMs: number }): Driver {
+  const match = /^(zookeepers?):\/\/([^/?#@]+)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url);
+  if (match === null)
+    throw new TypeError("url must be zookeeper://host:2181,host:2181/chroot, without user, password or fragment");
+  const [, scheme, hosts, path = "", query = ""] = match as unknown as [string, string, string, string?, string?];
+  const parameters = new URLSearchParams(query);
+  const isTls = scheme === "zookeepers";
+  const knownParameters = isTls ? [...URL_PARAMETERS, ...TLS_PARAMETERS] : URL_PARAMETERS;
+  for (const name of parameters.keys()) {
+    if (!knownParameters.includes(name))
+      throw new TypeError(`url has no parameter ${describeValue(name)} for ${scheme}:`);
+  }
+  return zookeeper({
+    servers: hosts.split(",").map(parseServer),
+    chroot: path === "/" ? "" : decodeURIComponent(path),
+    connectTimeoutMs,
+    ...parseChoices(parameters),
+    ...(isTls && { tls: createTlsReader(parameters) }),
+  });
+}
+
+function parseChoices(parameters: URLSearchParams): Partial<ZooKeeperDriverOptions> {
+  const [root, sessionMs] = [parameters.get("root"), parameters.get("sessionMs")];
+  const [family, fair, tokenBase] = [parameters.get("family"), parameters.get("fair"), parameters.get("tokenBase")];
+  if (fair !== null && fair !== "true" && fair !== "false")
+    throw new TypeError(`url: fair must be true or false, not ${describeValue(fair)}`);
+  if (tokenBase !== null && !/^\d{1,18}$/.test(tokenBase))
+    throw new TypeError(`url: tokenBase must be a number, not ${describeValue(tokenBase)}`);
+  return {
+    ...(root !== null && { root }),
+    ...(family !== null && { family: family as Family }),
+    ...(fair !== null && { fair: fair === "true" }),
+    ...(tokenBase !== null && { tokenBase: BigInt(tokenBase) }),
+    ...(sessionMs !== null && { sessionMs: Number(sessionMs) }),
+  };
+}
+
+/**
+ * The files are read for each connection, so that renewed ones are used. In the moment of their renewal they may be
+ * missing, or not belong together: then the last ones are good enough.
+ */
+function createTlsReader(parameters: URLSearchParams): () => ConnectionOptions {
+  let lastOptions = readTlsOptions(parameters);
+  return () => {
+    try {
+      lastOptions = readTlsOptions(parameters);
+    } catch (error) {
+      if (!(error instanceof FatalDriverError)) throw error;
+    }
+    return lastOptions;
+  };
+}
+
+function readTlsOptions(parameters: URLSearchParams): ConnectionOptions {
+  const [cert, key, servername] = [parameters.get("cert"), parameters.get("key"), parameters.get("servername")];
+  if ((cert === null) !== (key === null)) throw new TypeError("url must name both cert and key, or neither");
+  const ca = parameters.get("ca");
+  const options = {
+    ...(ca !== null && { ca: readFile(ca, "ca") }),
+    ...(cert !== null && { cert: readFile(cert, "cert") }),
+    ...(key !== null && { key: readFile(key, "key") }),
+    ...(servername !== null && { servername }),
+  };
+  try {
+    createSecureContext(options);
+  } catch (cause) {
+    throw new FatalDriverError(`url: ca, cert and key cannot be used: ${(cause as Error).message}`, { cause });
+  }
+  return options;
+}
+
+function readFile(path: string, parameter: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw new FatalDriverError(`url: ${parameter} names ${path}, which cannot be read (${code})`, { cause });
+  }
+}
+
+function parseServer(text: string): ServerAddress {
+  const match = /^(\[[0-9a-f:]+\]|[^:[\]\s]+)(?::(\d{1,5}))?$/i.exec(text);
+  const port = Number(match?.[2] ?? DEFAULT_PORT);
+  if (match === null || port === 0 || port > 65_535)
+    throw new TypeError(`url must name servers as host:port, not ${describeValue(text)}`);
+  return { host: (match[1] as string).replace(/^\[|\]$/g, ""), port };
+}

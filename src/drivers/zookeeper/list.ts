@@ -1,0 +1,177 @@
+/** What tools see: lines of keys below the root, or of a path, with places that other clients have taken. */
+
+import { countAdmitted } from "../../lock-table/admission.ts";
+import type { Answer, ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
+import { publicTag } from "../../util/ids.ts";
+import type { ClaimNodes } from "./claim-nodes.ts";
+import { hasCode, isPermanent } from "./client/errors.ts";
+import { collect, listChildren } from "./client/helpers.ts";
+import { isPath } from "./client/paths.ts";
+import type { Stat } from "./client/records.ts";
+import type { ZooKeeper } from "./client/zookeeper.ts";
+import { toFatalError } from "./fatal-error.ts";
+import { decodeData, REVOKE_DATA } from "./node-data.ts";
+import type { Family, QueueNode } from "./node-names.ts";
+import { FAMILIES, isClaimId, parseKey, parseQueue, toKeyPath } from "./node-names.ts";
+import type { NodeQueues } from "./queue.ts";
+
+export interface ListOptions {
+  readonly zk: ZooKeeper;
+  readonly root: string;
+  readonly family: Family;
+  readonly queues: NodeQueues;
+  readonly claimNodes: ClaimNodes;
+  /** Wall clock, in milliseconds. */
+  readonly wall: () => number;
+}
+
+interface ListQuery {
+  readonly filter: ListFilter;
+  readonly max: number;
+  /** A tag. */
+  readonly after: string | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+/**
+ * At most `max` claims that the filter means, fronts of queues first, behind the one with the tag `after`. Queues that the
+ * servers do not let us read are left out, unless it is the very one that was asked for.
+ * @throws FatalDriverError if that, or the folder of all of them, is not for us to read
+ */
+export async function listClaims(options: ListOptions, query: ListQuery): Promise<readonly ClaimView[]> {
+  const { filter, max, after, signal } = query;
+  signal?.throwIfAborted();
+  if (filter.key !== undefined) return listQueue(options, filter.key, query);
+  const { prefix } = filter;
+  const keys = await readKeys(options, prefix).catch(throwFatal);
+  const queued = await collect(
+    keys,
+    (key) =>
+      readQueue(options, key).catch((error: unknown) =>
+        key !== prefix && isPermanent(error) ? [] : throwFatal(error),
+      ),
+    { signal },
+  );
+  const views = await collect(queued.slice(findStart(queued, after)), (item) => readView(options, item), {
+    signal,
+    enough: (found) => found.length >= max,
+  });
+  return views.slice(0, max);
+}
+
+/**
+ * The queue of one key costs two requests, however long it is: the names of its nodes, and the data of the first one.
+ * Where the others stand is in their names; what they contain is not read, but of our own it is known.
+ */
+async function listQueue(options: ListOptions, key: string, { max, after, signal }: ListQuery): Promise<ClaimView[]> {
+  if (!isPath(toKeyPath(key, options.root)) || key === "" || key === "/") return []; // nobody can hold it
+  const queued = await readQueue(options, key).catch(throwFatal);
+  const [firstNode, ...others] = queued.slice(findStart(queued, after)).slice(0, max);
+  if (firstNode === undefined) return [];
+  signal?.throwIfAborted();
+  return [...(await readView(options, firstNode)), ...others.map((item) => toViewFromName(options, item))];
+}
+
+/** 0n and 0 stand for a token and an age that are not known. */
+function toViewFromName({ claimNodes, zk }: ListOptions, queued: QueuedNode): ClaimView {
+  const ownNode = claimNodes.findById(queued.node.id);
+  const { label, tokens, floor, wait } = ownNode?.claim ?? { label: "", tokens: 1, floor: 0n, wait: true };
+  return { ...toView(queued, zk.sessionMs, ownNode?.token ?? 0n, tokens), floor, wait, label, ageMs: 0 };
+}
+
+function findStart(queued: readonly QueuedNode[], after: string | undefined): number {
+  return after === undefined ? 0 : queued.findIndex(({ node }) => publicTag(node.id) === after) + 1;
+}
+
+function throwFatal(error: unknown): never {
+  throw toFatalError(error);
+}
+
+/** A place in the line of a key. */
+interface QueuedNode {
+  readonly key: string;
+  readonly node: QueueNode;
+  readonly isHeld: boolean;
+  /** Of a family that is not ours: a line of its own, for which ours is refused. */
+  readonly otherFamily: Family | null;
+}
+
+async function readQueue({ zk, root, family }: ListOptions, key: string): Promise<readonly QueuedNode[]> {
+  const names = await listChildren(zk, toKeyPath(key, root));
+  return FAMILIES.flatMap((candidate) => {
+    const { line: queue } = parseQueue(names, candidate);
+    const admittedNodes = countAdmitted(queue);
+    return queue.map((node, index) => ({
+      key,
+      node,
+      isHeld: index < admittedNodes,
+      otherFamily: candidate === family ? null : candidate,
+    }));
+  });
+}
+
+/** A prefix that begins with "/" is the beginning of a path, of which only the last folder is searched. */
+async function readKeys({ zk, root }: ListOptions, prefix: string): Promise<string[]> {
+  if (!prefix.startsWith("/")) {
+    const keys = (await listChildren(zk, root)).map(parseKey).filter((key) => key !== null);
+    return keys.filter((key) => key.startsWith(prefix)).sort();
+  }
+  const parentPath = prefix.slice(0, prefix.lastIndexOf("/"));
+  const paths = (await listChildren(zk, parentPath || "/")).map((name) => `${parentPath}/${name}`);
+  // the server's own node is nobody's key
+  return paths.filter((path) => path.startsWith(prefix) && path !== "/zookeeper").sort();
+}
+
+/** None: it has gone meanwhile. */
+async function readView(options: ListOptions, queued: QueuedNode): Promise<readonly ClaimView[]> {
+  const { zk, root, queues, wall } = options;
+  const read = await readNode(zk, `${toKeyPath(queued.key, root)}/${queued.node.name}`);
+  if (read === null) return [];
+  const { data, stat } = read;
+  const ourData = data === null ? null : decodeData(data);
+  const { tokens, floor, wait } = ourData ?? { tokens: 1, floor: 0n, wait: true };
+  const label = formatLabel(ourData?.label ?? null, data, queued);
+  const ageMs = Math.max(wall() - stat.ctime, 0);
+  return [{ ...toView(queued, zk.sessionMs, queues.toToken(stat.czxid), tokens), floor, wait, label, ageMs }];
+}
+
+function toView({ key, node, isHeld }: QueuedNode, ttlMs: number, token: bigint, tokens: number) {
+  const { id, permits, limit } = node;
+  const holds: readonly [LockSpec] = [{ key, permits, limit }];
+  const answer: Answer = isHeld
+    ? { state: "held", token, tokens, ttlMs }
+    : { state: "waiting", ttlMs, recheckMs: ttlMs };
+  return { tag: publicTag(id), holds, ttlMs: "session" as const, tokens, answer };
+}
+
+/** Null: it has gone. That it is there may be known also of what is not for us to read: then its data are null. */
+async function readNode(
+  zk: ZooKeeper,
+  path: string,
+): Promise<{ readonly data: Buffer | null; readonly stat: Stat } | null> {
+  try {
+    return await zk.get(path);
+  } catch (error) {
+    if (hasCode(error, "NO_NODE")) return null;
+    if (!isPermanent(error)) throw error;
+  }
+  const stat = await zk.exists(path);
+  return stat === null ? null : { data: null, stat };
+}
+
+/** What is not as usual stands before it; of a place that is not ours what its client wrote there, if it can be shown. */
+function formatLabel(ourLabel: string | null, data: Buffer | null, { node, otherFamily }: QueuedNode): string {
+  const marks: string[] = [];
+  // nobody can tell any more whose it was
+  if (data?.equals(REVOKE_DATA)) marks.push("asked to go");
+  else if (ourLabel === null && !isClaimId(node.id)) marks.push("not Holdfast");
+  else if (ourLabel === null) marks.push(data === null ? "data not readable" : "data overwritten");
+  if (otherFamily !== null) marks.push(`family ${otherFamily}`);
+  const mark = marks.length > 0 ? `(${marks.join(", ")}) ` : "";
+  return `${mark}${ourLabel ?? formatForeignData(data)}`.trimEnd();
+}
+
+function formatForeignData(data: Buffer | null): string {
+  const text = data === null || data.equals(REVOKE_DATA) ? "" : data.toString("utf8");
+  return /^[\x20-\x7e]{1,100}$/.test(text) ? text : "";
+}

@@ -1,0 +1,35 @@
+/** What stands in a node: for people and tools, never for admission. */
+
+import type { Claim } from "../../spi/driver.ts";
+
+/** What Curator writes into the node of a lock whose holder is asked to go. */
+export const REVOKE_DATA: Buffer = Buffer.from("__REVOKE__");
+
+/** Of the data, and with it of the names beside it. */
+const DATA_VERSION = 1;
+
+export interface NodeData {
+  readonly label: string;
+  readonly tokens: number;
+  readonly floor: bigint;
+  readonly wait: boolean;
+}
+
+export function encodeData({ label, tokens, floor, wait }: Claim): Buffer {
+  return Buffer.from(JSON.stringify({ v: DATA_VERSION, label, tokens, floor: String(floor), wait }));
+}
+
+/** Null: somebody else's, or of a later version. */
+export function decodeData(data: Buffer): NodeData | null {
+  let parsed: Partial<Record<keyof NodeData | "v", unknown>> | null;
+  try {
+    parsed = JSON.parse(data.toString("utf8")) as typeof parsed;
+  } catch {
+    // Curator writes the address of its host
+    return null;
+  }
+  if (typeof parsed !== "object" || parsed?.v !== DATA_VERSION || typeof parsed.label !== "string") return null;
+  const floor = typeof parsed.floor === "string" && /^\d{1,19}$/.test(parsed.floor) ? BigInt(parsed.floor) : 0n;
+  const tokens = Number.isSafeInteger(parsed.tokens) ? (parsed.tokens as number) : 1;
+  return { label: parsed.label, tokens, floor, wait: parsed.wait !== false };
+}

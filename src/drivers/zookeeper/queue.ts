@@ -1,0 +1,186 @@
+/** Lines of the store: placing a node, looking where it stands, and what that means. */
+
+import { countAdmitted } from "../../lock-table/admission.ts";
+import type { Answer } from "../../spi/driver.ts";
+import { FatalDriverError } from "../../spi/driver.ts";
+import type { ClaimNode, ClaimNodes } from "./claim-nodes.ts";
+import { hasCode } from "./client/errors.ts";
+import { createBelow, listChildren } from "./client/helpers.ts";
+import type { Acl, Stat } from "./client/records.ts";
+import type { ZooKeeper } from "./client/zookeeper.ts";
+import { isOutcomeUnknown } from "./client/zookeeper.ts";
+import { encodeData } from "./node-data.ts";
+import type { Family, QueueNode } from "./node-names.ts";
+import { explainForeignNode, formatClaimPrefix, formatNodePrefix, parseQueue } from "./node-names.ts";
+import type { NodeWatches } from "./node-watches.ts";
+
+/** Room in a token for the run of a local hand-off. */
+const TOKENS_PER_NODE = 1_024n;
+
+export interface NodeQueuesOptions {
+  readonly zk: ZooKeeper;
+  readonly claimNodes: ClaimNodes;
+  /** Who may do what with new nodes. */
+  readonly acl: () => readonly Acl[];
+  readonly tokenBase: bigint;
+  readonly family: Family;
+  readonly watches: NodeWatches;
+}
+
+export class NodeQueues {
+  readonly #zk: ZooKeeper;
+  readonly #claimNodes: ClaimNodes;
+  readonly #options: NodeQueuesOptions;
+  /** Hundreds of a client may wait in one line, which is read for all of them. */
+  readonly #parsed = new WeakMap<readonly string[], ReturnType<typeof parseQueue>>();
+
+  constructor(options: NodeQueuesOptions) {
+    this.#options = options;
+    this.#zk = options.zk;
+    this.#claimNodes = options.claimNodes;
+  }
+
+  /**
+   * Makes the claim's node, if it is not there. A create whose reply was lost is found by the claim's own id, in this
+   * session: a node of an earlier session of ours is about to go.
+   */
+  createNode(node: ClaimNode): Promise<void> {
+    node.pendingCreation ??= this.#createNode(node).finally(() => {
+      node.pendingCreation = null;
+    });
+    return node.pendingCreation;
+  }
+
+  async #createNode(node: ClaimNode): Promise<void> {
+    if (node.isOutcomeUnknown && (await this.findNode(node))) return;
+    const { keyPath, claim } = node;
+    const { acl, family } = this.#options;
+    try {
+      const mode = "ephemeralSequential";
+      const { path, czxid } = await createBelow(this.#zk, keyPath, formatNodePrefix(claim.id, claim.holds[0], family), {
+        mode,
+        data: encodeData(claim),
+        acl: acl(),
+      });
+      this.#onCreated(node, path.slice(keyPath.length + 1), czxid);
+    } catch (error) {
+      if (isOutcomeUnknown(error)) node.isOutcomeUnknown = true;
+      throw error;
+    }
+  }
+
+  #onCreated(node: ClaimNode, name: string, czxid: bigint): void {
+    node.name = name;
+    node.czxid = czxid;
+    node.isOutcomeUnknown = false;
+    // who left meanwhile looks for the node itself, behind us on the same connection
+    if (node.status !== "gone") node.status = "there";
+  }
+
+  /** Is the node of a create without an answer there, in our session? */
+  async findNode(node: ClaimNode): Promise<boolean> {
+    const { keyPath, claim } = node;
+    // this server may not have heard yet of what another one has done for us
+    const [, names] = await Promise.all([this.#sync(keyPath), listChildren(this.#zk, keyPath)]);
+    const ownNames = names.filter((name) => name.startsWith(formatClaimPrefix(claim.id)));
+    const stats = await Promise.all(ownNames.map((name) => this.#zk.exists(`${keyPath}/${name}`)));
+    node.isOutcomeUnknown = false;
+    const index = stats.findIndex((stat) => stat?.ephemeralOwner === this.#zk.sessionId);
+    if (index === -1) return false;
+    this.#onCreated(node, ownNames[index] as string, (stats[index] as Stat).czxid);
+    return true;
+  }
+
+  async #sync(keyPath: string): Promise<void> {
+    await this.#zk.sync(keyPath).catch((error: unknown) => {
+      if (!hasCode(error, "NO_NODE")) throw error;
+    });
+  }
+
+  /** Reads the line and says where the claim stands. */
+  async readStatus(node: ClaimNode): Promise<Answer> {
+    try {
+      return this.statusIn(node, (await this.#zk.children(node.keyPath)).names);
+    } catch (error) {
+      if (hasCode(error, "NO_NODE")) return this.#onMissing(node);
+      throw error;
+    }
+  }
+
+  /** Where the claim stands among these children of its folder. */
+  statusIn(node: ClaimNode, names: readonly string[]): Answer {
+    if (node.status !== "there") return node.noneAnswer;
+    const queue = this.#parseQueue(node, names);
+    const ownIndex = queue.findIndex(({ name }) => name === node.name);
+    if (ownIndex === -1) return this.#onMissing(node);
+    if (ownIndex < countAdmitted(queue)) return this.#grant(node);
+    this.#options.watches.watchBlocker(node, queue, ownIndex);
+    return this.toWaitingAnswer();
+  }
+
+  /** recheckMs: when to ask again, if nothing is told before. */
+  toWaitingAnswer(recheckMs: number = this.#zk.sessionMs): Answer {
+    return { state: "waiting", ttlMs: this.#zk.leftMs(), recheckMs };
+  }
+
+  /** Would a claim that has no node be held if it got one now? If not, it watches who stands in its way. */
+  async isFree(node: ClaimNode): Promise<boolean> {
+    const queue = this.#parseQueue(node, await listChildren(this.#zk, node.keyPath));
+    const [{ permits, limit }] = node.claim.holds;
+    const withCandidate = [...queue, { name: "", id: node.claim.id, sequence: 0, permits, limit }];
+    if (countAdmitted(withCandidate) === withCandidate.length) return true;
+    this.#options.watches.watchBlocker(node, withCandidate, queue.length);
+    return false;
+  }
+
+  /** @throws FatalDriverError if a place of another recipe stands there */
+  #parseQueue({ keyPath }: ClaimNode, names: readonly string[]): readonly QueueNode[] {
+    const { family } = this.#options;
+    let parsed = this.#parsed.get(names);
+    if (parsed === undefined) {
+      parsed = parseQueue(names, family);
+      this.#parsed.set(names, parsed);
+    }
+    const { line: queue, stranger: foreignNode } = parsed;
+    if (foreignNode !== null) throw new FatalDriverError(explainForeignNode(foreignNode, keyPath, family));
+    return queue;
+  }
+
+  /** What is known of a held claim without asking: its watch tells when that changes. */
+  toHeldAnswer(node: ClaimNode): Answer {
+    const { token, claim } = node;
+    const tokens = Math.min(claim.tokens, Number(TOKENS_PER_NODE));
+    return { state: "held", token, tokens, ttlMs: this.#zk.leftMs() };
+  }
+
+  /** The token of a node that was made by this transaction. */
+  toToken(czxid: bigint): bigint {
+    return czxid * TOKENS_PER_NODE + this.#options.tokenBase;
+  }
+
+  /** Is that token one of those that were granted with this node, whose claim wanted so many? */
+  hasToken(czxid: bigint, count: number, token: bigint): boolean {
+    const first = this.toToken(czxid);
+    return token >= first && token < first + BigInt(Math.min(count, Number(TOKENS_PER_NODE)));
+  }
+
+  #grant(node: ClaimNode): Answer {
+    if (!node.isHeld) {
+      const token = this.toToken(node.czxid);
+      if (token < node.claim.floor) {
+        throw new FatalDriverError(
+          "zookeeper: its tokens lie below those seen on this key before: set tokenBase, for the store was moved",
+        );
+      }
+      node.token = token;
+      this.#options.watches.watchOwnNodeLater(node);
+    }
+    return this.toHeldAnswer(node);
+  }
+
+  /** Our node is not in its line: somebody has deleted it. */
+  #onMissing(node: ClaimNode): Answer {
+    this.#claimNodes.end(node, null);
+    return node.noneAnswer;
+  }
+}

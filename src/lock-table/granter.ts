@@ -1,0 +1,190 @@
+/**
+ * Who of a lock table is admitted and granted: places enter the lines of their keys one after another, and whoever is
+ * admitted in its last line gets its tokens.
+ *
+ *   seated    it stands in some of its lines, admitted in all but the last
+ *   stalled   admitted everywhere, but its tokens would reach the ceiling
+ *   granted   it has its tokens
+ */
+
+import type { Claim } from "../spi/driver.ts";
+import { fits } from "./admission.ts";
+import type { ClaimRecord } from "./claim-record.ts";
+import type { Observer } from "./events.ts";
+import type { KeyQueue } from "./key-queue.ts";
+import { QueueEntry } from "./key-queue.ts";
+import { TokenIssuer } from "./token-issuer.ts";
+
+export class Granter {
+  readonly tokenIssuer: TokenIssuer;
+  readonly #observer: Observer;
+  readonly #awaitingCeiling = new Set<ClaimRecord>();
+  /** Told of grants to claims that had to wait. */
+  readonly #notify: (record: ClaimRecord) => void;
+  #lastArrival = 0;
+  #now = 0;
+  #isPaused = false;
+
+  constructor(ceiling: number, observer: Observer, notify: (record: ClaimRecord) => void) {
+    this.tokenIssuer = new TokenIssuer(ceiling);
+    this.#observer = observer;
+    this.#notify = notify;
+  }
+
+  advanceClock(now: number, micros: number): void {
+    this.#now = now;
+    this.tokenIssuer.advance(micros);
+  }
+
+  /** Would the claim be admitted everywhere if it came now? */
+  canAdmitNow(claim: Claim): boolean {
+    return (
+      !this.#isPaused && claim.holds.every((spec) => this.tokenIssuer.queues.get(spec.key)?.hasRoomFor(spec) ?? true)
+    );
+  }
+
+  /** Would the claim fit beside those who hold its keys, whoever waits? */
+  fitsBesideHolders(claim: Claim): boolean {
+    return claim.holds.every((spec) => fits(this.tokenIssuer.queues.get(spec.key)?.usedPermits ?? 0, spec));
+  }
+
+  /** The number of the next to come; `arrival`: of one who came before a restart, or 0. */
+  nextArrival(arrival: number): number {
+    this.#lastArrival = Math.max(this.#lastArrival + 1, this.tokenIssuer.clock, arrival);
+    return arrival || this.#lastArrival;
+  }
+
+  /** Enters the claim's next lines, one after another, as far as it is admitted; grants it at the end. */
+  advance(record: ClaimRecord): void {
+    const { holds } = record.claim;
+    while (record.entries.length < holds.length) {
+      const isFirst = record.entries.length === 0;
+      const spec = holds[record.entries.length] as (typeof holds)[number];
+      const queue = this.tokenIssuer.getOrCreateQueue(spec.key);
+      const entry = new QueueEntry(
+        queue,
+        record,
+        spec.permits,
+        spec.limit,
+        isFirst ? record.arrival : ++this.#lastArrival,
+      );
+      record.addEntry(entry);
+      queue.enqueue(entry);
+      // only this seat: another that may go now is led on by whoever made room (#admit), not here
+      if (this.#isPaused || !queue.tryAdmit(entry)) return;
+    }
+    this.#grant(record);
+  }
+
+  /** Seats a claim in all its lines as held, with these tokens, without asking the admission rule. */
+  restoreHeld(record: ClaimRecord, token: number, tokens: number): void {
+    const { claim } = record;
+    record.token = token;
+    record.tokenCount = tokens;
+    record.heldAt = this.#now;
+    this.tokenIssuer.recordIssued(claim, token + tokens - 1);
+    for (const spec of claim.holds) {
+      const entry = new QueueEntry(
+        this.tokenIssuer.getOrCreateQueue(spec.key),
+        record,
+        spec.permits,
+        spec.limit,
+        record.arrival,
+      );
+      record.addEntry(entry);
+      entry.queue.insertAdmitted(entry);
+      entry.queue.addHolder(record);
+    }
+    this.#observer.onEvent("reclaimed", record, this.#now);
+  }
+
+  /** Takes a claim out of its lines; admitNext() must follow. */
+  leaveQueues(record: ClaimRecord): void {
+    this.#awaitingCeiling.delete(record);
+    for (const entry of record.entries) {
+      if (entry.isAdmitted || !record.isSuspended) entry.queue.remove(entry); // a parked seat has left its line already
+    }
+  }
+
+  /** Admits whoever may go in the lines that a claim has left. */
+  admitNext(record: ClaimRecord): void {
+    for (const { queue } of record.entries) this.#admitFrom(queue);
+  }
+
+  /** Takes a waiting place out of its line, so that grants pass over it. */
+  suspendWaiter(record: ClaimRecord): void {
+    const entry = record.entries.at(-1);
+    if (entry === undefined || entry.isAdmitted || record.isSuspended) return;
+    record.isSuspended = true;
+    entry.queue.remove(entry);
+    this.#admitFrom(entry.queue);
+  }
+
+  /** Puts a parked place where its arrival says. */
+  resumeWaiter(record: ClaimRecord): void {
+    if (!record.isSuspended) return;
+    record.isSuspended = false;
+    const previous = record.entries.at(-1) as QueueEntry;
+    const entry = new QueueEntry(
+      this.tokenIssuer.getOrCreateQueue(previous.queue.key),
+      record,
+      previous.permits,
+      previous.limit,
+      previous.arrival,
+    );
+    record.entries = record.entries.with(-1, entry);
+    entry.queue.enqueue(entry);
+    this.#admitFrom(entry.queue);
+  }
+
+  /** Tokens up to (not including) this may be granted from now on. */
+  raiseTokenCeiling(ceiling: number): void {
+    this.tokenIssuer.ceiling = ceiling;
+    if (this.#isPaused) return; // resumeGrants() sees to them
+    for (const record of [...this.#awaitingCeiling]) {
+      this.#awaitingCeiling.delete(record);
+      this.#grant(record);
+      if (record.isHeld) this.#notify(record);
+    }
+  }
+
+  /** The ceiling that the stalled need; 0: there are none. */
+  get requiredTokenCeiling(): number {
+    let ceiling = 0;
+    for (const { claim } of this.#awaitingCeiling)
+      ceiling = Math.max(ceiling, this.tokenIssuer.peekNext(claim) + claim.tokens);
+    return ceiling;
+  }
+
+  pauseGrants(): void {
+    this.#isPaused = true;
+  }
+
+  resumeGrants(): void {
+    this.#isPaused = false;
+    this.raiseTokenCeiling(this.tokenIssuer.ceiling);
+    for (const queue of this.tokenIssuer.queues.values()) this.#admitFrom(queue);
+  }
+
+  /** Admits whoever may go in this line, and leads each on to its next lines. */
+  #admitFrom(queue: KeyQueue): void {
+    for (let entry = this.#isPaused ? null : queue.admitNext(); entry !== null; entry = queue.admitNext()) {
+      this.advance(entry.record);
+      if (entry.record.isHeld) this.#notify(entry.record);
+    }
+    this.tokenIssuer.forgetQueue(queue);
+  }
+
+  #grant(record: ClaimRecord): void {
+    const token = this.tokenIssuer.issue(record);
+    if (token === null) {
+      this.#awaitingCeiling.add(record);
+      return;
+    }
+    record.token = token;
+    record.tokenCount = record.claim.tokens;
+    record.heldAt = this.#now;
+    for (const { queue } of record.entries) queue.addHolder(record);
+    this.#observer.onEvent("granted", record, this.#now);
+  }
+}

@@ -1,0 +1,74 @@
+/** When the claims of a table run out. "session" claims never do. */
+
+import { DeadlineHeap } from "../util/deadline-heap.ts";
+import type { ClaimRecord } from "./claim-record.ts";
+
+/** Most claims outside the schedule: as many go into it at once in less than a millisecond. */
+const MAX_UNSORTED = 4_096;
+
+export class LeaseExpiry {
+  readonly #heap = new DeadlineHeap<ClaimRecord>();
+  /** In no order, each at its heapIndex: most claims are released long before they run out, and never see the schedule. */
+  readonly #unsorted: ClaimRecord[] = [];
+  /** Before this none of the fresh runs out. */
+  #unsortedDueAt = Number.POSITIVE_INFINITY;
+
+  add(record: ClaimRecord): void {
+    const { expiresAt } = record;
+    if (expiresAt === Number.POSITIVE_INFINITY) return;
+    if (this.#unsorted.length === MAX_UNSORTED) return this.#heap.set(record, expiresAt);
+    record.heapIndex = this.#unsorted.length;
+    this.#unsorted.push(record);
+    if (expiresAt < this.#unsortedDueAt) this.#unsortedDueAt = expiresAt;
+  }
+
+  remove(record: ClaimRecord): void {
+    const index = record.heapIndex;
+    if (this.#unsorted[index] !== record) return this.#heap.remove(record);
+    record.heapIndex = -1;
+    const last = this.#unsorted.pop() as ClaimRecord;
+    if (this.#unsorted.length === 0) this.#unsortedDueAt = Number.POSITIVE_INFINITY;
+    if (last === record) return;
+    this.#unsorted[index] = last;
+    last.heapIndex = index;
+  }
+
+  /** Restarts a lease. Its place in the schedule stays as it is: takeExpired() puts back who comes up too early. */
+  extend(record: ClaimRecord, now: number): void {
+    if (record.claim.ttlMs !== "session") record.expiresAt = now + record.claim.ttlMs;
+  }
+
+  /** Lets a lease end at `until`, unless it ends before. Unlike a later end, an earlier one moves it in the schedule. */
+  shorten(record: ClaimRecord, until: number): void {
+    if (until >= record.expiresAt) return;
+    this.remove(record);
+    record.expiresAt = until;
+    this.add(record);
+  }
+
+  /** Takes out and gives the next claim that has run out at `now`, or null. */
+  takeExpired(now: number): ClaimRecord | null {
+    if (now >= this.#unsortedDueAt) this.#sortUnsorted();
+    for (let record = this.#heap.takeDue(now); record !== null; record = this.#heap.takeDue(now)) {
+      if (record.expiresAt <= now) return record;
+      this.#heap.set(record, record.expiresAt);
+    }
+    return null;
+  }
+
+  /** When takeExpired() may have work, or null. May be early. */
+  nextDueAt(): number | null {
+    const next = Math.min(this.#heap.nextDueAt() ?? Number.POSITIVE_INFINITY, this.#unsortedDueAt);
+    return next === Number.POSITIVE_INFINITY ? null : next;
+  }
+
+  /** Puts those that are still there into the schedule. */
+  #sortUnsorted(): void {
+    for (const record of this.#unsorted) {
+      record.heapIndex = -1;
+      this.#heap.set(record, record.expiresAt);
+    }
+    this.#unsorted.length = 0;
+    this.#unsortedDueAt = Number.POSITIVE_INFINITY;
+  }
+}

@@ -1,0 +1,202 @@
+/**
+ * Credentials and the file of accounts. A credential is hf1_ and 260 random bits in base32: the beginning is for people
+ * and for programs that look for secrets where none should be.
+ */
+
+import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import { parseDuration } from "../../util/duration.ts";
+import { randomId } from "../../util/ids.ts";
+import type { JsonError } from "../../util/strict-json.ts";
+import { parseStrictJson } from "../../util/strict-json.ts";
+import type { Account, Permission, Rule } from "./access-control.ts";
+import { hashCredential, PERMISSIONS } from "./access-control.ts";
+
+/** The form of the file. */
+const FILE_VERSION = 1;
+const CREDENTIAL_PATTERN = /^hf1_[a-z2-7]{52}$/;
+const HASH_PATTERN = /^[0-9a-f]{64}$/;
+const NAME_PATTERN = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+/** One that is in use, and one that takes its place. */
+const MAX_HASHES = 2;
+
+/** Makes a credential; nobody can tell it from its hash. */
+export function createCredential(): { readonly credential: string; readonly hash: string } {
+  const credential = `hf1_${randomId()}${randomId()}`;
+  return { credential, hash: hashCredential(credential) };
+}
+
+/**
+ * The accounts of a file; or of its text, if what is given begins with a brace.
+ * @throws Error with one line for everything that is wrong, each with its place
+ */
+export function loadAccounts(source: string): readonly Account[] {
+  const isText = source.trimStart().startsWith("{");
+  return parseAccounts(isText ? source : readAccountsFile(source), isText ? "credentials" : source);
+}
+
+/** @throws Error as loadAccounts(); `source` is named in it */
+export function parseAccounts(text: string, source: string): readonly Account[] {
+  const problems: string[] = [];
+  const accounts = new AccountsParser(problems).parse(parseJson(text, source));
+  if (problems.length > 0) throw new Error(problems.map((problem) => `${source}: ${problem}`).join("\n"));
+  return accounts;
+}
+
+/** Who else may read it could try hashes, which is hopeless; who may write it gives himself rights. */
+function readAccountsFile(path: string): string {
+  let descriptor: number;
+  try {
+    descriptor = openSync(path, constants.O_RDONLY);
+  } catch (error) {
+    throw new Error(`${path} cannot be read (${(error as NodeJS.ErrnoException).code})`, { cause: error });
+  }
+  try {
+    const { uid, mode, size } = fstatSync(descriptor);
+    const user = process.getuid?.();
+    const modeText = (mode & 0o777).toString(8).padStart(3, "0");
+    if (user !== undefined && uid !== user && uid !== 0)
+      throw new Error(`${path} belongs to another user than this one or root`);
+    if (user !== undefined && (mode & 0o027) !== 0) {
+      throw new Error(
+        `${path} is open to others (mode ${modeText}): chmod 600 it, or 640 for a group that may read it`,
+      );
+    }
+    if (size > 16_777_216) throw new Error(`${path} is longer than 16 MiB`);
+    return readFileSync(descriptor, "utf8");
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function parseJson(text: string, source: string): unknown {
+  try {
+    return parseStrictJson(text);
+  } catch (error) {
+    const { field, message } = error as JsonError;
+    if (field === null) throw new Error(`${source}: this is not JSON`);
+    // what stands in a wrong place may be a credential
+    throw new Error(`${source}: ${field.includes("hf1_") ? "a member" : field} ${message}`);
+  }
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Looks through the whole file; no fault hides another. */
+class AccountsParser {
+  readonly #problems: string[];
+  readonly #names = new Set<string>();
+  readonly #hashes = new Set<string>();
+
+  constructor(problems: string[]) {
+    this.#problems = problems;
+  }
+
+  parse(raw: unknown): Account[] {
+    const file = this.#parseFields(raw, "the file", ["version", "accounts"]);
+    if (file === null) return [];
+    if (file.version !== FILE_VERSION) this.#report("version", `must be ${FILE_VERSION}: this server reads no other`);
+    return this.#parseList(file.accounts, "accounts", "would let nobody in").map((account, index) =>
+      this.#parseAccount(account, `accounts[${index}]`),
+    );
+  }
+
+  #parseAccount(raw: unknown, path: string): Account {
+    const { name, hashes, rules } = this.#parseFields(raw, path, ["name", "hashes", "rules"]) ?? {};
+    if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
+      this.#report(`${path}.name`, "must be 1 to 64 letters, digits and . _ @ - and begin with a letter or digit");
+    } else if (this.#names.has(name)) this.#report(`${path}.name`, "stands in another account, too");
+    else this.#names.add(name);
+    const rawHashes = this.#parseList(hashes, `${path}.hashes`, "would let nobody in");
+    if (rawHashes.length > MAX_HASHES) {
+      this.#report(`${path}.hashes`, `may have ${MAX_HASHES}: the one in use and the one that takes its place`);
+    }
+    return {
+      name: String(name),
+      hashes: rawHashes.map((hash, index) => this.#parseHash(hash, `${path}.hashes[${index}]`)),
+      rules: this.#parseList(rules, `${path}.rules`, "would allow nothing").map((rule, index) =>
+        this.#parseRule(rule, `${path}.rules[${index}]`),
+      ),
+    };
+  }
+
+  #parseHash(raw: unknown, path: string): string {
+    if (typeof raw !== "string" || !HASH_PATTERN.test(raw)) {
+      const isSecret = typeof raw === "string" && CREDENTIAL_PATTERN.test(raw);
+      this.#report(
+        path,
+        isSecret
+          ? "is a credential itself: its hash belongs here, and it must be replaced now"
+          : "must be a SHA-256: 64 of 0-9 and a-f",
+      );
+    } else if (this.#hashes.has(raw)) this.#report(path, "stands in this file twice");
+    else this.#hashes.add(raw);
+    return String(raw);
+  }
+
+  #parseRule(raw: unknown, path: string): Rule {
+    const { prefix, key, rights, maxHold } = this.#parseFields(raw, path, ["prefix", "key", "rights", "maxHold"]) ?? {};
+    if ((prefix === undefined) === (key === undefined)) this.#report(path, "must have either a prefix or a key");
+    if (prefix !== undefined) this.#checkPrefix(prefix, `${path}.prefix`);
+    if (key !== undefined && (typeof key !== "string" || key === "")) this.#report(`${path}.key`, "must be a key");
+    const maxHoldMs = maxHold === undefined ? undefined : this.#parseMaxHold(maxHold, `${path}.maxHold`);
+    return {
+      prefix: String(prefix ?? key),
+      isExactKey: prefix === undefined,
+      permissions: this.#parsePermissions(rights, `${path}.rights`),
+      ...(maxHoldMs !== undefined && { maxHoldMs }),
+    };
+  }
+
+  /** "team-a" would reach "team-ab": where a name ends must stand in the prefix. */
+  #checkPrefix(raw: unknown, path: string): void {
+    if (typeof raw !== "string") this.#report(path, 'must be a string; "" is every key');
+    else if (/[\p{L}\p{N}]$/u.test(raw)) {
+      this.#report(
+        path,
+        'must end with a separator, such as "/" or ":", or it would reach longer names, too; "key" names one whole key',
+      );
+    }
+  }
+
+  #parsePermissions(raw: unknown, path: string): Permission[] {
+    const rights = this.#parseList(raw, path, "would allow nothing");
+    for (const [index, right] of rights.entries()) {
+      if (!PERMISSIONS.includes(right as Permission))
+        this.#report(`${path}[${index}]`, `must be one of ${PERMISSIONS.join(", ")}`);
+    }
+    return rights as Permission[];
+  }
+
+  #parseMaxHold(raw: unknown, path: string): number | undefined {
+    try {
+      const ms = parseDuration(raw, "it");
+      if (ms > 0) return ms;
+    } catch {
+      // said below, without what stands there
+    }
+    this.#report(path, 'must be a duration above 0, such as "10m" or 600000 (milliseconds)');
+    return undefined;
+  }
+
+  #parseList(raw: unknown, path: string, consequence: string): readonly unknown[] {
+    if (Array.isArray(raw) && raw.length > 0) return raw;
+    this.#report(path, Array.isArray(raw) ? `must not be empty: it ${consequence}` : "must be an array");
+    return [];
+  }
+
+  /** A word that is not known may be a known one mistyped. */
+  #parseFields(raw: unknown, path: string, allowed: readonly string[]): Fields | null {
+    if (typeof raw !== "object" || raw === null || Array.isArray(raw)) {
+      this.#report(path, "must be an object");
+      return null;
+    }
+    for (const name of Object.keys(raw)) {
+      if (!allowed.includes(name)) this.#report(path, `has a field that is not known; known are ${allowed.join(", ")}`);
+    }
+    return raw as Fields;
+  }
+
+  #report(path: string, message: string): void {
+    this.#problems.push(`${path} ${message}`);
+  }
+}

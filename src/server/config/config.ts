@@ -1,0 +1,230 @@
+/** What a server's options mean, checked before anything is opened: every fault at once. */
+
+import { describeValue } from "../../util/duration.ts";
+import type { OptionRules } from "../../util/validate.ts";
+import { booleanRule, clockRule, functionRule, isObject, noProblem } from "../../util/validate.ts";
+import type { AccessControl } from "../auth/access-control.ts";
+import { ALLOW_ALL, createAccessControl } from "../auth/access-control.ts";
+import { loadAccounts } from "../auth/accounts-file.ts";
+import type { TlsConfig } from "../net/tls-config.ts";
+import { loadTlsConfig } from "../net/tls-config.ts";
+import type { ServeOptions } from "../server.ts";
+import type { ServerLimits } from "./limits.ts";
+import { DEFAULT_LIMITS, resolveLimits } from "./limits.ts";
+import type { HostPort, ListenAddress } from "./listen-address.ts";
+import {
+  formatHostPort,
+  formatListenAddress,
+  isReachableRemotely,
+  parseHostPort,
+  parseListenAddress,
+} from "./listen-address.ts";
+
+/** One thing that is wrong with the options of a server. */
+export interface ConfigProblem {
+  /** The option, as "listen" or "tls". */
+  readonly option: string;
+  /** A sentence. */
+  readonly message: string;
+  /** The value means something, but what it names (a file, a folder) cannot be used. */
+  readonly isEnvironmental: boolean;
+}
+
+/** Options that were found good. */
+export interface ServerConfig {
+  readonly addresses: readonly ListenAddress[];
+  readonly http: HostPort | null;
+  readonly tls: TlsConfig | null;
+  readonly access: AccessControl;
+  readonly limits: ServerLimits;
+  /** What an operator should know although the server starts. */
+  readonly warnings: readonly string[];
+}
+
+/** The plan, which means something only if there are no faults. */
+export interface ConfigResult {
+  readonly config: ServerConfig;
+  readonly problems: readonly ConfigProblem[];
+}
+
+type ReportProblem = (option: string, message: string, named?: boolean) => void;
+
+/** Nothing is planned where the options themselves are none. */
+const EMPTY_CONFIG: ServerConfig = {
+  addresses: [],
+  http: null,
+  tls: null,
+  access: ALLOW_ALL,
+  limits: DEFAULT_LIMITS,
+  warnings: [],
+};
+
+const objectRule = (value: unknown): string | null => (isObject(value) ? null : "an object");
+
+/** What may stand in a ReclaimCallbacks header before the port; of an IPv6 address what stands in the brackets. */
+const HOST_NAME_PATTERN = /^(?:[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45})$/i;
+
+/** What each option must be, as far as nothing else says so. */
+const OPTION_CHECKS: OptionRules<ServeOptions> = {
+  listen: noProblem,
+  state: noProblem,
+  firstStart: booleanRule,
+  driver: (value) => (isObject(value) && typeof value.claim === "function" ? null : "a driver"),
+  access: (value) => (isObject(value) && ("attend" in value || typeof value.file === "string") ? null : "{ file }"),
+  tls: objectRule,
+  http: noProblem,
+  httpNames: (value) =>
+    Array.isArray(value) && value.every((name) => typeof name === "string") ? null : "an array of texts",
+  limits: objectRule,
+  insecure: booleanRule,
+  clock: clockRule,
+  log: functionRule,
+};
+
+/** Reads the files that the options name; opens and makes nothing. @throws TypeError for what is no object */
+export function resolveConfig(options: ServeOptions): ConfigResult {
+  const problems: ConfigProblem[] = [];
+  const report: ReportProblem = (option, message, isEnvironmental = false) =>
+    void problems.push({ option, message, isEnvironmental });
+  checkOptionTypes(options, report);
+  if (problems.length > 0) return { config: EMPTY_CONFIG, problems };
+  const addresses = parseAddresses(options.listen, report);
+  const http = options.http === undefined ? null : tryOption("http", report, () => parseHostPort(options.http));
+  const tls = options.tls === undefined ? null : loadTls(options.tls, report);
+  const limits = tryOption("limits", report, () => resolveLimits(options.limits)) ?? DEFAULT_LIMITS;
+  const access = loadAccess(options.access, limits, report);
+  checkStateOptions(options, report);
+  for (const name of options.httpNames ?? []) {
+    if (!HOST_NAME_PATTERN.test(name))
+      report("httpNames", `${describeValue(name)} is no host name or address: no scheme, port or * belongs to it`);
+  }
+  const secured = { tls: options.tls !== undefined, credentials: options.access !== undefined };
+  const warnings = [
+    ...(tls?.warnings ?? []),
+    ...checkExposure(addresses, http, secured, options.insecure === true, report),
+  ];
+  if (
+    secured.tls &&
+    !addresses.some((address) => "tls" in address && address.tls) &&
+    (http === null || !isHttpReachable(http))
+  ) {
+    warnings.push("certificates are given, but no address speaks TLS: tls://host:port does");
+  }
+  return { config: { addresses, http, tls, access, limits, warnings }, problems };
+}
+
+/** From JavaScript anything may come, and `acess` must not mean a server that asks nobody for a credential. */
+function checkOptionTypes(options: ServeOptions, report: ReportProblem): void {
+  if (!isObject(options)) throw new TypeError(`options must be an object, not ${describeValue(options)}`);
+  for (const name of Object.keys(options)) {
+    if (!Object.hasOwn(OPTION_CHECKS, name)) report(name, "serve has no such option");
+  }
+  for (const [name, check] of Object.entries(OPTION_CHECKS)) {
+    const value = options[name];
+    const expected = value === undefined ? null : check(value);
+    // instead of a file's name there may be a credential
+    if (expected !== null)
+      report(name, `it must be ${expected}${name === "access" ? "" : `, not ${describeValue(value)}`}`);
+  }
+}
+
+function parseAddresses(listen: unknown, report: ReportProblem): ListenAddress[] {
+  const texts: readonly unknown[] = Array.isArray(listen) ? listen : [listen];
+  if (texts.length === 0) report("listen", "no address is given: unix:/path, tcp://host:port or tls://host:port");
+  const addresses = texts.flatMap((text) => tryOption("listen", report, () => parseListenAddress(text)) ?? []);
+  const seenTexts = new Set<string>();
+  for (const address of addresses) {
+    const text = formatListenAddress(address);
+    if (seenTexts.has(text) && ("path" in address || address.port !== 0)) report("listen", `${text} is given twice`);
+    seenTexts.add(text);
+  }
+  return addresses;
+}
+
+function loadTls(tls: NonNullable<ServeOptions["tls"]>, report: ReportProblem): TlsConfig | null {
+  for (const name of ["cert", "key"] as const) {
+    if (typeof tls[name] === "string" && tls[name] !== "") continue;
+    report("tls", `${name === "cert" ? "the certificate" : "the key of the certificate"} is missing: both are needed`);
+    return null;
+  }
+  return tryOption("tls", report, () => loadTlsConfig(tls), true);
+}
+
+function loadAccess(
+  access: ServeOptions["access"],
+  { failuresPerMinute }: ServerLimits,
+  report: ReportProblem,
+): AccessControl {
+  if (access === undefined) return ALLOW_ALL;
+  if (!("file" in access)) return access;
+  return (
+    tryOption("access", report, () => createAccessControl(loadAccounts(access.file), { failuresPerMinute }), true) ??
+    ALLOW_ALL
+  );
+}
+
+function checkStateOptions({ driver, state, firstStart }: ServeOptions, report: ReportProblem): void {
+  if (driver !== undefined) {
+    if (firstStart === true) report("firstStart", "it belongs to the server's own table: another store keeps its own");
+    if (state !== undefined) report("state", "it belongs to the server's own table: another store keeps its own");
+  } else if (typeof state !== "string" || state === "") {
+    report("state", `a folder or "none" is needed, not ${describeValue(state)}`);
+  }
+}
+
+/** What other machines could reach must be guarded, or opened by a word of its own. */
+function checkExposure(
+  addresses: readonly ListenAddress[],
+  http: HostPort | null,
+  secured: { readonly tls: boolean; readonly credentials: boolean },
+  isInsecureAllowed: boolean,
+  report: ReportProblem,
+): string[] {
+  const warnings: string[] = [];
+  const checkAddress = (option: string, text: string, hasTls: boolean, remedy: string): void => {
+    const missing = [...(hasTls ? [] : ["speaks no TLS"]), ...(secured.credentials ? [] : ["asks for no credentials"])];
+    if (missing.length === 0) return;
+    const finding = `${text} is open to other machines and ${missing.join(" and ")}`;
+    if (isInsecureAllowed)
+      warnings.push(`INSECURE: ${finding}: whoever reaches it can read, take and remove every lock`);
+    else report(option, `${finding}: ${remedy}, or say insecure`);
+  };
+  for (const address of addresses) {
+    if (!isReachableRemotely(address) || "path" in address) continue;
+    const hostPort = formatHostPort(address);
+    const remedy = address.tls ? "give credentials" : `listen on tls://${hostPort}, with a certificate and credentials`;
+    checkAddress("listen", formatListenAddress(address), address.tls, remedy);
+  }
+  for (const address of addresses) {
+    if ("path" in address || !address.tls || secured.tls) continue;
+    report("listen", `${formatListenAddress(address)} needs a certificate and its key`);
+  }
+  if (http !== null && isHttpReachable(http)) {
+    checkAddress(
+      "http",
+      formatHostPort(http),
+      secured.tls,
+      "give a certificate and credentials, or a loopback address",
+    );
+  }
+  return warnings;
+}
+
+function isHttpReachable(hostPort: HostPort): boolean {
+  return isReachableRemotely({ ...hostPort, tls: false });
+}
+
+/** Null if it fails, and a fault is noted. */
+function tryOption<T>(
+  option: string,
+  report: ReportProblem,
+  work: () => T,
+  isEnvironmental: boolean = false,
+): T | null {
+  try {
+    return work();
+  } catch (error) {
+    for (const line of (error as Error).message.split("\n")) report(option, line, isEnvironmental);
+    return null;
+  }
+}

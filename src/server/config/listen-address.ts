@@ -1,0 +1,82 @@
+/** Listening addresses as people write them. */
+
+import { describeValue } from "../../util/duration.ts";
+import { isLoopback } from "../../util/loopback.ts";
+
+/** A Unix socket's path may have this many bytes on every system we know. */
+const MAX_PATH_BYTES = 103;
+const MAX_PORT = 65_535;
+
+/** A host and a port, 0: any. */
+export interface HostPort {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Where a server listens. */
+export type ListenAddress = { readonly path: string } | (HostPort & { readonly tls: boolean });
+
+/** "unix:/path", "tcp://host:port" or "tls://host:port". @throws TypeError that says what is wrong with it */
+export function parseListenAddress(text: unknown): ListenAddress {
+  if (typeof text !== "string") throw new TypeError(`an address is a text, not ${describeValue(text)}`);
+  if (text.startsWith("unix:")) return { path: parseSocketPath(text) };
+  const [scheme] = /^(?:tcp|tls):\/\//i.exec(text) ?? [];
+  if (scheme === undefined) throw new TypeError(describeMissingScheme(text));
+  return { ...parseHostAndPort(text, text.slice(scheme.length), 7420), tls: scheme.toLowerCase() === "tls://" };
+}
+
+/** "host:port", "[::1]:port". @throws TypeError that says what is wrong with it */
+export function parseHostPort(text: unknown): HostPort {
+  if (typeof text !== "string") throw new TypeError(`${describeValue(text)} is not host:port, as 127.0.0.1:7421`);
+  return parseHostAndPort(text, text, 7421);
+}
+
+/** `text` is what was written, `port` the usual one, for messages. */
+function parseHostAndPort(text: string, hostPort: string, defaultPort: number): HostPort {
+  const [, host, digits] = /^(\[[0-9a-f:.]+\]|[^/:[\]\s@]+)(?::([^/\s@]*))?$/i.exec(hostPort) ?? [];
+  if (host === undefined) throw new TypeError(`${describeValue(text)} is not host:port, as 127.0.0.1:${defaultPort}`);
+  const scheme = text.slice(0, text.length - hostPort.length);
+  if (digits === undefined || digits === "") {
+    throw new TypeError(`${describeValue(text)} lacks a port: ${scheme}${host}:${defaultPort}`);
+  }
+  if (!/^\d{1,9}$/.test(digits) || Number(digits) > MAX_PORT) {
+    throw new TypeError(
+      `the port of ${describeValue(text)} must be a number from 0 to ${MAX_PORT}, not ${describeValue(digits)}`,
+    );
+  }
+  const address = host.replace(/^\[|\]$/g, "");
+  // a system may give "localhost" one of two addresses; a client is told one
+  return { host: address.toLowerCase() === "localhost" ? "127.0.0.1" : address, port: Number(digits) };
+}
+
+/** What is wrong with an address that begins with no scheme of ours, and what was probably meant. */
+function describeMissingScheme(text: string): string {
+  const problem = `${describeValue(text)} is none of unix:/path, tcp://host:port and tls://host:port`;
+  if (text.startsWith("/")) return `${problem}; did you mean unix:${text}?`;
+  return /^(\[[0-9a-f:.]+\]|[^/:[\]\s@]+):\d{1,5}$/i.test(text) ? `${problem}; did you mean tcp://${text}?` : problem;
+}
+
+/** How an address is printed, and may be given to serve() again. */
+export function formatListenAddress(address: ListenAddress): string {
+  if ("path" in address) return `unix:${address.path}`;
+  return `${address.tls ? "tls" : "tcp"}://${formatHostPort(address)}`;
+}
+
+/** With brackets around an IPv6 address. */
+export function formatHostPort({ host, port }: HostPort): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** Can another machine connect to it? */
+export function isReachableRemotely(address: ListenAddress): boolean {
+  return !("path" in address || isLoopback(address.host));
+}
+
+function parseSocketPath(text: string): string {
+  const path = text.slice("unix:".length);
+  if (!path.startsWith("/")) throw new TypeError(`${describeValue(text)} names no whole path, as unix:/path does`);
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
+    throw new TypeError(`a socket's path has at most ${MAX_PATH_BYTES} bytes (HOLDFAST_DIR names a shorter folder)`);
+  }
+  return path;
+}

@@ -1,0 +1,115 @@
+/** Whether a server with these options could start, found out without starting one. */
+
+import { constants } from "node:fs";
+import { access, lstat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { acquireFileLock } from "../../util/file-lock.ts";
+import { findMissingDirectories, trimTrailingSlashes } from "../../util/private-directory.ts";
+import { describeRecovery } from "../local/recovery-window.ts";
+import { planStartup } from "../local/startup.ts";
+import type { ServeOptions } from "../server.ts";
+import { checkPrivateDirectory, StateError } from "../storage/private-files.ts";
+import { hasBeenUsed, loadState } from "../storage/state-directory.ts";
+import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
+import type { ConfigProblem } from "./config.ts";
+import { resolveConfig } from "./config.ts";
+
+/** What an operator is told before a server is started. */
+export interface PreflightResult {
+  /** It would not start, or nobody could use it. */
+  readonly problems: readonly ConfigProblem[];
+  /** It would start all the same. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Checks the options of a server: the values, the files they name, and the state; all faults at once. Nothing is opened
+ * or changed, so a server may be running with them.
+ */
+export async function checkOptions(options: ServeOptions): Promise<PreflightResult> {
+  const { config, problems: faults } = resolveConfig(options);
+  const { invalidReason = null } = config.tls ?? {};
+  const problems = [...faults];
+  const warnings = config.warnings.filter((warning) => warning !== invalidReason);
+  if (invalidReason !== null) problems.push({ option: "tls", message: invalidReason, isEnvironmental: true });
+  if (typeof options.state === "string" && options.state !== "none" && options.state !== "") {
+    const remote = config.http !== null || config.addresses.some((address) => !("path" in address));
+    const { problem, warnings: stateWarnings } = await checkState(options.state, remote, options.firstStart === true);
+    if (problem !== null) problems.push({ option: "state", message: problem, isEnvironmental: true });
+    warnings.push(...stateWarnings);
+  } else if (options.state === "none" && options.firstStart !== true) {
+    warnings.push(describeRecovery("stateless", MAX_UNJOURNALED_MS));
+  }
+  for (const address of config.addresses) {
+    const message = "path" in address ? await findSocketProblem(address.path) : null;
+    if (message !== null) problems.push({ option: "listen", message, isEnvironmental: true });
+  }
+  return { problems, warnings };
+}
+
+/** Could a socket be made there? Whether another server listens on it is not asked: it may be the one that is checked. */
+async function findSocketProblem(path: string): Promise<string | null> {
+  try {
+    // a folder, not a file that may be written
+    await access(`${dirname(path)}/.`, constants.W_OK | constants.X_OK);
+    return !(await exists(path)) || (await lstat(path)).isSocket() ? null : `${path} is not a socket: move it away`;
+  } catch (error) {
+    return `no socket can be made in ${dirname(path)} (${(error as NodeJS.ErrnoException).code})`;
+  }
+}
+
+/** What a start would find in the state folder. */
+interface StatePreflight {
+  readonly problem: string | null;
+  readonly warnings: readonly string[];
+}
+
+async function checkState(rawPath: string, remote: boolean, firstStart: boolean): Promise<StatePreflight> {
+  const path = trimTrailingSlashes(rawPath);
+  try {
+    const { missing, parent } = findMissingDirectories(path);
+    if (missing.length > 0) return { problem: await findParentProblem(path, parent), warnings: [] };
+    const mode = await checkPrivateDirectory(path);
+    const warnings =
+      mode === null ? [] : [`${path} is empty and open to others (mode ${mode}): the start sets mode 700`];
+    await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
+    const isUnused = !hasBeenUsed(path);
+    if (firstStart && !isUnused) throw new StateError(`${path} has been in use: this is not its first start`);
+    const loadedState = await loadState(path, isUnused);
+    // what a running server has there is of its own start
+    if (await isInUse(join(path, "lock"))) return { problem: null, warnings };
+    const { reason, durationMs, expectedSessions } = planStartup(loadedState, 0, { remote, sessionMs: 0 });
+    const isShort = reason === null || durationMs === 0 || expectedSessions?.size === 0;
+    return { problem: null, warnings: isShort ? warnings : [...warnings, describeRecovery(reason, durationMs)] };
+  } catch (error) {
+    return { problem: (error as Error).message, warnings: [] };
+  }
+}
+
+/** Does a server use it? Nothing is made, and nothing kept. */
+async function isInUse(path: string): Promise<boolean> {
+  if (!(await exists(path))) return false;
+  const lock = await acquireFileLock(path);
+  lock?.close();
+  return lock === null;
+}
+
+/** The folder would be made: may it be? */
+async function findParentProblem(path: string, parent: string): Promise<string | null> {
+  try {
+    await access(parent, constants.W_OK | constants.X_OK);
+    return null;
+  } catch (error) {
+    return `${path} cannot be made in ${parent} (${(error as NodeJS.ErrnoException).code})`;
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    await access(path, constants.F_OK);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
+  }
+}

@@ -1,0 +1,176 @@
+/**
+ * The frames of the lock protocol that serve people rather than locks: history, watch, unwatch, info. Whatever a caller
+ * may not see is left out before anything is counted or cut.
+ */
+
+import type { ServerInfo } from "../../protocol/admin-frames.ts";
+import { encodeEvents, encodeWatchFrame } from "../../protocol/admin-frames.ts";
+import { encodeError, encodeOk, isCount } from "../../protocol/frames.ts";
+import { ProtocolError } from "../../protocol/handshake.ts";
+import type { Clock } from "../../util/clock.ts";
+import { systemClock } from "../../util/clock.ts";
+import type { Principal } from "../auth/access-control.ts";
+import { PERMISSIONS } from "../auth/access-control.ts";
+import { RequestError } from "../backend.ts";
+import type { EventLog } from "../events/event-log.ts";
+import { TimeSlicer } from "../time-slicer.ts";
+
+/** The connection a frame of the tools came on. */
+interface Caller {
+  readonly principal: Principal;
+  /** Adds a frame to what is written next. */
+  send(frame: string): void;
+  /** Writes at once what there is. */
+  flush(): void;
+}
+
+export interface AdminHandler {
+  /**
+   * Answers a frame of the tools; false: it is none of them.
+   * @throws ProtocolError if it is malformed
+   */
+  handleFrame(caller: Caller, verb: unknown, n: number, frame: readonly unknown[]): boolean;
+  /** The connection has ended, and with it what it followed. */
+  connectionClosed(caller: Caller): void;
+}
+
+export interface AdminHandlerOptions {
+  readonly eventLog: EventLog;
+  /** Events of one key in one answer. Default 100. */
+  readonly maxEvents?: number;
+  /** Watches of one connection. Default 16. */
+  readonly maxWatches?: number;
+  /** `history` frames of one connection that may wait. Default 16. */
+  readonly maxPendingHistories?: number;
+  /** Default: the machine's. */
+  readonly clock?: Clock;
+  /** What the server says of itself. */
+  readonly serverStatus: () => ServerStatus;
+  /** Told of calls that are refused, by code. */
+  readonly onRefused?: (code: string) => void;
+}
+
+/** Of ServerInfo what does not depend on who asks. */
+export type ServerStatus = Required<Omit<ServerInfo, "account" | "rights">>;
+
+/** `history` frames that wait, of all connections. */
+const MAX_PENDING_HISTORIES = 1_000;
+
+export function createAdminHandler({
+  eventLog,
+  maxEvents = 100,
+  maxWatches = 16,
+  maxPendingHistories = 16,
+  clock = systemClock,
+  serverStatus,
+  onRefused = () => undefined,
+}: AdminHandlerOptions): AdminHandler {
+  const subscriptionsByCaller = new Map<Caller, Map<number, Disposable>>();
+  const timeSlicer = new TimeSlicer(clock, maxPendingHistories, MAX_PENDING_HISTORIES);
+
+  /** Each looks through all events that are remembered, and a line has room for thousands of these frames. */
+  function history(caller: Caller, n: number, frame: readonly unknown[]): void {
+    const [key, max] = [requireString(frame[2], "key"), requireCount(frame[3], "max")];
+    const canInspect = (keyName: string): boolean => caller.principal.can("inspect", keyName);
+    // says nothing of what there is: it depends on the key's name alone
+    if (!canInspect(key)) throw new RequestError("FORBIDDEN", "this credential may not inspect this key");
+    let isLate = false;
+    timeSlicer.run(caller, () => {
+      caller.send(encodeOk(n, encodeEvents(eventLog.history(key, Math.min(max, maxEvents), canInspect))));
+      if (isLate) caller.flush();
+    });
+    isLate = true;
+  }
+
+  function watch(caller: Caller, n: number, frame: readonly unknown[]): string {
+    const prefix = requireString(frame[2], "prefix");
+    const afterSequence = frame[3] === undefined ? eventLog.newestSequence : requireCount(frame[3], "after");
+    const callerSubscriptions = subscriptionsByCaller.get(caller) ?? new Map<number, Disposable>();
+    if (callerSubscriptions.has(n)) throw new ProtocolError("PROTOCOL", "a call's number must not be used twice");
+    if (callerSubscriptions.size >= maxWatches)
+      throw new RequestError("LIMIT", `at most ${maxWatches} watches on a connection`);
+    const canInspect = (key: string): boolean => caller.principal.can("inspect", key);
+    const subscription = eventLog.subscribe(
+      { prefix, canSee: canInspect, account: caller.principal.name },
+      ({ events, hasGap }) => {
+        caller.send(encodeWatchFrame(n, events, hasGap));
+        caller.flush();
+        // a caller that does not read is closed by its limit of unread bytes, and has left then
+        return subscriptionsByCaller.get(caller)?.has(n) === true;
+      },
+      afterSequence,
+    );
+    subscriptionsByCaller.set(caller, callerSubscriptions.set(n, subscription));
+    return String(Math.min(afterSequence, eventLog.newestSequence));
+  }
+
+  function unwatch(caller: Caller, frame: readonly unknown[]): string {
+    const callerSubscriptions = subscriptionsByCaller.get(caller);
+    const number = requireCount(frame[2], "the watch's number");
+    const subscription = callerSubscriptions?.get(number);
+    if (callerSubscriptions === undefined || subscription === undefined) return "0";
+    subscription[Symbol.dispose]();
+    callerSubscriptions.delete(number);
+    if (callerSubscriptions.size === 0) subscriptionsByCaller.delete(caller);
+    return "1";
+  }
+
+  function info({ principal }: Caller, frame: readonly unknown[]): string {
+    const key = requireString(frame[2] ?? "", "key");
+    const { load, ...status } = serverStatus();
+    const serverInfo: ServerInfo = {
+      ...status,
+      account: principal.name,
+      rights: PERMISSIONS.filter((right) => principal.can(right, key)),
+      ...(principal.can("inspect", "") && { load }),
+    };
+    return JSON.stringify(serverInfo);
+  }
+
+  function dispatch(caller: Caller, verb: unknown, n: number, frame: readonly unknown[]): string | null {
+    switch (verb) {
+      case "watch":
+        return watch(caller, n, frame);
+      case "unwatch":
+        return unwatch(caller, frame);
+      case "info":
+        return info(caller, frame);
+      default:
+        return null;
+    }
+  }
+
+  return {
+    handleFrame(caller, verb, n, frame) {
+      try {
+        if (verb === "history") {
+          history(caller, n, frame);
+          return true;
+        }
+        const result = dispatch(caller, verb, n, frame);
+        if (result !== null) caller.send(encodeOk(n, result));
+        return result !== null;
+      } catch (error) {
+        if (!(error instanceof RequestError)) throw error;
+        onRefused(error.code);
+        caller.send(encodeError(n, error.code, error.message));
+        return true;
+      }
+    },
+    connectionClosed(caller) {
+      for (const following of subscriptionsByCaller.get(caller)?.values() ?? []) following[Symbol.dispose]();
+      subscriptionsByCaller.delete(caller);
+      timeSlicer.cancel(caller);
+    },
+  };
+}
+
+function requireString(raw: unknown, name: string): string {
+  if (typeof raw !== "string") throw new ProtocolError("PROTOCOL", `${name} must be a string`);
+  return raw;
+}
+
+function requireCount(raw: unknown, name: string): number {
+  if (!isCount(raw)) throw new ProtocolError("PROTOCOL", `${name} must be a whole number`);
+  return raw;
+}

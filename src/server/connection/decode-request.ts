@@ -1,0 +1,181 @@
+/** What comes in is checked here, once, and is a claim of the SPI behind it. */
+
+import type { ReclaimItem } from "../../protocol/frames.ts";
+import { decodeLockSpec, isCount, isDecimalString } from "../../protocol/frames.ts";
+import { ProtocolError } from "../../protocol/handshake.ts";
+import type { Claim, ClaimId, ListFilter, LockSpec } from "../../spi/driver.ts";
+import { ALL_PERMITS } from "../../spi/driver.ts";
+import { MAX_DURATION_MS, MIN_TTL_MS } from "../../util/duration.ts";
+import { isId } from "../../util/ids.ts";
+import { cleanLabel, validateKey } from "../../util/keys.ts";
+import type { ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
+import { RequestError } from "../backend.ts";
+import { formatExactDuration } from "../capabilities.ts";
+import type { ServerLimits } from "../config/limits.ts";
+
+const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
+const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
+
+/** A claim whose id stands at `index`, followed by holds, ttl and options. @throws ProtocolError; RequestError for what is too much */
+export function decodeClaim(raw: readonly unknown[], index: number, label: string, limits: ServerLimits): Claim {
+  const options = decodeOptions(raw[index + 3]);
+  const { tokens, floor, wait } = options;
+  if (tokens !== undefined && !(isCount(tokens) && tokens >= 1 && tokens <= limits.tokens)) {
+    throw malformed(`tokens must be from 1 to ${limits.tokens}`);
+  }
+  if (floor !== undefined && !isDecimalString(floor)) throw malformed("floor must be a decimal string");
+  if (wait !== undefined && typeof wait !== "boolean") throw malformed("wait must be a boolean");
+  return {
+    id: decodeId(raw[index]),
+    holds: decodeLocks(raw[index + 1], limits),
+    ttlMs: decodeTtl(raw[index + 2], limits),
+    tokens: (tokens as number | undefined) ?? 1,
+    floor: floor === undefined ? 0n : BigInt(floor),
+    wait: wait !== false,
+    label: options.label === undefined ? label : decodeLabel(options.label),
+  };
+}
+
+function decodeId(raw: unknown): ClaimId {
+  if (!isId(raw)) throw malformed("an id must be 26 characters of a-z and 2-7");
+  return raw;
+}
+
+/** A label as people may see it in a terminal: no control characters, not too long. */
+export function decodeLabel(raw: unknown): string {
+  if (typeof raw !== "string") throw malformed("label must be a string");
+  return PLAIN_LABEL.test(raw) ? raw : cleanLabel(raw);
+}
+
+/** The number by which the reply is known. */
+export function decodeCallNumber(raw: unknown): number {
+  if (!isCount(raw)) throw malformed("a call's number must be a whole number");
+  return raw;
+}
+
+export function decodeRenew(raw: unknown, label: string, limits: ServerLimits): RenewRequest[] {
+  return decodeBatch(raw, "claims", limits).map((item) => {
+    if (!Array.isArray(item)) return { id: decodeId(item), claim: null };
+    const claim = decodeClaim(item, 0, label, limits);
+    return { id: claim.id, claim };
+  });
+}
+
+export function decodeRelease(raw: unknown, limits: ServerLimits): ReleaseRequest[] {
+  return decodeBatch(raw, "ids", limits).map((item) => {
+    if (!Array.isArray(item)) return { id: decodeId(item), unansweredTtl: undefined };
+    return { id: decodeId(item[0]), unansweredTtl: decodeTtl(item[1], limits) };
+  });
+}
+
+export function decodeIds(raw: unknown, limits: ServerLimits): ClaimId[] {
+  return decodeBatch(raw, "ids", limits).map(decodeId);
+}
+
+/** What a detached lease is to have left; undefined: all of it. */
+export function decodeRemainingMs(raw: unknown): number | undefined {
+  if (raw === undefined) return undefined;
+  if (isCount(raw) && raw >= 1 && raw <= MAX_DURATION_MS) return raw;
+  throw malformed(`what a lease has left must be milliseconds from 1 to ${MAX_DURATION_MS}`);
+}
+
+export function decodeRevoke(raw: unknown, limits: ServerLimits): RevokeRequest[] {
+  const items = decodeArray(raw, "targets");
+  // each looks through the holders of its key
+  if (items.length > limits.revocations) throw limitExceeded(`at most ${limits.revocations} targets in a frame`);
+  return items.map((item) => {
+    const [key, token, now, reason = ""] = decodeArray(item, "a target");
+    if (!isDecimalString(token)) throw malformed("a token must be a decimal string");
+    return { key: decodeKey(key), token: BigInt(token), now: now === true, reason: decodeLabel(reason) };
+  });
+}
+
+export function decodeReclaim(raw: unknown, label: string, limits: ServerLimits): ReclaimItem[] {
+  return decodeBatch(raw, "claims", limits).map((item) => {
+    const [rawClaim, rawState] = decodeArray(item, "a claim");
+    const claim = decodeClaim(decodeArray(rawClaim, "a claim's terms"), 0, label, limits);
+    const [state, a, b, c] = decodeArray(rawState, "a claim's state");
+    if (state === "held" && isDecimalString(a) && isCount(b) && b >= 1 && b <= limits.tokens && isCount(c)) {
+      return { claim, lastState: { state, token: BigInt(a), tokens: b, leftMs: c } };
+    }
+    if (state === "waiting" && isCount(a)) return { claim, lastState: { state, arrival: a } };
+    throw malformed('a claim\'s state must be ["held", token, tokens, leftMs] or ["waiting", arrival]');
+  });
+}
+
+export function decodeListQuery(
+  filter: unknown,
+  max: unknown,
+  cursor: unknown,
+  limits: ServerLimits,
+): [ListFilter, number, string | undefined] {
+  if (!isCount(max)) throw malformed("max must be a whole number");
+  if (cursor !== undefined && typeof cursor !== "string") throw malformed("after must be a tag");
+  return [decodeFilter(filter), Math.min(max, limits.pageSize), cursor];
+}
+
+function decodeFilter(raw: unknown): ListFilter {
+  const { prefix, key } = (typeof raw === "object" && raw !== null ? raw : {}) as Record<string, unknown>;
+  if (typeof prefix === "string" && key === undefined) return { prefix };
+  if (typeof key === "string" && prefix === undefined) return { key };
+  throw malformed("a list has a filter: an object with prefix or key, a string");
+}
+
+function decodeLocks(raw: unknown, limits: ServerLimits): readonly [LockSpec, ...LockSpec[]] {
+  const items = decodeArray(raw, "holds");
+  if (items.length === 0 || items.length > limits.holds) throw malformed(`a claim has 1 to ${limits.holds} holds`);
+  const locks = items.map(decodeLockSpec);
+  let previousKey = "";
+  for (const { key, permits, limit } of locks) {
+    decodeKey(key);
+    if (key <= previousKey) throw malformed("holds must be sorted by key, no key twice");
+    if (!(permits >= 1 && permits <= limit && limit <= ALL_PERMITS)) {
+      throw malformed("permits must be from 1 to limit, limit at most 2^30");
+    }
+    previousKey = key;
+  }
+  return locks as unknown as readonly [LockSpec, ...LockSpec[]];
+}
+
+function decodeKey(raw: unknown): string {
+  try {
+    return validateKey(raw);
+  } catch (error) {
+    throw error instanceof TypeError ? malformed(error.message) : error;
+  }
+}
+
+function decodeTtl(raw: unknown, limits: ServerLimits): number | "session" {
+  if (raw === "session") return raw;
+  if (!isCount(raw) || raw < MIN_TTL_MS || raw > MAX_DURATION_MS) {
+    throw malformed(`ttl must be "session" or milliseconds from ${MIN_TTL_MS} to ${MAX_DURATION_MS}`);
+  }
+  if (raw > limits.ttlMs) throw limitExceeded(`no lease over ${formatExactDuration(limits.ttlMs)}`);
+  return raw;
+}
+
+function decodeOptions(raw: unknown): Readonly<Record<string, unknown>> {
+  if (raw === undefined || raw === null) return NO_OPTIONS;
+  if (typeof raw !== "object" || Array.isArray(raw)) throw malformed("options must be an object");
+  return raw as Readonly<Record<string, unknown>>;
+}
+
+function decodeArray(raw: unknown, name: string): readonly unknown[] {
+  if (!Array.isArray(raw)) throw malformed(`${name} must be an array`);
+  return raw;
+}
+
+/** Not more of them than one frame may have. */
+function decodeBatch(raw: unknown, name: string, limits: ServerLimits): readonly unknown[] {
+  const items = decodeArray(raw, name);
+  if (items.length > limits.itemsPerFrame) throw limitExceeded(`at most ${limits.itemsPerFrame} ${name} in a frame`);
+  return items;
+}
+
+function limitExceeded(message: string): RequestError {
+  return new RequestError("LIMIT", message);
+}
+
+function malformed(message: string): ProtocolError {
+  return new ProtocolError("PROTOCOL", message);
+}

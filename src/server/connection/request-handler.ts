@@ -1,0 +1,238 @@
+/**
+ * The calls of one connection, answered: frames in, replies out as each is ready. Frames are answered one after another,
+ * and large ones in parts, so that whoever calls can stop between two of them and go on when others have been served.
+ */
+
+import type { ReclaimItem } from "../../protocol/frames.ts";
+import * as frames from "../../protocol/frames.ts";
+import { ProtocolError } from "../../protocol/handshake.ts";
+import type { Answer, ClaimId, ListFilter } from "../../spi/driver.ts";
+import type { ClaimPage, MaybePromise, ReleaseRequest } from "../backend.ts";
+import { RequestError } from "../backend.ts";
+import type { LockService } from "../service.ts";
+import type { Session } from "../session/session.ts";
+import type { Connection } from "./connection.ts";
+import * as decode from "./decode-request.ts";
+
+type AnswersResult = MaybePromise<readonly (Answer | undefined)[]>;
+type FlagsResult = MaybePromise<readonly boolean[]>;
+
+/** Items of one frame that are seen to at a time: each may have as many keys as a claim may have. */
+const ITEMS_PER_PART = 64;
+/** Likewise of a reclaim: each may be in conflict with all who hold its keys. */
+const RECLAIMS_PER_PART = 1;
+const NO_FRAMES: readonly unknown[] = [];
+const ignore = (): void => undefined;
+
+export class RequestHandler {
+  readonly #service: LockService;
+  readonly #connection: Connection;
+  /** `list` frames in this line. */
+  #listsInLine = 0;
+  /** Those that have no answer yet. */
+  #pendingLists = 0;
+  /** The line that is being answered, and the place in it of the next frame. */
+  #frames = NO_FRAMES;
+  #nextFrame = 0;
+  /** Sees to the next part of a frame; null: none is under way. */
+  #resumeFrame: (() => void) | null = null;
+
+  constructor(service: LockService, connection: Connection) {
+    this.#service = service;
+    this.#connection = connection;
+  }
+
+  /** Frames of a line, behind its start id, are to be answered by processFrames(). @throws ProtocolError if there are too many */
+  handleLine(lineFrames: readonly unknown[]): void {
+    this.#listsInLine = 0;
+    if (lineFrames.length - 1 > this.#service.limits.framesPerLine) {
+      throw new ProtocolError("LIMIT", `a line has at most ${this.#service.limits.framesPerLine} frames`);
+    }
+    this.#frames = lineFrames;
+    this.#nextFrame = 1;
+  }
+
+  /** Is something of a line still to be answered? */
+  get isBusy(): boolean {
+    return this.#resumeFrame !== null || this.#nextFrame < this.#frames.length;
+  }
+
+  /** Goes on until all is answered, or time is over. @throws ProtocolError at the first frame that is malformed */
+  processFrames(session: Session, deadline: number): void {
+    while (this.isBusy) {
+      if (!this.#connection.isOpen) return this.#discardRest();
+      this.#processNext(session);
+      if (this.isBusy && this.#service.clock.now() >= deadline) return;
+    }
+    this.#frames = NO_FRAMES;
+  }
+
+  #discardRest(): void {
+    this.#frames = NO_FRAMES;
+    this.#resumeFrame = null;
+  }
+
+  #processNext(session: Session): void {
+    const frame = this.#frames[this.#resumeFrame === null ? this.#nextFrame++ : this.#nextFrame - 1];
+    if (!Array.isArray(frame)) throw new ProtocolError("PROTOCOL", "a frame must be an array");
+    try {
+      if (this.#resumeFrame === null) this.#handleFrame(session, frame as readonly unknown[]);
+      else this.#resumeFrame();
+    } catch (error) {
+      this.#resumeFrame = null;
+      if (error instanceof ProtocolError) throw error;
+      // the call's own affair
+      this.#connection.send(this.#encodeError(frame[1] as number, error));
+    }
+  }
+
+  #handleFrame(session: Session, frame: readonly unknown[]): void {
+    const verb = frame[0];
+    const n = decode.decodeCallNumber(frame[1]);
+    const { backend, limits } = this.#service;
+    switch (verb) {
+      case "claim": {
+        const claim = decode.decodeClaim(frame, 2, session.label, limits);
+        const answer = backend.claim(session, claim);
+        if (answer instanceof Promise)
+          return this.#replyWhenSettled(n, answer, (lateAnswer) => this.#encodeAnswer(claim.id, lateAnswer));
+        return this.#connection.send(frames.encodeOk(n, this.#encodeAnswer(claim.id, answer)));
+      }
+      case "renew": {
+        const items = decode.decodeRenew(frame[2], session.label, limits);
+        const call = (part: typeof items): AnswersResult => backend.renew(session, part);
+        return this.#handleInParts(n, items, ITEMS_PER_PART, call, (answers) => this.#encodeAnswers(items, answers));
+      }
+      case "release": {
+        const call = (part: ReleaseRequest[]): FlagsResult => backend.release(session, part);
+        return this.#handleInParts(n, decode.decodeRelease(frame[2], limits), ITEMS_PER_PART, call, frames.encodeFlags);
+      }
+      case "detach": {
+        const leftMs = decode.decodeRemainingMs(frame[3]);
+        const call = (part: ClaimId[]): FlagsResult => backend.detach(session, part, leftMs);
+        return this.#handleInParts(n, decode.decodeIds(frame[2], limits), ITEMS_PER_PART, call, frames.encodeFlags);
+      }
+      case "revoke":
+        return this.#reply(n, backend.revoke(session, decode.decodeRevoke(frame[2], limits)), frames.encodeFlags);
+      case "list": {
+        const [filter, max, cursor] = decode.decodeListQuery(frame[2], frame[3], frame[4], limits);
+        return this.#reply(n, this.#list(session, filter, max, cursor), encodePage);
+      }
+      case "reclaim": {
+        const items = decode.decodeReclaim(frame[2], session.label, limits);
+        const ids = items.map(({ claim }) => claim);
+        const call = this.#createReclaimCall(session, frame[3] !== false);
+        return this.#handleInParts(n, items, RECLAIMS_PER_PART, call, (answers) => this.#encodeAnswers(ids, answers));
+      }
+      case "ping":
+        return this.#connection.send(frames.encodeOk(n, "[]"));
+      default:
+        if (this.#service.adminHandler?.handleFrame(this.#connection, verb, n, frame) === true) return;
+        throw new ProtocolError("PROTOCOL", "no such frame");
+    }
+  }
+
+  /** Answers a frame when each part of its items has been seen to. */
+  #handleInParts<T, R>(
+    n: number,
+    items: T[],
+    size: number,
+    call: (part: T[], isLast: boolean) => MaybePromise<readonly R[]>,
+    encode: (results: readonly R[]) => string,
+  ): void {
+    if (items.length <= size || !this.#service.backend.isInProcess) return this.#reply(n, call(items, true), encode);
+    const results: MaybePromise<readonly R[]>[] = [];
+    let nextItem = 0;
+    this.#resumeFrame = () => {
+      const part = items.slice(nextItem, nextItem + size);
+      nextItem += size;
+      const result = call(part, nextItem >= items.length);
+      // it may fail before anybody asks how it went
+      if (result instanceof Promise) result.catch(ignore);
+      results.push(result);
+      if (nextItem < items.length) return;
+      this.#resumeFrame = null;
+      this.#reply(n, mergeResults(results), encode);
+    };
+  }
+
+  /** That a session has told all is passed on when all of it has been taken back. */
+  #createReclaimCall(session: Session, isLastFrame: boolean): (part: ReclaimItem[], isLast: boolean) => AnswersResult {
+    const { backend } = this.#service;
+    const writes: Promise<unknown>[] = [];
+    const take = (part: ReclaimItem[], isAll: boolean): AnswersResult => {
+      if (isAll) session.returning = false;
+      return backend.reclaim(session, part, isAll);
+    };
+    return (part, isLast) => {
+      if (isLast && writes.length > 0) return Promise.all(writes).then(() => take(part, isLastFrame));
+      const answers = take(part, isLast && isLastFrame);
+      if (answers instanceof Promise) writes.push(answers);
+      return answers;
+    };
+  }
+
+  #list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
+    const { concurrentLists } = this.#service.limits;
+    if (++this.#listsInLine > concurrentLists || this.#pendingLists >= concurrentLists)
+      throw new RequestError("LIMIT", `at most ${concurrentLists} lists at a time`);
+    const page = this.#service.backend.list(session, filter, max, cursor);
+    if (!(page instanceof Promise)) return page;
+    this.#pendingLists++;
+    return page.finally(() => {
+      this.#pendingLists--;
+    });
+  }
+
+  /** Answers at once if the result is there, else when it is. */
+  #reply<T>(n: number, result: MaybePromise<T>, encode: (result: T) => string): void {
+    if (result instanceof Promise) this.#replyWhenSettled(n, result, encode);
+    else this.#connection.send(frames.encodeOk(n, encode(result)));
+  }
+
+  #replyWhenSettled<T>(n: number, result: Promise<T>, encode: (result: T) => string): void {
+    const connection = this.#connection;
+    result.then(
+      (late) => {
+        connection.send(frames.encodeOk(n, encode(late)));
+        this.#service.endTurn();
+      },
+      (error: unknown) => {
+        connection.send(this.#encodeError(n, error));
+        this.#service.endTurn();
+      },
+    );
+  }
+
+  #encodeError(n: number, error: unknown): string {
+    this.#service.onRefused(error instanceof RequestError ? error.code : "INTERNAL");
+    if (error instanceof RequestError) return frames.encodeError(n, error.code, error.message);
+    this.#service.log("a call failed", error);
+    return frames.encodeError(n, "INTERNAL", "the server failed; see its log");
+  }
+
+  #encodeAnswer(id: ClaimId, answer: Answer): string {
+    return frames.encodeAnswer(answer, answer.state === "waiting" ? this.#service.backend.arrivalOf(id) : 0);
+  }
+
+  #encodeAnswers(claims: readonly { readonly id: ClaimId }[], answers: readonly (Answer | undefined)[]): string {
+    let text = "";
+    for (const [index, answer] of answers.entries()) {
+      if (index > 0) text += ",";
+      text += answer === undefined ? "null" : this.#encodeAnswer((claims[index] as { id: ClaimId }).id, answer);
+    }
+    return `[${text}]`;
+  }
+}
+
+/** The results of all parts, as if there had been one. */
+function mergeResults<R>(results: readonly MaybePromise<readonly R[]>[]): MaybePromise<readonly R[]> {
+  if (results.some((result) => result instanceof Promise)) {
+    return Promise.all(results.map((result) => Promise.resolve(result))).then((parts) => parts.flat());
+  }
+  return (results as (readonly R[])[]).flat();
+}
+
+function encodePage(page: ClaimPage): string {
+  return `[[${page.views.map(frames.encodeView).join()}],${page.hasMore}]`;
+}

@@ -1,0 +1,159 @@
+/**
+ * The last events of a server, in order. What is old is overwritten, and so much of it that what is kept stays small:
+ * an event keeps its claim's keys alive.
+ */
+
+import type { EventKind } from "../../lock-table/events.ts";
+import type { Claim } from "../../spi/driver.ts";
+
+/** What a ring is given of an event. */
+export interface RingEntry {
+  readonly claim: Claim;
+  /** 0: none. */
+  readonly token: number | bigint;
+  /** The account that placed it. */
+  readonly account?: string;
+}
+
+/** Why an operator's event came about. */
+export interface AuditDetails {
+  readonly operator: string;
+  readonly reason: string;
+}
+
+/** Keys in all events of a ring together, as a multiple of its size. */
+const KEYS_PER_EVENT = 2;
+
+/** All that can happen. A ring keeps the numbers of kinds, which are their places in here. */
+export const EVENT_KINDS: readonly EventKind[] = [
+  "waiting",
+  "granted",
+  "reclaimed",
+  "released",
+  "left",
+  "expired",
+  "gone",
+  "revoked",
+  "outstayed",
+  "removed",
+];
+
+export class EventRing {
+  readonly #capacity: number;
+  readonly #mask: number;
+  readonly #kinds: Uint8Array;
+  readonly #sequences: Float64Array;
+  readonly #times: Float64Array;
+  readonly #tokens: Float64Array;
+  /** Keys of each event, at most 255: to be known without touching a claim of long ago. */
+  readonly #keyCounts: Uint8Array;
+  readonly #claims: (Claim | null)[];
+  readonly #accounts: string[];
+  /** What only few have, by their slots: tokens beyond 2^53, and reasons. */
+  readonly #bigTokens = new Map<number, bigint>();
+  readonly #auditDetails = new Map<number, AuditDetails>();
+  /** Counts all that ever came; the slot is the remainder by size. */
+  #next = 0;
+  #first = 0;
+  #lastDropped = 0;
+  /** Keys of all events that are kept. */
+  #keyCount = 0;
+
+  /** size: a power of two. */
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+    this.#mask = capacity - 1;
+    this.#kinds = new Uint8Array(capacity);
+    this.#sequences = new Float64Array(capacity);
+    this.#times = new Float64Array(capacity);
+    this.#tokens = new Float64Array(capacity);
+    this.#keyCounts = new Uint8Array(capacity);
+    this.#claims = new Array<Claim | null>(capacity).fill(null);
+    this.#accounts = new Array<string>(capacity).fill("");
+  }
+
+  /** Where the oldest that is kept stands, and one behind the newest. */
+  get first(): number {
+    return this.#first;
+  }
+
+  get next(): number {
+    return this.#next;
+  }
+
+  /** The number of the newest event that was overwritten; 0: none was. */
+  get lastDropped(): number {
+    return this.#lastDropped;
+  }
+
+  /** kind: its place in KINDS. */
+  push(kind: number, entry: RingEntry, sequence: number, time: number): void {
+    if (this.#next - this.#first === this.#capacity) this.#dropOldest();
+    const slot = this.#next & this.#mask;
+    const { claim, token, account = "" } = entry;
+    const keyCount = claim.holds.length;
+    this.#kinds[slot] = kind;
+    this.#sequences[slot] = sequence;
+    this.#times[slot] = time;
+    this.#keyCounts[slot] = keyCount;
+    this.#claims[slot] = claim;
+    // nearly always it is the same, and not to write costs less
+    if (this.#accounts[slot] !== account) this.#accounts[slot] = account;
+    if (typeof token === "number") this.#tokens[slot] = token;
+    else this.#setBigToken(slot, token);
+    this.#keyCount += keyCount;
+    this.#next++;
+    while (this.#keyCount > this.#capacity * KEYS_PER_EVENT && this.#next - this.#first > 1) this.#dropOldest();
+  }
+
+  /** Says why the newest came about. */
+  annotateLast(details: AuditDetails): void {
+    if (this.#next > this.#first) this.#auditDetails.set((this.#next - 1) & this.#mask, details);
+  }
+
+  sequenceAt(index: number): number {
+    return this.#sequences[index & this.#mask] as number;
+  }
+
+  kindAt(index: number): EventKind {
+    return EVENT_KINDS[this.#kinds[index & this.#mask] as number] as EventKind;
+  }
+
+  /** On the clock's scale, milliseconds. */
+  timeAt(index: number): number {
+    return this.#times[index & this.#mask] as number;
+  }
+
+  claimAt(index: number): Claim {
+    return this.#claims[index & this.#mask] as Claim;
+  }
+
+  tokenAt(index: number): bigint {
+    const slot = index & this.#mask;
+    return this.#bigTokens.get(slot) ?? BigInt(this.#tokens[slot] as number);
+  }
+
+  accountAt(index: number): string {
+    return this.#accounts[index & this.#mask] as string;
+  }
+
+  auditDetailsAt(index: number): AuditDetails | undefined {
+    return this.#auditDetails.get(index & this.#mask);
+  }
+
+  #setBigToken(slot: number, token: bigint): void {
+    this.#tokens[slot] = 0;
+    this.#bigTokens.set(slot, token);
+  }
+
+  /** Forgets the oldest; its slot is written anew by the next, or holds no claim any more. */
+  #dropOldest(): void {
+    const slot = this.#first & this.#mask;
+    this.#keyCount -= this.#keyCounts[slot] as number;
+    this.#lastDropped = this.#sequences[slot] as number;
+    this.#claims[slot] = null;
+    if (this.#bigTokens.size > 0) this.#bigTokens.delete(slot);
+    if (this.#auditDetails.size > 0) this.#auditDetails.delete(slot);
+    this.#first++;
+  }
+}

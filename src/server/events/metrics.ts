@@ -1,0 +1,197 @@
+/**
+ * What a server counts, as Prometheus reads it. No key, label or account stands in it: its size does not grow with use,
+ * and who may read it learns nothing of what is locked.
+ */
+
+import type { EventLog } from "./event-log.ts";
+import { EVENT_KINDS } from "./event-ring.ts";
+import type { Histogram } from "./histogram.ts";
+import { BUCKETS } from "./histogram.ts";
+
+/** The content type of Metrics.render(). */
+export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+
+/** What the counters are told, by whoever sees it happen. */
+export interface MetricsRecorder {
+  /** A call, or a whole connection, was refused with this code of the protocol. */
+  recordRefusal(code: string): void;
+  /** Something was written durably, or could not be. */
+  recordWrite(file: "journal" | "state", isOk: boolean): void;
+}
+
+/** Connections open now, and since the start those that were accepted and those that found no room. */
+export interface ConnectionCounts {
+  readonly open: number;
+  readonly accepted: number;
+  readonly rejected: number;
+}
+
+/** Where the numbers come from that are looked up only when somebody asks. */
+export interface MetricSources {
+  readonly eventLog: EventLog;
+  readonly version: string;
+  /** By the lock protocol. */
+  readonly connections: () => ConnectionCounts;
+  /** Over HTTP; null: there is no such port. Default: there is none. */
+  readonly http?: () => ConnectionCounts | null;
+  /** How often somebody was not let in, since the start. */
+  readonly authFailures: () => number;
+  readonly sessions: () => number;
+  /** Held and waiting. */
+  readonly claims: () => number;
+  /** Milliseconds until new grants are made; 0: they are. */
+  readonly recoveryRemainingMs: () => number;
+}
+
+/** Codes that are counted one by one; all others together. */
+const COUNTED_CODES = [
+  "AUTH",
+  "DISK",
+  "DRAINING",
+  "FATAL",
+  "FLOOR",
+  "FORBIDDEN",
+  "INTERNAL",
+  "LIMIT",
+  "PROTOCOL",
+  "RECLAIMING",
+  "REPLACED",
+  "START",
+  "STORE",
+  "UNSUPPORTED",
+  "VERSION",
+  "other",
+] as const;
+type CountedCode = (typeof COUNTED_CODES)[number];
+
+export class Metrics implements MetricsRecorder {
+  readonly #sources: MetricSources;
+  readonly #refusals = new Map<CountedCode, number>(COUNTED_CODES.map((code) => [code, 0]));
+  readonly #writes = { journal: { ok: 0, failed: 0 }, state: { ok: 0, failed: 0 } };
+
+  constructor(sources: MetricSources) {
+    this.#sources = sources;
+  }
+
+  recordRefusal(code: string): void {
+    const counted = this.#refusals.has(code as CountedCode) ? (code as CountedCode) : "other";
+    this.#refusals.set(counted, (this.#refusals.get(counted) as number) + 1);
+  }
+
+  recordWrite(file: "journal" | "state", isOk: boolean): void {
+    this.#writes[file][isOk ? "ok" : "failed"]++;
+  }
+
+  /** Everything, in Prometheus' text format (content type METRICS_TYPE). */
+  render(): string {
+    return [...this.#renderLocks(), ...this.#renderClients(), ...this.#renderServer(), ...renderProcess(), ""].join(
+      "\n",
+    );
+  }
+
+  #renderLocks(): string[] {
+    const { eventLog, claims } = this.#sources;
+    const { heldCount, waitTimes, holdTimes } = eventLog;
+    return [
+      ...renderFamily("holdfast_claims", "gauge", "Claims there are, by state.", [
+        ['{state="held"}', heldCount],
+        ['{state="waiting"}', Math.max(claims() - heldCount, 0)],
+      ]),
+      ...renderFamily(
+        "holdfast_claim_events_total",
+        "counter",
+        "What happened to claims; an ending without a grant before it is counted too.",
+        EVENT_KINDS.map((event) => [`{event="${event}"}`, eventLog.count(event)]),
+      ),
+      ...renderHistogram("holdfast_wait_seconds", "From placing a claim to its grant.", waitTimes),
+      ...renderHistogram("holdfast_hold_seconds", "From the grant of a claim to its end.", holdTimes),
+    ];
+  }
+
+  #renderClients(): string[] {
+    const { connections, http, authFailures, sessions, eventLog } = this.#sources;
+    const overHttp = http?.() ?? null;
+    return [
+      ...renderConnections("holdfast_connections", "Connections", connections()),
+      ...(overHttp === null ? [] : renderConnections("holdfast_http_connections", "HTTP connections", overHttp)),
+      ...renderValue("holdfast_sessions", "gauge", "Clients known, connected or not.", sessions()),
+      ...renderValue("holdfast_subscribers", "gauge", "Readers that follow the events.", eventLog.subscriberCount),
+      ...renderValue("holdfast_auth_failures_total", "counter", "Credentials that stood for nobody.", authFailures()),
+      ...renderFamily(
+        "holdfast_refusals_total",
+        "counter",
+        "Calls and connections refused, by code of the protocol.",
+        [...this.#refusals].map(([code, count]) => [`{code="${code}"}`, count]),
+      ),
+    ];
+  }
+
+  #renderServer(): string[] {
+    const { version, recoveryRemainingMs } = this.#sources;
+    const { journal, state } = this.#writes;
+    return [
+      ...renderFamily("holdfast_info", "gauge", "The version that runs; always 1.", [[`{version="${version}"}`, 1]]),
+      ...renderValue(
+        "holdfast_reclaiming_seconds",
+        "gauge",
+        "How long new grants are still held back after an unclean start; 0: they are made.",
+        recoveryRemainingMs() / 1_000,
+      ),
+      ...renderFamily("holdfast_writes_total", "counter", "Durable writes, by file and outcome.", [
+        ['{file="journal",result="ok"}', journal.ok],
+        ['{file="journal",result="failed"}', journal.failed],
+        ['{file="state",result="ok"}', state.ok],
+        ['{file="state",result="failed"}', state.failed],
+      ]),
+    ];
+  }
+}
+
+/** What every process has, under the names that every dashboard knows. */
+function renderProcess(): string[] {
+  const { user, system } = process.cpuUsage();
+  const { rss, heapUsed } = process.memoryUsage();
+  const { active, idle } = performance.eventLoopUtilization();
+  const startedAt = (Date.now() - process.uptime() * 1_000) / 1_000;
+  return [
+    ...renderValue("process_cpu_seconds_total", "counter", "Processor time used.", (user + system) / 1_000_000),
+    ...renderValue("process_resident_memory_bytes", "gauge", "Memory in use.", rss),
+    ...renderValue("process_start_time_seconds", "gauge", "When the process began, seconds since 1970.", startedAt),
+    ...renderValue("nodejs_heap_size_used_bytes", "gauge", "Heap in use.", heapUsed),
+    ...renderFamily("nodejs_eventloop_seconds_total", "counter", "How long the event loop was busy, and was not.", [
+      ['{state="active"}', active / 1_000],
+      ['{state="idle"}', idle / 1_000],
+    ]),
+  ];
+}
+
+function renderConnections(name: string, noun: string, { open, accepted, rejected }: ConnectionCounts): string[] {
+  return [
+    ...renderValue(name, "gauge", `${noun} open now.`, open),
+    ...renderValue(`${name}_total`, "counter", `${noun} accepted.`, accepted),
+    ...renderValue(`${name}_refused_total`, "counter", `${noun} that found no room.`, rejected),
+  ];
+}
+
+type Sample = readonly [labels: string, value: number];
+
+function renderValue(name: string, type: "counter" | "gauge", help: string, value: number): string[] {
+  return renderFamily(name, type, help, [["", value]]);
+}
+
+function renderFamily(name: string, type: "counter" | "gauge", help: string, samples: readonly Sample[]): string[] {
+  return [...renderHead(name, type, help), ...samples.map(([labels, value]) => `${name}${labels} ${value}`)];
+}
+
+function renderHistogram(name: string, help: string, { counts, sumMs }: Histogram): string[] {
+  let sum = 0;
+  const buckets = [...counts].map((count, step) => {
+    sum += count;
+    return `${name}_bucket{le="${BUCKETS[step] ?? "+Inf"}"} ${sum}`;
+  });
+  return [...renderHead(name, "histogram", help), ...buckets, `${name}_sum ${sumMs / 1_000}`, `${name}_count ${sum}`];
+}
+
+function renderHead(name: string, type: string, help: string): string[] {
+  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
+}

@@ -1,0 +1,203 @@
+/** The HTTP port: a JSON API enough to hold a lock with curl, health, metrics and events (design A.8). Loaded on demand. */
+
+import type { Server as HttpServer, IncomingMessage, ServerOptions, ServerResponse } from "node:http";
+import type { Server as HttpsServer } from "node:https";
+import type { HttpBindings } from "@hono/node-server";
+import { getRequestListener } from "@hono/node-server";
+import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
+import { Hono } from "hono";
+import type { AccessControl } from "../auth/access-control.ts";
+import type { EventLog } from "../events/event-log.ts";
+import type { ConnectionCounts, Metrics } from "../events/metrics.ts";
+import type { LockService } from "../service.ts";
+import { HttpAuthenticator } from "./authenticator.ts";
+import { claimRoutes } from "./claim-routes.ts";
+import { createEventStreams } from "./event-stream.ts";
+import { createServerOptions, HttpConnections } from "./http-connections.ts";
+import { lockRoutes } from "./lock-routes.ts";
+import { checkOrigin } from "./origin-check.ts";
+import { PendingClaims } from "./pending-claims.ts";
+import {
+  formatProblem,
+  formatProblemHeaders,
+  internalProblem,
+  invalidField,
+  Problem,
+  sendProblem,
+  toProblem,
+} from "./problem.ts";
+import type { Route } from "./request-context.ts";
+import { sendReply, watchDisconnect } from "./request-context.ts";
+import { statusRoutes } from "./status-routes.ts";
+
+/** What the HTTP port is made of. */
+export interface HttpAppOptions {
+  /** The server whose locks it serves. */
+  readonly service: LockService;
+  /** Who may do what. */
+  readonly access: AccessControl;
+  /** What has happened: for /events. */
+  readonly eventLog: EventLog;
+  /** What is counted: for /metrics. */
+  readonly metrics: Pick<Metrics, "render" | "recordRefusal">;
+  /** Could the server grant a lock now, and if not, why? For /ready. */
+  readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
+  /** Of this program, for people. */
+  readonly version: string;
+  /** The host that was asked to be listened on: what a ReclaimCallbacks header may name besides the address itself. */
+  readonly host: string;
+  /**
+   * Further names by which clients call the server: a ReclaimCallbacks header that is none of them is refused (DNS rebinding). Read
+   * for each request: a new certificate may have others.
+   */
+  readonly names?: readonly string[];
+}
+
+/** The HTTP side of a server. */
+export interface HttpApp {
+  /** For createServer() of node:http, or, with certificates added, of node:https. */
+  readonly serverOptions: ServerOptions;
+  /** Connections now, requests that wait for a lock (or may come back to wait), and streams of events. */
+  stats(): { readonly connections: number; readonly waiting: number; readonly streams: number };
+  /** Connections now, and since the start. */
+  connectionCounts(): ConnectionCounts;
+  /** Makes a server of node:http or node:https, which is not listening yet, serve it. */
+  attach(server: HttpServer | HttpsServer): void;
+  /**
+   * Ends long waits (their places stay, as at the end of every wait) and event streams; connections end with their next
+   * answer. To be called before the hub's drain(); then close() the server itself.
+   */
+  drain(): void;
+  /** Keeps nothing alive any more. After the server has closed. */
+  close(): void;
+}
+
+/** Makes the HTTP side of a server. It opens no port. */
+export function createHttpApp(options: HttpAppOptions): HttpApp {
+  const { service, access, eventLog, host } = options;
+  const pendingClaims = new PendingClaims(service);
+  const eventStreams = createEventStreams(service, eventLog);
+  let isDraining = false;
+  const routes = [
+    ...claimRoutes(service, pendingClaims),
+    ...lockRoutes(service),
+    ...statusRoutes(options, () => isDraining),
+    ...eventStreams.routes,
+  ];
+  const listener = createListener(routes, options);
+  const connections = new HttpConnections(service, (incoming, outgoing) => {
+    try {
+      checkOrigin(incoming, { host, names: options.names ?? [] });
+    } catch (error) {
+      sendError(outgoing, error, options);
+      return;
+    }
+    void listener(incoming, outgoing);
+  });
+  const accessListener = access.onChange(() => {
+    pendingClaims.revalidatePrincipals();
+    eventStreams.revalidatePrincipals();
+  });
+  return {
+    serverOptions: createServerOptions(service.limits.helloMs),
+    connectionCounts: () => connections.counts,
+    stats: () => ({ connections: connections.counts.open, waiting: pendingClaims.size, streams: eventStreams.count }),
+    attach: (server) => connections.attach(server),
+    drain() {
+      isDraining = true;
+      connections.drain();
+      pendingClaims.drain();
+      eventStreams.close();
+    },
+    close() {
+      accessListener[Symbol.dispose]();
+      eventStreams.close();
+      pendingClaims.close();
+    },
+  };
+}
+
+const INVALID_TARGET = invalidField("target", "malformed", "the request's target is no path");
+
+type HonoApp = Hono<{ Bindings: HttpBindings }>;
+
+function createListener(
+  routes: readonly Route[],
+  options: HttpAppOptions,
+): (incoming: IncomingMessage, outgoing: ServerResponse) => Promise<void> {
+  const app: HonoApp = new Hono<{ Bindings: HttpBindings }>();
+  const authenticator = new HttpAuthenticator(options.service, options.access);
+  for (const route of routes) {
+    app.on(route.method, route.path, ({ env }) =>
+      handleRequest(route, env.incoming, env.outgoing, authenticator, options),
+    );
+  }
+  for (const [path, allowed] of allowedMethods(routes)) {
+    app.all(path, ({ env: { incoming, outgoing } }) => {
+      if (incoming.method === "OPTIONS") outgoing.writeHead(204, { allow: allowed }).end();
+      else
+        sendError(
+          outgoing,
+          new Problem(405, "METHOD", "method", `${path} has ${allowed}`, { allow: allowed }),
+          options,
+        );
+      return RESPONSE_ALREADY_SENT;
+    });
+  }
+  app.notFound(({ env }) => {
+    sendError(env.outgoing, new Problem(404, "NOT_FOUND", "path", "there is nothing at this path"), options);
+    return RESPONSE_ALREADY_SENT;
+  });
+  app.onError((error, { env }) => {
+    sendError(env.outgoing, error, options);
+    return RESPONSE_ALREADY_SENT;
+  });
+  const logFailure = (error: unknown): void => options.service.log("a request failed", error);
+  const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
+    // a library must not replace what belongs to the whole process
+    overrideGlobalObjects: false,
+    errorHandler: () =>
+      new Response(formatProblem(INVALID_TARGET), { status: 400, headers: formatProblemHeaders(INVALID_TARGET) }),
+  });
+  return (incoming, outgoing) => listener(incoming, outgoing).catch(logFailure);
+}
+
+/** What each path has, for 405 and OPTIONS. */
+function allowedMethods(routes: readonly Route[]): ReadonlyMap<string, string> {
+  const methodsByPath = new Map<string, string>();
+  for (const { method, path } of routes) methodsByPath.set(path, `${method === "GET" ? "GET, HEAD" : method}, OPTIONS`);
+  return methodsByPath;
+}
+
+async function handleRequest(
+  route: Route,
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  authenticator: HttpAuthenticator,
+  options: HttpAppOptions,
+): Promise<Response> {
+  const address = incoming.socket.remoteAddress ?? "";
+  const [disconnected, stopWatching] = watchDisconnect(incoming);
+  try {
+    const principal = await authenticator.authenticate(route, incoming, address, disconnected);
+    const reply = await route.handle({ incoming, outgoing, principal, address, disconnected });
+    if (reply !== null && !outgoing.destroyed) sendReply(outgoing, reply);
+  } catch (error) {
+    // who has gone in the midst of a request is told nothing, and is no fault
+    const isDisconnected = disconnected.aborted || (incoming.destroyed && !incoming.complete);
+    if (!isDisconnected || toProblem(error) !== null) sendError(outgoing, error, options);
+  } finally {
+    stopWatching();
+  }
+  return RESPONSE_ALREADY_SENT;
+}
+
+function sendError(outgoing: ServerResponse, error: unknown, { service, metrics }: HttpAppOptions): void {
+  const clientProblem = toProblem(error);
+  if (clientProblem === null) service.log("a request failed", error);
+  const problem = clientProblem ?? internalProblem();
+  metrics.recordRefusal(problem.code);
+  // an answer that has begun cannot become another one
+  if (outgoing.headersSent) outgoing.destroy();
+  else if (!outgoing.destroyed) sendProblem(outgoing, problem);
+}

@@ -1,0 +1,154 @@
+/** Bodies and queries: what is wrong with one is said with the name of the field; fields nobody knows are ignored. */
+
+import type { IncomingMessage } from "node:http";
+import { parseDuration } from "../../util/duration.ts";
+import type { JsonValue } from "../../util/strict-json.ts";
+import { JsonError, parseJsonToMaps } from "../../util/strict-json.ts";
+import { formatExactDuration } from "../capabilities.ts";
+import { invalidField, Problem } from "./problem.ts";
+
+/** The members of a body. */
+export type JsonBody = ReadonlyMap<string, JsonValue>;
+
+/** @throws Problem unless the request brings an object in JSON of at most so many bytes */
+export async function readBody(incoming: IncomingMessage, maxBytes: number, depth: number): Promise<JsonBody> {
+  checkContentType(incoming);
+  const length = Number(incoming.headers["content-length"] ?? 0);
+  if (length > maxBytes) throw bodyTooLong(maxBytes);
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of incoming as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) throw bodyTooLong(maxBytes);
+    chunks.push(chunk);
+  }
+  const body = parseJsonBody(decodeUtf8(Buffer.concat(chunks)), depth);
+  if (!(body instanceof Map)) throw invalidField("body", "malformed", "the body must be an object in JSON");
+  return body;
+}
+
+/** A page can post a form to another site without being asked about it, but no JSON. */
+function checkContentType({ headers }: IncomingMessage): void {
+  const [type, ...parameters] = (headers["content-type"] ?? "").toLowerCase().split(";");
+  const isUtf8 = parameters.every((it) => /^\s*charset="?utf-8"?\s*$/.test(it));
+  if (type?.trim() !== "application/json" || !isUtf8) {
+    throw new Problem(415, "MEDIA_TYPE", "type", "the body must be application/json", { field: "content-type" });
+  }
+  const encoding = headers["content-encoding"]?.toLowerCase() ?? "identity";
+  if (encoding !== "identity") {
+    const field = "content-encoding";
+    throw new Problem(415, "MEDIA_TYPE", "encoding", "the body must not be compressed", { field });
+  }
+}
+
+function bodyTooLong(maxBytes: number): Problem {
+  return new Problem(413, "LIMIT", "length", `a body has at most ${maxBytes} bytes`, { field: "body", close: true });
+}
+
+function decodeUtf8(bytes: Buffer): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw invalidField("body", "malformed", "the body is no UTF-8");
+  }
+}
+
+function parseJsonBody(text: string, depth: number): JsonValue {
+  try {
+    return parseJsonToMaps(text, depth);
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    const field = error.field ?? "body";
+    throw invalidField(field, "malformed", `${field === "body" ? "the body" : field} ${error.message}`);
+  }
+}
+
+/** A field as text; undefined if it is not there. @throws Problem if it is something else */
+export function optionalString(body: JsonBody, field: string): string | undefined {
+  const value = body.get(field);
+  if (value === undefined) return undefined;
+  if (typeof value !== "string") throw invalidField(field, "malformed", `${field} must be a string`);
+  return value;
+}
+
+/** A field that must be there. @throws Problem */
+export function requiredString(body: JsonBody, field: string): string {
+  const value = optionalString(body, field);
+  if (value === undefined) throw missingField(field);
+  return value;
+}
+
+export function missingField(field: string): Problem {
+  return invalidField(field, "missing", `${field} must be given`);
+}
+
+/** A field as true or false. @throws Problem */
+export function optionalBoolean(body: JsonBody, field: string, fallback: boolean): boolean {
+  const value = body.get(field);
+  if (value === undefined) return fallback;
+  if (typeof value !== "boolean") throw invalidField(field, "malformed", `${field} must be true or false`);
+  return value;
+}
+
+/** A field as a whole number within a range; undefined if it is not there. @throws Problem */
+export function optionalInteger(body: JsonBody, field: string, min: number, max: number): number | undefined {
+  const value = body.get(field);
+  if (value === undefined) return undefined;
+  if (!Number.isSafeInteger(value) || (value as number) < min || (value as number) > max) {
+    throw invalidField(field, "range", `${field} must be a whole number from ${min} to ${max}`);
+  }
+  return value as number;
+}
+
+/** A field as a duration, 30000 or "30s", within a range; undefined if it is not there. @throws Problem */
+export function optionalDuration(body: JsonBody, field: string, min: number, max: number): number | undefined {
+  const value = body.get(field);
+  if (value === undefined) return undefined;
+  let ms: number;
+  try {
+    ms = parseDuration(value, field);
+  } catch {
+    const message = `${field} must be milliseconds or a text such as "30s", "5m" or "1h"`;
+    throw invalidField(field, "malformed", message);
+  }
+  if (ms < min || ms > max) {
+    throw invalidField(
+      field,
+      "range",
+      `${field} must be from ${formatExactDuration(min)} to ${formatExactDuration(max)}`,
+    );
+  }
+  return ms;
+}
+
+/** The parameters of a query, each at most once. A misspelt one would ask for something else: it is refused. @throws Problem */
+export function parseQuery(url: string, allowed: readonly string[]): ReadonlyMap<string, string> {
+  const parameters = new Map<string, string>();
+  const start = url.indexOf("?");
+  if (start === -1) return parameters;
+  const query = url.slice(start + 1);
+  if (!isDecodable(query))
+    throw invalidField("query", "malformed", "the query has a % escape that is broken or no UTF-8");
+  for (const [name, value] of new URLSearchParams(query)) {
+    if (!allowed.includes(name)) {
+      throw invalidField(
+        "query",
+        "unknown",
+        `the query has a parameter that is none of ${allowed.join(", ") || "none"}`,
+      );
+    }
+    if (parameters.has(name)) throw invalidField(name, "duplicate", `${name} stands in the query twice`);
+    parameters.set(name, value);
+  }
+  return parameters;
+}
+
+/** Else URLSearchParams would read it as U+FFFD, which may stand in a key. */
+function isDecodable(query: string): boolean {
+  try {
+    decodeURIComponent(query);
+    return true;
+  } catch {
+    return false;
+  }
+}

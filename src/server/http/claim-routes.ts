@@ -1,0 +1,185 @@
+/** Acquire, wait, renew and release with nothing but HTTP. */
+
+import { describePause } from "../../errors.ts";
+import { decodeReference } from "../../protocol/decode-reference.ts";
+import type { DetachedClaim } from "../../protocol/lock-reference.ts";
+import { encodeReference } from "../../protocol/lock-reference.ts";
+import type { Claim, LostReason, Pause } from "../../spi/driver.ts";
+import { publicTag } from "../../util/ids.ts";
+import type { Principal } from "../auth/access-control.ts";
+import type { LockService } from "../service.ts";
+import type { JsonBody } from "./body-fields.ts";
+import { readBody, requiredString } from "./body-fields.ts";
+import { parseClaimRequest, parseWait } from "./claim-request.ts";
+import { callBackend, createRequestSession } from "./pending-claim.ts";
+import type { ClaimOutcome, PendingClaims } from "./pending-claims.ts";
+import { WAIT_GRACE_MS } from "./pending-claims.ts";
+import { invalidField, Problem } from "./problem.ts";
+import { assertPlausibleReference } from "./reference-check.ts";
+import { ReferenceOperations } from "./reference-operations.ts";
+import type { HttpReply, RequestContext, Route } from "./request-context.ts";
+import { jsonReply } from "./request-context.ts";
+
+/** Stands before the reference of a claim that still waits: commands and libraries take only the ones that are held. */
+const WAIT_PREFIX = "wait.";
+/** Of how many keys of a claim that was refused the holder is looked up. */
+const MAX_HOLDER_LOOKUPS = 4;
+
+export function claimRoutes(service: LockService, pendingClaims: PendingClaims): readonly Route[] {
+  const { backend, limits, clock } = service;
+  const parseBody = ({ incoming }: RequestContext): Promise<JsonBody> =>
+    readBody(incoming, limits.lineBytes, limits.depth);
+  const references = new ReferenceOperations(service, pendingClaims);
+  const hasFencing = (): boolean => backend.traits(false).fencing;
+
+  async function claim(call: RequestContext): Promise<HttpReply> {
+    const startedAt = clock.now();
+    const { principal, disconnected } = call;
+    const defaultLabel = call.address === "" ? "http" : `http ${call.address}`;
+    const request = parseClaimRequest(await parseBody(call), limits, backend.traits(false), defaultLabel);
+    checkPermissions(principal, request.claim);
+    const outcome = await pendingClaims.claim(principal, request.claim, startedAt + request.waitMs, disconnected);
+    if (outcome.state === "none" && request.waitMs === 0) {
+      throw outcome.paused === undefined
+        ? await findBusyProblem(principal, request.claim)
+        : pausedProblem(outcome.paused);
+    }
+    return toReply(outcome, principal);
+  }
+
+  async function wait(call: RequestContext): Promise<HttpReply> {
+    const startedAt = clock.now();
+    const body = await parseBody(call);
+    const { parts, waits: isWaiting } = parseReferenceField(body);
+    if (!isWaiting)
+      throw invalidField("reference", "held", "the reference is of a claim that was held, not of one that waits");
+    const deadline = startedAt + parseWait(body);
+    const [{ claim: placed }] = parts as readonly [DetachedClaim];
+    return toReply(
+      await pendingClaims.wait(call.principal, { ...placed, wait: true }, deadline, call.disconnected),
+      call.principal,
+    );
+  }
+
+  async function renew(call: RequestContext): Promise<HttpReply> {
+    const { parts, waits: isWaiting, text } = parseReferenceField(await parseBody(call));
+    if (isWaiting) throw invalidField("reference", "waiting", "the claim still waits: POST it to /v1/claims/wait");
+    if (parts.some((part) => part.claim.ttlMs === "session")) {
+      throw invalidField("reference", "session", "this lock ends with its session and needs no renewal");
+    }
+    const outcome = await references.renew(call.principal, parts);
+    if (outcome.state !== "held") throw lossProblem(outcome);
+    const { ttlMs, token } = outcome;
+    return jsonReply(200, {
+      state: "held",
+      ...describeParts(parts),
+      reference: text,
+      token: formatToken(token),
+      ttlMs,
+    });
+  }
+
+  async function release(call: RequestContext): Promise<HttpReply> {
+    const { parts } = parseReferenceField(await parseBody(call));
+    const outcome = await references.release(call.principal, parts);
+    if (outcome.state !== "held") throw lossProblem(outcome, "release");
+    return jsonReply(200, { state: "released", ...describeParts(parts) });
+  }
+
+  function formatToken(token: bigint): string | null {
+    return hasFencing() ? String(token) : null;
+  }
+
+  function toReply(outcome: ClaimOutcome, principal: Principal): HttpReply {
+    if (outcome.state === "none") throw principal.isValid ? lossProblem(outcome) : authProblem();
+    const { claim } = outcome;
+    const keys = claim.holds.map(({ key }) => key);
+    const tag = publicTag(claim.id);
+    if (outcome.state === "waiting") {
+      const reference = WAIT_PREFIX + encodeReference([{ claim, firstToken: 0n, token: 0n, prefix: "" }]);
+      const { paused } = outcome;
+      return jsonReply(202, {
+        state: "waiting",
+        tag,
+        keys,
+        reference,
+        graceMs: WAIT_GRACE_MS,
+        ...(paused && { paused }),
+      });
+    }
+    const { token, ttlMs } = outcome;
+    const reference = encodeReference([{ claim, firstToken: token, token, prefix: "" }]);
+    return jsonReply(201, { state: "held", tag, keys, reference, token: formatToken(token), ttlMs });
+  }
+
+  /** Why a claim that does not wait was not granted, as far as its sender may know. */
+  async function findBusyProblem(principal: Principal, { holds }: Claim): Promise<Problem> {
+    for (const { key } of holds.slice(0, MAX_HOLDER_LOOKUPS)) {
+      if (!principal.can("inspect", key)) continue;
+      const { views } = await callBackend(service, () =>
+        backend.list(createRequestSession(principal, clock.now()), { key }, MAX_HOLDER_LOOKUPS, undefined),
+      );
+      const holder = views.find(({ answer }) => answer.state === "held");
+      if (holder !== undefined) return new Problem(409, "BUSY", "held", "not free", { holder: holder.label });
+    }
+    return new Problem(409, "BUSY", "held", "not free");
+  }
+
+  return [
+    { method: "POST", path: "/v1/claims", handle: claim },
+    { method: "POST", path: "/v1/claims/wait", handle: wait },
+    { method: "POST", path: "/v1/claims/renew", handle: renew },
+    { method: "POST", path: "/v1/claims/release", handle: release },
+  ];
+}
+
+/** Unknown is not busy. */
+function pausedProblem(pause: Pause): Problem {
+  const message = describePause(pause);
+  return new Problem(503, "PAUSED", pause.reason, message, { retryMs: pause.remainingMs });
+}
+
+function checkPermissions(principal: Principal, { holds }: Claim): void {
+  if (holds.every(({ key }) => principal.can("acquire", key))) return;
+  throw new Problem(403, "FORBIDDEN", "rights", "this credential may not take such a lock");
+}
+
+function parseReferenceField(body: JsonBody): { parts: readonly DetachedClaim[]; waits: boolean; text: string } {
+  const text = requiredString(body, "reference").trim();
+  const isWaiting = text.startsWith(WAIT_PREFIX);
+  try {
+    const parts = decodeReference(isWaiting ? text.slice(WAIT_PREFIX.length) : text);
+    assertPlausibleReference(parts);
+    return { parts, waits: isWaiting, text };
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw invalidField("reference", "malformed", error.message);
+  }
+}
+
+function describeParts(parts: readonly DetachedClaim[]): { readonly tag: string; readonly keys: readonly string[] } {
+  const [first] = parts as readonly [DetachedClaim];
+  return { tag: publicTag(first.claim.id), keys: parts.flatMap(({ claim }) => claim.holds.map(({ key }) => key)) };
+}
+
+const LOSS_TEXTS: Readonly<Record<LostReason, string>> = {
+  expired: "its lease has ended, or nobody came back to wait for it",
+  released: "it was given back already",
+  revoked: "an operator has taken it back",
+  maxHold: "it was held for longer than it may",
+  unknown: "the server knows nothing of it: it was given back, or ended long ago, or is another server's",
+};
+
+/** What was lost so keeps its place until it is given back. */
+const STILL_QUEUED: ReadonlySet<LostReason> = new Set(["revoked", "maxHold"]);
+
+function lossProblem(outcome: ClaimOutcome, operation?: "release"): Problem {
+  const reason = outcome.state === "none" ? outcome.reason : "unknown";
+  const effect = operation === "release" && STILL_QUEUED.has(reason) ? "it is given back now" : "nothing was changed";
+  return new Problem(409, "LOCK_LOST", reason, `not held by this reference: ${LOSS_TEXTS[reason]}; ${effect}`);
+}
+
+/** Its credential was taken away while it waited. */
+function authProblem(): Problem {
+  return new Problem(401, "AUTH", "credential", "no valid credential was given");
+}

@@ -1,0 +1,149 @@
+/**
+ * What happens, as it happens: server-sent events. A reader that does not read is cut when too much waits for it; one
+ * that comes back says what it had last, and has what it missed as far as it is still known.
+ */
+
+import type { ServerResponse } from "node:http";
+import { validateKey } from "../../util/keys.ts";
+import type { Principal } from "../auth/access-control.ts";
+import { drainingError } from "../backend.ts";
+import type { EventBatch, EventLog, RecordedEvent } from "../events/event-log.ts";
+import type { LockService } from "../service.ts";
+import { parseQuery } from "./body-fields.ts";
+import { invalidField } from "./problem.ts";
+import type { RequestContext, Route } from "./request-context.ts";
+
+/** How often a quiet stream says that it lives. */
+const HEARTBEAT_MS = 15_000;
+
+/** Event streams of a server. */
+export interface EventStreams {
+  readonly routes: readonly Route[];
+  /** How many are open. */
+  readonly count: number;
+  /** The accounts have changed: streams of a credential that is gone end. */
+  revalidatePrincipals(): void;
+  /** Ends them all. */
+  close(): void;
+}
+
+export function createEventStreams(service: LockService, eventLog: EventLog): EventStreams {
+  /** How each is ended, and whose it is. */
+  const principalsByEnd = new Map<() => void, Principal>();
+
+  /** @throws RequestError LIMIT when there are too many, DRAINING when the server goes */
+  function subscribe(call: RequestContext): null {
+    if (service.isDraining) throw drainingError();
+    const { incoming, outgoing, principal, disconnected } = call;
+    const prefix = parsePrefix(parseQuery(incoming.url as string, ["prefix"]).get("prefix"));
+    const [afterSequence, hasMissed] = parseLastEventId(incoming.headers["last-event-id"], service.runId);
+    if (incoming.method === "HEAD") {
+      sendHeaders(outgoing);
+      outgoing.end();
+      return null;
+    }
+    const canSee = (key: string): boolean => principal.can("inspect", key);
+    const write = (text: string): boolean => {
+      if (outgoing.destroyed || outgoing.writableEnded) return false;
+      if (outgoing.writableLength > service.limits.slowConsumerBytes) {
+        outgoing.destroy();
+        return false;
+      }
+      outgoing.write(text);
+      return true;
+    };
+    const filter = { prefix, canSee, account: principal.name };
+    const subscription = eventLog.subscribe(filter, (batch) => write(formatBatch(batch, service.runId)), afterSequence);
+    sendHeaders(outgoing);
+    // at once, so that the reader knows that it missed nothing from here on
+    write(hasMissed ? ": welcome\n\nevent: gap\ndata: {}\n\n" : ": welcome\n\n");
+    const endsAt = service.clock.now() + service.limits.eventStreamMs;
+    const isProgressing = trackProgress(outgoing);
+    const heartbeat = service.clock.timer(() => {
+      // a reader that is gone without a word, or reads no more, is not kept for ever; one that is there comes back
+      if (service.clock.now() >= endsAt) return end();
+      if (!isProgressing()) return void outgoing.destroy();
+      if (write(": \n\n")) heartbeat.set(Math.min(endsAt, service.clock.now() + HEARTBEAT_MS));
+    });
+    heartbeat.set(Math.min(endsAt, service.clock.now() + HEARTBEAT_MS));
+    const end = (): void => {
+      if (!principalsByEnd.delete(end)) return;
+      subscription[Symbol.dispose]();
+      heartbeat.stop();
+      outgoing.end();
+    };
+    principalsByEnd.set(end, principal);
+    disconnected.addEventListener("abort", end, { once: true });
+    outgoing.once("close", end);
+    return null;
+  }
+
+  return {
+    routes: [{ method: "GET", path: "/events", handle: subscribe }],
+    get count() {
+      return principalsByEnd.size;
+    },
+    revalidatePrincipals() {
+      for (const [end, { isValid }] of [...principalsByEnd]) if (!isValid) end();
+    },
+    close() {
+      for (const end of [...principalsByEnd.keys()]) end();
+    },
+  };
+}
+
+/** Says whether all has left that was written, or at least some of it since it was asked last. */
+function trackProgress(outgoing: ServerResponse): () => boolean {
+  let previous = -1;
+  return () => {
+    const { writableLength = 0, bytesWritten = 0 } = outgoing.socket ?? {};
+    const sent = bytesWritten - writableLength;
+    const isMoving = writableLength === 0 || sent > previous;
+    previous = sent;
+    return isMoving;
+  };
+}
+
+function sendHeaders(outgoing: ServerResponse): void {
+  // a proxy that buffers would hold every event back
+  outgoing.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" });
+}
+
+/** Any beginning of a key. */
+function parsePrefix(prefix = ""): string {
+  if (prefix === "") return prefix;
+  try {
+    return validateKey(prefix, "prefix");
+  } catch (error) {
+    throw invalidField("prefix", "malformed", (error as TypeError).message);
+  }
+}
+
+/** After which event to go on, and whether there may have been others before; undefined: from now on. */
+function parseLastEventId(
+  header: string | string[] | undefined,
+  runId: string,
+): readonly [number | undefined, boolean] {
+  if (header === undefined || header === "") return [undefined, false];
+  const match = typeof header === "string" ? /^([a-z2-7]{1,26})-(\d{1,15})$/.exec(header) : null;
+  if (match === null) {
+    throw invalidField("last-event-id", "malformed", "Last-Event-ID must be the id of an event of this server");
+  }
+  // of an earlier run nothing is known any more
+  return match[1] === runId ? [Number(match[2]), false] : [0, true];
+}
+
+function formatBatch({ events, hasGap }: EventBatch, runId: string): string {
+  let text = hasGap ? "event: gap\ndata: {}\n\n" : "";
+  for (const event of events) text += formatEvent(event, runId);
+  return text;
+}
+
+function formatEvent({ seq, token, ...event }: RecordedEvent, runId: string): string {
+  const data = JSON.stringify({
+    ...event,
+    at: new Date(event.at).toISOString(),
+    token: token === undefined ? null : String(token),
+  });
+  return `id: ${runId}-${seq}\nevent: ${event.kind}\ndata: ${data}\n\n`;
+}

@@ -1,0 +1,78 @@
+/**
+ * Who may not even ask: web pages of others (by their Peer, by Sec-Fetch-Site, or by a name of theirs that leads here:
+ * DNS rebinding), and requests that could be read in two ways. It looks at the head alone, and at every method.
+ */
+
+import type { IncomingMessage } from "node:http";
+import type { TLSSocket } from "node:tls";
+import { isLoopback } from "../../util/loopback.ts";
+import { Problem } from "./problem.ts";
+
+/** Which hosts a request may name. */
+export interface AllowedHosts {
+  /** The host that was asked to be listened on. */
+  readonly host: string;
+  /** Further names of this server. */
+  readonly names: readonly string[];
+}
+
+/** Says nothing twice, or it would be read in two ways. */
+const SINGLE_HEADERS: readonly string[] = ["host", "authorization", "content-type", "content-length", "origin"];
+
+/** @throws Problem unless the request may come in */
+export function checkOrigin(incoming: IncomingMessage, hosts: AllowedHosts): void {
+  for (const name of SINGLE_HEADERS) {
+    if ((incoming.headersDistinct[name]?.length ?? 0) > 1)
+      throw duplicateHeader(name, `there is more than one ${name} header`);
+  }
+  const target = incoming.url ?? "";
+  if (!target.startsWith("/") || target.startsWith("//")) {
+    throw new Problem(400, "INVALID", "malformed", "the request's target must be a path", { close: true });
+  }
+  const { host, origin } = incoming.headers;
+  if (host === undefined) throw new Problem(400, "INVALID", "missing", "a Host header must be given", { close: true });
+  if (!isAllowedHost(host, incoming, hosts)) {
+    throw forbiddenProblem("host", "the Host header names no name of this server (see --http-name)");
+  }
+  if (origin !== undefined && !isSameOrigin(origin, host, incoming)) {
+    throw forbiddenProblem("origin", "requests of other web pages are refused");
+  }
+  const site = incoming.headers["sec-fetch-site"];
+  if (site !== undefined && site !== "same-origin" && site !== "none") {
+    throw forbiddenProblem("site", "requests of other web pages are refused");
+  }
+}
+
+function isAllowedHost(header: string, incoming: IncomingMessage, { host, names }: AllowedHosts): boolean {
+  const requested = parseHost(header);
+  if (requested === null) return false;
+  const localAddress = unmapIpv4(incoming.socket.localAddress ?? "");
+  if (requested === localAddress || requested === unmapIpv4(host.toLowerCase())) return true;
+  if (isLoopback(localAddress) && isLoopback(requested)) return true;
+  return names.some((name) => name.toLowerCase() === requested);
+}
+
+/** The host of "host:port", "[::1]:port" or "host", in lower case; null if it is none of these. The port is not looked at. */
+function parseHost(header: string): string | null {
+  const match = /^(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::\d{1,5})?$/.exec(header.toLowerCase());
+  return match === null ? null : unmapIpv4((match[1] ?? match[2]) as string);
+}
+
+/** An IPv4 address is the same one inside IPv6. */
+function unmapIpv4(address: string): string {
+  return address.startsWith("::ffff:") ? address.slice("::ffff:".length) : address;
+}
+
+/** Does the Peer say that the page came from this very host and port? */
+function isSameOrigin(origin: string, host: string, incoming: IncomingMessage): boolean {
+  const scheme = (incoming.socket as Partial<TLSSocket>).encrypted === true ? "https" : "http";
+  return origin.toLowerCase() === `${scheme}://${host.toLowerCase()}`;
+}
+
+function duplicateHeader(field: string, message: string): Problem {
+  return new Problem(400, "INVALID", "duplicate", message, { field, close: true });
+}
+
+function forbiddenProblem(reason: string, message: string): Problem {
+  return new Problem(403, "FORBIDDEN", reason, message, { close: true });
+}

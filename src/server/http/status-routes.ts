@@ -1,0 +1,38 @@
+/** What operators' tools ask: is it alive, can it grant, what does it count, how is it spoken to. */
+
+import { METRICS_TYPE } from "../events/metrics.ts";
+import type { HttpAppOptions } from "./app.ts";
+import { createOpenApiDocument } from "./openapi.ts";
+import { Problem } from "./problem.ts";
+import type { HttpReply, RequestContext, Route } from "./request-context.ts";
+import { jsonReply } from "./request-context.ts";
+
+export function statusRoutes(
+  { service, checkReadiness, metrics, version }: HttpAppOptions,
+  isDraining: () => boolean,
+): Route[] {
+  const openApiReply = jsonReply(200, createOpenApiDocument(version));
+
+  function getReadiness(): HttpReply {
+    const readiness = checkReadiness();
+    if (readiness.ok) return jsonReply(200, { ready: true });
+    const reclaimMs = service.backend.recoveryRemainingMs();
+    const reason = isDraining() ? "draining" : reclaimMs > 0 ? "reclaiming" : "store";
+    const message = readiness.reason ?? "the server can grant nothing now";
+    throw new Problem(503, "NOT_READY", reason, message, { retryMs: reclaimMs > 0 ? reclaimMs : 1_000 });
+  }
+
+  function getMetrics({ principal }: RequestContext): HttpReply {
+    if (!principal.can("inspect", "")) {
+      throw new Problem(403, "FORBIDDEN", "rights", "this credential may not inspect every key");
+    }
+    return { status: 200, type: METRICS_TYPE, text: metrics.render() };
+  }
+
+  return [
+    { method: "GET", path: "/health", isPublic: true, handle: () => jsonReply(200, { status: "ok", version }) },
+    { method: "GET", path: "/ready", isPublic: true, handle: getReadiness },
+    { method: "GET", path: "/metrics", handle: getMetrics },
+    { method: "GET", path: "/v1/openapi.json", isPublic: true, handle: () => openApiReply },
+  ];
+}

@@ -1,0 +1,115 @@
+/**
+ * Lists of the keeper's table, made a little at a time: however many keys there are and however many ask, the server is
+ * never at them for more than `sliceMs`, and then serves others for as long.
+ */
+
+import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import { listSteps, toView } from "../../lock-table/listing.ts";
+import type { LockTable } from "../../lock-table/table.ts";
+import type { ListFilter } from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
+import { publicTag } from "../../util/ids.ts";
+import type { Principal } from "../auth/access-control.ts";
+import { ANONYMOUS } from "../auth/access-control.ts";
+import type { ClaimPage, MaybePromise } from "../backend.ts";
+import { RequestError, truncatePage } from "../backend.ts";
+
+/** Ends of pages remembered, so that the next one need not be looked for. */
+const MAX_CURSORS = 1_000;
+/** Lists that wait, of all clients. */
+const MAX_JOBS = 1_000;
+
+interface ListJob {
+  readonly steps: Generator<void, ClaimRecord[], void>;
+  readonly finish: (records: readonly ClaimRecord[]) => ClaimPage;
+  readonly resolve: (page: ClaimPage) => void;
+  /** What is to be told, found; null: not yet. */
+  records: readonly ClaimRecord[] | null;
+}
+
+export class ClaimLister {
+  readonly #table: LockTable;
+  readonly #clock: Clock;
+  readonly #sliceMs: number;
+  readonly #jobs: ListJob[] = [];
+  readonly #cursors = new Map<string, ClaimRecord>();
+  #idleUntil = 0;
+
+  constructor(table: LockTable, clock: Clock, sliceMs: number) {
+    this.#table = table;
+    this.#clock = clock;
+    this.#sliceMs = sliceMs;
+  }
+
+  /** At once if it takes no long time and no other waits. @throws RequestError if too many wait */
+  list(principal: Principal, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
+    const canInspect = principal === ANONYMOUS ? undefined : (key: string): boolean => principal.can("inspect", key);
+    const query = {
+      filter,
+      max: max + 1,
+      ...(cursor !== undefined && { after: cursor }),
+      ...(canInspect !== undefined && { canSee: canInspect }),
+    };
+    const steps = listSteps(this.#table, publicTag, query, this.#resumeAfter(cursor));
+    const finish = (records: readonly ClaimRecord[]): ClaimPage => {
+      const now = this.#clock.now();
+      // what has gone meanwhile is not shown any more
+      const live = records.filter(({ claim }) => this.#table.records.has(claim.id));
+      const page = truncatePage(
+        live.map((record) => toView(this.#table, publicTag, record, now, canInspect)),
+        max,
+      );
+      if (page.hasMore) this.#rememberCursor(page, live);
+      return page;
+    };
+    if (this.#jobs.length === 0 && this.#clock.now() >= this.#idleUntil) {
+      const records = this.#runSlice(steps);
+      if (records !== null) return finish(records);
+    }
+    if (this.#jobs.length >= MAX_JOBS) throw new RequestError("LIMIT", `at most ${MAX_JOBS} lists at once`);
+    return new Promise((resolve) => this.#jobs.push({ steps, finish, resolve, records: null }));
+  }
+
+  /** When advance() has work. */
+  nextDueAt(): number {
+    return this.#jobs.length === 0 ? Number.POSITIVE_INFINITY : this.#idleUntil;
+  }
+
+  advance(now: number): void {
+    const job = this.#jobs[0];
+    if (job === undefined || now < this.#idleUntil) return;
+    // to find them and to tell of them are two turns: each takes about as long as a turn may
+    if (job.records === null) {
+      job.records = this.#runSlice(job.steps);
+      return;
+    }
+    this.#jobs.shift();
+    job.resolve(job.finish(job.records));
+  }
+
+  /** Goes on for a while; null: it is not done. Then others are served for as long. */
+  #runSlice(steps: Generator<void, ClaimRecord[], void>): ClaimRecord[] | null {
+    const startedAt = this.#clock.now();
+    const endAt = startedAt + this.#sliceMs;
+    let step = steps.next();
+    while (step.done !== true && this.#clock.now() < endAt) step = steps.next();
+    const now = this.#clock.now();
+    this.#idleUntil = now + (now - startedAt);
+    return step.done === true ? step.value : null;
+  }
+
+  /** The claim at the end of a page, even if it has gone meanwhile, unless another one has its id now. */
+  #resumeAfter(cursor: string | undefined): ClaimRecord | undefined {
+    const record = cursor === undefined ? undefined : this.#cursors.get(cursor);
+    return record !== undefined && (this.#table.records.get(record.claim.id) ?? record) === record ? record : undefined;
+  }
+
+  #rememberCursor({ views }: ClaimPage, records: readonly ClaimRecord[]): void {
+    const last = views.length - 1;
+    const tag = views[last]?.tag;
+    if (tag === undefined) return;
+    this.#cursors.delete(tag);
+    this.#cursors.set(tag, records[last] as ClaimRecord);
+    if (this.#cursors.size > MAX_CURSORS) this.#cursors.delete(this.#cursors.keys().next().value as string);
+  }
+}

@@ -1,0 +1,117 @@
+/** How many claims there may be. What is full refuses new ones; renewals and releases of those that are there go on. */
+
+import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { EventKind, Observer } from "../../lock-table/events.ts";
+import type { LockTable } from "../../lock-table/table.ts";
+import type { Claim } from "../../spi/driver.ts";
+import { RequestError } from "../backend.ts";
+import type { ClaimLimits } from "../config/limits.ts";
+import { widestLimits } from "../config/limits.ts";
+import type { Session } from "../session/session.ts";
+
+/** Counts what the table does not, and passes on what it is told. */
+export class ClaimQuotas implements Observer {
+  readonly #limits: ClaimLimits;
+  /** Those of the starts before, where they were wider: what was held under them may come back. */
+  readonly #formerLimits: ClaimLimits;
+  readonly #nextObserver: Observer | null;
+  /** Keys of the claims of each account. */
+  readonly #keysByAccount = new Map<string, number>();
+  /** Keys of all claims: what a claim costs grows with them. */
+  #keyCount = 0;
+  #heldCount = 0;
+
+  constructor(limits: ClaimLimits, nextObserver: Observer | null, formerLimits: ClaimLimits = limits) {
+    this.#limits = limits;
+    this.#formerLimits = widestLimits(limits, formerLimits);
+    this.#nextObserver = nextObserver;
+  }
+
+  onEvent(kind: EventKind, record: ClaimRecord, now: number): void {
+    if (kind === "granted" || kind === "reclaimed") this.#heldCount++;
+    else if (record.isHeld && END_EVENTS.has(kind)) this.#heldCount--;
+    this.#nextObserver?.onEvent(kind, record, now);
+  }
+
+  /** A claim of that account has come. */
+  add(account: string, { holds }: Claim): void {
+    this.#keyCount += holds.length;
+    if (account !== "") this.#keysByAccount.set(account, (this.#keysByAccount.get(account) ?? 0) + holds.length);
+  }
+
+  remove(account: string, { holds }: Claim): void {
+    this.#keyCount -= holds.length;
+    if (account === "") return;
+    const remaining = (this.#keysByAccount.get(account) ?? 0) - holds.length;
+    if (remaining > 0) this.#keysByAccount.set(account, remaining);
+    else this.#keysByAccount.delete(account);
+  }
+
+  /** @throws RequestError if there is no room for this claim, unless it is there already */
+  check(table: LockTable, session: Session, claim: Claim): void {
+    const limits = this.#limits;
+    const keyCount = this.#keyCount + claim.holds.length;
+    // nearly always: neither the server nor the session comes near any bound
+    if (keyCount < limits.waitersPerKey && keyCount < limits.claimsPerSession && keyCount < limits.claimsPerAccount) {
+      if (keyCount < limits.claims && keyCount < limits.waiters) return;
+    }
+    const exceeded = this.#exceededQuota(table, session, claim);
+    if (exceeded !== null && !table.records.has(claim.id)) throw new RequestError("LIMIT", `at most ${exceeded}`);
+  }
+
+  /**
+   * Which bound a claim does not fit into that its client tells of after a restart; null: none. In a line that is full of
+   * waiting claims there is room for as many holders: a holder that cannot come back has lost its lock.
+   */
+  exceededOnReclaim(table: LockTable, session: Session, claim: Claim, isHeld: boolean): string | null {
+    if (table.records.has(claim.id)) return null;
+    const { waitersPerKey, waiters } = this.#formerLimits;
+    const exceeded = this.exceededCount(claim, session.records.size, session.principal.name, this.#formerLimits);
+    const exceededQueue = this.#exceededQueue(table, claim, isHeld ? 2 * waitersPerKey : waitersPerKey);
+    return exceeded ?? exceededQueue ?? (isHeld ? null : this.#exceededWaiters(table, waiters));
+  }
+
+  /** Which bound the claim does not fit into, with so many claims of its session; null: none. */
+  exceededCount(
+    { holds }: Claim,
+    sessionClaims: number,
+    account: string,
+    limits: ClaimLimits = this.#limits,
+  ): string | null {
+    const { claims, claimsPerSession, claimsPerAccount } = limits;
+    if (this.#keyCount + holds.length > claims) return `${claims} claims on this server${formatPerKey(holds)}`;
+    if (sessionClaims >= claimsPerSession) return `${claimsPerSession} claims of one client`;
+    if (account !== "" && (this.#keysByAccount.get(account) ?? 0) + holds.length > claimsPerAccount) {
+      return `${claimsPerAccount} claims of one account${formatPerKey(holds)}`;
+    }
+    return null;
+  }
+
+  #exceededQuota(table: LockTable, session: Session, claim: Claim): string | null {
+    const exceeded = this.exceededCount(claim, session.records.size, session.principal.name);
+    if (exceeded !== null) return exceeded;
+    // who asks once leaves no place, unless it is granted
+    if (!claim.wait)
+      return table.canAdmitNow(claim) ? this.#exceededQueue(table, claim, this.#limits.waitersPerKey) : null;
+    // it might be granted at once, but a server so full had better stay out of it
+    return (
+      this.#exceededQueue(table, claim, this.#limits.waitersPerKey) ??
+      this.#exceededWaiters(table, this.#limits.waiters)
+    );
+  }
+
+  #exceededQueue({ tokenIssuer }: LockTable, { holds }: Claim, maxEntries: number): string | null {
+    const isFull = holds.some(({ key }) => (tokenIssuer.queues.get(key)?.entries.size ?? 0) >= maxEntries);
+    return isFull ? `${this.#limits.waitersPerKey} places in the line of a key` : null;
+  }
+
+  #exceededWaiters({ records }: LockTable, waiters: number): string | null {
+    return records.size - this.#heldCount >= waiters ? `${waiters} waiting claims on this server` : null;
+  }
+}
+
+const END_EVENTS: ReadonlySet<EventKind> = new Set(["released", "expired", "gone", "removed"]);
+
+function formatPerKey(holds: Claim["holds"]): string {
+  return holds.length === 1 ? "" : `, each of its ${holds.length} keys counted`;
+}

@@ -1,0 +1,54 @@
+/** Claims that may be held only for so long (`maxHold`, design A.25), by when their time is over. */
+
+import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { LockTable } from "../../lock-table/table.ts";
+import { DeadlineHeap } from "../../util/deadline-heap.ts";
+import type { Principal } from "../auth/access-control.ts";
+
+class HoldDeadline {
+  readonly record: ClaimRecord;
+  dueAt = 0;
+  heapIndex = -1;
+  constructor(record: ClaimRecord) {
+    this.record = record;
+  }
+}
+
+export class HoldDeadlines {
+  readonly #deadlines = new DeadlineHeap<HoldDeadline>();
+
+  /** It has been granted to somebody whose rules may bound it. Nothing happens if that is known already. */
+  start(record: ClaimRecord, principal: Principal, now: number): void {
+    if (record.maxHoldTimer !== null) return;
+    const maxHoldMs = principal.maxHoldMs(claimKeys(record));
+    if (maxHoldMs !== Number.POSITIVE_INFINITY) this.set(record, now + maxHoldMs);
+  }
+
+  set(record: ClaimRecord, dueAt: number): void {
+    const deadline = new HoldDeadline(record);
+    record.maxHoldTimer = deadline;
+    this.#deadlines.set(deadline, dueAt);
+  }
+
+  /** It is gone. */
+  remove(record: ClaimRecord): void {
+    if (record.maxHoldTimer !== null) this.#deadlines.remove(record.maxHoldTimer as HoldDeadline);
+    record.maxHoldTimer = null;
+  }
+
+  nextDueAt(): number {
+    return this.#deadlines.nextDueAt() ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Revokes those whose time is over. */
+  advance(table: LockTable, now: number, micros: number): void {
+    for (let due = this.#deadlines.takeDue(now); due !== null; due = this.#deadlines.takeDue(now)) {
+      // it keeps the mark, so that it is not bounded again
+      table.revokeForMaxHold(due.record, now, micros);
+    }
+  }
+}
+
+function* claimKeys({ claim }: ClaimRecord): Generator<string> {
+  for (const { key } of claim.holds) yield key;
+}

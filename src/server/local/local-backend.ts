@@ -1,0 +1,385 @@
+/**
+ * The default store of a server: the lock table, and what of it outlives a restart (design A.5).
+ *
+ *   reclaiming   after an unclean start: nothing new is granted. Clients come back and tell what they had. It ends when
+ *                the longest short lease has passed, or when every client that may hold has come back or is gone.
+ *   open
+ *   draining     nothing is granted any more; the table is about to be saved
+ *
+ * Invariants
+ * - Before an answer says "held": its tokens lie below the bound on disk, its ttl is within the longest short lease on
+ *   disk, or, if it is long or detached, it stands in the journal.
+ * - A token at or above the bound read at the start was granted by a server that the state knows nothing of (an older
+ *   copy was put back, or the folder emptied): the rest of the time that leases from before can last is a recovery.
+ */
+
+import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import { LockTable } from "../../lock-table/table.ts";
+import type { ReclaimItem } from "../../protocol/frames.ts";
+import type { StateEpoch } from "../../protocol/handshake.ts";
+import type { Answer, Claim, ClaimId, ListFilter, Pause, Traits } from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
+import type {
+  Backend,
+  ClaimPage,
+  EndScope,
+  MaybePromise,
+  OwnedClaim,
+  ReleaseRequest,
+  RenewRequest,
+  RevokeRequest,
+} from "../backend.ts";
+import { drainingError } from "../backend.ts";
+import { checkGrantable, localTraits } from "../capabilities.ts";
+import { DEFAULT_LIMITS } from "../config/limits.ts";
+import type { Logger } from "../config/logger.ts";
+import type { EventLog } from "../events/event-log.ts";
+import { recordRevocation } from "../events/revocation-audit.ts";
+import type { Session } from "../session/session.ts";
+import { clearOwner } from "../session/session.ts";
+import type { SavedClaim } from "../storage/storage.ts";
+import type { PendingWrite } from "../storage/write-ahead.ts";
+import { MAX_UNJOURNALED_MS, WriteAhead } from "../storage/write-ahead.ts";
+import { BatchClock } from "./batch-clock.ts";
+import { ClaimLister } from "./claim-lister.ts";
+import { ClaimOwnership } from "./claim-ownership.ts";
+import type { LocalBackendOptions } from "./local-backend-options.ts";
+import { PendingPlacements } from "./pending-placements.ts";
+import type { RecoveryPlan } from "./recovery-window.ts";
+import { describeRecovery, RecoveryWindow } from "./recovery-window.ts";
+import { restoreClaim } from "./snapshot.ts";
+
+const ignore = (): void => undefined;
+
+export class LocalBackend implements Backend {
+  readonly isInProcess = true;
+  readonly table: LockTable;
+  readonly recoveryWindow: RecoveryWindow;
+  readonly identity: StateEpoch | null;
+  readonly #clock: Clock;
+  readonly #batchClock: BatchClock;
+  readonly #writeAhead: WriteAhead | null;
+  readonly #log: Logger;
+  readonly #eventLog: EventLog | null;
+  readonly #ownership: ClaimOwnership;
+  readonly #pendingPlacements: PendingPlacements;
+  readonly #claimLister: ClaimLister;
+  readonly #persistSession: (session: Session) => void;
+  #isDraining = false;
+  /** The log has that nothing new is granted; it is to have the end of it, too. */
+  #isPauseLogged = false;
+
+  constructor(options: LocalBackendOptions) {
+    const {
+      clock,
+      sessionMs,
+      durableLog,
+      recoveryPlan,
+      identity,
+      log,
+      persistSession,
+      limits = DEFAULT_LIMITS,
+    } = options;
+    this.#clock = clock;
+    this.#batchClock = new BatchClock(clock);
+    this.#log = log;
+    this.#persistSession = persistSession;
+    this.identity = identity;
+    this.#eventLog = options.eventLog ?? null;
+    this.#ownership = new ClaimOwnership(limits, this.#eventLog, options.formerLimits);
+    this.#pendingPlacements = new PendingPlacements(limits.claims);
+    const tokenCeiling = durableLog?.ceiling ?? Number.POSITIVE_INFINITY;
+    const onRemoved = (record: ClaimRecord): void => {
+      this.#ownership.onRemoved(record);
+      if (record.isJournaled) this.#writeAhead?.removeFromJournal(record);
+    };
+    const { observer } = this.#ownership;
+    const { now, micros } = this.#batchClock.read();
+    this.table = new LockTable({ sessionMs, tokenCeiling, onRemoved, observer, maxTombstones: limits.claims });
+    this.table.advance(now, Math.max(findCeilingAtStart(recoveryPlan), micros));
+    this.#writeAhead = durableLog === null ? null : new WriteAhead(durableLog, this.table, clock);
+    this.#claimLister = new ClaimLister(this.table, clock, limits.listSliceMs);
+    const onRecoveryEnd = (): void => {
+      this.#writeAhead?.durableLog.finishRecovery();
+      if (this.#isDraining) return;
+      this.table.resumeGrants();
+      if (this.#isPauseLogged) this.#log("recovery is over: new locks are granted");
+      this.#isPauseLogged = false;
+    };
+    const onOutdatedState = (): void => this.#onOutdatedState();
+    this.recoveryWindow = new RecoveryWindow({
+      table: this.table,
+      clock,
+      plan: recoveryPlan,
+      onEnd: onRecoveryEnd,
+      onOutdatedState,
+    });
+    // until start(): what comes back from disk is not to be admitted again
+    this.table.pauseGrants();
+  }
+
+  /** Puts a claim back that comes from disk. `owner`: null if it belongs to no session. */
+  restore(saved: SavedClaim, owner: Session | null): void {
+    const { now, micros } = this.#batchClock.read();
+    const record = restoreClaim(this.table, saved, owner, now, micros);
+    if (record === null) return;
+    this.#writeAhead?.recordLease(saved.claim);
+    this.#ownership.restore(record, owner, saved.holdLeftMs, now);
+    record.isJournaled = this.#writeAhead?.durableLog.has(saved.claim.id) ?? false;
+  }
+
+  /** What comes back from disk stands: grants are made again, or reclaiming begins. */
+  start(): void {
+    if (!this.recoveryWindow.isActive) this.table.resumeGrants();
+    else this.recoveryWindow.endIfDone();
+    this.#logPause();
+  }
+
+  onChange(listener: () => void): void {
+    if (this.#writeAhead !== null) this.#writeAhead.onChange = listener;
+  }
+
+  reportOutdatedState(): void {
+    this.recoveryWindow.start();
+  }
+
+  get isRecovering(): boolean {
+    return this.recoveryWindow.isActive;
+  }
+
+  traits(isLocal: boolean): Traits {
+    return localTraits(this.table.sessionMs, isLocal);
+  }
+
+  recoveryRemainingMs(): number {
+    return this.recoveryWindow.remainingMs();
+  }
+
+  hasClaims(session: Session): boolean {
+    return session.records.size > 0;
+  }
+
+  findClaim(id: ClaimId): OwnedClaim | undefined {
+    return this.table.records.get(id);
+  }
+
+  arrivalOf(id: ClaimId): number {
+    return this.table.records.get(id)?.arrival ?? 0;
+  }
+
+  beginBatch(): void {
+    this.#batchClock.beginBatch();
+  }
+
+  claim(session: Session, claim: Claim): MaybePromise<Answer> {
+    const { micros } = this.#batchClock.read();
+    if (this.#isDraining) throw drainingError();
+    checkGrantable(claim, this.table, micros, this.#writeAhead !== null);
+    this.#ownership.checkQuotas(this.table, session, claim);
+    if (!session.isPersisted) this.#persistSession(session);
+    const write = this.#writeAhead?.reserveFor(claim, micros) ?? null;
+    if (write === null) return this.#enqueue(session, claim);
+    return this.#pendingPlacements.waitForWrite(claim.id, write).then((isStillWanted) => {
+      // whoever has been cut off asks again when it is back: nothing is to stand in the way of others until then
+      if (!isStillWanted || session.isEnded || session.sink === null) return this.table.tombstones.noneAnswer(claim.id);
+      if (this.#isDraining) throw drainingError();
+      this.#ownership.checkQuotas(this.table, session, claim);
+      return this.#enqueue(session, claim);
+    });
+  }
+
+  renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]> {
+    const { now, micros } = this.#batchClock.read();
+    if (!session.isPersisted) this.#persistSession(session);
+    const { records } = this.table;
+    const pendingWrites: PendingWrite[] = [];
+    const answers = items.map(({ id }, index) => {
+      if (this.recoveryWindow.mayBeUnreported(id)) return undefined;
+      const record = records.get(id);
+      if (record !== undefined) this.#ownership.assignOwner(record, session);
+      else if (this.#pendingPlacements.has(id)) return undefined;
+      const answer = this.#withPause(this.table.renew(id, session, now, micros));
+      if (record === undefined || answer.state === "none") return answer;
+      const write = this.#writeAhead?.writeBeforeGrant(record);
+      if (write) pendingWrites.push({ index, record, write });
+      return answer;
+    });
+    return pendingWrites.length === 0
+      ? answers
+      : (this.#writeAhead as WriteAhead).waitForWrites(answers, pendingWrites);
+  }
+
+  release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]> {
+    const { now, micros } = this.#batchClock.read();
+    let hasJournaled = false;
+    this.table.advance(now, micros);
+    const results = items.map(({ id, unansweredTtl }) => {
+      const record = this.table.records.get(id);
+      this.#pendingPlacements.cancel(id);
+      if (record === undefined)
+        return this.recoveryWindow.releaseUnreported(id) || this.table.release(id, now, micros, unansweredTtl);
+      if (unansweredTtl !== undefined) this.table.addTombstone(id, unansweredTtl);
+      if (record.isJournaled) hasJournaled = true;
+      this.#ownership.recordRelease(record, session);
+      return this.table.remove(record);
+    });
+    // a claim that would come back after a crash has not been released
+    return hasJournaled && this.#writeAhead !== null
+      ? this.#writeAhead.durableLog.waitUntilIdle().then(() => results)
+      : results;
+  }
+
+  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]> {
+    const { now, micros } = this.#batchClock.read();
+    const writes: Promise<void>[] = [];
+    const results = ids.map((id) => {
+      const record = this.table.records.get(id);
+      if (record === undefined) return false;
+      clearOwner(record);
+      const keepOwner = (): void => this.#ownership.keepOwner(this.table, record, session, this.#batchClock.read());
+      const isDetached = this.table.detach(id, now, micros, leftMs);
+      const write = isDetached ? this.#writeAhead?.writeDetached(record, keepOwner) : keepOwner();
+      if (write !== undefined) writes.push(write);
+      return isDetached;
+    });
+    return writes.length === 0 ? results : Promise.all(writes).then(() => results);
+  }
+
+  revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {
+    const { now, micros } = this.#batchClock.read();
+    const results = targets.map((target) => {
+      const isRevoked = this.table.revoke(target.key, Number(target.token), target.now, now, micros);
+      if (isRevoked) recordRevocation(target, session, this.#log, this.#eventLog);
+      return isRevoked;
+    });
+    this.endBatch();
+    return this.#writeAhead?.durableLog.waitUntilIdle().then(() => results) ?? results;
+  }
+
+  list({ principal }: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
+    this.advance(this.#batchClock.read().now);
+    return this.#claimLister.list(principal, filter, max, cursor);
+  }
+
+  reclaim(session: Session, items: readonly ReclaimItem[], isLast: boolean): MaybePromise<readonly Answer[]> {
+    if (!session.isPersisted) this.#persistSession(session);
+    const assignOwner = (record: ClaimRecord): void => {
+      const time = this.#batchClock.read();
+      this.#ownership.keepOwner(this.table, record, session, time);
+      // how long it was held before nobody knows: it counts anew
+      this.#ownership.startHoldDeadline(record, session, time.now);
+    };
+    const hasRoom = (claim: Claim, isHeld: boolean): boolean =>
+      this.#ownership.hasRoomToReclaim(this.table, session, claim, isHeld);
+    const reclaimAll = (): Answer[] =>
+      this.recoveryWindow.reclaim(session, items, isLast, this.#batchClock.read(), { hasRoom, assignOwner });
+    return this.#writeAhead?.reserveForReclaim(items)?.then(reclaimAll) ?? reclaimAll();
+  }
+
+  endClaims(session: Session, scope: EndScope): void {
+    this.#ownership.endClaims(this.table, session, scope, this.#batchClock.read());
+    if (scope === "all") this.recoveryWindow.sessionReported(session);
+  }
+
+  suspend(session: Session): void {
+    for (const { claim } of session.records) this.table.suspendWaiter(claim.id);
+  }
+
+  resume(session: Session): void {
+    for (const { claim } of session.records) this.table.resumeWaiter(claim.id);
+  }
+
+  nextDueAt(): number {
+    return Math.min(
+      this.table.nextDueAt() ?? Number.POSITIVE_INFINITY,
+      this.#ownership.nextDueAt(),
+      this.#claimLister.nextDueAt(),
+      this.recoveryWindow.endsAt,
+      this.#writeAhead?.nextDueAt() ?? Number.POSITIVE_INFINITY,
+    );
+  }
+
+  advance(now: number): void {
+    const { micros } = this.#batchClock.read();
+    this.table.advance(now, micros);
+    this.#ownership.advance(this.table, { now, micros });
+    this.#claimLister.advance(now);
+    this.recoveryWindow.endIfDone();
+    this.#writeAhead?.advance(now);
+  }
+
+  endBatch(): void {
+    this.#batchClock.endBatch();
+    for (const { id, owner, answer } of this.table.drainNotifications()) {
+      const session = owner as Session | null;
+      const record = this.table.records.get(id);
+      if (record !== undefined && session !== null)
+        this.#ownership.startHoldDeadline(record, session, this.#clock.now());
+      const write = record === undefined ? null : (this.#writeAhead?.writeBeforeGrant(record) ?? null);
+      const sink = session?.sink;
+      if (write === null || answer.state === "none") sink?.pushAnswer(id, answer);
+      // its client asks again, and is answered when the journal says so
+      void write?.then(ignore, ignore).then(() => sink?.pushRecheck(id));
+    }
+    this.#writeAhead?.raiseCeilingIfNeeded();
+  }
+
+  /** Nothing is granted any more, and nothing new is taken. */
+  drain(): void {
+    this.#isDraining = true;
+    this.table.pauseGrants();
+  }
+
+  #onOutdatedState(): void {
+    this.#writeAhead?.durableLog.startRecovery(MAX_UNJOURNALED_MS);
+    this.#logPause();
+  }
+
+  /** Operators and programs that embed the server hear why nothing new is granted. */
+  #logPause(): void {
+    const { reason } = this.recoveryWindow;
+    if (reason === null) return;
+    this.#log(describeRecovery(reason, this.recoveryRemainingMs()), undefined, { level: "warn" });
+    this.#isPauseLogged = true;
+  }
+
+  /** Whoever waits is told while nothing new is granted. */
+  #withPause(answer: Answer): Answer {
+    return answer.state === "waiting" && this.isRecovering ? { ...answer, paused: this.#pause } : answer;
+  }
+
+  /** A claim that does not wait was not granted. Unknown is not busy: whoever holds its keys may not have told us yet. */
+  #answerRefused(claim: Claim): Answer {
+    const noneAnswer = this.table.tombstones.noneAnswer(claim.id);
+    const isUnknown = this.isRecovering && !claim.wait && this.table.fitsBesideHolders(claim);
+    return isUnknown ? { state: "none", paused: this.#pause } : noneAnswer;
+  }
+
+  get #pause(): Pause {
+    return { reason: "recovery", remainingMs: Math.ceil(this.recoveryRemainingMs()) };
+  }
+
+  #enqueue(session: Session, claim: Claim): MaybePromise<Answer> {
+    const { now, micros } = this.#batchClock.read();
+    const record = this.table.enqueue(claim, session, now, micros, 0, session.principal.name);
+    if (record === null) return this.#answerRefused(claim);
+    const answer = this.#withPause(this.table.answerFor(record));
+    if (answer.state === "none") return answer;
+    this.#ownership.assignOwner(record, session);
+    this.#ownership.startHoldDeadline(record, session, record.placedAt);
+    if (answer.state === "waiting") return answer;
+    const write = this.#writeAhead?.writeBeforeGrant(record) ?? null;
+    if (write === null) return answer;
+    const undo = (error: unknown): never => {
+      const { now, micros } = this.#batchClock.read();
+      this.table.release(claim.id, now, micros);
+      throw error;
+    };
+    return write.then(() => (this.#writeAhead as WriteAhead).confirmAnswer(answer, record), undo);
+  }
+}
+
+/** All tokens from before lie below it; 0: that is not known. */
+function findCeilingAtStart({ ceilingAtStart }: RecoveryPlan): number {
+  return Number.isFinite(ceilingAtStart) ? ceilingAtStart : 0;
+}

@@ -1,0 +1,286 @@
+/** The keeper at the start and at the end of a server: what is read from disk, and what is left there. */
+
+import type { ClaimId } from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
+import { randomId } from "../../util/ids.ts";
+import { deniedPrincipal } from "../auth/access-control.ts";
+import { RequestError } from "../backend.ts";
+import type { ServerLimits } from "../config/limits.ts";
+import { DEFAULT_LIMITS, widestLimits } from "../config/limits.ts";
+import type { Logger } from "../config/logger.ts";
+import type { EventLog } from "../events/event-log.ts";
+import type { CommandRuns } from "../runs/command-run.ts";
+import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
+import { adjustForRuns, restoreLateRuns, restoreRuns } from "../runs/run-recovery.ts";
+import type { ProcessProbe } from "../session/session.ts";
+import { Session, SessionRegistry } from "../session/session.ts";
+import { CEILING_LEAD_MICROS, DurableLog } from "../storage/durable-log.ts";
+import type { LoadedState, SavedClaim, SavedSession, SavedState, Storage } from "../storage/storage.ts";
+import { MAX_UNJOURNALED_MS, needsJournal, unjournaledLeaseMs } from "../storage/write-ahead.ts";
+import { LocalBackend } from "./local-backend.ts";
+import type { RecoveryPlan } from "./recovery-window.ts";
+import { NO_RECOVERY } from "./recovery-window.ts";
+import { findNextToken, toSavedClaim, toSavedSession } from "./snapshot.ts";
+
+/** A start sets this aside for leases to come, so that the usual ones need no write of their own: the default ttl. */
+const DEFAULT_LEASE_MS = 30_000;
+
+export interface OpenLocalBackendOptions {
+  readonly clock: Clock;
+  /** null: nothing is saved, and every start reclaims. */
+  readonly storage: Storage | null;
+  /** Without a disk: the operator says that nothing of an earlier run can be held. Default false. */
+  readonly firstStart?: boolean;
+  readonly sessionMs: number;
+  /** Clients may come over something else than a Unix socket. */
+  readonly remote: boolean;
+  readonly probe: ProcessProbe;
+  /** Runs that outlive their wrappers and this server. Default: there are none. */
+  readonly commandRuns?: CommandRuns;
+  readonly log: Logger;
+  readonly limits?: ServerLimits;
+  /** Told of all that happens. Default: nobody is. */
+  readonly eventLog?: EventLog;
+}
+
+/** What a plan depends on besides what was found. */
+export type StartupPlanOptions = Pick<OpenLocalBackendOptions, "remote" | "sessionMs">;
+
+/** Every start of a server that keeps nothing. */
+const STATELESS_RECOVERY: RecoveryPlan = {
+  reason: "stateless",
+  durationMs: MAX_UNJOURNALED_MS,
+  ceilingAtStart: Number.POSITIVE_INFINITY,
+  expectedSessions: null,
+  acceptsJournaled: false,
+};
+
+export interface OpenedBackend {
+  readonly backend: LocalBackend;
+  readonly sessions: SessionRegistry;
+  /** Leaves the table for the next start. Nothing may be asked of the keeper any more. */
+  save(): Promise<void>;
+}
+
+/** What follows from what was found. */
+export interface StartupPlan extends RecoveryPlan {
+  readonly claims: readonly SavedClaim[];
+  readonly sessions: readonly SavedSession[];
+  /** What stands on the disk from now on. */
+  readonly state: SavedState;
+}
+
+/** @throws whatever the disk does: a server that cannot save its state must not start */
+export async function openLocalBackend(options: OpenLocalBackendOptions): Promise<OpenedBackend> {
+  const {
+    clock,
+    storage,
+    sessionMs,
+    log,
+    probe,
+    limits,
+    eventLog,
+    commandRuns = NO_COMMAND_RUNS,
+    firstStart = false,
+  } = options;
+  const common = { clock, sessionMs, log, ...(limits && { limits }), ...(eventLog && { eventLog }) };
+  const livingRuns = await commandRuns.findLiving();
+  if (storage === null) {
+    const recoveryPlan = adjustForRuns(firstStart ? NO_RECOVERY : STATELESS_RECOVERY, livingRuns);
+    const backend = new LocalBackend({
+      ...common,
+      recoveryPlan,
+      identity: null,
+      durableLog: null,
+      persistSession: () => undefined,
+    });
+    const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns);
+    restoreRuns(backend, registry, livingRuns, clock);
+    restoreLateRuns(backend, registry, log);
+    backend.start();
+    return { backend, sessions: registry, save: async () => undefined };
+  }
+  const loadedState = await storage.load();
+  const startupPlan = adjustForRuns(planStartup(loadedState, Math.floor(clock.wall() * 1_000), options), livingRuns);
+  const { claims, sessions: saved } = startupPlan;
+  const formerLimits =
+    startupPlan.durationMs > 0 ? widestLimits(limits ?? DEFAULT_LIMITS, loadedState.state?.room) : undefined;
+  const state = { ...startupPlan.state, room: formerLimits ?? widestLimits(limits ?? DEFAULT_LIMITS) };
+  const journal = claims.filter(({ token, detached, claim }) => token > 0 && (detached || needsJournal(claim.ttlMs)));
+  // before the first answer: the table that was saved is used once
+  await storage.beginRun({ state, journal: journal.map((put) => ({ put })), sessions: saved });
+  const durableLog = new DurableLog({
+    storage,
+    now: () => clock.now(),
+    state,
+    isRecovering: startupPlan.durationMs > 0,
+    journal,
+  });
+  const backend = new LocalBackend({
+    ...common,
+    recoveryPlan: startupPlan,
+    identity: state,
+    durableLog,
+    persistSession: createSessionPersister(storage),
+    ...(formerLimits && { formerLimits }),
+  });
+  const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns);
+  registry.onForgotten = ({ id }) => {
+    try {
+      storage.removeSession(id);
+    } catch (error) {
+      log("the list of sessions could not be written", error);
+    }
+  };
+  restoreState(backend, registry, startupPlan, clock);
+  restoreRuns(backend, registry, livingRuns, clock);
+  restoreLateRuns(backend, registry, log);
+  backend.start();
+  return { backend, sessions: registry, save: () => saveSnapshot(backend, registry, durableLog, clock) };
+}
+
+/** What a server does that finds this. */
+export function planStartup(
+  loadedState: LoadedState,
+  micros: number,
+  { remote, sessionMs }: StartupPlanOptions,
+): StartupPlan {
+  const { state, isFirstStart } = loadedState;
+  const clean = state?.clean ?? null;
+  const nextState = {
+    id: state?.id ?? randomId(),
+    generation: (state?.generation ?? 0) + 1,
+    bound: Math.max(micros, state?.bound ?? 0) + CEILING_LEAD_MICROS,
+  };
+  if (isFirstStart || (clean !== null && clean.recovery === null)) {
+    const claims = clean?.claims ?? [];
+    const longestMs = Math.max(findLongestLease(claims, sessionMs), DEFAULT_LEASE_MS);
+    return {
+      ...NO_RECOVERY,
+      ceilingAtStart: state?.bound ?? 0,
+      claims,
+      sessions: clean?.sessions ?? [],
+      state: { ...nextState, longestMs, remote, strangers: false, clean: null },
+    };
+  }
+  const recovery = planRecovery(loadedState);
+  return {
+    ...recovery,
+    claims: clean?.claims ?? claimsFromJournal(loadedState),
+    sessions: clean?.sessions ?? loadedState.sessions ?? [],
+    state: {
+      ...nextState,
+      longestMs: state?.longestMs ?? MAX_UNJOURNALED_MS,
+      remote: remote || (state?.remote ?? true),
+      // a crash before they have had their time must not make the next start forget them
+      strangers: recovery.expectedSessions === null,
+      clean: null,
+    },
+  };
+}
+
+/** How a start goes on after one that did not end cleanly, or that was stopped before its own recovery was over. */
+function planRecovery(loadedState: LoadedState): RecoveryPlan {
+  const { state } = loadedState;
+  // without a state file nothing is known of what was granted
+  if (state === null) {
+    const unknownState = { ceilingAtStart: Number.POSITIVE_INFINITY, expectedSessions: null };
+    return {
+      ...unknownState,
+      reason: "missing",
+      durationMs: MAX_UNJOURNALED_MS,
+      acceptsJournaled: loadedState.journal === null,
+    };
+  }
+  const savedRecovery = state.clean?.recovery ?? null;
+  if (savedRecovery === null) {
+    const expectedSessions = findExpectedSessions(state, loadedState);
+    return {
+      reason: "crash",
+      ceilingAtStart: state.bound,
+      durationMs: state.longestMs,
+      expectedSessions,
+      acceptsJournaled: false,
+    };
+  }
+  const { reason, leftMs, bound, awaited: expectedSessions } = savedRecovery;
+  return {
+    reason,
+    ceilingAtStart: bound ?? Number.POSITIVE_INFINITY,
+    durationMs: leftMs,
+    expectedSessions: expectedSessions && new Set(expectedSessions),
+    acceptsJournaled: bound === null,
+  };
+}
+
+/** Which sessions may still hold; null: that cannot be known. */
+function findExpectedSessions(state: SavedState, { sessions, isSameBoot }: LoadedState): ReadonlySet<string> | null {
+  if (state.strangers) return null;
+  // the list was not durable, but no process of this machine has outlived it
+  if (!isSameBoot) return state.remote ? null : new Set();
+  return sessions && new Set(sessions.map(({ id }) => id));
+}
+
+/** The claims of the journal. How much time has passed is not known, so each has its whole lease again. */
+function claimsFromJournal({ journal }: LoadedState): SavedClaim[] {
+  const claims = new Map<ClaimId, SavedClaim>();
+  for (const record of journal ?? []) {
+    if ("drop" in record) claims.delete(record.drop);
+    else claims.set(record.put.claim.id, { ...record.put, leftMs: Number(record.put.claim.ttlMs) });
+  }
+  return [...claims.values()];
+}
+
+/** The longest lease of these that a restart would have to wait for. */
+function findLongestLease(claims: readonly SavedClaim[], sessionMs: number): number {
+  return claims.reduce((longest, { claim }) => Math.max(longest, unjournaledLeaseMs(claim.ttlMs, sessionMs)), 0);
+}
+
+function restoreState(backend: LocalBackend, sessions: SessionRegistry, startupPlan: StartupPlan, clock: Clock): void {
+  const restored = new Map<string, Session>();
+  const createSession = (saved: SavedSession): Session => {
+    const session = new Session({ ...saved, session: saved.id }, saved.local, clock.now());
+    // until it has come back and shown its credential
+    session.principal = deniedPrincipal(saved.by ?? "");
+    restored.set(saved.id, session);
+    return session;
+  };
+  // a session known only by its claims in the journal stands in no list yet: it is noted when it claims something
+  for (const saved of startupPlan.sessions) createSession(saved).isPersisted = true;
+  for (const saved of startupPlan.claims) {
+    const { session: id, by = "" } = saved;
+    const unknownClient = { local: false, label: "", pid: null, pidStart: null, by };
+    backend.restore(saved, id === null ? null : (restored.get(id) ?? createSession({ id, ...unknownClient })));
+  }
+  for (const session of restored.values()) sessions.restore(session);
+}
+
+/** Notes each session in the plain file of those who may hold something. */
+function createSessionPersister(storage: Storage): (session: Session) => void {
+  return (session) => {
+    try {
+      storage.addSession(toSavedSession(session));
+    } catch (error) {
+      throw new RequestError("DISK", "the server cannot write its state; it grants nothing that needs it", error);
+    }
+    session.isPersisted = true;
+  };
+}
+
+async function saveSnapshot(
+  backend: LocalBackend,
+  sessions: SessionRegistry,
+  durableLog: DurableLog,
+  clock: Clock,
+): Promise<void> {
+  await durableLog.waitUntilIdle();
+  const now = clock.now();
+  const claims = [...backend.table.records.values()].map((record) => toSavedClaim(record, now));
+  // what nobody has told yet is missing from the table: the next start goes on asking for the rest of the time
+  const clean = {
+    claims,
+    sessions: [...sessions.byId.values()].map(toSavedSession),
+    recovery: backend.recoveryWindow.toSavedRecovery(),
+  };
+  await durableLog.finish({ bound: findNextToken(backend.table), clean });
+}

@@ -1,0 +1,128 @@
+/** Listening sockets, and connections as the streams of links. */
+
+import { chmodSync, lstatSync, unlinkSync } from "node:fs";
+import type { AddressInfo, Server as NetServer, Socket } from "node:net";
+import { connect, createServer } from "node:net";
+import type { ServerLimits } from "../config/limits.ts";
+import type { HostPort, ListenAddress } from "../config/listen-address.ts";
+import { formatListenAddress } from "../config/listen-address.ts";
+import type { Logger } from "../config/logger.ts";
+import type { LockService } from "../service.ts";
+import { attachPlainSocket } from "./socket-transport.ts";
+import { createTlsAcceptor } from "./tls-acceptor.ts";
+import type { TlsConfig } from "./tls-config.ts";
+
+/** How long what was written may take to leave a connection that ends. */
+const LINGER_MS = 1_000;
+
+/** One listening address of a server. */
+export interface Listener {
+  readonly address: string;
+  /** New connections get this certificate. Means nothing where no TLS is spoken. */
+  replaceCertificate(tlsConfig: TlsConfig): void;
+  /** Takes no further connection. */
+  stopAccepting(): void;
+  /** Settles when all connections have ended; those that have not after a while are cut. */
+  close(): Promise<void>;
+}
+
+export interface ListenOptions {
+  readonly address: ListenAddress;
+  readonly service: LockService;
+  readonly limits: ServerLimits;
+  /** Needed where the address speaks TLS. */
+  readonly tls: TlsConfig | null;
+  readonly log: Logger;
+}
+
+/** @throws Error of the system, naming the address, if it cannot be had */
+export async function listen({ address, service, limits, tls, log }: ListenOptions): Promise<Listener> {
+  const isLocal = "path" in address;
+  const sockets = new Set<Socket>();
+  const tlsAcceptor = isLocal || !address.tls ? null : createTlsAcceptor(tls as TlsConfig, service, limits, log);
+  const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+    if (tlsAcceptor === null) attachPlainSocket(socket, service, limits, isLocal);
+    else tlsAcceptor.attach(socket);
+  });
+  try {
+    if (isLocal) await removeStaleSocket(address.path);
+    await bind(server, address);
+  } catch (error) {
+    throw describeListenError(error as NodeJS.ErrnoException, address);
+  }
+  const closed = new Promise<void>((resolve) => {
+    server.once("close", resolve);
+  });
+  return {
+    address: formatListenAddress(isLocal ? address : { ...address, port: (server.address() as AddressInfo).port }),
+    replaceCertificate: (tlsConfig) => tlsAcceptor?.replaceCertificate(tlsConfig),
+    stopAccepting: () => server.close(),
+    async close() {
+      if (server.listening) server.close();
+      const timeout = setTimeout(() => {
+        for (const socket of sockets) socket.destroy();
+      }, LINGER_MS);
+      await closed;
+      clearTimeout(timeout);
+    },
+  };
+}
+
+function bind(server: NetServer, address: ListenAddress): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen("path" in address ? { path: address.path } : toHostPort(address), () => {
+      server.removeListener("error", reject);
+      // what goes wrong with one connection later ends that connection
+      server.on("error", () => undefined);
+      resolve();
+    });
+    // the socket stands there already; nobody else may use it from the first moment on
+    if ("path" in address && server.listening) chmodSync(address.path, 0o600);
+  });
+}
+
+function toHostPort({ host, port }: HostPort): HostPort {
+  return { host, port };
+}
+
+const LISTEN_ERRORS: Readonly<Record<string, string>> = {
+  EADDRINUSE: "another program listens on",
+  EADDRNOTAVAIL: "this machine has no address for",
+  EACCES: "this user may not listen on",
+  ENOENT: "no folder leads to",
+  ENOTDIR: "no folder leads to",
+  ENOTFOUND: "nobody knows the host of",
+  EAI_AGAIN: "there is no answer yet to where the host is of",
+};
+
+/** The same error, in words, with the address. */
+function describeListenError(error: NodeJS.ErrnoException, address: ListenAddress): Error {
+  const reason = LISTEN_ERRORS[error.code ?? ""];
+  if (reason === undefined && !("syscall" in error)) return error;
+  const message =
+    reason === undefined
+      ? `${formatListenAddress(address)}: ${error.message}`
+      : `${reason} ${formatListenAddress(address)}`;
+  return Object.assign(new Error(message, { cause: error }), { code: error.code });
+}
+
+/** Removes a socket file that nobody listens on. Who calls this has won the election for the path. */
+async function removeStaleSocket(path: string): Promise<void> {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return;
+  if (!stats.isSocket()) throw new Error(`${path} is not a socket: move it away`);
+  const isStale = await new Promise<boolean>((resolve) => {
+    const socket = connect({ path });
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(false);
+    });
+    // only these two mean that nobody listens: a server that is stopped, its backlog full, answers EAGAIN
+    socket.once("error", ({ code }: NodeJS.ErrnoException) => resolve(code === "ECONNREFUSED" || code === "ENOENT"));
+  });
+  if (!isStale) throw new Error(`${path} is in use by another server`);
+  unlinkSync(path);
+}

@@ -1,0 +1,88 @@
+/** Everything a server listens on: the addresses of the lock protocol, and HTTP. */
+
+import { acquireFileLock } from "../../util/file-lock.ts";
+import type { ServerConfig } from "../config/config.ts";
+import type { HttpListener } from "../http/http-listener.ts";
+import type { OwnershipCheck } from "../ownership-monitor.ts";
+import { createPathCheck } from "../ownership-monitor.ts";
+import type { LockService } from "../service.ts";
+import type { Listener } from "./listener.ts";
+import { listen } from "./listener.ts";
+import type { TlsConfig } from "./tls-config.ts";
+
+/** Opens the HTTP port of a server. */
+export type OpenHttp = () => Promise<HttpListener>;
+
+export class Listeners {
+  readonly #config: ServerConfig;
+  readonly #service: LockService;
+  readonly #openHttp: OpenHttp | null;
+  readonly #listeners: Listener[] = [];
+  readonly #socketLocks: { close(): void }[] = [];
+  readonly #ownershipChecks: OwnershipCheck[] = [];
+  #httpListener: HttpListener | null = null;
+
+  constructor(config: ServerConfig, service: LockService, openHttp: OpenHttp | null) {
+    this.#config = config;
+    this.#service = service;
+    this.#openHttp = openHttp;
+  }
+
+  get addresses(): readonly string[] {
+    return this.#listeners.map(({ address }) => address);
+  }
+
+  get httpAddress(): string | null {
+    return this.#httpListener?.address ?? null;
+  }
+
+  /** @throws Error of the system, naming the address, if one cannot be had */
+  async open(): Promise<void> {
+    const { addresses, limits, tls } = this.#config;
+    for (const address of addresses) {
+      if ("path" in address) this.#socketLocks.push(await lockSocketPath(address.path));
+      this.#listeners.push(await listen({ address, service: this.#service, limits, tls, log: this.#service.log }));
+      if ("path" in address) this.#ownershipChecks.push(createPathCheck(address.path));
+    }
+    if (this.#openHttp !== null) this.#httpListener = await this.#openHttp();
+  }
+
+  /** Why clients do not find this server any more at one of its sockets; null: they do. */
+  lostReason(): string | null {
+    for (const check of this.#ownershipChecks) {
+      const reason = check();
+      if (reason !== null) return `nobody can reach this server any more: ${reason}`;
+    }
+    return null;
+  }
+
+  /** New connections get this certificate. */
+  replaceCertificate(tlsConfig: TlsConfig): void {
+    for (const listener of this.#listeners) listener.replaceCertificate(tlsConfig);
+    this.#httpListener?.replaceCertificate(tlsConfig);
+  }
+
+  /** Takes no further connection. */
+  stopAccepting(): void {
+    for (const listener of this.#listeners) listener.stopAccepting();
+    this.#httpListener?.drain();
+  }
+
+  /** Settles when all connections have ended. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#listeners.map((listener) => listener.close()), this.#httpListener?.close()]);
+    for (const lock of this.#socketLocks) lock.close();
+  }
+}
+
+/** Only who holds it may listen on the path, or remove a socket that nobody listens on. */
+async function lockSocketPath(path: string): Promise<{ close(): void }> {
+  const lock = await acquireFileLock(`${path}.lock`).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "ENOENT" && error.code !== "ENOTDIR") throw error;
+    throw Object.assign(new Error(`no folder leads to unix:${path}: make it first`, { cause: error }), {
+      code: error.code,
+    });
+  });
+  if (lock === null) throw Object.assign(new Error(`another server listens on unix:${path}`), { code: "EADDRINUSE" });
+  return lock;
+}

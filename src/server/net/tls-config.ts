@@ -1,0 +1,118 @@
+/** The certificate of a server: read, checked, and read again when it was renewed. */
+
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import { readFileSync, statSync } from "node:fs";
+import type { SecureContextOptions } from "node:tls";
+import { createSecureContext } from "node:tls";
+import type { TlsFiles } from "../server.ts";
+
+/** A certificate, a key or a list of issuers cannot be used as it is; the message names the file and says why. */
+class TlsError extends Error {
+  constructor(message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "TlsError";
+  }
+}
+
+/** What was read, fit for node:tls and node:https. */
+export interface TlsConfig {
+  readonly context: SecureContextOptions;
+  /** The host names it is good for; none has a wildcard. */
+  readonly hostNames: readonly string[];
+  /** Is a certificate demanded of clients? */
+  readonly requiresClientCert: boolean;
+  /** Why every client would refuse it today; null: there is no such reason. */
+  readonly invalidReason: string | null;
+  /** What an operator should know of the files although they can be used. */
+  readonly warnings: readonly string[];
+  /** For the log: whom the certificate names and how long it is good. */
+  readonly summary: string;
+}
+
+const DAY_MS = 86_400_000;
+/** From then on an operator is reminded. */
+const EXPIRY_WARNING_MS = 14 * DAY_MS;
+
+/**
+ * Reads and checks the files.
+ * @throws TlsError naming the first file that cannot be used
+ */
+export function loadTlsConfig(files: TlsFiles, now: number = Date.now()): TlsConfig {
+  const certText = readPem(files.cert, "certificate");
+  const keyText = readPem(files.key, "key");
+  const caText = files.clientCa === undefined ? undefined : readPem(files.clientCa, "client CA");
+  const cert = parseCertificate(certText, files.cert);
+  checkKey(cert, keyText, files);
+  if (caText !== undefined) parseCertificate(caText, files.clientCa as string);
+  const context: SecureContextOptions = {
+    cert: certText,
+    key: keyText,
+    minVersion: "TLSv1.2",
+    // without one, a client that resumes an earlier session where certificates are demanded would be cut off
+    sessionIdContext: "holdfast",
+    ...(caText !== undefined && { ca: caText }),
+  };
+  try {
+    createSecureContext(context);
+  } catch (error) {
+    throw new TlsError(`the certificate ${files.cert} cannot be used: ${(error as Error).message}`, error);
+  }
+  const invalidReason = findExpiryProblem(cert, files.cert, now);
+  return {
+    context,
+    invalidReason,
+    hostNames: [...(cert.subjectAltName ?? "").matchAll(/\bDNS:([^\s,"*]+)/g)].map((match) => match[1] as string),
+    requiresClientCert: caText !== undefined,
+    warnings: [invalidReason ?? findExpiryWarning(cert, files.cert, now), findPermissionWarning(files.key)].filter(
+      (warning) => warning !== null,
+    ),
+    summary: `certificate for ${cert.subjectAltName ?? cert.subject.replaceAll("\n", ", ")}, valid until ${cert.validTo}`,
+  };
+}
+
+function readPem(path: string, kind: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    throw new TlsError(`the ${kind} ${path} cannot be read (${(error as NodeJS.ErrnoException).code})`, error);
+  }
+}
+
+function parseCertificate(text: string, path: string): X509Certificate {
+  try {
+    return new X509Certificate(text);
+  } catch (error) {
+    throw new TlsError(`${path} holds no PEM certificate`, error);
+  }
+}
+
+function checkKey(cert: X509Certificate, text: string, { cert: certPath, key: path }: TlsFiles): void {
+  let matches: boolean;
+  try {
+    matches = cert.checkPrivateKey(createPrivateKey(text));
+  } catch (error) {
+    const needsPassphrase = (error as NodeJS.ErrnoException).code === "ERR_MISSING_PASSPHRASE";
+    // the parser's own message may be about the key's text
+    throw new TlsError(
+      `${path} ${needsPassphrase ? "needs a passphrase: give it without one" : "holds no PEM private key"}`,
+    );
+  }
+  if (!matches) throw new TlsError(`the key ${path} does not belong to the certificate ${certPath}`);
+}
+
+function findExpiryProblem({ validFrom, validTo }: X509Certificate, path: string, now: number): string | null {
+  if (Date.parse(validFrom) > now) return `the certificate ${path} is not valid before ${validFrom}`;
+  return Date.parse(validTo) > now ? null : `the certificate ${path} has expired on ${validTo}: clients refuse it`;
+}
+
+function findExpiryWarning({ validTo }: X509Certificate, path: string, now: number): string | null {
+  const remainingMs = Date.parse(validTo) - now;
+  return remainingMs < EXPIRY_WARNING_MS
+    ? `the certificate ${path} expires in ${Math.floor(remainingMs / DAY_MS)} days, on ${validTo}`
+    : null;
+}
+
+function findPermissionWarning(path: string): string | null {
+  if (process.getuid === undefined || (statSync(path).mode & 0o004) === 0) return null;
+  return `the key ${path} can be read by everybody: chmod 640 it`;
+}

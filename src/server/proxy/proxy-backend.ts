@@ -1,0 +1,319 @@
+/**
+ * Any driver behind a server: calls go through, grants come back by claim id. What survives a restart is the store's
+ * affair; the relay only tells a store that a client has gone where the store cannot see it.
+ *
+ * Invariant: a claim that nobody wants any more leaves no place behind, also if its `claim` call is still under way: its
+ * release says so to the store, and is repeated when that call has settled, and while the store does not answer it.
+ */
+
+import { isFatalError } from "../../errors.ts";
+import type { ReclaimItem } from "../../protocol/frames.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Traits } from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
+import type {
+  Backend,
+  ClaimPage,
+  EndScope,
+  OwnedClaim,
+  ReleaseRequest,
+  RenewRequest,
+  RevokeRequest,
+} from "../backend.ts";
+import { RequestError } from "../backend.ts";
+import { checkSupported, rejectUnixStore } from "../capabilities.ts";
+import type { ServerLimits } from "../config/limits.ts";
+import { DEFAULT_LIMITS } from "../config/limits.ts";
+import type { EventLog } from "../events/event-log.ts";
+import { recordRevocation } from "../events/revocation-audit.ts";
+import type { Logger } from "../service.ts";
+import type { ProcessProbe, Session } from "../session/session.ts";
+import { SessionRegistry } from "../session/session.ts";
+import type { ProxiedClaim } from "./proxied-claims.ts";
+import { ProxiedClaims } from "./proxied-claims.ts";
+import { ReleaseRetries } from "./release-retries.ts";
+import { UpstreamHealth } from "./upstream-health.ts";
+import { listVisible } from "./visible-list.ts";
+
+export interface ProxyBackendOptions {
+  readonly driver: Driver;
+  readonly clock: Clock;
+  readonly sessionMs: number;
+  readonly probe: ProcessProbe;
+  readonly log: Logger;
+  /** Those of claims in all, of a session and of an account; lines are the store's. Default: the usual ones. */
+  readonly limits?: ServerLimits;
+  /** Told of what passes through. */
+  readonly eventLog?: EventLog;
+}
+
+const NONE: Answer = { state: "none" };
+
+/** Opens the driver and gives what a server needs of it. @throws (rejects) Error if it can be no server's store */
+export async function openProxyBackend(options: ProxyBackendOptions): Promise<{
+  readonly backend: Backend;
+  readonly sessions: SessionRegistry;
+  claimCount(): number;
+  /** Why the store can grant nothing, as far as is known; null: it can. */
+  unhealthyReason(): string | null;
+  lostReason(): null;
+  close(): Promise<void>;
+}> {
+  const { driver, clock, sessionMs, probe } = options;
+  const backend = new ProxyBackend(options);
+  await backend.open();
+  await rejectUnixStore(driver);
+  const sessions = new SessionRegistry(backend, clock, probe, sessionMs);
+  return {
+    backend,
+    sessions,
+    claimCount: () => backend.claimCount,
+    unhealthyReason: () => backend.upstreamHealth.unhealthyReason(),
+    lostReason: () => null,
+    close: () => driver.close(),
+  };
+}
+
+class ProxyBackend implements Backend {
+  readonly isInProcess = false;
+  readonly #driver: Driver;
+  readonly #clock: Clock;
+  readonly #sessionMs: number;
+  readonly #releaseRetries: ReleaseRetries;
+  readonly #claims: ProxiedClaims;
+  readonly #eventLog: EventLog | undefined;
+  readonly #log: Logger;
+  readonly upstreamHealth: UpstreamHealth;
+  #onChange: () => void = () => undefined;
+
+  constructor({ driver, clock, sessionMs, log, eventLog, limits = DEFAULT_LIMITS }: ProxyBackendOptions) {
+    this.#driver = driver;
+    this.#clock = clock;
+    this.#sessionMs = sessionMs;
+    this.#eventLog = eventLog;
+    this.#log = log;
+    this.upstreamHealth = new UpstreamHealth(driver, clock, log);
+    this.#claims = new ProxiedClaims(sessionMs, eventLog, limits);
+    this.#releaseRetries = new ReleaseRetries(driver, clock, log, this.#claims);
+  }
+
+  get claimCount(): number {
+    return this.#claims.size;
+  }
+
+  open(): Promise<void> {
+    return this.#driver.open((id, answer) => {
+      if (id === null) {
+        this.#releaseRetries.retry();
+        for (const { claim, session } of this.#claims.all()) session?.sink?.pushRecheck(claim.id);
+        return;
+      }
+      const proxied = this.#claims.get(id);
+      if (proxied === undefined) return;
+      // learning may take it from its session
+      const { session } = proxied;
+      if (answer === undefined) session?.sink?.pushRecheck(id);
+      else {
+        this.#claims.applyAnswer(proxied, answer, this.#clock.now());
+        session?.sink?.pushAnswer(id, answer);
+      }
+      this.#onChange();
+    });
+  }
+
+  onChange(listener: () => void): void {
+    this.#onChange = listener;
+  }
+
+  traits(isLocal: boolean): Traits {
+    const { lease, ...traits } = this.#driver.traits;
+    // a session of the store's belongs to this process; that of our client is ours to end, and may not outlive it
+    const sessionMs = Math.min(this.#sessionMs, lease.sessionMs ?? 0);
+    const sessionTraits = lease.sessionMs === undefined ? {} : { sessionMs, ...(isLocal && { silenceKeeps: true }) };
+    return { ...traits, lease: { claim: lease.claim, ...sessionTraits } };
+  }
+
+  recoveryRemainingMs(): number {
+    return 0;
+  }
+
+  findClaim(id: ClaimId): OwnedClaim | undefined {
+    return this.#claims.get(id);
+  }
+
+  arrivalOf(): number {
+    return 0;
+  }
+
+  async claim(session: Session, claim: Claim): Promise<Answer> {
+    this.#claims.checkQuotas(claim, session, this.#clock.now());
+    const proxied = this.#track(session, claim, true);
+    proxied.unansweredCalls++;
+    const answer = await this.#callStore(this.#driver.claim(proxied.claim));
+    proxied.unansweredCalls--;
+    if (proxied.isForgotten) {
+      // its client has left or released it meanwhile, and has not come back for it
+      if (answer.state !== "none" && !this.#claims.get(claim.id)) this.#releaseRetries.release([proxied]);
+      return NONE;
+    }
+    this.#claims.applyAnswer(proxied, answer, this.#clock.now());
+    return answer;
+  }
+
+  /** isCreator: the session tells of what it placed before a restart of ours. */
+  async renew(
+    session: Session,
+    items: readonly RenewRequest[],
+    isCreator = false,
+  ): Promise<readonly (Answer | undefined)[]> {
+    const renewed: ProxiedClaim[] = [];
+    const proxiedClaims = items.map(({ id, claim }) => {
+      const proxied = this.#claims.get(id) ?? (claim === null ? undefined : this.#track(session, claim, isCreator));
+      if (proxied === undefined) return undefined;
+      this.#claims.assignOwner(session, proxied, this.#clock.now());
+      renewed.push(proxied);
+      return proxied;
+    });
+    if (renewed.length === 0) return proxiedClaims.map(() => NONE);
+    const answers = await this.#callStore(this.#driver.renew(renewed.map(({ claim }) => claim))).catch(
+      (error: unknown) => {
+        this.#claims.dropUnconfirmed(renewed, this.#clock.now());
+        throw error;
+      },
+    );
+    const now = this.#clock.now();
+    for (const [index, proxied] of renewed.entries()) {
+      const answer = answers[index];
+      if (answer !== undefined) this.#claims.applyAnswer(proxied, answer, now);
+    }
+    let nextAnswer = 0;
+    return proxiedClaims.map((proxied) => (proxied === undefined ? NONE : answers[nextAnswer++]));
+  }
+
+  async release(session: Session, items: readonly ReleaseRequest[]): Promise<readonly boolean[]> {
+    const unanswered = new Set<ClaimId>();
+    const releasedClaims: ProxiedClaim[] = [];
+    const isKnownFlags = items.map((item) => {
+      const proxied = this.#claims.get(item.id);
+      if (proxied === undefined) return false;
+      if (item.unansweredTtl !== undefined || proxied.unansweredCalls > 0) unanswered.add(item.id);
+      releasedClaims.push(proxied);
+      return true;
+    });
+    if (releasedClaims.length === 0) return isKnownFlags;
+    const now = this.#clock.now();
+    for (const proxied of releasedClaims) this.#claims.recordRelease(proxied, session, now);
+    const claims = releasedClaims.map(({ claim }) => claim);
+    const results = await this.#callStore(this.#driver.release(claims, unanswered));
+    for (const proxied of releasedClaims) this.#claims.forget(proxied, "released", now);
+    let nextResult = 0;
+    return isKnownFlags.map((isKnown) => isKnown && (results[nextResult++] as boolean));
+  }
+
+  async detach(_session: Session, ids: readonly ClaimId[], leftMs?: number): Promise<readonly boolean[]> {
+    const proxiedClaims = ids.map((id) => this.#claims.get(id));
+    const existing = proxiedClaims.filter((proxied) => proxied !== undefined);
+    // where claims are no session's of the store, only our own session must let go
+    const results =
+      this.#driver.detach === undefined
+        ? existing.map(({ state, isRevoked }) => state === "held" && !isRevoked)
+        : await this.#callStore(
+            this.#driver.detach(
+              existing.map(({ claim }) => claim),
+              leftMs,
+            ),
+          );
+    let nextResult = 0;
+    return proxiedClaims.map((proxied) => {
+      if (proxied === undefined || !results[nextResult++] || proxied.isForgotten) return false;
+      this.#claims.clearOwner(proxied);
+      return true;
+    });
+  }
+
+  async revoke(session: Session, targets: readonly RevokeRequest[]): Promise<readonly boolean[]> {
+    if (this.#driver.revoke === undefined) throw new RequestError("UNSUPPORTED", "this store cannot revoke");
+    const results = await this.#callStore(this.#driver.revoke(targets));
+    const now = this.#clock.now();
+    const revokedTargets = targets.filter((_, index) => results[index] === true);
+    const knownTargets = this.#claims.applyRevocations(revokedTargets, now);
+    // of what came by another way the record knows nothing
+    for (const target of revokedTargets)
+      recordRevocation(target, session, this.#log, knownTargets.has(target) ? (this.#eventLog ?? null) : null);
+    return results;
+  }
+
+  async list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): Promise<ClaimPage> {
+    const fetchPage = (count: number, cursor?: string): Promise<readonly ClaimView[]> =>
+      this.#callStore(this.#driver.list(filter, count, cursor));
+    return listVisible(fetchPage, session.principal, max, cursor);
+  }
+
+  /** After a restart of the relay: the store knows the claims, the relay learns them again. */
+  reclaim(session: Session, items: readonly ReclaimItem[]): Promise<readonly (Answer | undefined)[]> {
+    const requests = items.map(({ claim }) => ({ id: claim.id, claim }));
+    return this.renew(session, requests, true);
+  }
+
+  endClaims(session: Session, scope: EndScope): void {
+    const endingClaims = this.#claims.findEnding(session, scope, this.#clock.now());
+    if (endingClaims.length === 0) return;
+    for (const proxied of endingClaims) this.#claims.forget(proxied, "gone", this.#clock.now());
+    this.#releaseRetries.release(endingClaims);
+  }
+
+  suspend(): void {
+    // the store's line is the store's; after the grace the place is given back
+  }
+
+  resume(): void {
+    // as suspend()
+  }
+
+  hasClaims(session: Session): boolean {
+    return this.#claims.ofSession(session).length > 0;
+  }
+
+  nextDueAt(): number {
+    return Number.POSITIVE_INFINITY;
+  }
+
+  advance(): void {
+    // the store's time is the store's
+  }
+
+  endBatch(): void {
+    // notify() comes by itself
+  }
+
+  /** @throws RequestError if another client uses that id, or the store cannot do what it wants */
+  #track(session: Session, claim: Claim, isCreator: boolean): ProxiedClaim {
+    const existing = this.#claims.get(claim.id);
+    if (existing !== undefined && existing.session !== null && existing.session !== session) {
+      throw new RequestError("LIMIT", "this id is another client's");
+    }
+    if (existing === undefined) checkSupported(claim, this.#driver.traits);
+    const now = this.#clock.now();
+    const proxied = existing ?? this.#claims.add(claim, session.principal.name, now);
+    if (isCreator) proxied.creator ??= session;
+    this.#claims.assignOwner(session, proxied, now);
+    return proxied;
+  }
+
+  /** What the store throws is the store's: its client is told that the call failed, not what the store said. */
+  async #callStore<T>(call: Promise<T>): Promise<T> {
+    try {
+      const answer = await call;
+      this.upstreamHealth.recordSuccess();
+      this.#releaseRetries.retry();
+      return answer;
+    } catch (error) {
+      // the call's own fault
+      if (isFatalError(error)) {
+        this.upstreamHealth.markSuspect();
+        throw new RequestError("FATAL", (error as Error).message, error);
+      }
+      this.upstreamHealth.recordFailure(error);
+      throw new RequestError("STORE", `the server could not ask its store (${this.#driver.name})`, error);
+    }
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * What nobody wants any more is given back to a relay's store. What the store did not take back is offered again as soon
+ * as it answers anything: of a store whose claims last as long as the relay's own session it would else stay for ever.
+ *
+ * Invariant: what its client has come back for meanwhile is wanted again, and not offered.
+ */
+
+import type { Driver } from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
+import type { Logger } from "../config/logger.ts";
+import type { ProxiedClaim, ProxiedClaims } from "./proxied-claims.ts";
+
+/** In one release. */
+const BATCH_SIZE = 500;
+
+export class ReleaseRetries {
+  readonly #driver: Driver;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #claims: ProxiedClaims;
+  readonly #pending = new Set<ProxiedClaim>();
+  #isRetrying = false;
+
+  /** claims: those that are wanted. */
+  constructor(driver: Driver, clock: Clock, log: Logger, claims: ProxiedClaims) {
+    this.#claims = claims;
+    this.#driver = driver;
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** Tells the store that nobody wants these any more. */
+  release(claims: readonly ProxiedClaim[]): void {
+    this.#release(claims).catch((error: unknown) => {
+      for (const proxied of claims) this.#pending.add(proxied);
+      this.#log("the claims of a client that has gone could not be released yet", error);
+    });
+  }
+
+  /** The store answers: what is left over is offered again, a batch at a time. */
+  retry(): void {
+    if (this.#pending.size === 0 || this.#isRetrying) return;
+    const now = this.#clock.now();
+    const batch: ProxiedClaim[] = [];
+    for (const proxied of this.#pending) {
+      const { id, ttlMs } = proxied.claim;
+      const isExpired = ttlMs !== "session" && now > proxied.expiresAt;
+      if (isExpired || this.#claims.get(id) !== undefined) this.#pending.delete(proxied);
+      else if (batch.length < BATCH_SIZE) batch.push(proxied);
+    }
+    if (batch.length === 0) return;
+    this.#isRetrying = true;
+    this.#release(batch).then(
+      () => {
+        this.#isRetrying = false;
+        for (const proxied of batch) this.#pending.delete(proxied);
+        this.retry();
+      },
+      () => {
+        this.#isRetrying = false; // again, when the store answers something else
+      },
+    );
+  }
+
+  async #release(claims: readonly ProxiedClaim[]): Promise<void> {
+    const unanswered = new Set(claims.filter((proxied) => proxied.unansweredCalls > 0).map(({ claim }) => claim.id));
+    await this.#driver.release(
+      claims.map(({ claim }) => claim),
+      unanswered,
+    );
+  }
+}

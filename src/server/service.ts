@@ -1,0 +1,268 @@
+/**
+ * Sessions, their links and what stands behind them, with the one timer of a server. It knows no sockets: a simulator
+ * gives it streams of its own.
+ */
+
+import type { ClientHello, LastSeenState } from "../protocol/handshake.ts";
+import { encodeServerHello, PROTOCOL_VERSION, ProtocolError } from "../protocol/handshake.ts";
+import type { Clock, Timer } from "../util/clock.ts";
+import { DeadlineHeap } from "../util/deadline-heap.ts";
+import type { AccessControl } from "./auth/access-control.ts";
+import { ALLOW_ALL, AUTH_FAILED } from "./auth/access-control.ts";
+import { withAuthorization } from "./auth/authorized-backend.ts";
+import { RejectionLog } from "./auth/rejection-log.ts";
+import type { Backend } from "./backend.ts";
+import type { ServerLimits } from "./config/limits.ts";
+import { DEFAULT_LIMITS } from "./config/limits.ts";
+import type { Logger } from "./config/logger.ts";
+import type { AdminHandler } from "./connection/admin-handler.ts";
+import type { Transport } from "./connection/connection.ts";
+import { Connection } from "./connection/connection.ts";
+import type { Peer } from "./connection/connection-limiter.ts";
+import { ConnectionLimiter } from "./connection/connection-limiter.ts";
+import { RoundRobinScheduler } from "./connection/round-robin-scheduler.ts";
+import type { Session, SessionRegistry } from "./session/session.ts";
+
+export type { Logger } from "./config/logger.ts";
+
+export interface LockServiceOptions {
+  readonly backend: Backend;
+  readonly sessions: SessionRegistry;
+  readonly clock: Clock;
+  /** Names this run of the server. */
+  readonly runId: string;
+  readonly version: string;
+  readonly log: Logger;
+  /** Who may do what. Default: everybody everything. */
+  readonly access?: AccessControl;
+  readonly limits?: ServerLimits;
+  /** Answers the frames that serve people. Default: there are none. */
+  readonly adminHandler?: AdminHandler;
+  /** Told the code of each call and connection that is refused. Default: nobody is. */
+  readonly onRefused?: (code: string) => void;
+  /** Where runs on a Unix socket write down what they hold. Default: nowhere. */
+  readonly runDirectory?: string | null;
+}
+
+export class LockService {
+  readonly runId: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly limits: ServerLimits;
+  readonly adminHandler: AdminHandler | null;
+  readonly onRefused: (code: string) => void;
+  readonly connectionLimiter: ConnectionLimiter<Connection>;
+  readonly scheduler: RoundRobinScheduler;
+  /** Told of each who showed no valid credential. For HTTP, too. */
+  readonly rejectionLog: RejectionLog;
+  /** What stands behind the links, as far as each of them may see and use it. For HTTP, too. */
+  readonly backend: Backend;
+  /** Links with something to write. */
+  pendingFlush: Connection[] = [];
+  /** The link that said something last. */
+  lastActive: Connection | null = null;
+  readonly #sessions: SessionRegistry;
+  readonly #access: AccessControl;
+  readonly #accessListener: Disposable;
+  readonly #version: string;
+  readonly #runDirectory: string | null;
+  readonly #connections = new Set<Connection>();
+  /** Those who have not said hello, due when they are given up, and those who are to be refused. */
+  readonly #unauthenticated = new DeadlineHeap<Connection>();
+  readonly #timer: Timer;
+  #timerDueAt = Number.POSITIVE_INFINITY;
+  #isDraining = false;
+
+  constructor(options: LockServiceOptions) {
+    this.runId = options.runId;
+    this.clock = options.clock;
+    this.log = options.log;
+    this.limits = options.limits ?? DEFAULT_LIMITS;
+    this.adminHandler = options.adminHandler ?? null;
+    this.onRefused = options.onRefused ?? (() => undefined);
+    this.connectionLimiter = new ConnectionLimiter(this.limits);
+    this.scheduler = new RoundRobinScheduler(options.clock);
+    this.rejectionLog = new RejectionLog(options.log, options.clock);
+    this.#sessions = options.sessions;
+    this.#access = options.access ?? ALLOW_ALL;
+    this.backend = withAuthorization(options.backend, this.#access);
+    this.#version = options.version;
+    this.#runDirectory = options.runDirectory ?? null;
+    this.#timer = options.clock.timer(() => this.#onTimer());
+    this.#accessListener = this.#access.onChange(() => this.#revalidatePrincipals());
+    this.backend.onChange(() => {
+      if (!this.#isDraining) this.endTurn();
+    });
+    this.endTurn();
+  }
+
+  /**
+   * A connection has come. The caller hands its lines to the link, and tells it when the stream has ended. Where there is
+   * no room one that has not said hello is given up for it; if there is none the link is closed at once.
+   */
+  accept(transport: Transport, peer: Peer): Connection {
+    const connection = new Connection(this, transport, peer);
+    for (
+      let refusal = this.connectionLimiter.check(peer);
+      refusal !== null;
+      refusal = this.connectionLimiter.check(peer)
+    ) {
+      this.connectionLimiter.rejected++;
+      if (refusal.evictable !== null && !this.#isDraining) refusal.evictable.fail(refusal.error);
+      else {
+        connection.reject(refusal.error);
+        return connection;
+      }
+    }
+    this.connectionLimiter.add(peer, connection);
+    this.#connections.add(connection);
+    this.#unauthenticated.set(connection, this.clock.now() + this.limits.helloMs);
+    this.#scheduleTimer();
+    return connection;
+  }
+
+  /** Writes what there is to write, and sees that the timer will ring in time. */
+  endTurn(): void {
+    this.backend.endBatch();
+    if (this.pendingFlush.length > 0) {
+      const connections = this.pendingFlush;
+      this.pendingFlush = [];
+      // who was granted something comes before who let go of it, whose wake-up might take our core
+      for (const connection of connections) if (connection !== this.lastActive) connection.flush();
+      this.lastActive?.flush();
+    }
+    this.#scheduleTimer();
+  }
+
+  /** It listens to nobody any more, and what stands behind it must not be changed. */
+  get isDraining(): boolean {
+    return this.#isDraining;
+  }
+
+  /** Tells every client that the server goes, and listens to nobody from now on. */
+  drain(): void {
+    this.#isDraining = true;
+    this.#timer.stop();
+    this.scheduler.stop();
+    this.#accessListener[Symbol.dispose]();
+    for (const connection of this.#connections) connection.drain();
+    this.#connections.clear();
+  }
+
+  /** @throws ProtocolError AUTH or LIMIT if its credential is none */
+  openSession(hello: ClientHello, connection: Connection): Session {
+    const principal = this.#access.authenticate(hello.credential ?? null, connection.peer.address);
+    const { session, replaced } = this.#sessions.open(hello, connection, principal);
+    this.#markHandshakeDone(connection);
+    if (this.#hasSeenLaterState(hello.seen)) this.backend.reportOutdatedState?.();
+    replaced?.fail(new ProtocolError("REPLACED", "a newer connection of this session has come"));
+    return session;
+  }
+
+  /** Needs no credential: who knows the session, which is secret, may keep it alive. */
+  attachKeepSession(hello: ClientHello, connection: Connection): Session {
+    if (!connection.isLocal) throw new ProtocolError("UNSUPPORTED", "a tether needs a Unix socket");
+    const session = this.#sessions.attachKeepSession(hello.session, connection);
+    if (session === null) throw new ProtocolError("PROTOCOL", "a tether needs a session that is connected");
+    this.#markHandshakeDone(connection);
+    return session;
+  }
+
+  /** Refuses who showed no valid credential, after a while if not too many wait for that. Nothing of it is read meanwhile. */
+  refuseAfterDelay(connection: Connection, error: ProtocolError): void {
+    const { refusals, refusalMs } = this.limits;
+    this.rejectionLog.record(error, connection.peer.address);
+    if (error.code !== "AUTH" || this.connectionLimiter.pendingRefusals >= refusals) return connection.fail(error);
+    this.connectionLimiter.pendingRefusals++;
+    connection.delayRefusal(error);
+    this.#unauthenticated.set(connection, this.clock.now() + refusalMs);
+    this.#scheduleTimer();
+  }
+
+  encodeHello(isLocal: boolean): string {
+    const identity = this.backend.identity ?? null;
+    const {
+      lineBytes,
+      holds,
+      tokens,
+      pageSize: page,
+      itemsPerFrame: batch,
+      framesPerLine: frames,
+      ttlMs,
+    } = this.limits;
+    return encodeServerHello({
+      protocol: PROTOCOL_VERSION,
+      version: this.#version,
+      start: this.runId,
+      sessionMs: this.#sessions.sessionMs,
+      silenceKeeps: isLocal,
+      traits: this.backend.traits(isLocal),
+      reclaimMs: Math.ceil(this.backend.recoveryRemainingMs()),
+      ...(identity && { state: { id: identity.id, generation: identity.generation } }),
+      limits: { lineBytes, holds, tokens, page, batch, frames, ttlMs },
+      ...(isLocal && this.#runDirectory !== null && { runsIn: this.#runDirectory }),
+    });
+  }
+
+  /** A link has closed, from either side. severed: from ours, although its client may be well. */
+  connectionClosed(connection: Connection, session: Session | null, isClosedByServer: boolean): void {
+    if (!this.#connections.delete(connection)) return;
+    if (this.lastActive === connection) this.lastActive = null;
+    this.connectionLimiter.remove(connection.peer, connection);
+    if (connection.hasPendingRefusal) this.connectionLimiter.pendingRefusals--;
+    this.#unauthenticated.remove(connection);
+    if (session === null || this.#isDraining) return;
+    this.adminHandler?.connectionClosed(connection);
+    this.#sessions.connectionLost(session, connection, isClosedByServer);
+  }
+
+  /** Has a client seen a later state than ours, or another one under our address? Then ours was put back, or begun anew. */
+  #hasSeenLaterState(lastSeen: LastSeenState | null | undefined): boolean {
+    const state = this.backend.identity ?? null;
+    if (state === null || !lastSeen || lastSeen.start === this.runId) return false;
+    return lastSeen.id !== state.id || lastSeen.generation >= state.generation;
+  }
+
+  #markHandshakeDone(connection: Connection): void {
+    this.#unauthenticated.remove(connection);
+    this.connectionLimiter.markAuthenticated(connection.peer, connection);
+  }
+
+  /** The accounts have changed: whoever came in by a credential that is gone goes. */
+  #revalidatePrincipals(): void {
+    for (const connection of [...this.#connections]) {
+      if (connection.session !== null && !connection.session.principal.isValid)
+        connection.disconnect(new ProtocolError("AUTH", AUTH_FAILED));
+    }
+    this.endTurn();
+  }
+
+  #onTimer(): void {
+    this.#timerDueAt = Number.POSITIVE_INFINITY;
+    if (this.#isDraining) return;
+    const now = this.clock.now();
+    for (
+      let connection = this.#unauthenticated.takeDue(now);
+      connection !== null;
+      connection = this.#unauthenticated.takeDue(now)
+    ) {
+      connection.fail(connection.pendingRefusal ?? new ProtocolError("PROTOCOL", "no hello in time"));
+    }
+    this.#sessions.advance(now);
+    this.backend.advance(now);
+    this.endTurn();
+  }
+
+  /** The timer is only ever moved forward: an early ring costs less than arming it anew for every claim. */
+  #scheduleTimer(): void {
+    if (this.#isDraining) return;
+    const dueAt = Math.min(
+      this.backend.nextDueAt(),
+      this.#sessions.nextDueAt() ?? Number.POSITIVE_INFINITY,
+      this.#unauthenticated.nextDueAt() ?? Number.POSITIVE_INFINITY,
+    );
+    if (dueAt >= this.#timerDueAt) return;
+    this.#timerDueAt = dueAt;
+    this.#timer.set(dueAt);
+  }
+}

@@ -1,0 +1,103 @@
+/** What the system says of a process, named by its id and its start time, since ids are used again. */
+
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import type { ProcessState } from "./session.ts";
+
+/** Field 22 of /proc/PID/stat, in clock ticks since the machine was started; the name in field 2 may contain anything. */
+const START_FIELD = 22;
+
+/** Is the process with that id and start time still there? */
+export function probeProcess(pid: number, pidStart: string): ProcessState {
+  let fields: readonly string[];
+  try {
+    fields = readStat(pid);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "ENOENT" && code !== "ESRCH") return "unknown";
+    return hasProc() ? "gone" : "unknown";
+  }
+  if (fields[START_FIELD - 3] !== pidStart) return "gone";
+  const state = fields[0];
+  if (state === "Z" || state === "X") return "gone";
+  return state === "T" || state === "t" ? "stopped" : "running";
+}
+
+/** When a living process of ours was started; null: this system does not say. */
+export function readStartTime(pid: number): string | null {
+  try {
+    return readStat(pid)[START_FIELD - 3] ?? null;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ESRCH") return null;
+    throw error;
+  }
+}
+
+/** From field 3 on. */
+function readStat(pid: number): readonly string[] {
+  const text = readFileSync(`/proc/${pid}/stat`, "latin1");
+  return text.slice(text.lastIndexOf(")") + 2).split(" ");
+}
+
+function hasProc(): boolean {
+  try {
+    readFileSync("/proc/self/stat", "latin1");
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
+  }
+}
+
+/** Processes of ours that were started with this in their environment, as `NAME=value`. */
+export function findProcessesByEnvironment(variable: string): { readonly pid: number; readonly start: string }[] {
+  return listPids().flatMap((pid) => {
+    const environment = readOrEmpty(`/proc/${pid}/environ`).split("\0");
+    const start = environment.includes(variable) ? readStartTime(pid) : null;
+    return start === null ? [] : [{ pid, start }];
+  });
+}
+
+/** None where the system does not show them. */
+function listPids(): number[] {
+  try {
+    return readdirSync("/proc")
+      .filter((name) => /^\d+$/.test(name))
+      .map(Number);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  }
+}
+
+/** Empty for a process that has ended, or is not ours to look into. */
+function readOrEmpty(path: string): string {
+  try {
+    return readFileSync(path, "latin1");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ESRCH" || code === "EACCES" || code === "EPERM") return "";
+    throw error;
+  }
+}
+
+/** Names the time since the machine was started; null: this system does not say. */
+export function readBootId(): string | null {
+  try {
+    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}
+
+/** Names the space in which our process ids mean something: containers have their own; null: this system does not say. */
+export function readPidNamespace(): string | null {
+  try {
+    return readlinkSync("/proc/self/ns/pid");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "EACCES") return null;
+    throw error;
+  }
+}

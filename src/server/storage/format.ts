@@ -1,0 +1,102 @@
+/** The texts of the state folder: what is saved as JSON, and back; each file with what shows that it is whole. */
+
+import type { StateEpoch } from "../../protocol/handshake.ts";
+import type { Claim } from "../../spi/driver.ts";
+import { computeChecksum, decodeChain } from "./checksum-chain.ts";
+import { StateError } from "./private-files.ts";
+import type { JournalRecord, SavedClaim, SavedSession, SavedState } from "./storage.ts";
+import { FORMAT_VERSION } from "./storage.ts";
+
+/** A record of the journal. */
+export function encodeRecord(record: JournalRecord): string {
+  return JSON.stringify("put" in record ? { put: toJson(record.put) } : record);
+}
+
+/** What encodeRecord() made. */
+export function decodeRecord(text: string): JournalRecord {
+  const record = JSON.parse(text) as { put: JsonClaim } | { drop: string };
+  return "put" in record ? { put: fromJson(record.put) } : record;
+}
+
+/**
+ * The records of a journal. What was being written when the machine stopped is cut off: nobody was told of it.
+ * @throws StateError if it is damaged, cut short, or of another start than the state
+ */
+export function decodeJournal(text: string | null, path: string, state: StateEpoch | null): readonly JournalRecord[] {
+  if (text === null) throw new StateError(`${path} is missing: ${JOURNAL_ADVICE}`);
+  const journal = decodeChain("journal", text);
+  if (journal === null) throw new StateError(`${path} is damaged: ${JOURNAL_ADVICE}`);
+  if (state !== null && !belongsTo(journal.epoch, state)) {
+    throw new StateError(`${path} does not belong to the state beside it, but to another start: ${JOURNAL_ADVICE}`);
+  }
+  return journal.lines.map(decodeRecord);
+}
+
+/** A start writes the journal before the state: it may have ended in between. */
+function belongsTo({ id, generation }: StateEpoch, state: StateEpoch): boolean {
+  return id === state.id && (generation === state.generation || generation === state.generation + 1);
+}
+
+/** A change of the list of sessions. */
+export type SessionRecord = SavedSession | { readonly gone: string };
+
+/**
+ * The sessions that may hold something. Null: the list is missing, damaged, cut short or of another start, so that
+ * others may hold something, too.
+ */
+export function decodeSessions(text: string | null, state: StateEpoch): readonly SavedSession[] | null {
+  const list = text === null ? null : decodeChain("sessions", text);
+  if (list === null || list.epoch.id !== state.id || list.epoch.generation !== state.generation) return null;
+  const sessions = new Map<string, SavedSession>();
+  for (const line of list.lines) {
+    const record = JSON.parse(line) as SessionRecord;
+    if ("gone" in record) sessions.delete(record.gone);
+    else sessions.set(record.id, record);
+  }
+  return [...sessions.values()];
+}
+
+/** The whole text of a state file. boot: names the time since the machine was started; null: the system does not say. */
+export function encodeState(saved: SavedState, boot: string | null): string {
+  const { clean, ...rest } = saved;
+  const table = clean && { ...clean, claims: clean.claims.map(toJson) };
+  const text = JSON.stringify({ layout: FORMAT_VERSION, boot, ...rest, clean: table });
+  return `${computeChecksum(text)} ${text}\n`;
+}
+
+/** What a state file says. @throws StateError if it is damaged, or of another layout */
+export function decodeState(
+  fileText: string,
+  path: string,
+): { readonly saved: SavedState; readonly boot: string | null } {
+  const [line = "", ...otherLines] = fileText.split("\n");
+  const text = line.slice(17);
+  if (line !== `${computeChecksum(text)} ${text}` || otherLines.join("") !== "") {
+    throw new StateError(`${path} is damaged: ${STATE_ADVICE}`);
+  }
+  const { layout, boot, clean, ...rest } = JSON.parse(text) as {
+    layout: number;
+    boot: string | null;
+    clean: (Omit<NonNullable<SavedState["clean"]>, "claims"> & { claims: JsonClaim[] }) | null;
+  } & Omit<SavedState, "clean">;
+  if (layout !== FORMAT_VERSION) {
+    const advice = layout > FORMAT_VERSION ? "run a newer holdfast" : "move its folder away once nothing is held";
+    throw new StateError(`${path} has layout ${layout}, this version knows ${FORMAT_VERSION}: ${advice}`);
+  }
+  return { saved: { ...rest, clean: clean && { ...clean, claims: clean.claims.map(fromJson) } }, boot };
+}
+
+/** JSON has no bigint. */
+type JsonClaim = Omit<SavedClaim, "claim"> & { readonly claim: Omit<Claim, "floor"> & { readonly floor: string } };
+
+function toJson(saved: SavedClaim): JsonClaim {
+  return { ...saved, claim: { ...saved.claim, floor: String(saved.claim.floor) } };
+}
+
+function fromJson(saved: JsonClaim): SavedClaim {
+  return { ...saved, claim: { ...saved.claim, floor: BigInt(saved.claim.floor) } };
+}
+
+const RECOVERY_ADVICE = "the next start then asks the clients what they hold, for a minute, before it grants anything";
+const STATE_ADVICE = `move it away; ${RECOVERY_ADVICE}`;
+const JOURNAL_ADVICE = `once no lock that is detached, or has a lease over a minute, is held any more, move it and "state" away; ${RECOVERY_ADVICE}`;

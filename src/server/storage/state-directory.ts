@@ -1,0 +1,255 @@
+/**
+ * The folder in which a server keeps what survives a restart:
+ *
+ *   lock      held by the server that uses the folder
+ *   state     the bound of tokens, the longest short lease, after a clean shutdown the table; replaced as a whole
+ *   journal   long and detached claims, a line each; appended
+ *   sessions  who may hold something: lines that are not durable, and worthless once the machine has been started anew
+ *
+ * Each file shows whether it is whole (format.ts, checksum-chain.ts), and to which start of which state it belongs. What is
+ * damaged, cut short or of another start is refused, or treated as an unclean stop; it is never believed.
+ */
+
+import { closeSync, constants, existsSync, openSync, renameSync, statSync, writeSync } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
+import { join } from "node:path";
+import type { StateEpoch } from "../../protocol/handshake.ts";
+import { trimTrailingSlashes } from "../../util/private-directory.ts";
+import { readBootId } from "../session/process-probe.ts";
+import { ChecksumChain } from "./checksum-chain.ts";
+import type { SessionRecord } from "./format.ts";
+import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeState } from "./format.ts";
+import { ensurePrivateDirectory, openPrivate, readPrivate, replaceAtomically, StateError } from "./private-files.ts";
+import type { JournalRecord, LoadedState, SavedSession, SavedState, Storage } from "./storage.ts";
+
+/** Takes a lock that ends with this process; null: another has it. */
+type AcquireLock = (path: string) => Promise<DirectoryLock | null>;
+
+/** What keeps other servers out of the folder. */
+interface DirectoryLock {
+  /** Why it does not do so any more; null: it does. */
+  lostReason(): string | null;
+  close(): void;
+}
+
+/** A disk that others could take away. */
+export interface DirectoryStorage extends Storage {
+  /** Why it is not ours any more; null: it is. */
+  lostReason(): string | null;
+}
+
+/** What a folder has in it that a server has been started on. */
+const FILES = ["lock", "state", "journal", "sessions"] as const;
+
+/** The file of sessions is written anew when it has grown by this many lines beyond twice what it has to say. */
+const COMPACTION_SLACK = 1_000;
+
+export interface StateDirectoryOptions {
+  readonly acquireLock: AcquireLock;
+  /** The operator says that nothing of an earlier run can be held. */
+  readonly firstStart?: boolean;
+  /** Told what was changed to make the folder usable. */
+  readonly log: (message: string) => void;
+}
+
+/**
+ * Takes the folder, made if it is missing.
+ * @throws StateError, saying what to do, if it is used by another server, or not ours alone; or if it has been in use
+ * although this is said to be the first start
+ */
+export async function openStateDirectory(
+  rawPath: string,
+  { acquireLock, firstStart = false, log }: StateDirectoryOptions,
+): Promise<DirectoryStorage> {
+  const path = trimTrailingSlashes(rawPath);
+  await ensurePrivateDirectory(path, log);
+  const isUsed = hasBeenUsed(path);
+  const lock = await acquireLock(join(path, "lock"));
+  if (lock === null) throw new StateError(`${path} is used by another server: stop it, or name another folder`);
+  // looked at once more: another server may have come and gone before we had the lock
+  const leftFiles = FILES.filter((name) => name !== "lock" && existsSync(join(path, name)));
+  if (firstStart && leftFiles.length > 0) {
+    lock.close();
+    throw new StateError(`${path} has been in use (${leftFiles.join(", ")}): this is not its first start`);
+  }
+  return new StateDirectory(path, leftFiles.length === 0 && (firstStart || !isUsed), lock);
+}
+
+/** Has a server been started on this folder? */
+export function hasBeenUsed(path: string): boolean {
+  return FILES.some((name) => existsSync(join(path, name)));
+}
+
+/** What stands in the folder. @throws StateError if it cannot be relied on */
+export async function loadState(path: string, isFirstStart: boolean): Promise<LoadedState> {
+  const stateText = await readPrivate(join(path, "state"));
+  const decoded = stateText === null ? null : decodeState(stateText, join(path, "state"));
+  const state = decoded?.saved ?? null;
+  const journalPath = join(path, "journal");
+  const journalText = await readPrivate(journalPath);
+  const sessions = state === null ? null : decodeSessions(await readPrivate(join(path, "sessions")), state);
+  const boot = readBootId();
+  return {
+    state,
+    isFirstStart,
+    journal: journalText === null && state === null ? null : decodeJournal(journalText, journalPath, state),
+    isSameBoot: decoded === null || boot === null || decoded.boot === boot,
+    // who cannot be told apart from a process of an earlier boot is not relied on
+    sessions: boot === null ? null : sessions,
+  };
+}
+
+class StateDirectory implements DirectoryStorage {
+  readonly #path: string;
+  readonly #isFirstStart: boolean;
+  readonly #lock: DirectoryLock;
+  #epoch: StateEpoch = { id: "", generation: 0 };
+  #journal: { readonly chain: ChecksumChain; end: number } = {
+    chain: new ChecksumChain("journal", this.#epoch),
+    end: 0,
+  };
+  #journalFile: FileHandle | null = null;
+  #sessions: { readonly descriptor: number; readonly chain: ChecksumChain; end: number } | null = null;
+  #persistedSessions = new Map<string, SavedSession>();
+
+  constructor(path: string, isFirstStart: boolean, lock: DirectoryLock) {
+    this.#path = path;
+    this.#isFirstStart = isFirstStart;
+    this.#lock = lock;
+  }
+
+  load(): Promise<LoadedState> {
+    return loadState(this.#path, this.#isFirstStart);
+  }
+
+  async beginRun({ state, journal, sessions }: Parameters<Storage["beginRun"]>[0]): Promise<void> {
+    this.#epoch = state;
+    this.#persistedSessions = new Map(sessions.map((session) => [session.id, session]));
+    this.#rewriteSessions();
+    await this.rewriteJournal(journal);
+    await this.saveState(state);
+  }
+
+  async saveState(state: SavedState): Promise<void> {
+    this.#checkLock();
+    await replaceAtomically(this.#pathOf("state"), encodeState(state, readBootId()));
+  }
+
+  async appendJournal(records: readonly JournalRecord[]): Promise<void> {
+    if (records.length === 0) return;
+    this.#checkLock();
+    const { chain, end } = this.#journal;
+    const file = await this.#openJournal();
+    const bytes = Buffer.from(records.map((record) => chain.appendLine(encodeRecord(record))).join(""));
+    await writeFully(file, bytes, end);
+    await file.datasync();
+    // only now: whatever the disk keeps of the two, it never counts a line that is not there
+    await writeFully(file, Buffer.from(chain.encodeHeader()), 0);
+    this.#journal.end += bytes.length;
+  }
+
+  async rewriteJournal(records: readonly JournalRecord[]): Promise<void> {
+    this.#checkLock();
+    const chain = new ChecksumChain("journal", this.#epoch);
+    const lines = records.map((record) => chain.appendLine(encodeRecord(record)));
+    const text = [chain.encodeHeader(), ...lines].join("");
+    await replaceAtomically(this.#pathOf("journal"), text);
+    await this.#closeJournal();
+    this.#journal = { chain, end: Buffer.byteLength(text) };
+  }
+
+  addSession(session: SavedSession): void {
+    this.#persistedSessions.set(session.id, session);
+    this.#appendSession(session);
+  }
+
+  removeSession(id: string): void {
+    if (this.#persistedSessions.delete(id)) this.#appendSession({ gone: id });
+  }
+
+  lostReason(): string | null {
+    return this.#lock.lostReason();
+  }
+
+  async close(): Promise<void> {
+    await this.#closeJournal();
+    if (this.#sessions !== null) closeSync(this.#sessions.descriptor);
+    this.#sessions = null;
+    this.#lock.close();
+  }
+
+  /** Whoever else has the folder by now must not find our writes in it. */
+  #checkLock(): void {
+    const reason = this.#lock.lostReason();
+    if (reason !== null) throw new StateError(reason);
+  }
+
+  /** @throws StateError if another file stands there by now: what is appended to ours would be lost. It is written anew then. */
+  async #openJournal(): Promise<FileHandle> {
+    const path = this.#pathOf("journal");
+    this.#journalFile ??= await openPrivate(path, constants.O_WRONLY);
+    const [opened, current] = [await this.#journalFile?.stat(), statSync(path, { throwIfNoEntry: false })];
+    const isSameFile = opened?.ino === current?.ino && opened?.dev === current?.dev;
+    if (this.#journalFile !== null && isSameFile && Number(opened?.size) >= this.#journal.end) return this.#journalFile;
+    await this.#closeJournal();
+    throw new StateError(`${path} was removed or replaced`);
+  }
+
+  async #closeJournal(): Promise<void> {
+    const file = this.#journalFile;
+    this.#journalFile = null;
+    await file?.close();
+  }
+
+  #appendSession(record: SessionRecord): void {
+    const list = this.#sessions;
+    if (list === null || list.chain.lineCount > 2 * this.#persistedSessions.size + COMPACTION_SLACK)
+      return this.#rewriteSessions();
+    try {
+      const line = Buffer.from(list.chain.appendLine(JSON.stringify(record)));
+      writeFullySync(list.descriptor, line, list.end);
+      writeFullySync(list.descriptor, Buffer.from(list.chain.encodeHeader()), 0);
+      list.end += line.length;
+    } catch (error) {
+      // what stands there now is not known: the next write replaces it
+      this.#sessions = null;
+      closeSync(list.descriptor);
+      throw error;
+    }
+  }
+
+  #rewriteSessions(): void {
+    const chain = new ChecksumChain("sessions", this.#epoch);
+    const lines = [...this.#persistedSessions.values()].map((session) => chain.appendLine(JSON.stringify(session)));
+    const bytes = Buffer.from([chain.encodeHeader(), ...lines].join(""));
+    const path = this.#pathOf("sessions");
+    const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = constants;
+    const descriptor = openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600);
+    try {
+      writeFullySync(descriptor, bytes, 0);
+      this.#checkLock();
+      renameSync(`${path}.new`, path);
+    } catch (error) {
+      closeSync(descriptor);
+      throw error;
+    }
+    if (this.#sessions !== null) closeSync(this.#sessions.descriptor);
+    this.#sessions = { descriptor, chain, end: bytes.length };
+  }
+
+  #pathOf(name: string): string {
+    return join(this.#path, name);
+  }
+}
+
+function writeFullySync(descriptor: number, bytes: Buffer, position: number): void {
+  if (writeSync(descriptor, bytes, 0, bytes.length, position) !== bytes.length) {
+    throw new Error("a line was written in part: the disk is full");
+  }
+}
+
+async function writeFully(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
+  for (let written = 0; written < bytes.length; ) {
+    written += (await file.write(bytes, written, bytes.length - written, position + written)).bytesWritten;
+  }
+}

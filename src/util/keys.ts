@@ -1,0 +1,52 @@
+/** What a key may be. Keys are compared by their code points: no case folding, no Unicode normalisation, no trimming. */
+
+import { describeValue } from "./duration.ts";
+
+/** The longest key, in bytes of UTF-8, a client's prefix included. */
+export const MAX_KEY_BYTES = 512;
+
+/** The longest label, in bytes of UTF-8. */
+export const MAX_LABEL_BYTES = 256;
+
+const PRINTABLE_ASCII = /^[\x20-\x7e]{1,512}$/;
+// C0, DEL, C1 and the two line separators: what could forge a line in a log or a terminal
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/;
+
+/**
+ * Checks a key at the border and gives it back.
+ * @throws TypeError naming the argument if it is not 1 to 512 bytes of well-formed text without control characters
+ */
+export function validateKey(key: unknown, name = "key"): string {
+  if (typeof key !== "string") throw new TypeError(`${name} must be a string, not ${describeValue(key)}`);
+  if (PRINTABLE_ASCII.test(key)) return key;
+  const problem = keyProblem(key);
+  if (problem !== null) throw new TypeError(`${name} ${problem}`);
+  return key;
+}
+
+/** What is wrong with a key, or null. */
+function keyProblem(key: string): string | null {
+  if (key === "") return "must not be empty";
+  if (key.length > MAX_KEY_BYTES || Buffer.byteLength(key) > MAX_KEY_BYTES) {
+    return `must have at most ${MAX_KEY_BYTES} bytes of UTF-8`;
+  }
+  if (CONTROL_CHARACTERS.test(key)) return "must not contain control characters or line separators";
+  if (!key.isWellFormed()) return "must be well-formed Unicode (it has a lone surrogate)";
+  return null;
+}
+
+/**
+ * Checks a label: what people read in lists. Control characters become spaces, what is too long is cut.
+ * @throws TypeError if it is not a string
+ */
+export function cleanLabel(label: unknown, name = "label"): string {
+  if (typeof label !== "string") throw new TypeError(`${name} must be a string, not ${describeValue(label)}`);
+  const text = label.replace(new RegExp(CONTROL_CHARACTERS.source, "g"), " ").toWellFormed();
+  if (Buffer.byteLength(text) <= MAX_LABEL_BYTES) return text;
+  // a character that the cut went through is left out
+  return Buffer.from(text)
+    .subarray(0, MAX_LABEL_BYTES)
+    .toString()
+    .replace(/\ufffd$/, "");
+}

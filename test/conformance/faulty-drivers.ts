@@ -1,0 +1,339 @@
+// Drivers that each break one promise of the contract, made of the memory driver. The suite has to find every one.
+
+import { delegate } from "../../src/conformance/delegate.ts";
+import type { MemoryStore } from "../../src/drivers/memory.ts";
+import { memory } from "../../src/drivers/memory.ts";
+import type { Answer, Claim, ClaimView, Driver } from "../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { randomId } from "../../src/util/ids.ts";
+
+export type FaultyDriver = {
+  readonly fault: string;
+  /** Tests that must fail, by the beginning of their names, and what they must say. */
+  readonly caughtBy: Readonly<Record<string, RegExp>>;
+  /** Short by default, since most faults are waited for in vain; longer where the fault is one of time. */
+  readonly timeScale?: number;
+  create(store: MemoryStore): Driver;
+};
+
+/** A driver whose claims the store sees changed: the same claim always in the same way. */
+function mapAnswers(store: MemoryStore, change: (claim: Claim) => Partial<Claim>): Driver {
+  const right = memory({ store });
+  const known = new WeakMap<Claim, Claim>();
+  const changed = (claim: Claim): Claim => {
+    const made = known.get(claim) ?? { ...claim, ...change(claim) };
+    known.set(claim, made);
+    return made;
+  };
+  return delegate(right, {
+    claim: (claim) => right.claim(changed(claim)),
+    renew: (claims) => right.renew(claims.map(changed)),
+    release: (claims, unanswered) => right.release(claims.map(changed), unanswered),
+  });
+}
+
+/** A driver whose answers are changed on the way. */
+function changeAnswers(store: MemoryStore, change: (answer: Answer, claim: Claim) => Answer): Driver {
+  const right = memory({ store });
+  return delegate(right, {
+    claim: async (claim) => change(await right.claim(claim), claim),
+    renew: async (claims) =>
+      (await right.renew(claims)).map((answer, at) => answer && change(answer, claims[at] as Claim)),
+  });
+}
+
+const FIRST_TOKENS = new WeakMap<MemoryStore, bigint>();
+
+export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
+  {
+    fault: "releases nothing, but says so",
+    caughtBy: {
+      "a free key is granted at once": /'held' !== 'none'/,
+      "a claim of a busy key waits": /in vain for the grant/,
+      "mutex: a wait ends with the release": /LockTimeoutError/,
+    },
+    create: (store) => delegate(memory({ store }), { release: async (claims) => claims.map(() => true) }),
+  },
+  {
+    fault: "says of a repeated release that it was there",
+    caughtBy: {
+      "a repeated release answers false": /true/,
+      "an expired holder is answered none": /true/,
+    },
+    create(store) {
+      const right = memory({ store });
+      return delegate(right, {
+        release: async (claims, unanswered) => (await right.release(claims, unanswered)).map(() => true),
+      });
+    },
+  },
+  {
+    fault: "makes a new claim of one that is asked for again",
+    caughtBy: {
+      "asking again with the same id": /waiting/,
+      "a claim whose reply was lost": /waiting/,
+      "a semaphore lets in as many": /takes no second permit/,
+    },
+    create(store) {
+      const right = memory({ store });
+      const last = new Map<string, Claim>();
+      const again = (claim: Claim): Claim => {
+        const fresh = { ...claim, id: last.has(claim.id) ? randomId() : claim.id };
+        last.set(claim.id, fresh);
+        return fresh;
+      };
+      const current = (claim: Claim): Claim => last.get(claim.id) ?? claim;
+      return delegate(right, {
+        claim: (claim) => right.claim(again(claim)),
+        renew: (claims) => right.renew(claims.map(current)),
+        release: (claims, unanswered) => right.release(claims.map(current), unanswered),
+      });
+    },
+  },
+  {
+    fault: "puts a claim at the end of the line when it is renewed",
+    caughtBy: {
+      "asking again by claim or by renew keeps the place": /in vain for the grant/,
+      "seed 1: random commands": /is listed from its front/,
+    },
+    create(store) {
+      const right = memory({ store });
+      return delegate(right, {
+        async renew(claims) {
+          const answers = await right.renew(claims);
+          const waiting = claims.filter((_, index) => answers[index]?.state === "waiting");
+          await right.release(waiting);
+          for (const claim of waiting) await right.claim(claim);
+          return answers;
+        },
+      });
+    },
+  },
+  {
+    fault: "leaves a place in line for a claim that does not wait",
+    caughtBy: {
+      "wait: false on a busy key leaves no trace": /2 !== 1/,
+      "tryAcquire and wait: 0 ask once": /in vain for 1 claims in the store/,
+    },
+    create(store) {
+      const right = memory({ store });
+      return delegate(right, {
+        async claim(claim) {
+          const answer = await right.claim({ ...claim, wait: true });
+          return claim.wait || answer.state === "held" ? answer : { state: "none" };
+        },
+      });
+    },
+  },
+  {
+    fault: "forgets at once which claims were given up while unanswered",
+    caughtBy: {
+      "a release with an unanswered claim call": /'held' !== 'none'/,
+      "an id given up while unanswered": /'held' !== 'none'/,
+      "an abort before the claim reaches the store, which gets it after": /in vain for an empty store/,
+    },
+    create(store) {
+      const right = memory({ store });
+      return delegate(right, { release: (claims) => right.release(claims) });
+    },
+  },
+  {
+    fault: "grants the same token again",
+    caughtBy: {
+      "tokens rise from grant to grant": /after/,
+      "who reads and writes": /tokens rise from holder to holder/,
+      "a busy client passes the lock on": /after/,
+    },
+    create: (store) =>
+      changeAnswers(store, (answer) => {
+        if (answer.state !== "held") return answer;
+        const token = FIRST_TOKENS.get(store) ?? answer.token;
+        FIRST_TOKENS.set(store, token);
+        return { ...answer, token };
+      }),
+  },
+  {
+    fault: "gives a run of tokens, but sets only one aside",
+    caughtBy: {
+      "token runs do not overlap": /a run begins behind the one before/,
+      "the token of several keys lies above": /lies above those of/,
+    },
+    create(store) {
+      const right = mapAnswers(store, () => ({ tokens: 1 }));
+      const whole = (answer: Answer, claim: Claim): Answer =>
+        answer.state === "held" ? { ...answer, tokens: claim.tokens } : answer;
+      return delegate(right, {
+        claim: async (claim) => whole(await right.claim(claim), claim),
+        renew: async (claims) =>
+          (await right.renew(claims)).map((answer, at) => answer && whole(answer, claims[at] as Claim)),
+      });
+    },
+  },
+  {
+    fault: "ignores the floor",
+    caughtBy: {
+      "a token is at least the claim's floor": /not below its floor/,
+      "a floor more than a day ahead is refused": /Missing expected rejection/,
+    },
+    create: (store) => mapAnswers(store, () => ({ floor: 0n })),
+  },
+  {
+    fault: "lets leases live a hundred times as long",
+    caughtBy: {
+      "an expired holder is answered none": /in vain for the grant/,
+      "the next waiter is granted when the holder's lease ends": /in vain for the grant/,
+    },
+    create(store) {
+      const right = mapAnswers(store, ({ ttlMs }) => ({ ttlMs: ttlMs === "session" ? ttlMs : ttlMs * 100 }));
+      const shortened = (answer: Answer): Answer =>
+        answer.state === "none" ? answer : { ...answer, ttlMs: answer.ttlMs / 100 };
+      return delegate(right, {
+        claim: async (claim) => shortened(await right.claim(claim)),
+        renew: async (claims) => (await right.renew(claims)).map((answer) => answer && shortened(answer)),
+      });
+    },
+  },
+  {
+    fault: "ends leases early",
+    timeScale: 1,
+    caughtBy: {
+      "the next waiter is granted when the holder's lease ends": /lasted its full length/,
+      "an id given up while unanswered": /'held' !== 'none'/,
+    },
+    create: (store) => mapAnswers(store, ({ ttlMs }) => ({ ttlMs: ttlMs === "session" ? ttlMs : ttlMs / 2 })),
+  },
+  {
+    fault: "looks instead of renewing",
+    timeScale: 1,
+    caughtBy: {
+      "a lease that is restarted by renew does not end": /waiting/,
+      "a held lock is renewed": /fulfilled/,
+    },
+    create(store) {
+      const right = memory({ store });
+      const last = new Map<string, Answer>();
+      return delegate(right, {
+        async claim(claim) {
+          const answer = await right.claim(claim);
+          last.set(claim.id, answer);
+          return answer;
+        },
+        renew: (claims) =>
+          Promise.all(
+            claims.map(async (claim) => {
+              const known = last.get(claim.id);
+              return known?.state === "held" ? known : ((await right.renew([claim]))[0] as Answer);
+            }),
+          ),
+      });
+    },
+  },
+  {
+    fault: "takes every claim for an exclusive one",
+    caughtBy: {
+      "readers share": /is granted/,
+      "a semaphore lets in as many": /is granted/,
+      "seed 1: random commands": /the table says held/,
+    },
+    create: (store) =>
+      mapAnswers(store, ({ holds }) => ({
+        holds: holds.map(({ key }) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS })) as unknown as Claim["holds"],
+      })),
+  },
+  {
+    fault: "takes every limit for the highest",
+    caughtBy: {
+      "a semaphore lets in as many": /a claim of a busy key waits/,
+      "limits that differ": /a claim of a busy key waits/,
+      "semaphore of one: held by one": /LockHandle/,
+    },
+    create: (store) =>
+      mapAnswers(store, ({ holds }) => ({
+        holds: holds.map((lockSpec) => ({ ...lockSpec, limit: ALL_PERMITS })) as unknown as Claim["holds"],
+      })),
+  },
+  {
+    fault: "folds the case of keys",
+    caughtBy: {
+      "keys are compared byte by byte": /"CASE" is granted/,
+      "only keys that begin with the prefix": /"Job:1" is granted/,
+    },
+    create: (store) =>
+      mapAnswers(store, ({ holds }) => ({
+        holds: holds.map((lockSpec) => ({ ...lockSpec, key: lockSpec.key.toLowerCase() })) as unknown as Claim["holds"],
+      })),
+  },
+  {
+    fault: "answers a batch backwards",
+    caughtBy: {
+      "a batch is answered in the order of its claims": /waiting/,
+      "seed 1: random commands": /the table says waiting/,
+    },
+    create(store) {
+      const right = memory({ store });
+      return delegate(right, { renew: async (claims) => [...(await right.renew(claims))].reverse() });
+    },
+  },
+  {
+    fault: "shows ids",
+    caughtBy: {
+      "a listed claim shows what it wants": /[a-z2-7]{26}/,
+    },
+    create(store) {
+      const right = memory({ store });
+      const ids = new Map<string, string>();
+      return delegate(right, {
+        claim(claim) {
+          ids.set(claim.label, claim.id);
+          return right.claim(claim);
+        },
+        list: async (filter, max, after) =>
+          (await right.list(filter, max, after)).map(
+            (view): ClaimView => ({ ...view, tag: ids.get(view.label) ?? "" }),
+          ),
+      });
+    },
+  },
+  {
+    fault: "lists the same page for ever",
+    caughtBy: {
+      "a list comes in pages": /in vain for the last page/,
+    },
+    create(store) {
+      const right = memory({ store });
+      return delegate(right, { list: (filter, max) => right.list(filter, max) });
+    },
+  },
+  {
+    fault: "pushes a grant before it is one",
+    caughtBy: {
+      "what is pushed is what asking tells": /\d+n/,
+    },
+    create(store) {
+      const right = memory({ store });
+      return delegate(right, {
+        open: (notify) =>
+          right.open((id, answer) => {
+            if (answer?.state === "held") notify(id, { ...answer, token: answer.token - 1n });
+          }),
+      });
+    },
+  },
+  {
+    fault: "goes on speaking when it is closed",
+    caughtBy: {
+      "a closed driver says nothing more": /!== 0/,
+    },
+    create(store) {
+      const right = memory({ store });
+      let timer: NodeJS.Timeout | undefined;
+      return delegate(right, {
+        open: (notify) => {
+          timer = setInterval(() => notify(null), 5).unref();
+          setTimeout(() => clearInterval(timer), 2_000).unref();
+          return right.open(notify);
+        },
+      });
+    },
+  },
+];

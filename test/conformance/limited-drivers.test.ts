@@ -1,0 +1,64 @@
+// Drivers that can do less, made of the memory driver: the suite must ask of them only what they say they can.
+
+import { describe, test } from "vitest";
+import { delegate } from "../../src/conformance/delegate.ts";
+import type { ConformanceOptions } from "../../src/conformance/suite.ts";
+import { conformance } from "../../src/conformance/suite.ts";
+import type { MemoryStore } from "../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import type { Answer, Driver, Traits } from "../../src/spi/driver.ts";
+import { leakCheckedTest } from "../support/leak-checked-test.ts";
+
+/** Like an advisory lock of a database: a session, one key, nothing but exclusive, no tokens. */
+const ADVISORY_TRAITS: Traits = {
+  lease: { claim: false, sessionMs: 30_000 },
+  manyKeys: false,
+  permits: "one",
+  fencing: false,
+  fifo: true,
+  survives: "process",
+};
+
+/** Like a store of rows: readers and writers, one key at a time. */
+const ROW_LOCK_TRAITS: Traits = {
+  lease: { claim: true },
+  manyKeys: false,
+  permits: "shared",
+  fencing: true,
+  fifo: true,
+  survives: "restart",
+};
+
+function limitDriver(store: MemoryStore, traits: Traits): Driver {
+  const { detach: _detach, revoke: _revoke, ...right } = memory({ store });
+  const plain = (answer: Answer): Answer => {
+    if (answer.state === "waiting") return { ...answer, recheckMs: 10 };
+    return answer.state === "held" && !traits.fencing ? { ...answer, token: 0n, tokens: 1 } : answer;
+  };
+  return delegate(right, {
+    traits,
+    claim: async (claim) => plain(await right.claim(claim)),
+    renew: async (claims) => (await right.renew(claims)).map((answer) => answer && plain(answer)),
+    // it cannot speak first, so its waiters ask often
+    open: () => right.open(() => undefined),
+  });
+}
+
+function suiteOptions(traits: Traits): ConformanceOptions {
+  const { survives: _survives, ...declared } = traits;
+  return {
+    open: async () => {
+      const store = memoryStore();
+      return { driver: () => limitDriver(store, traits) };
+    },
+    traits: declared,
+    timeScale: 0.4,
+    keys: 500,
+    random: { seeds: 1 },
+  };
+}
+
+describe("a driver that can do less", () => {
+  conformance({ describe, test: leakCheckedTest(test) }, "like an advisory lock", suiteOptions(ADVISORY_TRAITS));
+  conformance({ describe, test: leakCheckedTest(test) }, "like rows", suiteOptions(ROW_LOCK_TRAITS));
+});

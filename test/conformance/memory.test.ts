@@ -1,0 +1,18 @@
+import { describe, test } from "vitest";
+import { conformance } from "../../src/conformance/suite.ts";
+import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { leakCheckedTest } from "../support/leak-checked-test.ts";
+import { findTableViolations } from "../support/stores/table-inspector.ts";
+
+const long = process.env.HOLDFAST_LONG === "1";
+
+conformance({ describe, test: leakCheckedTest(test) }, "memory", {
+  open: async () => {
+    const store = memoryStore();
+    return { driver: () => memory({ store }), inspect: async () => findTableViolations(store.table) };
+  },
+  verbs: ["detach", "revoke"],
+  timeScale: 0.5,
+  keys: long ? 1_000_000 : 50_000,
+  random: long ? { seeds: 300, steps: 200 } : { seeds: 10 },
+});

@@ -1,0 +1,36 @@
+import { randomUUID } from "node:crypto";
+import { GlideClient } from "@valkey/valkey-glide";
+import { Redis as Ioredis5 } from "ioredis5";
+import { Redis as Iovalkey } from "iovalkey";
+import { createClient as createClient5 } from "redis5";
+import { describe } from "vitest";
+import { conformance } from "../../src/conformance/suite.ts";
+import type { RedisClient } from "../../src/drivers/redis/driver.ts";
+import { redis } from "../../src/drivers/redis/driver.ts";
+import { createShortRunner, REDIS_SUITE_OPTIONS, withRedis } from "../support/stores/redis-conformance.ts";
+import { findRedisViolations } from "../support/stores/redis-inspector.ts";
+
+const clients: Readonly<Record<string, (port: number) => RedisClient | Promise<RedisClient>>> = {
+  "ioredis 5": (port) => new Ioredis5(port, "127.0.0.1"),
+  iovalkey: (port) => new Iovalkey(port, "127.0.0.1"),
+  "node-redis 5": (port) => createClient5({ url: `redis://127.0.0.1:${port}` }),
+  "valkey-glide": (port) =>
+    GlideClient.createClient({ addresses: [{ host: "127.0.0.1", port }], requestTimeout: 5_000 }),
+};
+
+describe("other clients", () => {
+  withRedis((server, admin) => {
+    for (const [name, make] of Object.entries(clients)) {
+      conformance(createShortRunner(), `Redis by ${name}`, {
+        ...REDIS_SUITE_OPTIONS,
+        open: async () => {
+          const prefix = randomUUID();
+          return {
+            driver: () => redis(() => make(server().port), { prefix }),
+            inspect: () => findRedisViolations(admin(), prefix),
+          };
+        },
+      });
+    }
+  });
+});

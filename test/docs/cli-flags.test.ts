@@ -1,0 +1,59 @@
+// The guide tells of every flag and every variable that there is, and of no other. (The settings of `serve` have a test of
+// their own, which knows their defaults, too.)
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { SETTINGS, toVariableName } from "../../src/cli/commands/serve/settings.ts";
+import { cliSandbox } from "../support/cli-sandbox.ts";
+
+const sandbox = cliSandbox();
+
+const readChapters = (...chapters: readonly string[]): string =>
+  chapters.map((name) => readFileSync(join("docs/guide", name), "utf8")).join("\n");
+const documentedFlags = readChapters("cli.md", "operations.md", "access.md", "server.md");
+/** Flags of other programs in those chapters. */
+const FOREIGN_NAMES = ["--global", "--full", "--max-old-space-size"];
+
+test("every flag stands in the guide, and every flag in it is one", async () => {
+  const { out } = await sandbox.run(["help", "all"]);
+  const flags = new Set([...out.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map((match) => match[1] as string));
+  expect(flags.size).toBeGreaterThan(40);
+  // these are of every command
+  for (const known of ["--help", "--version"]) flags.delete(known);
+  const written = new Set([...documentedFlags.matchAll(/(?<![-\w])--[a-z][a-z-]*\w/g)].map(([flag]) => flag));
+  expect([...flags].filter((flag) => !written.has(flag))).toEqual([]);
+  const known = [...flags, ...FOREIGN_NAMES, "--help", "--version"];
+  expect([...written].filter((flag) => !known.includes(flag))).toEqual([]);
+});
+
+test("every variable that the code reads stands in the guide, and every variable in it is read", () => {
+  const all = readChapters(...readdirSync("docs/guide").filter((name) => name.endsWith(".md")));
+  const sources = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
+  const code = sources.map((name) => readFileSync(join("src", name), "utf8")).join("\n");
+  const names = (text: string): string[] => [...text.matchAll(/\bHOLDFAST_[A-Z_]*[A-Z]/g)].map(([name]) => name);
+  const settings = SETTINGS.filter(({ scope }) => scope !== "flag").map(({ name }) => toVariableName(name));
+  // HOLDFAST_NAME: how the names of the settings are made
+  const read = new Set([...names(code), ...settings].filter((name) => name !== "HOLDFAST_NAME"));
+  expect(read.size).toBeGreaterThan(20);
+  const written = new Set(names(all));
+  expect([...read].filter((name) => !written.has(name))).toEqual([]);
+  expect([...written].filter((name) => !read.has(name))).toEqual([]);
+});
+
+test("every line of the log has its row in the guide", () => {
+  const files = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((name) =>
+    /^(server\/.*|cli\/serve(-end)?)\.ts$/.test(name),
+  );
+  const code = files.map((name) => readFileSync(join("src", name), "utf8")).join("\n");
+  // as far as it says the same each time
+  const said = [...code.matchAll(/\blog\(\s*(?:"([^"]+)"|`([^`$]{4,})\$)/g)].map(
+    ([, text, begun]) => text ?? begun ?? "",
+  );
+  expect(said.length).toBeGreaterThan(12);
+  const log = readChapters("server.md").split("## The log")[1]?.split("\n## ")[0] ?? "";
+  const beginnings = [...log.matchAll(/`([^`]+)`/g)]
+    .map(([, text = ""]) => text.replace(/[:;]? \.\.\.$/, ""))
+    .filter((text) => text.length >= 6);
+  expect(said.filter((text) => !beginnings.some((row) => text.startsWith(row)))).toEqual([]);
+});

@@ -1,0 +1,85 @@
+// Every example, and the code of README.md, runs as a user would run it, against a lock server of its own.
+
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { basename, resolve } from "node:path";
+import { describe, expect, test } from "vitest";
+import { parsePage } from "../../scripts/check/markdown.ts";
+import type { CommandResult } from "../support/cli-sandbox.ts";
+import { cliSandbox } from "../support/cli-sandbox.ts";
+
+const sandbox = cliSandbox();
+
+/** What each example prints. Lines of one group may come in any order. */
+const EXPECTED_OUTPUT: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  "fenced-register": [
+    ["the second token is higher: true"],
+    ["the late write was refused: a later holder has written already"],
+    ["the register says: second"],
+    ["the first holder still held it: false, the second: true"],
+  ],
+  "paused-holder": [
+    ["the next holder writes: accepted"],
+    ["the stopped holder goes on and writes: refused"],
+    ['what the stopped holder is told: lost the lock on "register": its lease ended before a renewal succeeded'],
+    ["the register says: second"],
+  ],
+  "read-write": [
+    ["one reads version 1", "two reads version 1", "three reads version 1"],
+    ["writing, with 0 readers beside"],
+    ["four reads version 2"],
+    ["most readers at once: 3"],
+  ],
+  semaphore: [["large done", "a done", "b done", "c done", "d done", "e done"], ["most permits out at once: 4"]],
+  all: [["ana 95, ben 105, eva 100"]],
+  "detach-attach": [
+    ["free meanwhile: false"],
+    ["the same token in the second process: true"],
+    ["released there: true"],
+    ["attached once more: LOCK_LOST, released"],
+  ],
+};
+
+test("every example has its output here", () => {
+  const sources = readdirSync("examples").filter((name) => name.endsWith(".ts"));
+  expect(sources.map((name) => basename(name, ".ts")).sort()).toEqual(Object.keys(EXPECTED_OUTPUT).sort());
+});
+
+describe("an example prints what it says and ends", () => {
+  test.each(Object.entries(EXPECTED_OUTPUT))("%s", async (name, groups) => {
+    const result = await runExample(compiledPath(name));
+    expect(result).toMatchObject({ code: 0, err: "" });
+    const lines = result.out.trimEnd().split("\n");
+    const grouped = groups.map((group) => lines.splice(0, group.length).sort());
+    expect(grouped).toEqual(groups.map((group) => [...group].sort()));
+    expect(lines).toEqual([]);
+  });
+});
+
+test("the first code block of README.md runs as it stands", async () => {
+  const block = parsePage({ path: "README.md", text: readFileSync("README.md", "utf8") }).blocks.find(
+    ({ language }) => language === "ts",
+  );
+  // within the package, so that it finds "holdfast" as its users do
+  const program = resolve("build/readme-example.mjs");
+  writeFileSync(program, block?.code ?? "throw new Error('README.md has no ts block')");
+  expect(await runExample(program)).toMatchObject({ code: 0, err: "" });
+});
+
+test("README.md gives its two commands, each as a line of its own in a block of its own", () => {
+  const blocks = parsePage({ path: "README.md", text: readFileSync("README.md", "utf8") }).blocks;
+  const commands = blocks.filter(({ language }) => language === "sh").map(({ code }) => code);
+  expect(commands).toContain("npm ci && npx holdfast run nightly-report -- echo hello");
+  expect(commands).toContain("npm ci && npm test");
+});
+
+function runExample(program: string): Promise<CommandResult> {
+  return sandbox.startProgram([process.execPath, program], { cwd: sandbox.folder }).ended;
+}
+
+function compiledPath(name: string): string {
+  const [source, program] = [`examples/${name}.ts`, resolve(`build/examples/${name}.js`)];
+  if (!existsSync(program) || statSync(program).mtimeMs < statSync(source).mtimeMs) {
+    throw new Error(`${program} is older than its source: npm run compile`);
+  }
+  return program;
+}

@@ -1,0 +1,105 @@
+// Runs the commands of docs/reference/http.md, by a small interpreter of our own, and by the real shell and curl if there are.
+
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { cleanUpAfterEach, createTemporaryDirectory, startHttpServer } from "../support/http-fixture.ts";
+import { checkLeaksAfterEach } from "../support/leak-check.ts";
+import { runCurl, splitWords } from "./doc-shell.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const PAGE = readFileSync("docs/reference/http.md", "utf8");
+const PROGRAM = resolve("dist/cli/main.js");
+/** Which member of an answer a variable of the page is taken from. */
+const CAPTURED_VARIABLES: Readonly<Record<string, string>> = {
+  REFERENCE: "reference",
+  WAITING: "reference",
+  SECOND: "reference",
+  TOKEN: "token",
+};
+/** These differ from run to run. */
+const VARYING_FIELDS: ReadonlySet<string> = new Set(["tag", "reference", "token", "ttlMs", "ageMs", "retryMs"]);
+
+interface TranscriptStep {
+  readonly command: string;
+  /** What the page says that it prints. */
+  readonly output: string;
+}
+
+const steps: TranscriptStep[] = [...PAGE.matchAll(/```transcript\n([^`]*)```/g)]
+  .flatMap(([, text]) => (text as string).split(/^\$ /m).slice(1))
+  .map((text) => {
+    const [command = "", ...output] = text.trimEnd().split("\n");
+    return { command, output: output.join("\n") };
+  });
+
+/** Plays the page; `run` performs a command other than an assignment. */
+async function runTranscript(url: string, run: (command: string, variables: Map<string, string>) => Promise<string>) {
+  const variables = new Map([["URL", url]]);
+  let last = "";
+  for (const { command, output } of steps) {
+    const assignment = /^([A-Z]+)=/.exec(command)?.[1];
+    if (assignment === undefined) {
+      last = await run(command, variables);
+      expect([command, valueShape(JSON.parse(last))]).toEqual([command, valueShape(JSON.parse(output))]);
+    } else if (assignment !== "URL") {
+      // the page goes on with what it had itself; we with what we got
+      variables.set(assignment, JSON.parse(last)[CAPTURED_VARIABLES[assignment] as string]);
+    }
+  }
+}
+
+/** A value with what varies replaced by its form. */
+function valueShape(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(valueShape);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [
+      name,
+      VARYING_FIELDS.has(name) ? normalizeOutput(member) : valueShape(member),
+    ]),
+  );
+}
+
+function normalizeOutput(value: unknown): string {
+  if (typeof value !== "string") return value === null ? "null" : typeof value;
+  return value.replace(/[\w-]{3,}(?![\w.]*hf1)/g, (part) => (part === "hf1" || part === "wait" ? part : "x"));
+}
+
+test("the page has the whole way from nothing to a lock, and back", () => {
+  const all = steps.map(({ command }) => command).join("\n");
+  for (const path of ["claims\n", "claims/wait", "claims/renew", "claims/release", "locks?", "locks/revoke"]) {
+    expect(`${all}\n`).toContain(path);
+  }
+  expect(steps.length).toBeGreaterThan(15);
+});
+
+test("its commands do what it says, by our interpreter over node:http", async () => {
+  const { url } = await startHttpServer();
+  await runTranscript(url, (command, variables) => runCurl(splitWords(command, variables)));
+});
+
+const hasCurl = spawnSync("curl", ["--version"]).status === 0;
+
+test.skipIf(!hasCurl)("its commands do what it says, by the real shell and the real curl", async () => {
+  const { url } = await startHttpServer();
+  await runTranscript(url, async (command, variables) => {
+    const { execFile } = await import("node:child_process");
+    return new Promise((resolve, reject) => {
+      const env = { PATH: process.env.PATH, ...Object.fromEntries(variables) };
+      execFile("sh", ["-c", command], { env }, (error, out) => (error === null ? resolve(out) : reject(error)));
+    });
+  });
+});
+
+test.skipIf(!existsSync(PROGRAM))("its first command starts a server", () => {
+  const line = /```sh\n(holdfast serve .*)\n```/.exec(PAGE)?.[1] as string;
+  const cwd = createTemporaryDirectory();
+  const args = line.split(" ").slice(1);
+  const env = { PATH: process.env.PATH, HOLDFAST_DIR: join(cwd, "own"), HOME: cwd };
+  const out = execFileSync(process.execPath, [PROGRAM, ...args, "--check"], { cwd, env, encoding: "utf8" });
+  expect(out).toBe("all is well\n");
+});

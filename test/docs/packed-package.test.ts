@@ -1,0 +1,186 @@
+// The package as its users get it: packed, installed into an empty folder, run and bundled there. Nothing is fetched: what it
+// depends on is linked from this repository.
+
+import { execFile } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { promisify } from "node:util";
+import { build } from "esbuild";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { findLinks, parsePage, readPages } from "../../scripts/check/markdown.ts";
+import { cliSandbox } from "../support/cli-sandbox.ts";
+
+const sandbox = cliSandbox();
+const runNode = promisify(execFile);
+const { dependencies, version } = JSON.parse(readFileSync("package.json", "utf8")) as {
+  readonly dependencies: Readonly<Record<string, string>>;
+  readonly version: string;
+};
+
+let project = "";
+
+beforeAll(async () => {
+  project = mkdtempSync("/tmp/hf-packed-");
+  const quiet = ["--ignore-scripts", "--silent"];
+  await runNode("npm", ["pack", ...quiet, "--pack-destination", project]);
+  writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
+  const linked = Object.keys(dependencies).map((name) => resolve("node_modules", name));
+  const offline = ["--offline", "--no-audit", "--no-fund", "--no-package-lock"];
+  await runNode("npm", ["install", ...quiet, ...offline, `./holdfast-${version}.tgz`, ...linked], { cwd: project });
+}, 120_000);
+afterAll(() => rmSync(project, { recursive: true, force: true }));
+
+const installedPath = (...path: readonly string[]): string => join(project, "node_modules/holdfast", ...path);
+
+test("README's program runs, and so does the command", async () => {
+  const page = parsePage({ path: "README.md", text: readFileSync(installedPath("README.md"), "utf8") });
+  const program = join(project, "readme.mjs");
+  writeFileSync(program, page.blocks.find(({ language }) => language === "ts")?.code ?? "throw new Error('none')");
+  const ran = await sandbox.startProgram([process.execPath, program], { cwd: project }).ended;
+  expect(ran).toMatchObject({ code: 0, err: "", out: expect.stringMatching(/^nobody else works on invoice:42; /) });
+  const bin = join(project, "node_modules/.bin/holdfast");
+  expect(await sandbox.startProgram([bin, "run", "k", "--", "echo", "ran"], { cwd: project }).ended).toMatchObject({
+    code: 0,
+    out: "ran\n",
+    err: "",
+  });
+  expect((await sandbox.startProgram([bin, "--version"]).ended).out).toBe(`${version}\n`);
+});
+
+test("the pages are in it, and what they link to, but for what only contributors need", () => {
+  const pages = readPages(installedPath()).map(({ path, text }) => ({ path: relative(installedPath(), path), text }));
+  expect(pages.map(({ path }) => path)).toEqual(
+    expect.arrayContaining([
+      "README.md",
+      "SECURITY.md",
+      "docs/guide/cli.md",
+      "docs/reference/api.md",
+      "deploy/README.md",
+    ]),
+  );
+  const dead = pages.flatMap((page) =>
+    findLinks(page)
+      .map(({ target }) => join(dirname(page.path), (target.split("#")[0] as string) || page.path.replace(/.*\//, "")))
+      .filter((path) => !/^(?:scripts|test|bench)\//.test(path) && !existsSync(installedPath(path)))
+      .map((path) => `${page.path}: ${path}`),
+  );
+  expect(dead).toEqual([]);
+  expect(existsSync(installedPath("dist/holdfast.1"))).toBe(true);
+});
+
+test("no page tells anybody to install the name from a registry, where it is not ours", () => {
+  const fetched = /\bnpm (?:i|install|add|exec)\b[^`\n]* holdfast(?![-\w./])|\b(?:pnpm|yarn) (?:add|dlx) holdfast\b/;
+  const found = readPages().flatMap(({ path, text }) =>
+    text
+      .split("\n")
+      .filter((line) => fetched.test(line))
+      .map((line) => `${path}: ${line}`),
+  );
+  expect(found).toEqual([]);
+  // outside of a folder that has it, npx would fetch it
+  const byName = readPages().flatMap(({ path, text }) => (/^npx holdfast/m.test(text) ? [path] : []));
+  expect(byName).toEqual([]);
+});
+
+const PROGRAM = `
+import { connect } from "holdfast";
+async function main() {
+  const locks = await connect();
+  await locks.using("bundled", { wait: "20s" }, async ({ keys }) => console.log("held " + keys));
+  await locks.close();
+}
+main().catch(({ code, message }) => console.log(code, message));
+`;
+
+describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
+  const bundle = async (outfile: string) => {
+    writeFileSync(join(project, "app.js"), PROGRAM);
+    // the banner that bundles of packages in CommonJS need
+    const js = 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
+    const { warnings, metafile } = await build({
+      absWorkingDir: project,
+      entryPoints: ["app.js"],
+      outfile,
+      bundle: true,
+      platform: "node",
+      format,
+      metafile: true,
+      logLevel: "silent",
+      ...(format === "esm" && { banner: { js } }),
+    });
+    return { warnings, metafile };
+  };
+  const name = format === "esm" ? "bundle.mjs" : "bundle.cjs";
+
+  test("nobody is warned, and the default server is started where the package is beside it", async () => {
+    const { warnings } = await bundle(`out/${name}`);
+    expect(warnings).toEqual([]);
+    const { out, err } = await sandbox.startProgram([process.execPath, join(project, "out", name)], {
+      env: packageFiles("beside"),
+    }).ended;
+    expect({ out, err }).toEqual({ out: "held bundled\n", err: "" });
+  });
+
+  test("alone it works with a server that runs, and else says what is missing", async () => {
+    await bundle(`out/${name}`);
+    const alone = mkdtempSync("/tmp/hf-bundle-");
+    try {
+      cpSync(join(project, "out", name), join(alone, "dist", name));
+      // a program of somebody's, where ours would be beside the package's own files
+      mkdirSync(join(alone, "cli"));
+      writeFileSync(join(alone, "package.json"), JSON.stringify({ name: "somebody", type: "module" }));
+      writeFileSync(
+        join(alone, "cli/main.js"),
+        "import { writeFileSync } from 'node:fs'; writeFileSync('started', '');",
+      );
+      const run = (env: Record<string, string>) =>
+        sandbox.startProgram([process.execPath, join(alone, "dist", name)], { cwd: alone, env }).ended;
+      expect((await run(packageFiles("alone"))).out).toMatch(
+        /^DRIVER_FAILED .*the program to start one is not here: run `holdfast serve`/,
+      );
+      expect(readdirSync(alone).sort()).toEqual(["cli", "dist", "package.json"]);
+      await sandbox.run(["run", "k", "--", "true"]);
+      expect((await run({})).out).toBe("held bundled\n");
+    } finally {
+      rmSync(alone, { recursive: true });
+    }
+  });
+
+  test("in one file it is no larger than its drivers are, and carries no server", async () => {
+    const { metafile } = await bundle(`out/${name}`);
+    const [output] = Object.values(metafile.outputs);
+    const { bytes = 0, inputs = {} } = output ?? {};
+    expect(bytes).toBeGreaterThan(10_000);
+    expect(bytes).toBeLessThan(500_000);
+    expect(Object.keys(inputs).filter((input) => /\/(?:cli|server)\//.test(input))).toEqual([]);
+  });
+});
+
+test("split into chunks, a program loads no store that it does not use", async () => {
+  const { metafile } = await build({
+    absWorkingDir: project,
+    stdin: { contents: PROGRAM, resolveDir: project },
+    outdir: join(project, "split"),
+    bundle: true,
+    splitting: true,
+    platform: "node",
+    format: "esm",
+    metafile: true,
+    logLevel: "silent",
+  });
+  const outputs = new Map(Object.entries(metafile.outputs));
+  const loaded = new Set<string>();
+  const load = (path: string): void => {
+    if (loaded.has(path)) return;
+    loaded.add(path);
+    for (const { path: next, kind } of outputs.get(path)?.imports ?? []) if (kind === "import-statement") load(next);
+  };
+  load([...outputs].find(([, { entryPoint }]) => entryPoint === "<stdin>")?.[0] as string);
+  const bytes = [...loaded].reduce((sum, path) => sum + (outputs.get(path)?.bytes ?? 0), 0);
+  expect(bytes).toBeLessThan(100_000);
+});
+
+/** A directory, and so a server, of its own. */
+function packageFiles(name: string): { HOLDFAST_DIR: string } {
+  return { HOLDFAST_DIR: join(sandbox.folder, `${name}-${relative("/", project)}`.replaceAll("/", "-")) };
+}

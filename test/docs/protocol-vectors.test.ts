@@ -1,0 +1,184 @@
+// Plays the vectors of docs/reference/protocol.md against the server, byte for byte.
+
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { decodeEvents, decodeInfo, decodeWatchFrame } from "../../src/protocol/admin-frames.ts";
+import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
+import { decodeConnectionError, decodeServerHello, PACKAGE_VERSION } from "../../src/protocol/handshake.ts";
+import type { AccessControl } from "../../src/server/auth/access-control.ts";
+import { ALLOW_ALL, createAccessControl, hashCredential } from "../../src/server/auth/access-control.ts";
+import type { ServerStatus } from "../../src/server/connection/admin-handler.ts";
+import { createAdminHandler } from "../../src/server/connection/admin-handler.ts";
+import type { Connection } from "../../src/server/connection/connection.ts";
+import { EventLog } from "../../src/server/events/event-log.ts";
+import { openLocalBackend } from "../../src/server/local/startup.ts";
+import { LockService } from "../../src/server/service.ts";
+import { checkLeaksAfterEach } from "../support/leak-check.ts";
+import { FakeClock, flushEventLoop, MemoryStorage } from "../support/server-harness.ts";
+
+checkLeaksAfterEach();
+
+const RUN_ID = "k3vq7m2a";
+
+interface ProtocolVector {
+  readonly name: string;
+  readonly steps: readonly string[];
+}
+
+const vectors: ProtocolVector[] = [
+  ...readFileSync("docs/reference/protocol.md", "utf8").matchAll(/```vector (.*)\n([^`]*)```/g),
+].map(([, name, text]) => ({ name: name as string, steps: (text as string).trimEnd().split("\n") }));
+
+/** Random, and so in this document. */
+const RESTORED_STATE = "bq3x6l7mz2k4dw5hynr7ocpvta";
+
+class VectorRunner {
+  readonly clock = new FakeClock();
+  disk = new MemoryStorage();
+  service!: LockService;
+  readonly #connections = new Map<string, { link: Connection; got: string[]; closed: boolean }>();
+
+  async start(access: AccessControl = ALLOW_ALL): Promise<void> {
+    const log = (message: string, error?: unknown): void => {
+      // a revocation is told, and is no fault
+      if (error !== undefined) throw new Error(`${message}: ${error}`);
+    };
+    const { clock, disk } = this;
+    const eventLog = new EventLog({ clock });
+    const opened = await openLocalBackend({
+      clock,
+      storage: disk,
+      sessionMs: 30_000,
+      remote: false,
+      probe: () => "running",
+      log,
+      eventLog,
+    });
+    const { backend, sessions } = opened;
+    const load = { connections: 2, sessions: 2, held: 0, waiting: 0 };
+    const serverStatus = (): ServerStatus => ({
+      version: "0.1.0",
+      protocol: 1,
+      start: RUN_ID,
+      upMs: 86_400_000,
+      wallMs: clock.wall(),
+      reclaimMs: 0,
+      why: "",
+      store: "table",
+      load,
+    });
+    const adminHandler = createAdminHandler({ eventLog, serverStatus });
+    this.service = new LockService({
+      backend,
+      sessions,
+      clock,
+      runId: RUN_ID,
+      version: "0.1.0",
+      log,
+      adminHandler,
+      access,
+    });
+  }
+
+  at(name: string): { link: Connection; got: string[]; closed: boolean } {
+    let connection = this.#connections.get(name);
+    if (connection === undefined) {
+      const made = { got: [] as string[], closed: false };
+      const link = this.service.accept(
+        {
+          write: (text) => {
+            expect(text.endsWith("\n")).toBe(true);
+            made.got.push(...text.slice(0, -1).split("\n"));
+          },
+          close: () => {
+            made.closed = true;
+          },
+        },
+        { isLocal: true, address: "" },
+      );
+      connection = Object.assign(made, { link });
+      this.#connections.set(name, connection);
+    }
+    return connection;
+  }
+
+  /** Every line that came was expected. */
+  expectNothingMore(): string[] {
+    return [...this.#connections.values()].flatMap(({ got }) => got);
+  }
+}
+
+async function runStep(step: string, vectorRunner: VectorRunner): Promise<void> {
+  const [, who, what, rest] = /^(?:([A-Z])([>:<]) |-- )(.*)$/.exec(step) ?? [];
+  if (who === undefined) return executeDirective(rest as string, vectorRunner);
+  const connection = vectorRunner.at(who);
+  if (what === ">") connection.link.receive([rest as string]);
+  else if (what === "<") await expectLine(rest as string, connection);
+  else if (rest === "end") connection.link.transportClosed();
+  else if (rest === "closed") expect(connection.closed).toBe(true);
+  else throw new Error(`no such step: ${step}`);
+}
+
+async function executeDirective(what: string, vectorRunner: VectorRunner): Promise<void> {
+  const pause = /^(\d+) s pass(?:es)?$/.exec(what);
+  if (pause !== null) return vectorRunner.clock.advance(Number(pause[1]) * 1_000);
+  const known = /^the server knows "(.*)" as (.*), who may hold "(.*)" for (\d+) s$/.exec(what);
+  if (known !== null) {
+    const [, credential, name, prefix, seconds] = known as unknown as [string, string, string, string, string];
+    const rules = [{ prefix, permissions: ["acquire", "inspect"] as const, maxHoldMs: Number(seconds) * 1_000 }];
+    // nothing was there before
+    vectorRunner.disk = new MemoryStorage();
+    return vectorRunner.start(createAccessControl([{ name, hashes: [hashCredential(credential)], rules }]));
+  }
+  const crash = /^the server has crashed; "(.*)" may hold something$/.exec(what);
+  if (crash === null) throw new Error(`no such step: ${what}`);
+  vectorRunner.disk.addSession({ id: crash[1] as string, local: true, label: "", pid: null, pidStart: null });
+  await vectorRunner.start();
+}
+
+async function expectLine(line: string, { got }: { got: string[] }): Promise<void> {
+  // what needs a write comes a few turns later
+  if (got.length === 0) await flushEventLoop(40);
+  const first = got.shift();
+  if (line === "hello") expect(decodeServerHello(first as string)).toMatchObject({ protocol: 1, start: RUN_ID });
+  else expect(first?.replace(/"state":\{"id":"[a-z2-7]{26}"/, `"state":{"id":"${RESTORED_STATE}"`)).toBe(line);
+}
+
+test.each(vectors)("$name", async ({ steps }) => {
+  const vectorRunner = new VectorRunner();
+  await vectorRunner.start();
+  for (const step of steps) await runStep(step, vectorRunner);
+  await flushEventLoop();
+  expect(vectorRunner.expectNothingMore()).toEqual([]);
+});
+
+test("what the vectors show the client's side understands", () => {
+  const lines = vectors.flatMap(({ steps }) =>
+    steps.filter((step) => /^[A-Z]< /.test(step)).map((step) => step.slice(3)),
+  );
+  const seen = new Set<string>();
+  for (const line of lines.filter((it) => it !== "hello")) {
+    if (line.startsWith('{"hello"')) seen.add(decodeServerHello(line).start);
+    else if (line.startsWith("{")) seen.add(decodeConnectionError(line)?.code as string);
+    else {
+      for (const frame of decodeLine(line, RUN_ID).slice(1) as unknown[][]) {
+        const [verb, , result] = frame;
+        seen.add(verb as string);
+        if (verb === "push") decodeAnswer(result);
+        else if (verb === "events") expect(decodeWatchFrame(frame).events.length).toBeGreaterThan(0);
+        else if (verb === "ok" && Array.isArray(result) && Array.isArray(result[0]) && result[0].length > 7)
+          expect(decodeEvents(result)).toHaveLength(result.length);
+        else if (verb === "ok" && typeof result === "object" && !Array.isArray(result))
+          expect(decodeInfo(result).version).toBe(PACKAGE_VERSION);
+        else if (verb === "ok" && Array.isArray(result) && typeof result[0] === "string") decodeAnswer(result);
+        else if (verb === "ok" && Array.isArray(result) && typeof result[1] === "boolean") decodePage(result);
+      }
+    }
+  }
+  expect([...seen].sort()).toEqual([RUN_ID, "AUTH", "PROTOCOL", "VERSION", "error", "events", "ok", "push"].sort());
+});
+
+test("there are vectors, and the page names the version", () => {
+  expect(vectors.length).toBeGreaterThan(12);
+  expect(JSON.parse(readFileSync("package.json", "utf8")).version).toBe(PACKAGE_VERSION);
+});

@@ -1,0 +1,92 @@
+import { expect } from "vitest";
+import { test } from "../support/processes/process-harness.ts";
+import { descendants, sendSignal } from "../support/processes/process-tree.ts";
+import { msBetween, startWorker } from "../support/processes/worker.ts";
+import { until } from "../support/until.ts";
+
+/** "At once", on a machine that is busy with other things: the lease that it does not wait for has 30 s. */
+const IMMEDIATE_MS = 10_000;
+const LEASE_MS = 2_000;
+
+const monotonicNow = (): { readonly at: string } => ({ at: String(process.hrtime.bigint()) });
+
+test.concurrent("wrapper and child killed: the next grant follows at once", async ({ here }) => {
+  const run = here.start(["run", "k", "--", "sh", "-c", "echo works; sleep 60; true"]);
+  await until(() => run.out() !== "", { within: 10_000, what: "the command" });
+  const next = await startWorker(here);
+  next.acquire("next", "k");
+  await next.waitForReport("next", "asked");
+  // by the sleep that is below it alone
+  const child = await until(() => descendants(run.pid).find(({ pid }) => descendants(pid).length === 1), {
+    within: 5_000,
+    what: "the command at sleep",
+  });
+  const killed = monotonicNow();
+  run.kill();
+  sendSignal(child, "SIGKILL");
+  const ms = msBetween(killed, await next.waitForReport("next", "held"));
+  expect(ms).toBeLessThan(IMMEDIATE_MS);
+  console.log(`figure: wrapper and child killed, next grant after ${ms.toFixed(0)} ms`);
+});
+
+test.concurrent("a library holder killed on the Unix socket: the next grant follows at once", async ({ here }) => {
+  const holder = await startWorker(here);
+  const next = await startWorker(here);
+  holder.acquire("it", "k");
+  await holder.waitForReport("it", "held");
+  next.acquire("next", "k");
+  await next.waitForReport("next", "asked");
+  const killed = monotonicNow();
+  holder.kill();
+  const ms = msBetween(killed, await next.waitForReport("next", "held"));
+  expect(ms).toBeLessThan(IMMEDIATE_MS);
+  console.log(`figure: library holder killed on the Unix socket, next grant after ${ms.toFixed(1)} ms`);
+});
+
+test.concurrent("a library holder killed on TCP: the next grant comes when the lease has ended, not before", async ({
+  here,
+}) => {
+  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const holder = await startWorker(here, url);
+  const next = await startWorker(here, url);
+  holder.acquire("it", "k", { ttl: "2s" });
+  await holder.waitForReport("it", "held");
+  next.acquire("next", "k");
+  await next.waitForReport("next", "asked");
+  const killed = monotonicNow();
+  holder.kill();
+  const asked = await holder.waitForReport("it", "asked");
+  const granted = await next.waitForReport("next", "held");
+  expect(msBetween(asked, granted)).toBeGreaterThanOrEqual(LEASE_MS);
+  expect(msBetween(killed, granted)).toBeLessThan(LEASE_MS + IMMEDIATE_MS);
+  console.log(
+    `figure: library holder killed on TCP (lease 2 s), next grant after ${msBetween(killed, granted).toFixed(0)} ms`,
+  );
+});
+
+test.concurrent.for(["unix", "tcp"])(
+  "a waiter killed over %s leaves no place: the one behind it is granted at once",
+  async (kind, { here }) => {
+    const url = kind === "unix" ? "" : (await here.serve(["--listen", "tcp://127.0.0.1:0"])).url;
+    const [holder, waiter, behind] = [
+      await startWorker(here, url),
+      await startWorker(here, url),
+      await startWorker(here, url),
+    ];
+    for (const [one, of] of [
+      [holder, "holder"],
+      [waiter, "waiter"],
+      [behind, "behind"],
+    ] as const) {
+      one.acquire(of, "k");
+      if (of === "holder") await one.waitForReport(of, "held");
+      else await here.waitForQueue(of === "waiter" ? 1 : 2, url === "" ? undefined : url);
+    }
+    waiter.kill();
+    await waiter.ended;
+    holder.send({ do: "release", of: "holder" });
+    const released = await holder.waitForReport("holder", "released");
+    const ms = msBetween(released, await behind.waitForReport("behind", "held"));
+    expect(ms).toBeLessThan(IMMEDIATE_MS);
+  },
+);

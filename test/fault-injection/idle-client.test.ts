@@ -1,0 +1,105 @@
+/** What a library may do to its process: nothing, unless it holds or waits. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { describe, test, vi } from "vitest";
+
+// processes: a busy machine takes its time to start them
+vi.setConfig({ testTimeout: 30_000 });
+
+const INDEX = new URL("../../dist/index.js", import.meta.url).href;
+const MEMORY = new URL("../../dist/drivers/memory.js", import.meta.url).href;
+
+interface ProgramResult {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly out: string;
+  readonly ms: number;
+}
+
+/** Runs a program of that text; `when` is told of its output, and may signal it. */
+async function runProgram(
+  text: string,
+  when: (out: string, kill: (signal: NodeJS.Signals) => void) => void = () => {},
+): Promise<ProgramResult> {
+  const head = `import { createLocks } from ${JSON.stringify(INDEX)}; import { memory } from ${JSON.stringify(MEMORY)};\n`;
+  const started = performance.now();
+  const child = spawn(process.execPath, ["--unhandled-rejections=strict", "--input-type=module", "-e", head + text], {
+    cwd: fileURLToPath(new URL("../..", import.meta.url)),
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const bound = setTimeout(() => child.kill("SIGKILL"), 20_000);
+  let out = "";
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    out += chunk;
+    when(out, (signal) => child.kill(signal));
+  });
+  const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+  clearTimeout(bound);
+  return { code, signal, out, ms: performance.now() - started };
+}
+
+describe("an idle client keeps no process alive", () => {
+  test("after acquire and release, without close()", async () => {
+    const programResult = await runProgram(`
+      const locks = createLocks(memory());
+      for (let i = 0; i < 100; i++) await (await locks.acquire("k" + i)).release();
+      await locks.using("k", async () => {});
+      console.log("done");
+    `);
+    assert.deepEqual([programResult.code, programResult.signal, programResult.out], [0, null, "done\n"]);
+  });
+
+  test("a held lock does, until it is released", async () => {
+    const programResult = await runProgram(`
+      const locks = createLocks(memory(), { ttl: 3_000 });
+      const lock = await locks.acquire("k");
+      setTimeout(async () => { console.log(await lock.release()); }, 4_000).unref();
+    `);
+    assert.deepEqual([programResult.code, programResult.signal, programResult.out], [0, null, "true\n"]);
+  });
+});
+
+describe("closeOnSignal()", () => {
+  test.each(["SIGTERM", "SIGINT"] as const)("releases on %s, then ends with that signal", async (signal) => {
+    let sent = false;
+    const programResult = await runProgram(
+      `
+      const locks = createLocks(memory());
+      locks.closeOnSignal();
+      locks.on("lost", () => {});
+      const lock = await locks.acquire("k");
+      lock.signal.addEventListener("abort", () => console.log(lock.signal.reason.reason));
+      console.log("ready");
+    `,
+      (out, kill) => {
+        if (!sent && out.includes("ready")) kill(signal);
+        sent ||= out.includes("ready");
+      },
+    );
+    assert.deepEqual(
+      [programResult.code, programResult.signal, programResult.out],
+      [null, signal, "ready\nreleased\n"],
+    );
+  });
+
+  test("taken back, the signal has its usual effect at once", async () => {
+    let sent = false;
+    const programResult = await runProgram(
+      `
+      const locks = createLocks(memory());
+      locks.closeOnSignal()[Symbol.dispose]();
+      const lock = await locks.acquire("k");
+      lock.signal.addEventListener("abort", () => console.log("aborted"));
+      console.log("ready");
+    `,
+      (out, kill) => {
+        if (!sent && out.includes("ready")) kill("SIGTERM");
+        sent ||= out.includes("ready");
+      },
+    );
+    assert.deepEqual([programResult.code, programResult.signal, programResult.out], [null, "SIGTERM", "ready\n"]);
+  });
+});

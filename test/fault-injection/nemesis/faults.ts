@@ -1,0 +1,51 @@
+/** The faults that a nemesis knows, and plans in which pairs of them strike together. */
+
+import type { Random } from "../../../src/conformance/random.ts";
+import type { ClientSettings, RunWorkload } from "./workload.ts";
+
+export const FAULTS = [
+  "kill wrapper",
+  "kill server",
+  "restart",
+  "stop and continue",
+  "cut",
+  "cut subscribers",
+  "fail over",
+  "full disk",
+] as const;
+
+export type FaultName = (typeof FAULTS)[number];
+
+/** Two faults; the first one strikes first. */
+export type Pair = readonly [FaultName, FaultName];
+
+/** What a nemesis strikes: a store with its clients. */
+export interface Target {
+  readonly name: string;
+  readonly clients: ClientSettings;
+  /** Whose wrappers are killed and stopped. */
+  strike(workload: RunWorkload): void;
+  /** Injects a fault. False: it was not possible at this moment. */
+  inject(fault: FaultName): Promise<boolean>;
+  /** Repairs whatever was broken, in an order of its own choice. Nothing is broken when it settles. */
+  heal(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Every pair of two different faults of these, in the order of FAULTS. */
+export function faultPairs(faults: readonly FaultName[]): Pair[] {
+  return faults.flatMap((first, index) => faults.slice(index + 1).map((second): Pair => [first, second]));
+}
+
+/** Each pair so many times, in random order, and which of its faults strikes first is random, too. */
+export function shuffleSchedule(pairs: readonly Pair[], times: number, random: Random): Pair[] {
+  const plan = Array.from({ length: times }, () => pairs).flat();
+  return shuffle(plan, random).map(([first, second]) => (random.chance(0.5) ? [first, second] : [second, first]));
+}
+
+export function shuffle<T>(items: readonly T[], random: Random): T[] {
+  const left = [...items];
+  const order: T[] = [];
+  while (left.length > 0) order.push(...left.splice(random.int(left.length), 1));
+  return order;
+}

@@ -1,0 +1,126 @@
+/**
+ * Two faults at once: every pair of the eight faults strikes runs of `holdfast run`, on our own server and on Redis with
+ * Sentinels. The kernel's locks and a register that refuses lower tokens judge (workload.ts). HOLDFAST_SEED repeats a plan.
+ */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import type { Random } from "../../../src/conformance/random.ts";
+import { createRandom } from "../../../src/conformance/random.ts";
+import type { ProcessHarness } from "../../support/processes/process-harness.ts";
+import { IS_LONG_RUN, test } from "../../support/processes/process-harness.ts";
+import { smallDiskUnavailableReason } from "../../support/processes/small-disk.ts";
+import { until } from "../../support/until.ts";
+import type { FaultName, Pair, Target } from "./faults.ts";
+import { FAULTS, faultPairs, shuffleSchedule } from "./faults.ts";
+import { redisSentinelTarget } from "./redis-sentinel-target.ts";
+import { FAULTS_ON_SOCKET, FAULTS_ON_TCP, serverTarget } from "./server-target.ts";
+import type { RunWorkload } from "./workload.ts";
+import { startWorkload } from "./workload.ts";
+
+const STRIKES_PER_PAIR = IS_LONG_RUN ? 10 : 1;
+const WORKERS = 6;
+/** From the repair to the next command that enters: loose, the machine may be busy with something else. */
+const PROGRESS_MS = 40_000;
+const SEED = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
+
+interface NemesisCase {
+  readonly what: string;
+  readonly pairs: readonly Pair[];
+  /** Plans that found something once; the long form strikes them, too. */
+  readonly knownSeeds: readonly number[];
+  open(here: ProcessHarness, random: Random): Promise<Target>;
+}
+
+const pairIncludes = (pair: Pair, faults: readonly FaultName[]): boolean =>
+  pair.some((fault) => faults.includes(fault));
+
+/** In the short form each pair strikes one of the stores, the plainest that knows both faults. */
+const CASES: readonly NemesisCase[] = [
+  {
+    what: "our server on a Unix socket",
+    pairs: faultPairs(FAULTS_ON_SOCKET),
+    // wrapper and server killed: the command worked on beside the next one
+    knownSeeds: [1, 4, 6],
+    open: (here, random) => serverTarget(here, random, "socket"),
+  },
+  {
+    what: "our server on TCP",
+    pairs: faultPairs(FAULTS_ON_TCP).filter((pair) => IS_LONG_RUN || pairIncludes(pair, ["cut"])),
+    knownSeeds: [],
+    open: (here, random) => serverTarget(here, random, "TCP"),
+  },
+  {
+    what: "Redis with Sentinels",
+    pairs: faultPairs(FAULTS).filter((pair) => IS_LONG_RUN || pairIncludes(pair, ["cut subscribers", "fail over"])),
+    // an overlap with the scripts as they were before each was granted in one place only
+    knownSeeds: [11],
+    open: redisSentinelTarget,
+  },
+];
+
+async function runStrikes(
+  target: Target,
+  pairs: readonly Pair[],
+  workload: RunWorkload,
+  seed: number,
+): Promise<number> {
+  const random = createRandom(seed);
+  let struck = 0;
+  for (const [one, other] of shuffleSchedule(pairs, STRIKES_PER_PAIR, random)) {
+    // what is not possible just now is tried again: a fail-over is refused while another one is under way
+    await until(() => target.inject(one), { within: 20_000, what: `"${one}" to be possible` });
+    await delay(random.int(300));
+    await until(() => target.inject(other), { within: 20_000, what: `"${other}" to be possible` });
+    await delay(random.int(500));
+    await target.heal();
+    struck++;
+    const before = workload.countEntered();
+    await until(() => workload.countEntered() > before || workload.faults().length > 0, {
+      within: PROGRESS_MS,
+      what: `a run after "${one}" and "${other}" on ${target.name}`,
+    });
+    if (workload.faults().length > 0) throw new Error(`"${one}", then "${other}": ${workload.faults().join("; ")}`);
+  }
+  return struck;
+}
+
+async function runJudged(target: Target, workload: RunWorkload, pairs: readonly Pair[], seed: number): Promise<void> {
+  const started = performance.now();
+  const struck = await runStrikes(target, pairs, workload, seed);
+  await workload.finish();
+  expect(workload.faults()).toEqual([]);
+  expect(struck).toBe(pairs.length * STRIKES_PER_PAIR);
+  const seconds = ((performance.now() - started) / 1_000).toFixed(0);
+  const ends = Object.entries(workload.exitCodes()).map(([code, count]) => `${count} x ${code}`);
+  console.log(
+    `figure: nemesis on ${target.name} (seed ${seed}): ${struck} pairs of faults in ${seconds} s, ` +
+      `${workload.countEntered()} commands entered; runs by exit code: ${ends.join(", ")}`,
+  );
+}
+
+const skip = smallDiskUnavailableReason === null ? "" : `: ${smallDiskUnavailableReason}, skipped`;
+
+for (const { what, pairs, knownSeeds, open } of CASES) {
+  for (const seed of IS_LONG_RUN ? [SEED, ...knownSeeds] : [SEED]) {
+    test
+      .skipIf(skip !== "")
+      .concurrent(
+        `each pair of faults on ${what}, seed ${seed}: no two commands at once, tokens rise, runs go on${skip}`,
+        { timeout: pairs.length * STRIKES_PER_PAIR * 60_000 },
+        async ({ here }) => {
+          // apart from the plan's, so that a plan stays the same however the runs turn out
+          const random = createRandom(seed + 1);
+          const target = await open(here, random);
+          const they = startWorkload(here, WORKERS, random, target.clients);
+          target.strike(they);
+          try {
+            await runJudged(target, they, pairs, seed);
+          } finally {
+            they.stop();
+            await target.close();
+          }
+        },
+      );
+  }
+}

@@ -1,0 +1,126 @@
+/**
+ * Runs of `holdfast run` without a pause, and who judges them. Each command takes a kernel lock (flock) on a file of each of
+ * its keys, without waiting, and writes its token to that key's register: so what the kernel says decides, not what clients
+ * believe. Most commands ignore TERM and finish what they have begun, as long as they are let.
+ */
+
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Random } from "../../../src/conformance/random.ts";
+import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";
+import { PROGRAM } from "../../support/processes/process-harness.ts";
+
+/** Arguments: exclusive or shared, obedient or stubborn, for how many seconds, keys. */
+const EXCLUSION_SCRIPT = `
+mode=$1 manner=$2 seconds=$3; shift 3
+[ "$manner" = stubborn ] && trap '' TERM
+token=$HOLDFAST_TOKEN
+say() { echo "$1 $mode $token $$ $2" >>judge.log; }
+lock() { # descriptor, key
+  if [ "$mode" = shared ]; then flock -n -s "$1"; else flock -n "$1"; fi || { say overlap "$2"; exit 0; }
+}
+register() { # key
+  [ "$mode" = shared ] && return
+  last=$(cat "$1.register" 2>/dev/null || echo 0)
+  [ "$token" -gt "$last" ] || say "stale:$last" "$1"
+  echo "$token" >"$1.register.$$" && mv "$1.register.$$" "$1.register"
+}
+exec 7>"$1.flock"; lock 7 "$1"
+[ $# -lt 2 ] || { exec 8>"$2.flock"; lock 8 "$2"; }
+for key do register "$key"; say enter "$key"; done
+: >"working.$PPID"
+sleep "$seconds" 7>&- 8>&-
+rm -f "working.$PPID"
+for key do
+  [ "$mode" = shared ] || [ "$(cat "$key.register")" = "$token" ] || say overtaken "$key"
+  say leave "$key"
+done
+`;
+
+const KEYS = ["a", "b"];
+/**
+ * Ends of a run that a fault may bring about: done, lost, not granted in time, store unreachable, what it holds could not be
+ * written down; null: killed by us.
+ */
+const ALLOWED_EXIT_CODES: readonly (number | null)[] = [0, 123, 124, 69, 74, null];
+
+/** How runs use a target. */
+export interface ClientSettings {
+  readonly url: string;
+  /** Flags of the lease and the grace; short, so that what ends by its lease costs little time. */
+  readonly leaseFlags: readonly string[];
+  /** What to put before their commands, if they are to see what the target sees. */
+  readonly commandPrefix?: readonly string[];
+}
+
+export interface RunWorkload {
+  /** A wrapper: nearly always one whose command works, if there is such. Null: none runs. */
+  pickVictim(): RunningProcess | null;
+  /** Commands that have entered so far. */
+  countEntered(): number;
+  /** What must not have happened. */
+  faults(): string[];
+  /** How many runs have ended, by exit code. */
+  exitCodes(): Record<string, number>;
+  /** Starts no more runs. */
+  stop(): void;
+  /** The same; settles when all have ended. */
+  finish(): Promise<void>;
+}
+
+/** So many runs of a target at any time. */
+export function startWorkload(
+  harness: ProcessHarness,
+  count: number,
+  random: Random,
+  { url, leaseFlags, commandPrefix = [] }: ClientSettings,
+): RunWorkload {
+  writeFileSync(harness.path("judged.sh"), EXCLUSION_SCRIPT);
+  const alive = new Set<RunningProcess>();
+  const exitCodes: Record<string, number> = {};
+  const faults: string[] = [];
+  let isOver = false;
+
+  async function worker(): Promise<void> {
+    while (!isOver) {
+      const shared = random.chance(0.2);
+      const keys = !shared && random.chance(0.3) ? KEYS : [random.pick(KEYS as [string, string])];
+      const manner = random.chance(0.7) ? "stubborn" : "obedient";
+      const seconds = random.chance(0.3) ? "2" : "0.1";
+      const terms = ["--wait", "60s", ...leaseFlags, ...(shared ? ["--shared"] : [])];
+      const command = ["sh", "judged.sh", shared ? "shared" : "exclusive", manner, seconds, ...keys];
+      const holdfast = [process.execPath, PROGRAM, "run", ...keys, "--url", url, ...terms, "--", ...command];
+      const [program = "", ...args] = [...commandPrefix, ...holdfast];
+      const run = harness.startProgram([program, ...args]);
+      alive.add(run);
+      const { code, signal } = await run.ended;
+      alive.delete(run);
+      exitCodes[String(code ?? signal)] = (exitCodes[String(code ?? signal)] ?? 0) + 1;
+      if (!ALLOWED_EXIT_CODES.includes(code)) faults.push(`a run ended with ${code}: ${run.err()}`);
+      // a store that cannot be reached is not asked without a rest
+      if (code !== 0) await delay(100);
+    }
+  }
+
+  const workers = Array.from({ length: count }, worker);
+  const lines = (): string[] =>
+    existsSync(harness.path("judge.log")) ? readFileSync(harness.path("judge.log"), "utf8").trimEnd().split("\n") : [];
+  return {
+    pickVictim() {
+      const running = [...alive];
+      const working = running.filter(({ pid }) => existsSync(harness.path(`working.${pid}`)));
+      const candidates = working.length > 0 && random.chance(0.9) ? working : running;
+      return candidates.length === 0 ? null : random.pick(candidates as [RunningProcess, ...RunningProcess[]]);
+    },
+    countEntered: () => lines().filter((line) => line.startsWith("enter ")).length,
+    faults: () => [...lines().filter((line) => !/^(enter|leave) /.test(line)), ...faults],
+    exitCodes: () => exitCodes,
+    stop() {
+      isOver = true;
+    },
+    async finish() {
+      isOver = true;
+      await Promise.all(workers);
+    },
+  };
+}

@@ -1,0 +1,168 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import { openGate, writeChildScripts } from "../support/processes/child-scripts.ts";
+import { createCounterWorkload } from "../support/processes/counter-workload.ts";
+import type { FencedRegister } from "../support/processes/fenced-register.ts";
+import { openFencedRegister } from "../support/processes/fenced-register.ts";
+import type { ProcessHarness } from "../support/processes/process-harness.ts";
+import { requireProcess, test } from "../support/processes/process-harness.ts";
+import { isAlive } from "../support/processes/process-tree.ts";
+import type { Worker } from "../support/processes/worker.ts";
+import { msBetween, startWorker } from "../support/processes/worker.ts";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
+import { tcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/until.ts";
+
+type ProxiedServer = {
+  readonly proxy: TcpProxy;
+  /** The server by way of the proxy, and past it. */
+  readonly through: string;
+  readonly direct: string;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+async function startProxiedServer(here: ProcessHarness): Promise<ProxiedServer> {
+  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(url).port) });
+  const { address } = proxy;
+  if ("path" in address) throw new Error("the proxy should listen on TCP");
+  const through = `holdfast://${address.host}:${address.port}`;
+  return { proxy, through, direct: url, [Symbol.asyncDispose]: () => proxy.close() };
+}
+
+const faults: Readonly<Record<string, (proxy: TcpProxy) => () => void>> = {
+  "black-holed both ways": (proxy) => {
+    proxy.toTarget.pause();
+    proxy.toClient.pause();
+    return () => {
+      proxy.toTarget.resume();
+      proxy.toClient.resume();
+    };
+  },
+  "black-holed on the way to it": (proxy) => {
+    proxy.toClient.pause();
+    return () => proxy.toClient.resume();
+  },
+  "cut, and refused from then on": (proxy) => {
+    proxy.refuseConnections(true);
+    proxy.reset();
+    return () => proxy.refuseConnections(false);
+  },
+};
+
+/** Not so short that a busy machine takes it from its holder before the fault. */
+const LEASE_FLAGS = "3s";
+
+/** A holder that writes as long as it believes, behind the proxy. */
+async function startBusyHolder(here: ProcessHarness, through: string, register: FencedRegister): Promise<Worker> {
+  const holder = await startWorker(here, through, register.path);
+  holder.acquire("it", "k", { ttl: LEASE_FLAGS });
+  await holder.waitForReport("it", "held");
+  holder.send({ do: "use", of: "it" });
+  await until(() => register.log.length > 10, { within: 5_000, what: "writes of the holder" });
+  return holder;
+}
+
+test.concurrent.for(Object.keys(faults))(
+  "a holder's socket %s: it is told before the next one enters, and is usable after the heal",
+  async (fault, { here }) => {
+    await using net = await startProxiedServer(here);
+    const register = await openFencedRegister(here);
+    const holder = await startBusyHolder(here, net.through, register);
+    const next = await startWorker(here, net.direct);
+    next.acquire("next", "k");
+    await here.waitForQueue(1, net.direct);
+    const heal = faults[fault]!(net.proxy);
+    const lost = await holder.waitForReport("it", "lost");
+    const stopped = await holder.waitForReport("it", "stopped");
+    // what it asks may still reach the server, and lengthen its lease there
+    const granted = await next.waitForReport("next", "held", 20_000);
+    expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
+    // in the first round of its event loop that the machine let it have; mostly long before
+    expect(BigInt(lost.roundAt!)).toBeLessThan(BigInt(granted.at));
+    heal();
+    next.send({ do: "release", of: "next" });
+    holder.acquire("again", "k");
+    const again = await holder.waitForReport("again", "held");
+    expect(BigInt(again.token!)).toBeGreaterThan(BigInt(granted.token!));
+    console.log(
+      `figure: holder ${fault} (lease 3 s): told ${msBetween(lost, granted).toFixed(0)} ms before the next one entered`,
+    );
+  },
+);
+
+test.concurrent("a socket that is cut again and again under a holder and a waiter: nobody loses the lock or the place, nobody else enters", async ({
+  here,
+}) => {
+  await using net = await startProxiedServer(here);
+  const holder = await startWorker(here, net.through);
+  const waiter = await startWorker(here, net.through);
+  const behind = await startWorker(here, net.direct);
+  holder.acquire("it", "k", { ttl: "5s" });
+  await holder.waitForReport("it", "held");
+  waiter.acquire("first", "k");
+  await here.waitForQueue(1, net.direct);
+  behind.acquire("second", "k");
+  await here.waitForQueue(2, net.direct);
+  // for longer than the lease
+  for (let n = 0; n < 18; n++) {
+    if (n % 2 === 0) net.proxy.reset();
+    else net.proxy.disconnect();
+    await delay(300);
+  }
+  expect(holder.reports().map(({ event }) => event)).not.toContain("lost");
+  await until(() => net.proxy.connections() === 2, { within: 5_000, what: "both to be connected again" });
+  holder.send({ do: "release", of: "it" });
+  expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
+  const first = await waiter.waitForReport("first", "held");
+  waiter.send({ do: "release", of: "first" });
+  const second = await behind.waitForReport("second", "held");
+  expect(BigInt(second.token!)).toBeGreaterThan(BigInt(first.token!));
+});
+
+test.concurrent("a run whose socket is black-holed: TERM, then KILL, before the lease can end: stubborn children are gone before the next one enters, exit 123", async ({
+  here,
+}) => {
+  await using net = await startProxiedServer(here);
+  const them = writeChildScripts(here.folder);
+  const run = here.start(["run", "k", "--url", net.through, "--ttl", "5s", "--grace", "1s", "--", ...them.stubborn]);
+  const family = (await them.waitUntilWorking()).map(requireProcess);
+  const next = here.start(["run", "k", "--url", net.direct, "--", ...them.aliveCheck]);
+  await here.waitForQueue(1, net.direct);
+  const heal = faults["black-holed both ways"]!(net.proxy);
+  expect((await run.ended).code, run.err()).toBe(123);
+  expect(run.err()).toMatch(/losing "k".*sent TERM/);
+  expect(family.some(isAlive)).toBe(false);
+  expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
+  heal();
+});
+
+test.concurrent("with --on-lost ignore the same black hole lets two children overlap, and the check of the counter tests sees it", async ({
+  here,
+}) => {
+  await using net = await startProxiedServer(here);
+  const count = createCounterWorkload(here.folder);
+  const run = here.start([
+    "run",
+    "k",
+    "--url",
+    net.through,
+    "--ttl",
+    "1s",
+    "--on-lost",
+    "ignore",
+    "--",
+    ...count.command(here.path("gate")),
+  ]);
+  await until(() => count.currentPid() !== null, { within: 5_000, what: "the child" });
+  const next = here.start(["run", "k", "--url", net.direct, "--", ...count.command(0)]);
+  faults["black-holed both ways"]!(net.proxy);
+  expect((await next.ended).code, next.err()).toBe(0);
+  openGate(here);
+  expect((await run.ended).code, run.err()).toBe(0);
+  expect(run.err()).toMatch(/goes on without it/);
+  const { faults: seen } = count.history();
+  expect(seen.some((fault) => fault.startsWith("the last one was still alive"))).toBe(true);
+  expect(seen.some((fault) => fault.startsWith("another one was inside"))).toBe(true);
+  expect(seen.some((fault) => fault.startsWith("the counter is"))).toBe(true);
+});

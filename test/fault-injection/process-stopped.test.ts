@@ -1,0 +1,52 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
+import { IS_LONG_RUN, requireProcess, test } from "../support/processes/process-harness.ts";
+import type { ProcessId } from "../support/processes/process-tree.ts";
+import { descendants, sendSignal } from "../support/processes/process-tree.ts";
+import { expectStaleHolderRejected } from "../support/processes/stale-holder.ts";
+import { startWorker } from "../support/processes/worker.ts";
+import { until } from "../support/until.ts";
+
+/** A session's length is 30 s: where silence ended one, a stop of 40 s would show it. */
+const STOPPED_MS = IS_LONG_RUN ? 40_000 : 2_000;
+
+test.concurrent("a holder stopped past its lease on TCP and resumed is told lost before it can write, and a fenced register refuses its token", async ({
+  here,
+}) => {
+  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+  await expectStaleHolderRejected(here, url);
+});
+
+test.concurrent("a session holder stopped on the Unix socket keeps its lock, and goes on with it when resumed", {
+  timeout: STOPPED_MS + 30_000,
+}, async ({ here }) => {
+  const holder = await startWorker(here);
+  const next = await startWorker(here);
+  holder.acquire("it", "k", { ttl: "session" });
+  await holder.waitForReport("it", "held");
+  holder.stop();
+  next.acquire("next", "k");
+  await next.waitForReport("next", "asked");
+  await delay(STOPPED_MS);
+  expect(next.reports().some(({ event }) => event === "held")).toBe(false);
+  holder.resume();
+  holder.send({ do: "release", of: "it" });
+  expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
+  await next.waitForReport("next", "held");
+});
+
+test.concurrent("a run that is stopped with its command (Ctrl-Z) keeps its lock, and both go on when resumed", {
+  timeout: STOPPED_MS + 30_000,
+}, async ({ here }) => {
+  const run = here.start(["run", "k", "--", ...GATED_COMMAND]);
+  await until(() => run.out() !== "", { within: 10_000, what: "the command" });
+  const job: ProcessId[] = [requireProcess(run.pid), ...descendants(run.pid)];
+  for (const processId of job) sendSignal(processId, "SIGSTOP");
+  const otherRun = here.start(["run", "k", "--wait", `${STOPPED_MS}ms`, "--", "true"]);
+  expect((await otherRun.ended).code).toBe(124);
+  for (const processId of job) sendSignal(processId, "SIGCONT");
+  openGate(here);
+  expect(await run.ended).toEqual({ code: 0, signal: null });
+  expect(run.err()).toBe("");
+});

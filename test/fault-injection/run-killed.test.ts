@@ -1,0 +1,162 @@
+// The table of docs/guide/cli.md: who dies, what becomes of the command, when the lock is free. Each row on a server on
+// demand; two rows with each kind of claim.
+
+import { expect } from "vitest";
+import type { ExclusionScripts } from "../support/processes/exclusion-scripts.ts";
+import { writeExclusionScripts } from "../support/processes/exclusion-scripts.ts";
+import type { ProcessHarness, RunningProcess } from "../support/processes/process-harness.ts";
+import { PROGRAM, requireProcess, test } from "../support/processes/process-harness.ts";
+import type { ProcessId } from "../support/processes/process-tree.ts";
+import { commandLine, descendants, isAlive, sendSignal } from "../support/processes/process-tree.ts";
+import { until } from "../support/until.ts";
+
+type Victim = "wrapper" | "watchdog" | "command" | "server";
+
+/** What becomes of the command. orphan: it goes on, and nobody is left to end it. */
+type Outcome = "ended by the watchdog" | "goes on" | "over" | "orphan";
+
+const ROWS: readonly (readonly [killed: readonly Victim[], then: Outcome])[] = [
+  [["wrapper"], "ended by the watchdog"],
+  [["watchdog"], "goes on"],
+  [["command"], "over"],
+  [["server"], "goes on"],
+  [["wrapper", "watchdog"], "orphan"],
+  [["wrapper", "command"], "over"],
+  [["wrapper", "server"], "ended by the watchdog"],
+  [["watchdog", "command"], "over"],
+  [["watchdog", "server"], "goes on"],
+  [["command", "server"], "over"],
+  [["wrapper", "watchdog", "server"], "orphan"],
+];
+
+test.concurrent.for(ROWS)("killed: %s; its command: %s", async ([killed, then], { here }) => {
+  const judged = writeExclusionScripts(here.folder);
+  const run = here.start(["run", "k", "--grace", "1s", "--", ...judged.untilGate("k", "stubborn")]);
+  const command = requireProcess(await judged.waitForWorker("k"));
+  killVictim(here, run, command, killed);
+  await expectOutcome(here, judged, command, then);
+  if (killed.includes("wrapper")) return;
+  const code = killed.includes("command") ? 137 : 0;
+  expect(await run.ended, run.err()).toEqual({ code, signal: null });
+});
+
+test.concurrent("wrapper killed, with a long lease: the lock is free when the command is gone, since nobody believes in the lease", async ({
+  here,
+}) => {
+  const judged = writeExclusionScripts(here.folder);
+  const run = here.start(["run", "k", "--ttl", "10m", "--grace", "1s", "--", ...judged.untilGate("k", "stubborn")]);
+  const command = requireProcess(await judged.waitForWorker("k"));
+  killVictim(here, run, command, ["wrapper"]);
+  await expectOutcome(here, judged, command, "ended by the watchdog");
+});
+
+const KINDS: readonly (readonly [name: string, flags: readonly string[], next: readonly string[]])[] = [
+  ["a lease of 2 s", ["k", "--ttl", "2s"], ["k"]],
+  ["several keys", ["k", "l"], ["l"]],
+  ["shared", ["k", "--shared"], ["k"]],
+  ["permits", ["k", "--permits", "2/3"], ["k", "--permits", "2/3"]],
+];
+
+test.concurrent.for(KINDS)(
+  "wrapper, watchdog and server killed, %s: the command keeps what it holds",
+  async ([, flags, next], { here }) => {
+    const judged = writeExclusionScripts(here.folder);
+    const run = here.start(["run", ...flags, "--", ...judged.untilGate("k", "stubborn")]);
+    const command = requireProcess(await judged.waitForWorker("k"));
+    killVictim(here, run, command, ["wrapper", "watchdog", "server"]);
+    // longer than the lease
+    const early = here.start(["run", ...next, "--wait", "3s", "--", ...judged.enterAndLeave("k")]);
+    expect((await early.ended).code, early.err()).toBe(124);
+    await expectOutcome(here, judged, command, "orphan", next);
+  },
+);
+
+test.concurrent("two shared runs, wrappers and server killed: a third goes in beside them, an exclusive one after both", async ({
+  here,
+}) => {
+  const judged = writeExclusionScripts(here.folder);
+  const both = ["slow", "stubborn"] as const;
+  const runs = both.map((manner) =>
+    here.start(["run", "k", "--shared", "--grace", "2s", "--", ...judged.untilGateShared("k", manner)]),
+  );
+  await until(() => judged.workerPids("k").length === 2, { within: 15_000, what: "both at work" });
+  const commands = judged.workerPids("k").map(requireProcess);
+  const [server] = here.autostartedServers();
+  for (const run of runs) run.kill();
+  sendSignal(server!, "SIGKILL");
+  const third = here.start(["run", "k", "--shared", "--no-wait", "--", "true"]);
+  expect((await third.ended).code, third.err()).toBe(0);
+  const next = here.start(["run", "k", "--", ...judged.enterAndLeave("k")]);
+  expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+  expect(commands.some(isAlive)).toBe(false);
+  expect(judged.overlaps()).toEqual([]);
+});
+
+test.concurrent("a run inside a run, of the same key and one more: all of Node killed, both keys stay until the command is gone", async ({
+  here,
+}) => {
+  const judged = writeExclusionScripts(here.folder);
+  const inner = [
+    process.execPath,
+    PROGRAM,
+    "run",
+    "k",
+    "l",
+    "--grace",
+    "2s",
+    "--",
+    ...judged.untilGate("k", "stubborn"),
+  ];
+  const outer = here.start(["run", "k", "--", ...inner]);
+  const command = requireProcess(await judged.waitForWorker("k"));
+  const ofNode = descendants(outer.pid).filter(({ pid }) => commandLine(pid).includes(PROGRAM));
+  const [server] = here.autostartedServers();
+  for (const processId of ofNode) sendSignal(processId, "SIGSTOP");
+  outer.kill();
+  for (const processId of [...ofNode, server!]) sendSignal(processId, "SIGKILL");
+  const next = ["k", "l"].map((key) => here.start(["run", key, "--", ...judged.enterAndLeave(key)]));
+  for (const run of next) {
+    expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
+    expect(isAlive(command)).toBe(false);
+  }
+  expect(judged.faults(["k"])).toEqual([]);
+});
+
+/** All at one moment: whoever could react is stopped first. */
+function killVictim(here: ProcessHarness, run: RunningProcess, command: ProcessId, killed: readonly Victim[]): void {
+  // where there is a lease a watchdog has a second process, which waits for its end, and is replaced again and again
+  const watchdogs = (): ProcessId[] =>
+    descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
+  const [server] = here.autostartedServers();
+  run.process.kill("SIGSTOP");
+  for (const processId of watchdogs()) sendSignal(processId, "SIGSTOP");
+  const stopped = watchdogs();
+  expect([stopped.length > 0, server === undefined]).toEqual([true, false]);
+  if (killed.includes("server")) sendSignal(server!, "SIGKILL");
+  for (const processId of stopped) sendSignal(processId, killed.includes("watchdog") ? "SIGKILL" : "SIGCONT");
+  if (killed.includes("command")) sendSignal(command, "SIGKILL");
+  if (killed.includes("wrapper")) run.kill();
+  else run.process.kill("SIGCONT");
+}
+
+async function expectOutcome(
+  here: ProcessHarness,
+  judged: ExclusionScripts,
+  command: ProcessId,
+  outcome: Outcome,
+  wanted: readonly string[] = ["k"],
+): Promise<void> {
+  const goesOn = outcome === "goes on" || outcome === "orphan";
+  if (goesOn) {
+    const early = here.start(["run", ...wanted, "--wait", "500ms", "--", ...judged.enterAndLeave("k")]);
+    expect((await early.ended).code, early.err()).toBe(124);
+    expect(isAlive(command)).toBe(true);
+  }
+  const next = here.start(["run", ...wanted, "--", ...judged.enterAndLeave("k")]);
+  if (goesOn) await here.waitForQueue(1);
+  if (outcome === "goes on") judged.openGate("k");
+  if (outcome === "orphan") sendSignal(command, "SIGKILL");
+  expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+  expect(isAlive(command)).toBe(false);
+  expect(judged.faults(["k"])).toEqual([]);
+}

@@ -1,0 +1,202 @@
+import { readdirSync } from "node:fs";
+import { expect } from "vitest";
+import { writeExclusionScripts } from "../support/processes/exclusion-scripts.ts";
+import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";
+import { PROGRAM, requireProcess, test } from "../support/processes/process-harness.ts";
+import type { ProcessId } from "../support/processes/process-tree.ts";
+import { commandLine, descendants, isAlive, sendSignal } from "../support/processes/process-tree.ts";
+import { until } from "../support/until.ts";
+
+/** The command of a run whose wrapper is dead has so long. */
+const GRACE_FLAGS = ["--grace", "2s"];
+
+test.concurrent.for(["at once", "a moment later"] as const)(
+  "on demand: wrapper killed, server killed %s: nobody enters beside the command, other keys are free",
+  async (when, { here }) => {
+    const judged = writeExclusionScripts(here.folder);
+    const run = here.start(["run", "k", ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
+    const command = requireProcess(await judged.waitForWorker("k"));
+    const [server] = here.autostartedServers();
+    run.kill();
+    if (when === "a moment later") await until(() => run.hasEnded(), { within: 5_000, what: "the end of the wrapper" });
+    sendSignal(server!, "SIGKILL");
+    await expectNextEnters(here, judged, command, []);
+  },
+);
+
+test.concurrent("all processes of Node killed at once, wrappers of four keys and the server on demand: none enters beside a command", async ({
+  here,
+}) => {
+  const judged = writeExclusionScripts(here.folder);
+  const keys = ["a", "b", "c", "d"];
+  const runs = keys.map((key) => here.start(["run", key, ...GRACE_FLAGS, "--", ...judged.untilGate(key, "slow")]));
+  for (const key of keys) await judged.waitForWorker(key);
+  const [server] = here.autostartedServers();
+  for (const run of runs) run.kill();
+  sendSignal(server!, "SIGKILL");
+  const next = keys.map((key) => here.start(["run", key, "--", ...judged.enterAndLeave(key)]));
+  for (const run of next) expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
+  expect(judged.faults(keys)).toEqual([]);
+});
+
+test.concurrent.for([
+  ["SIGKILL", "wrapper first"],
+  ["SIGTERM", "wrapper first"],
+  ["SIGTERM", "server first"],
+] as const)(
+  "own server ended by %s and started again, %s: nobody enters beside the command, other keys are free",
+  async ([name, order], { here }) => {
+    const judged = writeExclusionScripts(here.folder);
+    const server = await here.serve();
+    const url = ["--url", server.url];
+    const run = here.start(["run", "k", ...url, ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
+    const command = requireProcess(await judged.waitForWorker("k"));
+    if (order === "wrapper first") run.kill();
+    await waitForRunEnd(server, name);
+    if (order === "server first") run.kill();
+    await here.serve();
+    await expectNextEnters(here, judged, command, url);
+  },
+);
+
+test.concurrent("wrapper stopped, server killed and started again: the command keeps its key and no other, and both go on when resumed", async ({
+  here,
+}) => {
+  const judged = writeExclusionScripts(here.folder);
+  const before = await here.serve();
+  const url = ["--url", before.url];
+  const run = here.start(["run", "k", ...url, "--", ...judged.untilGate("k", "obedient")]);
+  await judged.waitForWorker("k");
+  run.process.kill("SIGSTOP");
+  await waitForRunEnd(before, "SIGKILL");
+  await here.serve();
+  // nothing has to be waited for: what this run holds is known
+  expect(await enters(here, "other", [...url, "--wait", "8s"])).toBe(0);
+  expect(await enters(here, "k", [...url, "--wait", "1s"])).toBe(124);
+  run.process.kill("SIGCONT");
+  judged.openGate("k");
+  expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
+  expect(await enters(here, "k", [...url, "--wait", "8s"])).toBe(0);
+  expect(judged.faults(["k"])).toEqual([]);
+
+  function enters(harness: ProcessHarness, key: string, args: readonly string[]): Promise<number | null> {
+    return harness.start(["run", key, ...args, "--", ...judged.enterAndLeave(key)]).ended.then(({ code }) => code);
+  }
+});
+
+test.concurrent.for(["server goes on", "server killed and started again"] as const)(
+  "a command that closed what it inherited, wrapper and guard killed, %s: it keeps the lock until its own end",
+  async (then, { here }) => {
+    const judged = writeExclusionScripts(here.folder);
+    const server = await here.serve();
+    const url = ["--url", server.url];
+    const run = here.start(["run", "k", ...url, "--", ...judged.untilGateClosedDescriptors("k", "stubborn")]);
+    const command = requireProcess(await judged.waitForWorker("k"));
+    killWithWatchdog(run);
+    if (then !== "server goes on") {
+      await waitForRunEnd(server, "SIGKILL");
+      await here.serve();
+    }
+    const early = here.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enterAndLeave("k")]);
+    expect((await early.ended).code, early.err()).toBe(124);
+    sendSignal(command, "SIGKILL");
+    const next = here.start(["run", "k", ...url, "--wait", "10s", "--", ...judged.enterAndLeave("k")]);
+    expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+    expect(judged.faults(["k"])).toEqual([]);
+  },
+);
+
+test.concurrent.for([
+  ["released", "SIGTERM", "obedient"],
+  ["released", "SIGKILL", "stubborn"],
+  ["held", "SIGTERM", "stubborn"],
+  ["held", "SIGKILL", "obedient"],
+] as const)(
+  "wrapper stopped until its lease has ended, its key %s by another run, server ended by %s and started again: the lease stays ended",
+  async ([then, name, manner], { here }) => {
+    const judged = writeExclusionScripts(here.folder);
+    const before = await here.serve();
+    const url = ["--url", before.url];
+    const run = here.start(["run", "k", ...url, "--ttl", "2s", "--", ...judged.untilGate("k", manner)]);
+    const command = requireProcess(await judged.waitForWorker("k"));
+    run.process.kill("SIGSTOP");
+    const otherRun = here.start(["run", "k", ...url, "--", ...judged.untilGate("k", "obedient")]);
+    await until(() => judged.workerPids("k").length === 2, { within: 15_000, what: "the other at work" });
+    expect(isAlive(command)).toBe(false);
+    const leaves = async (): Promise<void> => {
+      judged.openGate("k");
+      expect(await otherRun.ended, otherRun.err()).toEqual({ code: 0, signal: null });
+    };
+    if (then === "released") await leaves();
+    await waitForRunEnd(before, name);
+    await here.serve();
+    if (then === "held") {
+      const early = here.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enterAndLeave("k")]);
+      expect((await early.ended).code, early.err()).toBe(124);
+      expect(await here.list(before.url)).toHaveLength(1);
+      await leaves();
+    }
+    const next = here.start(["run", "k", ...url, "--wait", "8s", "--", ...judged.enterAndLeave("k")]);
+    expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+    run.process.kill("SIGCONT");
+    expect((await run.ended).code, run.err()).toBe(123);
+    expect(judged.faults(["k"])).toEqual([]);
+    expect(readdirSync(here.path("state/runs"))).toEqual([]);
+  },
+);
+
+test.concurrent("a run inside a run, several keys: the outer wrapper stopped until its lease has ended, server killed and started again: all are free", async ({
+  here,
+}) => {
+  const judged = writeExclusionScripts(here.folder);
+  const before = await here.serve();
+  const url = ["--url", before.url];
+  const inner = [process.execPath, PROGRAM, "run", "k", "l", ...url, "--", ...judged.untilGate("k", "stubborn")];
+  const outer = here.start(["run", "j", "k", ...url, "--ttl", "4s", "--", ...inner]);
+  const command = requireProcess(await judged.waitForWorker("k"));
+  outer.process.kill("SIGSTOP");
+  await until(() => !isAlive(command), { within: 15_000, what: "the end of the command" });
+  const entered = async (): Promise<void> => {
+    for (const key of ["j", "k", "l"]) {
+      const next = here.start(["run", key, ...url, "--wait", "8s", "--", ...judged.enterAndLeave(key)]);
+      expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+    }
+  };
+  await entered();
+  await waitForRunEnd(before, "SIGKILL");
+  await here.serve();
+  await entered();
+  outer.process.kill("SIGCONT");
+  expect((await outer.ended).code, outer.err()).toBe(123);
+  expect(judged.faults(["k"])).toEqual([]);
+  expect(readdirSync(here.path("state/runs"))).toEqual([]);
+});
+
+/** A guard that was killed is replaced, if the wrapper still has the time: it has none. */
+function killWithWatchdog(run: RunningProcess): void {
+  const guards = descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
+  expect(guards).toHaveLength(1);
+  run.process.kill("SIGSTOP");
+  for (const guard of guards) sendSignal(guard, "SIGKILL");
+  run.kill();
+}
+
+async function waitForRunEnd(server: RunningServer, name: NodeJS.Signals): Promise<void> {
+  server.process.kill(name);
+  await server.ended;
+}
+
+/** Another key is free while the command works; its own key is once it has ended. */
+async function expectNextEnters(
+  here: ProcessHarness,
+  judged: ReturnType<typeof writeExclusionScripts>,
+  command: ProcessId,
+  url: readonly string[],
+): Promise<void> {
+  const otherRun = here.start(["run", "other", ...url, "--wait", "10s", "--", "true"]);
+  const next = here.start(["run", "k", ...url, "--", ...judged.enterAndLeave("k")]);
+  expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+  expect(isAlive(command)).toBe(false);
+  expect(await otherRun.ended, otherRun.err()).toEqual({ code: 0, signal: null });
+  expect(judged.faults(["k"])).toEqual([]);
+}

@@ -1,0 +1,171 @@
+import { chmodSync, existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { userInfo } from "node:os";
+import { resolve } from "node:path";
+import { expect } from "vitest";
+import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
+import { createCounterWorkload } from "../support/processes/counter-workload.ts";
+import { inMountNamespace, MOUNT_NAMESPACE_COMMAND } from "../support/processes/mount-namespace.ts";
+import type { ProcessHarness, RunningProcess } from "../support/processes/process-harness.ts";
+import { PROGRAM, test } from "../support/processes/process-harness.ts";
+import { isAlive, sendSignal } from "../support/processes/process-tree.ts";
+import { until } from "../support/until.ts";
+
+const CONCURRENT_STARTS = 20;
+
+test(`${CONCURRENT_STARTS} wrappers started at once on a stale socket file: one server, and none of them overlap`, {
+  timeout: 60_000,
+}, async ({ here }) => {
+  const first = here.start(["run", "k", "--", "true"]);
+  expect((await first.ended).code, first.err()).toBe(0);
+  const [old] = here.autostartedServers();
+  sendSignal(old!, "SIGKILL");
+  await until(() => !isAlive(old!), { within: 5_000, what: "the end of the first server" });
+  expect(lstatSync(`${here.directory}/socket`).isSocket()).toBe(true);
+
+  const count = createCounterWorkload(here.folder);
+  const began = performance.now();
+  const all = Array.from({ length: CONCURRENT_STARTS }, () => here.start(["run", "k", "--", ...count.command(0)]));
+  for (const run of all) expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
+  expect(here.autostartedServerPids()).toHaveLength(2);
+  await until(() => here.autostartedServers().length === 1, {
+    within: 5_000,
+    what: "the end of those that lost the election",
+  });
+  expect(count.history()).toMatchObject({ faults: [], counter: CONCURRENT_STARTS });
+  console.log(
+    `figure: ${CONCURRENT_STARTS} wrappers at once on a stale socket: one server, all served after ${((performance.now() - began) / 1_000).toFixed(1)} s`,
+  );
+});
+
+test.concurrent("out=$(holdfast run k -- echo hi) returns at once, although it started the server: that keeps no descriptor of its starter", async ({
+  here,
+}) => {
+  const began = performance.now();
+  const shell = here.startProgram([
+    // above 15, where ClusterNode does not close what it inherits by itself
+    "bash",
+    "-c",
+    `out=$("${process.execPath}" "${PROGRAM}" run k -- echo hi 20>&1 2>&1); echo "got $out"`,
+  ]);
+  expect((await shell.ended).code).toBe(0);
+  await until(() => shell.out() === "got hi\n", { within: 5_000, what: "its output" });
+  // a server that kept the descriptor would keep us for ten minutes
+  expect(performance.now() - began).toBeLessThan(30_000);
+  const [server] = here.autostartedServers();
+  expect(server).toBeDefined();
+  console.log(
+    `figure: out=$(holdfast run k -- echo hi) with the start of the server took ${(performance.now() - began).toFixed(0)} ms`,
+  );
+});
+
+/** The scene's folder as the home of whoever runs it, in a password file that only the namespace sees. */
+function startWithHome(
+  here: ProcessHarness,
+  home: string,
+  command: readonly string[],
+  setUp = "",
+): readonly [string, ...string[]] {
+  const { uid, gid } = MOUNT_NAMESPACE_COMMAND?.includes("-rm") === true ? { uid: 0, gid: 0 } : userInfo();
+  writeFileSync(here.path("passwd"), `somebody:x:${uid}:${gid}:somebody:${home}:/bin/sh\n`);
+  return inMountNamespace(`mount --bind "${here.path("passwd")}" /etc/passwd\n${setUp}`, command);
+}
+
+const NO_DIRECTORY = { env: { HOLDFAST_DIR: undefined } };
+const RUN = [process.execPath, PROGRAM, "run", "k"] as const;
+
+test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
+  "a run with an empty environment (env -i) and one from a login shell exclude each other: same user, same server",
+  { concurrent: true },
+  async ({ here }) => {
+    const home = here.path("home");
+    mkdirSync(home, { mode: 0o700 });
+    const login = [
+      ...[
+        "env",
+        "-i",
+        `HOME=${here.path("elsewhere")}`,
+        `TMPDIR=${here.folder}`,
+        `XDG_RUNTIME_DIR=${here.folder}`,
+        "LANG=C.UTF-8",
+      ],
+      ...["PATH=/usr/local/bin:/usr/bin:/bin", "sh", "-l", "-c", `"$@"`, "sh", ...RUN],
+    ];
+    const holder = here.startProgram(startWithHome(here, home, [...login, "--", ...GATED_COMMAND]), NO_DIRECTORY);
+    await until(() => holder.out() !== "" || holder.hasEnded(), { within: 10_000, what: "the holder" });
+    expect(holder.hasEnded(), holder.err()).toBe(false);
+
+    const empty = (...more: readonly string[]): RunningProcess =>
+      here.startProgram(startWithHome(here, home, ["env", "-i", ...RUN, ...more]), NO_DIRECTORY);
+    const busy = empty("--no-wait", "--", "/bin/echo", "entered");
+    expect((await busy.ended).code, busy.err()).toBe(124);
+    expect(busy.out()).toBe("");
+    openGate(here);
+    expect(await holder.ended).toEqual({ code: 0, signal: null });
+    const free = empty("--wait", "5s", "--", "/bin/echo", "entered");
+    expect((await free.ended).code, free.err()).toBe(0);
+    // one server, in the directory that the password database leads to
+    expect(here.autostartedServers()).toHaveLength(1);
+    expect(existsSync(`${home}/.holdfast`)).toBe(true);
+    expect(existsSync(here.path("elsewhere"))).toBe(false);
+  },
+);
+
+const refusals: readonly (readonly [string, (path: string) => void, RegExp])[] = [
+  ["a link to a directory of ours", symlinkDirectory, /symbolic link/],
+  ["a link to nowhere", (path) => symlinkSync(`${path}-nowhere`, path), /symbolic link/],
+  ["open to others", makeWorldAccessible, /open to others/],
+  ["a file", (path) => writeFileSync(path, ""), /not a directory/],
+];
+
+function symlinkDirectory(path: string): void {
+  mkdirSync(`${path}-real`, { mode: 0o700 });
+  symlinkSync(`${path}-real`, path);
+}
+
+function makeWorldAccessible(path: string): void {
+  mkdirSync(path);
+  chmodSync(path, 0o755);
+}
+
+test.concurrent.for(refusals)(
+  "a user directory that is %s is refused, by client and server, and nothing is run",
+  async ([, make, why], { here }) => {
+    make(here.directory);
+    const run = here.start(["run", "k", "--", "touch", "ran"]);
+    expect((await run.ended).code).toBe(77);
+    expect(run.err()).toMatch(why);
+    const server = here.start(["serve"]);
+    expect((await server.ended).code).not.toBe(0);
+    expect(server.err()).toMatch(why);
+    expect(existsSync(here.path("ran"))).toBe(false);
+  },
+);
+
+test.skipIf(process.getuid?.() !== 0)(
+  "a user directory of another user is refused, and nothing is run",
+  { concurrent: true },
+  async ({ here }) => {
+    mkdirSync(here.directory, { mode: 0o700 });
+    expect((await here.startProgram(["chown", "65534", here.directory]).ended).code).toBe(0);
+    const run = here.start(["run", "k", "--", "touch", "ran"]);
+    expect((await run.ended).code).toBe(77);
+    expect(run.err()).toMatch(/belongs to the user with id 65534/);
+    expect(existsSync(here.path("ran"))).toBe(false);
+  },
+);
+
+test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
+  "a directory in /tmp that somebody made before a user without a home is refused, and nothing is run",
+  { concurrent: true },
+  async ({ here }) => {
+    // the program may itself lie in /tmp, which this one does not see
+    const squat = `mount --bind "${resolve(".")}" /mnt\nmount -t tmpfs none /tmp\nmkdir -m 0777 "/tmp/holdfast-$(id -u)"\ncd /`;
+    const command = [process.execPath, "/mnt/dist/cli/main.js", "run", "k", "--", "echo", "entered"];
+    // nor what else the run of tests may preload from there
+    const env = { ...NO_DIRECTORY.env, NODE_OPTIONS: undefined };
+    const run = here.startProgram(startWithHome(here, "/nonexistent", command, squat), { env });
+    expect((await run.ended).code, run.err()).toBe(77);
+    expect(run.err()).toMatch(/\/tmp\/holdfast-\d+ is open to others/);
+    expect(run.out()).toBe("");
+  },
+);

@@ -1,0 +1,145 @@
+// A lock server on TCP under load, whose state cannot be written: what needs a write is refused and told why, all else
+// goes on, and when there is room again everything does.
+
+import { spawnSync } from "node:child_process";
+import { mkdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import { randomId } from "../../src/util/ids.ts";
+import { openFencedRegister } from "../support/processes/fenced-register.ts";
+import {
+  expectAllProceeded,
+  longestGapMs,
+  PROGRESS_TIMEOUT_MS,
+  startWorkload,
+} from "../support/processes/lock-workload.ts";
+import { inMountNamespace, MOUNT_NAMESPACE_COMMAND } from "../support/processes/mount-namespace.ts";
+import type { ProcessHarness } from "../support/processes/process-harness.ts";
+import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
+import type { ServerProcess } from "../support/processes/server-process.ts";
+import { startServerProcess } from "../support/processes/server-process.ts";
+import { RawClient } from "../support/raw-client.ts";
+import { until } from "../support/until.ts";
+
+const DAY_MS = 86_400_000;
+const MINUTE_MS = 60_000;
+const BUSY_MS = IS_LONG_RUN ? 10_000 : 800;
+/** Tokens are promised for half a minute ahead: behind that not even the usual lease is granted. */
+const BOUND_MS = 35_000;
+
+type DiskFault = { readonly server: ServerProcess; break(): void; repair(): void };
+
+/** The state lies on a file system of 1 MiB that only the server sees, and that is filled to the last byte. */
+async function fullDisk(here: ProcessHarness): Promise<DiskFault> {
+  const disk = here.path("disk");
+  mkdirSync(disk, { mode: 0o700 });
+  const commandPrefix = inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, []);
+  const server = await startServerProcess(here, { commandPrefix, state: join(disk, "state") });
+  const filler = join(`/proc/${server.pid()}/root`, disk, "filler");
+  return {
+    server,
+    // cat ends when not a byte more fits
+    break: () => void spawnSync("sh", ["-c", `cat /dev/zero >"${filler}"`], { stdio: "ignore" }),
+    repair: () => rmSync(filler),
+  };
+}
+
+/** Neither the state file nor the journal can be written anew, by root neither: their folder is not there. */
+async function unwritableDirectory(here: ProcessHarness): Promise<DiskFault> {
+  const folder = here.path("state");
+  const server = await startServerProcess(here, { state: folder });
+  return {
+    server,
+    break() {
+      renameSync(folder, `${folder}-away`);
+    },
+    repair() {
+      renameSync(`${folder}-away`, folder);
+    },
+  };
+}
+
+const faults = [
+  {
+    name: "disk full",
+    open: fullDisk,
+    why: MOUNT_NAMESPACE_COMMAND === null ? ": nothing may be mounted here, skipped" : "",
+  },
+  { name: "state folder gone", open: unwritableDirectory, why: "" },
+];
+
+for (const { name, open, why } of faults) {
+  test.skipIf(why !== "")(
+    `${name}, under load of 8 processes: what needs a write is refused with DISK, others go on, and all is well when there is room${why}`,
+    { timeout: (IS_LONG_RUN ? BOUND_MS : 0) + 4 * PROGRESS_TIMEOUT_MS },
+    async ({ here }) => {
+      const { server, ...fault } = await open(here);
+      const register = await openFencedRegister(here);
+      const workers = await startWorkload(here, server.url, register);
+      const client = await RawClient.open(server.rawAddress);
+      const kept = randomId();
+      expect((await client.claim(kept, "kept"))[0]).toBe("held");
+      await until(() => register.log.length > 20, { within: PROGRESS_TIMEOUT_MS, what: "turns before the fault" });
+
+      fault.break();
+      await fillLastPage(client);
+      await expect(client.claim(randomId(), "day", DAY_MS)).rejects.toThrow(/DISK/);
+      await expect(client.claim(randomId(), "minute", MINUTE_MS)).rejects.toThrow(/DISK/);
+      await expect(client.call("detach", [kept])).rejects.toThrow(/DISK/);
+      const before = register.log.length;
+      await delay(BUSY_MS);
+      await until(() => register.log.length > before + 10, {
+        within: PROGRESS_TIMEOUT_MS,
+        what: "turns amid the fault",
+      });
+      if (IS_LONG_RUN) await expectUnwrittenClaimsRefused(client, kept);
+      fault.repair();
+
+      await until(
+        async () => {
+          const answer = await client.claim(randomId(), "day", DAY_MS, { wait: false }).catch(() => null);
+          return answer?.[0] === "held";
+        },
+        { within: 10_000, what: "a claim of a day" },
+      );
+      expect(await client.release(kept)).toBe(true);
+      await expectAllProceeded(workers, register, process.hrtime.bigint());
+      client.end();
+      console.log(
+        `figure: ${name}: ${register.log.length / 2} turns, longest stop ${longestGapMs(register).toFixed(0)} ms`,
+      );
+    },
+  );
+}
+
+/** A full file system may still have room in the journal's last page of 4 KiB. */
+async function fillLastPage(client: RawClient): Promise<void> {
+  for (let n = 0; n < 100; n++) {
+    const refused = await client.claim(randomId(), `${n}`.padEnd(500, "x"), DAY_MS).then(
+      () => null,
+      (error: unknown) => error,
+    );
+    if (refused === null) continue;
+    expect(String(refused)).toMatch(/DISK/);
+    // what is left is less than such a line; a short one may still fit
+    for (let at = 0; at < 100; at++) {
+      const isRefused = await client.claim(randomId(), `short${at}`, DAY_MS).then(
+        () => false,
+        () => true,
+      );
+      if (isRefused) return;
+    }
+  }
+  throw new Error("the disk is not full");
+}
+
+/** Nothing new is granted, and what is held can be renewed all the same. */
+async function expectUnwrittenClaimsRefused(client: RawClient, kept: string): Promise<void> {
+  const end = performance.now() + BOUND_MS;
+  while (performance.now() < end) {
+    await delay(5_000);
+    expect(await client.call("renew", [kept])).toMatchObject([expect.arrayContaining(["held"])]);
+  }
+  await expect(client.claim(randomId(), "late", 30_000, { wait: false })).rejects.toThrow(/DISK/);
+}

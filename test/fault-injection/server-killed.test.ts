@@ -1,0 +1,80 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import { createCounterWorkload } from "../support/processes/counter-workload.ts";
+import { openFencedRegister } from "../support/processes/fenced-register.ts";
+import {
+  expectAllProceeded,
+  longestGapMs,
+  PROGRESS_TIMEOUT_MS,
+  startWorkload,
+  WORKER_COUNT,
+} from "../support/processes/lock-workload.ts";
+import type { RunningServer } from "../support/processes/process-harness.ts";
+import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
+import { sendSignal } from "../support/processes/process-tree.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { until } from "../support/until.ts";
+
+const KILLS = IS_LONG_RUN ? 40 : 3;
+const MAX_KILL_INTERVAL_MS = IS_LONG_RUN ? 2_000 : 1_000;
+const KILL_PERIOD_MS = KILLS * MAX_KILL_INTERVAL_MS;
+
+const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
+
+test.concurrent(`the server on demand killed ${KILLS} times under load: no double grant, no token repeated, everybody proceeds (HOLDFAST_SEED=${seed})`, {
+  timeout: 3 * KILL_PERIOD_MS + 3 * PROGRESS_TIMEOUT_MS,
+}, async ({ here }) => {
+  const random = seededRandom(seed);
+  const register = await openFencedRegister(here);
+  const workers = await startWorkload(here, "", register);
+  const count = createCounterWorkload(here.folder);
+  let over = false;
+  const wrapped = async (): Promise<void> => {
+    while (!over) {
+      const run = here.start(["run", "counter", "--", ...count.command(0.05)]);
+      expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
+    }
+  };
+  const kills = async (): Promise<bigint> => {
+    for (let n = 0; n < KILLS; n++) {
+      await delay(random.int(MAX_KILL_INTERVAL_MS));
+      const [server] = await until(() => (here.autostartedServers().length > 0 ? here.autostartedServers() : null), {
+        within: 10_000,
+        what: "a server",
+      });
+      sendSignal(server!, "SIGKILL");
+    }
+    const last = process.hrtime.bigint();
+    await delay(MAX_KILL_INTERVAL_MS);
+    over = true;
+    return last;
+  };
+  const [lastKill] = await Promise.all([kills(), wrapped(), wrapped()]);
+  await expectAllProceeded(workers, register, lastKill);
+  const { faults, counter } = count.history();
+  expect(faults).toEqual([]);
+  expect(new Set(here.autostartedServerPids()).size).toBeGreaterThan(1);
+  console.log(
+    `figure: server on demand killed ${KILLS} times: ${register.log.length / 2} turns of ${WORKER_COUNT} clients, ${counter} runs, longest stop ${longestGapMs(register).toFixed(0)} ms`,
+  );
+});
+
+test.concurrent(`a server on TCP killed ${KILLS} times under load and started again on its port: no double grant, no token repeated, everybody proceeds`, {
+  timeout: 3 * KILL_PERIOD_MS + 3 * PROGRESS_TIMEOUT_MS,
+}, async ({ here }) => {
+  const random = seededRandom(seed);
+  const register = await openFencedRegister(here);
+  let server: RunningServer = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const address = server.address;
+  const workers = await startWorkload(here, server.url, register);
+  for (let n = 0; n < KILLS; n++) {
+    await delay(random.int(MAX_KILL_INTERVAL_MS));
+    server.kill();
+    await server.ended;
+    server = await here.serve(["--listen", address]);
+  }
+  await expectAllProceeded(workers, register, process.hrtime.bigint());
+  console.log(
+    `figure: server on TCP killed ${KILLS} times: ${register.log.length / 2} turns of ${WORKER_COUNT} clients, longest stop ${longestGapMs(register).toFixed(0)} ms`,
+  );
+});

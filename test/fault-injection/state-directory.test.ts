@@ -1,0 +1,251 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { expect } from "vitest";
+import { inMountNamespace, MOUNT_NAMESPACE_COMMAND } from "../support/processes/mount-namespace.ts";
+import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";
+import { IS_LONG_RUN, PROGRAM, test, waitUntilListening } from "../support/processes/process-harness.ts";
+import { isAlive, sendSignal } from "../support/processes/process-tree.ts";
+import { startWorker } from "../support/processes/worker.ts";
+import { until } from "../support/until.ts";
+
+/** How long a server that knows nothing of the past asks before it grants anything. */
+const RECOVERY_MS = 60_000;
+/** A lease longer than any before must be promised on the disk first, so it shows whether that can be written. */
+const JOURNALED_LEASE = ["--ttl", "50s"] as const;
+
+/** Kills the server on demand. */
+async function killServer(here: ProcessHarness): Promise<void> {
+  const [server] = here.autostartedServers();
+  sendSignal(server!, "SIGKILL");
+  await until(() => !isAlive(server!), { within: 5_000, what: "the end of the server" });
+}
+
+async function runOnce(here: ProcessHarness, ...args: readonly string[]): Promise<RunningProcess> {
+  const run = here.start(["run", "once", ...args]);
+  await run.ended;
+  return run;
+}
+
+test.concurrent.for(["state", "journal"])(
+  "a damaged %s is refused, saying what to do; it is left as it was, and nothing is run",
+  async (name, { here }) => {
+    await runOnce(here, "--", "true");
+    await killServer(here);
+    const path = join(here.directory, "state", name);
+    const text = `${readFileSync(path, "utf8") || "0123456789abcdef {}\n"}`.replace(/.\n$/, "~\n");
+    writeFileSync(path, text);
+    for (const attempt of [await runOnce(here, "--", "touch", "ran"), here.start(["serve"])]) {
+      expect((await attempt.ended).code).toBe(69);
+      expect(attempt.err()).toMatch(/damaged.*move it .*away/s);
+      expect(attempt.err()).toContain(path);
+    }
+    expect(readFileSync(path, "utf8")).toBe(text);
+    expect(existsSync(here.path("ran"))).toBe(false);
+  },
+);
+
+test.concurrent("a state file that is missing is an unclean start: who held still holds, and nothing new is granted until all could tell", {
+  timeout: RECOVERY_MS + 60_000,
+}, async ({ here }) => {
+  const holder = await startWorker(here);
+  holder.acquire("it", "k");
+  const { token } = await holder.waitForReport("it", "held");
+  // killed while the state file is away, the holder would start the next server at once
+  rmSync(join(here.directory, "state", "state"));
+  await killServer(here);
+  await until(() => here.autostartedServerPids().length === 2, { within: 10_000, what: "the next server" });
+  const [same, other] = [await startWorker(here), await startWorker(here)];
+  same.acquire("same", "k");
+  other.acquire("other", "another");
+  await delay(IS_LONG_RUN ? RECOVERY_MS / 2 : 2_000);
+  expect([...same.reports(), ...other.reports()].filter(({ event }) => event === "held")).toEqual([]);
+  holder.send({ do: "release", of: "it" });
+  expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
+  if (!IS_LONG_RUN) return;
+  const next = await same.waitForReport("same", "held", RECOVERY_MS);
+  expect(BigInt(next.token!)).toBeGreaterThan(BigInt(token!));
+  await other.waitForReport("other", "held", RECOVERY_MS);
+});
+
+/** Makes the folder's state file impossible to replace, for root too; gives back how to undo it. */
+const damageCases: readonly (readonly [string, (folder: string) => () => void])[] = [
+  [
+    "a directory in its place",
+    (folder) => {
+      const path = join(folder, "state");
+      renameSync(path, `${path}-kept`);
+      mkdirSync(join(path, "not-empty"), { recursive: true });
+      return () => {
+        rmSync(path, { recursive: true });
+        renameSync(`${path}-kept`, path);
+      };
+    },
+  ],
+  [
+    "a folder that not even root may write (chattr +i)",
+    (folder) => {
+      expect(runShell(`chattr +i "${folder}"`)).toBe(true);
+      return () => void runShell(`chattr -i "${folder}"`);
+    },
+  ],
+];
+
+const usable = damageCases.filter(([name]) => !name.includes("chattr") || canSetImmutable());
+
+test.concurrent.for(usable)(
+  "a state that cannot be written (%s): a running server refuses what needs it, says why, goes on with the rest, and recovers",
+  {
+    timeout: IS_LONG_RUN ? 120_000 : 30_000,
+  },
+  async ([, spoil], { here }) => {
+    const holder = await startWorker(here);
+    holder.acquire("it", "k");
+    await holder.waitForReport("it", "held");
+    const repair = spoil(join(here.directory, "state"));
+    try {
+      const refused = await runOnce(here, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
+      expect((await refused.ended).code).toBe(69);
+      expect(refused.err()).toMatch(/cannot write its state/);
+      expect(existsSync(here.path("ran"))).toBe(false);
+      const usual = await runOnce(here, "--wait", "5s", "--", "true");
+      expect((await usual.ended).code, usual.err()).toBe(0);
+      if (IS_LONG_RUN) await refusesAboveTokenCeiling(here);
+    } finally {
+      repair();
+    }
+    const again = await runOnce(here, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
+    expect((await again.ended).code, again.err()).toBe(0);
+    holder.send({ do: "release", of: "it" });
+    expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
+  },
+);
+
+/** Tokens are promised for half a minute ahead: after that not even the usual lease is granted. */
+async function refusesAboveTokenCeiling(here: ProcessHarness): Promise<void> {
+  await delay(35_000);
+  const late = await runOnce(here, "--wait", "1s", "--", "touch", "ran");
+  expect((await late.ended).code).not.toBe(0);
+  expect(existsSync(here.path("ran"))).toBe(false);
+}
+
+test.concurrent.for(usable)(
+  "a state that cannot be written (%s): no server starts, the reason is said, and nothing is run",
+  async ([, spoil], { here }) => {
+    await runOnce(here, "--", "true");
+    await killServer(here);
+    const repair = spoil(join(here.directory, "state"));
+    try {
+      const run = await runOnce(here, "--", "touch", "ran");
+      expect((await run.ended).code).toBe(69);
+      expect(run.err()).toMatch(/state/);
+      expect(existsSync(here.path("ran"))).toBe(false);
+    } finally {
+      repair();
+    }
+    expect((await (await runOnce(here, "--wait", "5s", "--", "true")).ended).code).toBe(0);
+  },
+);
+
+type FailingDisk = { readonly server: RunningServer; fill(): void; free(): void };
+
+const withFailingDisk = (here: ProcessHarness): readonly string[] => [
+  ...[process.execPath, PROGRAM, "serve", "--listen", `unix:${here.path("socket")}`],
+  ...["--state", here.path("disk/state")],
+];
+
+/** The server's state lies on a file system of 1 MiB that only it sees. */
+async function smallDisk(here: ProcessHarness): Promise<FailingDisk> {
+  const disk = here.path("disk");
+  // what runs write down beside the server's state they write where only they see it
+  mkdirSync(join(disk, "state", "runs"), { recursive: true, mode: 0o700 });
+  const server = await waitUntilListening(
+    here.startProgram(inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, withFailingDisk(here))),
+  );
+  const filler = join(`/proc/${server.pid}/root`, disk, "filler");
+  // cat ends when not a byte more fits
+  return { server, fill: () => void runShell(`cat /dev/zero >"${filler}"`), free: () => rmSync(filler) };
+}
+
+/** Where nothing may be mounted: the server may write no byte more to any file (RLIMIT_FSIZE), which ends its writes alike. */
+async function limitFileSize(here: ProcessHarness): Promise<FailingDisk> {
+  mkdirSync(here.path("disk"), { mode: 0o700 });
+  const server = await waitUntilListening(
+    here.startProgram(["sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", ...withFailingDisk(here)]),
+  );
+  const limit = (bytes: string): void => {
+    expect(runShell(`prlimit --pid ${server.pid} --fsize=${bytes}:`)).toBe(true);
+  };
+  return { server, fill: () => limit("0"), free: () => limit("unlimited") };
+}
+
+const disks = [
+  {
+    name: "tmpfs of 1 MiB",
+    said: "cannot write its state (ENOSPC)",
+    open: smallDisk,
+    runs: MOUNT_NAMESPACE_COMMAND !== null,
+  },
+  {
+    name: "RLIMIT_FSIZE",
+    said: "cannot write its state",
+    open: limitFileSize,
+    runs: MOUNT_NAMESPACE_COMMAND === null || IS_LONG_RUN,
+  },
+].filter(({ runs }) => runs);
+
+test.concurrent.for(disks)(
+  "a full disk ($name): what needs it is refused and said, nothing held is lost, and grants go on when there is room",
+  async ({ said, open }, { here }) => {
+    const { server, fill, free } = await open(here);
+    const holder = await startWorker(here, server.url);
+    holder.acquire("it", "k");
+    await holder.waitForReport("it", "held");
+    fill();
+    const refused = await runOnce(here, "--url", server.url, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
+    expect((await refused.ended).code).toBe(69);
+    expect(refused.err()).toContain(said);
+    // more than still fits into the last page of the journal
+    const keys = Array.from({ length: 9 }, (_, at) => `${at}`.repeat(500));
+    const detached = here.start(["acquire", ...keys, "--ttl", "2m", "--wait", "1s", "--url", server.url]);
+    expect((await detached.ended).code).not.toBe(0);
+    expect(detached.out()).toBe("");
+    expect(existsSync(here.path("ran"))).toBe(false);
+    free();
+    const again = await runOnce(here, "--url", server.url, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
+    expect((await again.ended).code, again.err()).toBe(0);
+    holder.send({ do: "release", of: "it" });
+    expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
+    expect(await here.list(server.url)).toEqual([]);
+  },
+);
+
+test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
+  "a full disk at the start: the server refuses to start and says why",
+  { concurrent: true },
+  async ({ here }) => {
+    mkdirSync(here.path("disk"), { mode: 0o700 });
+    const disk = here.path("disk");
+    const full = `mount -t tmpfs -o size=1m,mode=0700 none "${disk}"\nmkdir -m 0700 "${disk}/state"\ncat /dev/zero >"${disk}/filler" || :`;
+    const running = here.startProgram(inMountNamespace(full, withFailingDisk(here)));
+    expect((await running.ended).code).toBe(69);
+    expect(running.err()).toMatch(/ENOSPC|no space/i);
+    expect(readdirSync(here.folder)).not.toContain("socket");
+  },
+);
+
+function canSetImmutable(): boolean {
+  const path = `/tmp/hf-chattr-${process.pid}`;
+  mkdirSync(path);
+  try {
+    return runShell(`chattr +i "${path}" && chattr -i "${path}"`);
+  } finally {
+    rmSync(path, { recursive: true });
+  }
+}
+
+/** Did it end well? */
+function runShell(line: string): boolean {
+  return spawnSync("sh", ["-c", line], { stdio: "ignore" }).status === 0;
+}

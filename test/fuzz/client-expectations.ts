@@ -1,0 +1,59 @@
+// What clients believe to hold, as they were told, and what must not be believed at a time.
+
+import type { Claim } from "../../src/spi/driver.ts";
+
+/** What a client knows of one of its claims. */
+export interface ExpectedClaim {
+  readonly claim: Claim;
+  readonly key: string;
+  readonly requestedAt: number;
+  /** Until when it believes what it was told. */
+  deadline: number;
+  token: bigint | null;
+  heldAt: number;
+  isAnswered: boolean;
+  isReleased: boolean;
+  isDetached: boolean;
+}
+
+/** Does its client believe to hold it? */
+export function isBelievedHeld({ token, isReleased, deadline }: ExpectedClaim, now: number): boolean {
+  return token !== null && !isReleased && now < deadline;
+}
+
+export class ClientExpectations {
+  readonly all: ExpectedClaim[] = [];
+
+  /** Those that are believed to be held. */
+  believedHeld(now: number): ExpectedClaim[] {
+    return this.all.filter((mine) => isBelievedHeld(mine, now));
+  }
+
+  /** It is held with this token; gives what is wrong with that. */
+  recordGrant(expectation: ExpectedClaim, token: bigint, now: number): string[] {
+    expectation.token = token;
+    expectation.heldAt = now;
+    const isWrong = (otherExpectation: ExpectedClaim): boolean => {
+      if (
+        otherExpectation === expectation ||
+        otherExpectation.key !== expectation.key ||
+        otherExpectation.token === null
+      )
+        return false;
+      return (
+        otherExpectation.token === token ||
+        (expectation.requestedAt > otherExpectation.heldAt && token < otherExpectation.token)
+      );
+    };
+    return this.all
+      .filter(isWrong)
+      .map(({ claim, token: of }) => `${of} of ${claim.id}, then ${token} of ${expectation.claim.id}`);
+  }
+
+  /** Keys that several believe to hold. */
+  conflicts(now: number): string[] {
+    const ids = new Map<string, string[]>();
+    for (const { key, claim } of this.believedHeld(now)) ids.set(key, [...(ids.get(key) ?? []), claim.id]);
+    return [...ids].filter(([, all]) => all.length > 1).map(([key, all]) => `${all} all believe to hold ${key}`);
+  }
+}

@@ -1,0 +1,144 @@
+// Requests by the million, through ClusterNode's own reading of HTTP, but without sockets or real time; and nothing of all that is left.
+
+import { createServer } from "node:http";
+import type { Duplex } from "node:stream";
+import { expect, test } from "vitest";
+import { Metrics } from "../../src/server/events/metrics.ts";
+import type { HttpApp } from "../../src/server/http/app.ts";
+import { createHttpApp } from "../../src/server/http/app.ts";
+import { heapUsed } from "../support/heap-usage.ts";
+import { disableStackTraces } from "../support/no-stack-traces.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { cleanUpAfterEach } from "../support/server-fixture.ts";
+import { ServerHarness } from "../support/server-harness.ts";
+import { InMemorySocket } from "./in-memory-socket.ts";
+import type { FuzzRequest } from "./request-generator.ts";
+import { checkResponse, generateRequest, REQUEST_COUNT, SEED } from "./request-generator.ts";
+
+cleanUpAfterEach();
+disableStackTraces();
+
+const HOST = "127.0.0.1:7421";
+/** Connections that ask at a time. */
+const CONCURRENT_CONNECTIONS = 32;
+/** If in so many turns of the event loop nobody was answered, all wait for something to happen. */
+const MAX_TURNS = 12;
+const MIB = 1_048_576;
+
+test(`HTTP stands ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () => {
+  const random = seededRandom(SEED);
+  // one of the nasty numbers is a lease of 24 days: whoever lost its reference would have the key to the end
+  const harness = new ServerHarness({ limits: { ttlMs: 60_000 } });
+  await harness.start();
+  const { http, open } = createHttpFor(harness);
+  const lines = Array.from({ length: CONCURRENT_CONNECTIONS }, () => new InMemorySocket(open));
+  const asked = new Map<InMemorySocket, FuzzRequest>();
+  const statuses = new Map<number, number>();
+  let early = 0;
+  let sent = 0;
+  for (let idle = 0; sent < REQUEST_COUNT || asked.size > 0; idle++) {
+    for (const line of lines) {
+      const question = asked.get(line);
+      const response = question === undefined ? null : line.takeResponse(question.method);
+      if (question !== undefined && response === null && !line.isClosed) continue;
+      idle = 0;
+      asked.delete(line);
+      if (question !== undefined && response !== null) {
+        statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
+        checkResponse(question, response);
+      }
+      if (sent >= REQUEST_COUNT) continue;
+      const next = generateRequest(random, HOST);
+      line.send(next);
+      asked.set(line, next);
+      if (++sent % 1_000 === 0) await expectHealthy(open, sent, () => harness.clock.advance(10));
+    }
+    // somebody goes in the midst of it
+    if (random.chance(0.2)) random.pick(lines).disconnect();
+    await nextTurn();
+    if (idle > MAX_TURNS) await harness.clock.advance(random.chance(0.1) ? 30_000 : random.pick([1, 10, 200]));
+    if (early === 0 && sent > REQUEST_COUNT / 10) early = heapUsed();
+  }
+  for (const status of [200, 201, 400, 403, 404, 405, 409, 415]) expect([...statuses.keys()]).toContain(status);
+  for (const line of lines) line.disconnect();
+  // every lease and every grace there was is over then
+  await harness.clock.advance(100_000);
+  const grown = heapUsed() - early;
+  expect(grown, `${Math.round(grown / MIB)} MiB more than after a tenth of it`).toBeLessThan(32 * MIB);
+  expect(http.stats()).toEqual({ connections: 0, waiting: 0, streams: 0 });
+  expect([harness.openedBackend?.backend.table.records.size, harness.openedBackend?.sessions.byId.size]).toEqual([
+    0, 0,
+  ]);
+  expect(harness.logLines.filter((line) => !/^a lock was|^a connection spoke no HTTP/.test(line))).toEqual([]);
+  http.close();
+}, 10_800_000);
+
+/** The HTTP side of the world's server; the second makes a stream a connection of it. */
+function createHttpFor({ service, eventLog, openedBackend, access }: ServerHarness): {
+  readonly http: HttpApp;
+  readonly open: (stream: Duplex) => void;
+} {
+  if (service === null || eventLog === null || openedBackend === null) throw new Error("the world has started");
+  const metrics = new Metrics({
+    eventLog,
+    version: "0",
+    connections: () => service.connectionLimiter,
+    authFailures: () => access.failureCount,
+    sessions: () => openedBackend.sessions.byId.size,
+    claims: () => openedBackend.backend.table.records.size,
+    recoveryRemainingMs: () => service.backend.recoveryRemainingMs(),
+  });
+  const checkReadiness = (): { ok: true } => ({ ok: true });
+  const http = createHttpApp({
+    service,
+    access,
+    eventLog,
+    metrics,
+    checkReadiness,
+    version: "0",
+    host: "127.0.0.1",
+    names: [],
+  });
+  const server = createServer(http.serverOptions);
+  http.attach(server);
+  return { http, open: (stream) => void server.emit("connection", stream) };
+}
+
+/** A lock is taken, waited for by another for a little, and given back amid all that. */
+async function expectHealthy(open: (stream: Duplex) => void, number: number, pass: () => Promise<void>): Promise<void> {
+  const [line, other] = [new InMemorySocket(open), new InMemorySocket(open)];
+  const held = await postJson(line, "/v1/claims", { key: `healthy ${number}`, wait: 0, ttl: "10s" });
+  expect([held.status, held.text]).toEqual([201, held.text]);
+  const { reference } = JSON.parse(held.text) as { reference: string };
+  const waiting = postJson(other, "/v1/claims", { key: `healthy ${number}`, wait: "5ms" }, pass);
+  expect((await waiting).status).toBe(202);
+  const released = await postJson(line, "/v1/claims/release", { reference });
+  expect([released.status, released.text]).toEqual([200, released.text]);
+  line.disconnect();
+  other.disconnect();
+}
+
+/** pass: lets time pass where nothing else brings an answer. */
+async function postJson(
+  line: InMemorySocket,
+  path: string,
+  value: object,
+  pass: () => Promise<void> = nextTurn,
+): Promise<{ status: number; text: string }> {
+  const body = Buffer.from(JSON.stringify(value));
+  const headers = { host: HOST, "content-type": "application/json", "content-length": String(body.length) };
+  line.send({ method: "POST", path, headers, body });
+  for (let turns = 0; turns < 10_000; turns++) {
+    const response = line.takeResponse("POST");
+    if (response !== null) return response;
+    await nextTurn();
+    await pass();
+  }
+  throw new Error(`${path} was not answered`);
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}

@@ -1,0 +1,97 @@
+// First lines of every kind at a server that asks for credentials: none but the right one opens anything.
+
+import { expect, test } from "vitest";
+import { decodeConnectionError } from "../../src/protocol/handshake.ts";
+import { randomId } from "../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../support/leak-check.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { cleanUpAfterEach } from "../support/server-fixture.ts";
+import { ServerHarness } from "../support/server-harness.ts";
+import { createTestAccess, testAccount } from "../support/test-accounts.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const HELLO_COUNT = process.env.HOLDFAST_LONG === "1" ? 200_000 : 5_000;
+const SEED = Number(process.env.HOLDFAST_SEED ?? Math.floor(Math.random() * 2 ** 31));
+
+test(`${HELLO_COUNT} fuzzed hellos let nobody in who has no credential (seed ${SEED})`, async () => {
+  const random = seededRandom(SEED);
+  const ana = testAccount("ana");
+  const limits = { refusalMs: 10, refusals: 8 };
+  const harness = new ServerHarness({ access: createTestAccess(ana), limits });
+  await harness.start();
+  const { service } = harness;
+  if (service === null) throw new Error("the world has started");
+  const near = (): string => {
+    const at = random.int(ana.credential.length);
+    return `${ana.credential.slice(0, at)}${random.pick(["", "a", "A", "\u0000", " "])}${ana.credential.slice(at + 1)}`;
+  };
+  const odd: readonly unknown[] = [
+    null,
+    0,
+    true,
+    "",
+    [],
+    {},
+    "__proto__",
+    [ana.credential],
+    { toString: 1 },
+    "x".repeat(2_000),
+  ];
+  const counts = { in: 0, out: 0 };
+  const codes = new Set<string>();
+  for (let round = 0; round < HELLO_COUNT; round++) {
+    const got: string[] = [];
+    const stream = { write: (text: string) => void got.push(text), close: () => undefined };
+    const connection = service.accept(stream, {
+      isLocal: random.chance(0.5),
+      address: random.pick(["", "10.0.0.1", "::1", "?"]),
+    });
+    const isRight = random.chance(0.05);
+    const guess = random.chance(0.5) ? near() : random.pick(odd);
+    const credential = isRight ? ana.credential : guess === ana.credential ? "" : guess;
+    const hello: Record<string, unknown> = { protocol: 1, session: randomId(), credential };
+    const isWhole = isRight || random.chance(0.5);
+    if (!isWhole)
+      hello[random.pick(["protocol", "session", "tether", "probe", "oldest", "label", "__proto__"])] = random.pick(odd);
+    let text = JSON.stringify({ hello });
+    if (!isWhole && random.chance(0.3)) text = text.slice(0, random.int(text.length));
+    connection.receive([text, `["${service.runId}",["claim",1,"${randomId()}",["k${round}"],30000,{"wait":false}]]`]);
+    const opened = got.some((line) => line.includes('"held"'));
+    expect(opened, text.replaceAll(ana.credential, "...")).toBe(isRight);
+    counts[opened ? "in" : "out"]++;
+    if (random.chance(0.1)) await harness.clock.advance(10);
+    const refusal = got
+      .map((line) => decodeConnectionError(line.trimEnd()))
+      .find((protocolError) => protocolError !== null);
+    if (refusal != null) codes.add(refusal.code);
+    connection.transportClosed();
+  }
+  expect(counts.in).toBeGreaterThan(HELLO_COUNT / 50);
+  for (const code of ["AUTH", "PROTOCOL", "VERSION", "LIMIT"]) expect(codes).toContain(code);
+  // nothing of all that is left
+  await harness.clock.advance(60_000);
+  expect([
+    service.connectionLimiter.open,
+    service.connectionLimiter.unauthenticated,
+    service.connectionLimiter.pendingRefusals,
+  ]).toEqual([0, 0, 0]);
+  expect(harness.openedBackend?.sessions.byId.size).toBe(0);
+  expect(harness.logLines.join("\n")).not.toContain(ana.credential);
+});
+
+test("the hellos of a probe and of a tether open nothing, either", async () => {
+  const harness = new ServerHarness({ access: createTestAccess(testAccount("ana")) });
+  await harness.start();
+  for (const more of [{ probe: true }, { tether: true }]) {
+    const got: string[] = [];
+    const stream = { write: (text: string) => void got.push(text), close: () => undefined };
+    const connection = harness.service?.accept(stream, { isLocal: true, address: "" });
+    const claim = `["${harness.service?.runId}",["claim",1,"${randomId()}",["k"],30000]]`;
+    connection?.receive([JSON.stringify({ hello: { protocol: 1, session: randomId(), ...more } }), claim]);
+    expect(got.join("")).not.toContain("held");
+    expect(connection?.isReadable).toBe(false);
+  }
+  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+});

@@ -1,0 +1,20 @@
+// Whatever clients do while the disk hangs and fails, and the server ends: nobody holds what another holds, tokens rise,
+// every call is answered, nothing is left in the end, and all that was counted has been given back.
+
+import { expect, test } from "vitest";
+import { checkLeaksAfterEach } from "../support/leak-check.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+import { cleanUpAfterEach } from "../support/server-fixture.ts";
+import { StorageWorkload } from "./storage-workload.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+/** Those in which something was found once, and others. HOLDFAST_LONG=1 has many more. */
+const SEED_COUNT = [264, ...Array.from({ length: process.env.HOLDFAST_LONG === "1" ? 500 : 11 }, (_, at) => at + 1)];
+
+test.each(SEED_COUNT)("a storm of the disk (seed %i)", async (seed) => {
+  const storm = new StorageWorkload(seededRandom(seed));
+  await storm.run(300);
+  expect(storm.faults, storm.trace.slice(-150).join("\n")).toEqual([]);
+});

@@ -1,0 +1,149 @@
+/** What operators do, with the real command line against a real server. */
+
+import { execFileSync, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { EXIT_CODES } from "../../../src/cli/errors.ts";
+import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
+import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
+
+/** The lines of JSON that were printed so far. */
+function splitLines(text: string): readonly { readonly event?: string; readonly token?: string }[] {
+  return text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as object);
+}
+
+test("a lock is watched, shown and taken back by its token, and its holder is told", async () => {
+  const watch = sandbox.start(["watch", "deploy", "--json"]);
+  await until(() => splitLines(watch.out()).length > 0, { within: 30_000, what: "the watch" });
+  const run = sandbox.start(["run", "deploy", "--ttl", "10s", "--", "sleep", "60"]);
+  await until(() => splitLines(watch.out()).some(({ event }) => event === "granted"), {
+    within: 30_000,
+    what: "the grant",
+  });
+  const { token = "" } = splitLines(watch.out()).find(({ event }) => event === "granted") ?? {};
+
+  const without = await sandbox.run(["release", "--force", "deploy"]);
+  expect(without).toMatchObject({ code: 64, err: expect.stringContaining(`with token ${token}`) });
+  const wrong = await sandbox.run(["release", "--force", "deploy", "--token", "5", "--json"]);
+  expect(wrong.code).toBe(123);
+  expect(JSON.parse(wrong.err)).toMatchObject({ error: "lost", reason: "token", keys: ["deploy"] });
+  const right = await sandbox.run(["release", "--force", "deploy", "--token", token, "--reason", "host is dead"]);
+  expect(right).toMatchObject({ code: 0, err: expect.stringMatching(/was asked to give "deploy" back/) });
+  expect(await run.ended).toMatchObject({ code: 123, err: expect.stringContaining("revoked") });
+
+  await until(() => splitLines(watch.out()).some(({ event }) => event === "released"), {
+    within: 30_000,
+    what: "its end",
+  });
+  const told = splitLines(watch.out()).find(({ event }) => event === "revoked");
+  expect(told).toMatchObject({ token, reason: "host is dead", keys: ["deploy"] });
+  watch.process.kill("SIGINT");
+  expect(await watch.ended).toMatchObject({ signal: "SIGINT", err: "" });
+
+  const { out } = await sandbox.run(["show", "deploy"]);
+  expect(out).toMatch(/^deploy\nfree: nobody holds it, nobody waits\n\nlast events\n/);
+  expect(out).toMatch(/revoked +\d+ +\w+ +\S+@\S+ pid \d+ \(sleep\) \(by an operator: host is dead\)\n/);
+});
+
+test("what belongs to --force is wrong usage without it, and no reference is waited for", async () => {
+  for (const flags of [["--token", "5"], ["--now"], ["--reason", "why"]]) {
+    const { code, err } = await sandbox.run(["release", ...flags]);
+    expect(code).toBe(64);
+    expect(err).toBe(`holdfast: ${flags[0]} needs --force KEY: it is for taking a lock from its holder\n`);
+  }
+  const both = await sandbox.run(["release", "hf1.some.reference", "--force", "deploy", "--token", "5"]);
+  const message = "--force takes a key instead of a reference: leave one of them out";
+  expect(both).toMatchObject({ code: 64, err: `holdfast: ${message}\n` });
+});
+
+test("--now takes a lock at once and says that its holder may still be working", async () => {
+  const run = sandbox.start(["run", "taken", "--", "sleep", "60"]);
+  const held = async (): Promise<string | undefined> =>
+    splitLines((await sandbox.run(["ls", "taken", "--json"])).out)[0]?.token;
+  const token = (await until(held, { within: 30_000, what: "the holder" })) as string;
+  const { code, err } = await sandbox.run(["release", "--force", "taken", "--token", token, "--now"]);
+  expect({ code, err }).toMatchObject({ code: 0, err: expect.stringContaining("may still be working") });
+  expect((await sandbox.run(["run", "taken", "--no-wait", "--", "true"])).code).toBe(0);
+  expect(await run.ended).toMatchObject({ code: 123 });
+});
+
+test("doctor finds a healthy server healthy, and says what to do about one that is not there", async () => {
+  const { code, out } = await sandbox.run(["doctor", "--json"]);
+  expect(code).toBe(0);
+  expect(JSON.parse(out)).toMatchObject({ ok: true, server: { store: "table" }, cyclesMs: { length: 20 } });
+  const missing = await sandbox.run(["doctor", "--url", "holdfast+unix:/tmp/hf-nobody/listens"]);
+  expect(missing).toMatchObject({ code: 69, out: expect.stringContaining("holdfast serve") });
+  const memory = await sandbox.run(["doctor", "--url", "memory:"]);
+  expect(memory).toMatchObject({ code: 0, out: expect.stringContaining("is no Holdfast server") });
+});
+
+test("a store that tells no events says so plainly", async () => {
+  const watch = await sandbox.run(["watch", "--url", "memory:"]);
+  expect(watch).toMatchObject({ code: 64, err: expect.stringContaining("needs a Holdfast server") });
+  const show = await sandbox.run(["show", "k", "--url", "memory:"]);
+  expect(show).toMatchObject({ code: 0, out: expect.stringContaining("events: memory: keeps no events") });
+});
+
+test("watch ends when its reader has gone", async () => {
+  const piped = sandbox.startProgram([
+    "bash",
+    "-c",
+    `set -o pipefail; ${process.execPath} ${PROGRAM} watch --json | head -n 1`,
+  ]);
+  await until(() => piped.out() !== "", { within: 30_000, what: "the first line" });
+  let isOver = false;
+  const ended = piped.ended.finally(() => {
+    isOver = true;
+  });
+  // what it writes tells it so, once the reader, which may take its time, has gone
+  while (!isOver) await sandbox.run(["run", "k", "--", "true"]);
+  expect(await ended).toMatchObject({ code: 0, err: "" });
+});
+
+test("the manual page of the package has every command and every flag, and man(1) reads it without a complaint", async () => {
+  const { out: source, code } = await sandbox.run(["help", "--man"]);
+  expect(code).toBe(0);
+  expect(readFileSync("dist/holdfast.1", "utf8")).toBe(source);
+  const plain = source.replaceAll("\\-", "-");
+  const { out: all } = await sandbox.run(["help", "all"]);
+  const commands = [...all.matchAll(/^HOLDFAST (.+)$/gm)].map(([, name]) => `.SS "holdfast ${name?.toLowerCase()}"`);
+  expect(commands.length).toBeGreaterThan(12);
+  for (const command of commands) expect(plain).toContain(command);
+  const flags = [...all.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag as string);
+  expect(flags.length).toBeGreaterThan(60);
+  for (const flag of flags) expect(plain).toMatch(new RegExp(`^\\.B (-\\w, )?${flag}( |$)`, "m"));
+  for (const code of Object.values(EXIT_CODES))
+    expect(plain, `exit code ${code}`).toMatch(new RegExp(`^\\.B .*${code}`, "m"));
+  const { status, stderr } = spawnSync("groff", ["-man", "-Tutf8", "-ww", "-z"], { input: source, encoding: "utf8" });
+  // a machine without groff shows the page to nobody
+  if (status !== null) expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+});
+
+test("help all has every command, and completion is what the shells read", async () => {
+  const { out } = await sandbox.run(["help", "all"]);
+  for (const text of ["HOLDFAST RUN", "HOLDFAST CREDENTIAL NEW", "HOLDFAST_CREDENTIAL_FILE", "holdfasts://", "123"]) {
+    expect(out).toContain(text);
+  }
+  expect(await sandbox.run(["help", "nonsense"])).toMatchObject({ code: 64 });
+  const { out: script } = await sandbox.run(["completion", "bash"]);
+  const complete = (...words: readonly string[]): string =>
+    execFileSync("bash", [
+      "-c",
+      `${script}\nCOMP_WORDS=(holdfast "$@"); COMP_CWORD=$#; _holdfast; echo "\${COMPREPLY[@]}"`,
+      "bash",
+      ...words,
+    ]).toString();
+  expect(complete("sh")).toBe("show\n");
+  expect(complete("credential", "n")).toBe("new\n");
+  expect(complete("release", "--f")).toBe("--force\n");
+  expect(complete("run", "k", "--", "tru")).toContain("true");
+  // the value of a flag is no flag; where none is taken there may be another one
+  expect(complete("serve", "--tls-cert", "")).toBe("\n");
+  expect(complete("run", "k", "--on-lost", "")).toBe("\n");
+  expect(complete("serve", "--insecure", "")).toContain("--tls-cert");
+});

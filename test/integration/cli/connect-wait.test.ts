@@ -1,0 +1,135 @@
+// A wait that was asked for covers the way to the server: one that is not there yet, or is just being started again.
+
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { RunningCommand } from "../../support/cli-sandbox.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => {
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  const { port } = server.address() as { readonly port: number };
+  await new Promise((resolve) => {
+    server.close(resolve);
+  });
+  return port;
+}
+
+async function startServer(listen: string, ...more: readonly string[]): Promise<RunningCommand> {
+  const state = join(sandbox.folder, `state-${listen.replace(/\W/g, "-").slice(-20)}`);
+  const command = sandbox.start(["serve", "--listen", listen, "--state", state, "--quiet", ...more]);
+  await until(() => command.out().includes("listening"), { within: 20_000, what: "the server" });
+  return command;
+}
+
+async function stopServer(command: RunningCommand, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
+  command.process.kill(signal);
+  await command.ended;
+}
+
+test.each(["unix", "tcp"])(
+  "%s: run and acquire with --wait wait for a server that is not there yet, and say so",
+  async (kind) => {
+    const listen = kind === "unix" ? `unix:${join(sandbox.folder, "late")}` : `tcp://127.0.0.1:${await freePort()}`;
+    const url = kind === "unix" ? `holdfast+${listen}` : listen.replace("tcp", "holdfast");
+    const waits = [
+      sandbox.start(["run", "k", "--wait", "50s", "--url", url, "--", "echo", "ran"]),
+      sandbox.start(["acquire", "j", "--wait", "50s", "--url", url]),
+    ];
+    for (const command of waits) {
+      await until(() => command.err() !== "", { within: 20_000, what: "what it says of it" });
+      expect(command.err()).toMatch(
+        /^holdfast: \S+ (refused the connection|does not exist: .*): trying again for up to \d+ s\n$/,
+      );
+    }
+    const server = await startServer(listen);
+    const [ran, acquired] = await Promise.all(waits.map(({ ended }) => ended));
+    expect(ran).toMatchObject({ code: 0, out: "ran\n" });
+    expect(acquired?.code).toBe(0);
+    await stopServer(server);
+  },
+);
+
+test("without --wait nobody waits for a server; with --no-wait neither; and a wait ends when it is over, from its start", async () => {
+  const url = `holdfast://127.0.0.1:${await freePort()}`;
+  for (const flags of [[], ["--no-wait"], ["--wait", "0"]]) {
+    const { code, err } = await sandbox.run(["run", "k", ...flags, "--url", url, "--", "true"]);
+    expect([code, err]).toEqual([69, `holdfast: ${url} refused the connection; nothing was run\n`]);
+  }
+  const began = performance.now();
+  const waited = await sandbox.run(["run", "k", "--wait", "2s", "--url", url, "--", "true"]);
+  expect(performance.now() - began).toBeGreaterThan(1_990);
+  expect(waited.code).toBe(69);
+  expect(waited.err).toMatch(/: waited 2 s: \S+ refused the connection; nothing was run\n$/);
+  // a wrong address is told at once
+  const wrong = await sandbox.run(["run", "k", "--wait", "50s", "--url", "holdfast://nobody.invalid:1", "--", "true"]);
+  expect(wrong.code).toBe(69);
+});
+
+test("a server that accepts and never answers is given up when the wait is over, and a signal ends the wait at once", async () => {
+  const mute = createServer(() => undefined);
+  await new Promise<void>((resolve) => {
+    mute.listen(0, "127.0.0.1", resolve);
+  });
+  const url = `holdfast://127.0.0.1:${(mute.address() as { readonly port: number }).port}`;
+  const waited = await sandbox.run(["run", "k", "--wait", "1s", "--url", url, "--", "true"]);
+  expect(waited).toMatchObject({ code: 69 });
+  expect(waited.err).toContain("waited 1 s: the server did not answer");
+  mute.close();
+  const gone = `holdfast://127.0.0.1:${await freePort()}`;
+  for (const command of [
+    ["run", "k", "--wait", "50s", "--url", gone, "--", "true"],
+    ["acquire", "k", "--wait", "50s", "--url", gone],
+  ]) {
+    const waits = sandbox.start(command);
+    await until(() => waits.err() !== "", { within: 20_000, what: "it to wait" });
+    waits.process.kill("SIGTERM");
+    expect(await waits.ended).toMatchObject({ signal: "SIGTERM" });
+  }
+});
+
+test.each(["SIGTERM", "SIGKILL"] as const)(
+  "a wait lasts through a restart of its server (%s), in line and on the way to it",
+  async (signal) => {
+    const listen = `unix:${join(sandbox.folder, `again-${signal}`)}`;
+    const url = `holdfast+${listen}`;
+    const first = await startServer(listen);
+    const holder = sandbox.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; exec sleep 60"]);
+    await until(() => holder.out() !== "", { within: 20_000, what: "the holder" });
+    const inLine = sandbox.start(["run", "k", "--wait", "50s", "--url", url, "--", "echo", "in line"]);
+    await until(() => inLine.err() !== "", { within: 20_000, what: "it to wait in line" });
+    await stopServer(first, signal);
+    const early = sandbox.start(["run", "j", "--wait", "50s", "--url", url, "--", "echo", "early"]);
+    await until(() => early.err() !== "", { within: 20_000, what: "it to wait for the server" });
+    const second = await startServer(listen);
+    expect(await early.ended).toMatchObject({ code: 0, out: "early\n" });
+    expect(inLine.out()).toBe("");
+    holder.process.kill("SIGTERM");
+    expect(await inLine.ended).toMatchObject({ code: 0, out: "in line\n" });
+    await holder.ended;
+    await stopServer(second);
+  },
+);
+
+test("a full server is waited for as well, and says what it is full of to who does not wait", async () => {
+  const listen = `unix:${join(sandbox.folder, "full")}`;
+  const url = `holdfast+${listen}`;
+  const server = await startServer(listen, "--limit", "connections=2");
+  // a run has its own connection and the tether that its command inherits
+  const inside = sandbox.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; exec sleep 60"]);
+  await until(() => inside.out() !== "", { within: 20_000, what: "the run inside" });
+  const { err } = await sandbox.run(["run", "j", "--url", url, "--", "true"]);
+  expect(err).toContain("at most 2 connections");
+  const waits = sandbox.start(["run", "j", "--wait", "50s", "--url", url, "--", "echo", "in"]);
+  await until(() => waits.err().includes("at most 2 connections"), { within: 20_000, what: "it to wait for room" });
+  inside.process.kill("SIGTERM");
+  expect(await waits.ended).toMatchObject({ code: 0, out: "in\n" });
+  await inside.ended;
+  await stopServer(server);
+});

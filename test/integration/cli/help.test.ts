@@ -1,0 +1,121 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { helpWidth } from "../../../src/cli/help-epilog.ts";
+import { connect } from "../../../src/index.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
+
+const sandbox = cliSandbox();
+const COMMANDS = ["run", "acquire", "renew", "release", "check", "ls", "show", "watch", "doctor", "serve"];
+
+test.concurrent.each(COMMANDS)("%s --help explains the command with examples", async (name) => {
+  const { code, out, err } = await sandbox.run([name, "--help"]);
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  expect(out).toMatch(/^Usage: holdfast /);
+  expect(out).toMatch(/\nExamples:\n {2}\$ /);
+  expect(out).not.toContain("on-demand");
+});
+
+test.concurrent("--help lists every command, and no command at all is wrong usage", async () => {
+  const { out } = await sandbox.run(["--help"]);
+  for (const name of COMMANDS) expect(out).toMatch(new RegExp(`^ {2}${name} `, "m"));
+  const { code, err } = await sandbox.run([]);
+  expect(code).toBe(64);
+  expect(err).toBe(out);
+});
+
+test.concurrent("help all names every scheme that a url may begin with", async () => {
+  const { out } = await sandbox.run(["help", "all"]);
+  const schemes = await connect("nothing://x").catch((error: Error) => error.message.match(/[a-z+]+:(?= |,)/g));
+  expect(schemes).toContain("redis+cluster:");
+  for (const scheme of schemes as string[]) expect(out).toContain(scheme);
+});
+
+test.concurrent("help all names every parameter of a url that the reference names", async () => {
+  const { out } = await sandbox.run(["help", "all"]);
+  const rows = readFileSync("docs/reference/api.md", "utf8").match(/^\| `\w+(\+\w+)?:\/\/.*$/gm) ?? [];
+  const names = new Set([...rows.join().matchAll(/[?&](\w+)=/g)].map(([, name]) => name as string));
+  expect(names).toContain("guardDataLoss");
+  const urls = out.slice(out.indexOf("\nUrls:"));
+  for (const name of names) expect(urls).toMatch(new RegExp(`\\b${name}\\b`));
+});
+
+test.concurrent.each(["--version", "-V", "version"])("%s prints the package's version", async (word) => {
+  const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
+  expect(await sandbox.run([word])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
+});
+
+test.concurrent("help is wrapped to 80 columns in a pipe, whatever stands behind the flags", async () => {
+  const { out } = await sandbox.run(["help", "all"]);
+  expect(out).toContain("\nExit codes: ");
+  expect(out).toContain("\nEnvironment:\n");
+  expect(out.split("\n").filter((line) => line.length > 80)).toEqual([]);
+});
+
+test("help is as wide as a terminal, but not too wide to be read", () => {
+  expect(helpWidth({ isTTY: true, columns: 60 })).toBe(60);
+  expect(helpWidth({ isTTY: true, columns: 250 })).toBe(100);
+  expect(helpWidth({ isTTY: true, columns: 0 })).toBe(80);
+  expect(helpWidth({ columns: 60 })).toBe(80);
+});
+
+test.concurrent("the manual page describes the program in prose, and its notes are no lines of their own", async () => {
+  const { out } = await sandbox.run(["help", "--man"]);
+  const description = out.slice(out.indexOf(".SH DESCRIPTION\n"), out.indexOf(".SH OPTIONS\n"));
+  const paragraphs = description.split("\n.PP\n").slice(1);
+  expect(paragraphs.length).toBeGreaterThan(2);
+  for (const paragraph of paragraphs.slice(0, 2)) expect(paragraph.length).toBeGreaterThan(400);
+  expect(out).toContain("\n.PP\nExit codes: the command\\(aqs own");
+});
+
+test.concurrent("what --ttl means is said of each command: nobody renews what acquire took", async () => {
+  const flat = async (name: string): Promise<string> => (await sandbox.run([name, "--help"])).out.replace(/\s+/g, " ");
+  expect(await flat("acquire")).toContain(
+    "--ttl <duration> length of the lease (default: 30s); extend it with `holdfast renew`",
+  );
+  expect(await flat("run")).toContain("--ttl <duration> length of the lease, renewed while the command runs");
+});
+
+test.concurrent.each([
+  ["relase", "release"],
+  ["aquire", "acquire"],
+  ["lss", "ls"],
+])("the mistyped command %s is answered with %s", async (typed, meant) => {
+  const { code, err } = await sandbox.run([typed]);
+  expect(code).toBe(64);
+  expect(err).toContain(`; did you mean ${meant}?`);
+});
+
+test.concurrent("nothing that is printed has colours, with and without NO_COLOR", async () => {
+  const all = await Promise.all([
+    sandbox.run(["--help"], { env: { FORCE_COLOR: "1" } }),
+    sandbox.run(["ls"], { env: { NO_COLOR: "1" } }),
+    sandbox.run(["nonsense"], { env: { FORCE_COLOR: "1", CLICOLOR_FORCE: "1" } }),
+  ]);
+  for (const { out, err } of all) expect(out + err).not.toContain("\u001b");
+});
+
+test.concurrent("ls lists holders and waiters of a prefix", async () => {
+  const first = sandbox.start(["run", "invoice:1", "--", "sh", "-c", "echo held; sleep 60"]);
+  while (!first.out().includes("held")) await new Promise((resolve) => setTimeout(resolve, 5));
+  const second = sandbox.start(["run", "invoice:1", "--shared", "--", "true"]);
+  await sandbox.waitForQueue("invoice:1");
+  const { out } = await sandbox.run(["ls", "invoice:"]);
+  expect(out.split("\n")).toEqual([
+    expect.stringMatching(/^KEY +STATE +SINCE +LEASE +AHEAD +TOKEN +HOLDER$/),
+    expect.stringMatching(/^invoice:1 +held +\d+ m?s +session +\d+ +\S+@\S+ pid \d+ \(sh\)$/),
+    expect.stringMatching(/^invoice:1 +waiting shared +\d+ m?s +session +1 +\S+@\S+ pid \d+ \(true\)$/),
+    "",
+  ]);
+  const lines = (await sandbox.run(["ls", "--json"])).out
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as object);
+  expect(lines).toMatchObject([
+    { keys: ["invoice:1"], state: "held", mode: "exclusive", ttlMs: "session", token: expect.stringMatching(/^\d+$/) },
+    { keys: ["invoice:1"], state: "waiting", mode: "shared", token: null },
+  ]);
+  expect(JSON.stringify(lines)).not.toContain("hf1.");
+  expect((await sandbox.run(["ls", "other"])).out).toBe("");
+  first.process.kill("SIGTERM");
+  await Promise.all([first.ended, second.ended]);
+});

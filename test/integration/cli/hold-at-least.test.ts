@@ -1,0 +1,181 @@
+// `holdfast run --hold-at-least`: what is left of the time stays held without the wrapper, as the store itself tells.
+
+import { describe, expect, test } from "vitest";
+import { cliSandbox, isProcessAlive } from "../../support/cli-sandbox.ts";
+import { descendants } from "../../support/processes/process-tree.ts";
+import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
+
+interface ListedClaim {
+  readonly keys: readonly string[];
+  readonly state: string;
+  readonly sinceMs: number;
+  readonly ttlMs: number | "session";
+  readonly leftMs: number | null;
+}
+
+/** What the server has of keys with this beginning. */
+async function listClaims(prefix: string): Promise<readonly ListedClaim[]> {
+  const { out } = await sandbox.run(["ls", prefix, "--json"]);
+  return out
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as ListedClaim);
+}
+
+/** Is it busy for somebody who would wait a moment? */
+async function isBusy(key: string, ...flags: readonly string[]): Promise<boolean> {
+  const { code } = await sandbox.run(["run", key, ...flags, "-w", "0.3", "--", "true"]);
+  expect([0, 124]).toContain(code);
+  return code === 124;
+}
+
+describe.concurrent("a command that ends before the time is over", () => {
+  test("its keys stay held for what is left, whatever its exit code is", async () => {
+    const { code, err } = await sandbox.run(["run", "b1", "a1", "--hold-at-least", "55s", "--", "sh", "-c", "exit 7"]);
+    expect({ code, err }).toEqual({ code: 7, err: "" });
+    const [held, ...others] = await listClaims("a1");
+    expect(others).toEqual([]);
+    expect(held).toMatchObject({ keys: ["a1", "b1"], state: "held" });
+    const { sinceMs, leftMs } = held as ListedClaim;
+    // from the grant on; not a whole lease anew
+    expect(sinceMs + (leftMs ?? 0)).toBeGreaterThanOrEqual(54_900);
+    expect(leftMs).toBeLessThanOrEqual(55_000);
+    expect(await Promise.all([isBusy("a1"), isBusy("b1", "--shared")])).toEqual([true, true]);
+  });
+
+  test("who waits is granted when the time is over, and no sooner", async () => {
+    const start = performance.now();
+    expect((await sandbox.run(["run", "tick", "--hold-at-least", "3s", "--", "true"])).code).toBe(0);
+    expect((await sandbox.run(["run", "tick", "-n", "--", "true"])).code).toBe(124);
+    expect((await sandbox.run(["run", "tick", "-w", "60", "--", "true"])).code).toBe(0);
+    expect(performance.now() - start).toBeGreaterThan(2_990);
+  });
+
+  test("held together with others it keeps out only those who would wait for it", async () => {
+    await sandbox.run(["run", "shared", "-s", "--hold-at-least", "55s", "--", "true"]);
+    await sandbox.run(["run", "pool", "--permits", "1/2", "--hold-at-least", "55s", "--", "true"]);
+    expect(await isBusy("shared", "-s")).toBe(false);
+    expect(await isBusy("shared")).toBe(true);
+    expect(await isBusy("pool", "--permits", "1/2")).toBe(false);
+    expect(await isBusy("pool", "--permits", "2/2")).toBe(true);
+  });
+
+  test("a signal that ends the command changes nothing of that", async () => {
+    const run = sandbox.start(["run", "term", "--hold-at-least", "55s", "--", "sh", "-c", "echo up; exec sleep 60"]);
+    await until(() => run.out().includes("up"), { within: 20_000, what: "the command" });
+    run.process.kill("SIGTERM");
+    expect((await run.ended).code).toBe(143);
+    expect(await isBusy("term")).toBe(true);
+  });
+
+  test("a longer --ttl is the lease, and no more than the time is held", async () => {
+    await sandbox.run(["run", "ttl", "--ttl", "2m", "--hold-at-least", "50s", "--max-hold", "1m", "--", "true"]);
+    const [held] = await listClaims("ttl");
+    expect(held).toMatchObject({ ttlMs: 120_000 });
+    expect(held?.leftMs).toBeLessThanOrEqual(50_000);
+    expect(held?.leftMs).toBeGreaterThan(30_000);
+  });
+});
+
+test("after a longer command the lock is free at once", async () => {
+  expect((await sandbox.run(["run", "long", "--hold-at-least", "200ms", "--", "sleep", "0.4"])).code).toBe(0);
+  expect((await sandbox.run(["run", "long", "-n", "--", "true"])).code).toBe(0);
+});
+
+test("a command that could not be started holds nothing", async () => {
+  const broken = ["run", "broken", "--hold-at-least", "55s", "--", "/dev/null"];
+  expect((await sandbox.run(broken)).code).toBe(126);
+  expect(await listClaims("broken")).toEqual([]);
+});
+
+describe.concurrent("when the wrapper is killed on a Unix socket", () => {
+  async function started(key: string, ...flags: readonly string[]) {
+    const run = sandbox.start(["run", key, ...flags, "--", "sh", "-c", "echo $$; exec sleep 60"]);
+    await until(() => run.out().includes("\n"), { within: 20_000, what: "the command" });
+    return run;
+  }
+
+  async function heldFor(key: string): Promise<number> {
+    const listedClaims = await listClaims(key);
+    expect(listedClaims).toMatchObject([{ state: "held", ttlMs: 600_000 }]);
+    return listedClaims[0]?.leftMs ?? 0;
+  }
+
+  test("the watchdog ends the command, and the lock stays held for what is left, no longer", async () => {
+    const run = await started("killed", "--ttl", "10m", "--hold-at-least", "5m");
+    const command = Number(run.out());
+    run.process.kill("SIGKILL");
+    await until(() => !isProcessAlive(command), { within: 20_000, what: "the command's end" });
+    // until its server has looked it is a lease of 10 minutes
+    await until(async () => (await heldFor("killed")) <= 300_000, { within: 20_000, what: "the shorter lease" });
+    expect(await heldFor("killed")).toBeGreaterThan(200_000);
+    expect(await isBusy("killed")).toBe(true);
+  });
+
+  test("all of its processes with it, the lock stays held, and is granted when the time is over", async () => {
+    const start = performance.now();
+    const run = await started("all-killed", "--ttl", "10m", "--hold-at-least", "4s");
+    run.process.kill("SIGSTOP");
+    for (const { pid } of descendants(run.pid)) process.kill(pid, "SIGKILL");
+    run.process.kill("SIGKILL");
+    expect((await sandbox.run(["run", "all-killed", "-w", "60", "--", "true"])).code).toBe(0);
+    expect(performance.now() - start).toBeGreaterThan(3_990);
+  });
+});
+
+describe("a server that is killed", () => {
+  async function killServer(): Promise<void> {
+    const pid = sandbox.autostartedServerPids().find(isProcessAlive) as number;
+    process.kill(pid, "SIGKILL");
+    await until(() => !isProcessAlive(pid), { within: 20_000, what: "the server's end" });
+  }
+
+  test("after the run has ended keeps what was left, and no more", async () => {
+    await sandbox.run(["run", "after", "--hold-at-least", "55s", "--", "true"]);
+    await killServer();
+    expect(await isBusy("after")).toBe(true);
+    const [held] = await listClaims("after");
+    expect(held?.leftMs).toBeLessThanOrEqual(55_000);
+  });
+
+  test("while the command ends is waited for, and keeps what is left", async () => {
+    const run = sandbox.start(
+      ["run", "during", "--hold-at-least", "55s", "--", "sh", "-c", "echo up; read x; exit 3"],
+      {},
+    );
+    await until(() => run.out().includes("up") || run.process.exitCode !== null, {
+      within: 20_000,
+      what: "the command",
+    });
+    await killServer();
+    expect((await run.ended).code).toBe(3);
+    expect(await isBusy("during")).toBe(true);
+    expect(await listClaims("during")).toHaveLength(1);
+  });
+});
+
+test.each<readonly [readonly string[], string]>([
+  [["--ttl", "session"], "--hold-at-least needs a lease: --ttl session ends with `holdfast run`"],
+  [["--ttl", "9s"], "--ttl must be at least the 10 s of --hold-at-least"],
+  [
+    ["--max-hold", "9s"],
+    "--max-hold must be at least the 10 s of --hold-at-least: the lock is given up when it has passed",
+  ],
+  [
+    ["--url", "memory:"],
+    "--hold-at-least needs a store that keeps leases: memory: ends with `holdfast run`; nothing was run",
+  ],
+])("with %j it is refused before the command is started", async (flags, says) => {
+  const { code, out, err } = await sandbox.run(["run", "no", ...flags, "--hold-at-least", "10s", "--", "echo", "ran"]);
+  expect({ code, out, err }).toEqual({ code: 64, out: "", err: `holdfast: ${says}\n` });
+});
+
+test("within a run that holds the key it is refused: the outer one gives it back", async () => {
+  const inner = `'${process.execPath}' dist/cli/main.js run own outer --hold-at-least 10s -- echo ran`;
+  const { code, out, err } = await sandbox.run(["run", "outer", "--", "sh", "-c", inner]);
+  expect({ code, out }).toEqual({ code: 64, out: "" });
+  expect(err).toContain('--hold-at-least needs locks of its own, and "outer" is held by the run around this one');
+  expect(await listClaims("own")).toEqual([]);
+});

@@ -1,0 +1,60 @@
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { expect, test } from "vitest";
+import type { RunningCommand } from "../../support/cli-sandbox.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
+
+/** A program that uses the library, and holds until it is ended. */
+const HOLDER = `
+import { connect } from ${JSON.stringify(String(pathToFileURL(resolve("dist/index.js"))))};
+const locks = await connect();
+await locks.mutex("k").acquire({ ttl: "session" });
+console.log("held");
+setInterval(() => {}, 60_000);
+`;
+
+test("while a restarted server still hears who holds, that is what is said, not that nobody holds it", async () => {
+  const address = `unix:${join(sandbox.folder, "s")}`;
+  const url = `holdfast+${address}`;
+  const serve = async (): Promise<RunningCommand> => {
+    const started = sandbox.start(["serve", "--listen", address, "--state", join(sandbox.folder, "state"), "--quiet"]);
+    await until(() => started.out().includes("listening"), { within: 20_000, what: "the server" });
+    return started;
+  };
+  const first = await serve();
+  // it holds, and cannot come back and say so; of a run the server would know what that is
+  const holder = sandbox.startProgram([process.execPath, "--input-type=module", "-e", HOLDER], {
+    env: { HOLDFAST_URL: url },
+  });
+  await until(() => holder.out().includes("held"), { within: 20_000, what: "the holder" });
+  holder.process.kill("SIGSTOP");
+  first.process.kill("SIGKILL");
+  await first.ended;
+  const second = await serve();
+  const said = "the lock server was restarted and still hears from its clients who holds what, for \\d+ m?s at most";
+  const [busy, waited] = await Promise.all([
+    sandbox.run(["run", "other", "--url", url, "--no-wait", "--", "true"]),
+    sandbox.run(["run", "other", "--url", url, "--wait", "5s", "--", "true"]),
+  ]);
+  // not 124: nobody knows whether it is held
+  expect(busy).toMatchObject({ code: 69, out: "" });
+  expect(busy.err).toMatch(new RegExp(`^holdfast: cannot grant "other": ${said}; nothing was run\n$`));
+  expect(waited.err).toMatch(
+    new RegExp(
+      `^holdfast: waiting for "other": ${said}.*\nholdfast: waited 5 s for "other": ${said}.*; nothing was run\n$`,
+    ),
+  );
+  const looked = await sandbox.run(["doctor", "--url", url, "--json"]);
+  expect(looked.code).toBe(69);
+  const acquired = await sandbox.run(["acquire", "other", "--url", url, "--no-wait", "--json"]);
+  expect(acquired.code).toBe(69);
+  expect(JSON.parse(acquired.err)).toMatchObject({ error: "paused", code: 69, keys: ["other"], reason: "recovery" });
+  holder.process.kill("SIGCONT");
+  expect((await sandbox.run(["run", "other", "--url", url, "--wait", "20s", "--", "echo", "free"])).out).toBe("free\n");
+  holder.process.kill("SIGTERM");
+  second.process.kill("SIGTERM");
+  await Promise.all([holder.ended, second.ended]);
+});

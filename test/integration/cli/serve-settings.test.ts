@@ -1,0 +1,372 @@
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { SETTINGS, toVariableName } from "../../../src/cli/commands/serve/settings.ts";
+import { createCredential } from "../../../src/server/auth/accounts-file.ts";
+import { DEFAULT_LIMITS, limitRange } from "../../../src/server/config/limits.ts";
+import { createAuthority, writeCertificate } from "../../support/certificates.ts";
+import type { RunningCommand } from "../../support/cli-sandbox.ts";
+import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
+import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
+
+/** A folder of one test with a certificate, a file of accounts and a credential of "team-a/". */
+function writeSecrets(name: string) {
+  const folder = join(sandbox.folder, name);
+  mkdirSync(folder);
+  const issuer = createAuthority();
+  const tls = writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
+  const { credential, hash } = createCredential();
+  const accounts = join(folder, "accounts.json");
+  const account = { name: "team-a", hashes: [hash], rules: [{ prefix: "team-a/", rights: ["acquire", "inspect"] }] };
+  writeFileSync(accounts, JSON.stringify({ version: 1, accounts: [account] }), { mode: 0o600 });
+  return { folder, issuer, ...tls, credential, accounts, state: join(folder, "state") };
+}
+
+async function waitUntilReady(server: RunningCommand): Promise<readonly string[]> {
+  const over = server.ended.then(({ err }) => Promise.reject(new Error(`the server ended: ${err}`)));
+  const up = until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
+  await Promise.race([up, over]);
+  over.catch(() => undefined);
+  return server.out().trim().split("\n");
+}
+
+async function stopServer(server: RunningCommand): Promise<string> {
+  server.process.kill("SIGTERM");
+  const { code, err } = await server.ended;
+  expect({ code, err }).toMatchObject({ code: 0 });
+  return err;
+}
+
+test("a flag wins over the environment, and the environment over the file", async () => {
+  const config = join(sandbox.folder, "precedence.json");
+  writeFileSync(
+    config,
+    JSON.stringify({ listen: ["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"], state: "none", idle: "1h" }),
+  );
+  const of = (args: string[], env: Record<string, string>) =>
+    sandbox.start(["serve", ...args], { env: { HOLDFAST_CONFIG: config, ...env } });
+  const fromFile = of([], {});
+  expect(await waitUntilReady(fromFile)).toHaveLength(2);
+  const socket = `unix:${join(sandbox.folder, "env")}`;
+  const fromEnvironment = of([], { HOLDFAST_LISTEN: `${socket}, tcp://127.0.0.1:0, tcp://127.0.0.1:0` });
+  expect((await waitUntilReady(fromEnvironment))[0]).toBe(`listening on ${socket}`);
+  expect(await waitUntilReady(fromEnvironment)).toHaveLength(3);
+  const fromFlag = of(["--listen", "tcp://127.0.0.1:0"], { HOLDFAST_LISTEN: socket });
+  expect(await waitUntilReady(fromFlag)).toHaveLength(1);
+  for (const server of [fromFile, fromEnvironment, fromFlag]) await stopServer(server);
+});
+
+test("everything that is wrong is said at once, each with where it was said", async () => {
+  const config = join(sandbox.folder, "wrong.json");
+  writeFileSync(
+    config,
+    JSON.stringify({ "tls-crt": "x", http: 7421, "tls-key": "/none/key.pem", insecure: "yes", limit: { keys: 1 } }),
+  );
+  const { code, err, out } = await sandbox.run(
+    ["serve", "--config", config, "--listen", "tcp://0.0.0.0:7420", "--idle", "5", "--limit", "connections=many"],
+    {
+      env: {
+        HOLDFAST_TLS_CERT: "/none/cert.pem",
+        HOLDFAST_CREDENTIALS: "/none/accounts.json",
+        HOLDFAST_LOG_LEVEL: "loud",
+        HOLDFAST_STORE: "http://x",
+      },
+    },
+  );
+  expect({ code, out }).toEqual({ code: 78, out: "" });
+  for (const line of [
+    `holdfast: "tls-crt" in ${config}: there is no such setting`,
+    `holdfast: "http" in ${config}: a text is needed`,
+    `holdfast: "insecure" in ${config}: true or false is needed`,
+    "holdfast: --listen: tcp://0.0.0.0:7420 is open to other machines and speaks no TLS: listen on tls://0.0.0.0:7420, with a certificate and credentials, or say insecure",
+    "holdfast: HOLDFAST_TLS_CERT: the certificate /none/cert.pem cannot be read (ENOENT)",
+    "holdfast: HOLDFAST_CREDENTIALS: /none/accounts.json cannot be read (ENOENT)",
+    "holdfast: HOLDFAST_LOG_LEVEL: debug, info, warn, error, none are possible",
+    "holdfast: HOLDFAST_STORE: url must begin with one of",
+    `holdfast: --limit or "limit" in ${config}: "connections=many" is not a name, "=" and a whole number`,
+    `holdfast: --limit or "limit" in ${config}: limits.keys is not a limit`,
+  ]) {
+    expect(err).toContain(line);
+  }
+  expect(err).toMatch(/holdfast: --idle: it takes a duration.*not "5"/);
+  expect(err).not.toContain("--state");
+});
+
+test("what is wrong with an address is said, and what was probably meant", async () => {
+  const { code, err } = await sandbox.run([
+    ...["serve", "--check", "--state", "none", "--http", "localhost:7421:1", "--limit", "foo=3"],
+    ...[
+      "tcp://127.0.0.1:99999",
+      "tcp://127.0.0.1:80a",
+      "tls://[::1]",
+      "tcp://[::1]:",
+      "127.0.0.1:7420",
+      "/run/x",
+      "x",
+    ].flatMap((address) => ["--listen", address]),
+  ]);
+  expect(code).toBe(64);
+  expect(err.trimEnd().split("\n")).toEqual([
+    'holdfast: --listen: the port of "tcp://127.0.0.1:99999" must be a number from 0 to 65535, not "99999"',
+    'holdfast: --listen: the port of "tcp://127.0.0.1:80a" must be a number from 0 to 65535, not "80a"',
+    'holdfast: --listen: "tls://[::1]" lacks a port: tls://[::1]:7420',
+    'holdfast: --listen: "tcp://[::1]:" lacks a port: tcp://[::1]:7420',
+    'holdfast: --listen: "127.0.0.1:7420" is none of unix:/path, tcp://host:port and tls://host:port; did you mean tcp://127.0.0.1:7420?',
+    'holdfast: --listen: "/run/x" is none of unix:/path, tcp://host:port and tls://host:port; did you mean unix:/run/x?',
+    'holdfast: --listen: "x" is none of unix:/path, tcp://host:port and tls://host:port',
+    expect.stringMatching(/^holdfast: --http: the port of "localhost:7421:1" must be/),
+    expect.stringMatching(/^holdfast: --limit: limits.foo is not a limit: there are connections, .*, streamMs$/),
+  ]);
+});
+
+test("of a file that is no JSON, or says a thing twice, only the place is told: a store's password may stand there", async () => {
+  const config = join(sandbox.folder, "torn.json");
+  for (const [text, told] of [
+    ['{"store":redis://:s3cret@host}', `--config: ${config} is no JSON at character 10`],
+    ['{"limit": {"claims": 1}, "limit": {"claims": 2}}', `"limit" in ${config}: stands there twice`],
+    ["", `--config: ${config} is no JSON at character 1`],
+  ] as const) {
+    writeFileSync(config, text);
+    const { code, err } = await sandbox.run(["serve", "--config", config, "--check"]);
+    expect(err).toBe(`holdfast: ${told}\n`);
+    expect([64, 78]).toContain(code);
+  }
+});
+
+test("with --json the same is one object, its message without what begins our lines", async () => {
+  const { err } = await sandbox.run(["serve", "--json", "--listen", "tcp://h:70000", "--limit", "keys=1"]);
+  const { message, errors } = JSON.parse(err) as { message: string; errors: { where: string; message: string }[] };
+  expect(errors.map(({ where }) => where)).toEqual(["--listen", "--limit"]);
+  expect(message).toBe(errors.map((one) => `${one.where}: ${one.message}`).join("\n"));
+});
+
+test.each([
+  ["tcp://0.0.0.0:0", "speaks no TLS and asks for no credentials"],
+  ["tcp://[::]:0", "speaks no TLS and asks for no credentials"],
+  ["tcp://example.test:0", "speaks no TLS and asks for no credentials"],
+])("%s is refused without TLS and credentials", async (listen, why) => {
+  const { code, err } = await sandbox.run(["serve", "--listen", listen, "--state", "none"]);
+  expect(code).toBe(64);
+  expect(err).toContain(`${listen} is open to other machines and ${why}`);
+});
+
+test("tls:// for other machines needs credentials, HTTP needs both; --insecure opens with a warning", async () => {
+  const { cert, key, accounts } = writeSecrets("exposed");
+  const tls = ["--tls-cert", cert, "--tls-key", key, "--state", "none"];
+  const bare = await sandbox.run(["serve", "--listen", "tls://0.0.0.0:0", ...tls]);
+  expect(bare).toMatchObject({ code: 64 });
+  expect(bare.err).toContain("tls://0.0.0.0:0 is open to other machines and asks for no credentials: give credentials");
+  const http = await sandbox.run(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--http", "0.0.0.0:0"]);
+  expect(http.err).toContain(
+    "--http: 0.0.0.0:0 is open to other machines and speaks no TLS and asks for no credentials",
+  );
+  const guarded = sandbox.start(["serve", "--listen", "tls://0.0.0.0:0", ...tls, "--credentials", accounts]);
+  expect((await waitUntilReady(guarded))[0]).toMatch(/^listening on tls:\/\/0\.0\.0\.0:\d+$/);
+  expect(await stopServer(guarded)).not.toContain("INSECURE");
+  const open = sandbox.start(["serve", "--listen", "tcp://0.0.0.0:0", "--state", "none", "--insecure"]);
+  await waitUntilReady(open);
+  expect(await stopServer(open)).toContain("holdfast: warning: INSECURE: tcp://0.0.0.0:0 is open to other machines");
+});
+
+test("--check says that all is well, and starts nothing", async () => {
+  const { cert, key, accounts, state } = writeSecrets("well");
+  const args = ["--listen", "tls://0.0.0.0:7420", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
+  const { code, out, err } = await sandbox.run(["serve", "--check", ...args, "--state", state]);
+  expect({ code, out, err }).toEqual({ code: 0, out: "all is well\n", err: "" });
+  const env = { HOLDFAST_DIR: join(sandbox.folder, "made", "later") };
+  expect(await sandbox.run(["serve", "--check"], { env })).toMatchObject({ code: 0, err: "" });
+});
+
+test("--check finds what is wrong with certificates, credentials and the state", async () => {
+  const { folder, issuer, cert, key, accounts, state } = writeSecrets("unwell");
+  const check = async (...args: string[]) => {
+    const { code, err } = await sandbox.run(["serve", "--check", "--listen", "tls://127.0.0.1:0", ...args]);
+    return { code, err };
+  };
+  const tls = ["--tls-cert", cert, "--tls-key", key];
+  const otherCertificateFiles = writeCertificate(sandbox.folder, createAuthority().issue(["x"]), issuer);
+  const mismatch = await check("--tls-cert", cert, "--tls-key", otherCertificateFiles.key, "--state", "none");
+  expect(mismatch.code).toBe(78);
+  expect(mismatch.err).toContain(`the key ${otherCertificateFiles.key} does not belong to the certificate ${cert}`);
+  const noKey = await check("--tls-cert", cert, "--state", "none");
+  expect(noKey.err).toContain("the key of the certificate is missing: both are needed");
+  const expired = writeCertificate(sandbox.folder, issuer.issue(["x"], { age: 3, days: 1 }), issuer);
+  const dead = await check("--tls-cert", expired.cert, "--tls-key", expired.key, "--state", "none");
+  expect(dead.code).toBe(78);
+  expect(dead.err).toMatch(/has expired on .*: clients refuse it/);
+  const text = join(folder, "text");
+  writeFileSync(text, '{"version": 1, "accounts": [{"name": "?"}]}', { mode: 0o600 });
+  const garbled = await check(...tls, "--credentials", text, "--state", "none");
+  expect(garbled.code).toBe(78);
+  expect(garbled.err).toContain("accounts[0].name must be");
+  expect(garbled.err).toContain("accounts[0].hashes must be");
+  const noCert = await check("--tls-cert", text, "--tls-key", key, "--state", "none");
+  expect(noCert.err).toContain(`${text} holds no PEM certificate`);
+  const noPem = await check("--tls-cert", cert, "--tls-key", accounts, "--state", "none");
+  expect(noPem.err).toContain(`${accounts} holds no PEM private key`);
+  mkdirSync(state, { mode: 0o700 });
+  chmodSync(state, 0o755);
+  // empty, it would be closed
+  expect((await check(...tls, "--state", state)).err).toContain(`${state} is empty and open to others (mode 755)`);
+  writeFileSync(join(state, "notes"), "");
+  const open = await check(...tls, "--state", state);
+  expect(open.code).toBe(78);
+  expect(open.err).toContain(`--state: ${state} is open to others (mode 755): chmod 700 it`);
+  chmodSync(state, 0o700);
+  writeFileSync(join(state, "state"), "damaged", { mode: 0o600 });
+  expect((await check(...tls, "--state", state)).err).toContain("--state: ");
+  const file = await check(...tls, "--state", text);
+  expect(file.err).toContain(`--state: ${text} is not a folder`);
+});
+
+test("--first-start is for a flag alone; --check warns of the minute that it skips", async () => {
+  const listen = ["serve", "--listen", `unix:${join(sandbox.folder, "socket")}`];
+  const none = await sandbox.run([...listen, "--state", "none", "--check"]);
+  expect([none.code, none.err]).toEqual([
+    0,
+    expect.stringMatching(/nothing is kept.*granting nothing new for up to 60 s/),
+  ]);
+  expect((await sandbox.run([...listen, "--state", "none", "--first-start", "--check"])).err).toBe("");
+  const variable = await sandbox.run([...listen, "--state", "none", "--check"], { env: { HOLDFAST_FIRST_START: "1" } });
+  expect(variable.err).toMatch(/up to 60 s/);
+  const used = join(sandbox.folder, "used");
+  mkdirSync(used, { mode: 0o700 });
+  writeFileSync(join(used, "lock"), "", { mode: 0o600 });
+  const wrong = await sandbox.run([...listen, "--state", used, "--first-start", "--check"]);
+  expect([wrong.code, wrong.err]).toEqual([78, expect.stringContaining("this is not its first start")]);
+});
+
+test("what cannot be had is named: a folder that is missing, an address in use, a path that is too long", async () => {
+  const missing = `unix:${join(sandbox.folder, "none", "socket")}`;
+  const noFolder = await sandbox.run(["serve", "--listen", missing, "--state", "none"]);
+  expect(noFolder.code).toBe(69);
+  expect(noFolder.err).toContain(`no folder leads to ${missing}`);
+  const long = await sandbox.run(["serve", "--listen", `unix:/${"x".repeat(120)}`, "--state", "none"]);
+  expect(long.code).toBe(64);
+  expect(long.err).toContain("a socket's path has at most 103 bytes");
+});
+
+test("--store serves another store, which keeps its own state", async () => {
+  const serve = ["serve", "--listen", "tcp://127.0.0.1:0"];
+  const urlOf = async (running: RunningCommand): Promise<string> =>
+    `holdfast://${(await waitUntilReady(running))[0]?.replace(/.*\/\//, "")}`;
+  const store = sandbox.start([...serve, "--state", join(sandbox.folder, "behind")]);
+  const behind = await urlOf(store);
+  const server = sandbox.start([...serve, "--store", behind]);
+  expect((await sandbox.run(["run", "k", "--url", await urlOf(server), "--", "true"])).code).toBe(0);
+  await stopServer(server);
+  await stopServer(store);
+  const both = await sandbox.run([...serve, "--store", behind, "--state", "/x"]);
+  expect(both.code).toBe(64);
+  expect(both.err).toContain("--state: it belongs to the server's own table");
+  const forgets = await sandbox.run([...serve, "--store", "memory:"]);
+  expect(forgets.code).toBe(64);
+  expect(forgets.err).toContain("--store: memory: would be empty after a restart while clients still hold locks");
+});
+
+test("--limit changes a limit, --http serves HTTP, --json says so", async () => {
+  const args = [
+    "--listen",
+    "tcp://127.0.0.1:0",
+    "--state",
+    join(sandbox.folder, "limited"),
+    "--http",
+    "127.0.0.1:0",
+    "--limit",
+    "claims=1",
+  ];
+  const server = sandbox.start(["serve", ...args, "--json", "--quiet"]);
+  const [line] = await waitUntilReady(server);
+  const { listening, http } = JSON.parse(line as string) as { listening: string[]; http: string };
+  expect((await fetch(`${http}/health`)).status).toBe(200);
+  const url = `holdfast://${listening[0]?.replace(/.*\/\//, "")}`;
+  const run = (key: string, ...command: string[]): string[] => ["run", key, "--url", url, "--", ...command];
+  const { code, err } = await sandbox.run(run("one", process.execPath, PROGRAM, ...run("two", "true")));
+  expect(code).toBe(77);
+  expect(err).toMatch(/1 claims/);
+  expect(await stopServer(server)).toBe("");
+});
+
+test("the log is one JSON object a line, of the level that was asked for, and nothing forges a line", async () => {
+  const { cert, key, accounts, ca } = writeSecrets("log");
+  const args = ["--listen", "tls://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
+  const server = sandbox.start(["serve", ...args, "--state", "none", "--log-format", "json"]);
+  const [line] = await waitUntilReady(server);
+  const url = `holdfasts://${line?.replace(/.*\/\//, "")}?ca=${ca}`;
+  const wrong = createCredential().credential;
+  const refused = await sandbox.run(["ls", "--url", url], { env: { HOLDFAST_CREDENTIAL: wrong } });
+  expect(refused.code).toBe(77);
+  await until(() => server.err().includes("credential"), { within: 5_000, what: "the log" });
+  const err = await stopServer(server);
+  const lines = err
+    .trim()
+    .split("\n")
+    .map((one) => JSON.parse(one) as Record<string, unknown>);
+  expect(lines).toContainEqual(expect.objectContaining({ level: "warn", time: expect.stringMatching(/^20.*Z$/) }));
+  expect(err).not.toContain(wrong);
+  const silent = sandbox.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--log-level", "error"]);
+  await waitUntilReady(silent);
+  expect(await stopServer(silent)).toBe("");
+});
+
+test("the log for people has nothing of what there is nothing to say", async () => {
+  const url = `holdfast+unix:${join(sandbox.folder, "told")}`;
+  const open = sandbox.start([
+    "serve",
+    "--listen",
+    `unix:${join(sandbox.folder, "told")}`,
+    "--state",
+    join(sandbox.folder, "t"),
+  ]);
+  await waitUntilReady(open);
+  await sandbox.run(["acquire", "k", "--url", url]);
+  const { token } = JSON.parse((await sandbox.run(["ls", "--json", "--url", url])).out) as { token: string };
+  await sandbox.run(["release", "--force", "k", "--token", token, "--reason", "gone", "--url", url]);
+  const err = await stopServer(open);
+  expect(err).toContain(`warning: a lock was revoked (key k, token ${token}, reason gone)\n`);
+});
+
+test("what clients and operators write stands in quotes in the log for people: it cannot look like further fields", async () => {
+  const address = join(sandbox.folder, "quoted");
+  const url = `holdfast+unix:${address}`;
+  const open = sandbox.start(["serve", "--listen", `unix:${address}`, "--state", join(sandbox.folder, "q")]);
+  await waitUntilReady(open);
+  const label = "ana, account root (token 1)";
+  await sandbox.run(["acquire", "a, reason none", "--label", label, "--url", url]);
+  const { token } = JSON.parse((await sandbox.run(["ls", "--json", "--url", url])).out) as { token: string };
+  const reason = 'done", account root, reason "none';
+  await sandbox.run(["release", "--force", "a, reason none", "--token", token, "--reason", reason, "--url", url]);
+  const err = await stopServer(open);
+  expect(err).toContain(
+    `warning: a lock was revoked (key "a, reason none", token ${token}, reason ${JSON.stringify(reason)}`,
+  );
+  // no field but those that are there, once what stands in quotes is taken out
+  const line = err.split("\n").find((one) => one.includes("was revoked")) ?? "";
+  expect(line.replace(/"(\\.|[^"\\])*"/g, '""')).toMatch(/\(key "", token \d+, reason ""(, label "")?\)$/);
+});
+
+test("every setting has a flag and a variable, and stands in --help", async () => {
+  const { out } = await sandbox.run(["serve", "--help"]);
+  for (const { name } of SETTINGS) expect(out).toContain(`--${name}`);
+  expect(SETTINGS.map(({ name }) => toVariableName(name))).toContain("HOLDFAST_TLS_CLIENT_CA");
+});
+
+test("the guide has a row for every setting and every limit, and no other flag", () => {
+  const guide = readFileSync("docs/guide/server.md", "utf8");
+  for (const { name, value, short, scope } of SETTINGS) {
+    const flag = `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
+    const variable = scope === "flag" ? " " : ` \`${toVariableName(name)}\` `;
+    expect(guide).toContain(`| \`${flag}\` |${variable}|`);
+  }
+  for (const [name, usual] of Object.entries(DEFAULT_LIMITS)) {
+    const unit = name.endsWith("Ms") ? "ms" : name.endsWith("Bytes") ? "bytes" : "";
+    const [least, most] = limitRange(name as keyof typeof DEFAULT_LIMITS);
+    const most_ = most === Number.MAX_SAFE_INTEGER ? "and more" : `to ${most}`;
+    const range = least === most ? "fixed" : `${least} ${most_}`;
+    expect(guide).toContain(`| \`${name}\` | ${usual} | ${unit} | ${range} | `);
+  }
+  const rows = [...guide.matchAll(/^\| `([^`]*)` \| (?:`HOLDFAST|\|)/gm)].map((match) => match[1]);
+  expect(rows).toHaveLength(SETTINGS.length);
+});

@@ -1,0 +1,115 @@
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";
+import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
+
+async function startServer(...args: string[]) {
+  const server = sandbox.start(["serve", ...args]);
+  await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
+  return server;
+}
+
+test("serve listens on every --listen, says where, and stops cleanly on SIGTERM", async () => {
+  const socket = join(sandbox.folder, "s");
+  const server = await startServer(
+    "--listen",
+    `unix:${socket}`,
+    "--listen",
+    "tcp://127.0.0.1:0",
+    "--state",
+    join(sandbox.folder, "s1"),
+  );
+  await until(() => server.out().split("\n").length === 3, { within: 20_000, what: "two addresses" });
+  const [first, second] = server.out().split("\n");
+  expect(first).toBe(`listening on unix:${socket}`);
+  expect(second).toMatch(/^listening on tcp:\/\/127\.0\.0\.1:\d+$/);
+  const urls = [`holdfast+unix:${socket}`, `holdfast://${second?.replace(/.*\/\//, "")}`];
+  for (const url of urls) expect((await sandbox.run(["run", "k", "--url", url, "--", "true"])).code).toBe(0);
+  expect((await sandbox.run(["run", "k", "--", "true"], { env: { HOLDFAST_URL: urls[0] } })).code).toBe(0);
+  server.process.kill("SIGTERM");
+  expect((await server.ended).code).toBe(0);
+  expect(existsSync(socket)).toBe(false);
+  // no server of the user was needed for all that
+  expect(sandbox.autostartedServerPids()).toEqual([]);
+});
+
+test("serve --json says where it listens as one object", async () => {
+  const server = await startServer("--listen", "tcp://127.0.0.1:0", "--state", "none", "--json", "--quiet");
+  expect(JSON.parse(server.out())).toMatchObject({
+    listening: [expect.stringMatching(/^tcp:/)],
+    reclaimMs: expect.any(Number),
+  });
+  server.process.kill("SIGINT");
+  expect((await server.ended).code).toBe(0);
+});
+
+test("without --listen it serves the user's own socket, and a second one is told that it does", async () => {
+  const server = await startServer();
+  expect(server.out()).toBe(`listening on unix:${join(sandbox.directory, "socket")}\n`);
+  expect((await sandbox.run(["run", "k", "--", "true"])).code).toBe(0);
+  const { code, err } = await sandbox.run(["serve"]);
+  expect(code).toBe(69);
+  expect(err).toMatch(/your lock server is running already/);
+  server.process.kill("SIGTERM");
+  expect((await server.ended).code).toBe(0);
+  expect(sandbox.autostartedServerPids()).toEqual([]);
+});
+
+test("a second server on one state or one address is refused", async () => {
+  const state = join(sandbox.folder, "s2");
+  const server = await startServer("--listen", "tcp://127.0.0.1:0", "--state", state);
+  const address = server.out().trim().replace("listening on ", "");
+  const onState = await sandbox.run(["serve", "--listen", "tcp://127.0.0.1:0", "--state", state]);
+  expect(onState.code).toBe(69);
+  const onAddress = await sandbox.run(["serve", "--listen", address, "--state", join(sandbox.folder, "s3")]);
+  expect(onAddress.code).toBe(69);
+  expect(onAddress.err).toMatch(/another program listens on/);
+  expect(isProcessAlive(server.pid)).toBe(true);
+  server.process.kill("SIGTERM");
+  await server.ended;
+});
+
+test("addresses that mean nothing are wrong usage", async () => {
+  for (const listen of ["7420", "unix:relative", "http://x", "tcp://host", "tls://127.0.0.1:70000"]) {
+    const { code, err } = await sandbox.run(["serve", "--listen", listen, "--state", "none"]);
+    expect(code).toBe(64);
+    expect(err).toMatch(/^holdfast: --listen: /);
+  }
+});
+
+test("--idle lets a server leave that nobody needs", async () => {
+  const server = await startServer("--listen", "tcp://127.0.0.1:0", "--state", "none", "--idle", "200ms");
+  const { code, err } = await server.ended;
+  expect(code).toBe(0);
+  expect(err).toMatch(/stopping: nobody has needed it/);
+});
+
+test.skipIf(!existsSync("/usr/bin/script"))("a server in a terminal ends cleanly when the terminal goes", async () => {
+  const state = join(sandbox.folder, "terminal");
+  const command = `echo pid $$; exec ${process.execPath} ${PROGRAM} serve --listen tcp://127.0.0.1:0 --state ${state}`;
+  const terminal = sandbox.startProgram(["script", "-qec", command, "/dev/null"], { env: { SHELL: "/bin/sh" } });
+  await until(() => terminal.out().includes("listening"), { within: 20_000, what: "the server" });
+  const pid = Number(/pid (\d+)/.exec(terminal.out())?.[1]);
+  terminal.process.kill("SIGKILL");
+  await until(() => !isProcessAlive(pid), { within: 10_000, what: "the server's end" });
+  expect(readFileSync(join(state, "state"), "utf8")).toContain('"clean":{');
+});
+
+test("serve ends with 74 if its state could not be saved, and with 69 if the lock of its state was taken away", async () => {
+  const state = join(sandbox.folder, "spoiled");
+  const args = ["--listen", `unix:${join(sandbox.folder, "spoiled.socket")}`, "--state", state];
+  const full = await startServer(...args);
+  // a folder in its place: even root cannot replace the file
+  mkdirSync(join(state, "state.new"));
+  full.process.kill("SIGTERM");
+  expect((await full.ended).code).toBe(74);
+  expect(full.err()).toMatch(/the state could not be saved: the next start will ask the clients/);
+  rmSync(join(state, "state.new"), { recursive: true });
+  const robbed = await startServer(...args);
+  rmSync(join(state, "lock"));
+  expect((await robbed.ended).code).toBe(69);
+  expect(robbed.err()).toMatch(/the server ends: .*lock was removed or replaced/);
+});

@@ -1,0 +1,258 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { describe, expect, test } from "vitest";
+import type { RunningCommand } from "../../support/cli-sandbox.ts";
+import { cliSandbox, isProcessAlive } from "../../support/cli-sandbox.ts";
+import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
+let testFiles = 0;
+
+/** A run whose child says its pid and works until it is ended. */
+async function startWorkingRun(key: string, flags: readonly string[], script = "sleep 60") {
+  const run = sandbox.start(["run", key, ...flags, "--", "sh", "-c", `echo "pid $$"; ${script}`]);
+  await until(() => /pid \d+/.test(run.out()), { within: 20_000, what: `the child of ${key}` });
+  return { ...run, child: Number(/pid (\d+)/.exec(run.out())?.[1]) };
+}
+
+/** A child that notes TERM and goes on all the same, and notes each round of what it does then. */
+function stubbornCommand(): { readonly script: string; heardTerm(): boolean; rounds(): number } {
+  const file = join(sandbox.folder, `term-${testFiles++}`);
+  return {
+    script: `trap 'echo x >> ${file}' TERM; while :; do sleep 0.02; [ ! -e ${file} ] || echo >>${file}-on; done`,
+    heardTerm: () => existsSync(file) && readFileSync(file, "utf8") === "x\n",
+    rounds: () => (existsSync(`${file}-on`) ? readFileSync(`${file}-on`).length : 0),
+  };
+}
+
+/** The guard of a wrapper: the shell below it that is not the child. */
+function watchdogPid(wrapper: number): number {
+  const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1").trim().split(" ").map(Number);
+  const guard = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-guard"));
+  if (guard === undefined) throw new Error("the wrapper has no guard");
+  return guard;
+}
+
+/** Shell text: true while the process lives; one that nobody has reaped does not. */
+function isRunning(pid: number): string {
+  return `grep -qs '^State:.[^ZX]' /proc/${pid}/status`;
+}
+
+function waitForExit(pid: number, within = 20_000): Promise<boolean> {
+  return until(() => !isProcessAlive(pid), { within, what: `the end of ${pid}` });
+}
+
+/** A lock server on a TCP port of its own. */
+async function startTcpServer(): Promise<RunningCommand & { readonly url: string }> {
+  const state = join(sandbox.folder, `tcp-${testFiles++}`);
+  const server = sandbox.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", state]);
+  await until(() => server.out().includes("\n"), { within: 20_000, what: "the server's address" });
+  return { ...server, url: `holdfast://${/tcp:\/\/(\S+)/.exec(server.out())?.[1]}` };
+}
+
+describe.concurrent("when the wrapper is killed with -9", () => {
+  test("the child gets TERM, and only when it has ended the next one runs", async () => {
+    const first = await startWorkingRun("k1", []);
+    const second = sandbox.start([
+      "run",
+      "k1",
+      "--",
+      "sh",
+      "-c",
+      `${isRunning(first.child)} && echo overlap || echo alone`,
+    ]);
+    await sandbox.waitForQueue("k1");
+    first.process.kill("SIGKILL");
+    await waitForExit(first.child);
+    expect((await second.ended).out).toBe("alone\n");
+  });
+
+  test("a child that ignores TERM is killed after the grace, and nothing below it is left", async () => {
+    const { script, heardTerm, rounds } = stubbornCommand();
+    const first = await startWorkingRun("k2", ["--grace", "2s"], `sleep 61 & echo "below $!"; ${script}`);
+    const below = Number(
+      (await until(() => /below (\d+)/.exec(first.out()), { within: 20_000, what: "the one below" }))[1],
+    );
+    first.process.kill("SIGKILL");
+    await waitForExit(first.child);
+    await waitForExit(below);
+    // it says so itself: who looks may come when the grace is over, in which there is time for dozens
+    expect(heardTerm()).toBe(true);
+    expect(rounds()).toBeGreaterThan(8);
+  });
+
+  test("a child without its guard, too, keeps the lock on the socket as long as it lives", async () => {
+    const first = await startWorkingRun("k3", []);
+    const guard = watchdogPid(first.pid);
+    // stopped, a wrapper cannot notice that its guard is gone
+    process.kill(first.pid, "SIGSTOP");
+    process.kill(guard, "SIGKILL");
+    process.kill(first.pid, "SIGKILL");
+    await waitForExit(guard);
+    await waitForExit(first.pid);
+    expect((await sandbox.run(["run", "k3", "--no-wait", "--", "true"])).code).toBe(124);
+    expect(isProcessAlive(first.child)).toBe(true);
+    process.kill(-first.child, "SIGKILL");
+    await waitForExit(first.child);
+    expect((await sandbox.run(["run", "k3", "--wait", "5s", "--", "true"])).code).toBe(0);
+  });
+
+  test("on TCP the child has ended before the lease can", async () => {
+    const server = await startTcpServer();
+    const { script } = stubbornCommand();
+    const flags = ["--url", server.url, "--ttl", "3s", "--grace", "300ms"];
+    const first = await startWorkingRun("k4", flags, script);
+    const killedAt = performance.now();
+    const second = sandbox.start([
+      "run",
+      "k4",
+      "--url",
+      server.url,
+      "--",
+      "sh",
+      "-c",
+      `${isRunning(first.child)} && echo overlap || echo alone`,
+    ]);
+    first.process.kill("SIGKILL");
+    await waitForExit(first.child);
+    expect((await second.ended).out).toBe("alone\n");
+    // the lease itself ran to its end: a wrapper that was cut off looks the same
+    expect(performance.now() - killedAt).toBeGreaterThan(1_500);
+    server.process.kill("SIGTERM");
+    await server.ended;
+  });
+
+  // both fall silent after the guard was armed and before it was told of the child
+  test.each([
+    ["killed", "SIGKILL"],
+    ["stopped", "SIGSTOP"],
+  ])("a wrapper %s before its guard knew the child: the guard finds it by its token", async (name, signal) => {
+    const script = `
+      const { spawn } = await import("node:child_process");
+      const { startWatchdog } = await import(${JSON.stringify(resolve("build/src/cli/commands/run/watchdog.js"))});
+      const guard = await startWatchdog({ hasOwnGroup: true, graceMs: 300, token: "4711-${name}", onDeath() {} });
+      guard.lease(500);
+      const env = { ...process.env, HOLDFAST_TOKEN: "4711-${name}" };
+      const child = spawn("sleep", ["67"], { env, detached: true, stdio: "ignore" });
+      process.stdout.write("pid " + child.pid + "\\n", () => process.kill(process.pid, ${JSON.stringify(signal)}));`;
+    const wrapper = sandbox.startProgram([process.execPath, "--input-type=module", "-e", script]);
+    await until(() => wrapper.out().includes("\n"), { within: 20_000, what: "the child" });
+    await waitForExit(Number(/pid (\d+)/.exec(wrapper.out())?.[1]));
+    wrapper.process.kill("SIGKILL");
+    expect((await wrapper.ended).signal).toBe("SIGKILL");
+  });
+
+  test("a guard that was killed is replaced", async () => {
+    const first = await startWorkingRun("k5", []);
+    const guard = watchdogPid(first.pid);
+    process.kill(guard, "SIGKILL");
+    await until(() => ![null, guard].includes(findWatchdogPid(first.pid)), {
+      within: 20_000,
+      what: "another guard",
+    });
+    first.process.kill("SIGKILL");
+    await waitForExit(first.child);
+  });
+});
+
+function findWatchdogPid(wrapper: number): number | null {
+  try {
+    return watchdogPid(wrapper);
+  } catch {
+    return null;
+  }
+}
+
+describe.concurrent("when the lock is being lost", () => {
+  test("TERM goes out so early that KILL comes before the lease can end, and the exit code is 123", async () => {
+    const server = await startTcpServer();
+    const { script, heardTerm } = stubbornCommand();
+    const first = await startWorkingRun("l1", ["--url", server.url, "--ttl", "10s", "--grace", "1s"], script);
+    const cutAt = performance.now();
+    server.process.kill("SIGSTOP");
+    await until(heardTerm, { within: 20_000, what: "TERM" });
+    await waitForExit(first.child);
+    expect(performance.now() - cutAt).toBeLessThan(10_000);
+    const { code, err } = await first.ended;
+    expect(code).toBe(123);
+    expect(err).toMatch(/^holdfast: losing "l1" \(store unreachable for .*\): sent TERM to \d+; KILL in \d+ m?s$/m);
+    expect(isProcessAlive(first.child)).toBe(false);
+    server.process.kill("SIGCONT");
+    server.process.kill("SIGTERM");
+    await server.ended;
+  });
+
+  test("with --on-lost kill there is no TERM, with --on-lost ignore the command goes on", async () => {
+    const server = await startTcpServer();
+    const [killed, ignoring] = [stubbornCommand(), stubbornCommand()];
+    const flags = ["--url", server.url, "--ttl", "1s"];
+    const first = await startWorkingRun("l2", [...flags, "--on-lost", "kill"], killed.script);
+    const second = await startWorkingRun("l3", [...flags, "--on-lost", "ignore"], ignoring.script);
+    server.process.kill("SIGKILL");
+    expect((await first.ended).code).toBe(123);
+    expect(killed.heardTerm()).toBe(false);
+    await until(() => second.err().includes("goes on without it"), { within: 20_000, what: "the word of it" });
+    expect(isProcessAlive(second.child)).toBe(true);
+    process.kill(-second.child, "SIGKILL");
+    expect((await second.ended).code).toBe(137);
+  });
+
+  test("a grace over half of the lease is wrong usage, also where the lease is the default of 30 s", async () => {
+    const server = await startTcpServer();
+    const { code, err } = await sandbox.run(["run", "g", "--url", server.url, "--grace", "16s", "--", "true"]);
+    expect(code).toBe(64);
+    expect(err).toMatch(/--grace must be at most half of the lease of 30 s/);
+    server.process.kill("SIGTERM");
+    await server.ended;
+  });
+
+  test("a stopped wrapper on TCP: the guard ends the child before the lease can", async () => {
+    const server = await startTcpServer();
+    const { script } = stubbornCommand();
+    const first = await startWorkingRun("l4", ["--url", server.url, "--ttl", "10s", "--grace", "500ms"], script);
+    const stoppedAt = performance.now();
+    process.kill(first.pid, "SIGSTOP");
+    await waitForExit(first.child);
+    expect(performance.now() - stoppedAt).toBeLessThan(10_000);
+    process.kill(first.pid, "SIGCONT");
+    expect((await first.ended).code).toBe(123);
+    server.process.kill("SIGTERM");
+    await server.ended;
+  });
+
+  test("a stopped wrapper on the socket loses nothing", async () => {
+    const stop = join(sandbox.folder, "stop-l5");
+    const first = await startWorkingRun(
+      "l5",
+      ["--ttl", "session"],
+      `while [ ! -e ${stop} ]; do sleep 0.02; done; echo end`,
+    );
+    process.kill(first.pid, "SIGSTOP");
+    expect((await sandbox.run(["run", "l5", "--wait", "1s", "--", "true"])).code).toBe(124);
+    process.kill(first.pid, "SIGCONT");
+    writeFileSync(stop, "");
+    const { code, out } = await first.ended;
+    expect({ code, ended: out.endsWith("end\n") }).toEqual({ code: 0, ended: true });
+  });
+});
+
+describe("signals without a terminal", () => {
+  test.each(["SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const)(
+    "%s is passed on, once, to the child's group",
+    async (name) => {
+      const short = name.slice(3);
+      // a shell and the one below it: "heard" is printed once by each
+      const inner = `trap 'echo heard; exit 0' ${short}; echo ready; while :; do sleep 0.02; done`;
+      const run = await startWorkingRun(
+        `signal-${name}`,
+        [],
+        `trap 'echo heard; exit 7' ${short}; sh -c "${inner}"; sleep 60`,
+      );
+      await until(() => run.out().includes("ready"), { within: 20_000, what: "the traps" });
+      run.process.kill(name);
+      const { code, out } = await run.ended;
+      expect(code).toBe(7);
+      expect(out.match(/heard/g)?.length).toBe(2);
+    },
+  );
+});

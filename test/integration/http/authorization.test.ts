@@ -1,0 +1,295 @@
+// Over HTTP a credential sees, takes, releases and ends what it may, and what it may not looks as if it were not there.
+
+import { once } from "node:events";
+import { request as secureRequest } from "node:https";
+import { connect } from "node:net";
+import { expect, test } from "vitest";
+import type { AccessControl, Account } from "../../../src/server/auth/access-control.ts";
+import { createAccessControl, hashCredential } from "../../../src/server/auth/access-control.ts";
+import { createAuthority, writeCertificate } from "../../support/certificates.ts";
+import type { HttpTestServer } from "../../support/http-fixture.ts";
+import {
+  cleanUpAfterEach,
+  createTemporaryDirectory,
+  onCleanup,
+  openRequest,
+  post,
+  request,
+  startHttpServer,
+} from "../../support/http-fixture.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { testAccount } from "../../support/test-accounts.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const CANARY = "canary-credential-of-team-a";
+const ACCOUNTS: readonly Account[] = [
+  { name: "a", hashes: [hashCredential(CANARY)], rules: [{ prefix: "team-a/", permissions: ["acquire", "inspect"] }] },
+  { name: "b", hashes: [hashCredential("b")], rules: [{ prefix: "team-b/", permissions: ["acquire"] }] },
+  {
+    name: "a-too",
+    hashes: [hashCredential("a-too")],
+    rules: [{ prefix: "team-a/", permissions: ["acquire"] }],
+  },
+  { name: "ops", hashes: [hashCredential("ops")], rules: [{ prefix: "", permissions: ["inspect", "force"] }] },
+];
+
+async function startSecuredServer(): Promise<HttpTestServer & { readonly access: AccessControl }> {
+  const access = createAccessControl(ACCOUNTS);
+  const server = await startHttpServer({ access, limits: { refusalMs: 30 } });
+  return Object.assign(server, { access });
+}
+
+const withCredential = (credential: string): { credential: string } => ({ credential });
+
+test("without a valid credential there is nothing but health and the description", async () => {
+  const { url, logged } = await startSecuredServer();
+  for (const credential of [undefined, "wrong"]) {
+    for (const path of ["/metrics", "/events", "/v1/locks"]) {
+      const refused = await request(url, path, credential === undefined ? {} : withCredential(credential));
+      expect(refused).toMatchObject({ status: 401, json: { code: "AUTH", reason: "credential" } });
+      expect(refused.headers["www-authenticate"]).toContain("Bearer");
+    }
+    for (const path of [
+      "/v1/claims",
+      "/v1/claims/wait",
+      "/v1/claims/renew",
+      "/v1/claims/release",
+      "/v1/locks/revoke",
+    ]) {
+      const asked = credential === undefined ? {} : withCredential(credential);
+      expect((await post(url, path, { key: "team-a/x" }, asked)).status).toBe(401);
+    }
+  }
+  for (const path of ["/health", "/ready", "/v1/openapi.json"]) expect((await request(url, path)).status).toBe(200);
+  expect(logged.join("\n")).not.toContain("wrong");
+});
+
+test("a credential counts in the Authorization header only", async () => {
+  const { url } = await startSecuredServer();
+  for (const [path, headers] of [
+    [`/v1/locks?credential=${CANARY}`, {}],
+    ["/v1/locks", { cookie: `credential=${CANARY}` }],
+    ["/v1/locks", { "x-credential": CANARY }],
+    ["/v1/locks", { authorization: `Basic ${Buffer.from(`a:${CANARY}`).toString("base64")}` }],
+    ["/v1/locks", { authorization: CANARY }],
+    ["/v1/locks", { authorization: `Bearer ${CANARY} ` }],
+    ["/v1/locks", { authorization: `Bearer  ${CANARY}` }],
+  ] as const) {
+    const refused = await request(url, path, { headers });
+    // the client trims what stands at the end of a header
+    if (headers.authorization !== `Bearer ${CANARY} `) expect([headers, refused.status]).not.toEqual([headers, 200]);
+    expect(refused.text).not.toContain(CANARY);
+  }
+  const body = await post(url, "/v1/claims", { key: "team-a/x", credential: CANARY });
+  expect(body.status).toBe(401);
+});
+
+test("a wrong credential is answered late, and a right one at once meanwhile", async () => {
+  const { url } = await startSecuredServer();
+  const started = performance.now();
+  const late = request(url, "/v1/locks", withCredential("wrong"));
+  expect((await request(url, "/v1/locks", withCredential(CANARY))).status).toBe(200);
+  await late;
+  expect(performance.now() - started).toBeGreaterThan(29);
+});
+
+test("an account takes only locks below its prefixes, up to the separator", async () => {
+  const { url } = await startSecuredServer();
+  for (const [key, status] of [
+    ["team-a/x", 201],
+    ["team-ab", 403],
+    ["team-a", 403],
+    ["team-b/x", 403],
+    ["", 400],
+  ] as const) {
+    expect([key, (await post(url, "/v1/claims", { key, wait: 0 }, withCredential(CANARY))).status]).toEqual([
+      key,
+      status,
+    ]);
+  }
+  const mixed = await post(url, "/v1/claims", { keys: ["team-a/y", "team-b/y"] }, withCredential(CANARY));
+  expect(mixed).toMatchObject({ status: 403, json: { code: "FORBIDDEN", reason: "rights" } });
+  expect((await post(url, "/v1/claims", { key: "x" }, withCredential("ops"))).status).toBe(403);
+});
+
+test("a reference answers only to the account that placed the claim: to others there is no such lock", async () => {
+  const { url } = await startSecuredServer();
+  const held = await post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY));
+  const waiting = await post(url, "/v1/claims", { key: "team-a/x", wait: "1ms" }, withCredential(CANARY));
+  for (const other of ["b", "a-too", "ops"]) {
+    for (const verb of ["renew", "release"]) {
+      const refused = await post(url, `/v1/claims/${verb}`, { reference: held.json.reference }, withCredential(other));
+      expect(refused).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "unknown" } });
+    }
+    const { reference } = waiting.json;
+    for (const verb of ["wait", "release"]) {
+      const refused = await post(url, `/v1/claims/${verb}`, { reference, wait: "1ms" }, withCredential(other));
+      expect([other, verb, refused.json]).toMatchObject([other, verb, { code: "LOCK_LOST", reason: "unknown" }]);
+    }
+  }
+  const ownResponse = await post(url, "/v1/claims/renew", { reference: held.json.reference }, withCredential(CANARY));
+  expect(ownResponse.status).toBe(200);
+  await post(url, "/v1/claims/release", { reference: held.json.reference }, withCredential(CANARY));
+  const granted = await post(url, "/v1/claims/wait", { reference: waiting.json.reference }, withCredential(CANARY));
+  expect(granted.status).toBe(201);
+});
+
+test("who may not inspect learns that a key is busy, but not by whom; lists show what one may inspect", async () => {
+  const { url } = await startSecuredServer();
+  await post(url, "/v1/claims", { key: "team-a/x", label: "ana's report" }, withCredential(CANARY));
+  await post(url, "/v1/claims", { key: "team-b/x", label: "bert" }, withCredential("b"));
+  const blind = await post(url, "/v1/claims", { key: "team-a/x", wait: 0 }, withCredential("a-too"));
+  expect(blind.json).toMatchObject({ code: "BUSY", reason: "held" });
+  expect(blind.json.holder).toBeUndefined();
+  const seeing = await post(url, "/v1/claims", { key: "team-a/x", wait: 0 }, withCredential(CANARY));
+  expect(seeing.json.holder).toBe("ana's report");
+  const keys = async (credential: string, query = ""): Promise<string[]> => {
+    const { locks } = (await request(url, `/v1/locks${query}`, withCredential(credential))).json;
+    return locks.flatMap((lock: { holds: { key: string }[] }) => lock.holds.map(({ key }) => key));
+  };
+  expect(await keys(CANARY)).toEqual(["team-a/x"]);
+  expect(await keys(CANARY, "?prefix=team-b/")).toEqual([]);
+  expect(await keys("b")).toEqual([]);
+  expect(await keys("ops")).toEqual(["team-a/x", "team-b/x"]);
+  // a page is cut from what one may see, not before
+  expect(await keys(CANARY, "?limit=1")).toEqual(["team-a/x"]);
+});
+
+test("forced releases and figures need their rights", async () => {
+  const { url } = await startSecuredServer();
+  const { token } = (await post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY))).json;
+  const body = { key: "team-a/x", token, reason: "why" };
+  for (const credential of [CANARY, "b"]) {
+    expect((await post(url, "/v1/locks/revoke", body, withCredential(credential))).status).toBe(403);
+    expect((await request(url, "/metrics", withCredential(credential))).status).toBe(403);
+  }
+  expect((await request(url, "/metrics", withCredential("ops"))).status).toBe(200);
+  expect((await post(url, "/v1/locks/revoke", body, withCredential("ops"))).status).toBe(200);
+});
+
+test("events are those of keys one may inspect, and a stream ends with its credential", async () => {
+  const { url, access } = await startSecuredServer();
+  const stream = await openRequest(url, "/events", withCredential(CANARY));
+  let text = "";
+  stream.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  await post(url, "/v1/claims", { key: "team-b/x" }, withCredential("b"));
+  await post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY));
+  await until(() => text.includes("team-a/x"), { within: 2_000, what: "the event" });
+  expect(text).not.toContain("team-b");
+  access.replace(ACCOUNTS.slice(1));
+  await until(() => stream.complete, { within: 2_000, what: "the end of the stream" });
+});
+
+test("a request that waits is refused when its credential is taken away, and leaves no place", async () => {
+  const { url, access, stats } = await startSecuredServer();
+  const held = await post(url, "/v1/claims", { key: "team-a/x" }, withCredential("a-too"));
+  const waiting = post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY));
+  await until(() => stats().claims === 2, { within: 2_000, what: "its place" });
+  access.replace(ACCOUNTS.slice(1));
+  await until(() => stats().claims === 1, { within: 2_000, what: "the end of its place" });
+  expect(await waiting).toMatchObject({ status: 401, json: { code: "AUTH" } });
+  expect(
+    (await post(url, "/v1/claims/release", { reference: held.json.reference }, withCredential("a-too"))).status,
+  ).toBe(200);
+});
+
+test("over TLS it is the same, and a page of the same host without TLS is a foreign one", async () => {
+  const issuer = createAuthority();
+  const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["locks.example", "127.0.0.1"]), issuer);
+  const server = await startHttpServer({ access: createAccessControl(ACCOUNTS), tls: files, http: "0.0.0.0:0" });
+  expect(server.url).toMatch(/^https:/);
+  const { port } = new URL(server.url);
+  const get = (headers: { readonly [name: string]: string }): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const all = { authorization: `Bearer ${CANARY}`, ...headers };
+      const options = {
+        host: "127.0.0.1",
+        port,
+        path: "/v1/locks",
+        headers: all,
+        servername: "locks.example",
+        ca: issuer.cert,
+        agent: false as const,
+      };
+      secureRequest(options, (answer) => {
+        answer.resume().on("end", () => resolve(answer.statusCode as number));
+      })
+        .on("error", reject)
+        .end();
+    });
+  expect(await get({})).toBe(200);
+  // a name of the certificate is a name of the server
+  expect(await get({ host: "locks.example" })).toBe(200);
+  expect(await get({ host: "evil.example" })).toBe(403);
+  expect(await get({ origin: `https://127.0.0.1:${port}` })).toBe(200);
+  expect(await get({ origin: `http://127.0.0.1:${port}` })).toBe(403);
+  expect(await get({ authorization: "Bearer wrong" })).toBe(401);
+  // plain HTTP on it is no request
+  await expect(request(`http://127.0.0.1:${port}`, "/health")).rejects.toThrow();
+});
+
+/** Settles when a connection that sends no more than these bytes has ended. */
+async function connectSilently(url: string, bytes: Buffer): Promise<{ readonly ended: Promise<unknown> }> {
+  const socket = connect({ host: "127.0.0.1", port: Number(new URL(url).port) });
+  onCleanup(() => {
+    socket.destroy();
+  });
+  const ended = new Promise((resolve) => socket.once("close", resolve));
+  await once(socket, "connect");
+  socket.on("error", () => undefined).resume();
+  if (bytes.length > 0) socket.write(bytes);
+  return { ended };
+}
+
+test("over TLS, who does not finish the handshake in time is not kept: nobody could else come in after a thousand of them", async () => {
+  const issuer = createAuthority();
+  const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["127.0.0.1"]), issuer);
+  const server = await startHttpServer({
+    access: createAccessControl(ACCOUNTS),
+    tls: files,
+    http: "0.0.0.0:0",
+    limits: { helloMs: 200 },
+  });
+  const beginnings = ["", "16030100050100"].map((hex) => Buffer.from(hex, "hex"));
+  for (const bytes of beginnings) await (await connectSilently(server.url, bytes)).ended;
+});
+
+test("over TLS, a server that ends does not wait for who is at the handshake", async () => {
+  const issuer = createAuthority();
+  const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["127.0.0.1"]), issuer);
+  const access = createAccessControl(ACCOUNTS);
+  const server = await startHttpServer({ access, tls: files, http: "0.0.0.0:0", limits: { helloMs: 600_000 } });
+  const { ended } = await connectSilently(server.url, Buffer.alloc(0));
+  await server.close();
+  await ended;
+});
+
+test("too many wrong credentials of a minute are answered 429 and told of once, whichever port they came by; the right one is let in", async () => {
+  const ana = testAccount("ana");
+  const access = createAccessControl([ana.account], { failuresPerMinute: 5 });
+  const server = await startHttpServer({ access, listen: "tcp://127.0.0.1:0", limits: { refusalMs: 0 } });
+  const wrong = () => request(server.url, "/v1/locks", { credential: `hf1_${"a".repeat(52)}` });
+  const statuses: number[] = [];
+  for (let at = 0; at < 12; at++) statuses.push((await wrong()).status);
+  expect(statuses).toEqual([...Array.from({ length: 5 }, () => 401), ...Array.from({ length: 7 }, () => 429)]);
+  const { headers, json } = await wrong();
+  expect(headers["retry-after"]).toBe("60");
+  expect(json).toMatchObject({ code: "LIMIT", reason: "credential", retryMs: 60_000 });
+  // without one at all
+  expect((await request(server.url, "/v1/locks")).status).toBe(429);
+  const stranger = await RawClient.connect(parseRawAddress(server.addresses[0] as string));
+  await stranger.sendHello().catch(() => undefined);
+  expect(stranger.refusal).toBe("LIMIT");
+  stranger.end();
+  expect(server.logged.filter((line) => line.includes("was not let in"))).toHaveLength(5);
+  expect(server.logged.filter((line) => line.includes("too many wrong credentials"))).toHaveLength(1);
+  expect(server.logged.join("\n")).not.toContain("a request failed");
+  expect((await request(server.url, "/v1/locks", { credential: ana.credential })).status).toBe(200);
+  expect((await request(server.url, "/health")).status).toBe(200);
+});

@@ -1,0 +1,320 @@
+// A lock held with nothing but HTTP: acquire, wait, renew, release, over any number of processes.
+
+import { expect, test } from "vitest";
+import { cleanUpAfterEach, openRequest, post, request, startHttpServer } from "../../support/http-fixture.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const UNTIL_EXPIRED = { within: 3_000, what: "" };
+
+test("a free lock is held at once, by a reference and a token that rises", async () => {
+  const { url } = await startHttpServer();
+  const first = await post(url, "/v1/claims", { key: "invoice:42", ttl: "10s" });
+  expect(first.status).toBe(201);
+  expect(first.json).toMatchObject({ state: "held", keys: ["invoice:42"] });
+  // what is left when it is answered
+  expect(first.json.ttlMs).toBeLessThanOrEqual(10_000);
+  expect(first.json.ttlMs).toBeGreaterThan(1_000);
+  expect(await post(url, "/v1/claims/release", { reference: first.json.reference })).toMatchObject({
+    status: 200,
+    json: { state: "released", tag: first.json.tag, keys: ["invoice:42"] },
+  });
+  const second = await post(url, "/v1/claims", { key: "invoice:42" });
+  expect(BigInt(second.json.token)).toBeGreaterThan(BigInt(first.json.token));
+  expect(second.json.tag).not.toBe(first.json.tag);
+});
+
+test("a busy lock is 409 with the holder's label to who does not wait, and no place is left", async () => {
+  const { url, stats } = await startHttpServer();
+  await post(url, "/v1/claims", { key: "k", label: "nightly report" });
+  const busy = await post(url, "/v1/claims", { key: "k", wait: 0 });
+  expect(busy).toMatchObject({
+    status: 409,
+    headers: { "content-type": "application/problem+json" },
+    json: { code: "BUSY", reason: "held", holder: "nightly report", status: 409 },
+  });
+  expect(stats().claims).toBe(1);
+});
+
+test("a claim that waits is granted when the holder releases, in order of arrival", async () => {
+  const { url, stats } = await startHttpServer();
+  const held = await post(url, "/v1/claims", { key: "k" });
+  const order: string[] = [];
+  const waiters: Promise<void>[] = [];
+  for (const [at, name] of ["a", "b", "c"].entries()) {
+    waiters.push(
+      post(url, "/v1/claims", { key: "k", label: name }).then(async (answer) => {
+        expect(answer.status).toBe(201);
+        order.push(name);
+        await post(url, "/v1/claims/release", { reference: answer.json.reference });
+      }),
+    );
+    await until(() => stats().claims === at + 2, { ...UNTIL_EXPIRED, what: "the next place" });
+  }
+  await post(url, "/v1/claims/release", { reference: held.json.reference });
+  await Promise.all(waiters);
+  expect(order).toEqual(["a", "b", "c"]);
+});
+
+test("who waits in vain is told so with a reference, keeps the place, and goes on waiting", async () => {
+  const { url } = await startHttpServer();
+  const holder = await post(url, "/v1/claims", { key: "k" });
+  const started = performance.now();
+  const waiting = await post(url, "/v1/claims", { key: "k", wait: "150ms" });
+  expect(performance.now() - started).toBeGreaterThan(140);
+  expect(waiting).toMatchObject({ status: 202, json: { state: "waiting", graceMs: 10_000 } });
+  const later = await post(url, "/v1/claims", { key: "k", wait: "20ms" });
+  expect(later.status).toBe(202);
+  // it came first, and is granted first, although both let go of the line for a moment
+  const first = post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  const second = post(url, "/v1/claims/wait", { reference: later.json.reference });
+  await post(url, "/v1/claims/release", { reference: holder.json.reference });
+  const granted = await first;
+  expect(granted).toMatchObject({ status: 201, json: { tag: waiting.json.tag, state: "held" } });
+  await post(url, "/v1/claims/release", { reference: granted.json.reference });
+  expect(await second).toMatchObject({ status: 201, json: { tag: later.json.tag } });
+});
+
+test("a wait whose answer was lost may be repeated: it is the same lock", async () => {
+  const { url } = await startHttpServer();
+  const holder = await post(url, "/v1/claims", { key: "k" });
+  const waiting = await post(url, "/v1/claims", { key: "k", wait: "10ms" });
+  await post(url, "/v1/claims/release", { reference: holder.json.reference });
+  const once = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  const again = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  expect(once.status).toBe(201);
+  expect(again.json).toEqual({ ...once.json, ttlMs: expect.any(Number) });
+});
+
+test("of two requests that wait for one place the newer one gets it, and the older one learns that it waits no more", async () => {
+  const { url } = await startHttpServer();
+  const holder = await post(url, "/v1/claims", { key: "k" });
+  const waiting = await post(url, "/v1/claims", { key: "k", wait: "10ms" });
+  const older = post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  await until(async () => (await request(url, "/v1/locks")).json.locks.length === 2, {
+    ...UNTIL_EXPIRED,
+    what: "the place",
+  });
+  const newer = post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  expect(await older).toMatchObject({ status: 202, json: { reference: waiting.json.reference } });
+  await post(url, "/v1/claims/release", { reference: holder.json.reference });
+  expect((await newer).status).toBe(201);
+});
+
+test("a client that closes its connection while it waits leaves no place", async () => {
+  const { url, stats } = await startHttpServer();
+  await post(url, "/v1/claims", { key: "k" });
+  const abort = new AbortController();
+  const gone = openRequest(url, "/v1/claims", { method: "POST", body: { key: "k" }, signal: abort.signal });
+  await until(() => stats().claims === 2, { ...UNTIL_EXPIRED, what: "its place" });
+  abort.abort();
+  await expect(gone).rejects.toThrow();
+  await until(() => stats().claims === 1, { ...UNTIL_EXPIRED, what: "the end of its place" });
+});
+
+test("a waiting place can be given back by its reference, and its request is told", async () => {
+  const { url, stats } = await startHttpServer();
+  await post(url, "/v1/claims", { key: "k" });
+  const waiting = await post(url, "/v1/claims", { key: "k", wait: "10ms" });
+  const watching = post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  await until(async () => (await request(url, "/v1/locks")).json.locks.length === 2, {
+    ...UNTIL_EXPIRED,
+    what: "the place",
+  });
+  expect((await post(url, "/v1/claims/release", { reference: waiting.json.reference })).status).toBe(200);
+  expect(await watching).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "released" } });
+  expect(stats().claims).toBe(1);
+});
+
+test("a release that repeats, or comes after the lease, is told why and changes nothing", async () => {
+  const { url, stats } = await startHttpServer();
+  const response = await post(url, "/v1/claims", { key: "a", ttl: "3s" });
+  const two = await post(url, "/v1/claims", { key: "b" });
+  await until(() => stats().claims === 1, { within: 8_000, what: "the end of a lease" });
+  // how it ended is remembered for one lease
+  const otherResponse = await post(url, "/v1/claims", { key: "a" });
+  for (const verb of ["renew", "release"]) {
+    const refused = await post(url, `/v1/claims/${verb}`, { reference: response.json.reference });
+    expect(refused).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
+  }
+  expect((await post(url, "/v1/claims/release", { reference: two.json.reference })).status).toBe(200);
+  for (const verb of ["renew", "release"]) {
+    const refused = await post(url, `/v1/claims/${verb}`, { reference: two.json.reference });
+    expect(refused).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "released" } });
+  }
+  expect(await post(url, "/v1/claims/renew", { reference: otherResponse.json.reference })).toMatchObject({
+    status: 200,
+  });
+});
+
+test("a reference that was altered, cut, or is another server's is refused, and changes nothing", async () => {
+  const here = await startHttpServer();
+  const there = await startHttpServer();
+  const held = await post(here.url, "/v1/claims", { key: "k" });
+  const reference = held.json.reference as string;
+  const wrong = [
+    `${reference.slice(0, -1)}_`,
+    reference.slice(0, 40),
+    `wait.${reference}x`,
+    "",
+    "hf1.e30.x",
+    "nonsense",
+  ];
+  for (const text of wrong) {
+    const refused = await post(here.url, "/v1/claims/release", { reference: text });
+    expect(refused).toMatchObject({ status: 400, json: { code: "INVALID", field: "reference", reason: "malformed" } });
+    expect(refused.text).not.toContain("eyJ");
+  }
+  const foreign = await post(there.url, "/v1/claims/release", { reference });
+  expect(foreign).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "unknown" } });
+  expect((await post(here.url, "/v1/claims/renew", { reference })).status).toBe(200);
+});
+
+test("several keys are held together, in the order every client takes them", async () => {
+  const { url } = await startHttpServer();
+  const both = await post(url, "/v1/claims", { keys: ["b", "a", "b"] });
+  expect(both.json.keys).toEqual(["a", "b"]);
+  expect((await post(url, "/v1/claims", { key: "b", wait: 0 })).json.code).toBe("BUSY");
+});
+
+test("readers share, writers do not, and a semaphore has as many as it has", async () => {
+  const { url } = await startHttpServer();
+  const status = async (body: object): Promise<number> => (await post(url, "/v1/claims", { ...body, wait: 0 })).status;
+  expect(await status({ key: "config", mode: "shared" })).toBe(201);
+  expect(await status({ key: "config", mode: "shared" })).toBe(201);
+  expect(await status({ key: "config" })).toBe(409);
+  expect(await status({ key: "gpu", limit: 3, permits: 2 })).toBe(201);
+  expect(await status({ key: "gpu", limit: 3, permits: 2 })).toBe(409);
+  expect(await status({ key: "gpu", limit: 3 })).toBe(201);
+  const { locks } = (await request(url, "/v1/locks?prefix=gpu")).json;
+  expect(locks.map((it: { holds: unknown }) => it.holds)).toEqual([
+    [{ key: "gpu", mode: "semaphore", permits: 2, limit: 3 }],
+    [{ key: "gpu", mode: "semaphore", permits: 1, limit: 3 }],
+  ]);
+});
+
+test("a place that nobody comes back for is given up after the grace, and others pass it meanwhile", async () => {
+  const { url, stats } = await startHttpServer();
+  const holder = await post(url, "/v1/claims", { key: "k" });
+  const away = await post(url, "/v1/claims", { key: "k", wait: "10ms", ttl: "1s" });
+  const other = post(url, "/v1/claims", { key: "k" });
+  await until(() => stats().claims === 3, { ...UNTIL_EXPIRED, what: "both places" });
+  await post(url, "/v1/claims/release", { reference: holder.json.reference });
+  // nobody waits for the one in front, so the one behind is granted
+  const granted = await other;
+  expect(granted.status).toBe(201);
+  // a place outlives its own short lease meanwhile
+  expect(stats().claims).toBe(2);
+  const back = post(url, "/v1/claims/wait", { reference: away.json.reference });
+  await post(url, "/v1/claims/release", { reference: granted.json.reference });
+  expect((await back).json.tag).toBe(away.json.tag);
+});
+
+test("locks are listed page by page, by prefix, without ids or references", async () => {
+  const { url } = await startHttpServer();
+  const references: string[] = [];
+  for (let at = 0; at < 7; at++) {
+    const { json } = await post(url, "/v1/claims", { key: `job:${at}` });
+    references.push(json.reference);
+  }
+  await post(url, "/v1/claims", { key: "other" });
+  const keys: string[] = [];
+  let cursor: string | null = null;
+  let pages = 0;
+  do {
+    const page = await request(url, `/v1/locks?prefix=job:&limit=3${cursor === null ? "" : `&cursor=${cursor}`}`);
+    expect(page.status).toBe(200);
+    keys.push(...page.json.locks.map((it: { holds: { key: string }[] }) => it.holds[0]?.key));
+    for (const reference of references) {
+      const id = /"([a-z2-7]{26})"/.exec(Buffer.from(reference.split(".")[1] as string, "base64url").toString())?.[1];
+      expect(page.text).not.toContain(id);
+    }
+    cursor = page.json.cursor;
+    pages++;
+  } while (cursor !== null);
+  expect(keys).toEqual(Array.from({ length: 7 }, (_, at) => `job:${at}`));
+  expect(pages).toBe(3);
+});
+
+test("the queue of one key is listed without those of keys that begin alike; prefix and key are not given together", async () => {
+  const { url, stats } = await startHttpServer();
+  const [holder] = await Promise.all(["job", "job:1"].map((key) => post(url, "/v1/claims", { key })));
+  const waits = post(url, "/v1/claims", { key: "job" });
+  await until(() => stats().claims === 3, { ...UNTIL_EXPIRED, what: "the place" });
+  const { status, json } = await request(url, "/v1/locks?key=job");
+  expect(status).toBe(200);
+  const shown = json.locks.map((it: { state: string; holds: { key: string }[] }) => [it.state, it.holds[0]?.key]);
+  expect(shown).toEqual([
+    ["held", "job"],
+    ["waiting", "job"],
+  ]);
+  await post(url, "/v1/claims/release", { reference: holder?.json.reference });
+  expect((await waits).status).toBe(201);
+  const refused = await request(url, "/v1/locks?key=job&prefix=job");
+  expect(refused).toMatchObject({ status: 400, json: { code: "INVALID" } });
+  expect(refused.text).toContain("prefix or key, not both");
+});
+
+test("a list goes on where it was although the last lock of its page has been given back meanwhile", async () => {
+  const { url } = await startHttpServer();
+  const held = new Map<string, string>();
+  for (const key of ["a", "b", "c", "d", "e"]) {
+    const { json } = await post(url, "/v1/claims", { key });
+    held.set(json.tag, json.reference);
+  }
+  const keys: string[] = [];
+  let cursor: string | null = "";
+  // bounded: a list that starts again each time would not end
+  while (cursor !== null && keys.length < 20) {
+    const page = await request(url, `/v1/locks?limit=2${cursor === "" ? "" : `&cursor=${cursor}`}`);
+    keys.push(...page.json.locks.map((it: { holds: { key: string }[] }) => it.holds[0]?.key));
+    cursor = page.json.cursor;
+    await post(url, "/v1/claims/release", { reference: held.get(page.json.locks.at(-1).tag) });
+  }
+  expect(keys).toEqual(["a", "b", "c", "d", "e"]);
+});
+
+test("a forced release compares the token; the holder is asked to go, or removed at once, and the reason is logged", async () => {
+  const server = await startHttpServer();
+  const { url } = server;
+  const held = await post(url, "/v1/claims", { key: "k" });
+  const { token, reference } = held.json;
+  const wrong = await post(url, "/v1/locks/revoke", { key: "k", token: String(BigInt(token) + 1n), reason: "why" });
+  expect(wrong).toMatchObject({ status: 409, json: { code: "NOT_HELD" } });
+  expect((await post(url, "/v1/claims/renew", { reference })).status).toBe(200);
+  const asked = await post(url, "/v1/locks/revoke", { key: "k", token, reason: "its host is gone" });
+  expect(asked).toMatchObject({ status: 200, json: { state: "revoked", key: "k", token } });
+  expect(server.logged.join("\n")).toContain("its host is gone");
+  // it keeps its place until it is given back
+  expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json.code).toBe("BUSY");
+  const renewal = await post(url, "/v1/claims/renew", { reference });
+  expect(renewal).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "revoked" } });
+  const release = await post(url, "/v1/claims/release", { reference });
+  expect(release).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "revoked" } });
+  // that was not for nothing
+  expect(release.json.detail).toMatch(/it is given back now$/);
+  const next = await post(url, "/v1/claims", { key: "k", wait: 0 });
+  expect(next.status).toBe(201);
+  const now = await post(url, "/v1/locks/revoke", { key: "k", token: next.json.token, reason: "at once", now: true });
+  expect(now.json.state).toBe("removed");
+  expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).status).toBe(201);
+});
+
+test("nothing secret is in the log or in what tools are shown", async () => {
+  const server = await startHttpServer();
+  const held = await post(server.url, "/v1/claims", { key: "k" });
+  const id = /"([a-z2-7]{26})"/.exec(
+    Buffer.from((held.json.reference as string).split(".")[1] as string, "base64url").toString(),
+  )?.[1] as string;
+  await post(server.url, "/v1/locks/revoke", { key: "k", token: held.json.token, reason: "why" });
+  const shown = [
+    (await request(server.url, "/metrics")).text,
+    (await request(server.url, "/v1/locks")).text,
+    server.logged.join("\n"),
+  ];
+  expect(shown.join("\n")).not.toContain(id);
+  expect(id).toHaveLength(26);
+});

@@ -1,0 +1,274 @@
+// What takes seconds or a crash takes no time here: the server's clock and disk are the test's, the sockets are real.
+
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect, test } from "vitest";
+import { encodeReference } from "../../../src/protocol/lock-reference.ts";
+import { ALLOW_ALL } from "../../../src/server/auth/access-control.ts";
+import { EventLog } from "../../../src/server/events/event-log.ts";
+import { Metrics } from "../../../src/server/events/metrics.ts";
+import type { HttpApp } from "../../../src/server/http/app.ts";
+import { createHttpApp } from "../../../src/server/http/app.ts";
+import type { LockService } from "../../../src/server/service.ts";
+import type { HttpResponse } from "../../support/http-fixture.ts";
+import { cleanUpAfterEach, onCleanup, post, request } from "../../support/http-fixture.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+interface HttpSite {
+  readonly url: string;
+  readonly http: HttpApp;
+  close(): Promise<void>;
+}
+
+/** The HTTP port of a world's server as it runs now. */
+async function createSite(harness: ServerHarness): Promise<HttpSite> {
+  const service = harness.service as LockService;
+  const eventLog = new EventLog({ clock: harness.clock });
+  const none = (): number => 0;
+  const connections = (): { open: number; accepted: number; rejected: number } => service.connectionLimiter;
+  const numbers = { connections, authFailures: none, sessions: none, claims: none, recoveryRemainingMs: none };
+  const sources = { eventLog, version: "0", ...numbers };
+  const http = createHttpApp({
+    service,
+    access: ALLOW_ALL,
+    eventLog,
+    metrics: new Metrics(sources),
+    checkReadiness: () => ({ ok: true }),
+    version: "0",
+    host: "127.0.0.1",
+  });
+  const server = createServer(http.serverOptions);
+  http.attach(server);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  let closed: Promise<void> | null = null;
+  const close = (): Promise<void> =>
+    (closed ??= new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    }).then(() => http.close()));
+  onCleanup(close);
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, http, close };
+}
+
+async function openSite(
+  options: ConstructorParameters<typeof ServerHarness>[0] = {},
+): Promise<[ServerHarness, HttpSite]> {
+  const harness = new ServerHarness({ remote: true, ...options });
+  await harness.start();
+  return [harness, await createSite(harness)];
+}
+
+const countClaims = (harness: ServerHarness): number => harness.openedBackend?.backend.table.records.size ?? 0;
+const SOON_BOUND = { within: 2_000, what: "the server to have heard it" };
+
+test("a request waits 25 s at most, however long it wants to, and keeps its place", async () => {
+  const [world, { url }] = await openSite();
+  await post(url, "/v1/claims", { key: "k", ttl: "5m" });
+  const waiting = post(url, "/v1/claims", { key: "k", ttl: "5m", wait: "1h" });
+  await until(() => countClaims(world) === 2, SOON_BOUND);
+  let answered = false;
+  void waiting.then(() => {
+    answered = true;
+  });
+  await world.clock.advance(24_900);
+  expect(answered).toBe(false);
+  await world.clock.advance(200);
+  expect(await waiting).toMatchObject({ status: 202, json: { graceMs: 10_000 } });
+  expect(countClaims(world)).toBe(2);
+});
+
+test("a place outlives its own lease while it is waited for, and while it is kept; then it is given up", async () => {
+  const [world, { url, http }] = await openSite();
+  await post(url, "/v1/claims", { key: "k", ttl: "5m" });
+  const pending = post(url, "/v1/claims", { key: "k", ttl: "200ms", wait: "20s" });
+  await until(() => countClaims(world) === 2, SOON_BOUND);
+  await world.clock.advance(20_100);
+  const { json } = await pending;
+  expect(json.state).toBe("waiting");
+  await world.clock.advance(9_000);
+  expect([countClaims(world), http.stats().waiting]).toEqual([2, 1]);
+  await world.clock.advance(1_500);
+  expect([countClaims(world), http.stats().waiting]).toEqual([1, 0]);
+  const lost = await post(url, "/v1/claims/wait", { reference: json.reference });
+  expect(lost).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
+});
+
+test("a lock ends with its lease unless it is renewed", async () => {
+  const [world, { url }] = await openSite();
+  const { reference } = (await post(url, "/v1/claims", { key: "k", ttl: "10s" })).json;
+  for (let turn = 0; turn < 5; turn++) {
+    await world.clock.advance(9_000);
+    expect((await post(url, "/v1/claims/renew", { reference })).status).toBe(200);
+  }
+  await world.clock.advance(10_100);
+  const late = await post(url, "/v1/claims/renew", { reference });
+  expect(late).toMatchObject({ status: 409, json: { reason: "expired" } });
+});
+
+test("a crash of the server loses no lock that was granted, and grants nothing twice", async () => {
+  const [world, before] = await openSite();
+  const held = await post(before.url, "/v1/claims", { key: "k" });
+  const given = await post(before.url, "/v1/claims", { key: "given" });
+  await post(before.url, "/v1/claims/release", { reference: given.json.reference });
+  // for somebody else the next server waits; for locks held over HTTP it need not
+  const otherClient = await world.connectClient(false);
+  const claimed = otherClient.driver.claim(makeClaim("other"));
+  await world.clock.advance(1);
+  await claimed;
+  otherClient.isUnreachable = true;
+  const place = post(before.url, "/v1/claims", { key: "k", wait: "1s" });
+  await until(() => countClaims(world) === 3, SOON_BOUND);
+  await world.clock.advance(1_000);
+  const waiting = await place;
+  world.crash();
+  await before.close();
+  await world.clock.advance(5_000);
+  await world.start();
+  const { url } = await createSite(world);
+  expect(world.openedBackend?.backend.isRecovering).toBe(true);
+  // what was held came back from disk, and answers already
+  expect(await post(url, "/v1/claims/renew", { reference: held.json.reference })).toMatchObject({
+    status: 200,
+    json: { token: held.json.token },
+  });
+  const busy = await post(url, "/v1/claims", { key: "given", wait: 0 });
+  expect(busy).toMatchObject({ status: 503, json: { code: "PAUSED", reason: "recovery" } });
+  // what is known to be held is busy all the same
+  expect(await post(url, "/v1/claims", { key: "k", wait: 0 })).toMatchObject({ status: 409, json: { code: "BUSY" } });
+  // of a place nothing is known: it is too early to say that it is gone
+  const early = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  expect(early).toMatchObject({ status: 503, json: { code: "RECLAIMING" } });
+  const lined = post(url, "/v1/claims", { key: "given" });
+  await until(() => countClaims(world) === 2, SOON_BOUND);
+  await world.clock.advance(15_000);
+  expect((await post(url, "/v1/claims/renew", { reference: held.json.reference })).status).toBe(200);
+  await world.clock.advance(10_100);
+  const next = await lined;
+  expect(next.status).toBe(202);
+  const granted = post(url, "/v1/claims/wait", { reference: next.json.reference });
+  await request(url, "/health");
+  await world.clock.advance(6_000);
+  expect(world.openedBackend?.backend.isRecovering).toBe(false);
+  expect(await granted).toMatchObject({ status: 201, json: { keys: ["given"] } });
+  const last = await post(url, "/v1/claims", { key: "free", wait: 0 });
+  expect(last.status).toBe(201);
+  expect(BigInt(last.json.token)).toBeGreaterThan(BigInt(given.json.token));
+  expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json).toMatchObject({ code: "BUSY", reason: "held" });
+});
+
+test("after a crash nobody waits for those who came over HTTP: what they hold is on the disk", async () => {
+  const [world, before] = await openSite();
+  const held = await post(before.url, "/v1/claims", { key: "k" });
+  world.crash();
+  await before.close();
+  await world.start();
+  const { url } = await createSite(world);
+  expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json).toMatchObject({ code: "BUSY", reason: "held" });
+  expect((await post(url, "/v1/claims", { key: "x", wait: 0 })).status).toBe(201);
+  expect((await post(url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
+});
+
+test("a server that stops answers who waits, and the next one knows the place", async () => {
+  const [world, before] = await openSite();
+  const held = await post(before.url, "/v1/claims", { key: "k" });
+  const first = post(before.url, "/v1/claims", { key: "k" });
+  await until(() => countClaims(world) === 2, SOON_BOUND);
+  const second = post(before.url, "/v1/claims", { key: "k" });
+  await until(() => countClaims(world) === 3, SOON_BOUND);
+  before.http.drain();
+  const told = await first;
+  expect(told).toMatchObject({ status: 202, headers: { connection: "close" } });
+  const toldToo = await second;
+  await world.stop();
+  await before.close();
+  await world.start();
+  const { url } = await createSite(world);
+  const later = post(url, "/v1/claims/wait", { reference: toldToo.json.reference });
+  const again = post(url, "/v1/claims/wait", { reference: told.json.reference });
+  await until(async () => (await request(url, "/v1/locks")).json.locks.length === 3, SOON_BOUND);
+  await until(
+    () => (world.openedBackend?.backend.table.tokenIssuer.queues.get("k")?.entries.last?.arrival ?? 0) > 0,
+    SOON_BOUND,
+  );
+  await post(url, "/v1/claims/release", { reference: held.json.reference });
+  const granted = await again;
+  expect(granted).toMatchObject({ status: 201, json: { tag: told.json.tag } });
+  await post(url, "/v1/claims/release", { reference: granted.json.reference });
+  expect((await later).json.tag).toBe(toldToo.json.tag);
+});
+
+test("a full disk: nothing is granted that would not outlive a crash, and what is held goes on", async () => {
+  const [world, { url }] = await openSite();
+  const held = await post(url, "/v1/claims", { key: "k" });
+  const disk = world.storage as NonNullable<typeof world.storage>;
+  disk.isFull = true;
+  const refused = await post(url, "/v1/claims", { key: "x" });
+  expect(refused).toMatchObject({ status: 503, json: { code: "DISK" } });
+  expect(countClaims(world)).toBe(1);
+  expect((await post(url, "/v1/claims/renew", { reference: held.json.reference })).status).toBe(200);
+  expect((await request(url, "/v1/locks")).json.locks).toHaveLength(1);
+  const busy = await post(url, "/v1/claims", { key: "k", wait: 0 });
+  expect(busy.json.code).toBe("BUSY");
+  disk.isFull = false;
+  await world.clock.advance(2_000);
+  expect((await post(url, "/v1/claims", { key: "x", wait: 0 })).status).toBe(201);
+});
+
+test("nobody is told of a lock before it stands on the disk", async () => {
+  const [world, { url }] = await openSite();
+  const disk = world.storage as NonNullable<typeof world.storage>;
+  let open = (): void => undefined;
+  disk.writeGate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  let answered = false;
+  const pending = post(url, "/v1/claims", { key: "k" }).then((answer) => {
+    answered = true;
+    return answer;
+  });
+  await until(() => disk.writes.filter((it) => it === "append").length > 0, SOON_BOUND);
+  await request(url, "/health");
+  expect(answered).toBe(false);
+  open();
+  expect((await pending).status).toBe(201);
+});
+
+test("what is said to be left of a lease is what is left when the disk is done; what has ended by then is not said to be held", async () => {
+  for (const verb of ["claim", "renew"]) {
+    const [world, { url }] = await openSite();
+    const disk = world.storage as NonNullable<typeof world.storage>;
+    const slowly = async (ms: number, key: string): Promise<HttpResponse> => {
+      const lock = makeClaim(key, { ttlMs: 10_000 });
+      const client = await world.connectClient(false);
+      let body: object = { key, ttl: "10s" };
+      if (verb === "renew") {
+        // held by a session that gave its reference away: the first renewal over HTTP writes it down
+        const claimed = client.driver.claim(lock);
+        await world.clock.advance(1);
+        const { token } = expectHeld(await claimed);
+        body = { reference: encodeReference([{ claim: lock, firstToken: token, token, prefix: "" }]) };
+      }
+      let open = (): void => undefined;
+      disk.writeGate = new Promise<void>((resolve) => {
+        open = resolve;
+      });
+      const before = disk.writes.length;
+      const answer = post(url, verb === "claim" ? "/v1/claims" : "/v1/claims/renew", body);
+      await until(() => disk.writes.length > before, SOON_BOUND);
+      await world.clock.advance(ms);
+      open();
+      return answer;
+    };
+    const slow = await slowly(4_000, "slow");
+    expect(slow).toMatchObject({ status: verb === "claim" ? 201 : 200, json: { ttlMs: 6_000 } });
+    const late = await slowly(10_000, "late");
+    expect(late).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
+    expect((await post(url, "/v1/claims", { key: "late", wait: 0 })).status).toBe(201);
+  }
+});

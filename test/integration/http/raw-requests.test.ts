@@ -1,0 +1,52 @@
+// Requests as bytes: what the parser gives up, leaves out or would answer by itself is answered in our form, too.
+
+import { expect, test } from "vitest";
+import { cleanUpAfterEach, post, request, sendBytes, startHttpServer } from "../../support/http-fixture.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const REQUEST_HEAD = "POST /v1/claims HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
+const CHUNKED = `${REQUEST_HEAD}Transfer-Encoding: chunked\r\n\r\n`;
+
+test.each([
+  ["no number where a chunk begins", `${CHUNKED}zz\r\n{}\r\n`, "400 Bad Request", '"code":"INVALID"'],
+  ["a chunk longer than it says", `${CHUNKED}2\r\n{}}}\r\n0\r\n\r\n`, "400 Bad Request", '"code":"INVALID"'],
+  ["20 KB behind the length of a chunk", `${CHUNKED}2;${"a".repeat(20_000)}\r\n`, "413 Payload", '"reason":"length"'],
+])("a body with %s is refused, and the connection ends", async (_, bytes, status, detail) => {
+  const { url, stats } = await startHttpServer();
+  const answer = await sendBytes(url, bytes);
+  expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status}`));
+  expect(answer).toContain("content-type: application/problem+json");
+  expect(answer).toContain("x-content-type-options: nosniff");
+  expect(answer).toContain(detail);
+  expect(stats().claims).toBe(0);
+});
+
+test("what is no request behind one that waits for its answer ends both: none of it could be taken for the answer", async () => {
+  const { url, stats } = await startHttpServer();
+  await post(url, "/v1/claims", { key: "k" });
+  const body = '{"key":"k"}';
+  expect(await sendBytes(url, `${REQUEST_HEAD}Content-Length: ${body.length}\r\n\r\n${body}no request\r\n\r\n`)).toBe(
+    "",
+  );
+  expect(stats().claims).toBe(1);
+});
+
+test("no header is left out, however many stand before it", async () => {
+  const { url } = await startHttpServer();
+  const many = Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`x-${at}`, "a"]));
+  expect((await request(url, "/health", { headers: many })).status).toBe(200);
+  const refused = await request(url, "/health", { headers: { ...many, origin: "http://evil.example" } });
+  expect(refused).toMatchObject({ status: 403, json: { code: "FORBIDDEN", reason: "origin" } });
+});
+
+test("an expectation that nobody knows is ignored, and lets nobody past who may not come in", async () => {
+  const { url } = await startHttpServer();
+  const headers = { expect: "42" };
+  const held = await post(url, "/v1/claims", { key: "k", wait: 0 }, { headers });
+  expect(held).toMatchObject({ status: 201, json: { state: "held" } });
+  const foreign = await request(url, "/health", { headers: { ...headers, host: "evil.example" } });
+  expect(foreign).toMatchObject({ status: 403, json: { code: "FORBIDDEN", reason: "host" } });
+});

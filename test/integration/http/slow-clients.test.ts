@@ -1,0 +1,222 @@
+// Clients that are slow, many, or stop in the middle: their own connections end, and nobody else notices.
+
+import { execFileSync } from "node:child_process";
+import type { Socket } from "node:net";
+import { connect } from "node:net";
+import { resolve } from "node:path";
+import { connect as connectSecurely } from "node:tls";
+import { expect, test } from "vitest";
+import { createAuthority, writeCertificate } from "../../support/certificates.ts";
+import {
+  cleanUpAfterEach,
+  createTemporaryDirectory,
+  onCleanup,
+  post,
+  request,
+  startHttpServer,
+} from "../../support/http-fixture.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { makeClaim, openClient } from "../../support/server-fixture.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+/** A connection that has sent these bytes; what came back, and whether it has ended. */
+function openRawConnection(
+  url: string,
+  bytes: string,
+  more: Readonly<Record<string, unknown>> = {},
+): { readonly socket: Socket; text(): string; ended(): boolean } {
+  const target = { host: "127.0.0.1", port: Number(new URL(url).port), ...more };
+  const socket = "ca" in more ? connectSecurely(target) : connect(target);
+  onCleanup(() => {
+    socket.destroy();
+  });
+  let text = "";
+  let ended = false;
+  socket.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  socket
+    .on("error", () => undefined)
+    .on("close", () => {
+      ended = true;
+    });
+  socket.write(bytes);
+  return { socket, text: () => text, ended: () => ended };
+}
+
+/** A server whose HTTP port speaks TLS, as one that other machines reach does. */
+async function startTlsServer() {
+  const issuer = createAuthority();
+  const { cert, key } = writeCertificate(createTemporaryDirectory(), issuer.issue(["localhost", "127.0.0.1"]), issuer);
+  const server = await startHttpServer({ http: "0.0.0.0:0", tls: { cert, key }, insecure: true });
+  return { url: server.url, ca: issuer.cert };
+}
+
+const REQUEST_HEAD = "POST /v1/claims HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
+
+test("heads and bodies that trickle in are given up in time, and nobody else waits for them", async () => {
+  const { url, stats } = await startHttpServer();
+  const heads = Array.from({ length: 100 }, () =>
+    openRawConnection(url, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "),
+  );
+  const bodies = Array.from({ length: 20 }, () =>
+    openRawConnection(url, `${REQUEST_HEAD}Content-Length: 20\r\n\r\n{"key":`),
+  );
+  const halves = Array.from({ length: 20 }, () => openRawConnection(url, ""));
+  const drip = setInterval(() => {
+    for (const { socket } of [...heads, ...bodies]) if (socket.writable) socket.write("b");
+  }, 1_500);
+  onCleanup(() => clearInterval(drip));
+  let worst = 0;
+  const deadline = performance.now() + 9_000;
+  while (performance.now() < deadline) {
+    const started = performance.now();
+    const held = await post(url, "/v1/claims", { key: "others", wait: 0 });
+    expect(held.status).toBe(201);
+    await post(url, "/v1/claims/release", { reference: held.json.reference });
+    worst = Math.max(worst, performance.now() - started);
+  }
+  // generous: other test files run beside this one; whoever waited for the slow ones would wait for ten seconds
+  expect(worst).toBeLessThan(5_000);
+  await until(() => heads.every(({ ended }) => ended()), { within: 6_000, what: "the end of the slow heads" });
+  expect(heads[0]?.text()).toContain("HTTP/1.1 408");
+  expect(heads[0]?.text()).toContain('"code":"TIMEOUT"');
+  await until(() => halves.every(({ ended }) => ended()), { within: 6_000, what: "the end of silent connections" });
+  clearInterval(drip);
+  for (const { socket } of bodies) socket.destroy();
+  expect(stats().claims).toBe(0);
+}, 40_000);
+
+test.each(["http", "https"])(
+  "%s: heads, bodies and handshakes of clients that go on writing whatever they are answered end in time",
+  async (scheme) => {
+    const it = await (scheme === "http" ? startHttpServer() : startTlsServer());
+    const more = { allowHalfOpen: true, ...("ca" in it && { ca: it.ca, servername: "localhost" }) };
+    const head = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
+    const late = openRawConnection(it.url, `${head}\r\n${head}X-A: `, more);
+    const slow = [
+      openRawConnection(it.url, `${head}X-A: `, more),
+      openRawConnection(it.url, "GET /hea", more),
+      // behind a request that was answered
+      late,
+      // half of a TLS handshake, or of a method
+      openRawConnection(it.url, "\u0016\u0003\u0001", { allowHalfOpen: true }),
+    ];
+    const drip = setInterval(() => {
+      for (const { socket } of slow) if (socket.writable) socket.write("b");
+    }, 300);
+    onCleanup(() => clearInterval(drip));
+    // each closes when it is destroyed: none ends its own side
+    await until(() => slow.every(({ ended }) => ended()), { within: 25_000, what: "the end of the slow ones" });
+    expect(late.text()).toContain("HTTP/1.1 200");
+    expect(late.text()).toContain("HTTP/1.1 408");
+    expect(slow[0]?.text()).toContain('"code":"TIMEOUT"');
+  },
+  40_000,
+);
+
+test("a client that has sent its request and closes its half while it waits leaves no place", async () => {
+  const { url, stats } = await startHttpServer();
+  await post(url, "/v1/claims", { key: "k" });
+  const body = '{"key":"k"}';
+  const { socket } = openRawConnection(url, `${REQUEST_HEAD}Content-Length: ${body.length}\r\n\r\n${body}`);
+  await until(() => stats().claims === 2, { within: 2_000, what: "its place" });
+  socket.end();
+  await until(() => stats().claims === 1, { within: 2_000, what: "the end of its place" });
+});
+
+test("of several requests on one connection all leave no place when it ends", async () => {
+  const { url, stats } = await startHttpServer();
+  await post(url, "/v1/claims", { key: "k" });
+  const body = '{"key":"k"}';
+  const { socket } = openRawConnection(url, `${REQUEST_HEAD}Content-Length: ${body.length}\r\n\r\n${body}`.repeat(5));
+  await until(() => stats().claims === 6, { within: 2_000, what: "their places" });
+  socket.destroy();
+  await until(() => stats().claims === 1, { within: 2_000, what: "the end of their places" });
+});
+
+test("one connection may have 16 requests under way, not more", async () => {
+  const { url, stats } = await startHttpServer();
+  await post(url, "/v1/claims", { key: "k" });
+  const body = '{"key":"k","wait":"1s"}';
+  const it = openRawConnection(url, `${REQUEST_HEAD}Content-Length: ${body.length}\r\n\r\n${body}`.repeat(20));
+  await until(it.ended, { within: 5_000, what: "the end of the connection" });
+  const statuses = it.text().match(/HTTP\/1\.1 \d+/g) ?? [];
+  expect(statuses.slice(0, 16)).toEqual(Array.from({ length: 16 }, () => "HTTP/1.1 202"));
+  expect(statuses.slice(16)).toEqual(["HTTP/1.1 429"]);
+  expect(stats().claims).toBe(17);
+});
+
+test("connections of one address are bounded, and those of the lock protocol keep theirs", async () => {
+  const { url, path } = await startHttpServer({ limits: { connectionsPerAddress: 10 } });
+  const inside = Array.from({ length: 10 }, () =>
+    openRawConnection(url, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
+  );
+  await until(() => inside.every(({ text }) => text().includes("200 OK")), { within: 2_000, what: "ten answers" });
+  await expect(request(url, "/health")).rejects.toThrow();
+  // who looks after the server sees it
+  inside[0]?.socket.write("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  const figures = ["", "_total", "_refused_total"].map(
+    (what) => new RegExp(`^holdfast_http_connections${what} (\\d+)$`, "m"),
+  );
+  const told = (): (string | undefined)[] => figures.map((figure) => figure.exec(inside[0]?.text() ?? "")?.[1]);
+  await until(() => told().every((it) => it !== undefined), { within: 5_000, what: "the figures" });
+  expect(told()).toEqual(["10", "10", "1"]);
+  const { createLocks } = await import("../../../src/client/locks.ts");
+  const { server } = await import("../../../src/drivers/server/driver.ts");
+  const locks = createLocks(server({ path }));
+  expect(await (await locks.acquire("k")).release()).toBe(true);
+  await locks.close();
+  inside[0]?.socket.destroy();
+  await until(async () => (await request(url, "/health").catch(() => null))?.status === 200, {
+    within: 2_000,
+    what: "room for another",
+  });
+});
+
+test("a server without HTTP loads none of what HTTP needs", () => {
+  const program = `
+    const { serve } = await import(${JSON.stringify(resolve("dist/server/server.js"))});
+    const it = await serve({ listen: "tcp://127.0.0.1:0", state: "none", ...(process.argv[1] === "http" && { http: "127.0.0.1:0" }) });
+    await it.close();
+    console.log(JSON.stringify(globalThis.loaded ?? []));`;
+  const hooks = `
+    import { register } from "node:module";
+    import { MessageChannel } from "node:worker_threads";
+    const { port1, port2 } = new MessageChannel();
+    globalThis.loaded = [];
+    port1.on("message", (url) => globalThis.loaded.push(url));
+    port1.unref();
+    const source = 'let port; export const initialize = (data) => { port = data.port; }; export const resolve = async (s, c, n) => { const r = await n(s, c); port.postMessage(r.url); return r; };';
+    register("data:text/javascript," + encodeURIComponent(source), { data: { port: port2 }, transferList: [port2] });`;
+  const run = (how: string): string =>
+    execFileSync(
+      process.execPath,
+      [
+        "--import",
+        `data:text/javascript,${encodeURIComponent(hooks)}`,
+        "--input-type=module",
+        "-e",
+        `${program.replace("console.log", "await new Promise((r) => setTimeout(r, 100)); console.log")}`,
+        how,
+      ],
+      { encoding: "utf8" },
+    );
+  expect(run("http")).toContain("node_modules/hono");
+  const plain = run("none");
+  expect(plain).toContain("serve");
+  expect(plain).not.toContain("hono");
+}, 30_000);
+
+test("a list that takes its time is answered although nothing else happens on the server", async () => {
+  const server = await startHttpServer({ limits: { listSliceMs: 1, helloMs: 600_000 } });
+  const { driver } = await openClient(server.addresses[0] as string);
+  const claims = Array.from({ length: 5_000 }, (_, n) => makeClaim(`k${n}`, { ttlMs: 60_000 }));
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  // a cursor that is none: all tags are looked through. No timer rings soon by itself
+  const page = await request(server.url, "/v1/locks?prefix=none&cursor=aaaaaaaaaa");
+  expect(page.json).toEqual({ locks: [], cursor: null });
+});

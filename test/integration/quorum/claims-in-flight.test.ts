@@ -1,0 +1,38 @@
+/** A call that comes when its claim was released makes no place that nobody wants, which would cost the next one a lease. */
+
+import { expect, test } from "vitest";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import type { FaultyLink, MemberStore } from "./faulty-links.ts";
+import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
+
+test("a release that is repeated still tells a member of the claim that is on its way there", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const ours = await linkedQuorum.openClient();
+  const [third, store] = [ours.links[2] as FaultyLink, linkedQuorum.stores[2] as MemberStore];
+  third.faultyVerb = "claim";
+  third.fault = "late";
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
+  third.faultyVerb = "release";
+  third.fault = "silent";
+  expect(await linkedQuorum.settleWithin(1_200, ours.driver.release([claim]))).toEqual([true]);
+  third.fault = null;
+  await linkedQuorum.settleWithin(100, ours.driver.release([claim]));
+  await linkedQuorum.clock.advance(DELAYED_MS);
+  expect(await store.direct().list({ prefix: "" }, 10)).toEqual([]);
+});
+
+test("a place that is being made again when another client releases the lock is not made", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const [third, store] = [ours.links[2] as FaultyLink, linkedQuorum.stores[2] as MemberStore];
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
+  store.restartEmpty();
+  third.faultyVerb = "claim";
+  third.fault = "late";
+  await linkedQuorum.settleWithin(10, ours.driver.renew([claim]));
+  expect(await linkedQuorum.settleWithin(10, other.driver.release([claim]))).toEqual([true]);
+  await linkedQuorum.clock.advance(DELAYED_MS);
+  expect(await store.direct().list({ prefix: "" }, 10)).toEqual([]);
+});

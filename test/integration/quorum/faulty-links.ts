@@ -1,0 +1,154 @@
+/** Several clients of one majority in simulated time, each by links of its own, which a test breaks in every way. */
+
+import { delegate } from "../../../src/conformance/delegate.ts";
+import type { MemoryStore } from "../../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import type { QuorumOptions } from "../../../src/drivers/quorum/driver.ts";
+import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import type { FakeClock } from "../../support/fake-clock.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+
+export const DELAYED_MS = 4_000;
+
+/** What becomes of a client's calls to one member. */
+export interface FaultyLink {
+  /**
+   * Null: all is well. "away": nothing arrives. "mute": what is done there is not heard of. "late": nor that, and it is done
+   * DELAYED_MS later. "silent": nothing arrives, and nothing is ever said. An error: it is the answer.
+   */
+  fault: null | "away" | "silent" | "mute" | "late" | Error;
+  /** The trouble is with this verb alone; null: with all. */
+  faultyVerb: "claim" | "release" | null;
+  /** Replies take so long. */
+  readonly delayMs: { claim: number; ticket: number; renew: number; release: number; push: number };
+  /** What arrived there: "claim key". */
+  readonly receivedCalls: string[];
+}
+
+export interface MemberStore {
+  memory: MemoryStore;
+  /** Without any of its links. */
+  readonly direct: () => Driver;
+  restartEmpty(): void;
+}
+
+export interface QuorumClient {
+  readonly driver: Driver;
+  readonly links: readonly FaultyLink[];
+  readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+}
+
+export interface LinkedQuorum {
+  readonly clock: FakeClock;
+  readonly stores: readonly MemberStore[];
+  openClient(options?: QuorumOptions, before?: (links: readonly FaultyLink[]) => void): Promise<QuorumClient>;
+  /** Settles what is asked while time passes. */
+  settleWithin<T>(ms: number, asked: Promise<T>): Promise<T>;
+}
+
+export function createLinkedQuorum(count = 3): LinkedQuorum {
+  const clock = fakeClock();
+  const stores = Array.from({ length: count }, (): MemberStore => {
+    const store: MemberStore = {
+      memory: memoryStore(clock),
+      direct: () => memory({ store: store.memory }),
+      restartEmpty() {
+        store.memory = memoryStore(clock);
+      },
+    };
+    return store;
+  });
+  return {
+    clock,
+    stores,
+    async openClient(options = {}, before) {
+      const linked = stores.map((store) => connectLink(clock, store));
+      const links = linked.map(({ link }) => link);
+      before?.(links);
+      const driver = quorum(
+        linked.map((one) => one.driver),
+        { clock, random: () => 0.5, ...options },
+      );
+      const pushes: QuorumClient["pushes"] = [];
+      await driver.open((id, answer) => pushes.push({ id, answer }));
+      return { driver, links, pushes };
+    },
+    async settleWithin(ms, asked) {
+      const settled = Promise.allSettled([asked]);
+      await clock.advance(ms);
+      const [result] = await settled;
+      if (result.status === "rejected") throw result.reason;
+      return result.value;
+    },
+  };
+}
+
+function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: Driver; readonly link: FaultyLink } {
+  const link: FaultyLink = {
+    fault: null,
+    faultyVerb: null,
+    delayMs: { claim: 0, ticket: 0, renew: 0, release: 0, push: 0 },
+    receivedCalls: [],
+  };
+  const pause = (ms: number): Promise<void> =>
+    ms === 0 ? Promise.resolve() : new Promise((done) => clock.timer(done).set(clock.now() + ms));
+  let deliver: (id: ClaimId | null, answer?: Answer) => void = () => undefined;
+  let openedStore: MemoryStore | null = null;
+  let inner: Driver;
+  const currentDriver = async (): Promise<Driver> => {
+    if (openedStore === store.memory) return inner;
+    openedStore = store.memory;
+    inner = store.direct();
+    await inner.open((id, answer) => void pause(link.delayMs.push).then(() => deliver(id, answer)));
+    return inner;
+  };
+  async function call<T>(what: string, lateMs: number, work: (driver: Driver) => Promise<T>): Promise<T> {
+    const trouble = link.faultyVerb === null || what.startsWith(link.faultyVerb) ? link.fault : null;
+    if (trouble === "away") throw new Error("away");
+    if (trouble instanceof Error) throw trouble;
+    if (trouble === "silent") return new Promise(() => undefined);
+    if (trouble === "late") {
+      void pause(DELAYED_MS).then(async () => work(await currentDriver()));
+      throw new Error("no answer yet");
+    }
+    link.receivedCalls.push(what);
+    const result = await work(await currentDriver());
+    if (trouble === "mute") throw new Error("no answer");
+    await pause(lateMs);
+    return result;
+  }
+  const describeCall = (verb: string, claims: readonly Claim[]): string =>
+    [verb, ...claims.map(({ holds }) => holds[0].key)].join(" ");
+  const driver = delegate(store.direct(), {
+    open: async (notify) => {
+      if (link.fault === "away") throw new Error("away");
+      if (link.fault instanceof Error) throw link.fault;
+      deliver = notify;
+    },
+    claim(claim) {
+      const lateMs = isTokenClaim(claim) ? link.delayMs.ticket : link.delayMs.claim;
+      return call(describeCall("claim", [claim]), lateMs, (to) => to.claim(claim));
+    },
+    renew: (claims) =>
+      call(describeCall("renew", claims), claims.every(isTokenClaim) ? link.delayMs.ticket : link.delayMs.renew, (to) =>
+        to.renew(claims),
+      ),
+    release: (claims, unanswered) =>
+      call(describeCall("release", claims), link.delayMs.release, (to) => to.release(claims, unanswered)),
+    detach: (claims) => call(describeCall("detach", claims), 0, async (to) => (await to.detach?.(claims)) ?? []),
+    list: (filter, max, after) => call("list", 0, (to) => to.list(filter, max, after)),
+    close: async () => {
+      deliver = () => undefined;
+    },
+  });
+  return { driver, link };
+}
+
+const isTokenClaim = ({ holds }: Claim): boolean => holds[0].key.includes("#");
+
+/** @throws Error if it is not held */
+export function expectHeld(answer: Answer | undefined): Extract<Answer, { state: "held" }> {
+  if (answer?.state !== "held") throw new Error(`expected held, not ${answer?.state}`);
+  return answer;
+}

@@ -1,0 +1,46 @@
+import { describe, expect, test } from "vitest";
+import { publicTag } from "../../../src/util/ids.ts";
+import { MAX_KEY_BYTES } from "../../../src/util/keys.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import type { TestMember } from "./quorum-fixture.ts";
+import { createQuorumFixture, settleWithin } from "./quorum-fixture.ts";
+
+describe("what a majority lists", () => {
+  test("a claim on a key that leaves no room for its ticket's name is listed as held", async () => {
+    const scene = await createQuorumFixture();
+    const key = "k".repeat(MAX_KEY_BYTES);
+    await settleWithin(scene, 10, scene.driver.claim(makeClaim(key)));
+    for (const prefix of ["", "k", key]) {
+      const views = await settleWithin(scene, 10, scene.driver.list({ prefix }, 10));
+      expect(views, `prefix of ${prefix.length}`).toMatchObject([{ answer: { state: "held" } }]);
+    }
+  });
+
+  test("a list in one piece has the holder first, then those who have waited longest", async () => {
+    const scene = await createQuorumFixture();
+    const claims = Array.from({ length: 5 }, () => makeClaim("key", { ttlMs: 60_000 }));
+    for (const claim of claims) {
+      await settleWithin(scene, 10, scene.driver.claim(claim));
+      await scene.clock.advance(100);
+    }
+    const listed = await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 10));
+    expect(listed.map(({ tag }) => tag)).toEqual(claims.map(({ id }) => publicTag(id)));
+  });
+
+  test("pages leave none out and give none twice, in whatever order the members have them, and when one is late", async () => {
+    const scene = await createQuorumFixture();
+    const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
+    const claims = Array.from({ length: 9 }, (_, index) => makeClaim(`key ${index % 2}`, { ttlMs: 60_000 }));
+    for (const claim of claims) await one.driver.claim(claim);
+    for (const claim of claims.toReversed()) await two.driver.claim(claim);
+    const tags: string[] = [];
+    for (const claim of claims) {
+      const page = await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 1, tags.at(-1)));
+      tags.push(...page.map(({ tag }) => tag));
+      // comes by and by to the third
+      await three.driver.claim(claim);
+    }
+    expect(await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 1, tags.at(-1)))).toEqual([]);
+    expect(tags.sort()).toEqual(claims.map(({ id }) => publicTag(id)).sort());
+  });
+});

@@ -1,0 +1,218 @@
+/** Interleavings of one claim's votes with its release, and with other grants: each is forced, none is waited for. */
+
+import { expect, test } from "vitest";
+import { delegate } from "../../../src/conformance/delegate.ts";
+import type { MemoryStore } from "../../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import type { FakeClock } from "../../support/fake-clock.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+
+/** One store, with a driver for us whose replies a test holds back, and one for the others. */
+interface TestMember {
+  store: MemoryStore;
+  readonly driver: Driver;
+  /** Replies to these verbs are held back for so long. */
+  readonly delayMs: { ticket: number; renew: number; release: number; push: number };
+  rejectsClaims: boolean;
+  restartEmpty(): void;
+}
+
+function createMember(clock: FakeClock): TestMember {
+  const delayMs = { ticket: 0, renew: 0, release: 0, push: 0 };
+  let inner: Driver;
+  async function delayAnswer<T>(ms: number, answer: Promise<T>): Promise<T> {
+    const result = await answer;
+    if (ms > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + ms));
+    return result;
+  }
+  const isTokenClaim = ({ holds }: Claim): boolean => holds[0].key.includes("#");
+  const member: TestMember = {
+    store: memoryStore(clock),
+    delayMs,
+    rejectsClaims: false,
+    driver: delegate(memory(), {
+      open: (notify) => {
+        inner = memory({ store: member.store });
+        return inner.open((id, answer) => {
+          if (delayMs.push === 0) notify(id, answer);
+          else clock.timer(() => notify(id, answer)).set(clock.now() + delayMs.push);
+        });
+      },
+      async claim(claim) {
+        if (member.rejectsClaims && !isTokenClaim(claim)) throw new Error("refused");
+        return delayAnswer(isTokenClaim(claim) ? delayMs.ticket : 0, inner.claim(claim));
+      },
+      renew: (claims) => delayAnswer(delayMs.renew, inner.renew(claims)),
+      release: (claims, unanswered) => delayAnswer(delayMs.release, inner.release(claims, unanswered)),
+      list: (...args) => inner.list(...args),
+    }),
+    restartEmpty() {
+      member.store = memoryStore(clock);
+      inner = memory({ store: member.store });
+      void inner.open(() => undefined);
+    },
+  };
+  return member;
+}
+
+interface Fixture {
+  readonly clock: FakeClock;
+  readonly members: readonly [TestMember, TestMember, TestMember];
+  readonly driver: Driver;
+  /** Whom to tell what is pushed to us. */
+  onPush(tell: (answer: Answer) => void): void;
+  /** Another client's, of the stores as they are now. */
+  openOtherClient(): Promise<Driver>;
+}
+
+async function createFixture(): Promise<Fixture> {
+  const clock = fakeClock();
+  const members = [createMember(clock), createMember(clock), createMember(clock)] as const;
+  const options = { clock, random: () => 0.5 };
+  const driver = quorum(
+    members.map((member) => member.driver),
+    options,
+  );
+  let tell = (_: Answer): void => undefined;
+  await driver.open((_, answer) => {
+    if (answer !== undefined) tell(answer);
+  });
+  return {
+    onPush: (next) => {
+      tell = next;
+    },
+    clock,
+    members,
+    driver,
+    async openOtherClient() {
+      const driver = quorum(
+        members.map(({ store }) => memory({ store })),
+        options,
+      );
+      await driver.open(() => undefined);
+      return driver;
+    },
+  };
+}
+
+async function settleWithin<T>({ clock }: Fixture, ms: number, asked: Promise<T>): Promise<T> {
+  const settled = Promise.allSettled([asked]);
+  await clock.advance(ms);
+  const [result] = await settled;
+  if (result.status === "rejected") throw result.reason;
+  return result.value;
+}
+
+const directDriver = ({ store }: TestMember): Driver => memory({ store });
+
+test("a claim that is released while it gives back the vote of a tie is not placed again", async () => {
+  const fixture = await createFixture();
+  const [one, two, three] = fixture.members;
+  const [first, second] = [makeClaim("key"), makeClaim("key")];
+  await directDriver(two).claim(first);
+  await directDriver(three).claim(second);
+  const ours = makeClaim("key", { ttlMs: 60_000 });
+  expect(await settleWithin(fixture, 10, fixture.driver.claim(ours))).toMatchObject({ state: "waiting" });
+  await fixture.clock.advance(100);
+  // the tie has lasted long enough: the vote is being given back
+  one.delayMs.release = 300;
+  const renewed = fixture.driver.renew([ours]);
+  await fixture.clock.advance(100);
+  const released = fixture.driver.release([ours]);
+  await fixture.clock.advance(1_000);
+  await Promise.allSettled([renewed, released]);
+  const there = await Promise.all(fixture.members.map((member) => directDriver(member).list({ prefix: "" }, 10)));
+  expect(there.flat().map(({ tag }) => tag)).toHaveLength(2);
+});
+
+test("who had asked for a token, and lost its majority for a moment, is not granted by that token", async () => {
+  const fixture = await createFixture();
+  const [, two, three] = fixture.members;
+  const ours = makeClaim("key", { ttlMs: 20_000 });
+  const ask = (ms: number): Promise<Answer | null> =>
+    settleWithin(fixture, ms, fixture.driver.claim(ours)).catch(() => null);
+  const lateTickets = (ms: number): void => {
+    for (const { delayMs } of fixture.members) delayMs.ticket = ms;
+  };
+  // votes by the first two, a ticket at each; nobody hears of the tickets
+  three.rejectsClaims = true;
+  lateTickets(5_000);
+  await expect(settleWithin(fixture, 1_200, fixture.driver.claim(ours))).rejects.toThrow(/has not agreed on its token/);
+  // the second comes back empty, and that it knows nothing of us is heard too late
+  two.restartEmpty();
+  two.delayMs.renew = 1_200;
+  await ask(1_500);
+  two.delayMs.renew = 0;
+  const rival = await fixture.openOtherClient();
+  const theirs = makeClaim("key", { ttlMs: 20_000 });
+  const { token } = await settleWithin(fixture, 1_500, rival.claim(theirs)).then(expectHeld);
+  await settleWithin(fixture, 100, rival.release([theirs]));
+  lateTickets(0);
+  await fixture.clock.advance(5_000);
+  // its old token would be below theirs
+  expect(await ask(1_500)).toEqual({ state: "none" });
+  expect(
+    (await settleWithin(fixture, 1_500, fixture.driver.claim(makeClaim("key"))).then(expectHeld)).token,
+  ).toBeGreaterThan(token);
+});
+
+test("what is not known of one claim costs the others that are renewed by the same call nothing", async () => {
+  const fixture = await createFixture();
+  const [first, second] = [makeClaim("first", { ttlMs: 8_000 }), makeClaim("second", { ttlMs: 8_000 })];
+  const { token } = await settleWithin(fixture, 10, fixture.driver.claim(first)).then(expectHeld);
+  for (const { delayMs } of fixture.members) delayMs.ticket = 5_000;
+  await expect(settleWithin(fixture, 1_200, fixture.driver.claim(second))).rejects.toThrow(
+    /has not agreed on its token/,
+  );
+  expect(await settleWithin(fixture, 1_200, fixture.driver.renew([second, first]))).toMatchObject([
+    undefined,
+    { state: "held", token },
+  ]);
+  await expect(settleWithin(fixture, 1_200, fixture.driver.renew([second]))).rejects.toThrow(
+    /has not agreed on its token/,
+  );
+  // nor is it told to be lost, which a false would say
+  const detached = fixture.driver.detach?.([second, first]) ?? Promise.resolve([]);
+  await expect(settleWithin(fixture, 1_200, detached)).rejects.toThrow(/is not known/);
+});
+
+test("a grant that is pushed late, on a connection of its own, is none of the place that was made since", async () => {
+  const fixture = await createFixture();
+  const [one, two, three] = fixture.members;
+  const [first, second, third, rival] = [makeClaim("key"), makeClaim("key"), makeClaim("key"), makeClaim("key")];
+  await directDriver(one).claim(first);
+  await directDriver(two).claim(second);
+  await directDriver(three).claim(third);
+  const ours = makeClaim("key", { ttlMs: 20_000 });
+  const renew = (): Promise<unknown> => settleWithin(fixture, 10, fixture.driver.renew([ours]));
+  const pushes: Answer[] = [];
+  fixture.onPush((answer) => pushes.push(answer));
+  expect(await settleWithin(fixture, 10, fixture.driver.claim(ours))).toMatchObject({ state: "waiting" });
+  await directDriver(two).claim(rival);
+  // the second's vote becomes ours; we ask, and the push of it is on its way for long
+  two.delayMs.push = 3_000;
+  await directDriver(two).release([second]);
+  await renew();
+  await fixture.clock.advance(200);
+  // one of three is a tie's: given back, and the rival has it
+  await renew();
+  expect(await directDriver(two).renew([rival])).toMatchObject([{ state: "held" }]);
+  await fixture.clock.advance(3_500);
+  await directDriver(three).release([third]);
+  await fixture.clock.advance(1_000);
+  expect(await directDriver(two).renew([rival])).toMatchObject([{ state: "held" }]);
+  expect(pushes).toEqual([]);
+  expect(await settleWithin(fixture, 10, fixture.driver.renew([ours]))).toMatchObject([{ state: "waiting" }]);
+  // asked about it, the place is what it is
+  await directDriver(two).release([rival]);
+  await renew();
+  expect(await settleWithin(fixture, 10, fixture.driver.renew([ours]))).toMatchObject([{ state: "held" }]);
+});
+
+function expectHeld(answer: Answer): Answer & { state: "held" } {
+  if (answer.state !== "held") throw new Error(`expected held, not ${answer.state}`);
+  return answer;
+}

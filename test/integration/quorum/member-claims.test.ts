@@ -1,0 +1,213 @@
+import { describe, expect, test } from "vitest";
+import { delegate } from "../../../src/conformance/delegate.ts";
+import { memory } from "../../../src/drivers/memory.ts";
+import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import type { TestMember } from "./quorum-fixture.ts";
+import { createQuorumFixture, settleWithin } from "./quorum-fixture.ts";
+
+describe("votes", () => {
+  test("a lease is counted from when the votes were asked for, however late they are answered", async () => {
+    const scene = await createQuorumFixture();
+    const claim = makeClaim("key", { ttlMs: 1_000 });
+    for (const member of scene.members) member.claimDelayMs = 600;
+    await expect(settleWithin(scene, 200, scene.driver.claim(claim))).rejects.toThrow(/0 of 3 members answered/);
+    await scene.clock.advance(450);
+    const push = scene.pushes.find(({ id }) => id === claim.id)?.answer;
+    expect(push).toMatchObject({ state: "held" });
+    expect((push as { ttlMs: number }).ttlMs).toBeLessThanOrEqual(300);
+  });
+
+  test("a grant that is pushed before the answer that tells of its place is a vote as soon as that answer is here", async () => {
+    const scene = await createQuorumFixture();
+    const before = makeClaim("key", { ttlMs: 1_000 });
+    for (const { driver } of scene.members) expect(await driver.claim(before)).toMatchObject({ state: "held" });
+    for (const member of scene.members) member.claimDelayMs = 50;
+    const claim = makeClaim("key", { ttlMs: 1_000 });
+    const claimed = scene.driver.claim(claim);
+    await scene.clock.advance(10);
+    for (const { driver } of scene.members) await driver.release([before]);
+    expect(scene.pushes).toEqual([]);
+    expect(await settleWithin(scene, 100, claimed)).toMatchObject({ state: "held" });
+    expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+  });
+
+  test("a vote that a member's answer leaves out is not lost for it", async () => {
+    const scene = await createQuorumFixture();
+    const claim = makeClaim("key", { ttlMs: 1_000 });
+    expect(await settleWithin(scene, 10, scene.driver.claim(claim))).toMatchObject({ state: "held" });
+    const [, two, three] = scene.members as [TestMember, TestMember, TestMember];
+    two.omitsAnswers = true;
+    three.omitsAnswers = true;
+    await scene.clock.advance(300);
+    await expect(settleWithin(scene, 10, scene.driver.renew([claim]))).rejects.toThrow(/1 of 3 members answered/);
+    await scene.clock.advance(300);
+    three.omitsAnswers = false;
+    expect(await settleWithin(scene, 10, scene.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
+    expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+  });
+
+  test("a lease is that of the majority: a vote that was not renewed does not stand for one", async () => {
+    const scene = await createQuorumFixture();
+    const claim = makeClaim("key", { ttlMs: 1_000 });
+    expect(await settleWithin(scene, 10, scene.driver.claim(claim))).toMatchObject({ state: "held" });
+    const [, two, three] = scene.members as [TestMember, TestMember, TestMember];
+    await scene.clock.advance(500);
+    two.isAway = true;
+    three.isAway = true;
+    await expect(settleWithin(scene, 200, scene.driver.renew([claim]))).rejects.toThrow(/1 of 3 members answered/);
+    three.isAway = false;
+    await three.driver.release([claim]);
+    await three.driver.claim(makeClaim("key"));
+    await scene.clock.advance(80);
+    // one vote is renewed, one stands by what it said at first, one is gone
+    const [answer] = await settleWithin(scene, 0, scene.driver.renew([claim]));
+    expect(answer).toMatchObject({ state: "held" });
+    expect((answer as { ttlMs: number }).ttlMs).toBeLessThan(140);
+    await scene.clock.advance(130);
+    expect(await settleWithin(scene, 10, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
+  });
+
+  test("the highest token is written back: a majority that shares one member with the former goes above it", async () => {
+    const scene = await createQuorumFixture();
+    const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
+    const tokenOf = async (): Promise<bigint> => {
+      const claim = makeClaim("key");
+      const answer = await settleWithin(scene, 600, scene.driver.claim(claim));
+      await settleWithin(scene, 600, scene.driver.release([claim]));
+      expect(answer.state).toBe("held");
+      return (answer as { token: bigint }).token;
+    };
+    three.isAway = true;
+    const first = await tokenOf();
+    three.isAway = false;
+    one.isAway = true;
+    const second = await tokenOf();
+    one.isAway = false;
+    two.isAway = true;
+    expect(second).toBeGreaterThan(first);
+    expect(await tokenOf()).toBeGreaterThan(second);
+  });
+
+  test("three readers' votes never stand for a writer, and a semaphore is refused before anything is sent", async () => {
+    const scene = await createQuorumFixture();
+    expect(scene.driver.traits.permits).toBe("shared");
+    const read = makeClaim([{ key: "key", permits: 1, limit: 2 ** 30 }]);
+    const write = makeClaim("key", { wait: false });
+    expect(await settleWithin(scene, 10, scene.driver.claim(read))).toMatchObject({ state: "held" });
+    expect(await settleWithin(scene, 10, scene.driver.claim(write))).toEqual({ state: "none" });
+  });
+
+  test("two members of five may be away, three may not, and what is unknown is not busy", async () => {
+    const scene = await createQuorumFixture(5);
+    for (const member of scene.members.slice(3)) member.isAway = true;
+    const claim = makeClaim("key", { wait: false });
+    expect(await settleWithin(scene, 600, scene.driver.claim(claim))).toMatchObject({ state: "held" });
+    expect(await settleWithin(scene, 600, scene.driver.claim(makeClaim("key", { wait: false })))).toEqual({
+      state: "none",
+    });
+    (scene.members[2] as TestMember).isAway = true;
+    await expect(settleWithin(scene, 600, scene.driver.claim(makeClaim("free", { wait: false })))).rejects.toThrow(
+      /2 of 5 members answered, 3 must/,
+    );
+  });
+
+  test("a grant whose votes fall below a majority is lost, and what is left of it is given back", async () => {
+    const scene = await createQuorumFixture();
+    const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
+    const claim = makeClaim("key");
+    await settleWithin(scene, 10, scene.driver.claim(claim));
+    for (const { driver } of [one, two]) await driver.release([claim]);
+    expect(await settleWithin(scene, 600, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
+    expect(await three.driver.list({ prefix: "" }, 10)).toEqual([]);
+  });
+
+  test("a vote of a tie is given back after a while, and asked for again only when that was answered", async () => {
+    const scene = await createQuorumFixture();
+    const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
+    const [first, second, ours] = [makeClaim("key"), makeClaim("key"), makeClaim("key", { ttlMs: 10_000 })];
+    await two.driver.claim(first);
+    await three.driver.claim(second);
+    const answer = await settleWithin(scene, 10, scene.driver.claim(ours));
+    expect(answer).toMatchObject({ state: "waiting" });
+    expect((answer as { recheckMs: number }).recheckMs).toBeLessThan(100);
+    one.releaseDelayMs = 3_000;
+    await scene.clock.advance(100);
+    expect(one.releasedKeys).toEqual([]);
+    await settleWithin(scene, 1_500, scene.driver.renew([ours]));
+    expect(one.releasedKeys).toEqual(["key"]);
+    await settleWithin(scene, 1_100, scene.driver.renew([ours]));
+    expect(one.claimedKeys).toEqual(["key"]);
+    await scene.clock.advance(1_000);
+    await settleWithin(scene, 10, scene.driver.renew([ours]));
+    expect(one.claimedKeys).toEqual(["key", "key"]);
+    await two.driver.release([first]);
+    await scene.clock.advance(10);
+    expect(await settleWithin(scene, 10, scene.driver.renew([ours]))).toMatchObject([{ state: "held" }]);
+  });
+
+  test("who has asked for a token and then lost its majority begins anew: its old ticket may be too low by now", async () => {
+    const scene = await createQuorumFixture();
+    const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
+    const [other, ours] = [makeClaim("key"), makeClaim("key", { ttlMs: 10_000 })];
+    await three.driver.claim(other);
+    for (const member of scene.members) member.tokenClaimDelayMs = 5_000;
+    await expect(settleWithin(scene, 1_500, scene.driver.claim(ours))).rejects.toThrow(/has not agreed on its token/);
+    await two.driver.release([ours]);
+    // a vote and a place are a majority of places, and yet
+    expect(await settleWithin(scene, 10, scene.driver.renew([ours]))).toEqual([{ state: "none" }]);
+    expect((await one.driver.list({ prefix: "key" }, 10)).filter(({ holds }) => holds[0].key === "key")).toEqual([]);
+  });
+
+  test("what a member was not told of is released there as soon as it answers anything", async () => {
+    const scene = await createQuorumFixture();
+    const three = scene.members[2] as TestMember;
+    const claim = makeClaim("key");
+    await settleWithin(scene, 10, scene.driver.claim(claim));
+    three.isAway = true;
+    expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+    three.isAway = false;
+    expect(await three.driver.list({ prefix: "" }, 10)).not.toEqual([]);
+    const next = makeClaim("another");
+    await settleWithin(scene, 10, scene.driver.claim(next));
+    await settleWithin(scene, 10, scene.driver.release([next]));
+    expect(await three.driver.list({ prefix: "" }, 10)).toEqual([]);
+  });
+
+  test("a minority's places are released too", async () => {
+    const scene = await createQuorumFixture();
+    const claim = makeClaim("key");
+    await settleWithin(scene, 10, scene.driver.claim(claim));
+    expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+    for (const { driver } of scene.members) expect(await driver.list({ prefix: "" }, 10)).toEqual([]);
+  });
+
+  test("keys of tickets are refused, and are in no list", async () => {
+    const scene = await createQuorumFixture();
+    const claim = makeClaim("key");
+    await settleWithin(scene, 10, scene.driver.claim(claim));
+    expect(
+      (await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 10))).map(({ holds }) => holds[0].key),
+    ).toEqual(["key"]);
+    await expect(scene.driver.claim(makeClaim("key#holdfast-token"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  });
+
+  test("wrong arguments are TypeErrors that name them", () => {
+    const [one, two] = [memory(), memory()];
+    expect(() => quorum([one, two])).toThrow(/drivers must be an odd number/);
+    expect(() => quorum([one, two, one])).toThrow(/drivers must differ/);
+    expect(() => quorum([one, 5, two] as never)).toThrow(/^drivers\[1\] must be a driver, not 5/);
+    const three = [one, two, memory()];
+    expect(() => quorum(three, { callTimeoutMs: 0 })).toThrow(/^callTimeoutMs must be a whole number of milliseconds/);
+    expect(() => quorum(three, { onMember: "told" } as never)).toThrow(/^onMember must be a function/);
+    expect(() => quorum(three, { timeoutMs: 5 } as never)).toThrow(/^quorum has no option "timeoutMs"/);
+    expect(() => quorum(three, null as never)).toThrow(/^options of quorum must be an object/);
+  });
+
+  test("a store without tokens or leases cannot be a member", async () => {
+    const lacking = delegate(memory(), {});
+    Object.defineProperty(lacking, "traits", { value: { ...memory().traits, fencing: false } });
+    const driver = quorum([memory(), memory(), lacking]);
+    await expect(driver.open(() => undefined)).rejects.toThrow(/drivers\[2\] \(memory\) cannot vote/);
+  });
+});

@@ -1,0 +1,326 @@
+/** What breaks at the links of a majority, one fault at a time: each is forced, none is waited for. */
+
+import { expect, test } from "vitest";
+import { delegate } from "../../../src/conformance/delegate.ts";
+import { memory } from "../../../src/drivers/memory.ts";
+import { Member } from "../../../src/drivers/quorum/member.ts";
+import { QuorumClaims } from "../../../src/drivers/quorum/quorum-claims.ts";
+import { createTokenClaim } from "../../../src/drivers/quorum/token-claims.ts";
+import { FatalDriverError } from "../../../src/errors.ts";
+import type { Answer, Claim } from "../../../src/spi/driver.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import type { FaultyLink, LinkedQuorum, MemberStore, QuorumClient } from "./faulty-links.ts";
+import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
+
+test("a tie of claims whose first calls were never answered ends like any other", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const clients = await Promise.all([0, 1, 2].map(() => linkedQuorum.openClient({ random: Math.random })));
+  const claims = clients.map(() => makeClaim("key", { ttlMs: 30_000 }));
+  // each reached a member of its own, and all answers were lost
+  for (const [at, { driver, links }] of clients.entries()) {
+    for (const [index, link] of links.entries()) link.fault = index === at ? "mute" : "away";
+    await expect(linkedQuorum.settleWithin(10, driver.claim(claims[at] as never))).rejects.toThrow(
+      /0 of 3 members answered/,
+    );
+    for (const link of links) link.fault = null;
+  }
+  const states = new Set<string>();
+  for (const [at, { driver }] of clients.entries())
+    await linkedQuorum.settleWithin(10, driver.claim(claims[at] as never));
+  for (let round = 0; round < 200 && !states.has("held"); round++) {
+    for (const [at, { driver }] of clients.entries()) {
+      const [answer] = await linkedQuorum.settleWithin(50, driver.renew([claims[at] as never]));
+      states.add((answer as Answer).state);
+    }
+  }
+  expect([...states]).toContain("held");
+});
+
+test("a majority that was lost for a moment while its token was asked for grants nothing by that token", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const [ours, rival] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const [, two, three] = linksOf(ours);
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  const theirs = makeClaim("key", { ttlMs: 30_000 });
+  await storeAt(linkedQuorum, 2).direct().claim(theirs);
+  for (const { delayMs } of ours.links) delayMs.ticket = 5_000;
+  await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).rejects.toThrow(
+    /has not agreed on its token/,
+  );
+  // the second's vote runs out, and nobody looks meanwhile
+  two.fault = "away";
+  await linkedQuorum.clock.advance(7_500);
+  await expect(linkedQuorum.settleWithin(1_000, ours.driver.renew([claim]))).rejects.toThrow(
+    /has not agreed on its token/,
+  );
+  await linkedQuorum.clock.advance(1_000);
+  const { token } = expectHeld(await linkedQuorum.settleWithin(100, rival.driver.claim(theirs)));
+  for (const { delayMs } of ours.links) delayMs.ticket = 0;
+  expect(await linkedQuorum.settleWithin(100, rival.driver.release([theirs]))).toEqual([true]);
+  expect(three.receivedCalls).toContain("claim key#holdfast-token");
+  for (const { answer } of ours.pushes) {
+    if (answer?.state === "held") expect(answer.token).toBeGreaterThan(token);
+  }
+  expect(await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]))).toEqual([{ state: "none" }]);
+});
+
+test("a grant that is pushed late is none of the place made since, though the first place was never heard of", async () => {
+  for (const again of ["renew", "claim"] as const) {
+    const linkedQuorum = createLinkedQuorum();
+    const ours = await linkedQuorum.openClient();
+    const [, two] = linksOf(ours);
+    const [before, rival] = [makeClaim("key"), makeClaim("key")];
+    await storeAt(linkedQuorum, 1).direct().claim(before);
+    await storeAt(linkedQuorum, 2).direct().claim(rival);
+    two.fault = "mute";
+    two.delayMs.push = 3_000;
+    const claim = makeClaim("key", { ttlMs: 20_000 });
+    expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
+    await storeAt(linkedQuorum, 1).direct().release([before]);
+    await linkedQuorum.clock.advance(10);
+    // it comes back empty, and the other one is there first
+    storeAt(linkedQuorum, 1).restartEmpty();
+    two.fault = null;
+    expect(await storeAt(linkedQuorum, 1).direct().claim(rival)).toMatchObject({ state: "held" });
+    two.delayMs.claim = again === "claim" ? 5_000 : 0;
+    const asked: Promise<unknown> = again === "claim" ? ours.driver.claim(claim) : ours.driver.renew([claim]);
+    await linkedQuorum.settleWithin(1_100, asked);
+    await linkedQuorum.clock.advance(5_000);
+    for (const { answer } of ours.pushes) expect(answer?.state, again).not.toBe("held");
+    expect(await linkedQuorum.settleWithin(1_100, ours.driver.renew([claim])), again).toMatchObject([
+      { state: "waiting" },
+    ]);
+  }
+});
+
+/** A tie of ours at the first member, whose release meets trouble there; the others hold the second and the third. */
+async function createTie(trouble: "away" | "late"): Promise<{
+  readonly it: LinkedQuorum;
+  readonly ours: QuorumClient;
+  readonly claim: Claim;
+  readonly others: readonly Claim[];
+}> {
+  const linkedQuorum = createLinkedQuorum();
+  const ours = await linkedQuorum.openClient();
+  const [one] = linksOf(ours);
+  const otherClaims = [makeClaim("key"), makeClaim("key")];
+  for (const [at, other] of otherClaims.entries())
+    await storeAt(linkedQuorum, at + 1)
+      .direct()
+      .claim(other);
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
+  await linkedQuorum.clock.advance(100);
+  one.faultyVerb = "release";
+  one.fault = trouble;
+  await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]));
+  expect(await storeAt(linkedQuorum, 0).direct().renew([claim])).toMatchObject([{ state: "held" }]);
+  one.fault = null;
+  return { it: linkedQuorum, ours, claim, others: otherClaims };
+}
+
+test("a grant that is pushed is taken at its word, however often the claim has been renewed while it waited", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const ours = await linkedQuorum.openClient();
+  const before = makeClaim("key");
+  for (const { direct } of linkedQuorum.stores) await direct().claim(before);
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
+  for (let renewals = 0; renewals < 3; renewals++) await linkedQuorum.settleWithin(3_000, ours.driver.renew([claim]));
+  for (const { direct } of linkedQuorum.stores) await direct().release([before]);
+  await linkedQuorum.clock.advance(10);
+  expect(ours.pushes).toMatchObject([{ id: claim.id, answer: { state: "held" } }]);
+});
+
+test("a vote of a tie that could not be given back is given back when the member answers, and asked for again", async () => {
+  const { it, ours, claim, others } = await createTie("away");
+  const [one, two] = linksOf(ours);
+  for (let renewals = 0; renewals < 24; renewals++) await it.settleWithin(500, ours.driver.renew([claim]));
+  expect(one.receivedCalls.slice(0, 4)).toEqual(["claim key", "renew key", "release key", "claim key"]);
+  // one of the others may be away from now on
+  two.fault = "away";
+  await storeAt(it, 2)
+    .direct()
+    .release([others[1] as Claim]);
+  await it.settleWithin(1_200, ours.driver.renew([claim]));
+  expect(await it.settleWithin(1_200, ours.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
+});
+
+test("a vote that is given back by a call that comes late is not taken for ours when we ask for it again", async () => {
+  const { it, ours, claim, others } = await createTie("late");
+  await it.settleWithin(500, ours.driver.renew([claim]));
+  await it.settleWithin(500, ours.driver.renew([claim]));
+  const rival = makeClaim("key");
+  await storeAt(it, 0).direct().claim(rival);
+  await it.clock.advance(DELAYED_MS);
+  await storeAt(it, 2)
+    .direct()
+    .release([others[1] as Claim]);
+  await it.clock.advance(100);
+  for (const { answer } of ours.pushes) expect(answer?.state).not.toBe("held");
+  expect(await storeAt(it, 0).direct().renew([rival])).toMatchObject([{ state: "held" }]);
+});
+
+test("a member that refuses for good is a member that is away: while another one stutters claims wait on", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const refusal = new FatalDriverError("no such user");
+  const ours = await linkedQuorum.openClient({}, (all) => {
+    (all[2] as FaultyLink).fault = refusal;
+  });
+  const [one, two] = linksOf(ours);
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  two.fault = "away";
+  await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).rejects.toMatchObject({
+    message: expect.stringMatching(/of 3 members answered, 2 must/),
+    cause: refusal,
+  });
+  two.fault = null;
+  expect(await linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).toMatchObject({ state: "held" });
+  // what no asking again can mend is said at once
+  one.fault = refusal;
+  await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(makeClaim("other")))).rejects.toBe(refusal);
+});
+
+test("a place that a member has lost is made again while another member was never reached", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const ours = await linkedQuorum.openClient({}, (all) => {
+    (all[2] as FaultyLink).fault = "away";
+  });
+  const before = makeClaim("key");
+  for (const at of [0, 1]) await storeAt(linkedQuorum, at).direct().claim(before);
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
+  storeAt(linkedQuorum, 1).restartEmpty();
+  await linkedQuorum.settleWithin(
+    1_200,
+    ours.driver.renew([claim]).catch(() => undefined),
+  );
+  await storeAt(linkedQuorum, 0).direct().release([before]);
+  await linkedQuorum.clock.advance(100);
+  expect(await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
+});
+
+test("a detached lock is taken up again with its token though a member knows none and another one is slow", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const third = ours.links[2] as FaultyLink;
+  third.fault = "away";
+  const claim = makeClaim("key", { ttlMs: 20_000 });
+  const { token } = expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
+  third.fault = null;
+  await linkedQuorum.settleWithin(10, ours.driver.renew([claim]));
+  expect(await linkedQuorum.settleWithin(10, detachClaim(ours, claim))).toEqual([true]);
+  await storeAt(linkedQuorum, 2)
+    .direct()
+    .release([createTokenClaim(claim, 0n)]);
+  const second = other.links[1] as FaultyLink;
+  second.delayMs.ticket = 5_000;
+  expect(await linkedQuorum.settleWithin(1_200, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
+});
+
+test("a lock that was detached, and comes back, is looked at as if it had never been here", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  const { token } = expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
+  expect(await linkedQuorum.settleWithin(10, detachClaim(ours, claim))).toEqual([true]);
+  for (let minutes = 0; minutes < 3; minutes++) {
+    await linkedQuorum.clock.advance(6_000);
+    expect(await linkedQuorum.settleWithin(10, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
+  }
+  expect(await linkedQuorum.settleWithin(10, detachClaim(other, claim))).toEqual([true]);
+  expect(await linkedQuorum.settleWithin(10, ours.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
+});
+
+test("a reference of a lock that was released makes no place anywhere", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const claim = makeClaim("key", { ttlMs: 20_000 });
+  await linkedQuorum.settleWithin(10, ours.driver.claim(claim));
+  (ours.links[2] as FaultyLink).fault = "away";
+  expect(await linkedQuorum.settleWithin(10, ours.driver.release([claim]))).toEqual([true]);
+  (other.links[1] as FaultyLink).fault = "away";
+  await linkedQuorum.settleWithin(
+    1_200,
+    other.driver.renew([claim]).catch(() => undefined),
+  );
+  expect(await storeAt(linkedQuorum, 0).direct().list({ prefix: "" }, 10)).toEqual([]);
+});
+
+test("only a member in trouble may owe no more than some thousands of answers", async () => {
+  const clock = fakeClock();
+  const member = new Member({
+    index: 0,
+    driver: memory(),
+    clock,
+    time: () => clock.now(),
+    onPush: ignoreErrors,
+    onHealthChange: ignoreErrors,
+  });
+  await member.open();
+  const calls = Array.from({ length: 6_000 }, () => member.call(() => new Promise(() => undefined)));
+  const soon = member.call(() => Promise.resolve("answered"));
+  expect(await Promise.race([...calls, soon])).toBe("answered");
+  member.markSuspect(new Error("silent"));
+  await expect(member.call(() => Promise.resolve("answered"))).rejects.toThrow(/owes too many answers/);
+});
+
+test("of more releases than are kept for a member the oldest are left to the end of their lease", async () => {
+  const clock = fakeClock();
+  const released: Claim[] = [];
+  const driver = delegate(memory(), {
+    async release(claims) {
+      released.push(...claims);
+      return claims.map(() => true);
+    },
+  });
+  const member = new Member({
+    index: 0,
+    driver,
+    clock,
+    time: () => clock.now(),
+    onPush: ignoreErrors,
+    onHealthChange: ignoreErrors,
+  });
+  await member.open();
+  const claims = Array.from({ length: 10_002 }, () => makeClaim("key"));
+  for (const claim of claims) member.addPendingRelease(claim, 60_000);
+  member.flushReleases();
+  await clock.advance(10);
+  expect(released).toEqual(claims.slice(2));
+});
+
+test("answers that come when more than a thousand other claims were made meanwhile find their claim", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const ours = await linkedQuorum.openClient();
+  await linkedQuorum.clock.advance(100_000);
+  const claim = makeClaim("key", { ttlMs: 60_000 });
+  for (const { delayMs } of ours.links) delayMs.claim = 3_000;
+  await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).rejects.toThrow(/0 of 3 members answered/);
+  for (const { delayMs } of ours.links) delayMs.claim = 0;
+  for (let made = 0; made < 1_100; made++) {
+    const otherClaim = makeClaim("other", { wait: false });
+    await ours.driver.claim(otherClaim);
+    await ours.driver.release([otherClaim]);
+  }
+  await linkedQuorum.settleWithin(100, ours.driver.release([claim]));
+  await linkedQuorum.clock.advance(3_000);
+  expect(ours.pushes).toEqual([]);
+  for (const { direct } of linkedQuorum.stores) expect(await direct().list({ prefix: "" }, 10)).toEqual([]);
+});
+
+test("claims that the core asks no more about are forgotten, and so is what was kept of them", async () => {
+  const quorumClaims = new QuorumClaims(3);
+  const now = 1_000_000;
+  const first = quorumClaims.getOrCreate(makeClaim("key", { ttlMs: 1_000 }), now);
+  for (let made = 0; made < 3_000; made++) quorumClaims.getOrCreate(makeClaim("key", { ttlMs: 1_000 }), now + made);
+  expect(first.isDone).toBe(true);
+  expect(quorumClaims.get(first.claim.id)).toBe(undefined);
+});
+
+const ignoreErrors = (): void => undefined;
+const linksOf = ({ links: all }: QuorumClient): readonly [FaultyLink, FaultyLink, FaultyLink] => all as never;
+const storeAt = (linkedQuorum: LinkedQuorum, index: number): MemberStore => linkedQuorum.stores[index] as MemberStore;
+const detachClaim = async ({ driver }: QuorumClient, claim: Claim): Promise<readonly boolean[]> =>
+  (await driver.detach?.([claim])) ?? [];

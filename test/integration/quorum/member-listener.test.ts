@@ -1,0 +1,27 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import type { FaultyLink } from "./faulty-links.ts";
+import { createLinkedQuorum } from "./faulty-links.ts";
+
+afterEach(() => vi.restoreAllMocks());
+
+test("a fault of onMember breaks no lock, and is told of as a warning", async () => {
+  const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => undefined);
+  const linkedQuorum = createLinkedQuorum();
+  const told: (string | null)[] = [];
+  const ours = await linkedQuorum.openClient({
+    onMember(member, error) {
+      told.push(error === null ? null : `${member}`);
+      throw new Error("a fault of the user's");
+    },
+  });
+  const third = ours.links[2] as FaultyLink;
+  third.fault = "silent";
+  expect(await linkedQuorum.settleWithin(2_000, ours.driver.list({ prefix: "" }, 10))).toEqual([]);
+  third.fault = null;
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "held" });
+  expect(await linkedQuorum.settleWithin(10, ours.driver.release([claim]))).toEqual([true]);
+  expect(told).toEqual(["2", null]);
+  expect(warned).toHaveBeenCalledTimes(2);
+});

@@ -1,0 +1,95 @@
+/** A majority of lock tables in a time of its own, of which a test takes some away, or makes them slow. */
+
+import { delegate } from "../../../src/conformance/delegate.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import type { FakeClock } from "../../support/fake-clock.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+
+export interface QuorumFixture {
+  readonly clock: FakeClock;
+  readonly driver: Driver;
+  readonly members: readonly TestMember[];
+  readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+}
+
+/** A lock table that a test takes away, or makes slow. */
+export interface TestMember {
+  readonly driver: Driver;
+  isAway: boolean;
+  /** Its renewals leave every answer out. */
+  omitsAnswers: boolean;
+  /** Its replies to a vote's claim take so long. */
+  claimDelayMs: number;
+  /** Its replies to a ticket's claim take so long. */
+  tokenClaimDelayMs: number;
+  /** Its replies to a release take so long. */
+  releaseDelayMs: number;
+  /** The keys of claims and releases that it got. */
+  readonly claimedKeys: string[];
+  readonly releasedKeys: string[];
+}
+
+function createMember(clock: FakeClock): TestMember {
+  const inner = memory({ store: memoryStore(clock) });
+  const unlessAway = async <T>(call: () => Promise<T>): Promise<T> => {
+    if (member.isAway) throw new Error("away");
+    return call();
+  };
+  const delayFor = (claim: Claim): number =>
+    claim.holds[0].key.includes("#") ? member.tokenClaimDelayMs : member.claimDelayMs;
+  const member: TestMember = {
+    isAway: false,
+    omitsAnswers: false,
+    claimDelayMs: 0,
+    tokenClaimDelayMs: 0,
+    releaseDelayMs: 0,
+    claimedKeys: [],
+    releasedKeys: [],
+    driver: delegate(inner, {
+      claim: (claim) =>
+        unlessAway(async () => {
+          member.claimedKeys.push(claim.holds[0].key);
+          const answer = await inner.claim(claim);
+          const ms = delayFor(claim);
+          if (ms > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + ms));
+          return answer;
+        }),
+      renew: (claims) =>
+        unlessAway(async () => (await inner.renew(claims)).map((answer) => (member.omitsAnswers ? undefined : answer))),
+      release: (claims, unanswered) =>
+        unlessAway(async () => {
+          member.releasedKeys.push(...claims.map(({ holds }) => holds[0].key));
+          const wasPresent = await inner.release(claims, unanswered);
+          const { releaseDelayMs } = member;
+          if (releaseDelayMs > 0)
+            await new Promise<void>((done) => clock.timer(done).set(clock.now() + releaseDelayMs));
+          return wasPresent;
+        }),
+      list: (filter, max, after) => unlessAway(() => inner.list(filter, max, after)),
+    }),
+  };
+  return member;
+}
+
+export async function createQuorumFixture(count = 3): Promise<QuorumFixture> {
+  const clock = fakeClock();
+  const members = Array.from({ length: count }, () => createMember(clock));
+  const driver = quorum(
+    members.map((member) => member.driver),
+    { clock, random: () => 0.5 },
+  );
+  const pushes: QuorumFixture["pushes"] = [];
+  await driver.open((id, answer) => pushes.push({ id, answer }));
+  return { clock, driver, members, pushes };
+}
+
+/** Settles what is asked while time passes. */
+export async function settleWithin<T>({ clock }: QuorumFixture, ms: number, asked: Promise<T>): Promise<T> {
+  const settled = Promise.allSettled([asked]);
+  await clock.advance(ms);
+  const [result] = await settled;
+  if (result.status === "rejected") throw result.reason;
+  return result.value;
+}

@@ -1,0 +1,100 @@
+/** A grant's token is found again, whatever became of the members that had set it aside. */
+
+import { expect, test } from "vitest";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import { createTokenClaim } from "../../../src/drivers/quorum/token-claims.ts";
+import type { Answer, Claim } from "../../../src/spi/driver.ts";
+import { publicTag } from "../../../src/util/ids.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import type { LinkedQuorum, QuorumClient } from "./faulty-links.ts";
+import { createLinkedQuorum, expectHeld } from "./faulty-links.ts";
+
+/** Each member in turn comes back empty, with time between for the holder to renew. */
+async function restartMembersInTurn(
+  linkedQuorum: LinkedQuorum,
+  { driver }: QuorumClient,
+  claim: Claim,
+  members: number,
+): Promise<void> {
+  for (let at = 0; at < members; at++) {
+    linkedQuorum.stores[at]?.restartEmpty();
+    for (let renewals = 0; renewals < 2; renewals++) {
+      await linkedQuorum.clock.advance(3_000);
+      expect(await linkedQuorum.settleWithin(50, driver.renew([claim]))).toMatchObject([{ state: "held" }]);
+    }
+  }
+}
+
+const detachClaim = async ({ driver }: QuorumClient, claim: Claim): Promise<readonly boolean[]> =>
+  (await driver.detach?.([claim])) ?? [];
+
+for (const count of [3, 5]) {
+  test(`of ${count} members each came back empty in one lock's life: it is listed as held, and travels with its token`, async () => {
+    const linkedQuorum = createLinkedQuorum(count);
+    const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+    const claim = makeClaim("key", { ttlMs: 10_000, tokens: 3 });
+    const { token } = expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
+    await restartMembersInTurn(linkedQuorum, ours, claim, count);
+    const [view] = await linkedQuorum.settleWithin(10, other.driver.list({ prefix: "" }, 10));
+    expect(view).toMatchObject({ tag: publicTag(claim.id), answer: { state: "held", token } });
+    expect(await linkedQuorum.settleWithin(10, detachClaim(ours, claim))).toEqual([true]);
+    expect(await linkedQuorum.settleWithin(10, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
+    await restartMembersInTurn(linkedQuorum, other, claim, count);
+    expect(await linkedQuorum.settleWithin(10, detachClaim(other, claim))).toEqual([true]);
+    expect(await linkedQuorum.settleWithin(10, ours.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
+    expect(await linkedQuorum.settleWithin(10, ours.driver.release([claim]))).toEqual([true]);
+    for (const { direct } of linkedQuorum.stores) expect(await direct().list({ prefix: "" }, 10)).toEqual([]);
+    const next = expectHeld(await linkedQuorum.settleWithin(10, other.driver.claim(makeClaim("key"))));
+    expect(next.token).toBeGreaterThan(token + 2n);
+  });
+}
+
+test("a lock whose tickets are not made again yet is not said to be lost when it is detached, and can be a moment later", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const ours = await linkedQuorum.openClient();
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  await linkedQuorum.settleWithin(10, ours.driver.claim(claim));
+  // what a member forgets of it, its vote apart
+  for (const { direct } of linkedQuorum.stores.slice(0, 2)) {
+    const own = direct();
+    for (const { delayMs } of ours.links) delayMs.ticket = 500;
+    await linkedQuorum.settleWithin(10, own.release([createTokenClaim(claim, 0n)]));
+  }
+  await expect(linkedQuorum.settleWithin(2_000, detachClaim(ours, claim))).rejects.toThrow(/stays ours/);
+  expect(await linkedQuorum.settleWithin(2_000, detachClaim(ours, claim))).toEqual([true]);
+});
+
+test("a claim that another client took up before it had a token is given one", async () => {
+  const linkedQuorum = createLinkedQuorum();
+  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const before = makeClaim("key");
+  await linkedQuorum.settleWithin(10, ours.driver.claim(before));
+  const claim = makeClaim("key", { ttlMs: 20_000 });
+  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
+  await linkedQuorum.settleWithin(10, ours.driver.close());
+  for (const { direct } of linkedQuorum.stores) await direct().release([before]);
+  const [answer] = await linkedQuorum.settleWithin(10, other.driver.renew([claim]));
+  expect(expectHeld(answer as Answer).token).toBeGreaterThan(0n);
+});
+
+for (const aheadMs of [48 * 3_600_000, -48 * 3_600_000]) {
+  test(`a member whose clock is ${aheadMs / 3_600_000} hours ahead of the others' costs nobody a grant`, async () => {
+    const clock = fakeClock();
+    const walls = [0, aheadMs, 0];
+    const drivers = walls.map((byMs) => memory({ store: memoryStore({ ...clock, wall: () => clock.wall() + byMs }) }));
+    const driver = quorum(drivers, { clock });
+    await driver.open(() => undefined);
+    let last = 0n;
+    for (let grants = 0; grants < 5; grants++) {
+      const claim = makeClaim("key", { ttlMs: 10_000 });
+      const { token } = expectHeld(await driver.claim(claim));
+      expect(token).toBeGreaterThan(last);
+      expect(Number(token) / 1_000).toBeLessThan(clock.wall() + 60_000);
+      last = token;
+      await driver.release([claim]);
+      await clock.advance(100);
+    }
+  });
+}

@@ -1,0 +1,16 @@
+import { Redis } from "ioredis";
+import { test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { testBulkCancellation } from "../../support/bulk-cancellation.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import { readStoreView } from "../../support/stores/redis-inspector.ts";
+
+withRedis((server, admin) => {
+  test("2,000 waits that end at once cost nobody a lock and leave no place: Redis", async () => {
+    await testBulkCancellation({
+      createDriver: () => redis(() => new Redis(server().port, "127.0.0.1"), { prefix: "crowd" }),
+      countEntries: async (key) =>
+        (await readStoreView(admin(), "crowd")).entries.filter((place) => place.key === key).length,
+    });
+  }, 90_000);
+});

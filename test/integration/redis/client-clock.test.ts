@@ -1,0 +1,145 @@
+/** What clocks can do: a client's nothing; a step of the server's is noticed, and does no harm that tokens do not undo. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
+import { shiftedClockUnavailableReason, startShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
+import { until } from "../../support/until.ts";
+
+const HOUR_MS = 3_600_000;
+const clients: Locks[] = [];
+const openClient = (port: number, prefix: string, ttl = 60_000): Locks => {
+  const driver = redis(() => new Redis(port, "127.0.0.1"), { prefix, warn: () => undefined });
+  const locks = createLocks(driver, { ttl, handoffs: 1 });
+  clients.push(locks);
+  return locks;
+};
+afterEach(async () => {
+  vi.useRealTimers();
+  for (const locks of clients.splice(0)) await locks.close();
+});
+
+describe("a client's clock", () => {
+  withRedis((server) => {
+    test("an hour off, ahead or behind, changes nothing: order, leases and tokens are the server's", async () => {
+      const { port } = server();
+      const right = openClient(port, "client");
+      let held = await right.acquire("key");
+      let { token } = held;
+      const order: string[] = [];
+      for (const [name, byMs] of [
+        ["ahead", HOUR_MS],
+        ["behind", -HOUR_MS],
+      ] as const) {
+        vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + byMs });
+        const wrong = openClient(port, "client");
+        const waiting = wrong.acquire("key", { ttl: "4s" }).then(async (lock) => {
+          order.push(name);
+          expect(lock.token).toBeGreaterThan(token);
+          token = lock.token;
+          // it is renewed and not lost, nor does it outlive its lease
+          const leftMs = async (): Promise<number> => {
+            const [view] = await right.list("key");
+            return view?.answer.state === "held" ? view.answer.ttlMs : 0;
+          };
+          await until(async () => (await leftMs()) < 3_500, { within: 5_000, what: "a lease that is older" });
+          await until(async () => (await leftMs()) > 3_500, { within: 5_000, what: "its renewal" });
+          expect(lock.signal.aborted).toBe(false);
+          expect(await lock.release()).toBe(true);
+        });
+        await until(async () => (await wrong.list("key")).length === 2, { within: 5_000, what: "its place" });
+        vi.useRealTimers();
+        await held.release();
+        await waiting;
+        expect(Number(token / 1_000n)).toBeLessThan(Date.now() + HOUR_MS / 2);
+        held = await right.acquire("key");
+        ({ token } = held);
+      }
+      expect(order).toEqual(["ahead", "behind"]);
+    }, 20_000);
+  });
+});
+
+const unavailableReason = shiftedClockUnavailableReason();
+
+describe.skipIf(unavailableReason !== null)(
+  `the server's clock${unavailableReason === null ? "" : ` (skipped: ${unavailableReason})`}`,
+  () => {
+    let server: ShiftedClockRedis;
+    const step = (byMs: number): void => server.shift(byMs);
+    beforeAll(async () => {
+      server = await startShiftedClockRedis();
+    }, 180_000);
+    afterAll(() => server?.stop());
+    afterEach(() => step(0));
+
+    const serverMs = async (): Promise<number> => {
+      const admin = new Redis(server.port, "127.0.0.1");
+      const [seconds] = await admin.time();
+      admin.disconnect();
+      return Number(seconds) * 1_000;
+    };
+
+    test("the shim moves TIME by an hour and back", async () => {
+      step(HOUR_MS);
+      expect(Math.abs((await serverMs()) - Date.now() - HOUR_MS)).toBeLessThan(5_000);
+      step(-HOUR_MS);
+      expect(Math.abs((await serverMs()) - Date.now() + HOUR_MS)).toBeLessThan(5_000);
+    });
+
+    test("an hour forward ends leases: the step is told, the holder is told at once, and tokens rise", async () => {
+      const [one, other] = [openClient(server.port, "forward", 2_000), openClient(server.port, "forward", 60_000)];
+      const steps: number[] = [];
+      one.on("clockStep", ({ byMs }) => steps.push(byMs));
+      const lock = await one.acquire("key");
+      const next = other.acquire("key");
+      await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+      step(HOUR_MS);
+      // the renewal finds the lease over, long before the client's own clock would have ended it
+      await until(() => lock.signal.aborted, { within: 5_000, what: "the holder to be told" });
+      const granted = await next;
+      expect(granted.token).toBeGreaterThan(lock.token);
+      // the store's next answer to this client shows the step
+      await one.tryAcquire("another");
+      await until(() => steps.length > 0, { within: 5_000, what: "the event" });
+      expect(Math.abs((steps[0] as number) - HOUR_MS)).toBeLessThan(5_000);
+      await granted.release();
+    });
+
+    test("an hour back does no harm: nobody overtakes, held is held, leases end in their time, tokens rise", async () => {
+      const [one, other, late] = [0, 1, 2].map(() => openClient(server.port, "back", 4_000)) as [Locks, Locks, Locks];
+      const lock = await one.acquire("key");
+      const order: string[] = [];
+      const waits = async (of: Locks, name: string): Promise<bigint> => {
+        const next = await of.acquire("key");
+        order.push(name);
+        await next.release();
+        return next.token;
+      };
+      const second = waits(other, "before the step");
+      await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+      step(-HOUR_MS);
+      const third = waits(late, "after the step");
+      await until(async () => (await one.list("key")).length === 3, { within: 5_000, what: "the second waiter" });
+      // longer than a lease: renewals go on
+      await delay(4_300);
+      expect(lock.signal.aborted).toBe(false);
+      expect(order).toEqual([]);
+      expect(await lock.release()).toBe(true);
+      const tokens = [await second, await third];
+      expect(order).toEqual(["before the step", "after the step"]);
+      expect(tokens[0]).toBeGreaterThan(lock.token);
+      expect(tokens[1]).toBeGreaterThan(tokens[0] as bigint);
+      // who dies after the step is outlived by its lease, not by an hour
+      const dead = openClient(server.port, "back", 1_000);
+      await dead.acquire("dying", { ttl: "1s" }).then((lock) => lock.detach());
+      const heir = await one.acquire("dying", { wait: "10s" });
+      await heir.release();
+    }, 20_000);
+  },
+);

@@ -1,0 +1,129 @@
+// What users set on the clients that they give us, and on the masters of a Cluster.
+
+import { randomUUID } from "node:crypto";
+import { Cluster, Redis } from "ioredis";
+import { Cluster as Cluster5 } from "ioredis5";
+import { Cluster as IovalkeyCluster } from "iovalkey";
+import { createCluster, createSentinel } from "redis";
+import { createSentinel as createSentinel5 } from "redis5";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
+import { ALL_BUCKETS, decodeFlags, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
+import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
+import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { until } from "../../support/until.ts";
+
+describe("a Cluster", () => {
+  let cluster: RedisCluster;
+  let scene: RedisFixture;
+  const places = (): { host: string; port: number }[] => cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
+  beforeAll(async () => {
+    cluster = await startRedisCluster(3);
+  }, 180_000);
+  beforeEach(() => {
+    scene = createRedisFixture(cluster.ports[0] as number, { prefix: randomUUID() });
+  });
+  afterEach(() => scene.close());
+  afterAll(() => cluster.stop());
+
+  test("a prefix of ioredis's own does not count: it sees the same locks, and is told of grants", async () => {
+    const { prefix } = scene;
+    const plain = await scene.open(redis(() => new Cluster(places()), { prefix }));
+    const prefixed = [new Cluster(places(), { keyPrefix: "app:" }), new Cluster5(places(), { keyPrefix: "app:" })];
+    for (const client of prefixed) {
+      const other = await scene.open(redis(() => client, { prefix }));
+      for (const key of ["one", "two", "three", "four"]) {
+        const [first, second] = [makeClaim(key), makeClaim(key)];
+        await plain.claimHeld(first);
+        expect((await other.claim(second)).state).toBe("waiting");
+        await plain.driver.release([first]);
+        const push = await until(() => other.pushes.find(({ id }) => id === second.id), {
+          within: 5_000,
+          what: `the push for ${key}`,
+        });
+        expect(push.answer).toMatchObject({ state: "held" });
+        expect(await other.driver.release([second])).toEqual([true]);
+      }
+    }
+  });
+
+  test("is looked at on every master by doctor: how it is set, and which keys have no time to live", async () => {
+    const { prefix } = scene;
+    const clients: readonly (() => RedisClient)[] = [
+      () => new Cluster(places(), { keyPrefix: "app:" }),
+      () => createCluster({ rootNodes: places().map((socket) => ({ socket })) }),
+    ];
+    const all = new Cluster(places());
+    for (const slot of [0, 6_000, 16_000]) {
+      const bucket = ALL_BUCKETS.find((one) => Math.abs(toHashSlot(toRoutingKey(prefix, one)) - slot) < 2_000);
+      await all.set(`${prefix}:1:{${bucket}}:x`, "1");
+    }
+    const last = cluster.admin.at(-1) as Redis;
+    await last.config("SET", "maxmemory-policy", "volatile-lru");
+    for (const client of clients) {
+      const one = await scene.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
+      const found = await one.driver.diagnose?.();
+      expect(found?.find(({ what }) => what === "memory")).toMatchObject({
+        level: "bad",
+        says: expect.stringMatching(/^maxmemory-policy is volatile-lru.* \(1 of 3 masters\)$/),
+      });
+      const keys = found?.find(({ what }) => what === "keys");
+      expect(keys?.says).toMatch(/^3 of \d+ of ours have no time to live$/);
+    }
+    await last.config("SET", "maxmemory-policy", "noeviction");
+    all.disconnect();
+  });
+
+  test("of which any one master throws keys away is refused", async () => {
+    const { prefix } = scene;
+    const clients: readonly (() => RedisClient)[] = [
+      () => new Cluster(places()),
+      () => createCluster({ rootNodes: places().map((socket) => ({ socket })) }),
+    ];
+    for (const [at, admin] of cluster.admin.entries()) {
+      await admin.config("SET", "maxmemory-policy", "volatile-lru");
+      for (const client of clients) {
+        const opening = scene.open(redis(client, { prefix }));
+        await expect(opening, `master ${at}`).rejects.toThrow("maxmemory-policy is volatile-lru");
+        const allowed = await scene.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
+        await allowed.driver.close();
+      }
+      await admin.config("SET", "maxmemory-policy", "noeviction");
+    }
+  });
+});
+
+describe("a client that its options make unfit is refused at once, and told why", () => {
+  const nowhere = [{ host: "127.0.0.1", port: 1 }];
+  const quiet = { lazyConnect: true };
+
+  test.each([Cluster, Cluster5, IovalkeyCluster])("a Cluster by ioredis that gathers commands by itself", (Made) => {
+    const client = new Made(nowhere, { ...quiet, enableAutoPipelining: true });
+    expect(() => redis(client)).toThrow(TypeError);
+    expect(() => redis(client)).toThrow(/^client must have enableAutoPipelining off/);
+  });
+
+  test.each([Cluster, Cluster5, IovalkeyCluster])("a Cluster by ioredis whose prefix has a hash tag", (Made) => {
+    for (const options of [{ keyPrefix: "{app}:" }, { redisOptions: { keyPrefix: "{app}:" } }]) {
+      const client = new Made(nowhere, { ...quiet, ...options });
+      expect(() => redis(client)).toThrow(/^client must have no keyPrefix with braces/);
+    }
+    expect(() => redis(new Redis({ ...quiet, keyPrefix: "{app}:" }))).not.toThrow();
+  });
+
+  test("Sentinels by node-redis", () => {
+    const options = { name: "mymaster", sentinelRootNodes: nowhere };
+    for (const client of [createSentinel(options), createSentinel5(options)]) {
+      expect(() => redis(client as never)).toThrow(/^client must be ioredis or iovalkey for Sentinels/);
+    }
+  });
+});
+
+test("what a MULTI of somebody else's answers to a release is no answer, however many were released", () => {
+  expect(decodeFlags("101101", 6).flags).toEqual([true, false, true, true, false, true]);
+  expect(() => decodeFlags("QUEUED", 6)).toThrow("answered");
+});

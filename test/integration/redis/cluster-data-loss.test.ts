@@ -1,0 +1,123 @@
+/** guardDataLoss in a Cluster, where each bucket has a birth record of its own. */
+
+import { randomUUID } from "node:crypto";
+import { Cluster } from "ioredis";
+import { createCluster } from "redis";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
+import { ALL_BUCKETS, toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Claim } from "../../../src/spi/driver.ts";
+import { startContention } from "../../support/contention-load.ts";
+import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
+import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
+import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
+import { until } from "../../support/until.ts";
+
+/** A master that comes back takes two seconds to take part again, which has to fit in before a lease ends. */
+const TTL_MS = 9_000;
+const prefix = randomUUID();
+let cluster: RedisCluster;
+beforeAll(async () => {
+  // a restart that takes its time is found out by the others: they must go on all the same
+  cluster = await startRedisCluster(3, false, { settings: ["--cluster-require-full-coverage", "no"] });
+  for (const bucket of ALL_BUCKETS) {
+    await markLongInUse(cluster.admin[await cluster.masterOf(bucketSlot(bucket))] as never, prefix, bucket);
+  }
+}, 180_000);
+afterAll(() => cluster.stop());
+
+const bucketSlot = (bucket: string): number => toHashSlot(`${prefix}:1:{${bucket}}:n`);
+const keyMaster = (key: string): Promise<number> => cluster.masterOf(bucketSlot(toBucket(key)));
+/** A key that this master has, or does not have. */
+async function findKeyAt(home: number, isThere: boolean, name: string): Promise<string> {
+  let at = 0;
+  while (((await keyMaster(`${name} ${at}`)) === home) !== isThere) at++;
+  return `${name} ${at}`;
+}
+
+const ioredisCluster = (): RedisClient =>
+  new Cluster(
+    cluster.ports.map((port) => ({ host: "127.0.0.1", port })),
+    { clusterRetryStrategy: () => 50 },
+  );
+const nodeRedisCluster = (): RedisClient =>
+  createCluster({ rootNodes: cluster.ports.map((port) => ({ url: `redis://127.0.0.1:${port}` })) });
+
+test("a master that is restarted empty under load grants nobody over a live holder; the others do not pause", {
+  timeout: 60_000,
+}, async () => {
+  const warnings: string[] = [];
+  const client = (make: () => RedisClient): Locks =>
+    createLocks(
+      redis(make, {
+        prefix,
+        commandTimeoutMs: 1_000,
+        guardDataLoss: { maxTtlMs: TTL_MS },
+        warn: (text) => warnings.push(text),
+      }),
+      { ttl: TTL_MS, handoffs: 1 },
+    );
+  await using locks = client(ioredisCluster);
+  await using otherLocks = client(nodeRedisCluster);
+  const home = await keyMaster("held");
+  const [there, elsewhere] = [await findKeyAt(home, true, "there"), await findKeyAt(home, false, "elsewhere")];
+  const held = [await locks.acquire("held"), await otherLocks.acquire(await findKeyAt(home, true, "held too"))];
+  {
+    await using here = startContention([locks, otherLocks], there, 3);
+    await using away = startContention([locks, otherLocks], elsewhere, 3);
+    await here.waitForProgress();
+    await away.waitForProgress();
+    const began = performance.now();
+    await cluster.restart(home);
+    await away.waitForProgress(TTL_MS / 2);
+    const rivals = held.map(({ keys }, at) => [otherLocks, locks][at]!.acquire(keys[0] as string, { wait: "40s" }));
+    // what was held for the moment when it forgot is placed anew by those who hold, if they hold still
+    await here.waitForProgress(30_000);
+    expect(performance.now() - began, "it held its breath").toBeGreaterThan(TTL_MS * 0.9);
+    await here.waitUntilAllServed();
+    expect(here.overlaps + away.overlaps).toBe(0);
+    for (const [at, lock] of held.entries()) {
+      expect(lock.signal.aborted).toBe(false);
+      expect(await lock.release()).toBe(true);
+      const next = await (rivals[at] as (typeof rivals)[0]);
+      expect(next.token).toBeGreaterThan(lock.token);
+      await next.release();
+    }
+  }
+  expect(warnings.filter((text) => /has lost/.test(text))).toEqual([]);
+  await until(async () => (await locks.list("held")).length === 0, { within: 5_000, what: "the end" });
+});
+
+test("a slot that moves looks like another run: its claims line up for the longest ttl, and who holds goes on holding", {
+  timeout: 60_000,
+}, async () => {
+  const [own, maxTtlMs] = [randomUUID(), 4_000];
+  const bucket = toBucket("held");
+  const slot = toHashSlot(`${own}:1:{${bucket}}:n`);
+  const home = await cluster.masterOf(slot);
+  await markLongInUse(cluster.admin[home] as never, own, bucket);
+  const driver = redis(ioredisCluster, { prefix: own, guardDataLoss: { maxTtlMs }, warn: () => undefined });
+  await driver.open(() => undefined);
+  let at = 0;
+  while (toBucket(`other ${at}`) !== bucket) at++;
+  const claim = (key: string): Claim => makeClaim(key, { ttlMs: maxTtlMs });
+  const stateOf = async (claim: Claim): Promise<string | undefined> => (await driver.renew([claim]))[0]?.state;
+  const [held, free, late] = [claim("held"), claim(`other ${at}`), claim(`other ${at}`)];
+  for (const claim of [held, free]) expect(await driver.claim(claim)).toMatchObject({ state: "held" });
+  await driver.release([free]);
+  await cluster.move(slot, (home + 1) % 3, async () => undefined);
+  const moved = performance.now();
+  expect(await driver.claim(late)).toMatchObject({ state: "waiting" });
+  const isGranted = async (): Promise<boolean> => {
+    expect(await stateOf(held)).toBe("held");
+    return (await stateOf(late)) === "held";
+  };
+  await until(isGranted, { within: 20_000, what: "the grant" });
+  expect(performance.now() - moved).toBeGreaterThan(maxTtlMs * 0.9);
+  expect(await driver.release([held, late])).toEqual([true, true]);
+  await driver.close();
+});

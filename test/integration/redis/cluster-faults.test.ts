@@ -1,0 +1,278 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import { Cluster } from "ioredis";
+import { createCluster } from "redis";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { RedisClient, RedisOptions } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
+import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import type { Duration, Locks } from "../../../src/index.ts";
+import { connect, createLocks } from "../../../src/index.ts";
+import type { Answer, Driver } from "../../../src/spi/driver.ts";
+import { startContention } from "../../support/contention-load.ts";
+import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
+import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
+import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
+import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
+import { waitForReplicas } from "../../support/stores/redis-replication.ts";
+import { until } from "../../support/until.ts";
+
+const MASTERS = 3;
+let cluster: RedisCluster;
+let prefix: string;
+let cleanups: (() => unknown)[] = [];
+
+beforeAll(async () => {
+  cluster = await startRedisCluster(MASTERS, true);
+}, 180_000);
+afterAll(() => cluster.stop());
+beforeEach(() => {
+  prefix = randomUUID();
+});
+afterEach(async () => {
+  for (const work of cleanups) await work();
+  cleanups = [];
+});
+
+const ioredisCluster = (): Cluster =>
+  new Cluster(
+    cluster.ports.map((port) => ({ host: "127.0.0.1", port })),
+    { clusterRetryStrategy: () => 50 },
+  );
+const nodeRedisCluster = (): RedisClient =>
+  createCluster({ rootNodes: cluster.ports.map((port) => ({ url: `redis://127.0.0.1:${port}` })) });
+const openLocks = (
+  make: () => RedisClient = ioredisCluster,
+  options: RedisOptions = {},
+  ttl: Duration = "10s",
+): Locks => {
+  const locks = createLocks(redis(make, { prefix, commandTimeoutMs: 2_000, ...options }), {
+    handoffs: 1,
+    ttl,
+  });
+  cleanups.push(() => locks.close());
+  return locks;
+};
+const keySlot = (key: string): number => toHashSlot(`${prefix}:1:{${toBucket(key)}}:n`);
+
+const sumStatistic = async (name: string): Promise<number> => {
+  let sum = 0;
+  for (const redis of cluster.admin.slice(0, MASTERS)) {
+    sum += Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(await redis.info("commandstats"))?.[1] ?? 0);
+  }
+  return sum;
+};
+
+describe("a Cluster", () => {
+  test("renewals are one command a bucket, however many claims there are", async () => {
+    const driver = redis(ioredisCluster, { prefix });
+    await driver.open(() => undefined);
+    cleanups.push(() => driver.close());
+    const claims = Array.from({ length: 2_000 }, (_, at) => makeClaim(`key ${at}`, { wait: false }));
+    const answers = await Promise.all(claims.map((claim) => driver.claim(claim)));
+    expect(answers.every(({ state }) => state === "held")).toBe(true);
+    for (const redis of cluster.admin) await redis.config("RESETSTAT");
+    const renewed = await driver.renew(claims);
+    expect(renewed.map((answer) => answer?.state === "held" && answer.token)).toEqual(
+      answers.map((answer) => answer?.state === "held" && answer.token),
+    );
+    expect(await sumStatistic("evalsha")).toBeLessThanOrEqual(256);
+    expect((await driver.release(claims)).every(Boolean)).toBe(true);
+  });
+
+  test("is reached by url; as a single server it is refused, saying so", async () => {
+    const places = cluster.ports.map((port) => `127.0.0.1:${port}`);
+    const locks = await connect(`redis+cluster://${places.join(",")}?prefix=${prefix}`);
+    expect(await locks.using("key", () => 42)).toBe(42);
+    expect(await locks.using("another", () => 43)).toBe(43);
+    await expect(locks.all("key", "another").using(async () => (await locks.list("")).length)).resolves.toBe(2);
+    await locks.close();
+    await expect(connect(`redis://${places[1]}`)).rejects.toThrow(/belongs to a Redis Cluster/);
+  });
+
+  test("a bucket whose node is in trouble leaves the others their answers", async () => {
+    const driver = redis(ioredisCluster, { prefix, commandTimeoutMs: 1_500 });
+    await driver.open(() => undefined);
+    cleanups.push(() => driver.close());
+    const slow = makeClaim("0", { wait: false });
+    let at = 1;
+    const home = await cluster.masterOf(keySlot("0"));
+    while ((await cluster.masterOf(keySlot(String(at)))) === home) at++;
+    const quick = makeClaim(String(at), { wait: false });
+    for (const claim of [slow, quick]) expect((await driver.claim(claim)).state).toBe("held");
+    expect(driver.shardOf?.(slow)).not.toBe(driver.shardOf?.(quick));
+    await cluster.admin[home]?.call("CLIENT", "PAUSE", "5000", "ALL");
+    // as the core asks: each bucket in a call of its own
+    const [alone, other] = [driver.renew([slow]), driver.renew([quick])];
+    expect(await Promise.race([alone.catch(() => "slow"), other])).toMatchObject([{ state: "held" }]);
+    await expect(alone).rejects.toThrow(/1500 ms/);
+    const answers = await driver.renew([slow, quick]);
+    expect(answers.map((answer) => answer?.state)).toEqual([undefined, "held"]);
+    await until(() => driver.release([slow, quick]).catch(() => null), { within: 12_000, what: "the release" });
+  });
+
+  test("a hand-off is pushed by the bucket's own channel, to nobody else", async () => {
+    // so long that nobody asks by himself
+    const [one, other] = [openLocks(ioredisCluster, {}, "120s"), openLocks(ioredisCluster, {}, "120s")];
+    await using held = await one.acquire("key");
+    const next = other.acquire("key");
+    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    for (const node of cluster.admin) await node.config("RESETSTAT");
+    await held.release();
+    const lock = await next;
+    expect(await sumStatistic("spublish"), "a knock and the grant").toBe(2);
+    expect(await sumStatistic("publish")).toBe(0);
+    // the grant was pushed: its holder asked nothing (list: 256 buckets, none since)
+    expect(await sumStatistic("evalsha")).toBe(1);
+    await lock.release();
+  });
+
+  test("while a slot is half-way nobody is granted there, and nothing is lost", async () => {
+    const make = (): Cluster =>
+      new Cluster([{ host: "127.0.0.1", port: cluster.ports[0] as number }], { maxRedirections: 2 });
+    const driver = redis(make, { prefix });
+    await driver.open(() => undefined);
+    cleanups.push(() => driver.close());
+    const [first, second] = [makeClaim("half-way"), makeClaim("half-way", { wait: false })];
+    expect((await driver.claim(first)).state).toBe("held");
+    const slot = keySlot("half-way");
+    let tries = 0;
+    await cluster.move(slot, ((await cluster.masterOf(slot)) + 1) % MASTERS, async () => {
+      tries++;
+      const answer = await driver.claim(makeClaim("half-way", { wait: false })).catch(() => null);
+      expect(answer?.state, `try ${tries}`).not.toBe("held");
+    });
+    expect(tries).toBeGreaterThan(3);
+    expect((await driver.claim(second)).state).toBe("none");
+    expect((await driver.renew([first]))[0]?.state).toBe("held");
+    expect(await driver.release([first])).toEqual([true]);
+  });
+
+  test("while a slot moves with its keys under load nobody overlaps, and nobody is left out", {
+    timeout: 90_000,
+  }, async () => {
+    const key = "moving";
+    const slot = keySlot(key);
+    await using work = startContention([openLocks(), openLocks(nodeRedisCluster), openLocks()], key, 4);
+    const home = await cluster.masterOf(slot);
+    for (let round = 0; round < 4; round++) {
+      await work.waitForProgress();
+      await cluster.move(slot, (home + round + 1) % MASTERS, () => new Promise((resolve) => setTimeout(resolve, 30)));
+    }
+    await work.waitForProgress();
+    await work.waitUntilAllServed();
+    expect(work.overlaps).toBe(0);
+  });
+
+  test("when a replica takes over under load nobody overlaps, and nobody is left out", {
+    timeout: 90_000,
+  }, async () => {
+    const key = "taken over";
+    const master = await cluster.masterOf(keySlot(key));
+    await using work = startContention([openLocks(), openLocks(nodeRedisCluster), openLocks(nodeRedisCluster)], key, 4);
+    await work.waitForProgress();
+    await cluster.failOver(master);
+    await work.waitForProgress();
+    await work.waitUntilAllServed();
+    expect(work.overlaps).toBe(0);
+    expect(work.lostLocks).toBe(0);
+  });
+
+  test("guardDataLoss: a fail-over and back grants nobody over a live holder that both servers have forgotten", {
+    timeout: 60_000,
+  }, async () => {
+    const key = "guarded";
+    const home = await cluster.masterOf(keySlot(key));
+    const twin = (home + MASTERS) % (2 * MASTERS);
+    const at = (node: number): Redis => cluster.admin[node] as Redis;
+    await markLongInUse(at(home), prefix, toBucket(key));
+    const opened = async (): Promise<Driver> => {
+      const guardDataLoss = { maxTtlMs: 60_000 };
+      const driver = redis(ioredisCluster, { prefix, guardDataLoss, warn: () => undefined });
+      await driver.open(() => undefined);
+      cleanups.push(() => driver.close());
+      return driver;
+    };
+    const [one, other] = [await opened(), await opened()];
+    const [held, late] = [makeClaim(key), makeClaim(key)];
+    await waitForReplicas(at(home), 1);
+    // the grant is not passed on, the replica takes over without it, and the old master follows the new one
+    cluster.signal(twin, "SIGSTOP");
+    await at(home).call("CLIENT", "KILL", "TYPE", "replica");
+    const answer = await one.claim(held);
+    expect(answer.state).toBe("held");
+    cluster.signal(home, "SIGSTOP");
+    cluster.signal(twin, "SIGCONT");
+    await at(twin).cluster("FAILOVER", "TAKEOVER");
+    cluster.signal(home, "SIGCONT");
+    await until(async () => /master_link_status:up/.test(await at(home).info("replication")), {
+      within: 20_000,
+      what: "the old master as a replica",
+    });
+    expect(await at(home).keys(`${prefix}:1:{${toBucket(key)}}:a:*`)).toEqual([]);
+    // and is the master again before anything was asked of the other one
+    await cluster.failOver(twin);
+    const answerOf = (what: () => Promise<Answer | undefined>): Promise<Answer> =>
+      until(() => what().catch(() => null), { within: 20_000, what: "an answer" }) as Promise<Answer>;
+    expect(await answerOf(() => other.claim(late))).toMatchObject({ state: "waiting" });
+    const { token } = answer as { token: bigint };
+    expect(await answerOf(async () => (await one.renew([held]))[0])).toMatchObject({ state: "held", token });
+    expect(await findRedisViolations(at(home), prefix)).toEqual([]);
+    expect(await one.release([held])).toEqual([true]);
+    await other.release([late]);
+  });
+
+  test("with replicas to wait for a lock outlives its master, and without its replica there is none", {
+    timeout: 60_000,
+  }, async () => {
+    let at = 0;
+    const zero = await cluster.masterOf(keySlot("0"));
+    while ((await cluster.masterOf(keySlot(`kept ${at}`))) === zero) at++;
+    const key = `kept ${at}`;
+    const home = await cluster.masterOf(keySlot(key));
+    const twin = (home + MASTERS) % (2 * MASTERS);
+    const terms = { replicas: { minAcks: 1, timeoutMs: 200 } };
+    const [one, other] = [openLocks(ioredisCluster, terms), openLocks(nodeRedisCluster, terms)];
+    for (const locks of [one, other]) await locks.list(key); // connected
+    cluster.signal(twin, "SIGSTOP");
+    for (const locks of [one, other]) {
+      const error: unknown = await locks.tryAcquire(key).catch((failure: unknown) => failure);
+      expect(error).toMatchObject({
+        code: "DRIVER_FAILED",
+        cause: { message: expect.stringMatching(/0 of 1 replicas/) },
+      });
+    }
+    cluster.signal(twin, "SIGCONT");
+    const lock = await one.acquire(key, { wait: "10s", ttl: "30s" });
+    const next = other.acquire(key, { wait: "60s" });
+    await until(async () => (await one.list(key)).length === 2, { within: 5_000, what: "the waiter" });
+    await cluster.kill(home);
+    await until(async () => (await cluster.masterOf(keySlot(key))) === twin, { within: 20_000, what: "the replica" });
+    // which nobody backs, until the old one is its replica
+    await cluster.restart(home);
+    await until(() => one.list(key).catch(() => null), { within: 10_000, what: "the new master" });
+    expect(lock.signal.aborted).toBe(false);
+    expect(await lock.release()).toBe(true);
+    expect((await next).token).toBeGreaterThan(lock.token);
+  });
+
+  test("a master that is killed delays its own locks only, and its waiters are served by its replica", {
+    timeout: 90_000,
+  }, async () => {
+    // else Redis itself refuses everything, from when the others agree that it is away until its replica is elected
+    for (const redis of cluster.admin) await redis.config("SET", "cluster-require-full-coverage", "no");
+    const home = await cluster.masterOf(keySlot("0"));
+    let at = 1;
+    while ((await cluster.masterOf(keySlot(String(at)))) === home) at++;
+    const [there, here] = [openLocks(), openLocks()];
+    const elsewhere = await here.acquire(String(at), { ttl: "3s" });
+    await using work = startContention([there, openLocks(nodeRedisCluster)], "0", 4);
+    await work.waitForProgress();
+    await cluster.kill(home);
+    await work.waitForProgress(20_000);
+    await work.waitUntilAllServed();
+    expect(elsewhere.signal.aborted, "a lock on another master").toBe(false);
+    await elsewhere.release();
+  });
+});

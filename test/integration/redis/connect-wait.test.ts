@@ -1,0 +1,130 @@
+/** A store that is not there yet, or goes away while a driver opens: it is tried until `connectTimeout` is over. */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, connect as dial } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { createClient as createClient5 } from "redis5";
+import { afterEach, describe, expect, test } from "vitest";
+import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../../src/index.ts";
+import { connect, createLocks } from "../../../src/index.ts";
+import { serve } from "../../../src/server/server.ts";
+import { freePort } from "../../support/free-port.ts";
+import { killAndCheckLog, startRedisProcess } from "../../support/stores/redis.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+
+const runLater: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const work of runLater.splice(0).reverse()) await work();
+});
+
+const connectUsing =
+  (make: (port: number) => RedisClient) =>
+  async (port: number, connectTimeoutMs: number): Promise<Locks> =>
+    createLocks(redis(() => make(port), { connectTimeoutMs, warn: () => undefined }));
+const redisUrl = (port: number): string => `redis://127.0.0.1:${port}`;
+const CONNECTION_KINDS: readonly (readonly [string, (port: number, connectTimeoutMs: number) => Promise<Locks>])[] = [
+  [
+    "connect(url)",
+    (port, connectTimeout) => connect(`${redisUrl(port)}?silenceWarnings=appendonly`, { connectTimeout }),
+  ],
+  ["ioredis", connectUsing((port) => new Redis(port, "127.0.0.1"))],
+  [
+    "ioredis that connects when it is used",
+    connectUsing((port) => new Redis(port, "127.0.0.1", { lazyConnect: true })),
+  ],
+  ["node-redis", connectUsing((port) => createClient({ url: redisUrl(port) }))],
+  [
+    "node-redis that does not try again",
+    connectUsing((port) => createClient({ url: redisUrl(port), socket: { reconnectStrategy: false } })),
+  ],
+  ["node-redis 5", connectUsing((port) => createClient5({ url: redisUrl(port) }) as unknown as RedisClient)],
+];
+
+async function expectLockable(way: (typeof CONNECTION_KINDS)[number][1], port: number): Promise<void> {
+  const locks = await way(port, 20_000);
+  runLater.push(() => locks.close());
+  const lock = await locks.tryAcquire("key");
+  expect(lock).not.toBeNull();
+  await lock?.release();
+}
+
+withRedis((server) => {
+  describe.each(CONNECTION_KINDS)("%s", (_, way) => {
+    test("finds a server that starts a second later", { timeout: 30_000 }, async () => {
+      const [port, folder] = [await freePort(), mkdtempSync(join(tmpdir(), "holdfast-reaching-"))];
+      runLater.push(() => rmSync(folder, { recursive: true, force: true }));
+      const taking = expectLockable(way, port);
+      await delay(1_000);
+      const child = await startRedisProcess(folder, port, []);
+      runLater.push(() => killAndCheckLog(child));
+      await taking;
+    });
+
+    test("gets through to a server that cuts its first connections, each at another step of opening", {
+      timeout: 30_000,
+    }, async () => {
+      let cuts = 0;
+      const proxy = createServer((near) => {
+        const far = dial(server().port, "127.0.0.1");
+        const over = (): void => {
+          near.destroy();
+          far.destroy();
+        };
+        near.on("error", over).on("close", over);
+        far.on("error", over).on("close", over).pipe(near);
+        let scripts = 0;
+        near.on("data", (bytes: Buffer) => {
+          if (bytes.includes("EVAL")) scripts++;
+          // the first connection at the first script that it asks for, the second at the second
+          if (cuts < 3 && scripts > cuts) {
+            cuts++;
+            over();
+          } else far.write(bytes);
+        });
+      });
+      await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+      runLater.push(() => proxy.close());
+      await expectLockable(way, (proxy.address() as { port: number }).port);
+      expect(cuts).toBe(3);
+    });
+  });
+});
+
+test("nobody there: it is said when the time is up, and what it was", async () => {
+  const port = await freePort();
+  const began = performance.now();
+  const error: unknown = await connect(redisUrl(port), { connectTimeout: "700ms" }).catch(
+    (failure: unknown) => failure,
+  );
+  expect(performance.now() - began).toBeGreaterThan(690);
+  expect(error).toMatchObject({
+    code: "DRIVER_FAILED",
+    message: expect.stringMatching(/: not reached within 700 ms: connect ECONNREFUSED/),
+  });
+});
+
+test("a lock server of ours at that port is not Redis, which is said at once and is no refusal", async () => {
+  const port = await freePort();
+  const otherServer = await serve({ listen: `tcp://127.0.0.1:${port}`, state: "none" });
+  runLater.push(() => otherServer.close());
+  for (const [, way] of CONNECTION_KINDS) {
+    const began = performance.now();
+    const failure = way(port, 10_000).then(async (locks) => {
+      runLater.push(() => locks.close());
+      await locks.tryAcquire("key");
+    });
+    await expect(failure).rejects.toMatchObject({
+      code: "DRIVER_FAILED",
+      message: expect.stringMatching(
+        /what answers there is not Redis, but seems to be a Holdfast server: its urls begin with holdfast:/,
+      ),
+    });
+    expect(performance.now() - began).toBeLessThan(9_000);
+  }
+});

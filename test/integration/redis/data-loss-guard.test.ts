@@ -1,0 +1,365 @@
+/** The option guardDataLoss, on a server that is killed, flushed, or has forgotten a part. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { encodeClaim, encodeClaimDetails, toBucket, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
+import { RESTORE } from "../../../src/drivers/redis/scripts.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import {
+  createRedisFixture,
+  makeClaim,
+  markLongInUse,
+  readRunRecord,
+  replicationIdOf,
+  withinTime,
+  writeRunRecord,
+} from "../../support/stores/redis-fixture.ts";
+import { until } from "../../support/until.ts";
+
+/** What is waited for. */
+const TTL_MS = 1_500;
+/** For holders that must not be lost because the machine is busy: a restart has to fit in before the lease ends. */
+const LONG_TTL_MS = 5_000;
+/** For what nobody waits for. */
+const GENEROUS_MS = 30_000;
+const RUN_RECORD = "1:{00}:b";
+
+withRedis((server) => {
+  let scene: RedisFixture;
+  let clients: Locks[];
+  let warnings: string[];
+  beforeEach(async () => {
+    scene = createRedisFixture(server().port);
+    await scene.admin.flushall();
+    clients = [];
+    warnings = [];
+  });
+  afterEach(async () => {
+    for (const locks of clients) await locks.close();
+    await scene.close();
+  });
+
+  const driver = (options: RedisOptions = {}): Driver =>
+    redis(() => new Redis(server().port, "127.0.0.1"), {
+      prefix: scene.prefix,
+      warn: (text) => warnings.push(text),
+      guardDataLoss: { maxTtlMs: TTL_MS },
+      ...options,
+    });
+  const client = (options: RedisOptions = {}): Locks => {
+    const guardDataLoss = options.guardDataLoss ?? { maxTtlMs: LONG_TTL_MS };
+    const locks = createLocks(driver({ ...options, guardDataLoss }), { ttl: LONG_TTL_MS, handoffs: 1 });
+    clients.push(locks);
+    return locks;
+  };
+  const open = (options: RedisOptions = {}): ReturnType<RedisFixture["open"]> => scene.open(driver(options));
+  /** An opened driver whose store has been in use for long. */
+  const opened = async (maxTtlMs = TTL_MS): Promise<Awaited<ReturnType<typeof open>>> => {
+    const one = await open({ guardDataLoss: { maxTtlMs } });
+    await markLongInUse(scene.admin, scene.prefix);
+    return one;
+  };
+
+  for (const [what, lose] of [
+    ["killed and starts empty", () => server().restart()],
+    ["flushed", () => scene.admin.flushall()],
+  ] as const) {
+    describe(`a server that is ${what}`, () => {
+      test("grants nobody over a live holder, who keeps its lock and its token", { timeout: 40_000 }, async () => {
+        const [one, other, late] = [client(), client(), client()];
+        await opened();
+        const lock = await one.acquire("key");
+        const order: string[] = [];
+        // who waited comes again: in which order, a store that forgot cannot know
+        const inTurn = async (of: Locks, key: string): Promise<bigint> => {
+          const next = await of.acquire(key);
+          order.push(key);
+          await next.release();
+          return next.token;
+        };
+        const second = inTurn(other, "key");
+        await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+        const began = performance.now();
+        await lose();
+        const third = inTurn(late, "key");
+        await inTurn(late, "free");
+        // a new lock was granted, but only when every lease from before the loss had had its time
+        expect(performance.now() - began).toBeGreaterThanOrEqual(LONG_TTL_MS * 0.99);
+        expect(order).toEqual(["free"]);
+        expect(lock.signal.aborted).toBe(false);
+        lock.throwIfLost();
+        expect(await lock.release()).toBe(true);
+        for (const token of await Promise.all([second, third])) expect(token).toBeGreaterThan(lock.token);
+        expect(warnings.filter((text) => /lost/.test(text))).toEqual([]);
+      });
+
+      test("without the option tells its holders at once, and how many, and tokens rise", {
+        timeout: 40_000,
+      }, async () => {
+        const locks = client({ guardDataLoss: false });
+        const lock = await locks.acquire("key");
+        await locks.acquire("another");
+        await lose();
+        await until(() => lock.signal.aborted, { within: 10_000, what: "the holder to be told" });
+        expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "unknown" });
+        await until(() => warnings.some((text) => /the server has lost/.test(text)), {
+          within: 5_000,
+          what: "warning",
+        });
+        const next = await client({ guardDataLoss: false }).acquire("key");
+        expect(next.token).toBeGreaterThan(lock.token);
+      });
+    });
+  }
+
+  describe("while a store that forgot grants nothing new", () => {
+    test("a claim that would not wait is refused, and a place in line asks again when it is over", async () => {
+      const one = await open({ guardDataLoss: { maxTtlMs: GENEROUS_MS } });
+      expect(await one.claim(makeClaim("key", { wait: false, ttlMs: GENEROUS_MS }))).toEqual({
+        state: "none",
+        paused: { reason: "gracePeriod", remainingMs: expect.any(Number) },
+      });
+      const [waiter, answer] = await withinTime(TTL_MS, async (name) => {
+        await writeRunRecord(scene.admin, scene.prefix, { graceEndsAt: Date.now() + TTL_MS });
+        const waiter = makeClaim(name, { ttlMs: GENEROUS_MS });
+        return [waiter, await one.claim(waiter)] as const;
+      });
+      expect(answer.state === "waiting" && answer.recheckMs <= TTL_MS).toBe(true);
+      await one.waitForGrant(waiter);
+      await one.driver.release([waiter]);
+    });
+
+    test("releases and the leases that end grant nobody", async () => {
+      const one = await opened();
+      const record = `${scene.prefix}:${RUN_RECORD}`;
+      const whole = String(await scene.admin.get(record));
+      const [waiting, answer, granted] = await withinTime(TTL_MS, async (name) => {
+        const [held, waiting] = [makeClaim(name, { ttlMs: TTL_MS }), makeClaim(name, { ttlMs: TTL_MS })];
+        await scene.admin.set(record, whole);
+        await one.claimHeld(held);
+        await one.claim(waiting);
+        await scene.admin.del(record);
+        await one.driver.release([held]);
+        const answer = await one.renewOnce(waiting);
+        return [waiting, answer, one.pushes.filter(({ id }) => id === waiting.id)] as const;
+      });
+      expect(answer.state).toBe("waiting");
+      expect(granted.filter(({ answer }) => answer?.state === "held")).toEqual([]);
+      await one.waitForGrant(waiting);
+      await one.driver.release([waiting]);
+    });
+
+    test("the release of a lock that it forgot is true, and no late call places it anew", async () => {
+      const one = await opened(GENEROUS_MS);
+      const held = makeClaim("key", { ttlMs: GENEROUS_MS });
+      await one.claimHeld(held);
+      await scene.admin.flushall();
+      expect(await one.driver.release([held])).toEqual([true]);
+      expect(await one.renewOnce(held)).toEqual({ state: "none", reason: "released" });
+      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+    });
+
+    test("all who share a semaphore come back, with their tokens, whatever their order", async () => {
+      const one = await opened(GENEROUS_MS);
+      const hold = { key: "key", permits: 1, limit: 3 };
+      const claims = [0, 1, 2].map(() => makeClaim([hold], { ttlMs: GENEROUS_MS, tokens: 4 }));
+      const tokens = [];
+      for (const claim of claims) tokens.push((await one.claimHeld(claim)).token);
+      await scene.admin.flushall();
+      const answers = await one.driver.renew([...claims].reverse());
+      expect(answers.map((answer) => answer?.state === "held" && answer.token)).toEqual([...tokens].reverse());
+      const counter = await scene.admin.get(`${scene.prefix}:1:{${toBucket("key")}}:n`);
+      expect(BigInt(String(counter))).toBe((tokens[2] as bigint) + 3n);
+      await one.driver.release(claims);
+    });
+
+    test("who was passed in its first line while it waited for another key comes back, and who passed it, too", async () => {
+      const one = await opened(GENEROUS_MS);
+      const pair = (key: string): { key: string; permits: number; limit: number } => ({ key, permits: 2, limit: 2 });
+      const [first, both] = [
+        makeClaim("c", { ttlMs: GENEROUS_MS }),
+        makeClaim([pair("b"), pair("c")], { ttlMs: GENEROUS_MS }),
+      ];
+      const reader = makeClaim([{ key: "b", permits: 1, limit: ALL_PERMITS }], { ttlMs: GENEROUS_MS });
+      await one.claimHeld(first);
+      expect((await one.claim(both)).state).toBe("waiting");
+      const { token } = await one.claimHeld(reader);
+      await one.driver.release([first]);
+      const later = await one.waitForGrant(both);
+      expect(later.token).toBeGreaterThan(token);
+      await scene.admin.flushall();
+      const answers = await one.driver.renew([reader, both]);
+      expect(answers).toMatchObject([
+        { state: "held", token },
+        { state: "held", token: later.token },
+      ]);
+      await one.driver.release([reader, both]);
+    });
+
+    test("who holds comes back although memory is full, and a new claim leaves no trace", async () => {
+      const one = await opened(GENEROUS_MS);
+      const held = makeClaim("key", { ttlMs: GENEROUS_MS });
+      const { token } = await one.claimHeld(held);
+      await scene.admin.flushall();
+      await scene.admin.config("SET", "maxmemory", "1");
+      try {
+        expect(await one.renewOnce(held)).toMatchObject({ state: "held", token });
+        await expect(one.claim(makeClaim("other", { ttlMs: GENEROUS_MS }))).rejects.toThrow("OOM");
+        expect(await one.driver.release([held])).toEqual([true]);
+        expect((await scene.keys()).filter((key) => /:[aw]:/.test(key))).toEqual([]);
+      } finally {
+        await scene.admin.config("SET", "maxmemory", "0");
+      }
+    });
+
+    test("a claim over several keys comes back in all of them", async () => {
+      const one = await opened(GENEROUS_MS);
+      const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
+      const both = makeClaim(holds, { ttlMs: GENEROUS_MS });
+      const { token } = await one.claimHeld(both);
+      await scene.admin.flushall();
+      expect(await one.renewOnce(both)).toMatchObject({ state: "held", token });
+      const views = await one.driver.list({ prefix: "" }, 10);
+      expect(views.map((view) => view.holds.map(({ key }) => key))).toEqual([["a", "b"]]);
+      for (const key of ["a", "b"]) {
+        const claim = makeClaim([{ key, permits: 1, limit: 1 }], { ttlMs: GENEROUS_MS });
+        expect((await one.claim(claim)).state).toBe("waiting");
+        await one.driver.release([claim]);
+      }
+      await one.driver.release([both]);
+      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+    });
+
+    test("of two that conflict, as a replica may have it that missed the last writes, the higher token stays", async () => {
+      const guardDataLoss = { maxTtlMs: GENEROUS_MS };
+      const [one, other] = [await opened(GENEROUS_MS), await open({ guardDataLoss })];
+      const [old, young] = [makeClaim("key", { ttlMs: GENEROUS_MS }), makeClaim("key", { ttlMs: GENEROUS_MS })];
+      await one.claimHeld(old);
+      const written = await Promise.all(
+        (await scene.keys()).map(async (key) => ({ key, value: await scene.admin.dumpBuffer(key) })),
+      );
+      await one.driver.release([old]);
+      const { token } = await other.claimHeld(young);
+      await scene.admin.del(await scene.keys());
+      for (const { key, value } of written) {
+        if (value !== null && !key.endsWith(":b")) await scene.admin.restore(key, GENEROUS_MS * 4, value);
+      }
+      expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+      expect(await other.renewOnce(young)).toMatchObject({ state: "held", token });
+      const [view, ...more] = await one.driver.list({ prefix: "key" }, 10);
+      expect(more).toEqual([]);
+      expect(view?.answer).toMatchObject({ state: "held", token });
+      expect(await one.renewOnce(old)).toEqual({ state: "none" });
+      await other.driver.release([young]);
+    });
+  });
+
+  test("once it is over, what was not placed anew stays lost", async () => {
+    const one = await opened();
+    const held = makeClaim("key", { ttlMs: TTL_MS });
+    await one.claimHeld(held);
+    await scene.admin.flushall();
+    await open();
+    await delay(TTL_MS + 50);
+    expect(await one.renewOnce(held)).toEqual({ state: "none" });
+    expect(warnings.filter((text) => /has lost a lock of ours/.test(text)).length).toBe(1);
+  });
+
+  test("what comes late, is known, or has a token from the future is not placed anew", async () => {
+    const one = await opened(GENEROUS_MS);
+    const record = `${scene.prefix}:${RUN_RECORD}`;
+    const root = `${scene.prefix}:1:`;
+    const replace = async (claim: Claim, token: bigint): Promise<unknown> => {
+      const words = [...encodeClaim(claim), ...encodeClaimDetails({ ...claim, floor: token }), String(token)];
+      const head = [root, `${root}inbox:x`, record, String(GENEROUS_MS), "1"];
+      const [answer] = (await scene.admin.eval(
+        RESTORE.text,
+        1,
+        toRoutingKey(root, "00"),
+        ...head,
+        ...words,
+      )) as unknown[];
+      return String(answer).split(" ").slice(0, 2).join(" ");
+    };
+    const now = BigInt(Date.now()) * 1_000n;
+    const [late, known, ahead, well] = ["late", "known", "ahead", "well"].map((key) =>
+      makeClaim(key, { ttlMs: GENEROUS_MS }),
+    );
+    expect(await replace(late as Claim, now)).toBe("n");
+    const { token } = await one.claimHeld(known as Claim);
+    await writeRunRecord(scene.admin, scene.prefix, { graceEndsAt: Date.now() + GENEROUS_MS });
+    expect(await replace(known as Claim, token + 5n)).toBe(`h ${token}`);
+    expect(await replace(ahead as Claim, now + 2n * 86_400_000_000n)).toBe("n");
+    expect(await replace(well as Claim, now)).toBe(`h ${now}`);
+    await one.driver.release([known, well] as Claim[]);
+    expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+  });
+
+  test("the second client, and the next start of a client, find the store as it is: nobody waits", async () => {
+    await opened();
+    const next = await open();
+    const claim = makeClaim("key", { ttlMs: TTL_MS });
+    await next.claimHeld(claim);
+    await next.driver.release([claim]);
+    expect(warnings.length).toBe(1);
+    expect(warnings[0]).toMatch(/^redis: the server has forgotten .* it grants nothing new for 1500 ms$/);
+  });
+
+  test("a clock that steps back makes nobody wait longer than the longest ttl", async () => {
+    const one = await opened();
+    await writeRunRecord(scene.admin, scene.prefix, { graceEndsAt: Date.now() + 3_600_000 });
+    const claim = makeClaim("key", { ttlMs: TTL_MS });
+    expect((await one.claim(claim)).state).toBe("waiting");
+    await one.waitForGrant(claim); // within seconds, and not within an hour
+    await one.driver.release([claim]);
+  });
+
+  test("a record of another run, as in a server that came back from its file, is a loss", async () => {
+    const one = await opened(GENEROUS_MS);
+    await writeRunRecord(scene.admin, scene.prefix, { replicationId: "a".repeat(40) });
+    expect((await one.claim(makeClaim("key", { ttlMs: GENEROUS_MS }))).state).toBe("waiting");
+    const { driver: next } = await open({ guardDataLoss: { maxTtlMs: GENEROUS_MS } });
+    expect(warnings.length).toBe(2);
+    expect((await readRunRecord(scene.admin, scene.prefix)).replicationId).toBe(await replicationIdOf(scene.admin));
+    await next.close();
+  });
+
+  test("a longer ttl is refused before anything is sent", async () => {
+    const one = await open();
+    await expect(one.claim(makeClaim("key", { ttlMs: TTL_MS + 1 }))).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+      message: "redis: ttl of 1501 ms is longer than guardDataLoss.longestTtlMs (1500 ms) allows",
+    });
+    expect((await scene.keys()).filter((key) => /:[awc]:/.test(key))).toEqual([]);
+  });
+
+  test("an option that means nothing is a TypeError that names it", () => {
+    for (const longestTtlMs of [0, -1, 99, 1.5, Number.NaN, 86_400_001, "60s"]) {
+      expect(() => driver({ guardDataLoss: { maxTtlMs: longestTtlMs as number } })).toThrow(
+        /^guardDataLoss.longestTtlMs must be/,
+      );
+    }
+  });
+
+  test("a user without the right to INFO is refused, and told so", async () => {
+    const rules = ["reset", "on", ">secret", "~*", "&*", "+@all", "-info"];
+    await scene.admin.call("ACL", "SETUSER", "uninformed", ...rules);
+    const guarded = redis(
+      () => new Redis({ port: server().port, host: "127.0.0.1", username: "uninformed", password: "secret" }),
+      { prefix: scene.prefix, guardDataLoss: true },
+    );
+    await expect(guarded.open(() => undefined)).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+      message: expect.stringContaining("+info"),
+    });
+    await guarded.close();
+  });
+});

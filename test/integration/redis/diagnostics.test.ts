@@ -1,0 +1,285 @@
+/** What is told of a server at open() and by `holdfast doctor`, and the rights each client needs. */
+
+import { spawnSync } from "node:child_process";
+import { resolve } from "node:path";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { diagnoseServer } from "../../../src/drivers/redis/diagnostics.ts";
+import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { connect } from "../../../src/index.ts";
+import type { Check, Driver } from "../../../src/spi/driver.ts";
+import { startRedis } from "../../support/stores/redis.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
+import { until } from "../../support/until.ts";
+
+const diagnosticMessages = (checks: readonly Check[]): Record<string, string> =>
+  Object.fromEntries(checks.map(({ what, level, says }) => [what, `${level}: ${says}`]));
+
+withRedis((server) => {
+  let scene: RedisFixture;
+  let warnings: string[];
+  beforeEach(() => {
+    scene = createRedisFixture(server().port);
+    warnings = [];
+  });
+  afterEach(() => scene.close());
+
+  const driver = (options: RedisOptions = {}, client: object = {}): Driver =>
+    redis(() => new Redis({ port: server().port, host: "127.0.0.1", ...client }), {
+      prefix: scene.prefix,
+      warn: (text) => warnings.push(text),
+      ...options,
+    });
+  const found = async (of: Driver): Promise<Record<string, string>> =>
+    diagnosticMessages((await of.diagnose?.()) ?? []);
+
+  test("a server that keeps nothing on disk is used, and that is said at once and by doctor", async () => {
+    const { driver: one } = await scene.open(driver());
+    expect(warnings).toEqual([
+      expect.stringMatching(/^redis: no append-only file: a restart forgets locks.*; set append/),
+    ]);
+    expect(await found(one)).toEqual({
+      version: expect.stringMatching(/^good: Redis \d+\.\d+\.\d+$/),
+      role: "good: master, without replicas",
+      memory: "good: no bound, nothing is evicted",
+      clients: expect.stringMatching(/^good: \d+ of \d+ connections in use$/),
+      appendonly: expect.stringMatching(/^doubtful: no append-only file/),
+      keys: expect.stringMatching(/^good: \d+ of ours, each with a time to live$/),
+    });
+  });
+
+  test("an append-only file is well; a full memory and eviction are not", async () => {
+    const admin = scene.admin;
+    try {
+      await admin.config("SET", "appendonly", "yes");
+      await until(async () => /aof_enabled:1/.test(await admin.info("persistence")), {
+        within: 5_000,
+        what: "the file",
+      });
+      await admin.setrange(`${scene.prefix}:filler`, 20_000_000, "x"); // beside which connections do not count
+      const used = Number(/used_memory:(\d+)/.exec(await admin.info("memory"))?.[1]);
+      await admin.config("SET", "maxmemory", String(Math.round(used * 1.05)));
+      await admin.config("SET", "maxmemory-policy", "volatile-lru");
+      const { driver: one } = await scene.open(driver({ allowEviction: true }));
+      expect(warnings).toEqual([
+        "redis: maxmemory-policy is volatile-lru: locks that are held may be thrown away; set maxmemory-policy noeviction, or give locks a server of their own",
+      ]);
+      await admin.config("SET", "maxmemory-policy", "noeviction");
+      const { memory, appendonly } = await found(one);
+      expect(appendonly).toMatch(/^good: append-only file/);
+      expect(memory).toMatch(/^doubtful: \d+ % of maxmemory in use/);
+    } finally {
+      await admin.config("SET", "maxmemory", "0");
+      await admin.config("SET", "maxmemory-policy", "noeviction");
+      await admin.config("SET", "appendonly", "no");
+      await admin.del(`${scene.prefix}:filler`);
+    }
+  });
+
+  test("a replica beside the master is told of, unless the loss of its last writes is guarded against", {
+    timeout: 30_000,
+  }, async () => {
+    const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
+    try {
+      await until(async () => /connected_slaves:1/.test(await scene.admin.info("replication")), {
+        within: 15_000,
+        what: "the replica",
+      });
+      const { driver: one } = await scene.open(driver());
+      expect(await found(one)).toMatchObject({
+        role: "good: master, with 1 replica",
+        failover: expect.stringMatching(
+          /^doubtful: a replica that is promoted may not know the last locks granted, and a master .* goes on granting/,
+        ),
+      });
+      const guard = { guardDataLoss: { maxTtlMs: 100 } };
+      const { driver: guarded } = await scene.open(driver(guard));
+      expect((await found(guarded)).failover).toMatch(
+        /^doubtful: guardDataLoss is on; but a master .* goes on granting/,
+      );
+      await scene.admin.config("SET", "min-replicas-to-write", "1");
+      expect((await found(one)).failover).toMatch(
+        /^doubtful: a replica that is promoted may not know [^,]*; min-replicas/,
+      );
+      expect((await found(guarded)).failover).toMatch(/^good: guardDataLoss is on; min-replicas-to-write ends/);
+      const { driver: patient } = await scene.open(driver({ replicas: { minAcks: 1 } }));
+      expect((await found(patient)).failover).toBe("good: grants and renewals wait for 1 of 1 replicas");
+    } finally {
+      await scene.admin.config("SET", "min-replicas-to-write", "0");
+      await replica.stop();
+    }
+  });
+
+  test("a warning that is silenced by its name is not given, by an option or a url, and a name that is none is refused", async () => {
+    await scene.open(driver({ silenceWarnings: ["appendonly"] }));
+    expect(warnings).toEqual([]);
+    await scene.open(driver({ guardDataLoss: { maxTtlMs: 100 }, silenceWarnings: ["guardDataLoss"] }));
+    expect(warnings).toEqual([]);
+    await scene.open(driver({ silenceWarnings: ["failover"] }));
+    expect(warnings).toEqual([expect.stringMatching(/^redis: no append-only file/)]);
+    for (const wrong of ["appendonly", {}, null]) {
+      expect(() => driver({ silenceWarnings: wrong as [] })).toThrow(
+        /^silenceWarnings must be a list of version, role, failover, /,
+      );
+    }
+    for (const wrong of ["apendonly", 1, ""]) {
+      expect(() => driver({ silenceWarnings: ["disk", wrong as "disk"] })).toThrow(
+        `silenceWarnings knows no warning ${JSON.stringify(wrong)}, but version, role,`,
+      );
+    }
+    await expect(connect(`${server().url}?silenceWarnings=appendonly,nothing`)).rejects.toThrow(
+      /^silenceWarnings knows no warning "nothing"/,
+    );
+  });
+
+  test("too few connections left are said: without one to hear of grants, waits take seconds", async () => {
+    await scene.admin.config("SET", "maxclients", "10");
+    try {
+      const { driver: one } = await scene.open(driver({ silenceWarnings: ["appendonly"] }));
+      const otherRedises = Array.from({ length: 6 }, () => new Redis(server().port, "127.0.0.1"));
+      for (const otherRedis of otherRedises) await otherRedis.ping();
+      expect((await found(one)).clients).toMatch(/^doubtful: (?:9|10) of 10 connections in use$/);
+      for (const otherRedis of otherRedises) otherRedis.disconnect();
+    } finally {
+      await scene.admin.config("SET", "maxclients", "10000");
+    }
+  });
+
+  test("a version whose commands do not suffice is bad", async () => {
+    const info = (version: string) => async () => `redis_version:${version}\r\nrole:master\r\nconnected_slaves:0\r\n`;
+    const probed = { prefix: "p:", isPermanentKey: () => false, hasFailover: false, isGuarded: false, replicaAcks: 0 };
+    const level = async (version: string) => (await diagnoseServer(info(version), probed))[0]?.level;
+    expect(await Promise.all(["2.8.24", "6.0.16", "6.2.0", "7.0.15", "8.2"].map(level))).toEqual([
+      "bad",
+      "bad",
+      "good",
+      "good",
+      "good",
+    ]);
+  });
+
+  test("keys of ours without a time to live: none, after everything that may be done; one is found", async () => {
+    const one = await scene.open(driver({ guardDataLoss: { maxTtlMs: 60_000 } }));
+    await markLongInUse(scene.admin, scene.prefix);
+    const shared = makeClaim([
+      { key: "a", permits: 1, limit: 2 },
+      { key: "b", permits: 1, limit: 2 },
+    ]);
+    const claims = [makeClaim("a"), shared, makeClaim("a"), makeClaim("c")];
+    for (const claim of claims) await one.claim(claim);
+    await one.driver.renew(claims);
+    await one.driver.release(claims.slice(0, 1), new Set([claims[0]!.id]));
+    await one.driver.detach?.([shared]);
+    expect((await found(one.driver)).keys).toMatch(/^good: (?:[5-9]|\d\d) of ours, each with a time to live$/);
+    const [leaked] = (await scene.keys()).filter((key) => key.includes(":c:"));
+    await scene.admin.persist(leaked as string);
+    expect((await found(one.driver)).keys).toMatch(/^bad: 1 of \d+ of ours have no time to live$/);
+    await one.driver.release(claims);
+    await scene.admin.pexpire(leaked as string, 60_000);
+  });
+
+  test("who may not look is told so, and works all the same", async () => {
+    const rules = ["reset", "on", ">secret", `~${scene.prefix}:*`, `&${scene.prefix}:*`, "+@all", "-info", "-scan"];
+    await scene.admin.call("ACL", "SETUSER", "blind", ...rules);
+    const one = await scene.open(driver({}, { username: "blind", password: "secret", enableReadyCheck: false }));
+    expect(warnings).toEqual([]);
+    expect(await found(one.driver)).toEqual({
+      server: "unknown: this user has no right to INFO: version, role, memory and persistence are not known",
+      keys: "unknown: this user has no right to SCAN, so keys were not looked at",
+    });
+    const claim = makeClaim("key");
+    await one.claimHeld(claim);
+    await one.driver.release([claim]);
+  });
+
+  test("a client that may not select its database is refused: it would go on in another one", async () => {
+    const rules = ["reset", "on", ">secret", `~${scene.prefix}:*`, `&${scene.prefix}:*`, "+@all", "-select"];
+    await scene.admin.call("ACL", "SETUSER", "stuck", ...rules);
+    const user = { username: "stuck", password: "secret" };
+    await expect(scene.open(driver({}, { ...user, db: 3 }))).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+      message: expect.stringMatching(/NOPERM.*select/),
+    });
+    await expect(scene.open(driver({}, { db: 99 }))).rejects.toThrow(/no such database.*setting databases/);
+    await scene.admin.call("ACL", "SETUSER", "stuck", "+select");
+    const one = await scene.open(driver({}, { ...user, db: 3 }));
+    await one.claimHeld(makeClaim("a"));
+    // one that is on its way when the connection breaks is sent again by ioredis itself, in the other database
+    await scene.admin.call("CLIENT", "PAUSE", "10000", "WRITE");
+    const underWay = one.driver.claim(makeClaim("b"));
+    await scene.admin.call("ACL", "SETUSER", "stuck", "-select");
+    // b: it is kept waiting there
+    await until(async () => / flags=b .* cmd=evalsha /.test(String(await scene.admin.client("LIST"))), {
+      within: 5_000,
+      what: "the claim at the server",
+    });
+    await scene.admin.client("KILL", "USER", "stuck");
+    await scene.admin.call("CLIENT", "UNPAUSE");
+    await expect(underWay).rejects.toThrow(/NOPERM/);
+    await expect(one.driver.claim(makeClaim("b"))).rejects.toThrow(/NOPERM/);
+    await scene.admin.call("ACL", "SETUSER", "stuck", "+select");
+    await one.claimHeld(makeClaim("b"));
+  });
+
+  test("a client that its owner moves to another database grants nothing there", async () => {
+    const shared = new Redis(server().port, "127.0.0.1");
+    const one = await scene.open(redis(shared, { prefix: scene.prefix, warn: () => undefined }));
+    await one.claimHeld(makeClaim("a"));
+    await shared.select(5);
+    await expect(one.driver.claim(makeClaim("a"))).rejects.toThrow(/moved from database 0 to 5/);
+    await shared.select(0);
+    expect(await one.claim(makeClaim("a"))).toMatchObject({ state: "waiting" });
+    shared.disconnect();
+  });
+
+  test("one of node-redis, which does not tell, has lost there what it held, and is told", async () => {
+    const shared = await createClient({ url: server().url })
+      .on("error", () => undefined)
+      .connect();
+    const one = await scene.open(redis(shared, { prefix: scene.prefix, warn: (text) => warnings.push(text) }));
+    const claim = makeClaim("a");
+    await one.claimHeld(claim);
+    await shared.select(5);
+    expect(await one.renewOnce(claim)).toEqual({ state: "none" });
+    expect(warnings).toContainEqual(expect.stringMatching(/^redis: the server has lost a lock of ours/));
+    shared.destroy();
+  });
+
+  test("why nothing can be kept there is said: a command is missing, a key is another's, the client is in a MULTI", async () => {
+    const old = await startRedis(["--rename-command", "ZRANDMEMBER", ""]);
+    const there = redis(() => new Redis(old.port, "127.0.0.1"), { warn: () => undefined });
+    await expect(there.open(() => undefined)).rejects.toThrow(/too old.*ZRANDMEMBER/);
+    await old.stop();
+    await scene.admin.lpush(`${scene.prefix}:{00}:layout`, "x");
+    await expect(scene.open(driver())).rejects.toThrow(/:layout is no key of ours: use another prefix/);
+    const busy = new Redis(server().port, "127.0.0.1");
+    await busy.multi({ pipeline: false });
+    await expect(scene.open(redis(busy, { prefix: scene.prefix }))).rejects.toThrow(/within a MULTI/);
+    busy.disconnect();
+  });
+
+  test("holdfast run warns in its own words, and with --quiet or --json not at all", { timeout: 30_000 }, () => {
+    const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
+    const said = (at: string, ...flags: string[]): string =>
+      spawnSync(process.execPath, [resolve("dist/cli/main.js"), "run", "key", "--url", at, ...flags, "--", "true"], {
+        encoding: "utf8",
+      }).stderr;
+    expect(said(url)).toMatch(/^holdfast: warning: redis: no append-only file: [^\n]+\n$/);
+    expect([said(url, "--quiet"), said(url, "--json")]).toEqual(["", ""]);
+    expect(said(`${url}&silenceWarnings=appendonly`)).toBe("");
+  });
+
+  test("holdfast doctor prints it, between reach and latency", { timeout: 30_000 }, () => {
+    const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
+    const { stdout, status } = spawnSync(process.execPath, [resolve("dist/cli/main.js"), "doctor", "--url", url], {
+      encoding: "utf8",
+      env: { ...process.env, NO_COLOR: "1" },
+    });
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/ok {4}reachable.*ok {4}version {4}Redis.*WARN {2}appendonly.*ok {4}keys.*ok {4}latency/s);
+  });
+});

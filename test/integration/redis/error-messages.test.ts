@@ -1,0 +1,332 @@
+/** What a user is told when a Redis cannot be used: what is wrong, where, and what to do; no secret and no digest. */
+
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { networkInterfaces, tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { explainError, toOpenError } from "../../../src/drivers/redis/errors.ts";
+import type { Locks } from "../../../src/index.ts";
+import { connect, createLocks } from "../../../src/index.ts";
+import { createAuthority, writeCertificate } from "../../support/certificates.ts";
+import { freePort } from "../../support/free-port.ts";
+import type { RedisServer } from "../../support/stores/redis.ts";
+import { REDIS_SERVER_PROGRAM, startRedis, tlsArguments } from "../../support/stores/redis.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
+import { until } from "../../support/until.ts";
+
+const PASSWORD = "hushhush";
+const NO_WARNINGS = { warn: () => undefined };
+const PASSWORD_DIGEST = /[0-9a-f]{40}/;
+const folder = mkdtempSync(join(tmpdir(), "holdfast-troubles-"));
+const cleanups: (() => unknown)[] = [];
+afterAll(async () => {
+  for (const work of cleanups) await work();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const startServer = async (...settings: string[]): Promise<RedisServer> => {
+  const server = await startRedis(settings);
+  cleanups.push(() => server.stop());
+  return server;
+};
+const withAdmin = async <T>(port: number, work: (admin: Redis) => Promise<T>): Promise<T> => {
+  const admin = new Redis(port, "127.0.0.1");
+  try {
+    return await work(admin);
+  } finally {
+    admin.disconnect();
+  }
+};
+
+/** "CODE: message" of the first error there is, when a lock is taken; "" if it is. */
+async function connectionError(make: () => Locks | Promise<Locks>): Promise<string> {
+  let locks: Locks | undefined;
+  try {
+    locks = await make();
+    const lock = await locks.tryAcquire("key");
+    await lock?.release();
+    return "";
+  } catch (error) {
+    const { code, message } = error as Error & { code: string };
+    const all = [error, (error as Error).cause].map((one) =>
+      JSON.stringify(one, Object.getOwnPropertyNames(one ?? {})),
+    );
+    expect(all.join()).not.toContain(PASSWORD);
+    expect(message).not.toMatch(PASSWORD_DIGEST);
+    expect(message).not.toContain("\n");
+    return `${code}: ${message}`;
+  } finally {
+    await locks?.close();
+  }
+}
+const errorByUrl = (url: string, connectTimeout = 5_000): Promise<string> =>
+  connectionError(() => connect(url, { connectTimeout }));
+const errorByNodeRedis = (url: string, connectTimeoutMs = 5_000): Promise<string> =>
+  connectionError(() => createLocks(redis(() => createClient({ url }), { ...NO_WARNINGS, connectTimeoutMs })));
+/** By url, and by a client of node-redis: the same. */
+async function errorsByBothClients(url: string): Promise<string> {
+  const said = await errorByUrl(url);
+  expect(await errorByNodeRedis(url)).toBe(said);
+  return said;
+}
+
+withRedis((server) => {
+  const fatal = (port: number, says: string): string => `DRIVER_FATAL: redis 127.0.0.1:${port}: ${says}`;
+
+  describe("who may not come in is told why", () => {
+    test("no password, or a wrong one", async () => {
+      const { port, url } = await startServer("--requirepass", "right");
+      expect(await errorsByBothClients(url)).toBe(
+        fatal(
+          port,
+          "it asks for a password and was given none (NOAUTH): name user and password, in a url redis://user:password@host",
+        ),
+      );
+      for (const login of [`:${PASSWORD}@`, `nobody:${PASSWORD}@`]) {
+        expect(await errorsByBothClients(url.replace("//", `//${login}`))).toBe(
+          fatal(port, "user or password is wrong, or the user is switched off (WRONGPASS): see ACL LIST there"),
+        );
+      }
+    });
+
+    test.each([
+      ["subscribe", "this user has no right to SUBSCRIBE (NOPERM): grant +subscribe"],
+      ["evalsha", "this user has no right to EVALSHA (NOPERM): grant +evalsha"],
+      ["eval", "this user has no right to EVAL (NOPERM): grant +eval"],
+      ["publish", "this user has no right to PUBLISH (NOPERM): grant +publish"],
+      ["zadd", "this user has no right to ZADD (NOPERM): grant +zadd"],
+      ["~holdfast:*", "this user may not use our keys (NOPERM): grant ~PREFIX:*, by default ~holdfast:*"],
+      ["&holdfast:*", "this user may not use our channels (NOPERM): grant &PREFIX:*, by default &holdfast:*"],
+    ])("a user without %s", async (lacking, says) => {
+      const { port } = server();
+      const all = ["~holdfast:*", "&holdfast:*", ...LEAST_PERMISSIONS];
+      const rules = all.filter((right) => right !== lacking && right !== `+${lacking}`);
+      expect(rules.length).toBe(all.length - 1);
+      await withAdmin(port, (admin) => admin.call("ACL", "SETUSER", "app", "reset", "on", `>${PASSWORD}`, ...rules));
+      expect(await errorsByBothClients(`redis://app:${PASSWORD}@127.0.0.1:${port}`)).toBe(fatal(port, says));
+    });
+
+    test("protected mode", async () => {
+      const address = Object.values(networkInterfaces())
+        .flat()
+        .find((one) => one?.family === "IPv4" && !one.internal)?.address;
+      if (address === undefined) return;
+      const { port } = await startServer("--bind", "127.0.0.1", address, "--protected-mode", "yes");
+      expect(await errorByNodeRedis(`redis://${address}:${port}`)).toBe(
+        `DRIVER_FATAL: redis ${address}:${port}: it is in protected mode and takes connections of its own machine only (DENIED): give it a password, and locks a user of their own`,
+      );
+      // ioredis may find the connection closed before it has read why
+      expect(await errorByUrl(`redis://${address}:${port}`, 1_000)).toMatch(/protected mode/);
+    });
+  });
+
+  describe("a url of another kind than what is there", () => {
+    test("a Cluster's or Sentinels' for a single server", async () => {
+      const { port } = server();
+      expect(await errorByUrl(`redis+cluster://127.0.0.1:${port}`)).toBe(
+        fatal(port, "this server is in no Redis Cluster: give a client of a single server, or a url redis://host"),
+      );
+      expect(await errorByUrl(`redis+sentinel://127.0.0.1:${port}/mine`)).toBe(
+        `DRIVER_FATAL: redis mine by Sentinels at 127.0.0.1:${port}: no Sentinel answers there but a server: name the Sentinels (port 26379), or the server by a url redis://host`,
+      );
+    });
+
+    test("a replica's for the master's", async () => {
+      const replica = await startServer("--replicaof", "127.0.0.1", String(server().port));
+      const says = (word: string): string =>
+        `this is a replica (${word}): connect to the master, or let Sentinels name it, redis+sentinel://host,host/master`;
+      expect(await errorsByBothClients(replica.url)).toBe(fatal(replica.port, says("READONLY")));
+      const alone = await startServer("--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "no");
+      expect(await errorsByBothClients(alone.url)).toBe(fatal(alone.port, says("MASTERDOWN")));
+    });
+
+    test("something else than Redis", async () => {
+      const web = createServer((socket) => {
+        socket.on("error", () => undefined).once("data", () => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
+      });
+      await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
+      cleanups.push(() => web.close());
+      const { port } = web.address() as { port: number };
+      expect(await errorsByBothClients(`redis://127.0.0.1:${port}`)).toBe(
+        `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: what answers there is not Redis: check host and port`,
+      );
+    });
+  });
+
+  describe("TLS", () => {
+    let secured: RedisServer;
+    let strict: RedisServer;
+    let [port, strictPort] = [0, 0];
+    let ca = "";
+    beforeAll(async () => {
+      const issuer = createAuthority();
+      const files = writeCertificate(folder, issuer.issue(["localhost"]), issuer);
+      ca = files.ca;
+      [port, strictPort] = [await freePort(), await freePort()];
+      secured = await startServer(...tlsArguments(port, files));
+      strict = await startServer(...tlsArguments(strictPort, files), "--tls-auth-clients", "yes");
+    }, 60_000);
+
+    const CLOSED =
+      "the connection was closed before it was answered: does Redis listen there, without TLS (else rediss://), and not in protected mode?";
+
+    test("asked at a port without, and the other way round", async () => {
+      const silent = "not reached within 500 ms, nothing answers: is TLS spoken at this port (else redis://)?";
+      const said = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
+      expect(await errorByUrl(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
+      expect(await errorByNodeRedis(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
+      expect(await errorByUrl(`rediss+cluster://127.0.0.1:${secured.port}`, 1_000)).toMatch(
+        /is TLS spoken at this port/,
+      );
+      const other = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${CLOSED}`;
+      expect(await errorByUrl(`redis://127.0.0.1:${port}`, 1_000)).toBe(other);
+      // it tries again until then, and must have been turned away once
+      expect(await errorByNodeRedis(`redis://127.0.0.1:${port}`, 1_500)).toBe(other);
+      expect(await errorByUrl(`redis+cluster://127.0.0.1:${port}`, 1_000)).toBe(other);
+    });
+
+    test("with a certificate that is not known, or bears another name", async () => {
+      expect(await errorsByBothClients(`rediss://127.0.0.1:${port}`)).toMatch(
+        /^DRIVER_FATAL: redis 127\.0\.0\.1:\d+: its certificate is not trusted \(.*\): name its authority, in a url \?ca=FILE$/,
+      );
+      expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}`)).toBe(
+        fatal(
+          port,
+          "its certificate bears another name than the one it was reached by: say which is meant, in a url ?servername=NAME",
+        ),
+      );
+      expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}&servername=localhost`)).toBe("");
+    });
+
+    test("that wants a certificate of its clients; and a file that is not there", async () => {
+      expect(await errorByUrl(`rediss://127.0.0.1:${strictPort}?ca=${ca}&servername=localhost`)).toMatch(
+        /it wants a certificate of its clients|closed before it was answered/,
+      );
+      expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}.none`)).toBe(
+        `DRIVER_FATAL: url: ca names ${ca}.none, which cannot be read (ENOENT)`,
+      );
+      expect(strict.port).not.toBe(secured.port);
+    });
+  });
+
+  describe("a server that takes no new lock now", () => {
+    const passing = (says: string): string => `DRIVER_FAILED: could not ask for "key": redis: ${says}`;
+    const opening = (port: number, says: string): string =>
+      `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${says}`;
+
+    test("for want of memory", async () => {
+      const { port, url } = await startServer();
+      await withAdmin(port, (admin) => admin.config("SET", "maxmemory", "1"));
+      expect(await errorsByBothClients(url)).toBe(
+        passing(
+          "its memory is full (OOM): no new lock is granted, held ones go on; raise maxmemory, or give locks a server of their own",
+        ),
+      );
+    });
+
+    test("since its disk is full", async () => {
+      const own = mkdtempSync(join(folder, "disk-"));
+      const { port, url } = await startServer("--dir", own, "--save", "3600 1");
+      await withAdmin(port, async (admin) => {
+        await admin.set("key", "value");
+        mkdirSync(join(own, "dump.rdb"));
+        await admin.bgsave();
+        await until(async () => /rdb_last_bgsave_status:err/.test(await admin.info("persistence")), {
+          within: 10_000,
+          what: "a save that fails",
+        });
+      });
+      expect(await errorsByBothClients(url)).toBe(
+        opening(
+          port,
+          "it takes no writes since it could not save to its disk (MISCONF): look at its log and the space there",
+        ),
+      );
+    });
+
+    test("for want of replicas", async () => {
+      const { port, url } = await startServer("--min-replicas-to-write", "1");
+      expect(await errorsByBothClients(url)).toBe(
+        opening(
+          port,
+          "it takes no writes while too few replicas are connected (NOREPLICAS): see its setting min-replicas-to-write",
+        ),
+      );
+    });
+
+    test("while it loads its data", { timeout: 30_000 }, async () => {
+      const own = mkdtempSync(join(folder, "load-"));
+      const first = await startRedis(["--dir", own]);
+      await withAdmin(first.port, async (admin) => {
+        for (let at = 0; at < 1_500; at++) await admin.set(`key ${at}`, "value".repeat(500));
+        await admin.save();
+      });
+      await first.stop();
+      // 20 ms a key: half a minute, in which it answers whoever asks
+      const slow = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
+      const { url, port } = await startServer("--dir", own, ...slow);
+      expect(await errorByNodeRedis(url)).toBe(
+        opening(port, "it is still loading its data (LOADING): it will answer when it has"),
+      );
+      // ioredis waits for it, and says nothing
+      expect(await errorByUrl(url, 500)).toBe(
+        opening(port, "not reached within 500 ms, nothing answers: is it loading its data, or behind a firewall?"),
+      );
+    });
+  });
+
+  test("the command line says the same in one line, and doctor what to do", { timeout: 30_000 }, async () => {
+    const { port, url } = await startServer();
+    await withAdmin(port, (admin) => admin.config("SET", "maxmemory", "1"));
+    const said = (...words: string[]): { status: number | null; stdout: string; stderr: string } =>
+      spawnSync(process.execPath, ["dist/cli/main.js", ...words], {
+        encoding: "utf8",
+        env: { ...process.env, NO_COLOR: "1" },
+      });
+    const run = said("run", "key", "--wait", "1s", "--url", url, "--", "true");
+    expect(run.stderr).toMatch(/^holdfast: redis:.* cannot be used: redis: its memory is full \(OOM\): [^\n]+\n$/m);
+    expect(run.status).toBe(69);
+    const doctor = said("doctor", "--url", url);
+    expect(doctor.stdout).toMatch(/BAD {3}memory {5}memory is full: no new lock is granted\n +raise maxmemory/);
+    expect(doctor.stdout + doctor.stderr).not.toMatch(PASSWORD_DIGEST);
+    expect(doctor.status).toBe(69);
+  });
+});
+
+test.each([
+  [
+    "NOPERM User app has no permissions to run the 'script|load' command",
+    /SCRIPT\|LOAD \(NOPERM\): grant \+script\|load$/,
+  ],
+  ["NOPERM this user has no permissions to access one of the channels used as arguments", /our channels/],
+  ["NOPERM No permissions to access a key", /our keys/],
+  ["ERR ACL failure in script: User app has no permissions to run the 'zadd' command", /ZADD .*grant \+zadd/],
+  ["ERR The user executing the script can't run this command or subcommand", /holdfast doctor tells which$/],
+  ["READONLY You can't write against a read only replica. script: 0123", /^redis: this is a replica \(READONLY\)/],
+  ["BUSY Redis is busy running a script.", /SCRIPT KILL/],
+  ["CLUSTERDOWN Hash slot not served", /the Cluster is not whole/],
+  ["ERR invalid password", /WRONGPASS/],
+])(`%s: of ${REDIS_SERVER_PROGRAM} of any version, in our words`, (message, says) => {
+  expect(explainError(message)?.message).toMatch(says);
+});
+
+test.each(["ERR wrong number of arguments", "WRONGTYPE Operation against a key holding the wrong kind of value"])(
+  "%s: nothing we have words for",
+  (message) => {
+    expect(explainError(message)).toBeNull();
+  },
+);
+
+test("a replica is no place for locks, unless Sentinels named it: they are changing the roles", () => {
+  const said = (isViaSentinel: boolean): unknown =>
+    toOpenError(explainError("READONLY You can't write"), { label: "one:6379", isTls: false, isViaSentinel });
+  expect(said(false)).toMatchObject({ code: "DRIVER_FATAL" });
+  expect(said(true)).toMatchObject({ message: expect.stringMatching(/^redis one:6379: this is a replica/) });
+  expect(said(true)).not.toMatchObject({ code: "DRIVER_FATAL" });
+});

@@ -1,0 +1,374 @@
+/** A replica that is promoted without the last writes, and other losses: guardDataLoss, and what becomes of tokens. */
+
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import type { RedisServer } from "../../support/stores/redis.ts";
+import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim, markLongInUse, readRunRecord } from "../../support/stores/redis-fixture.ts";
+import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
+import {
+  demoteMaster,
+  promoteReplica,
+  startRedisPair,
+  waitForReplicas,
+} from "../../support/stores/redis-replication.ts";
+import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
+import { shiftedClockUnavailableReason, startShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
+import { until } from "../../support/until.ts";
+
+const TTL_MS = 3_000;
+const HOUR_MS = 3_600_000;
+
+/** A server of a pair, and what sees and does everything there. */
+interface ServerSite<S extends RedisServer = RedisServer> {
+  readonly server: S;
+  readonly scene: RedisFixture;
+}
+
+let a: ServerSite;
+let b: ServerSite;
+const cleanups: (() => Promise<unknown> | undefined)[] = [];
+afterEach(async () => {
+  for (const work of cleanups.splice(0).reverse()) await work();
+});
+
+const openSite = <S extends RedisServer>(server: S, prefix?: string): ServerSite<S> => {
+  const scene = createRedisFixture(server.port, prefix === undefined ? {} : { prefix });
+  cleanups.push(
+    () => server.stop(),
+    () => scene.close(),
+  );
+  return { server, scene };
+};
+
+const openDriver = ({ server, scene }: ServerSite, options: RedisOptions = {}): Driver =>
+  redis(() => new Redis(server.port, "127.0.0.1"), { prefix: scene.prefix, warn: () => undefined, ...options });
+
+const openClient = (at: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks => {
+  const locks = createLocks(openDriver(at, options), { ttl, handoffs: 1 });
+  cleanups.push(() => locks.close());
+  return locks;
+};
+
+/** Tokens of those who hold a key, as the store has them. */
+const listHolders = async (at: ServerSite, key: string): Promise<bigint[]> => {
+  const views = await at.scene.open(openDriver(at));
+  const claimViews = await views.driver.list({ prefix: "" }, 100);
+  return claimViews.flatMap(({ holds, answer }) =>
+    answer.state === "held" && holds.some((lockSpec) => lockSpec.key === key) ? [answer.token] : [],
+  );
+};
+
+/** How many places the store itself has in the line of a key. */
+const countEntries = async ({ scene }: ServerSite, key: string): Promise<{ held: number; waiting: number }> => {
+  const name = (kind: string): string => `${scene.prefix}:1:{${toBucket(key)}}:${kind}:${key}`;
+  return { held: await scene.admin.zcard(name("a")), waiting: await scene.admin.zcard(name("w")) };
+};
+
+const guardDataLoss = { maxTtlMs: TTL_MS };
+
+describe.skipIf(redisUnavailableReason() !== null)(
+  "a fail-over and straight back to the same run of the same server",
+  () => {
+    beforeEach(async () => {
+      const [master, replica] = await startRedisPair();
+      a = openSite(master);
+      b = openSite(replica, a.scene.prefix);
+      await markLongInUse(a.scene.admin, a.scene.prefix);
+    }, 60_000);
+
+    /** What the other server granted while it was the master is unknown to it: it took over before, and was asked nothing. */
+    const overAndBack = async (): Promise<void> => {
+      await demoteMaster(a.scene.admin, b.server);
+      await promoteReplica(a.scene.admin);
+    };
+
+    test("is noticed: nobody is granted over a live holder, who keeps its lock and its token", async () => {
+      const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
+      await one.using("other", () => undefined);
+      await two.using("other", () => undefined);
+      await waitForReplicas(a.scene.admin, 1);
+      await promoteReplica(b.scene.admin);
+      const lock = await one.acquire("key");
+      await overAndBack();
+      const next = two.acquire("key", { wait: "30s" });
+      let isGranted = false;
+      next.then(
+        () => {
+          isGranted = true;
+        },
+        () => undefined,
+      );
+      const began = performance.now();
+      await until(async () => (await listHolders(a, "key")).length > 0, { within: 5_000, what: "the holder" });
+      expect(await listHolders(a, "key")).toEqual([lock.token]);
+      expect(await findRedisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
+      const otherLock = await two.acquire("free", { wait: "30s" });
+      expect(performance.now() - began, "nothing is granted for the longest ttl").toBeGreaterThan(TTL_MS * 0.8);
+      await otherLock.release();
+      expect(isGranted).toBe(false);
+      lock.throwIfLost();
+      expect(await lock.release()).toBe(true);
+      expect((await next).token).toBeGreaterThan(lock.token);
+    }, 60_000);
+
+    test("a replica that takes writes grants nothing, though it has the id and the record of its master", async () => {
+      const guard = { guardDataLoss: { maxTtlMs: 60_000 } };
+      const one = await a.scene.open(openDriver(a, guard));
+      await waitForReplicas(a.scene.admin, 1);
+      await b.scene.admin.config("SET", "replica-read-only", "no");
+      const two = await b.scene.open(openDriver(b, guard));
+      const [there, here] = [makeClaim("key"), makeClaim("key")];
+      expect((await two.claim(there)).state).toBe("waiting");
+      expect((await one.claim(here)).state).toBe("held");
+      await two.driver.release([there]);
+      await one.driver.release([here]);
+    }, 60_000);
+
+    test("what loses nothing makes nobody wait: a replica that goes and comes back, a save, a rewritten file", async () => {
+      const { admin } = a.scene;
+      const one = await a.scene.open(openDriver(a, { guardDataLoss: { maxTtlMs: 60_000 } }));
+      const { replicationId } = await readRunRecord(admin, a.scene.prefix);
+      await b.server.restart();
+      await waitForReplicas(admin, 1);
+      await admin.bgsave();
+      await admin.bgrewriteaof().catch(() => undefined); // one after the other, if the save is still under way
+      await admin.config("REWRITE").catch(() => undefined); // it has no file
+      await admin.call("CLIENT", "KILL", "TYPE", "replica");
+      await b.scene.admin.call("REPLICAOF", "NO", "ONE");
+      await demoteMaster(b.scene.admin, a.server);
+      await waitForReplicas(admin, 1);
+      const claim = makeClaim("key");
+      expect(await one.claim(claim)).toMatchObject({ state: "held" });
+      expect((await readRunRecord(admin, a.scene.prefix)).replicationId).toBe(replicationId);
+      await one.driver.release([claim]);
+    }, 60_000);
+
+    test("who was granted meanwhile and waits there still is placed again, in front of the one who had gone", async () => {
+      const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
+      const gone = await one.acquire("key");
+      const next = two.acquire("key");
+      await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+      await waitForReplicas(a.scene.admin, 1);
+      await promoteReplica(b.scene.admin);
+      await gone.release();
+      const lock = await next;
+      await overAndBack();
+      await until(async () => (await listHolders(a, "key"))[0] === lock.token, { within: 5_000, what: "the holder" });
+      expect(await listHolders(a, "key")).toEqual([lock.token]);
+      expect(await countEntries(a, "key")).toEqual({ held: 1, waiting: 0 });
+      expect(await findRedisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
+      lock.throwIfLost();
+      expect(await lock.release()).toBe(true);
+    }, 60_000);
+
+    test("a claim over several keys, one of which it still waits for there, is placed again in all of them", async () => {
+      const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
+      const gone = await one.acquire("b");
+      const next = two.all("a", "b").acquire();
+      await until(async () => (await one.list("b")).length === 2, { within: 5_000, what: "the waiter" });
+      await waitForReplicas(a.scene.admin, 1);
+      await promoteReplica(b.scene.admin);
+      await gone.release();
+      const both = await next;
+      await overAndBack();
+      for (const key of ["a", "b"]) {
+        await until(async () => (await listHolders(a, key))[0] === both.token, {
+          within: 5_000,
+          what: `the holder of ${key}`,
+        });
+        expect(await listHolders(a, key)).toEqual([both.token]);
+        expect(await countEntries(a, key)).toEqual({ held: 1, waiting: 0 });
+        expect(await findRedisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
+        await expect(one.acquire(key, { wait: "100ms" })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+      }
+      both.throwIfLost();
+      expect(await both.release()).toBe(true);
+      const free = await one.all("a", "b").acquire({ wait: "30s" });
+      expect(free.token).toBeGreaterThan(both.token);
+      expect(await free.release()).toBe(true);
+    }, 60_000);
+  },
+);
+
+const unavailableReason = shiftedClockUnavailableReason();
+
+describe.skipIf(unavailableReason !== null)(
+  `tokens after the promotion of a replica whose clock is behind (${unavailableReason ?? "run"})`,
+  () => {
+    /** A master, and its replica whose clock is so far ahead. Gives what stops the clock of the master. */
+    const shifted = async (byMs: number): Promise<() => void> => {
+      const [master, replica] = await startRedisPair<ShiftedClockRedis, ShiftedClockRedis>(
+        startShiftedClockRedis,
+        startShiftedClockRedis,
+      );
+      a = openSite(master);
+      b = openSite(replica, a.scene.prefix);
+      replica.shift(byMs);
+      return () => master.freeze(Date.now() * 1_000);
+    };
+
+    test.each([
+      ["5 s", 5_000],
+      ["an hour", HOUR_MS],
+    ])(
+      "by %s: with guardDataLoss they go on above all that were granted, also those that were not passed on",
+      async (_, byMs) => {
+        const stopClock = await shifted(-byMs);
+        stopClock(); // else the mark could be behind the last grant, where this machine is slow
+        await markLongInUse(a.scene.admin, a.scene.prefix);
+        const short = { guardDataLoss: { maxTtlMs: 500 } };
+        const one = await a.scene.open(openDriver(a, short));
+        const first = makeClaim("other", { ttlMs: 500 });
+        await one.claimHeld(first);
+        await one.driver.release([first]);
+        await waitForReplicas(a.scene.admin, 1);
+        await promoteReplica(b.scene.admin);
+        // a grant that is not passed on, of somebody who does not come back to tell
+        const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokens: 16 }));
+        const two = await b.scene.open(openDriver(b, short));
+        const next = makeClaim("key", { ttlMs: 500 });
+        expect((await two.claim(next)).state).toBe("waiting");
+        const granted = await two.waitForGrant(next);
+        expect(granted.token).toBeGreaterThan(token + 15n);
+        const { floor, highestToken } = await readRunRecord(b.scene.admin, b.scene.prefix);
+        expect(floor).toBeGreaterThan(token + 15n);
+        expect(highestToken).toBeGreaterThanOrEqual(granted.token + 2_000_000n);
+        await two.driver.release([next]);
+        const after = await two.claimHeld(makeClaim("key", { ttlMs: 500 }));
+        expect(after.token).toBeGreaterThan(granted.token);
+        if (byMs === HOUR_MS) expect([granted.token, after.token]).toEqual([floor + 1n, floor + 2n]);
+      },
+      60_000,
+    );
+
+    test("by an hour: with replicas they never fall, without any pause", async () => {
+      await shifted(-HOUR_MS);
+      const replicas = { minAcks: 1, timeoutMs: 4_000 };
+      const one = await a.scene.open(openDriver(a, { replicas }));
+      const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokens: 16 }));
+      await a.server.stop();
+      await promoteReplica(b.scene.admin);
+      const two = await b.scene.open(openDriver(b));
+      const next = makeClaim("key", { ttlMs: 500 });
+      await two.claim(next);
+      expect((await two.waitForGrant(next)).token).toBeGreaterThan(token + 15n);
+    }, 60_000);
+
+    test.each([
+      ["as much as a lease", TTL_MS + 1_000],
+      ["an hour", HOUR_MS],
+    ])(
+      "a clock that is ahead by %s ends no lease of those who hold: they place their claims again",
+      async (_, byMs) => {
+        await shifted(byMs);
+        await markLongInUse(a.scene.admin, a.scene.prefix);
+        const client = new Redis(a.server.port, "127.0.0.1");
+        const locks = createLocks(
+          redis(() => client, { prefix: a.scene.prefix, guardDataLoss, warn: () => undefined }),
+          {
+            ttl: TTL_MS,
+          },
+        );
+        cleanups.push(() => locks.close());
+        const lock = await locks.acquire("key");
+        await waitForReplicas(a.scene.admin, 1);
+        await promoteReplica(b.scene.admin);
+        // as by Sentinels that name another master
+        client.options.port = b.server.port;
+        client.disconnect(true);
+        const three = openClient(b, { guardDataLoss });
+        const next = three.acquire("key", { wait: "30s" });
+        next.catch(() => undefined);
+        await until(async () => (await three.list("key")).length === 2, {
+          within: 5_000,
+          what: "the waiter and the holder",
+        });
+        expect(await listHolders(b, "key")).toEqual([lock.token]);
+        expect(await findRedisViolations(b.scene.admin, b.scene.prefix)).toEqual([]);
+        await three.using("free", () => undefined);
+        lock.throwIfLost();
+        expect(await lock.release()).toBe(true);
+        expect((await next).token).toBeGreaterThan(lock.token);
+      },
+      60_000,
+    );
+
+    test("a token floor far ahead raises the mark with its grant", async () => {
+      await shifted(0);
+      await markLongInUse(a.scene.admin, a.scene.prefix);
+      const short = { guardDataLoss: { maxTtlMs: 500 } };
+      const one = await a.scene.open(openDriver(a, short));
+      const floor = BigInt(Date.now()) * 1_000n + 3_600_000_000n;
+      const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, floor, tokens: 16 }));
+      expect(token).toBeGreaterThanOrEqual(floor);
+      await waitForReplicas(a.scene.admin, 1);
+      await promoteReplica(b.scene.admin);
+      const { token: lost } = await one.claimHeld(makeClaim("other", { ttlMs: 500, floor: token + 20n }));
+      const two = await b.scene.open(openDriver(b, short));
+      const next = makeClaim("other", { ttlMs: 500 });
+      await two.claim(next);
+      expect((await two.waitForGrant(next)).token).toBeGreaterThan(lost);
+    }, 60_000);
+  },
+);
+
+describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept", () => {
+  beforeEach(async () => {
+    a = openSite(await startRedis(["--appendonly", "yes", "--appendfsync", "always"]));
+    await markLongInUse(a.scene.admin, a.scene.prefix);
+  }, 60_000);
+
+  test("is over for tokens when it grants again: they rise also after a flush that follows", async () => {
+    const short = { guardDataLoss: { maxTtlMs: 500 } };
+    const one = await a.scene.open(openDriver(a, short));
+    const first = makeClaim("key", { ttlMs: 500 });
+    const { token } = await one.claimHeld(first);
+    await one.driver.release([first]);
+    const { highestToken } = await readRunRecord(a.scene.admin, a.scene.prefix);
+    await a.server.restart();
+    const two = await a.scene.open(openDriver(a, short));
+    expect((await readRunRecord(a.scene.admin, a.scene.prefix)).floor, "the data was kept").toBe(highestToken);
+    const second = makeClaim("key", { ttlMs: 500 });
+    expect((await two.claim(second)).state).toBe("waiting");
+    const kept = await two.waitForGrant(second);
+    expect(kept.token).toBeGreaterThan(token);
+    const [seconds = 0, micros = 0] = await a.scene.admin.time();
+    expect(kept.token, "no token is ahead of the clock").toBeLessThanOrEqual(
+      BigInt(seconds) * 1_000_000n + BigInt(micros),
+    );
+    await two.driver.release([second]);
+    await a.scene.admin.flushall();
+    const third = makeClaim("key", { ttlMs: 500 });
+    expect((await two.claim(third)).state).toBe("waiting");
+    expect((await two.waitForGrant(third)).token).toBeGreaterThan(kept.token);
+    await two.driver.release([third]);
+  }, 60_000);
+
+  test("again and again within the grace period leaves the floor where it was, and a holder its token", async () => {
+    const long = { guardDataLoss: { maxTtlMs: 60_000 } };
+    const one = await a.scene.open(openDriver(a, long));
+    const held = makeClaim("key");
+    const { token } = await one.claimHeld(held);
+    const { highestToken } = await readRunRecord(a.scene.admin, a.scene.prefix);
+    expect(highestToken).toBeGreaterThanOrEqual(token + 30_000_000n);
+    for (let restart = 0; restart < 3; restart++) {
+      await a.server.restart();
+      const next = await a.scene.open(openDriver(a, long));
+      expect(await next.renewOnce(held)).toMatchObject({ state: "held", token });
+      expect((await next.claim(makeClaim(`key ${restart}`, { wait: false }))).state).toBe("none");
+      const { floor, highestToken: after, graceEndsAt } = await readRunRecord(a.scene.admin, a.scene.prefix);
+      expect([floor, after]).toEqual([highestToken, highestToken]);
+      expect(graceEndsAt).toBeLessThanOrEqual(Date.now() + 60_000);
+      await next.driver.close();
+    }
+    expect(await one.driver.release([held])).toEqual([true]);
+  }, 60_000);
+});

@@ -1,0 +1,88 @@
+// An inbox that hears nothing any more although its connection was never seen to end: a firewall, or what balances load, has
+// forgotten it for being idle.
+
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { describe, expect, test } from "vitest";
+import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+/** Clients whose first inbox goes by way of this port, under this name. */
+const CLIENTS: Readonly<Record<string, (port: number, by: number, name: string) => RedisClient>> = {
+  ioredis(port, by, name) {
+    let times = 0;
+    const duplicate = (more: object): Redis =>
+      times++ === 0
+        ? new Redis({ port: by, host: "127.0.0.1", ...more, connectionName: name })
+        : new Redis({ port, host: "127.0.0.1", ...more });
+    return Object.assign(new Redis(port, "127.0.0.1"), { duplicate });
+  },
+  "node-redis"(port, by, name) {
+    let times = 0;
+    const duplicate = (more: { socket?: object }): unknown =>
+      times++ === 0
+        ? createClient({ name, socket: { ...more.socket, host: "127.0.0.1", port: by } })
+        : createClient({ socket: { ...more.socket, host: "127.0.0.1", port } });
+    const client = createClient({ socket: { host: "127.0.0.1", port } });
+    return Object.assign(client, { duplicate }) as unknown as RedisClient;
+  },
+};
+
+const CONNECTION_ENDS: Readonly<Record<string, (admin: Redis, name: string) => Promise<unknown>>> = {
+  "and the server does not know": async () => undefined,
+  async "and the server has ended it"(admin, name) {
+    const known = String(await admin.call("CLIENT", "LIST", "TYPE", "pubsub"));
+    const [, id = ""] = new RegExp(`^id=(\\d+) .*\\bname=${name} `, "m").exec(known) ?? [];
+    expect(await admin.call("CLIENT", "KILL", "ID", id)).toBe(1);
+  },
+};
+
+withRedis((server) => {
+  const cases = Object.keys(CLIENTS).flatMap((library) =>
+    Object.keys(CONNECTION_ENDS).map((end) => [library, end] as const),
+  );
+  describe("an inbox that went deaf", () => {
+    test.concurrent.each(cases)(
+      "by %s, %s, is noticed while somebody waits, and hears again",
+      {
+        timeout: 40_000,
+      },
+      async (library, end) => {
+        const scene: RedisFixture = createRedisFixture(server().port);
+        await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+        const { port: by } = proxy.address as { port: number };
+        const name = randomUUID();
+        const make = (): RedisClient => (CLIENTS[library] as (typeof CLIENTS)[string])(server().port, by, name);
+        try {
+          const [one, other] = [await scene.open(redis(make, { prefix: scene.prefix })), await scene.open()];
+          const [first, second] = [makeClaim("key"), makeClaim("key")];
+          await other.claimHeld(first);
+          await one.claim(second);
+          proxy.toTarget.pause();
+          proxy.toClient.pause();
+          await (CONNECTION_ENDS[end] as (typeof CONNECTION_ENDS)[string])(scene.admin, name);
+          // nothing but what whoever waits does anyway: it renews its place
+          const isTold = async (): Promise<boolean> => {
+            expect((await one.renewOnce(second)).state).toBe("waiting");
+            return one.pushes.some(({ id }) => id === null);
+          };
+          await until(isTold, { within: 20_000, what: "word that something may have been missed" });
+          await other.driver.release([first]);
+          const push = await until(() => one.pushes.find(({ id }) => id === second.id), {
+            within: 5_000,
+            what: "the push",
+          });
+          expect(push.answer).toMatchObject({ state: "held" });
+        } finally {
+          await scene.close();
+        }
+      },
+    );
+  });
+});

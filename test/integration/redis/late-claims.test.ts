@@ -1,0 +1,70 @@
+// A claim that the client library keeps, and sends when nobody wants it any more.
+
+import { Redis } from "ioredis";
+import { expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+withRedis((server) => {
+  test("left first, and given up on later, it is taken back when the library sends it after the break", async () => {
+    const scene = createRedisFixture(server().port);
+    await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+    const { port } = proxy.address as { port: number };
+    const client = new Redis({ port, host: "127.0.0.1", retryStrategy: () => 10, maxRetriesPerRequest: null });
+    client.on("error", () => undefined);
+    try {
+      const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 2_500 }));
+      const claim = makeClaim("key");
+      proxy.toTarget.pause();
+      const claimed = one.claim(claim);
+      const failure = expect(claimed).rejects.toThrow("no answer within 2500 ms");
+      proxy.refuseConnections(true);
+      proxy.reset();
+      proxy.toTarget.resume();
+      await until(() => client.status !== "ready", { within: 2_000, what: "the break" });
+      // whoever waited does not want it any more, and nobody can be told
+      await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("not connected");
+      await failure;
+      await scene.admin.config("RESETSTAT");
+      proxy.refuseConnections(false);
+      const calls = async (): Promise<number> =>
+        Number(/cmdstat_evalsha:calls=(\d+)/.exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
+      await until(async () => (await calls()) >= 1, { within: 5_000, what: "the call that comes late" });
+      const isFree = async (): Promise<boolean> => (await scene.keys()).every((key) => !key.includes(":a:"));
+      await until(isFree, { within: 5_000, what: "the key free again" });
+      expect((await one.claim(claim)).state).toBe("none");
+    } finally {
+      await scene.close();
+      client.disconnect();
+    }
+  });
+
+  test("left and claimed again while its first call is unanswered, it keeps the place of the second", async () => {
+    const scene = createRedisFixture(server().port);
+    await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+    const { port } = proxy.address as { port: number };
+    const client = new Redis({ port, host: "127.0.0.1" });
+    client.on("error", () => undefined);
+    try {
+      const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 3_000 }));
+      const claim = makeClaim("key");
+      proxy.toClient.pause();
+      await expect(one.claim(claim)).rejects.toThrow("no answer within 3000 ms");
+      // as a majority does that gives a vote back
+      const released = one.driver.release([claim]);
+      const claimed = one.claim(claim);
+      proxy.toClient.resume();
+      expect(await released).toEqual([true]);
+      expect(await claimed).toMatchObject({ state: "held" });
+      // whatever the first answer caused was sent before this
+      expect(await one.renewOnce(claim)).toMatchObject({ state: "held" });
+      await one.driver.release([claim]);
+    } finally {
+      await scene.close();
+      client.disconnect();
+    }
+  });
+});

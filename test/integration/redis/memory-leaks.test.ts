@@ -1,0 +1,95 @@
+/** What a client of Redis costs its process: no life of its own, and no memory for what is over. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { expect, test } from "vitest";
+import { connect } from "../../../src/index.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+
+const INDEX = new URL("../../../dist/index.js", import.meta.url).href;
+const REDIS = new URL("../../../dist/drivers/redis/driver.js", import.meta.url).href;
+const ATTEMPTS = process.env.HOLDFAST_LONG === "1" ? 1_000_000 : 20_000;
+const CONCURRENT_ATTEMPTS = 500;
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
+const heapUsed = (): number => {
+  collectGarbage();
+  return process.memoryUsage().heapUsed;
+};
+
+withRedis((server) => {
+  test.each([
+    ["by url", (url: string) => `await connect(${JSON.stringify(url)})`],
+    ["by node-redis", (url: string) => `createLocks(redis(() => createClient({ url: ${JSON.stringify(url)} })))`],
+    [
+      "by node-redis that was connected by its maker",
+      (url: string) => `createLocks(redis(() => createClient({ url: ${JSON.stringify(url)} }).connect()))`,
+    ],
+    [
+      "by ioredis that was connected by its maker",
+      (url: string) => `createLocks(redis(async () => {
+        const client = new Redis(${JSON.stringify(url)});
+        await client.ping();
+        return client;
+      }))`,
+    ],
+    [
+      "by valkey-glide",
+      (url: string) => `createLocks(redis(() => GlideClient.createClient({
+        addresses: [{ host: "127.0.0.1", port: Number(new URL(${JSON.stringify(url)}).port) }],
+        requestTimeout: 5_000,
+      })))`,
+    ],
+  ])("an idle client %s keeps no process alive, although nobody closed it", { timeout: 20_000 }, async (_, made) => {
+    const text = `
+      import { GlideClient, Logger } from "@valkey/valkey-glide";
+      import { Redis } from "ioredis";
+      import { createClient } from "redis";
+      import { connect, createLocks } from ${JSON.stringify(INDEX)};
+      import { redis } from ${JSON.stringify(REDIS)};
+      Logger.setLoggerConfig("off"); // else it writes warnings to the standard output
+      const locks = ${made(server().url)};
+      const lock = await locks.acquire("k");
+      const next = locks.acquire("k");
+      await lock.release();
+      await (await next).release();
+      console.log("done");
+    `;
+    const child = spawn(process.execPath, ["--no-warnings", "--input-type=module", "-e", text], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const bound = setTimeout(() => child.kill("SIGKILL"), 15_000);
+    let out = "";
+    child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+      out += chunk;
+    });
+    const ended = await once(child, "close");
+    clearTimeout(bound);
+    assert.deepEqual([...ended, out], [0, null, "done\n"]);
+  });
+
+  test("attempts that came to nothing, as often as you like, leave nothing in memory", {
+    timeout: 600_000,
+  }, async () => {
+    await using holder = await connect(`${server().url}?prefix=attempts`);
+    await using locks = await connect(`${server().url}?prefix=attempts`);
+    const keys = Array.from({ length: CONCURRENT_ATTEMPTS }, (_, at) => `key ${at}`);
+    const held = await Promise.all(keys.map((key) => holder.acquire(key)));
+    const attempts = async (count: number): Promise<void> => {
+      for (let sent = 0; sent < count; sent += CONCURRENT_ATTEMPTS) {
+        const found = await Promise.all(keys.map((key) => locks.tryAcquire(key)));
+        expect(found.every((lock) => lock === null)).toBe(true);
+      }
+    };
+    await attempts(ATTEMPTS / 2);
+    const before = heapUsed();
+    await attempts(ATTEMPTS);
+    // 100 bytes kept for each of 20,000 would be 2 MB
+    expect(heapUsed() - before).toBeLessThan(1_000_000);
+    expect(held.some(({ signal }) => signal.aborted)).toBe(false);
+  });
+});

@@ -1,0 +1,119 @@
+/**
+ * A right that is taken away while locks are in use: whatever a script is refused half-way, whoever is told to hold is counted
+ * as a holder, and when the right is back everything can be had again.
+ */
+
+import { Redis } from "ioredis";
+import { expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { findRedisViolations, readStoreView } from "../../support/stores/redis-inspector.ts";
+import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
+import { until } from "../../support/until.ts";
+
+const TTL_MS = 1_500;
+/** With fewer keys to be asked, a script does nothing. */
+const COMMANDS = LEAST_PERMISSIONS.map((right) => right.slice(1)).filter(
+  (name) => !/^eval|script|subscribe|select/.test(name),
+);
+
+interface RedisClientProcess {
+  readonly driver: Driver;
+  /** Claims that it was told to hold, by an answer or a push. */
+  readonly notifications: Set<string>;
+}
+
+withRedis((server, admin) => {
+  const opened = async (prefix: string, username: string): Promise<RedisClientProcess> => {
+    const place = { port: server().port, host: "127.0.0.1", username, password: "pw" };
+    const driver = redis(() => new Redis(place), { prefix, warn: () => undefined });
+    const notifications = new Set<string>();
+    await driver.open((id, answer) => {
+      if (answer?.state === "held") notifications.add(String(id));
+    });
+    return { driver, notifications };
+  };
+  const tried = async <T>(call: Promise<T>): Promise<T | null> => call.catch(() => null);
+  const claims = async ({ driver, notifications }: RedisClientProcess, claim: Claim): Promise<Answer | null> => {
+    const answer = await tried(driver.claim(claim));
+    if (answer?.state === "held") notifications.add(claim.id);
+    return answer;
+  };
+
+  /** Everybody who was told to hold stands among the admitted, in Redis; and nobody beside whom he does not fit. */
+  async function counted(
+    prefix: string,
+    processes: readonly RedisClientProcess[],
+    left: readonly Claim[],
+  ): Promise<void> {
+    const { entries } = await readStoreView(admin(), prefix);
+    const held = entries.filter(({ state }) => state === "held").map(({ claim }) => claim.slice(-26));
+    for (const id of processes.flatMap(({ notifications }) => [...notifications])) {
+      if (!left.some((claim) => claim.id === id)) expect(held, "who was told to hold is counted").toContain(id);
+    }
+    const beyond = (await findRedisViolations(admin(), prefix)).filter((one) => one.includes("beyond its limit"));
+    expect(beyond).toEqual([]);
+  }
+
+  /** Without the right to one command: hand-offs, releases and takes. */
+  async function without(name: string): Promise<void> {
+    const [prefix, user] = [`without-${name}`, `user-${name}`];
+    const rules = [`~${prefix}:*`, `&${prefix}:*`, ...LEAST_PERMISSIONS];
+    await admin().call("ACL", "SETUSER", user, "reset", "on", ">pw", ...rules);
+    const [one, other, third] = [await opened(prefix, user), await opened(prefix, user), await opened(prefix, user)];
+    const all = [one, other, third];
+    const terms = { ttlMs: TTL_MS };
+    const hold = (key: string) => ({ key, permits: 1, limit: 1 });
+    const [handed, given, both] = [makeClaim("handed", terms), makeClaim("given", terms), makeClaim("both", terms)];
+    for (const claim of [handed, given, both]) await claims(one, claim);
+    const waiters = [
+      makeClaim("handed", terms),
+      makeClaim("handed", terms),
+      makeClaim([hold("both"), hold("then")], terms),
+    ];
+    for (const [at, claim] of waiters.entries()) await claims(at === 1 ? third : other, claim);
+    const late = ["handed", "given", "both", "then", "taken"].map((key) => makeClaim(key, terms));
+
+    await admin().call("ACL", "SETUSER", user, `-${name}`);
+    for (const claim of [handed, given, both]) await tried(one.driver.release([claim]));
+    const [left, taken] = [[handed, given, both], makeClaim("taken", terms)];
+    await claims(other, taken);
+    for (const claim of late) await claims(third, claim);
+    await counted(prefix, all, left);
+    for (const process of all) {
+      const own = process === third ? [waiters[1] as Claim, ...late] : process === other ? [...waiters, taken] : [];
+      for (const claim of own) {
+        const [answer] = (await tried(process.driver.renew([claim]))) ?? [];
+        if (answer?.state === "held") process.notifications.add(claim.id);
+        // which is how a client learns that it has lost it
+        if (answer?.state === "none") process.notifications.delete(claim.id);
+      }
+    }
+    await counted(prefix, all, left);
+
+    await admin().call("ACL", "SETUSER", user, `+${name}`);
+    await one.driver.release(left);
+    await other.driver.release([...waiters, taken], new Set(waiters.map(({ id }) => id)));
+    await third.driver.release([waiters[1] as Claim, ...late]);
+    for (const key of ["handed", "given", "both", "then", "taken"]) {
+      const claim = makeClaim(key, { ...terms, wait: false });
+      const isFree = async (): Promise<boolean> => (await one.driver.claim(claim)).state === "held";
+      await until(isFree, { within: 3 * TTL_MS, what: `"${key}"` });
+      await one.driver.release([claim]);
+    }
+    for (const { driver } of all) await driver.close();
+    await admin().call("ACL", "DELUSER", user);
+  }
+
+  test("whichever it is, nobody hears of a grant that does not stand", { timeout: 30_000 }, async () => {
+    expect(COMMANDS.length).toBeGreaterThanOrEqual(15);
+    const failed: string[] = [];
+    const all = COMMANDS.map((name) =>
+      without(name).catch((error: unknown) => void failed.push(`-${name}: ${String(error)}`)),
+    );
+    await Promise.all(all);
+    expect(failed).toEqual([]);
+  });
+});

@@ -1,0 +1,63 @@
+/** The lines of the guide that give a user its rights, copied as they stand. */
+
+import { readFileSync } from "node:fs";
+import { Redis } from "ioredis";
+import { expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { connect, createLocks } from "../../../src/index.ts";
+import { startRedis } from "../../support/stores/redis.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import { CLUSTER_PERMISSIONS, LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
+import { waitForReplicas } from "../../support/stores/redis-replication.ts";
+import { until } from "../../support/until.ts";
+
+const ACL_LINES = [...readFileSync("docs/guide/redis.md", "utf8").matchAll(/^ACL SETUSER .*$/gm)].map(([line]) => line);
+const [SINGLE_SERVER_ACL = "", OPTIONS_ACL = "", CLUSTER_ACL = ""] = ACL_LINES;
+
+test("they are the rights that all tests with users of few rights run with", () => {
+  expect(ACL_LINES).toHaveLength(3);
+  const rights = (line: string): string[] => line.split(" ").filter((word) => word.startsWith("+"));
+  expect(rights(SINGLE_SERVER_ACL)).toEqual(LEAST_PERMISSIONS);
+  expect(rights(CLUSTER_ACL)).toEqual(CLUSTER_PERMISSIONS);
+});
+
+withRedis((server) => {
+  test("a user made by the first line takes locks, waits, hands over and holds several keys; the second adds the options", {
+    timeout: 60_000,
+  }, async () => {
+    const { port } = server();
+    const admin = new Redis(port, "127.0.0.1");
+    const apply = async (line: string): Promise<void> => {
+      const [command = "", ...words] = line.split(" ");
+      expect(await admin.call(command, ...words)).toBe("OK");
+    };
+    await apply(SINGLE_SERVER_ACL);
+    const url = `redis://locks:change-me@127.0.0.1:${port}`;
+    const one = await connect(`${url}?silenceWarnings=appendonly`);
+    const two = await connect(`${url}?silenceWarnings=appendonly`);
+    const held = await one.acquire("key");
+    const next = two.acquire("key");
+    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    await held.release();
+    await (await next).release();
+    const both = await one.all("key", one.semaphore("seats", 2)).acquire();
+    expect(await both.release()).toBe(true);
+    expect(await one.tryAcquire("key").then((lock) => lock?.release())).toBe(true);
+    const guarded = await connect(`${url}?silenceWarnings=appendonly,guardDataLoss&guardDataLoss=1s`, { ttl: "1s" });
+    await guarded.using("guarded", () => undefined);
+    await expect(connect(`${url}/3`)).rejects.toThrow(/grant \+select/);
+
+    await apply(OPTIONS_ACL);
+    const replica = await startRedis(["--replicaof", "127.0.0.1", String(port)]);
+    await waitForReplicas(admin, 1);
+    const third = await connect(`${url}/3?silenceWarnings=appendonly&replicas=1`);
+    await third.using("key", () => undefined);
+    const driver = redis(() => new Redis(`${url}/3`), { warn: () => undefined });
+    const otherLocks = createLocks(driver);
+    await otherLocks.using("key", () => undefined);
+    expect((await driver.diagnose?.())?.find(({ what }) => what === "keys")).toMatchObject({ level: "good" });
+    for (const locks of [one, two, guarded, third, otherLocks]) await locks.close();
+    admin.disconnect();
+    await replica.stop();
+  });
+});

@@ -1,0 +1,93 @@
+/** Processes that die or stop on a real Redis: what "Foundation" promises of our own server holds here, too. */
+
+import { Redis } from "ioredis";
+import { expect } from "vitest";
+import { openFencedRegister } from "../../support/processes/fenced-register.ts";
+import { test } from "../../support/processes/process-harness.ts";
+import { expectStaleHolderRejected } from "../../support/processes/stale-holder.ts";
+import { msBetween, startWorker } from "../../support/processes/worker.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import { until } from "../../support/until.ts";
+
+const LEASE_MS = 2_000;
+/** "At once", on a machine that is busy with other things. */
+const IMMEDIATE_MS = 3_000;
+
+withRedis((server) => {
+  const urlOf = (prefix: string): string => `${server().url}?prefix=${prefix}`;
+
+  test.concurrent("a holder killed: the next grant comes when its lease has ended, not before", async ({ here }) => {
+    const url = urlOf("killed");
+    const [holder, next] = [await startWorker(here, url), await startWorker(here, url)];
+    holder.acquire("it", "k", { ttl: "2s" });
+    const held = await holder.waitForReport("it", "held");
+    next.acquire("next", "k");
+    await next.waitForReport("next", "asked");
+    const killed = { at: String(process.hrtime.bigint()) };
+    holder.kill();
+    const asked = await holder.waitForReport("it", "asked");
+    const granted = await next.waitForReport("next", "held");
+    expect(msBetween(asked, granted)).toBeGreaterThanOrEqual(LEASE_MS);
+    expect(msBetween(killed, granted)).toBeLessThan(LEASE_MS + IMMEDIATE_MS);
+    expect(BigInt(granted.token!)).toBeGreaterThan(BigInt(held.token!));
+    console.log(`figure: holder killed on Redis (lease 2 s), next after ${msBetween(killed, granted).toFixed(0)} ms`);
+  });
+
+  test.concurrent("a holder stopped past its lease is told before it can write, and its token is refused", async ({
+    here,
+  }) => {
+    await expectStaleHolderRejected(here, urlOf("stopped"));
+  });
+
+  test.concurrent("a waiter killed leaves no place: the one behind it is granted at once", async ({ here }) => {
+    const url = urlOf("waiter");
+    const admin = new Redis(server().port, "127.0.0.1");
+    here.onTeardown(() => admin.disconnect());
+    const workers = [await startWorker(here, url), await startWorker(here, url), await startWorker(here, url)] as const;
+    const [holder, waiter, behind] = workers;
+    const names = ["holder", "waiter", "behind"] as const;
+    for (const [at, name] of names.entries()) {
+      workers[at]?.acquire(name, "k");
+      await workers[at]?.waitForReport(name, at === 0 ? "held" : "asked");
+      const waiting = async (): Promise<number> => {
+        const [line] = await admin.keys("waiter:1:*:w:k");
+        return line === undefined ? 0 : admin.zcard(line);
+      };
+      await until(async () => (await waiting()) === at, { within: 5_000, what: "the place in line" });
+    }
+    waiter.kill();
+    await waiter.ended;
+    // Redis knows it when the connection of its inbox is gone
+    await until(async () => (await admin.pubsub("CHANNELS", "waiter:1:*")).length === 2, {
+      within: 5_000,
+      what: "the end of its inbox",
+    });
+    holder.send({ do: "release", of: "holder" });
+    const released = await holder.waitForReport("holder", "released");
+    expect(msBetween(released, await behind.waitForReport("behind", "held"))).toBeLessThan(IMMEDIATE_MS);
+  });
+
+  test.concurrent("scripts flushed again and again: three processes work on, nobody overlaps, tokens rise", async ({
+    here,
+  }) => {
+    const url = urlOf("scripts");
+    const register = await openFencedRegister(here);
+    const admin = new Redis(server().port, "127.0.0.1");
+    here.onTeardown(() => admin.disconnect());
+    const workers = [0, 1, 2].map(() => startWorker(here, url, register.path));
+    for (const one of await Promise.all(workers)) {
+      one.send({ do: "load", of: "it", keys: ["a", "b"], ttl: "10s", holdMs: 2 });
+    }
+    for (let flush = 1; flush <= 20; flush++) {
+      const size = register.log.length;
+      await admin.script("FLUSH");
+      await until(() => register.log.length >= size + 12, { within: 10_000, what: "work after the flush" });
+    }
+    for (const one of await Promise.all(workers)) {
+      one.send({ do: "finish", of: "it" });
+      expect((await one.waitForReport("it", "done")).turns).toBeGreaterThan(10);
+      expect(one.reports().filter(({ event }) => event === "lost" || event === "failed")).toEqual([]);
+    }
+    expect(register.faults()).toEqual([]);
+  });
+});

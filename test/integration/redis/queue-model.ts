@@ -1,0 +1,426 @@
+/**
+ * A pure model of the queues that the Lua scripts keep (src/drivers/redis/lua/line): who is admitted, who is passed over
+ * because its process does not listen (unreachable waiters), dropped when that happens again a second later, or granted for a
+ * second when nobody listens. It knows no sums, caches or forms of keys: each question is answered from the places as they
+ * stand. What it says after each command is what has to stand in Redis (queue-model.test.ts).
+ */
+
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+
+const SECOND_MS = 1_000;
+const MAX_SKIPPED = 32;
+
+export interface ModelHold {
+  readonly bucket: string;
+  readonly key: string;
+  readonly permits: number;
+  readonly limit: number;
+}
+
+export interface ClaimRequest {
+  readonly id: string;
+  readonly holds: readonly ModelHold[];
+  readonly ttlMs: number;
+  readonly tokens: number;
+  readonly floor: number;
+  readonly wait: boolean;
+}
+
+export interface Entry {
+  readonly request: ClaimRequest;
+  /** The process that claimed or renewed it last. */
+  inbox: number;
+  expiresAt: number;
+  /** 0: waiting. */
+  token: number;
+  /** How many keys it has come to. */
+  stage: number;
+  /** When it was found unreachable first since its process was heard of; may be older than that. */
+  unreachableSince: number;
+  isRevoked: boolean;
+}
+
+interface ModelEntry {
+  readonly entry: Entry;
+  readonly permits: number;
+  readonly limit: number;
+}
+
+export interface ModelQueue {
+  /** By id. A place ends with the lease that it was given or extended by. */
+  readonly admitted: Map<string, ModelEntry & { expires: number }>;
+  readonly waiting: ModelEntry[];
+}
+
+export interface Push {
+  readonly inbox: number;
+  readonly text: string;
+}
+
+/** What one script knows while it runs. */
+interface ScriptCall {
+  /** Those it answers for: they hear of a grant in the answer. */
+  readonly answeredIds: ReadonlySet<string>;
+  /** The process that hears in the answer what becomes of its own waiters; null: none does. */
+  readonly notifiedInbox: number | null;
+  readonly unreachable: Set<number>;
+  readonly probed: Set<number>;
+  readonly removed: Set<string>;
+  readonly unsettled: string[];
+  /** Those of asking that were granted. */
+  readonly granted: Set<Entry>;
+  readonly pushes: Push[];
+  /** By key: who stood in front when its lease was looked at, and when it ends. */
+  readonly checkedFronts: Map<string, { readonly front: ModelEntry | undefined; readonly ends: number }>;
+}
+
+export class QueueModel {
+  /** In a Cluster a process is asked with an empty message first, once a call, whether it listens. */
+  readonly probesSubscribers: boolean;
+  /** The store's clock in microseconds. */
+  micros = 0;
+  /** How many places were lost by the second miss. */
+  dropped = 0;
+  readonly listening: Set<number> = new Set();
+  readonly entries: Map<string, Entry> = new Map();
+  /** Claims that a late call must not place, and how they ended. */
+  readonly ended: Map<string, { readonly how: string; readonly until: number }> = new Map();
+  readonly queues: Map<string, ModelQueue> = new Map();
+  /** The last token of each bucket. */
+  readonly counters: Map<string, number> = new Map();
+
+  constructor(knocks: boolean) {
+    this.probesSubscribers = knocks;
+  }
+
+  get now(): number {
+    return Math.floor(this.micros / 1_000);
+  }
+
+  isAlive(entry: Entry | undefined): entry is Entry {
+    return entry !== undefined && this.entries.get(entry.request.id) === entry && entry.expiresAt > this.now;
+  }
+
+  queue(key: string): ModelQueue {
+    const known = this.queues.get(key) ?? { admitted: new Map(), waiting: [] };
+    this.queues.set(key, known);
+    return known;
+  }
+
+  claim(inbox: number, wanted: ClaimRequest): { readonly answer: string; readonly pushes: readonly Push[] } {
+    const call = createCall(new Set([wanted.id]), null);
+    const ended = this.ended.get(wanted.id);
+    if (ended !== undefined && ended.until >= this.now) return { answer: `n ${ended.how}`, pushes: call.pushes };
+    const known = this.entries.get(wanted.id);
+    const answers = known === undefined ? this.#enqueue(call, inbox, wanted) : [this.#renew(call, inbox, known)];
+    return { answer: this.#settledAnswers(call, answers)[0]?.text as string, pushes: call.pushes };
+  }
+
+  renew(inbox: number, entries: readonly Entry[]): { readonly answers: readonly string[]; readonly pushes: Push[] } {
+    const call = createCall(new Set(entries.map(({ request }) => request.id)), null);
+    const answers = entries.map((entry) => this.#renew(call, inbox, entry));
+    return { answers: this.#settledAnswers(call, answers).map(({ text }) => text), pushes: call.pushes };
+  }
+
+  release(
+    inbox: number,
+    items: readonly { readonly request: ClaimRequest; readonly unanswered: boolean }[],
+  ): { readonly flags: string; readonly pushes: readonly Push[] } {
+    const call = createCall(new Set(), inbox);
+    const flags = items.map(({ request, unanswered }) => {
+      const entry = this.entries.get(request.id);
+      const isThere = this.isAlive(entry);
+      if (isThere) {
+        this.#remove(call, entry);
+        if (entry.isRevoked) this.#addTombstone(request, "revoked");
+      }
+      if (unanswered) this.#addTombstone(request, "released");
+      return isThere && !entry.isRevoked ? "1" : "0";
+    });
+    this.#settleAll(call);
+    return { flags: flags.join(""), pushes: call.pushes };
+  }
+
+  revoke(key: string, token: number, isAtOnce: boolean): { readonly flag: string; readonly pushes: readonly Push[] } {
+    const call = createCall(new Set(), null);
+    const held = [...this.queue(key).admitted.values()].map(({ entry }) => entry);
+    const found = held.find((entry) => {
+      const { tokens } = entry.request;
+      const isMeant = entry.token > 0 && token >= entry.token && token < entry.token + tokens;
+      return this.isAlive(entry) && isMeant && (isAtOnce || !entry.isRevoked);
+    });
+    if (found === undefined) return { flag: "0", pushes: [] };
+    if (isAtOnce) {
+      this.#remove(call, found);
+      this.#addTombstone(found.request, "revoked");
+    } else found.isRevoked = true;
+    this.#notify(call, found, found.request.id);
+    this.#settleAll(call);
+    return { flag: "1", pushes: call.pushes };
+  }
+
+  #enqueue(call: ScriptCall, inbox: number, request: ClaimRequest): ModelAnswer[] {
+    if (!request.wait && !request.holds.every((hold) => this.#isFree(call, hold))) return [{ text: "n" }];
+    const expires = this.now + request.ttlMs;
+    const entry: Entry = {
+      request,
+      inbox,
+      expiresAt: expires,
+      token: 0,
+      stage: 0,
+      unreachableSince: 0,
+      isRevoked: false,
+    };
+    for (const hold of request.holds) {
+      const isFree = this.#isFree(call, hold);
+      this.entries.set(request.id, entry);
+      entry.stage++;
+      if (!isFree) {
+        this.queue(hold.key).waiting.push({ entry, ...hold });
+        break;
+      }
+      this.queue(hold.key).admitted.set(request.id, { entry, ...hold, expires });
+      if (entry.stage === request.holds.length) this.#issueToken(entry);
+    }
+    return [this.#answer(call, entry)];
+  }
+
+  #renew(call: ScriptCall, inbox: number, entry: Entry): ModelAnswer {
+    const { request } = entry;
+    if (entry.isRevoked) return { text: "n revoked" };
+    const heardAt = entry.expiresAt - request.ttlMs;
+    if (this.now - heardAt >= 0.25 * request.ttlMs || entry.unreachableSince > heardAt) {
+      entry.expiresAt = this.now + request.ttlMs;
+      entry.inbox = inbox;
+      this.#updateExpiry(entry);
+    }
+    if (entry.token === 0) this.#settle(call, currentKey(entry));
+    return this.#answer(call, entry);
+  }
+
+  /** Its places among the admitted end when its lease does. */
+  #updateExpiry(entry: Entry): void {
+    for (const { key } of entry.request.holds) {
+      const place = this.queue(key).admitted.get(entry.request.id);
+      if (place !== undefined) place.expires = entry.expiresAt;
+    }
+  }
+
+  #answer(call: ScriptCall, entry: Entry): ModelAnswer {
+    const left = entry.expiresAt - this.now;
+    const { tokens } = entry.request;
+    if (entry.token > 0) return { text: `h ${entry.token} ${tokens} ${left} ${this.now}`, entry };
+    return { text: `w ${left} ${this.#recheck(call, entry)} ${this.now}`, entry };
+  }
+
+  /** When it should ask again: when the first lease before it may end. */
+  #recheck(call: ScriptCall, entry: Entry): number {
+    const key = currentKey(entry);
+    this.#inspectKey(key);
+    const { waiting, admitted } = this.queue(key);
+    let ends = Number.POSITIVE_INFINITY;
+    if (waiting[0] !== undefined && waiting[0].entry !== entry) {
+      let asked = call.checkedFronts.get(key);
+      if (asked === undefined || asked.front !== waiting[0]) {
+        const ahead = this.#firstAlive(call, key);
+        asked = { front: waiting[0], ends: ahead?.expiresAt ?? this.now };
+        call.checkedFronts.set(key, asked);
+      }
+      ends = asked.ends;
+    }
+    this.#inspectKey(key);
+    const soonest = Math.min(...[...admitted.values()].map(({ expires }) => expires));
+    return Math.max(Math.min(this.now + entry.request.ttlMs, soonest, ends) - this.now, 1);
+  }
+
+  /** Settles what was left; whoever was granted after it was answered is answered again. */
+  #settledAnswers(call: ScriptCall, answers: readonly ModelAnswer[]): readonly ModelAnswer[] {
+    this.#settleAll(call);
+    return answers.map((modelAnswer) => {
+      const { text, entry } = modelAnswer;
+      return entry !== undefined && text.startsWith("w") && call.granted.has(entry)
+        ? this.#answer(call, entry)
+        : modelAnswer;
+    });
+  }
+
+  #isFree(call: ScriptCall, hold: ModelHold): boolean {
+    this.#settle(call, hold.key);
+    if (!this.#fits(hold.key, hold) || this.#firstAlive(call, hold.key) !== undefined) return false;
+    return this.#fits(hold.key, hold); // those behind a dead one in front may have been admitted meanwhile
+  }
+
+  /** Who waits in front; those that have died are removed. */
+  #firstAlive(call: ScriptCall, key: string): Entry | undefined {
+    const { waiting } = this.queue(key);
+    for (;;) {
+      const [front] = waiting;
+      if (front === undefined || this.isAlive(front.entry)) return front?.entry;
+      waiting.shift();
+      this.#settle(call, key);
+    }
+  }
+
+  #inspectKey(key: string): void {
+    const { admitted } = this.queue(key);
+    for (const [id, { expires }] of admitted) if (expires <= this.now) admitted.delete(id);
+  }
+
+  #used(key: string): number {
+    this.#inspectKey(key);
+    return [...this.queue(key).admitted.values()].reduce((sum, { permits }) => sum + permits, 0);
+  }
+
+  #fits(key: string, { permits, limit }: { readonly permits: number; readonly limit: number }): boolean {
+    return this.#used(key) + permits <= limit;
+  }
+
+  #settle(call: ScriptCall, key: string): void {
+    const { waiting } = this.queue(key);
+    const passed: ModelEntry[] = [];
+    let isLetThrough = false;
+    for (;;) {
+      if (this.#used(key) >= ALL_PERMITS || passed.length === MAX_SKIPPED) break;
+      if (isLetThrough && passed.some((modelEntry) => !this.#fits(key, modelEntry))) break;
+      const place = waiting[passed.length];
+      if (place === undefined || !this.#fits(key, place)) break;
+      const { entry } = place;
+      if (!this.isAlive(entry)) waiting.splice(passed.length, 1);
+      else if (entry.stage < entry.request.holds.length) {
+        this.#advance(call, key, place);
+        isLetThrough = true;
+      } else if (this.#tryGrant(call, key, place)) isLetThrough = true;
+      else if (this.#keepsEntry(call, entry)) passed.push(place);
+    }
+    const [first] = passed;
+    if (first !== undefined && !isLetThrough) this.#grantUnreachable(key, first);
+    call.removed.delete(key);
+  }
+
+  #advance(call: ScriptCall, key: string, modelEntry: ModelEntry): void {
+    const { entry } = modelEntry;
+    const { waiting, admitted } = this.queue(key);
+    waiting.splice(waiting.indexOf(modelEntry), 1);
+    admitted.set(entry.request.id, { ...modelEntry, expires: entry.expiresAt });
+    const hold = entry.request.holds[entry.stage++] as ModelHold;
+    this.queue(hold.key).waiting.push({ entry, ...hold });
+    this.#settle(call, hold.key);
+  }
+
+  /** Is it granted? Unless it was known that nobody listens, the tokens are spent all the same. */
+  #tryGrant(call: ScriptCall, key: string, modelEntry: ModelEntry): boolean {
+    const { entry } = modelEntry;
+    const isAsking = call.answeredIds.has(entry.request.id);
+    if (!isAsking && this.#isUnreachable(call, entry)) return false;
+    this.#issueToken(entry);
+    const { id, tokens } = entry.request;
+    const words = `${id} ${entry.token} ${tokens} ${entry.expiresAt - this.now}`;
+    if (isAsking) call.granted.add(entry);
+    else if (!this.#notify(call, entry, words)) {
+      entry.token = 0;
+      return false;
+    }
+    this.#admit(key, modelEntry);
+    return true;
+  }
+
+  #admit(key: string, modelEntry: ModelEntry): void {
+    const { waiting, admitted } = this.queue(key);
+    waiting.splice(waiting.indexOf(modelEntry), 1);
+    admitted.set(modelEntry.entry.request.id, { ...modelEntry, expires: modelEntry.entry.expiresAt });
+  }
+
+  #notify(call: ScriptCall, { inbox }: Entry, text: string): boolean {
+    const isHeard =
+      call.notifiedInbox === inbox || (!this.#isUnreachable(call, { inbox }) && this.listening.has(inbox));
+    if (isHeard) call.pushes.push({ inbox, text });
+    else call.unreachable.add(inbox);
+    return isHeard;
+  }
+
+  /** Is it known by now that its process does not listen? */
+  #isUnreachable(call: ScriptCall, { inbox }: Pick<Entry, "inbox">): boolean {
+    if (call.notifiedInbox === inbox) return false;
+    if (this.probesSubscribers && !call.probed.has(inbox)) {
+      call.probed.add(inbox);
+      if (this.listening.has(inbox)) call.pushes.push({ inbox, text: "" });
+      else call.unreachable.add(inbox);
+    }
+    return call.unreachable.has(inbox);
+  }
+
+  /** Does an unreachable waiter keep its place? */
+  #keepsEntry(call: ScriptCall, entry: Entry): boolean {
+    const heardAt = entry.expiresAt - entry.request.ttlMs;
+    if (entry.unreachableSince > heardAt && this.now - entry.unreachableSince >= SECOND_MS) {
+      this.#remove(call, entry);
+      this.dropped++;
+      return false;
+    }
+    if (entry.unreachableSince <= heardAt) entry.unreachableSince = this.now;
+    return true;
+  }
+
+  #grantUnreachable(key: string, first: ModelEntry): void {
+    if (this.queue(key).waiting[0] !== first || !this.#fits(key, first)) return;
+    const { entry } = first;
+    entry.expiresAt = Math.min(entry.expiresAt, this.now + SECOND_MS);
+    this.#updateExpiry(entry);
+    this.#issueToken(entry);
+    this.#admit(key, first);
+  }
+
+  #issueToken(entry: Entry): void {
+    const { holds, floor, tokens } = entry.request;
+    const last = Math.max(...holds.map(({ bucket }) => this.counters.get(bucket) ?? 0));
+    entry.token = Math.max(this.micros, floor, last + 1);
+    for (const { bucket } of holds) this.counters.set(bucket, entry.token + tokens - 1);
+  }
+
+  #remove(call: ScriptCall, entry: Entry): void {
+    for (const { key } of entry.request.holds.slice(0, entry.stage)) {
+      const { waiting, admitted } = this.queue(key);
+      admitted.delete(entry.request.id);
+      const at = waiting.findIndex((modelEntry) => modelEntry.entry === entry);
+      if (at >= 0) waiting.splice(at, 1);
+      if (!call.removed.has(key)) call.unsettled.push(key);
+      call.removed.add(key);
+    }
+    this.entries.delete(entry.request.id);
+  }
+
+  #addTombstone({ id, ttlMs }: ClaimRequest, how: string): void {
+    this.ended.set(id, { how, until: this.now + ttlMs });
+  }
+
+  #settleAll(call: ScriptCall): void {
+    for (let at = 0; at < call.unsettled.length; at++) {
+      const key = call.unsettled[at] as string;
+      if (call.removed.has(key)) this.#settle(call, key);
+    }
+  }
+}
+
+interface ModelAnswer {
+  readonly text: string;
+  readonly entry?: Entry;
+}
+
+function createCall(answeredIds: ReadonlySet<string>, notifiedInbox: number | null): ScriptCall {
+  return {
+    answeredIds,
+    notifiedInbox,
+    unreachable: new Set(),
+    probed: new Set(),
+    removed: new Set(),
+    unsettled: [],
+    granted: new Set(),
+    pushes: [],
+    checkedFronts: new Map(),
+  };
+}
+
+/** The key that it has come to. */
+function currentKey({ request, stage }: Entry): string {
+  return (request.holds[stage - 1] as ModelHold).key;
+}

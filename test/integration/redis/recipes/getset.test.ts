@@ -1,0 +1,157 @@
+/**
+ * S2c: `SETNX`, `GET` and `GETSET` with the time of expiry as the value. Its faults: the clients' clocks decide; a loser's
+ * GETSET overwrites the winner's expiry; seconds are added to milliseconds; unlock looks at the time, not at the owner.
+ * Each fault is a check, and the article's lock and ours are held to all of them.
+ */
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { redis } from "../../../../src/drivers/redis/driver.ts";
+import type { Claim, Driver } from "../../../../src/spi/driver.ts";
+import { withRedis } from "../../../support/stores/redis-conformance.ts";
+import { makeClaim } from "../../../support/stores/redis-fixture.ts";
+
+/** One process's lock. */
+interface Locker {
+  /** Once, without waiting. */
+  acquire(leaseMs: number): Promise<boolean>;
+  release(): Promise<void>;
+}
+
+interface LockSystem {
+  /** `aheadMs`: by how much this process's clock is ahead. */
+  locker(aheadMs?: number): Promise<Locker>;
+  /** What is left of the holder's lease; 0: nobody holds. */
+  remainingMs(): Promise<number>;
+}
+
+withRedis((server) => {
+  let admin: Redis;
+  const drivers: Driver[] = [];
+  beforeEach(async () => {
+    admin = new Redis(server().port, "127.0.0.1");
+    await admin.flushall();
+  });
+  afterEach(async () => {
+    for (const driver of drivers.splice(0)) await driver.close();
+    admin.disconnect();
+  });
+
+  /** The article's, with its mixture of units only where that is the question. */
+  const article = (unit = 1): LockSystem => ({
+    async locker(aheadMs = 0) {
+      const now = (): number => Date.now() + aheadMs;
+      return {
+        async acquire(leaseMs) {
+          const expiry = String(now() + leaseMs * unit);
+          if ((await admin.setnx("lock", expiry)) === 1) return true;
+          const current = await admin.get("lock");
+          if (current === null || Number(current) >= now()) return false;
+          const old = await admin.getset("lock", expiry);
+          return old === current;
+        },
+        async release() {
+          const current = await admin.get("lock");
+          if (current !== null && Number(current) >= now()) await admin.del("lock");
+        },
+      };
+    },
+    remainingMs: async () => Math.max(Number((await admin.get("lock")) ?? 0) - Date.now(), 0),
+  });
+
+  const ours = (): LockSystem => {
+    const prefix = randomUUID();
+    const open = async (): Promise<Driver> => {
+      const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
+      drivers.push(driver);
+      await driver.open(() => undefined);
+      return driver;
+    };
+    return {
+      async locker(aheadMs = 0) {
+        const driver = await open();
+        const mine: Claim[] = [];
+        return {
+          async acquire(leaseMs) {
+            const claim = makeClaim("lock", { ttlMs: leaseMs, wait: false });
+            if (aheadMs !== 0) vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + aheadMs });
+            const { state } = await driver.claim(claim).finally(() => vi.useRealTimers());
+            if (state === "held") mine.push(claim);
+            return state === "held";
+          },
+          release: async () => void (await driver.release(mine.splice(0))),
+        };
+      },
+      async remainingMs() {
+        const [view] = await (drivers[0] ?? (await open())).list({ prefix: "lock" }, 1);
+        return view?.answer.state === "held" ? view.answer.ttlMs : 0;
+      },
+    };
+  };
+
+  /** Each gives whether the system stands it. */
+  const checks: Readonly<Record<string, (system: LockSystem) => Promise<boolean>>> = {
+    "a newcomer whose clock is ahead takes no lock that is held": async (system) => {
+      const [holder, ahead] = [await system.locker(), await system.locker(3_600_000)];
+      await holder.acquire(30_000);
+      return !(await ahead.acquire(30_000));
+    },
+    "a holder whose clock is ahead keeps it no longer than its lease": async (system) => {
+      const [ahead, next] = [await system.locker(3_600_000), await system.locker()];
+      await ahead.acquire(300);
+      await delay(500);
+      return next.acquire(30_000);
+    },
+    "those who come too late for an expired lock lengthen nobody's lease": async (system) => {
+      const first = await system.locker();
+      const all = await Promise.all(Array.from({ length: 16 }, () => system.locker()));
+      await first.acquire(100);
+      await delay(200);
+      // all find it expired; one wins, with a short lease; the others wanted long ones
+      const won = await Promise.all(all.map((locker, at) => locker.acquire(at === 0 ? 2_000 : 60_000)));
+      const winner = won.indexOf(true);
+      const left = await system.remainingMs();
+      return won.filter(Boolean).length === 1 && left <= (winner === 0 ? 2_000 : 60_000);
+    },
+    "a lease of a minute is a minute": async (system) => {
+      const [holder, next] = [await system.locker(), await system.locker()];
+      await holder.acquire(60_000);
+      await delay(150);
+      return !(await next.acquire(60_000)) && (await system.remainingMs()) > 50_000;
+    },
+    "whose lease has ended takes the lock from nobody by giving it back": async (system) => {
+      const [late, holder, third] = [await system.locker(), await system.locker(), await system.locker()];
+      await late.acquire(100);
+      await delay(200);
+      await holder.acquire(30_000);
+      await late.release();
+      return !(await third.acquire(30_000));
+    },
+  };
+
+  describe("ours", () => {
+    for (const [name, check] of Object.entries(checks)) {
+      test(name, async () => {
+        expect(await check(ours())).toBe(true);
+      });
+    }
+  });
+
+  describe("the article's lock fails, so the checks notice", () => {
+    const faults = [
+      ["a newcomer whose clock is ahead takes no lock that is held", article()],
+      ["a holder whose clock is ahead keeps it no longer than its lease", article()],
+      ["those who come too late for an expired lock lengthen nobody's lease", article()],
+      // a lease in seconds, added to a time in milliseconds
+      ["a lease of a minute is a minute", article(1 / 1_000)],
+      ["whose lease has ended takes the lock from nobody by giving it back", article()],
+    ] as const;
+    for (const [name, system] of faults) {
+      test(name, async () => {
+        expect(await checks[name]?.(system)).toBe(false);
+      });
+    }
+  });
+});

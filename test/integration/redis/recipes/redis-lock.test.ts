@@ -1,0 +1,247 @@
+/**
+ * S4: `SET key random NX PX`, deleted only by its owner; then Redisson's design: counted re-entry, a lease, a message on
+ * unlock instead of polling. Its faults are checks here: re-entry resets the lease to the inner call's; unlock of a
+ * vanished key answers success; a paused holder and the next one both work. Wrong locks written after the article show that
+ * the checks notice. (The majority over several servers is shown in test/quorum.)
+ */
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { redis } from "../../../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../../../src/index.ts";
+import { createLocks } from "../../../../src/index.ts";
+import { withRedis } from "../../../support/stores/redis-conformance.ts";
+import { until } from "../../../support/until.ts";
+
+/** What checks are asked of. */
+interface HeldLock {
+  /** Takes it again in the same flow, with this lease, and gives that back. */
+  renew(leaseMs: number): Promise<void>;
+  remainingMs(): Promise<number>;
+  /** Did we give back what was ours? */
+  release(): Promise<boolean>;
+  /** What a resource that checks tokens is shown; null: there is nothing to show. */
+  readonly token: bigint | null;
+}
+
+interface LockSystem {
+  acquire(leaseMs: number): Promise<HeldLock>;
+  /** Somebody removes it behind the holder's back. */
+  crash(): Promise<void>;
+}
+
+/** Redisson's, after the article: a hash of owner and count. */
+const ENTER_SCRIPT = `
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return 1
+end
+return 0`;
+const LEAVE_SCRIPT = `
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('PUBLISH', KEYS[1], '0')
+  return 1
+end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) == 0 then
+  redis.call('DEL', KEYS[1])
+  redis.call('PUBLISH', KEYS[1], '0')
+end
+return 1`;
+
+withRedis((server) => {
+  let admin: Redis;
+  const clients: Locks[] = [];
+  beforeEach(async () => {
+    admin = new Redis(server().port, "127.0.0.1");
+    await admin.flushall();
+  });
+  afterEach(async () => {
+    for (const locks of clients.splice(0)) await locks.close();
+    admin.disconnect();
+  });
+
+  const client = (prefix: string, options: object = {}): Locks => {
+    const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
+    const locks = createLocks(driver, { handoffs: 1, ...options });
+    clients.push(locks);
+    return locks;
+  };
+
+  const article = (): LockSystem => ({
+    async acquire(leaseMs) {
+      const owner = randomUUID();
+      const enter = (ms: number) =>
+        until(() => admin.eval(ENTER_SCRIPT, 1, "lock", owner, ms), { within: 9_000, what: "it" });
+      const release = async (): Promise<boolean> => (await admin.eval(LEAVE_SCRIPT, 1, "lock", owner)) === 1;
+      await enter(leaseMs);
+      return {
+        async renew(ms) {
+          await enter(ms);
+          await release();
+        },
+        remainingMs: () => admin.pttl("lock"),
+        release,
+        token: null,
+      };
+    },
+    crash: async () => void (await admin.del("lock")),
+  });
+
+  const ours = (): LockSystem => {
+    const prefix = randomUUID();
+    return {
+      // `renew: false`: the lease runs on as it does for a holder that stands still
+      async acquire(leaseMs) {
+        const locks = client(prefix, { renew: false });
+        let [give, take] = [(): void => undefined, (_: HeldLock): void => undefined];
+        const given = new Promise<void>((resolve) => {
+          give = resolve;
+        });
+        const taken = new Promise<HeldLock>((resolve) => {
+          take = resolve;
+        });
+        const inner: { again: ((ms: number) => void) | null; done: () => void } = {
+          again: null,
+          done: () => undefined,
+        };
+        const body = locks.using("lock", { ttl: leaseMs }, async (lock) => {
+          take({
+            renew: (ms) =>
+              new Promise((resolve) => {
+                inner.done = resolve;
+                inner.again?.(ms);
+              }),
+            remainingMs: async () => {
+              const [view] = await locks.list("lock");
+              return view?.answer.state === "held" ? view.answer.ttlMs : 0;
+            },
+            async release() {
+              give();
+              return body.then(
+                () => true,
+                () => false,
+              );
+            },
+            token: lock.token,
+          });
+          for (;;) {
+            const ms = await Promise.race([
+              given.then(() => null),
+              new Promise<number>((resolve) => {
+                inner.again = resolve;
+              }),
+            ]);
+            if (ms === null) return;
+            await locks.using("lock", { ttl: ms }, () => undefined);
+            inner.done();
+          }
+        });
+        return taken;
+      },
+      async crash() {
+        await admin.del(await admin.keys(`${prefix}:1:*`));
+      },
+    };
+  };
+
+  /** Each gives whether the system stands it. */
+  const checks: Readonly<Record<string, (system: LockSystem) => Promise<boolean>>> = {
+    "entering again with a short lease leaves the lease as it was": async (system) => {
+      const heldLock = await system.acquire(30_000);
+      await heldLock.renew(500);
+      const isLong = (await heldLock.remainingMs()) > 20_000;
+      await heldLock.release();
+      return isLong;
+    },
+    "giving back a lock that is gone is no success": async (system) => {
+      const heldLock = await system.acquire(30_000);
+      await system.crash();
+      return !(await heldLock.release());
+    },
+    "a holder that stood still past its lease does no harm to a resource that checks": async (system) => {
+      let highest = 0n;
+      let written = 0;
+      const write = ({ token }: HeldLock): boolean => {
+        if (token !== null && token < highest) return false;
+        if (token !== null) highest = token;
+        written++;
+        return true;
+      };
+      const paused = await system.acquire(300);
+      const next = await system.acquire(30_000);
+      write(next);
+      // it wakes up, and works on
+      write(paused);
+      await next.release();
+      await paused.release();
+      return written === 1;
+    },
+  };
+
+  describe("ours", () => {
+    for (const [name, check] of Object.entries(checks)) {
+      test(name, async () => {
+        expect(await check(ours())).toBe(true);
+      });
+    }
+
+    test("who waits is woken by a message, and asks nothing meanwhile", { timeout: 20_000 }, async () => {
+      const prefix = randomUUID();
+      const [one, other] = [client(prefix, { ttl: "30s" }), client(prefix, { ttl: "30s" })];
+      const lock = await one.acquire("lock");
+      const next = other.acquire("lock");
+      await until(async () => (await one.list("lock")).length === 2, { within: 5_000, what: "the waiter" });
+      await admin.config("RESETSTAT");
+      await delay(1_500);
+      expect(await admin.info("commandstats")).not.toMatch(/cmdstat_eval/);
+      await lock.release();
+      await (await next).release();
+      const stats = await admin.info("commandstats");
+      // two releases; the grant between them took no command of the one who waited
+      expect(stats).toMatch(/cmdstat_evalsha:calls=2,/);
+    });
+
+    test("only its owner can give it back, and a crash frees it when the lease ends", async () => {
+      const prefix = randomUUID();
+      const [one, other] = [client(prefix, { renew: false }), client(prefix)];
+      for (const locks of [one, other]) await locks.list(""); // connected
+      const lock = await one.acquire("lock", { ttl: "2s" });
+      expect(await other.tryAcquire("lock")).toBeNull();
+      const next = await other.acquire("lock");
+      expect(next.token).toBeGreaterThan(lock.token);
+      expect(await lock.release()).toBe(false);
+      expect((await one.list("lock")).map(({ answer }) => answer.state)).toEqual(["held"]);
+      expect(await next.release()).toBe(true);
+    });
+
+    test("a holder is told that its lock is gone", async () => {
+      const prefix = randomUUID();
+      const locks = client(prefix, { ttl: "1s" });
+      const lock = await locks.acquire("lock");
+      await admin.del(await admin.keys(`${prefix}:1:*`));
+      await until(() => lock.signal.aborted, { within: 3_000, what: "the signal" });
+      expect(await lock.release()).toBe(false);
+    });
+
+    test("the lease is renewed as long as it is held", async () => {
+      const [one, other] = ["renewed", "renewed"].map((prefix) => client(prefix, { ttl: "3s" })) as [Locks, Locks];
+      const lock = await one.acquire("lock");
+      await delay(3_100);
+      expect(await other.tryAcquire("lock")).toBeNull();
+      lock.throwIfLost();
+      expect(await lock.release()).toBe(true);
+    });
+  });
+
+  describe("the article's lock fails, so the checks notice", () => {
+    for (const [name, check] of Object.entries(checks)) {
+      test(name, async () => {
+        expect(await check(article())).toBe(false);
+      });
+    }
+  });
+});

@@ -1,0 +1,107 @@
+/**
+ * S2b: `SETNX`, then `EXPIRE`. Its fault: whoever dies between the two commands locks for ever. Here the article's lock and
+ * ours are held to one check: die after any number of commands; the next one must be granted when the lease has ended.
+ */
+
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { redis } from "../../../../src/drivers/redis/driver.ts";
+import type { Driver } from "../../../../src/spi/driver.ts";
+import { withRedis } from "../../../support/stores/redis-conformance.ts";
+import { makeClaim } from "../../../support/stores/redis-fixture.ts";
+import { until } from "../../../support/until.ts";
+
+const LEASE_MS = 1_000;
+
+/** Takes the lock by these commands; false: somebody else has it. */
+type TakeLock = (send: SendCommand, owner: string) => Promise<boolean>;
+type SendCommand = (...words: string[]) => Promise<unknown>;
+
+/** As the article has it. */
+const articleLock: TakeLock = async (send, owner) => {
+  if ((await send("SETNX", "lock", owner)) !== 1) return false;
+  await send("EXPIRE", "lock", String(LEASE_MS / 1_000));
+  return true;
+};
+
+withRedis((server) => {
+  let admin: Redis;
+  beforeEach(async () => {
+    admin = new Redis(server().port, "127.0.0.1");
+    await admin.flushall();
+  });
+  afterEach(() => admin.disconnect());
+
+  /** How many commands one taking needs; and for each number below it: is the lock free again after one lease? */
+  const deaths = async (take: TakeLock, again: () => Promise<boolean>): Promise<boolean[]> => {
+    const freed: boolean[] = [];
+    for (let alive = 1; ; alive++) {
+      await admin.flushall();
+      let sent = 0;
+      const dead = new Promise<never>(() => undefined);
+      const send: SendCommand = (command = "", ...words) => (sent++ < alive ? admin.call(command, ...words) : dead);
+      const ended = take(send, "it").then(() => true);
+      const isWhole = await Promise.race([
+        ended,
+        until(() => sent > alive, { within: 5_000, what: "death" }).then(() => false),
+      ]);
+      const within = { within: 2 * LEASE_MS, what: "the lock to be free" };
+      freed.push(
+        await until(again, within).then(
+          () => true,
+          () => false,
+        ),
+      );
+      if (isWhole) return freed;
+    }
+  };
+
+  describe("dying between two commands", () => {
+    test("with the article's two commands locks for ever: the check notices", { timeout: 20_000 }, async () => {
+      const again = (): Promise<boolean> =>
+        articleLock((command = "", ...words) => admin.call(command, ...words), "next");
+      expect(await deaths(articleLock, again)).toEqual([false, true]);
+    });
+
+    test("cannot happen to us: there is one command, and it brings the lease along", { timeout: 20_000 }, async () => {
+      const prefix = randomUUID();
+      const open = async (send: SendCommand): Promise<Driver> => {
+        const client = new Redis(server().port, "127.0.0.1");
+        const driver = redis(() => Object.assign(client, { call: send }), { prefix, warn: () => undefined });
+        await driver.open(() => undefined);
+        return driver;
+      };
+      const whole: SendCommand = (command = "", ...words) => admin.call(command, ...words);
+      const opened: Driver[] = [];
+      let [counts, send]: [boolean, SendCommand] = [false, whole];
+      const taker = await open((...words) => (counts ? send(...words) : whole(...words)));
+      const next = await open(whole);
+      opened.push(taker, next);
+      const take: TakeLock = async (by) => {
+        [counts, send] = [true, by];
+        return (await taker.claim(makeClaim("lock", { ttlMs: LEASE_MS }))).state === "held";
+      };
+      const again = async (): Promise<boolean> => {
+        const claim = makeClaim("lock", { ttlMs: LEASE_MS, wait: false });
+        const { state } = await next.claim(claim);
+        if (state === "held") await next.release([claim]);
+        return state === "held";
+      };
+      // one command is the whole of it, so there is no place in between to die at
+      expect(await deaths(take, again)).toEqual([true]);
+      for (const driver of opened) await driver.close();
+    });
+  });
+
+  test("every lock has a lease, whatever is asked for", async () => {
+    const prefix = randomUUID();
+    const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
+    await driver.open(() => undefined);
+    const claim = makeClaim("lock", { ttlMs: LEASE_MS });
+    await driver.claim(claim);
+    for (const key of await admin.keys(`${prefix}:1:*`)) expect(await admin.pttl(key), key).toBeGreaterThan(0);
+    await driver.release([claim]);
+    await driver.close();
+  });
+});

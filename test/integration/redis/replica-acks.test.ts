@@ -1,0 +1,258 @@
+/** The option `replicas`: no lock is told to be held before a replica has it. */
+
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { connect } from "../../../src/client/connect.ts";
+import type { RedisClient, RedisOptions } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createLocks, DriverError } from "../../../src/index.ts";
+import { startContention } from "../../support/contention-load.ts";
+import type { RedisServer } from "../../support/stores/redis.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { startRedisPair } from "../../support/stores/redis-replication.ts";
+import { until } from "../../support/until.ts";
+
+/** Where there is no replica, which is soon told. */
+const REPLICA_ACKS = { minAcks: 1, timeoutMs: 200 };
+/** Where there is one, which a busy machine may let wait. */
+const PATIENT_ACKS = { minAcks: 1, timeoutMs: 4_000 };
+
+let master: RedisServer;
+let replica: RedisServer;
+let scene: RedisFixture;
+let clients: Locks[];
+const cleanups: (() => Promise<void>)[] = [];
+beforeAll(async () => {
+  [master, replica] = await startRedisPair();
+}, 180_000);
+afterAll(async () => {
+  await replica.stop();
+  await master.stop();
+});
+beforeEach(() => {
+  scene = createRedisFixture(master.port);
+  clients = [];
+});
+afterEach(async () => {
+  replica.signal("SIGCONT");
+  for (const locks of clients) await locks.close();
+  await scene.close();
+  for (const work of cleanups.splice(0)) await work();
+});
+
+const openClient = (make: () => RedisClient = ioredisClient, options: RedisOptions = {}): Locks => {
+  const driver = redis(make, { prefix: scene.prefix, replicas: REPLICA_ACKS, ...options });
+  const locks = createLocks(driver, { ttl: "10s", handoffs: 1 });
+  clients.push(locks);
+  return locks;
+};
+const ioredisClient = (): RedisClient => new Redis(master.port, "127.0.0.1");
+const nodeRedisClient = (): RedisClient => createClient({ url: master.url });
+
+const commandCount = async (command: string): Promise<number> =>
+  Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
+
+describe.each([
+  ["ioredis", ioredisClient],
+  ["ioredis with a prefix of its own", () => new Redis(master.port, "127.0.0.1", { keyPrefix: "app:" })],
+  ["node-redis", nodeRedisClient],
+] as const)("a lock by %s", (_, make) => {
+  test("is told when a replica has it; while it is stopped nobody is told, and who may not wait is told why", async () => {
+    const [one, other] = [openClient(make), openClient(make)];
+    await one.using("key", () => undefined);
+    replica.signal("SIGSTOP");
+    const error: unknown = await other.tryAcquire("key").catch((failure: unknown) => failure);
+    expect(error).toBeInstanceOf(DriverError);
+    expect(String((error as Error).cause)).toMatch(/0 of 1 replicas acknowledged within 200 ms/);
+    // an outcome that nobody knew was taken back
+    await until(async () => (await other.list("key")).length === 0, { within: 5_000, what: "the end of the claim" });
+    let isHeld = false;
+    const waiting = one.acquire("key", { wait: "30s" }).then((lock) => {
+      isHeld = true;
+      return lock;
+    });
+    await until(async () => (await commandCount("wait")) > 4, { within: 10_000, what: "attempts" });
+    expect(isHeld).toBe(false);
+    replica.signal("SIGCONT");
+    const lock = await waiting;
+    expect(await lock.release()).toBe(true);
+  });
+
+  test("that is handed over waits for the replica, too, and keeps its turn until it is back", async () => {
+    const [holder, next, last] = [openClient(make), openClient(make), openClient(make)];
+    const held = await holder.acquire("key");
+    const order: string[] = [];
+    const inTurn = async (locks: Locks, name: string): Promise<void> => {
+      const lock = await locks.acquire("key", { wait: "60s" });
+      order.push(name);
+      await lock.release();
+    };
+    const lined = (count: number): Promise<unknown> =>
+      until(async () => (await holder.list("key")).length === count, { within: 5_000, what: "the line" });
+    const second = inTurn(next, "next");
+    await lined(2);
+    const third = inTurn(last, "last");
+    await lined(3);
+    const before = await commandCount("wait");
+    replica.signal("SIGSTOP");
+    await held.release();
+    await until(async () => (await commandCount("wait")) >= before + 2, {
+      within: 10_000,
+      what: "questions to replicas",
+    });
+    expect(order).toEqual([]);
+    replica.signal("SIGCONT");
+    await Promise.all([second, third]);
+    expect(order).toEqual(["next", "last"]);
+  });
+});
+
+test("a holder whose renewals no replica has is told of the loss when its lease ends, and not before", async () => {
+  const locks = openClient();
+  const lock = await locks.acquire("key", { ttl: "3s" });
+  replica.signal("SIGSTOP");
+  // what is left of it by the last renewal that a replica has
+  const end = performance.now() + lock.remainingMs;
+  await until(() => lock.signal.aborted, { within: 8_000, what: "word of the loss" });
+  expect(performance.now()).toBeGreaterThanOrEqual(end - 5);
+});
+
+test("waiting for replicas holds up nobody else on the connection", async () => {
+  const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
+  replica.signal("SIGSTOP");
+  const before = await commandCount("wait");
+  let isTold = false;
+  const held = one.claim(makeClaim("key", { wait: false })).finally(() => {
+    isTold = true;
+  });
+  held.catch(() => undefined);
+  await until(async () => (await commandCount("wait")) > before, { within: 2_000, what: "the question to replicas" });
+  expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+  expect((await one.claim(makeClaim("key", { wait: false }))).state, "what is not held needs no replica").toBe("none");
+  expect(isTold, "all this while the question is under way").toBe(false);
+  replica.signal("SIGCONT");
+  expect((await held).state).toBe("held");
+});
+
+test("many at once ask the replicas together", async () => {
+  const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
+  const claims = Array.from({ length: 500 }, (_, at) => makeClaim(`key ${at}`, { wait: false }));
+  const before = await commandCount("wait");
+  const answers = await Promise.all(claims.map((claim) => one.claim(claim)));
+  expect(answers.every((answer) => answer?.state === "held")).toBe(true);
+  expect((await commandCount("wait")) - before).toBeLessThanOrEqual(10);
+  expect((await one.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
+  expect(await one.driver.detach?.(claims.slice(0, 2))).toEqual([true, true]);
+  await one.driver.release(claims);
+  await until(async () => (await scene.keys()).every((key) => !/:m:/.test(key)), { within: 5_000, what: "no marks" });
+});
+
+test("a full store renews for those who hold", async () => {
+  const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
+  const held = makeClaim("key");
+  await one.claimHeld(held);
+  await scene.admin.config("SET", "maxmemory", "1");
+  try {
+    expect((await one.renewOnce(held)).state).toBe("held");
+  } finally {
+    await scene.admin.config("SET", "maxmemory", "0");
+  }
+});
+
+test("replicas of another server than the one that granted count for nothing", async () => {
+  const [other, its] = await startRedisPair();
+  cleanups.push(
+    () => its.stop(),
+    () => other.stop(),
+  );
+  const made = new Redis(master.port, "127.0.0.1");
+  let times = 0;
+  // the first is the inbox; the second, for replicas, is led astray, as by Sentinels that have named another master
+  const duplicate = (more: object): Redis =>
+    new Redis({ ...more, host: "127.0.0.1", port: ++times === 2 ? other.port : master.port });
+  const one = await scene.open(
+    redis(() => Object.assign(made, { duplicate }), { prefix: scene.prefix, replicas: PATIENT_ACKS }),
+  );
+  const claim = makeClaim("key");
+  await expect(one.claim(claim)).rejects.toThrow("not where replicas were asked about");
+  expect((await one.renewOnce(claim)).state, "by a new connection, to the right server").toBe("held");
+  await one.driver.release([claim]);
+  made.disconnect();
+});
+
+test("what a replica has counts for nothing once the connection broke: another server may have taken over", async () => {
+  const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
+  replica.signal("SIGSTOP");
+  const claim = makeClaim("key");
+  const before = await commandCount("wait");
+  const granted = one.claim(claim).catch((error: unknown) => error);
+  await until(async () => (await commandCount("wait")) > before, { within: 5_000, what: "the question to replicas" });
+  const list = String(await scene.admin.call("CLIENT", "LIST"));
+  // that of the commands: the mark was its last
+  const [, id] = /^id=(\d+) .* cmd=eval /m.exec(list) ?? [];
+  await scene.admin.call("CLIENT", "KILL", "ID", String(id));
+  await until(() => one.pushes.some((push) => push.id === null), { within: 5_000, what: "the connection" });
+  replica.signal("SIGCONT");
+  expect(String(await granted)).toContain("the connection changed");
+  expect((await one.renewOnce(claim)).state).toBe("held");
+  await one.driver.release([claim]);
+});
+
+test("a connection for replicas that breaks is made anew, under load", { timeout: 30_000 }, async () => {
+  await using work = startContention([openClient(), openClient(nodeRedisClient)], "key", 3);
+  await work.waitForProgress();
+  for (let round = 0; round < 3; round++) {
+    const list = String(await scene.admin.call("CLIENT", "LIST"));
+    const ids = [...list.matchAll(/^id=(\d+) .* cmd=(?:wait|del) /gm)].map((found) => found[1] as string);
+    for (const id of ids) await scene.admin.call("CLIENT", "KILL", "ID", id);
+    await work.waitForProgress();
+  }
+  await work.waitUntilAllServed();
+  expect(work.overlaps).toBe(0);
+  expect(work.lostLocks).toBe(0);
+});
+
+test("doctor says how many there are of those that are waited for; a user without the right is refused", async () => {
+  const warnings: string[] = [];
+  const awaiting = (minAcks: number): RedisOptions => ({
+    prefix: scene.prefix,
+    replicas: { minAcks },
+    warn: (text) => warnings.push(text),
+  });
+  const one = await scene.open(redis(ioredisClient, awaiting(1)));
+  const found = await one.driver.diagnose?.();
+  expect(found).toContainEqual({ level: "good", what: "role", says: "master, with 1 replica" });
+  expect(found).toContainEqual({
+    level: "good",
+    what: "failover",
+    says: "grants and renewals wait for 1 of 1 replicas",
+  });
+  await scene.open(redis(ioredisClient, awaiting(2)));
+  expect(warnings).toContainEqual(expect.stringMatching(/master, with 1 replica; nobody is granted until 2/));
+  await scene.admin.call("ACL", "SETUSER", "impatient", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait");
+  const impatient = (): Redis =>
+    new Redis({ port: master.port, host: "127.0.0.1", username: "impatient", password: "secret" });
+  const refused = redis(impatient, awaiting(1));
+  await expect(refused.open(() => undefined)).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringMatching(/NOPERM.*grant \+wait$/),
+  });
+  await refused.close();
+});
+
+test("by url; an option that means nothing is a TypeError that names it", async () => {
+  const locks = await connect(`${master.url}?prefix=${scene.prefix}&replicas=2`);
+  await expect(locks.tryAcquire("key")).rejects.toMatchObject({
+    code: "DRIVER_FAILED",
+    cause: { message: "redis: 1 of 2 replicas acknowledged within 1000 ms" },
+  });
+  await locks.close();
+  await expect(connect(`${master.url}?replicas=many`)).rejects.toThrow(/^replicas.atLeast must be/);
+  for (const [minAcks, withinMs] of [[0], [1.5], [101], ["1"], [1, 0], [1, 60_001], [1, 0.5]]) {
+    const replicas = { minAcks, ...(withinMs !== undefined && { withinMs }) } as { minAcks: number };
+    expect(() => redis(ioredisClient, { replicas })).toThrow(/^replicas\.(atLeast|withinMs) must be/);
+  }
+});

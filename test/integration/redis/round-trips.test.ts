@@ -1,0 +1,292 @@
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+withRedis((server) => {
+  let scene: RedisFixture;
+  let later: (() => unknown)[] = [];
+  beforeEach(() => {
+    scene = createRedisFixture(server().port);
+  });
+  afterEach(async () => {
+    await scene.close();
+    for (const work of later) await work();
+    later = [];
+  });
+
+  const ioredis = (options: object = {}): Redis => {
+    const client = new Redis({ port: server().port, host: "127.0.0.1", ...options });
+    later.push(() => client.disconnect());
+    return client;
+  };
+  const driverOf = (client: RedisClient): Driver => redis(client, { prefix: scene.prefix });
+  const commands = async (name: string): Promise<number> => {
+    const stats = await scene.admin.info("commandstats");
+    return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
+  };
+
+  describe("trips", () => {
+    test("an uncontended lock costs two commands, from the first on", async () => {
+      await scene.admin.script("FLUSH");
+      const one = await scene.open();
+      await scene.admin.config("RESETSTAT");
+      for (let round = 0; round < 10; round++) {
+        const claim = makeClaim("key");
+        await one.claimHeld(claim);
+        await one.driver.release([claim]);
+      }
+      expect(await commands("evalsha")).toBe(20);
+      expect(await commands("eval")).toBe(0);
+      expect(await commands("publish"), "nobody waits, so nobody is told").toBe(0);
+      expect(await commands("time"), "the time is read once a script").toBe(20);
+    });
+
+    test("a hand-off is pushed: the next holder sends nothing", async () => {
+      const [one, other] = [await scene.open(), await scene.open()];
+      const [first, second] = [makeClaim("key"), makeClaim("key", { tokens: 5 })];
+      await one.claimHeld(first);
+      await other.claim(second);
+      await scene.admin.config("RESETSTAT");
+      await one.driver.release([first]);
+      await until(() => other.pushes.length > 0, { within: 5_000, what: "the push" });
+      expect(await commands("evalsha")).toBe(1);
+      const [push] = other.pushes;
+      expect(push?.id).toBe(second.id);
+      expect(push?.answer).toMatchObject({ state: "held", tokens: 5 });
+      const { ttlMs: _, storeMs: __, ...asked } = (await other.renewOnce(second)) as unknown as Record<string, unknown>;
+      expect(push?.answer).toMatchObject(asked);
+      expect(one.pushes).toEqual([]);
+      await other.driver.release([second]);
+    });
+
+    test("a batch is one command, whatever it holds", async () => {
+      const one = await scene.open();
+      const claims = Array.from({ length: 500 }, (_, at) => makeClaim(`key ${at}`));
+      for (const claim of claims) await one.claimHeld(claim);
+      await scene.admin.config("RESETSTAT");
+      expect((await one.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
+      expect((await one.driver.release(claims)).every(Boolean)).toBe(true);
+      expect(await commands("evalsha")).toBe(2);
+    });
+
+    test("scripts that Redis has forgotten are sent again", async () => {
+      const one = await scene.open();
+      const claim = makeClaim("key");
+      await scene.admin.script("FLUSH");
+      await one.claimHeld(claim);
+      await scene.admin.script("FLUSH");
+      expect((await one.renewOnce(claim)).state).toBe("held");
+      await scene.admin.script("FLUSH");
+      expect(await one.driver.release([claim])).toEqual([true]);
+    });
+  });
+
+  describe("clients", () => {
+    test("one that we were given stays open, and is left as it was", async () => {
+      for (const make of [
+        async () => ioredis(),
+        async () => {
+          const client = await createClient({ url: server().url })
+            .on("error", () => undefined)
+            .connect();
+          later.push(() => client.destroy());
+          return client;
+        },
+      ]) {
+        const client = await make();
+        const listeners = (): number[] =>
+          ["ready", "close", "end", "error", "reconnecting"].map((name) => client.listenerCount(name));
+        const before = listeners();
+        const one = await scene.open(driverOf(client));
+        const claim = makeClaim("key");
+        await one.claimHeld(claim);
+        await one.driver.release([claim]);
+        await one.driver.close();
+        expect(listeners()).toEqual(before);
+        expect(await (client as Redis).ping()).toBe("PONG");
+      }
+    });
+
+    test("one that was made for us is closed, and our inbox with it", async () => {
+      const client = ioredis();
+      const one = await scene.open(redis(() => client, { prefix: scene.prefix }));
+      const inboxes = (): Promise<unknown> => scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`);
+      expect(await inboxes()).toHaveLength(1);
+      await one.driver.close();
+      await until(() => client.status === "end", { within: 5_000, what: "the end of the client" });
+      await until(async () => ((await inboxes()) as []).length === 0, { within: 5_000, what: "the end of the inbox" });
+    });
+
+    test("whatever their options, all see the same locks", async () => {
+      const clients = [
+        ioredis({ keyPrefix: "app:" }),
+        ioredis({ lazyConnect: true }),
+        ioredis({ enableAutoPipelining: true }),
+        ioredis({ protocol: 2 }),
+        ioredis({ stringNumbers: true }),
+        await createClient({ url: server().url, RESP: 2 })
+          .on("error", () => undefined)
+          .connect(),
+      ];
+      later.push(() => (clients.at(-1) as { destroy(): void }).destroy());
+      const opened = [];
+      for (const client of clients) opened.push(await scene.open(driverOf(client as RedisClient)));
+      const claims = opened.map(() => makeClaim("key"));
+      for (const [at, one] of opened.entries()) await one.claim(claims[at] as never);
+      for (const [at, one] of opened.entries()) {
+        const claim = claims[at] as ReturnType<typeof makeClaim>;
+        if (at > 0)
+          await until(() => one.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: `push ${at}` });
+        expect(await one.driver.release([claim])).toEqual([true]);
+      }
+      expect(await scene.admin.keys("app:*"), "a prefix of the client's own does not count").toEqual([]);
+    });
+
+    test("what is no client of Redis is refused at once, naming the argument", () => {
+      for (const wrong of [
+        undefined,
+        null,
+        5,
+        "redis://",
+        {},
+        { call() {} },
+        { sendCommand() {} },
+        { customCommand() {} },
+      ]) {
+        expect(() => redis(wrong as never), String(wrong)).toThrow(/^client must be/);
+      }
+      for (const prefix of ["", "a b", "a{b}", "x".repeat(65), 5]) {
+        expect(() => redis(ioredis(), { prefix: prefix as string })).toThrow(/^prefix must be/);
+      }
+    });
+  });
+
+  describe("a broken connection", () => {
+    test("is noticed: the core is told to ask about everything", async () => {
+      const client = ioredis();
+      const one = await scene.open(driverOf(client));
+      const claim = makeClaim("key");
+      await one.claimHeld(claim);
+      await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+      await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
+      expect((await one.renewOnce(claim)).state).toBe("held");
+      await one.driver.release([claim]);
+    });
+
+    test.each([
+      ["ioredis", (port: number): Redis => ioredis({ port, retryStrategy: () => 10 })],
+      [
+        "node-redis",
+        (port: number) => {
+          const client = createClient({ url: `redis://127.0.0.1:${port}`, socket: { reconnectStrategy: 10 } });
+          later.push(() => client.destroy());
+          return client;
+        },
+      ],
+    ])("nothing is kept for later while there is none, by %s", async (_, make) => {
+      await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+      const { port } = proxy.address as { port: number };
+      const client = make(port);
+      client.on("error", () => undefined);
+      const isReady = (): boolean => ("isReady" in client ? client.isReady : (client as Redis).status === "ready");
+      const one = await scene.open(driverOf(client));
+      proxy.refuseConnections(true);
+      proxy.disconnect();
+      await until(() => !isReady(), { within: 5_000, what: "the break" });
+      const claim = makeClaim("key");
+      await expect(one.claim(claim)).rejects.toThrow("not connected");
+      proxy.refuseConnections(false);
+      await until(isReady, { within: 5_000, what: "the connection" });
+      expect(await one.renewOnce(claim)).toEqual({ state: "none" });
+      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+    });
+
+    test("a claim that the client library sends again, given up and released meanwhile, is taken back", async () => {
+      await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+      const { port } = proxy.address as { port: number };
+      const client = ioredis({ port, retryStrategy: () => 10 });
+      client.on("error", () => undefined);
+      const options = { prefix: scene.prefix, commandTimeoutMs: 1_000 };
+      const one = await scene.open(redis(client, options));
+      const claim = makeClaim("key");
+      proxy.toTarget.pause();
+      await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
+      proxy.refuseConnections(true);
+      proxy.reset();
+      proxy.toTarget.resume();
+      await until(() => client.status !== "ready", { within: 5_000, what: "the break" });
+      await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("not connected");
+      await scene.admin.config("RESETSTAT");
+      proxy.refuseConnections(false);
+      // ioredis sends the claim again, it is granted, and given back
+      await until(async () => (await commands("evalsha")) >= 2, { within: 5_000, what: "both calls" });
+      await until(async () => (await one.driver.list({ prefix: "" }, 10)).length === 0, {
+        within: 5_000,
+        what: "an empty list",
+      });
+      expect((await one.claim(claim)).state).toBe("none");
+    });
+
+    test("a release that was sent again is not believed when it finds nothing", async () => {
+      await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+      const { port } = proxy.address as { port: number };
+      const client = ioredis({ port, retryStrategy: () => 10 });
+      client.on("error", () => undefined);
+      const one = await scene.open(driverOf(client));
+      const claim = makeClaim("key");
+      await one.claimHeld(claim);
+      proxy.toClient.pause();
+      const released = one.driver.release([claim]);
+      released.catch(() => undefined);
+      await until(async () => (await scene.keys()).every((key) => !key.includes(claim.id)), {
+        within: 5_000,
+        what: "the release at the store",
+      });
+      proxy.reset();
+      proxy.toClient.resume();
+      await expect(released).rejects.toThrow("the connection broke while a release was under way");
+    });
+
+    test("a server that stands still is given up on, and its answers do no harm when it goes on", async () => {
+      const one = await scene.open(redis(() => ioredis(), { prefix: scene.prefix, commandTimeoutMs: 1_000 }));
+      const claim = makeClaim("key");
+      server().signal("SIGSTOP");
+      try {
+        await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
+        await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("no answer within 1000 ms");
+      } finally {
+        server().signal("SIGCONT");
+      }
+      await until(async () => (await one.renewOnce(claim).catch(() => null))?.state === "none", {
+        within: 5_000,
+        what: "an answer",
+      });
+      expect((await one.claim(claim)).state, "it was released, however late").toBe("none");
+      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+    });
+
+    test("no error shows an id or a password", async () => {
+      const one = await scene.open();
+      const claim = makeClaim("key");
+      await scene.admin.set(`${scene.prefix}:1:{00}:x`, 1);
+      await one.claimHeld(claim);
+      const names = (await scene.keys()).filter((key) => key.includes(":a:"));
+      await scene.admin.del(names);
+      for (const name of names) await scene.admin.set(name, "of another type");
+      const error: unknown = await one.renewOnce(claim).catch((failure: unknown) => failure);
+      expect(String(error)).toContain("WRONGTYPE");
+      expect(String(error), "nor the digest of a script").not.toMatch(/[0-9a-f]{40}/);
+      expect(JSON.stringify(Object.getOwnPropertyDescriptors(error))).not.toContain(claim.id);
+      // also what now belongs to nobody
+      await scene.admin.del(await scene.keys());
+    });
+  });
+});

@@ -1,0 +1,264 @@
+/** What the scripts cost, and what they may not say or refuse. */
+
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { startRedis } from "../../support/stores/redis.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { until } from "../../support/until.ts";
+
+withRedis((server) => {
+  let scene: RedisFixture;
+  beforeEach(() => {
+    scene = createRedisFixture(server().port);
+  });
+  afterEach(async () => {
+    await scene.admin.config("SET", "maxmemory", "0", "min-replicas-to-write", "0");
+    await scene.close();
+  });
+
+  /** Commands performed since the last time, in scripts, by name. */
+  const commands = async (): Promise<Record<string, number>> => {
+    const stats = await scene.admin.info("commandstats");
+    await scene.admin.config("RESETSTAT");
+    const counts = [...stats.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)].map(([, name = "", calls]) => [
+      name,
+      Number(calls),
+    ]);
+    return Object.fromEntries(counts.filter(([name]) => !/config|info|evalsha|ping|publish/.test(String(name))));
+  };
+  const sumOf = (counts: Record<string, number>): number =>
+    Object.values(counts).reduce((sum, count) => sum + count, 0);
+  /** An id by which claim.lua does not look through the index. */
+  const quiet = (key: string): ReturnType<typeof makeClaim> => {
+    for (;;) {
+      const claim = makeClaim(key);
+      if (claim.id.charCodeAt(claim.id.length - 1) % 8 !== 0) return claim;
+    }
+  };
+
+  test("a pair on a free key takes 10 commands and 6", async () => {
+    const one = await scene.open();
+    const claim = quiet("key");
+    await commands();
+    await one.claimHeld(claim);
+    expect(sumOf(await commands())).toBe(10);
+    await one.driver.release([claim]);
+    expect(sumOf(await commands())).toBe(6);
+  });
+
+  test("a hand-off to an exclusive waiter takes 13 commands and one publication", async () => {
+    const [one, other] = [await scene.open(), await scene.open()];
+    const [holder, waiter] = [quiet("key"), quiet("key")];
+    await one.claimHeld(holder);
+    await other.claim(waiter);
+    await commands();
+    await one.driver.release([holder]);
+    const stats = await scene.admin.info("commandstats");
+    expect(Number(/^cmdstat_publish:calls=(\d+)/m.exec(stats)?.[1])).toBe(1);
+    expect(sumOf(await commands())).toBe(13);
+    await other.driver.release([waiter]);
+  });
+
+  test("who gives a lock back hears in the answer which of its own waiters has it: nothing is published", async () => {
+    const one = await scene.open();
+    const [holder, waiter] = [makeClaim("key"), makeClaim("key")];
+    await one.claimHeld(holder);
+    await one.claim(waiter);
+    await scene.admin.config("RESETSTAT");
+    expect(await one.driver.release([holder])).toEqual([true]);
+    expect(one.pushes.at(-1)).toMatchObject({ id: waiter.id, answer: { state: "held" } });
+    expect(await scene.admin.info("commandstats")).not.toContain("cmdstat_publish");
+    expect((await one.renewOnce(waiter)).state).toBe("held");
+    await one.driver.release([waiter]);
+  });
+
+  test("a release that is answered too late lets its process ask what became of its waiters", async () => {
+    const one = await scene.open(
+      redis(() => new Redis(server().port, "127.0.0.1"), { prefix: scene.prefix, commandTimeoutMs: 1_000 }),
+    );
+    const [holder, waiter] = [makeClaim("key"), makeClaim("key")];
+    await one.claimHeld(holder);
+    await one.claim(waiter);
+    server().signal("SIGSTOP");
+    try {
+      await expect(one.driver.release([holder])).rejects.toThrow("no answer within 1000 ms");
+    } finally {
+      server().signal("SIGCONT");
+    }
+    await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "a nudge for all" });
+    // a call may be given up on again
+    const asked = async (): Promise<boolean> => (await one.renewOnce(waiter).catch(() => null))?.state === "held";
+    await until(asked, { within: 5_000, what: "its answer" });
+    await one.driver.release([waiter]);
+  });
+
+  describe("when memory is full", () => {
+    const fill = (): Promise<unknown> => scene.admin.config("SET", "maxmemory", "1");
+
+    test("a claim is refused and leaves nothing", async () => {
+      const one = await scene.open();
+      const [holder, refused] = [makeClaim("key"), makeClaim("key")];
+      await one.claimHeld(holder);
+      const before = (await scene.keys()).sort();
+      await fill();
+      await expect(one.claim(refused)).rejects.toThrow(/OOM/);
+      await expect(one.claim(makeClaim("another"))).rejects.toThrow(/OOM/);
+      expect((await scene.keys()).sort()).toEqual(before);
+      expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+      await one.driver.release([holder]);
+    });
+
+    test("a holder renews, gives back, is remembered, and the next is granted", async () => {
+      const [one, other] = [await scene.open(), await scene.open()];
+      const [holder, waiter] = [makeClaim("key", { ttlMs: 4_000 }), makeClaim("key")];
+      await one.claimHeld(holder);
+      await other.claim(waiter);
+      await until(
+        async () =>
+          (await scene.admin.pttl((await scene.keys()).find((key) => key.includes(`c:${holder.id}`)) ?? "")) < 7_800,
+        {
+          within: 5_000,
+          what: "a lease that is old enough to be extended",
+        },
+      );
+      await fill();
+      const answer = await one.renewOnce(holder);
+      expect(answer.state === "held" && answer.ttlMs > 3_900).toBe(true);
+      expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([true]);
+      expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([false]);
+      expect((await other.renewOnce(waiter)).state).toBe("held");
+      await until(() => other.pushes.some(({ id }) => id === waiter.id), { within: 5_000, what: "the push" });
+      await other.driver.release([waiter]);
+    });
+  });
+
+  test("nothing is said of a grant that is refused", async () => {
+    const [one, other] = [await scene.open(), await scene.open()];
+    const [holder, waiter, behind] = [makeClaim("key"), makeClaim("key"), makeClaim("key")];
+    await one.claimHeld(holder);
+    await other.claim(waiter);
+    await one.claim(behind);
+    await scene.admin.del((await scene.keys()).filter((key) => key.endsWith(":a:key")));
+    // refuses every write, where full memory refuses only those that may take some
+    await scene.admin.config("SET", "min-replicas-to-write", "1");
+    await expect(one.renewOnce(behind)).rejects.toThrow(/NOREPLICAS/);
+    await scene.admin.config("SET", "min-replicas-to-write", "0");
+    expect((await one.renewOnce(behind)).state).toBe("waiting");
+    const { token } = await other.waitForGrant(waiter);
+    const grant = await until(() => other.pushes.find(({ answer }) => answer?.state === "held"), {
+      within: 5_000,
+      what: "the push",
+    });
+    expect(grant).toMatchObject({ id: waiter.id, answer: { token } });
+    await other.driver.release([waiter, behind]);
+    await one.driver.release([holder]); // which was deleted, but for its record
+  });
+
+  test("of those behind one who does not listen, no more go before it than leave it room, but for the last", async () => {
+    const [lost, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
+    const share = (permits: number): ReturnType<typeof makeClaim> => makeClaim([{ key: "key", permits, limit: 3 }]);
+    const [holder, away, first, second, third] = [share(3), share(2), share(1), share(1), share(1)];
+    await well.claimHeld(holder);
+    await lost.claim(away);
+    for (const claim of [first, second, third]) await well.claim(claim);
+    await scene.breakSubscribers();
+    await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
+    await well.driver.release([holder]);
+    const views = await well.driver.list({ prefix: "key" }, 10);
+    expect(views.map(({ answer }) => answer.state)).toEqual(["held", "held", "waiting", "waiting"]);
+    await well.driver.release([away, first, second, third]);
+  });
+
+  test("whoever waits asks again when the lease of the one in front of the line may end", async () => {
+    const one = await scene.open();
+    const [holder, front, behind] = [makeClaim("key"), makeClaim("key", { ttlMs: 2_000 }), makeClaim("key")];
+    await one.claimHeld(holder);
+    await one.claim(front);
+    const answer = await one.claim(behind);
+    expect(answer.state === "waiting" && answer.recheckMs <= 2_000).toBe(true);
+    await one.driver.release([holder, front, behind]);
+  });
+
+  test("an answer that extends nothing tells what is left of the lease", async () => {
+    const one = await scene.open();
+    const claims = [makeClaim("key"), makeClaim("key")];
+    for (const claim of claims) await one.claim(claim);
+    for (const claim of claims) {
+      const isLess = async (): Promise<boolean> => {
+        const answer = await one.renewOnce(claim);
+        return answer.state !== "none" && answer.ttlMs < 60_000;
+      };
+      await until(isLess, { within: 5_000, what: "less than the whole" });
+    }
+    await one.driver.release(claims);
+  });
+
+  test("whoever renews a claim is told of it from then on", async () => {
+    const [one, other] = [await scene.open(), await scene.open()];
+    const claim = makeClaim("key", { ttlMs: 4_000 });
+    const { token } = await one.claimHeld(claim);
+    const left = async (): Promise<number> => {
+      const answer = await other.renewOnce(claim);
+      return answer.state === "held" ? answer.ttlMs : Number.NaN;
+    };
+    await until(async () => (await left()) < 3_900, { within: 5_000, what: "a lease that is older" });
+    await until(async () => (await left()) > 3_900, { within: 5_000, what: "a lease that was extended" });
+    await one.driver.revoke?.([{ key: "key", token, now: false }]);
+    await until(() => other.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: "word of it" });
+    await one.driver.release([claim]);
+  });
+
+  test("a release says whether its place was there, and leaves those beside it", async () => {
+    const one = await scene.open();
+    const share = (): ReturnType<typeof makeClaim> => makeClaim([{ key: "key", permits: 1, limit: 3 }]);
+    const [gone, first, second] = [makeClaim("key"), share(), share()];
+    await one.claimHeld(gone);
+    await scene.admin.del((await scene.keys()).filter((key) => key.endsWith(":a:key")));
+    expect(await one.driver.release([gone])).toEqual([false]);
+    const short = makeClaim("key", { ttlMs: 100 });
+    await one.claimHeld(short);
+    await until(async () => (await one.driver.list({ prefix: "key" }, 10)).length === 0, {
+      within: 5_000,
+      what: "its end",
+    });
+    expect(await one.driver.release([short])).toEqual([false]);
+    await one.claimHeld(first);
+    await one.claimHeld(second);
+    expect(await one.driver.release([first])).toEqual([true]);
+    expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+    expect(await one.driver.release([second])).toEqual([true]);
+  });
+
+  test("a grant is not heard on a replica, where an inbox may have been left behind", async () => {
+    const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
+    const ears = new Redis(replica.port, "127.0.0.1");
+    const heard: string[] = [];
+    try {
+      const isThere = async (): Promise<boolean> => /master_link_status:up/.test(await ears.info("replication"));
+      await until(isThere, { within: 10_000, what: "the replica" });
+      ears.on("pmessage", (_, __, message) => heard.push(message));
+      await ears.psubscribe("*");
+      const [one, other] = [await scene.open(), await scene.open()];
+      const [holder, waiter] = [makeClaim("key"), makeClaim("key")];
+      await one.claimHeld(holder);
+      await other.claim(waiter);
+      // what is published beside scripts is passed on, in order
+      const mark = async (name: string): Promise<void> => {
+        await scene.admin.publish(name, name);
+        await until(() => heard.includes(name), { within: 5_000, what: name });
+      };
+      await mark("before");
+      await one.driver.release([holder]);
+      await until(() => other.pushes.some(({ id }) => id === waiter.id), { within: 5_000, what: "the push" });
+      await mark("after");
+      expect(heard.slice(heard.indexOf("before"))).toEqual(["before", "after"]);
+      await other.driver.release([waiter]);
+    } finally {
+      ears.disconnect();
+      await replica.stop();
+    }
+  });
+});

@@ -1,0 +1,93 @@
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterEach, expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import type { Locks } from "../../../src/index.ts";
+import { connect, createLocks } from "../../../src/index.ts";
+import { startContention } from "../../support/contention-load.ts";
+import type { RedisSentinels } from "../../support/stores/redis-sentinel.ts";
+import { startRedisSentinels } from "../../support/stores/redis-sentinel.ts";
+import { until } from "../../support/until.ts";
+
+let servers: RedisSentinels;
+const prefix = randomUUID();
+let activeClients: Locks[] = [];
+
+afterEach(async () => {
+  for (const locks of activeClients) await locks.close();
+  activeClients = [];
+  await servers.stop();
+});
+
+/** Without it a client of ioredis stays with a master that has become a replica. */
+const reconnectOnError = ({ message }: Error): boolean => message.startsWith("READONLY");
+
+/** One by url, one by an instance of ioredis. */
+async function openClients(): Promise<readonly [Locks, Locks]> {
+  const places = servers.sentinels.map(({ host, port }) => `${host}:${port}`).join(",");
+  const byUrl = await connect(`redis+sentinel://${places}/${servers.name}?prefix=${prefix}`, {
+    handoffs: 1,
+    ttl: "10s",
+  });
+  const instance = new Redis({
+    sentinels: [...servers.sentinels],
+    name: servers.name,
+    retryStrategy: () => 50,
+    reconnectOnError,
+  });
+  instance.on("error", () => undefined);
+  const given = createLocks(redis(instance, { prefix }), { handoffs: 1, ttl: "10s" });
+  const closeBoth = given.close.bind(given);
+  Object.assign(given, {
+    close: async () => {
+      await closeBoth();
+      instance.disconnect();
+    },
+  });
+  activeClients.push(byUrl, given);
+  return [byUrl, given];
+}
+
+const subscriberCount = async (server: 0 | 1): Promise<number> =>
+  ((await servers.admin[server].pubsub("CHANNELS", `${prefix}:1:inbox:*`)) as string[]).length;
+
+test("a master that makes its replica the master under load loses no waiter, and the inboxes follow", {
+  timeout: 180_000,
+}, async () => {
+  // while roles change the master keeps the Sentinels' messages too, for as long as a replica takes to answer (1 s)
+  servers = await startRedisSentinels(5_000);
+  const clientsThere = await openClients();
+  await using work = startContention(clientsThere, "key", 4);
+  await work.waitForProgress();
+  await until(async () => (await subscriberCount(0)) === 2, { within: 10_000, what: "the inboxes at the master" });
+  await servers.admin[0].call("FAILOVER");
+  await work.waitForProgress(30_000);
+  await work.waitUntilAllServed();
+  expect(work.overlaps).toBe(0);
+  await until(async () => (await subscriberCount(1)) === 2, { within: 10_000, what: "the inboxes at the new master" });
+});
+
+test("a master that is killed under load costs time and no waiter, and what it had not passed on is said to be lost", {
+  timeout: 180_000,
+}, async () => {
+  servers = await startRedisSentinels(1_000);
+  const [one, other] = await openClients();
+  // longer than a fail-over takes on a busy machine
+  const kept = await one.acquire("kept", { ttl: "30s" });
+  await using work = startContention([one, other], "key", 4);
+  await work.waitForProgress();
+  // no renewal of it may reach the replica again
+  const forgotten = await one.acquire("forgotten", { ttl: "120s" });
+  // what the replica has of this connection's writes it has of all before them
+  await servers.admin[0].set("mark", 1);
+  expect(await servers.admin[0].wait(1, 2_000)).toBe(1);
+  await servers.admin[1].config("SET", "replica-read-only", "no");
+  expect(await servers.admin[1].del(await servers.admin[1].keys(`${prefix}:*:forgotten`))).toBeGreaterThan(0);
+  await servers.kill(0);
+  await work.waitForProgress(40_000);
+  await work.waitUntilAllServed(30_000);
+  await until(() => forgotten.signal.aborted, { within: 5_000, what: "word of the loss" });
+  expect(kept.signal.aborted).toBe(false);
+  expect(await kept.release()).toBe(true);
+  await until(async () => (await subscriberCount(1)) === 2, { within: 10_000, what: "the inboxes at the new master" });
+});

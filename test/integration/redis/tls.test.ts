@@ -1,0 +1,111 @@
+/** A Cluster and Sentinels over TLS, as a user with no more rights than the reference names. */
+
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createCluster } from "redis";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
+import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import type { Locks } from "../../../src/index.ts";
+import { connect, createLocks } from "../../../src/index.ts";
+import type { CertificateFiles } from "../../support/certificates.ts";
+import { createAuthority, writeCertificate } from "../../support/certificates.ts";
+import { startContention } from "../../support/contention-load.ts";
+import { userArguments } from "../../support/stores/redis.ts";
+import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
+import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
+import { CLUSTER_PERMISSIONS, LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
+import type { RedisSentinels } from "../../support/stores/redis-sentinel.ts";
+import { startRedisSentinels } from "../../support/stores/redis-sentinel.ts";
+
+const USER_OPTIONS = ["~holdfast:*", "&holdfast:*"];
+const folder = mkdtempSync(join(tmpdir(), "holdfast-redis-tls-"));
+let tls: CertificateFiles;
+beforeAll(() => {
+  const issuer = createAuthority();
+  tls = writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe("a Cluster over TLS, as a user with the least rights", () => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    const settings = userArguments([...USER_OPTIONS, ...LEAST_PERMISSIONS, ...CLUSTER_PERMISSIONS]);
+    cluster = await startRedisCluster(3, false, { tls, settings });
+  }, 180_000);
+  afterAll(() => cluster.stop());
+
+  const byUrl = (login = "app:pw@", query = `?ca=${tls.ca}`, options: object = {}): Promise<Locks> =>
+    connect(`rediss+cluster://${login}${cluster.tlsPorts.map((port) => `127.0.0.1:${port}`).join(",")}${query}`, {
+      handoffs: 1,
+      ...options,
+    });
+  const byNodeRedis = (): Locks => {
+    const make = (): ReturnType<typeof createCluster> =>
+      createCluster({
+        rootNodes: cluster.tlsPorts.map((port) => ({ url: `rediss://127.0.0.1:${port}` })),
+        defaults: { username: "app", password: "pw", socket: { tls: true, ca: readFileSync(tls.ca) } },
+      });
+    return createLocks(redis(make), { handoffs: 1 });
+  };
+
+  test("locks are taken, waited for, handed over, listed and travel; while a slot moves, too", {
+    timeout: 60_000,
+  }, async () => {
+    const clients = [await byUrl(), byNodeRedis()] as const;
+    for (const key of ["one", "two", "three", "four", "five"]) {
+      const lock = await clients[0].acquire(key);
+      const next = clients[1].acquire(key, { wait: "10s" });
+      expect((await clients[1].list("")).map(({ holds }) => holds[0].key)).toContain(key);
+      await lock.release();
+      const reference = await (await next).detach();
+      await (await clients[0].attach(reference)).release();
+    }
+    const key = "moving";
+    const slot = toHashSlot(`holdfast:1:{${toBucket(key)}}:n`);
+    {
+      await using work = startContention(clients, key, 3);
+      await work.waitForProgress();
+      await cluster.move(slot, ((await cluster.masterOf(slot)) + 1) % 3);
+      await work.waitForProgress();
+      await work.waitUntilAllServed();
+      expect(work.overlaps).toBe(0);
+    }
+    for (const locks of clients) await locks.close();
+  });
+
+  test("who knows no certificate, or no password, is not let in", async () => {
+    await expect(byUrl("app:pw@", "", { connectTimeout: "2s" })).rejects.toMatchObject({ name: "DriverError" });
+    await expect(byUrl("app:no@", undefined, { connectTimeout: "2s" })).rejects.toThrow();
+  });
+});
+
+describe("Sentinels over TLS, with a user with the least rights", () => {
+  let servers: RedisSentinels;
+  beforeAll(async () => {
+    servers = await startRedisSentinels(5_000, {
+      tls,
+      settings: userArguments([...USER_OPTIONS, ...LEAST_PERMISSIONS, "+wait"]),
+    });
+  }, 180_000);
+  afterAll(() => servers.stop());
+
+  test("a lock is taken and handed over, also with a replica to wait for, and with time, both go on when the roles change", {
+    timeout: 60_000,
+  }, async () => {
+    const places = servers.sentinels.map(({ host, tlsPort }) => `${host}:${tlsPort}`).join(",");
+    const url = `rediss+sentinel://app:pw@${places}/${servers.name}?ca=${tls.ca}`;
+    const clients = [await connect(url, { handoffs: 1 }), await connect(`${url}&replicas=1`, { handoffs: 1 })];
+    {
+      await using work = startContention(clients, "key", 2);
+      await work.waitForProgress();
+      if (process.env.HOLDFAST_LONG === "1") await servers.admin[0].call("FAILOVER");
+      await work.waitForProgress(30_000);
+      await work.waitUntilAllServed();
+      expect(work.overlaps).toBe(0);
+    }
+    for (const locks of clients) await locks.close();
+  });
+});

@@ -1,0 +1,123 @@
+/**
+ * Mutexes and claims over several keys under load, while all inboxes are cut again and again, or the server is restarted with
+ * its data: nobody holds beside anybody, in Redis as in what the clients believe, and tokens rise.
+ */
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import type { Lock, Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import { seededRandom } from "../../support/seeded-random.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
+
+const KEYS = ["a", "b", "c"] as const;
+const LOAD_MS = process.env.HOLDFAST_LONG === "1" ? 60_000 : 5_000;
+const CLIENTS = 4;
+const CALLERS_PER_CLIENT = 3;
+
+interface LoadResult {
+  /** What was wrong in Redis, and pairs that both believed to hold one key. */
+  readonly faults: string[];
+  readonly grants: number;
+}
+
+/** Callers of several clients who take one key or all, while `fault` happens again and again. */
+async function runUnderLoad(
+  port: number,
+  fault: (admin: Redis) => Promise<unknown>,
+  everyMs: number,
+): Promise<LoadResult> {
+  const prefix = randomUUID();
+  const admin = new Redis(port, "127.0.0.1", { retryStrategy: () => 20, maxRetriesPerRequest: null });
+  admin.on("error", () => undefined);
+  const clients = Array.from({ length: CLIENTS }, () =>
+    createLocks(
+      redis(() => new Redis(port, "127.0.0.1", { retryStrategy: () => 20 }), { prefix, warn: () => undefined }),
+      { ttl: "3s" },
+    ),
+  );
+  for (const locks of clients) locks.on("storeDown", () => undefined);
+  const wrong: string[] = [];
+  const inside = new Map<string, Set<Lock>>(KEYS.map((key) => [key, new Set()]));
+  const register = new Map<string, bigint>();
+  const ending = new AbortController();
+  let grants = 0;
+  const enter = (lock: Lock, keys: readonly string[]): void => {
+    for (const key of keys) {
+      for (const otherLock of inside.get(key) as Set<Lock>) {
+        if (isBelievedHeld(otherLock) && isBelievedHeld(lock))
+          wrong.push(`"${key}" is held with ${otherLock.token} and ${lock.token}`);
+      }
+      inside.get(key)?.add(lock);
+      if (!isBelievedHeld(lock)) continue;
+      if (lock.token <= (register.get(key) ?? 0n))
+        wrong.push(`"${key}": token ${lock.token} after ${register.get(key)}`);
+      register.set(key, lock.token);
+    }
+  };
+  const work = async (locks: Locks, seed: number): Promise<void> => {
+    const random = seededRandom(seed);
+    while (!ending.signal.aborted) {
+      const several = KEYS.filter(() => random.chance(0.6));
+      const keys = several.length > 1 && random.chance(0.5) ? several : [random.pick(KEYS)];
+      const target = keys.length > 1 ? locks.all(...keys) : locks.mutex(keys[0] as string);
+      const lock = await target.acquire({ wait: "10s", signal: ending.signal }).catch(() => null);
+      if (lock === null) continue;
+      grants++;
+      enter(lock, keys);
+      await delay(random.int(4));
+      for (const key of keys) inside.get(key)?.delete(lock);
+      await lock.release().catch(() => undefined);
+    }
+  };
+  const all = clients.flatMap((locks, at) =>
+    Array.from({ length: CALLERS_PER_CLIENT }, (_, of) => work(locks, at * CALLERS_PER_CLIENT + of + 1)),
+  );
+  const end = performance.now() + LOAD_MS;
+  while (performance.now() < end) {
+    await fault(admin);
+    const pauseEnd = performance.now() + everyMs;
+    while (performance.now() < pauseEnd) {
+      wrong.push(...(await findRedisViolations(admin, prefix)));
+      await delay(5);
+    }
+  }
+  ending.abort();
+  await Promise.all(all);
+  for (const locks of clients) await locks.close();
+  wrong.push(...(await findRedisViolations(admin, prefix)));
+  admin.disconnect();
+  return { faults: [...new Set(wrong)], grants };
+}
+
+function isBelievedHeld(lock: Lock): boolean {
+  try {
+    lock.throwIfLost();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+withRedis((server) => {
+  test("all inboxes cut again and again", { timeout: 3 * LOAD_MS + 20_000 }, async () => {
+    const loadResult = await runUnderLoad(server().port, (admin) => admin.call("CLIENT", "KILL", "TYPE", "pubsub"), 60);
+    expect(loadResult.faults).toEqual([]);
+    expect(loadResult.grants).toBeGreaterThan(50);
+  });
+});
+
+withRedis(
+  (server) => {
+    test("the server restarted again and again, its data kept", { timeout: 3 * LOAD_MS + 20_000 }, async () => {
+      const loadResult = await runUnderLoad(server().port, () => server().restart(), 600);
+      expect(loadResult.faults).toEqual([]);
+      expect(loadResult.grants).toBeGreaterThan(20);
+    });
+  },
+  ["--appendonly", "yes", "--appendfsync", "always"],
+);

@@ -1,0 +1,129 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parseRedisUrl } from "../../../src/drivers/redis/url.ts";
+import { connect } from "../../../src/index.ts";
+import { createAuthority, writeCertificate } from "../../support/certificates.ts";
+import { freePort } from "../../support/free-port.ts";
+import type { RedisServer } from "../../support/stores/redis.ts";
+import { startRedis } from "../../support/stores/redis.ts";
+
+describe("urls of Redis", () => {
+  test("name a server, Sentinels or a Cluster", () => {
+    expect(parseRedisUrl("redis://localhost")).toEqual({
+      topology: "single",
+      hosts: [{ host: "localhost", port: 6379 }],
+      database: 0,
+    });
+    expect(parseRedisUrl("rediss://ana:p%2Fw%3Ad@[::1]:7000/3?prefix=mine&ca=/ca.pem&servername=redis")).toEqual({
+      topology: "single",
+      hosts: [{ host: "::1", port: 7000 }],
+      database: 3,
+      username: "ana",
+      password: "p/w:d",
+      prefix: "mine",
+      tls: { ca: "/ca.pem", servername: "redis" },
+    });
+    expect(parseRedisUrl("redis+sentinel://:secret@one,two:26380/my%20master/2")).toEqual({
+      topology: "sentinel",
+      hosts: [
+        { host: "one", port: 26379 },
+        { host: "two", port: 26380 },
+      ],
+      master: "my master",
+      database: 2,
+      password: "secret",
+    });
+    expect(parseRedisUrl("redis://a?guardDataLoss=true&replicas=2")).toMatchObject({
+      guardDataLoss: true,
+      replicas: { minAcks: 2 },
+    });
+    expect(parseRedisUrl("redis+cluster://a?guardDataLoss=30s").guardDataLoss).toEqual({ maxTtlMs: 30_000 });
+    expect(parseRedisUrl("rediss+cluster://a:7000,b")).toEqual({
+      topology: "cluster",
+      hosts: [
+        { host: "a", port: 7000 },
+        { host: "b", port: 6379 },
+      ],
+      database: 0,
+      tls: {},
+    });
+  });
+
+  test("that mean nothing are refused, without showing what may be a password", () => {
+    for (const wrong of [
+      "redis://",
+      "redis://u:hush@a,b",
+      "redis://u:hush@a:99999",
+      "redis://u:hush@a/x",
+      "redis://u:hush@a?ca=x",
+      "redis://u:hush@a#x",
+      "redis+sentinel://u:hush@a:1",
+      "redis+cluster://u:hush@a:1/0",
+      "redis+cluster://u:hush@a:1?tsl=1",
+      "redis://u:hush%@a",
+      "redis+ring://u:hush@a",
+      "redis://u:hush@a?guardDataLoss=yes",
+    ]) {
+      let error: unknown;
+      try {
+        parseRedisUrl(wrong);
+      } catch (thrown) {
+        error = thrown;
+      }
+      expect(error, wrong).toBeInstanceOf(TypeError);
+      expect(String(error)).toMatch(/url|guardDataLoss/);
+      expect(String(error)).not.toContain("hush");
+    }
+  });
+});
+
+describe("over TLS, as a user with rights of its own", () => {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-redis-tls-"));
+  let server: RedisServer;
+  let port = 0;
+  let ca = "";
+  beforeAll(async () => {
+    const issuer = createAuthority();
+    const files = writeCertificate(folder, issuer.issue(["localhost"]), issuer);
+    ca = files.ca;
+    port = await freePort();
+    const tls = ["--tls-cert-file", files.cert, "--tls-key-file", files.key, "--tls-ca-cert-file", ca];
+    const user = [
+      "--user",
+      "default",
+      "off",
+      "--user",
+      "app",
+      "on",
+      ">pw",
+      "~holdfast:*",
+      "&holdfast:*",
+      "+@all",
+      "-@admin",
+    ];
+    server = await startRedis(["--tls-port", String(port), ...tls, "--tls-auth-clients", "no", ...user]);
+  }, 120_000);
+  afterAll(async () => {
+    await server.stop();
+    rmSync(folder, { recursive: true });
+  });
+  const url = (login: string, query = `?ca=${ca}&servername=localhost`): string =>
+    `rediss://${login}127.0.0.1:${port}${query}`;
+
+  test("a lock is taken, waited for and handed over", async () => {
+    const [one, other] = [await connect(url("app:pw@")), await connect(url("app:pw@"))];
+    const lock = await one.acquire("key");
+    const next = other.acquire("key", { wait: "5s" });
+    await lock.release();
+    await (await next).release();
+    await one.close();
+    await other.close();
+  });
+
+  test("who knows no certificate, or no password, is not let in", async () => {
+    await expect(connect(url("app:pw@", ""))).rejects.toThrow(/certificate is not trusted/);
+    await expect(connect(url("app:no@"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  });
+});

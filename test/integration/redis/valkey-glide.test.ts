@@ -1,0 +1,284 @@
+/** valkey-glide, which tells nobody that its connection broke: what follows from that. */
+
+import type { GlideClientConfiguration } from "@valkey/valkey-glide";
+import { GlideClient, GlideClusterClient, Logger, ProtocolVersion } from "@valkey/valkey-glide";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { createLocks } from "../../../src/index.ts";
+import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
+import type { TcpProxy } from "../../support/tcp-proxy.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+// it writes of every break to the standard output
+Logger.setLoggerConfig("off");
+
+const BROKEN_CONNECTION = /connection error/i;
+const UNCONFIRMED = /the connection broke while a release was under way/;
+
+withRedis((server) => {
+  let scene: RedisFixture;
+  beforeEach(() => {
+    scene = createRedisFixture(server().port);
+  });
+  afterEach(() => scene.close());
+
+  const glide = async (
+    settings: Partial<GlideClientConfiguration> = {},
+    port = server().port,
+  ): Promise<GlideClient> => {
+    const client = await GlideClient.createClient({
+      addresses: [{ host: "127.0.0.1", port }],
+      requestTimeout: 8_000,
+      connectionBackoff: { numberOfRetries: 3, factor: 20, exponentBase: 2 },
+      ...settings,
+    });
+    onTestFinished(() => client.close());
+    return client;
+  };
+  const proxied = async (): Promise<{ proxy: TcpProxy; client: GlideClient }> => {
+    const proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
+    onTestFinished(() => proxy.close());
+    return { proxy, client: await glide({}, (proxy.address as { port: number }).port) };
+  };
+  const calls = async (): Promise<number> =>
+    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
+  const isThere = async (id: string): Promise<boolean> => (await scene.keys()).some((key) => key.includes(id));
+
+  describe("a break", () => {
+    test("in the middle of releases: each was carried out once, and fails", async () => {
+      const { proxy, client } = await proxied();
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const claims = Array.from({ length: 20 }, (_, at) => makeClaim(`key ${at}`));
+      for (const claim of claims) await one.claimHeld(claim);
+      await scene.admin.config("RESETSTAT");
+      proxy.toClient.pause();
+      const released = Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
+      await until(async () => (await calls()) === claims.length, { within: 5_000, what: "all releases at the store" });
+      proxy.reset();
+      proxy.toClient.resume();
+      for (const one of await released)
+        expect(String((one as PromiseRejectedResult).reason)).toMatch(BROKEN_CONNECTION);
+      // an answer over the new connection comes after whatever else was sent there
+      expect(await one.renewOnce(makeClaim("other"))).toEqual({ state: "none" });
+      expect(await calls(), "and what was asked last").toBe(claims.length + 1);
+    });
+
+    test("in the middle of a command: what the client says failed was not carried out, and all else was", async () => {
+      const { proxy, client } = await proxied();
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const claims = Array.from({ length: 20 }, (_, at) => makeClaim(`key ${at}`));
+      for (const claim of claims) await one.claimHeld(claim);
+      proxy.toTarget.cutAfter(1);
+      const settled = await Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
+      // those behind the first may be written to the next connection: they are answered, and the driver calls them in doubt
+      const failed = settled.map((one) => one.status === "rejected" && !UNCONFIRMED.test(String(one.reason)));
+      expect(failed, "the first of them at least").toContain(true);
+      const states = (await one.driver.renew(claims)).map((answer) => answer?.state);
+      expect(states).toEqual(failed.map((isFailed) => (isFailed ? "held" : "none")));
+    });
+
+    test("in the middle of a claim: it was carried out once, and is found by asking again", async () => {
+      const { proxy, client } = await proxied();
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const claim = makeClaim("key");
+      await scene.admin.config("RESETSTAT");
+      proxy.toClient.pause();
+      const claimed = one.claim(claim).catch(String);
+      await until(() => isThere(claim.id), { within: 5_000, what: "the claim at the store" });
+      proxy.reset();
+      proxy.toClient.resume();
+      expect(await claimed).toMatch(BROKEN_CONNECTION);
+      expect((await one.claim(claim)).state).toBe("held");
+      expect(await calls()).toBe(2);
+      expect(await one.driver.release([claim])).toEqual([true]);
+    });
+
+    test("of the connection for commands alone: everything is asked about when it is back", async () => {
+      const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
+      await scene.admin.call("CLIENT", "PAUSE", "5000", "WRITE");
+      const claimed = one.claim(makeClaim("key")).catch(String);
+      // b: it is kept waiting, as no client of an earlier test is that may be there still
+      await until(async () => / flags=b .* cmd=evalsha /.test(String(await scene.admin.client("LIST"))), {
+        within: 3_000,
+        what: "the claim at the store",
+      });
+      await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+      await scene.admin.call("CLIENT", "UNPAUSE");
+      expect(await claimed).toMatch(BROKEN_CONNECTION);
+      expect(one.pushes).toEqual([]);
+      await one.renewOnce(makeClaim("other"));
+      await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
+    });
+
+    test("in the middle of a release makes no loss of it", async () => {
+      const { proxy, client } = await proxied();
+      await using locks = createLocks(redis(client, { prefix: scene.prefix }));
+      const lock = await locks.acquire("key");
+      await scene.admin.config("RESETSTAT");
+      proxy.toClient.pause();
+      const released = lock.release();
+      await until(async () => (await calls()) === 1, { within: 5_000, what: "the release at the store" });
+      proxy.reset();
+      proxy.toClient.resume();
+      expect(await released).toBe(true);
+    });
+
+    test("a claim that waits for the connection longer than it is waited for is taken back", async () => {
+      const { proxy, client } = await proxied();
+      const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 1_000 }));
+      const claim = makeClaim("key");
+      proxy.refuseConnections(true);
+      proxy.reset();
+      await expect(one.claim(makeClaim("other"))).rejects.toThrow(); // under way at the break, or waiting
+      await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
+      await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("no answer within 1000 ms");
+      proxy.refuseConnections(false);
+      await until(async () => (await one.renewOnce(claim).catch(() => null))?.state === "none", {
+        within: 10_000,
+        what: "word of it",
+      });
+      expect((await one.claim(claim)).state, "it was released, however late").toBe("none");
+    });
+  });
+
+  describe("the inbox", () => {
+    test("a push is a nudge: the grant is asked for", async () => {
+      const [one, other] = [await scene.open(redis(await glide(), { prefix: scene.prefix })), await scene.open()];
+      const [first, second] = [makeClaim("key"), makeClaim("key")];
+      await other.claimHeld(first);
+      await one.claim(second);
+      await other.driver.release([first]);
+      await until(() => one.pushes.length > 0, { within: 5_000, what: "the push" });
+      expect(one.pushes[0]).toEqual({ id: second.id, answer: undefined });
+      expect((await one.renewOnce(second)).state).toBe("held");
+      await one.driver.release([second]);
+    });
+
+    test("that was lost without a word is noticed when it is back, and everything is asked about", async () => {
+      const { proxy, client } = await proxied();
+      const [one, other] = [await scene.open(redis(client, { prefix: scene.prefix })), await scene.open()];
+      const [first, second] = [makeClaim("key"), makeClaim("key")];
+      await other.claimHeld(first);
+      await one.claim(second);
+      proxy.refuseConnections(true);
+      proxy.disconnect();
+      await until(() => proxy.connections() === 0, { within: 5_000, what: "the end of both connections" });
+      await other.driver.release([first]);
+      expect(one.pushes).toEqual([]);
+      proxy.refuseConnections(false);
+      await until(() => one.pushes.some(({ id }) => id === null), { within: 10_000, what: "word of it" });
+      await one.waitForGrant(second);
+      await one.driver.release([second]);
+    });
+
+    test("alone broken is noticed, too, and hears again", async () => {
+      const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
+      for (let round = 1; round <= 3; round++) {
+        const words = one.pushes.length;
+        await scene.breakSubscribers();
+        await until(() => one.pushes.length > words, { within: 5_000, what: `word of break ${round}` });
+        const [channel] = (await scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`)) as string[];
+        // one that was replaced may hear for a few seconds more
+        await until(async () => (await scene.admin.publish(String(channel), "?")) === 1, {
+          within: 10_000,
+          what: "one that hears",
+        });
+      }
+      expect(one.pushes.every(({ id }) => id === null)).toBe(true);
+    });
+
+    test("whose client closes itself is made anew", async () => {
+      const client = await glide();
+      const made = vi.spyOn(GlideClient, "createClient");
+      onTestFinished(() => made.mockRestore());
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const ears = (await made.mock.results[0]?.value) as GlideClient;
+      expect(made).toHaveBeenCalledTimes(1);
+      ears.close("beyond help");
+      await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
+      expect(made).toHaveBeenCalledTimes(2);
+    });
+
+    test("lets go when the driver closes, and the client that was given stays", async () => {
+      const client = await glide();
+      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const inboxes = async (): Promise<number> =>
+        ((await scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`)) as string[]).length;
+      expect(await inboxes()).toBe(1);
+      await one.driver.close();
+      // glide itself takes three seconds for it
+      await until(async () => (await inboxes()) === 0, { within: 12_000, what: "the end of the inbox" });
+      expect(await client.ping()).toBe("PONG");
+    });
+  });
+
+  test("whatever its settings, all see the same locks", async () => {
+    const every = [{}, { protocol: ProtocolVersion.RESP2 }, { lazyConnect: true }, { defaultDecoder: 0 }];
+    const opened = [];
+    for (const settings of every) {
+      opened.push(await scene.open(redis(await glide(settings), { prefix: scene.prefix })));
+    }
+    const claims = opened.map(() => makeClaim("key"));
+    for (const [at, one] of opened.entries()) await one.claim(claims[at] as never);
+    for (const [at, one] of opened.entries()) {
+      const claim = claims[at] as ReturnType<typeof makeClaim>;
+      if (at > 0)
+        await until(() => one.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: `push ${at}` });
+      expect(await one.driver.release([claim])).toEqual([true]);
+    }
+  });
+
+  test("its database is the one of its settings, also after a break", async () => {
+    const one = await scene.open(redis(await glide({ databaseId: 3 }), { prefix: scene.prefix }));
+    const claim = makeClaim("key");
+    await one.claimHeld(claim);
+    expect(await scene.keys()).toEqual([]);
+    await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    await until(async () => (await one.renewOnce(claim).catch(() => null))?.state === "held", {
+      within: 5_000,
+      what: "word",
+    });
+    expect(await one.driver.release([claim])).toEqual([true]);
+    expect(await scene.keys()).toEqual([]);
+  });
+
+  test("the rights of the reference are enough for it", async () => {
+    const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...LEAST_PERMISSIONS];
+    await scene.admin.call("ACL", "SETUSER", "least", "reset", "on", ">secret", ...rules);
+    await scene.admin.call("ACL", "LOG", "RESET");
+    const client = await glide({ credentials: { username: "least", password: "secret" } });
+    const one = await scene.open(redis(client, { prefix: scene.prefix }));
+    const claim = makeClaim("key");
+    await one.claimHeld(claim);
+    await scene.breakSubscribers();
+    await until(() => one.pushes.length > 0, { within: 5_000, what: "word of the break" });
+    expect(await one.driver.release([claim])).toEqual([true]);
+    expect(await scene.admin.call("ACL", "LOG")).toEqual([]);
+  });
+
+  test("what a server refuses is said in plain words", { timeout: 90_000 }, async () => {
+    const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
+    await scene.admin.replicaof("127.0.0.1", "1");
+    try {
+      await expect(one.claim(makeClaim("key"))).rejects.toThrow("this is a replica (READONLY)");
+    } finally {
+      await scene.admin.replicaof("NO", "ONE");
+    }
+    const cluster = await startRedisCluster(3);
+    onTestFinished(() => cluster.stop());
+    const wrong = redis(await glide({}, cluster.ports[0]), { prefix: scene.prefix });
+    await expect(wrong.open(() => undefined)).rejects.toThrow("this server belongs to a Redis Cluster");
+  });
+
+  test("what cannot be had with it is refused", async () => {
+    const driver = redis(await glide(), { prefix: scene.prefix, replicas: { minAcks: 1 } });
+    await expect(driver.open(() => undefined)).rejects.toThrow("option replicas needs ioredis");
+    const cluster = Object.create(GlideClusterClient.prototype) as never;
+    expect(() => redis(cluster)).toThrow(/^client must be .*GlideClusterClient is not taken/);
+  });
+});

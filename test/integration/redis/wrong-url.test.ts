@@ -1,0 +1,35 @@
+// A url of our own server that leads to a Redis: what is said of it.
+
+import { expect, test } from "vitest";
+import { serve } from "../../../src/server/server.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { freePort } from "../../support/free-port.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+
+const sandbox = cliSandbox();
+
+test("redis:// at the port of a Holdfast server says what answers there, and ends with 69", async () => {
+  const port = await freePort();
+  const server = await serve({ listen: `tcp://127.0.0.1:${port}`, state: "none" });
+  try {
+    const url = `redis://127.0.0.1:${port}`;
+    const { code, err, out } = await sandbox.run(["run", "k", "--url", url, "--", "echo", "ran"]);
+    expect({ code, out }).toEqual({ code: 69, out: "" });
+    expect(err).toContain(
+      "what answers there is not Redis, but seems to be a Holdfast server: its urls begin with holdfast://; nothing was run",
+    );
+  } finally {
+    await server.close();
+  }
+});
+
+withRedis((server) => {
+  test("holdfast:// at the port of a Redis says that no Holdfast server answers there, and what does", async () => {
+    const url = server().url.replace(/^redis:/, "holdfast:");
+    const { code, err, out } = await sandbox.run(["run", "k", "--url", url, "--", "echo", "ran"]);
+    expect({ code, out }).toEqual({ code: 69, out: "" });
+    expect(err).toContain(
+      "what answers there is not a Holdfast server, but seems to be Redis: its urls begin with redis://; nothing was run",
+    );
+  });
+});

@@ -1,0 +1,260 @@
+// The frames for people, through real servers: what happened, live and before, and what a server says of itself.
+
+import { expect, test } from "vitest";
+import { memory } from "../../../src/drivers/memory.ts";
+import type { AdminConnection, ServerEventListener } from "../../../src/drivers/server/admin-connection.ts";
+import { openAdminConnection } from "../../../src/drivers/server/admin-connection.ts";
+import { server } from "../../../src/drivers/server/driver.ts";
+import type { ServerEvent } from "../../../src/protocol/admin-frames.ts";
+import { PACKAGE_VERSION } from "../../../src/protocol/handshake.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import {
+  cleanUpAfterEach,
+  expectHeld,
+  makeClaim,
+  onCleanup,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+/** The tools of the server at an address. */
+async function openAdmin(address: string, credential?: string): Promise<AdminConnection> {
+  const [, host = "", port = ""] = /^tcp:\/\/(.*):(\d+)$/.exec(address) ?? [];
+  const where = address.startsWith("unix:") ? { path: address.slice(5) } : { host, port: Number(port) };
+  const driver = server({ ...where, ...(credential !== undefined && { credential }) });
+  onCleanup(() => driver.close());
+  const link = (await openAdminConnection(driver)) as AdminConnection;
+  onCleanup(() => link.close());
+  return link;
+}
+
+/** A watch that writes down what it is told. */
+function startWatch(
+  link: AdminConnection,
+  prefix: string,
+): { readonly events: ServerEvent[]; readonly told: string[] } {
+  const events: ServerEvent[] = [];
+  const told: string[] = [];
+  const serverEventListener: ServerEventListener = {
+    onEvents(some, gap) {
+      events.push(...some);
+      if (gap) told.push("gap");
+    },
+    onConnected: (_, restarted) => told.push(restarted ? "restarted" : "up"),
+    onDisconnected: () => told.push("down"),
+    onRefused: ({ message }) => told.push(message),
+  };
+  link.watch(prefix, serverEventListener);
+  return { events, told };
+}
+
+async function openRawClient(address: string, more: Readonly<Record<string, unknown>> = {}): Promise<RawClient> {
+  const rawClient = await RawClient.open(parseRawAddress(address), more);
+  onCleanup(() => rawClient.end());
+  return rawClient;
+}
+
+test("history tells the last events of a key, oldest first, without ids", async () => {
+  const it = await startServer();
+  const address = it.addresses[0] as string;
+  const { driver } = await openClient(address);
+  const [a, b] = [makeClaim("k", { label: "ana" }), makeClaim("k", { label: "bob" })];
+  const { token } = expectHeld(await driver.claim(a));
+  await driver.claim(b);
+  await driver.revoke?.([{ key: "k", token, now: false, reason: "stuck" }]);
+  await driver.release([a, b]);
+  const link = await openAdmin(address);
+  const events = await link.history("k", 10);
+  expect(events.map(({ kind, label }) => `${kind} ${label}`)).toEqual([
+    "granted ana",
+    "waiting bob",
+    "revoked ana",
+    "released ana",
+    "granted bob",
+    "released bob",
+  ]);
+  expect(events[2]).toMatchObject({ token, operator: "", reason: "stuck", keys: ["k"], by: "" });
+  expect(await link.history("k", 2)).toEqual(events.slice(4));
+  expect(await link.history("other", 10)).toEqual([]);
+  for (const { id } of [a, b]) expect(JSON.stringify(events, (_, value) => String(value))).not.toContain(id);
+});
+
+test("a watch tells what happens below its prefix, and goes on over a restart of the server", async () => {
+  const it = await startServer();
+  const address = it.addresses[0] as string;
+  const { driver, pushes } = await openClient(address);
+  const { events, told } = startWatch(await openAdmin(address), "a/");
+  await until(() => told.length > 0, { within: 2_000, what: "the watch" });
+  const [mine, other] = [makeClaim("a/1"), makeClaim("b/1")];
+  await driver.claim(other);
+  await driver.claim(mine);
+  await until(() => events.length > 0, { within: 2_000, what: "the first event" });
+  expect(events).toMatchObject([{ kind: "granted", keys: ["a/1"] }]);
+  await it.close();
+  await until(() => told.includes("down"), { within: 2_000, what: "the end of the server" });
+  await startServer({ in: it.dir, listen: `unix:${it.path}` });
+  await until(() => told.includes("restarted"), { within: 5_000, what: "the server's return" });
+  // the client has a connection and a backoff of its own
+  await until(() => pushes.all.some(({ id }) => id === null), { within: 5_000, what: "the client's return" });
+  await driver.release([mine, other]);
+  await until(() => events.some(({ kind }) => kind === "released"), { within: 2_000, what: "the release" });
+  expect(events.map(({ keys }) => keys)).not.toContainEqual(["b/1"]);
+  expect(told).toEqual(["up", "down", "restarted"]);
+});
+
+test("what a credential may not inspect is told by none of the frames", async () => {
+  const [ana, ben] = [testAccount("ana", "a/"), testAccount("ben", "b/", ["acquire"])];
+  const it = await startServer({ access: createTestAccess(ana, ben), listen: "tcp://127.0.0.1:0" });
+  const address = it.addresses[0] as string;
+  const { driver } = await openClient(address, { credential: ben.credential });
+  const first = await openAdmin(address, ana.credential);
+  const { events, told } = startWatch(first, "");
+  await until(() => told.length > 0, { within: 2_000, what: "the watch" });
+  await driver.claim(makeClaim("b/1"));
+  const mine = await openClient(address, { credential: ana.credential });
+  await mine.driver.claim(makeClaim("a/1"));
+  await until(() => events.length > 0, { within: 2_000, what: "the event of its own" });
+  expect(events).toMatchObject([{ keys: ["a/1"], by: "ana" }]);
+  await expect(first.history("b/1", 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  const second = await openAdmin(address, ben.credential);
+  await expect(second.history("b/1", 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await first.info("a/")).toMatchObject({ account: "ana", rights: ["acquire", "inspect", "force", "admin"] });
+  expect(await first.info("b/")).toMatchObject({ account: "ana", rights: [] });
+  // how busy the server is, is nobody's business who may not see everything
+  expect(await first.info("")).not.toHaveProperty("load");
+});
+
+test("a server says what it is, and how much it has to do", async () => {
+  const it = await startServer();
+  const address = it.addresses[0] as string;
+  const { driver } = await openClient(address);
+  await driver.claim(makeClaim("k"));
+  await driver.claim(makeClaim("k"));
+  const before = Date.now();
+  const info = await (await openAdmin(address)).info("k");
+  expect(info).toMatchObject({
+    version: PACKAGE_VERSION,
+    protocol: 1,
+    start: it.runId,
+    reclaimMs: 0,
+    why: "",
+    store: "table",
+    account: "",
+    rights: ["acquire", "inspect", "force", "admin"],
+    load: { connections: 2, sessions: 2, held: 1, waiting: 1 },
+  });
+  expect(info.wallMs).toBeGreaterThanOrEqual(before - 1);
+  expect(info.wallMs).toBeLessThanOrEqual(Date.now() + 1);
+});
+
+test("a server in front of another store tells what passes through it", async () => {
+  const it = await startServer({ driver: memory() });
+  const address = it.addresses[0] as string;
+  const { driver } = await openClient(address);
+  const link = await openAdmin(address);
+  const [a, b] = [makeClaim("k"), makeClaim("k")];
+  const { token } = expectHeld(await driver.claim(a));
+  await driver.claim(b);
+  await driver.revoke?.([{ key: "k", token, now: false, reason: "stuck" }]);
+  expect(await link.info("")).toMatchObject({ store: "memory", load: { held: 1, waiting: 1 } });
+  await driver.release([a]);
+  await until(async () => (await link.history("k", 9)).length === 5, { within: 2_000, what: "the grant" });
+  const events = await link.history("k", 9);
+  expect(events.map(({ kind }) => kind)).toEqual(["granted", "waiting", "revoked", "released", "granted"]);
+  expect(events[2]).toMatchObject({ token, reason: "stuck" });
+});
+
+test("behind a driver that is no server of ours there are no tools", async () => {
+  expect(await openAdminConnection(memory())).toBeNull();
+});
+
+test("malformed frames of the tools end the connection; too many watches only fail their call", async () => {
+  const it = await startServer();
+  const address = it.addresses[0] as string;
+  const bad = ['["history",1,7,1]', '["history",1,"k",-1]', '["watch",1]', '["watch",1,"",-1]', '["info",1,7]'];
+  for (const frame of [...bad, '["unwatch",1,"x"]']) {
+    const rawClient = await openRawClient(address);
+    rawClient.send(frame);
+    await rawClient.waitUntilClosed();
+    expect(rawClient.refusal).toBe("PROTOCOL");
+  }
+  const one = await openRawClient(address);
+  for (let watch = 0; watch < 16; watch++) await one.call("watch", "");
+  await expect(one.call("watch", "")).rejects.toThrow("LIMIT: at most 16 watches on a connection");
+  expect([await one.call("unwatch", 3), await one.call("unwatch", 3), await one.call("watch", "")]).toEqual([1, 0, 0]);
+});
+
+test("subscribersPerAccount: one account, by whichever port and however many connections, leaves room to others", async () => {
+  const [a, b] = [testAccount("a", "a/"), testAccount("b", "b/")];
+  const limits = { subscribersPerAccount: 3 };
+  const it = await startServer({ access: createTestAccess(a, b), limits, http: "127.0.0.1:0" });
+  const address = it.addresses[0] as string;
+  const as = ({ credential }: typeof a) => openRawClient(address, { credential });
+  const stream = ({ credential }: typeof a, signal: AbortSignal) =>
+    fetch(`${it.httpAddress}/events`, { headers: { authorization: `Bearer ${credential}` }, signal });
+  const reading = new AbortController();
+  onCleanup(() => reading.abort());
+  expect((await stream(a, reading.signal)).status).toBe(200);
+  const first = await as(a);
+  await first.call("watch", "");
+  await first.call("watch", "");
+  const message = "at most 3 of one account may follow the events";
+  await expect((await as(a)).call("watch", "")).rejects.toThrow(`LIMIT: ${message}`);
+  const refused = await stream(a, reading.signal);
+  expect(refused.status).toBe(429);
+  expect(await refused.json()).toMatchObject({ code: "LIMIT", reason: "full", detail: message });
+  const otherRawClient = await as(b);
+  for (let watch = 0; watch < 3; watch++) await otherRawClient.call("watch", "");
+  // when one goes there is room again
+  await first.call("unwatch", 1);
+  expect((await stream(a, reading.signal)).status).toBe(200);
+});
+
+test("subscribersPerAccount: where nobody is asked who he is there is no account", async () => {
+  const it = await startServer({ limits: { subscribersPerAccount: 1 } });
+  const rawClient = await openRawClient(it.addresses[0] as string);
+  for (let watch = 0; watch < 3; watch++) await rawClient.call("watch", "");
+});
+
+test("a watcher that has gone is followed by nobody", async () => {
+  const it = await startServer();
+  const address = it.addresses[0] as string;
+  const rawClient = await openRawClient(address);
+  await rawClient.call("watch", "");
+  const { driver } = await openClient(address);
+  await driver.claim(makeClaim("k", { id: randomId() }));
+  rawClient.end();
+  const link = await openAdmin(address);
+  await until(async () => (await link.info("")).load?.connections === 2, { within: 2_000, what: "its end" });
+  await driver.claim(makeClaim("other"));
+  expect(await link.history("other", 1)).toHaveLength(1);
+});
+
+test("who asks for the histories of thousands of keys at once has some of them; others are served meanwhile", async () => {
+  const it = await startServer();
+  const address = it.addresses[0] as string;
+  const [busy, other] = [await openRawClient(address), await openRawClient(address)];
+  // all that is remembered is looked through for each
+  for (let n = 0; n < 1_000; n++) busy.send(`["claim",${n},"${randomId()}",["k${n}"],30000]`);
+  const many = 5_000;
+  busy.send(...Array.from({ length: many }, (_, n) => `["history",${n + 10_000},"none",10]`));
+  const [, token] = await other.call("claim", randomId(), ["mine"], 30_000);
+  expect(token).toBeDefined();
+  expect(await other.call("history", "mine", 10)).toHaveLength(1);
+  const answers = () => busy.unexpectedLines.filter(([, n]) => (n as number) >= 10_000);
+  await until(() => answers().length === many, { within: 20_000, what: "all answers" });
+  const refused = answers().filter(([kind, , code]) => kind === "error" && code === "LIMIT").length;
+  expect(refused).toBeGreaterThan(many / 2);
+  // what waited is answered, and the connection goes on
+  const told = answers().filter(([kind]) => kind === "ok").length;
+  expect(told).toBe(many - refused);
+  expect(told).toBeGreaterThanOrEqual(16);
+  expect(await busy.call("history", "k1", 10)).toHaveLength(1);
+});

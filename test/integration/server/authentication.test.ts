@@ -1,0 +1,183 @@
+// Who is let in, and what becomes of those who are not.
+
+import { expect, test } from "vitest";
+import { FatalDriverError } from "../../../src/errors.ts";
+import { createAccessControl, hashCredential } from "../../../src/server/auth/access-control.ts";
+import { createCredential } from "../../../src/server/auth/accounts-file.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import {
+  cleanUpAfterEach,
+  expectHeld,
+  makeClaim,
+  onCleanup,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const TCP_ADDRESS = "tcp://127.0.0.1:0";
+const ana = testAccount("ana");
+const ben = testAccount("ben");
+
+async function openRawClient(address: string, hello?: Readonly<Record<string, unknown>>): Promise<RawClient> {
+  const rawClient = await RawClient.connect(parseRawAddress(address));
+  onCleanup(() => rawClient.end());
+  if (hello !== undefined)
+    rawClient.write(`${JSON.stringify({ hello: { protocol: 1, session: rawClient.session, ...hello } })}\n`);
+  return rawClient;
+}
+
+test.each(["unix", "tcp"])("over %s only a credential that is known is let in", async (kind) => {
+  const it = await startServer({
+    access: createTestAccess(ana),
+    limits: { refusalMs: 10 },
+    ...(kind === "tcp" && { listen: TCP_ADDRESS }),
+  });
+  const address = it.addresses[0] as string;
+  const { driver } = await openClient(address, { credential: ana.credential });
+  expectHeld(await driver.claim(makeClaim("k")));
+  for (const credential of [ben.credential, "", `${ana.credential} `, ana.account.hashes[0] as string]) {
+    await expect(openClient(address, { credential })).rejects.toThrow(FatalDriverError);
+  }
+  await expect(openClient(address)).rejects.toThrow("no valid credential was given");
+  expect(it.stats().sessions).toBe(1);
+});
+
+test("whatever is wrong with a credential, the answer is the same, and comes late", async () => {
+  const it = await startServer({ access: createTestAccess(ana), limits: { refusalMs: 150 } });
+  const said = new Set<string>();
+  for (const hello of [{}, { credential: ben.credential }, { credential: "x" }, { credential: null }]) {
+    const began = performance.now();
+    const stranger = await openRawClient(it.addresses[0] as string, hello);
+    await stranger.waitUntilClosed();
+    expect(performance.now() - began).toBeGreaterThan(140);
+    said.add(stranger.lines.join());
+  }
+  expect([...said]).toEqual(['{"error":{"code":"AUTH","message":"no valid credential was given"}}']);
+  expect(it.logged.filter((line) => line.includes("was not let in"))).toHaveLength(4);
+});
+
+test("while some wait to be refused others are served; of those who wait there are only so many", async () => {
+  const it = await startServer({ access: createTestAccess(ana), limits: { refusalMs: 60_000, refusals: 2 } });
+  const address = it.addresses[0] as string;
+  const slow = [await openRawClient(address, { credential: "x" }), await openRawClient(address, { credential: "x" })];
+  await until(() => it.logged.length === 2, { within: 2_000, what: "two refusals to be told" });
+  // there is no room to let a third one wait
+  const third = await openRawClient(address, { credential: "x" });
+  await third.waitUntilClosed(2_000);
+  expect(third.refusal).toBe("AUTH");
+  expect(slow.map(({ isClosed }) => isClosed)).toEqual([false, false]);
+  // what they say meanwhile is not read
+  slow[0]?.write(
+    `${JSON.stringify({ hello: { protocol: 1, session: slow[0].session, credential: ana.credential } })}\n`,
+  );
+  const { driver } = await openClient(address, { credential: ana.credential });
+  expectHeld(await driver.claim(makeClaim("k")));
+  expect(it.stats().sessions).toBe(1);
+});
+
+test("too many wrong credentials in a minute are refused at once and told of once a minute, the right one is still let in", async () => {
+  let now = 0;
+  const access = createAccessControl([ana.account], { failuresPerMinute: 3, now: () => now });
+  const it = await startServer({ access, limits: { refusalMs: 0 }, listen: TCP_ADDRESS });
+  const address = it.addresses[0] as string;
+  const codeOf = async (): Promise<string | null> => {
+    const stranger = await openRawClient(address, { credential: "x" });
+    await stranger.waitUntilClosed();
+    return stranger.refusal;
+  };
+  expect([await codeOf(), await codeOf(), await codeOf(), await codeOf(), await codeOf()]).toEqual([
+    ...["AUTH", "AUTH", "AUTH"],
+    ...["LIMIT", "LIMIT"],
+  ]);
+  expect(it.logged.filter((line) => line.includes("was not let in"))).toHaveLength(3);
+  // the first of those beyond; the others are told of a minute later
+  expect(it.logged.filter((line) => line.includes("too many wrong credentials"))).toHaveLength(1);
+  expect(it.logged).toHaveLength(4);
+  expect(access.failureCount).toBe(5);
+  await openClient(address, { credential: ana.credential });
+  now = 60_000;
+  expect(await codeOf()).toBe("AUTH");
+});
+
+test("a session answers only to the account that it began with", async () => {
+  const it = await startServer({ access: createTestAccess(ana, ben), limits: { refusalMs: 0 }, listen: TCP_ADDRESS });
+  const address = it.addresses[0] as string;
+  const first = await openRawClient(address);
+  await first.sendHello({ credential: ana.credential });
+  await first.claim("a".repeat(26), "k");
+  const thief = await openRawClient(address, { session: first.session, credential: ben.credential });
+  await thief.waitUntilClosed();
+  expect(thief.refusal).toBe("AUTH");
+  expect(first.isClosed).toBe(false);
+});
+
+test("two credentials of an account are good at once; the reload that takes one away ends its connections alone", async () => {
+  const next = createCredential();
+  const access = createAccessControl([{ ...ana.account, hashes: [...ana.account.hashes, next.hash] }, ben.account]);
+  const it = await startServer({ access, listen: TCP_ADDRESS, limits: { refusalMs: 0 } });
+  const address = it.addresses[0] as string;
+  const [old, fresh, other] = [
+    await openRawClient(address),
+    await openRawClient(address),
+    await openRawClient(address),
+  ];
+  await old.sendHello({ credential: ana.credential });
+  await fresh.sendHello({ credential: next.credential });
+  await other.sendHello({ credential: ben.credential });
+  await old.claim("a".repeat(26), "k");
+  access.replace([{ ...ana.account, hashes: [next.hash] }, ben.account]);
+  await old.waitUntilClosed();
+  expect(old.refusal).toBe("AUTH");
+  // the same account goes on with what it has placed
+  expect((await fresh.call("renew", ["a".repeat(26)]))[0]).toContain("held");
+  expect(await other.call("ping")).toEqual([]);
+  expect([fresh.isClosed, other.isClosed]).toEqual([false, false]);
+  await expect(openClient(address, { credential: ana.credential })).rejects.toThrow("no valid credential");
+});
+
+test("a client that is thrown out comes back by the credential it has then, and nothing it holds is lost", async () => {
+  const next = createCredential();
+  let credential = ana.credential;
+  const access = createTestAccess(ana);
+  const it = await startServer({ access });
+  const { driver } = await openClient(it.addresses[0] as string, { credential: () => credential });
+  const claim = makeClaim("k", { ttlMs: "session" });
+  const { token } = expectHeld(await driver.claim(claim));
+  credential = next.credential;
+  access.replace([{ ...ana.account, hashes: [next.hash] }]);
+  const again = await until(() => driver.renew([claim]).catch(() => null), {
+    within: 5_000,
+    what: "the client to be back",
+  });
+  expect(again).toMatchObject([{ state: "held", token }]);
+});
+
+test("on a Unix socket the server's own cut is no death: what a removed credential held stays until its lease ends", async () => {
+  const access = createTestAccess(ana, ben);
+  const it = await startServer({ access });
+  const address = it.addresses[0] as string;
+  const gone = await openClient(address, { credential: ana.credential });
+  const next = await openClient(address, { credential: ben.credential });
+  const [a, b] = [makeClaim("k", { ttlMs: 2_000 }), makeClaim("k", { ttlMs: 30_000 })];
+  const began = performance.now();
+  const { token } = expectHeld(await gone.driver.claim(a));
+  expect(await next.driver.claim(b)).toMatchObject({ state: "waiting" });
+  access.replace([ben.account]);
+  const granted = await next.pushes.waitForGrant(b);
+  expect(performance.now() - began).toBeGreaterThan(1_990);
+  expect(granted.token).toBeGreaterThan(token);
+});
+
+test("the hash of a credential tells nobody its account, and two credentials never meet", () => {
+  const all = Array.from({ length: 1_000 }, createCredential);
+  expect(new Set(all.map(({ credential }) => credential)).size).toBe(1_000);
+  expect(
+    all.every(({ credential, hash }) => /^hf1_[a-z2-7]{52}$/.test(credential) && hashCredential(credential) === hash),
+  ).toBe(true);
+});

@@ -1,0 +1,253 @@
+// What a credential may do, and that it sees and touches nothing else.
+
+import { expect, test } from "vitest";
+import { FatalDriverError } from "../../../src/errors.ts";
+import type { Permission } from "../../../src/server/auth/access-control.ts";
+import { createAccessControl } from "../../../src/server/auth/access-control.ts";
+import { publicTag, randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import type { OpenDriver } from "../../support/server-fixture.ts";
+import {
+  cleanUpAfterEach,
+  expectHeld,
+  makeClaim,
+  onCleanup,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
+import type { TestAccount } from "../../support/test-accounts.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const ana = testAccount("ana", "a/");
+const ben = testAccount("ben", "b/");
+const root = testAccount("root");
+
+/** A server for these accounts, and a client of each. */
+async function startHarness(...all: readonly TestAccount[]): Promise<{
+  readonly clients: readonly OpenDriver[];
+  readonly it: Awaited<ReturnType<typeof startServer>>;
+  readonly address: string;
+}> {
+  const it = await startServer({ access: createTestAccess(...all), listen: "tcp://127.0.0.1:0" });
+  const address = it.addresses[0] as string;
+  const clients: OpenDriver[] = [];
+  for (const { credential } of all) clients.push(await openClient(address, { credential }));
+  return { clients, it, address };
+}
+
+async function openRawClient(address: string, { credential }: TestAccount): Promise<RawClient> {
+  const rawClient = await RawClient.open(parseRawAddress(address), { credential });
+  onCleanup(() => rawClient.end());
+  return rawClient;
+}
+
+test("a claim is refused unless acquire is allowed on every one of its keys", async () => {
+  const { clients } = await startHarness(ana);
+  const [{ driver }] = clients as readonly [OpenDriver];
+  expectHeld(await driver.claim(makeClaim("a/1")));
+  for (const keys of [["b/1"], ["a"], ["a/2", "b/1"], ["A/1"]]) {
+    await expect(driver.claim(makeClaim(keys))).rejects.toThrow("may not acquire");
+  }
+  await expect(driver.claim(makeClaim("b/1"))).rejects.toBeInstanceOf(FatalDriverError);
+});
+
+test("a prefix is met letter by letter: team-a/ is neither team-ab/ nor team-a, and a rule for one key is for that key", async () => {
+  const team = testAccount("team", "team-a/");
+  const account = testAccount("one", "deploy", ["acquire"], { isExactKey: true });
+  const { clients } = await startHarness(team, account);
+  const [first, second] = clients as readonly [OpenDriver, OpenDriver];
+  expectHeld(await first.driver.claim(makeClaim("team-a/x")));
+  for (const key of ["team-ab", "team-ab/x", "team-a", "team-", "xteam-a/x"]) {
+    await expect(first.driver.claim(makeClaim(key))).rejects.toThrow("may not acquire");
+  }
+  expectHeld(await second.driver.claim(makeClaim("deploy")));
+  for (const key of ["deploy2", "deploy/x", "deplo"]) {
+    await expect(second.driver.claim(makeClaim(key))).rejects.toThrow("may not acquire");
+  }
+});
+
+test("what no rule allows is refused: each right alone gives nothing of the others", async () => {
+  const permissions: readonly Permission[] = ["acquire", "inspect", "force", "admin"];
+  const all = permissions.map((permission) => testAccount(permission, "k/", [permission]));
+  const { clients, it } = await startHarness(...all, root);
+  const holder = clients.at(-1) as OpenDriver;
+  const { token } = expectHeld(await holder.driver.claim(makeClaim("k/1", { label: "root's" })));
+  const [acquire, inspect, force, admin] = clients as readonly [OpenDriver, OpenDriver, OpenDriver, OpenDriver];
+  expectHeld(await acquire.driver.claim(makeClaim("k/2")));
+  for (const { driver } of [inspect, force, admin]) {
+    await expect(driver.claim(makeClaim("k/2"))).rejects.toThrow("may not acquire");
+  }
+  expect((await inspect.driver.list({ prefix: "" }, 10)).map(({ holds }) => holds[0].key)).toEqual(["k/1", "k/2"]);
+  for (const { driver } of [acquire, force, admin]) expect(await driver.list({ prefix: "" }, 10)).toEqual([]);
+  const target = { key: "k/1", token, now: false };
+  for (const { driver } of [acquire, inspect, admin]) {
+    await expect(driver.revoke?.([target])).rejects.toThrow("may not revoke");
+    // whether there is anything to revoke makes no difference
+    await expect(driver.revoke?.([{ ...target, key: "k/nothing" }])).rejects.toThrow("may not revoke");
+  }
+  expect(await force.driver.revoke?.([target])).toEqual([true]);
+  expect(it.stats().claims).toBe(2);
+});
+
+test("to another account a claim is as if it did not exist, whoever knows its id", async () => {
+  const otherAccount = testAccount("other");
+  const { clients, address } = await startHarness(root, otherAccount);
+  const [owner, thief] = clients as readonly [OpenDriver, OpenDriver];
+  const claim = makeClaim("k");
+  const waiting = makeClaim("k");
+  const { token } = expectHeld(await owner.driver.claim(claim));
+  await owner.driver.claim(waiting);
+  const id = claim.id;
+  expect(await thief.driver.renew([claim])).toEqual([{ state: "none" }]);
+  expect(await thief.driver.release([claim, waiting])).toEqual([false, false]);
+  expect(await thief.driver.detach?.([claim])).toEqual([false]);
+  expect(await thief.driver.claim(claim)).toEqual({ state: "none" });
+  const line = await openRawClient(address, otherAccount);
+  const was = [
+    [
+      [id, ["k"], 30_000],
+      ["held", String(token), 1, 30_000],
+    ],
+  ];
+  expect(await line.call("reclaim", was, true)).toEqual([["none"]]);
+  // with one of its own in between each answer stands in its place
+  const own = randomId();
+  await line.claim(own, "mine");
+  expect(await line.call("renew", [id, own, id])).toEqual([["none"], expect.arrayContaining(["held"]), ["none"]]);
+  expect(await line.call("release", [id, own])).toEqual([0, 1]);
+  expect(await owner.driver.renew([claim, waiting])).toMatchObject([{ state: "held", token }, { state: "waiting" }]);
+});
+
+test("while the server asks what was held, what another holds answers as what nobody has told of", async () => {
+  const [owner, other] = [testAccount("owner"), testAccount("other")];
+  // nothing is kept: every start asks
+  const it = await startServer({ access: createTestAccess(owner, other), state: "none" });
+  const address = it.addresses[0] as string;
+  expect(it.recoveryRemainingMs).toBeGreaterThan(0);
+  const holder = await openRawClient(address, owner);
+  const [id, unknown] = [randomId(), randomId()];
+  const was = [
+    [
+      [id, ["k"], 30_000],
+      ["held", "1000", 1, 30_000],
+    ],
+  ];
+  expect(await holder.call("reclaim", was, true)).toEqual([expect.arrayContaining(["held"])]);
+  const line = await openRawClient(address, other);
+  await line.call("reclaim", [], true);
+  const answers = (call: (of: string) => Promise<unknown>): Promise<unknown[]> =>
+    Promise.all([id, unknown].map((of) => call(of).catch((error: Error) => error.message)));
+  for (const verb of ["renew", "release", "detach"]) {
+    const [known_, unknown_] = await answers((of) => line.call(verb, [of]));
+    expect(known_, verb).toEqual(unknown_);
+  }
+  expect((await answers((of) => line.call("renew", [of])))[0]).toEqual([null]);
+  // its holder has it all the same
+  expect(await holder.call("renew", [id])).toEqual([expect.arrayContaining(["held", "1000"])]);
+});
+
+test("another credential of the same account may go on with what it placed, and a detached claim stays the account's", async () => {
+  const { clients, address } = await startHarness(ana, root);
+  const [first, other] = clients as readonly [OpenDriver, OpenDriver];
+  const claim = makeClaim("a/1");
+  const { token } = expectHeld(await first.driver.claim(claim));
+  expect(await first.driver.detach?.([claim])).toEqual([true]);
+  expect(await other.driver.renew([claim])).toEqual([{ state: "none" }]);
+  const second = await openClient(address, { credential: ana.credential });
+  expect(await second.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+  expect(await other.driver.release([claim])).toEqual([false]);
+  expect(await second.driver.release([claim])).toEqual([true]);
+});
+
+test("who may no longer acquire a key cannot renew what it holds there, but may give it back", async () => {
+  const access = createTestAccess(root);
+  const it = await startServer({ access });
+  const { driver } = await openClient(it.addresses[0] as string, { credential: root.credential });
+  const [kept, lost] = [makeClaim("a/1"), makeClaim("b/1")];
+  expectHeld(await driver.claim(kept));
+  expectHeld(await driver.claim(lost));
+  access.replace([{ ...root.account, rules: ana.account.rules }]);
+  expect(await driver.renew([lost, kept])).toMatchObject([{ state: "none" }, { state: "held" }]);
+  // nor by naming other keys with its id
+  expect(await driver.claim({ ...lost, holds: makeClaim("a/2").holds })).toEqual({ state: "none" });
+  expect(it.stats().claims).toBe(2);
+  expect(await driver.release([lost, kept])).toEqual([true, true]);
+});
+
+test("a list shows only what may be inspected, and that is left out before the page is cut", async () => {
+  const { clients, address } = await startHarness(ana, root);
+  const [mine, all] = clients as readonly [OpenDriver, OpenDriver];
+  const line = await openRawClient(address, root);
+  const frames = Array.from({ length: 3_000 }, (_, n) => `["claim",${n + 9_000},"${randomId()}",["0/${n}"],30000]`);
+  line.send(...frames);
+  await line.call("ping");
+  const both = makeClaim(["a/1", "z/secret"], { label: "both" });
+  await all.driver.claim(both);
+  await all.driver.claim(makeClaim("a/2"));
+  expect((await all.driver.list({ prefix: "" }, 5_000)).length).toBe(3_002);
+  const seenClaimViews = await mine.driver.list({ prefix: "" }, 2);
+  // of a claim that holds other keys, too, only those that may be seen
+  expect(seenClaimViews.map(({ holds }) => holds.map(({ key }) => key))).toEqual([["a/1"], ["a/2"]]);
+  expect(seenClaimViews[0]?.tag).toBe(publicTag(both.id));
+  expect(await mine.driver.list({ prefix: "z/" }, 10)).toEqual([]);
+  expect(await mine.driver.list({ prefix: "" }, 1, seenClaimViews[0]?.tag)).toMatchObject([
+    { tag: seenClaimViews[1]?.tag },
+  ]);
+});
+
+test("a revocation needs a token that the holder has, any of its run, and is told with its reason", async () => {
+  const { clients, it } = await startHarness(root, testAccount("ops", "", ["force", "inspect"]));
+  const [holder, ops] = clients as readonly [OpenDriver, OpenDriver];
+  const claim = makeClaim("k", { tokens: 8 });
+  const { token } = expectHeld(await holder.driver.claim(claim));
+  const targets = (token: bigint) => [{ key: "k", token, now: false, reason: "hung\u0007 since\nnoon" }];
+  expect(await ops.driver.revoke?.(targets(token - 1n))).toEqual([false]);
+  expect(await ops.driver.revoke?.(targets(token + 8n))).toEqual([false]);
+  expect(it.logged.filter((line) => line.includes("revoked"))).toEqual([]);
+  expect(await ops.driver.revoke?.(targets(token + 7n))).toEqual([true]);
+  const [told] = it.logged.filter((line) => line.includes("revoked"));
+  expect(told).toContain('"account":"ops"');
+  expect(told).toContain("hung  since noon");
+  expect(await holder.driver.renew([claim])).toEqual([{ state: "none", reason: "revoked" }]);
+});
+
+test("accounts that were given credentials later do not shut out what was placed before there were any", async () => {
+  const first = await startServer();
+  const before = makeClaim("a/1");
+  const early = await openClient(first.addresses[0] as string);
+  const { token } = expectHeld(await early.driver.claim(before));
+  expect(await early.driver.detach?.([before])).toEqual([true]);
+  await first.close();
+  const it = await startServer({ in: first.dir, access: createAccessControl([ana.account, ben.account]) });
+  const [mine, other] = [
+    await openClient(it.addresses[0] as string, { credential: ana.credential }),
+    await openClient(it.addresses[0] as string, { credential: ben.credential }),
+  ];
+  // ben knows the id, but may not acquire the key
+  expect(await other.driver.renew([before])).toEqual([{ state: "none" }]);
+  expect(await mine.driver.renew([before])).toMatchObject([{ state: "held", token }]);
+});
+
+test.each(["is stopped", "dies"])("whose a claim is outlives a server that %s", async (how) => {
+  const otherAccount = testAccount("other");
+  const harness = new ServerHarness({ access: createTestAccess(root, otherAccount) });
+  await harness.start();
+  const owner = await harness.connectClient(true, root.credential);
+  const [detached, session] = [makeClaim("d", { ttlMs: 600_000 }), makeClaim("s")];
+  expectHeld(await owner.driver.claim(detached));
+  expectHeld(await owner.driver.claim(session));
+  expect(await owner.driver.detach?.([detached])).toEqual([true]);
+  if (how === "dies") harness.crash();
+  else await harness.stop();
+  await harness.start();
+  await harness.clock.advance(5_000);
+  const thief = await harness.connectClient(true, otherAccount.credential);
+  expect(await thief.driver.renew([detached, session])).toEqual([{ state: "none" }, { state: "none" }]);
+  expect(await thief.driver.release([detached, session])).toEqual([false, false]);
+  expect(await owner.driver.renew([detached, session])).toMatchObject([{ state: "held" }, { state: "held" }]);
+});

@@ -1,0 +1,26 @@
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { testBulkCancellation } from "../../support/bulk-cancellation.ts";
+import { inspectTables, takeUsedTables } from "../../support/setup/table-inspection.ts";
+import { createServerStore } from "../../support/stores/server-store.ts";
+
+test.each([
+  ["a Unix socket", (folder: string): string => `unix:${join(folder, "socket")}`],
+  ["TCP", (): string => "tcp://127.0.0.1:0"],
+])(
+  "2,000 waits that end at once cost nobody a lock and leave no place: our server on %s",
+  async (_, listen) => {
+    const store = await createServerStore(listen);
+    try {
+      await testBulkCancellation({
+        createDriver: () => store.driver() as Exclude<ReturnType<typeof store.driver>, Promise<unknown>>,
+        countEntries: async (key) =>
+          takeUsedTables().reduce((sum, { tokenIssuer }) => sum + (tokenIssuer.queues.get(key)?.entries.size ?? 0), 0),
+      });
+      expect(await inspectTables()).toEqual([]);
+    } finally {
+      await store.close?.();
+    }
+  },
+  90_000,
+);

@@ -1,0 +1,212 @@
+// Each bound on claims, hit once. What is full refuses what is new; renewals and releases go on, and room comes back.
+
+import { expect, test } from "vitest";
+import { FatalDriverError } from "../../../src/errors.ts";
+import type { ServerLimits } from "../../../src/server/config/limits.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import type { OpenDriver } from "../../support/server-fixture.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const DAY_MS = 86_400_000;
+const lockSpec = (key: string) => ({ key, permits: 1, limit: 1_000 });
+
+async function startHarness(limits: Partial<ServerLimits>, clients: number): Promise<OpenDriver[]> {
+  const it = await startServer({ limits });
+  return Promise.all(Array.from({ length: clients }, () => openClient(it.addresses[0] as string)));
+}
+
+/** Full: nothing new comes in, all else goes on; a release makes room. */
+async function expectLimitReached(
+  { driver }: OpenDriver,
+  mine: ReturnType<typeof makeClaim>[],
+  what: string,
+): Promise<void> {
+  const more = makeClaim("new");
+  await expect(driver.claim(more)).rejects.toThrow(what);
+  await expect(driver.claim(more)).rejects.toBeInstanceOf(FatalDriverError);
+  // a claim call that is repeated is no new claim
+  expect(await driver.claim(mine[0] as never)).toMatchObject({ state: "held" });
+  expect((await driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
+  expect(await driver.release(mine.slice(0, 1))).toEqual([true]);
+  expectHeld(await driver.claim(more));
+  expect(await driver.release([more, ...mine.slice(1)])).toEqual(mine.map(() => true));
+}
+
+async function placeClaims({ driver }: OpenDriver, count: number, from = 0): Promise<ReturnType<typeof makeClaim>[]> {
+  const all = Array.from({ length: count }, (_, n) => makeClaim(`k${from + n}`));
+  for (const claim of all) expectHeld(await driver.claim(claim));
+  return all;
+}
+
+test("claims: of all clients together", async () => {
+  const [first, second] = (await startHarness({ claims: 5 }, 2)) as [OpenDriver, OpenDriver];
+  const mine = await placeClaims(first, 3);
+  await placeClaims(second, 2, 10);
+  await expectLimitReached(first, mine, "at most 5 claims on this server");
+});
+
+test("claims and claimsPerAccount: one of several keys is counted once for each of them, also when it comes back", async () => {
+  const ana = testAccount("ana");
+  const harness = new ServerHarness({
+    limits: { claims: 10, claimsPerAccount: 8 },
+    access: createTestAccess(ana, testAccount("ben")),
+  });
+  await harness.start();
+  const client = await harness.connectClient(true, ana.credential);
+  const three = makeClaim(["a", "b", "c"]);
+  expectHeld(await client.driver.claim(three));
+  await expect(client.driver.claim(makeClaim(["d", "e", "f", "g", "h", "i"]))).rejects.toThrow(
+    "at most 8 claims of one account, each of its 6 keys counted",
+  );
+  expectHeld(await client.driver.claim(makeClaim(["d", "e", "f", "g", "h"])));
+  await expect(client.driver.claim(makeClaim("j"))).rejects.toThrow("at most 8 claims of one account");
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(3_000);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(2);
+  await expect(client.driver.claim(makeClaim("j"))).rejects.toThrow("at most 8 claims of one account");
+  expect(await client.driver.release([three])).toEqual([true]);
+  expectHeld(await client.driver.claim(makeClaim(["a", "b", "c"])));
+});
+
+test("claims: also of those that never were, however many a client gives back", async () => {
+  const harness = new ServerHarness({ limits: { claims: 100 } });
+  await harness.start();
+  const { driver } = await harness.connectClient();
+  for (let turn = 0; turn < 3; turn++) {
+    const never = Array.from({ length: 90 }, (_, n) => makeClaim(`never${n}`, { ttlMs: DAY_MS }));
+    await driver.release(never, new Set(never.map(({ id }) => id)));
+    // a claim call that comes late still takes no place
+    expect(await driver.claim(never.at(-1) as never)).toMatchObject({ state: "none" });
+  }
+  expect(harness.openedBackend?.backend.table.tombstones.size).toBe(100);
+});
+
+test("claimsPerSession: of one client; others have their own room", async () => {
+  const [first, second] = (await startHarness({ claimsPerSession: 3 }, 2)) as [OpenDriver, OpenDriver];
+  const mine = await placeClaims(first, 3);
+  await placeClaims(second, 3, 10);
+  await expectLimitReached(first, mine, "at most 3 claims of one client");
+});
+
+test("claimsPerAccount: of all clients of an account, detached ones too; others have their own room", async () => {
+  const [ana, ben] = [testAccount("ana"), testAccount("ben")];
+  const it = await startServer({ limits: { claimsPerAccount: 4 }, access: createTestAccess(ana, ben) });
+  const address = it.addresses[0] as string;
+  const [first, second] = [
+    await openClient(address, { credential: ana.credential }),
+    await openClient(address, { credential: ana.credential }),
+  ];
+  const other = await openClient(address, { credential: ben.credential });
+  const mine = await placeClaims(first, 2);
+  const [detached, plain] = await placeClaims(second, 2, 10);
+  expect(await second.driver.detach?.([detached as never])).toEqual([true]);
+  await placeClaims(other, 4, 20);
+  await expectLimitReached(first, mine, "at most 4 claims of one account");
+  // what has gone, whichever way, is counted no more
+  await second.driver.release([detached as never, plain as never]);
+  await placeClaims(first, 4, 30);
+});
+
+test("waitersPerKey: places in one line; other lines have their own", async () => {
+  const [first, second] = (await startHarness({ waitersPerKey: 3 }, 2)) as [OpenDriver, OpenDriver];
+  const line = [makeClaim("k"), makeClaim("k"), makeClaim("k")];
+  for (const claim of line) await first.driver.claim(claim);
+  await expect(second.driver.claim(makeClaim("k"))).rejects.toThrow("at most 3 places in the line of a key");
+  await expect(second.driver.claim(makeClaim(["j", "k"]))).rejects.toThrow("at most 3 places");
+  expect(await second.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+  expectHeld(await second.driver.claim(makeClaim("j")));
+  expect(await first.driver.release(line.slice(0, 1))).toEqual([true]);
+  expect(await second.driver.claim(makeClaim("k"))).toMatchObject({ state: "waiting" });
+  expect((await first.driver.renew(line.slice(1))).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
+});
+
+test("waitersPerKey: its holders among them, also those that were granted without waiting", async () => {
+  const [first, second] = (await startHarness({ waitersPerKey: 3 }, 2)) as [OpenDriver, OpenDriver];
+  const once = () => makeClaim([lockSpec("k")], { wait: false });
+  for (let at = 0; at < 3; at++) expectHeld(await first.driver.claim(once()));
+  await expect(second.driver.claim(once())).rejects.toThrow("at most 3 places in the line of a key");
+  // what is not free is no matter of room: of a line so full as well
+  expect(await second.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+});
+
+test("waiters: those who wait in all; those who hold are not counted", async () => {
+  const [first, second] = (await startHarness({ waiters: 2 }, 2)) as [OpenDriver, OpenDriver];
+  await placeClaims(first, 5);
+  const waiting = [makeClaim("k0"), makeClaim("k1")];
+  for (const claim of waiting) expect(await second.driver.claim(claim)).toMatchObject({ state: "waiting" });
+  await expect(second.driver.claim(makeClaim("k2"))).rejects.toThrow("at most 2 waiting claims");
+  expect(await second.driver.claim(makeClaim("k2", { wait: false }))).toEqual({ state: "none" });
+  expect((await second.driver.renew(waiting)).map((answer) => answer?.state)).toEqual(["waiting", "waiting"]);
+  await second.driver.release(waiting.slice(1));
+  expect(await second.driver.claim(makeClaim("k2"))).toMatchObject({ state: "waiting" });
+});
+
+test("the counts of held, of accounts and of sessions come back to nothing however claims end", async () => {
+  const ana = testAccount("ana", "", ["acquire", "force"]);
+  const limits = { waiters: 2, claimsPerAccount: 6, claimsPerSession: 6 };
+  const it = await startServer({ limits, access: createTestAccess(ana) });
+  const address = it.addresses[0] as string;
+  for (let round = 0; round < 4; round++) {
+    const [one, two] = [
+      await openClient(address, { credential: ana.credential }),
+      await openClient(address, { credential: ana.credential }),
+    ];
+    const [revoked, removed, expired, left] = await placeClaims(one, 4);
+    const [waits, drops] = [makeClaim("k3"), makeClaim("k3")];
+    await two.driver.claim(waits);
+    await two.driver.claim(drops);
+    const token = async (claim: unknown) => expectHeld((await one.driver.renew([claim as never]))[0]).token;
+    await one.driver.revoke?.([{ key: "k0", token: await token(revoked), now: false }]);
+    await one.driver.revoke?.([{ key: "k1", token: await token(removed), now: true }]);
+    await one.driver.release([revoked as never, left as never, expired as never]);
+    expect(await two.pushes.waitForGrant(waits)).toMatchObject({ state: "held" });
+    await two.driver.close();
+    await one.driver.close();
+    await expect.poll(() => it.stats().claims).toBe(0);
+  }
+  // whoever was counted as a holder for ever would make room for more who wait
+  const { driver } = await openClient(address, { credential: ana.credential });
+  expectHeld(await driver.claim(makeClaim("k")));
+  for (let at = 0; at < 2; at++) await driver.claim(makeClaim("k"));
+  await expect(driver.claim(makeClaim("k"))).rejects.toThrow("at most 2 waiting claims");
+});
+
+test("ttlMs: a longer lease is refused, in a claim, a renewal and a reclaim", async () => {
+  const [{ driver }] = (await startHarness({ ttlMs: DAY_MS }, 1)) as [OpenDriver];
+  expectHeld(await driver.claim(makeClaim("k", { ttlMs: DAY_MS })));
+  await expect(driver.claim(makeClaim("j", { ttlMs: DAY_MS + 1 }))).rejects.toThrow("no lease over 24 h");
+  await expect(driver.renew([makeClaim("j", { ttlMs: DAY_MS + 1 })])).rejects.toThrow("no lease over");
+});
+
+test("holds: a claim of more keys than fit ends the connection that sent it", async () => {
+  const [first, second] = (await startHarness({}, 2)) as [OpenDriver, OpenDriver];
+  const keys = Array.from({ length: 129 }, (_, n) => lockSpec(`k${String(n).padStart(3, "0")}`));
+  await expect(first.driver.claim(makeClaim(keys))).rejects.toThrow("connection");
+  expectHeld(await second.driver.claim(makeClaim(keys.slice(1))));
+});
+
+test("floorMs: a floor more than a day ahead of the clock is refused", async () => {
+  const [{ driver }] = (await startHarness({}, 1)) as [OpenDriver];
+  const ahead = (ms: number): bigint => BigInt(Date.now() + ms) * 1_000n;
+  expectHeld(await driver.claim(makeClaim("k", { floor: ahead(DAY_MS - 60_000) })));
+  await expect(driver.claim(makeClaim("j", { floor: ahead(DAY_MS + 60_000) }))).rejects.toThrow(
+    "more than a day ahead",
+  );
+});
+
+test("labelBytes: a longer label is cut between two characters, and cannot move a cursor; so is that of a hello", async () => {
+  const it = await startServer();
+  const long = `\u001b[2J${"é".repeat(500)}`;
+  const { driver } = await openClient(it.addresses[0] as string, { label: `${long}!` });
+  const [own, common] = [makeClaim("own", { label: long }), makeClaim("common", { label: `${long}!` })];
+  for (const claim of [own, common]) expectHeld(await driver.claim(claim));
+  const labels = (await driver.list({ prefix: "" }, 10)).map(({ label }) => label);
+  expect(labels).toEqual([` [2J${"é".repeat(126)}`, ` [2J${"é".repeat(126)}`]);
+  expect(Buffer.byteLength(labels[0] as string)).toBe(256);
+});

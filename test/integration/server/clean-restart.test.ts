@@ -1,0 +1,326 @@
+// What outlives a clean shutdown, what stands in the journal, and what a disk that fails ends.
+
+import { expect, test } from "vitest";
+import type { Claim } from "../../../src/spi/driver.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import type { HarnessClient, MemoryStorage } from "../../support/server-harness.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const DAY_MS = 86_400_000;
+
+const claimState = async (client: HarnessClient, claim: Claim) => (await client.driver.renew([claim]))[0];
+const requireStorage = (harness: ServerHarness): MemoryStorage => {
+  if (harness.storage === null) throw new Error("this world has a disk");
+  return harness.storage;
+};
+
+test("a clean restart opens at once; holds and places are as they were", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const clients = [
+    await harness.connectClient(),
+    await harness.connectClient(),
+    await harness.connectClient(),
+  ] as const;
+  const claims = clients.map(() => makeClaim("k"));
+  const before = expectHeld(await clients[0].driver.claim(claims[0] as Claim));
+  await clients[1].driver.claim(claims[1] as Claim);
+  await clients[2].driver.claim(claims[2] as Claim);
+  await harness.stop();
+  await harness.start();
+  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  await harness.clock.advance(2_000);
+  expect(await claimState(clients[0], claims[0] as Claim)).toMatchObject({ state: "held", token: before.token });
+  await clients[0].driver.release([claims[0] as Claim]);
+  await flushEventLoop();
+  expect(await claimState(clients[2], claims[2] as Claim)).toMatchObject({ state: "waiting" });
+  const next = expectHeld(await claimState(clients[1], claims[1] as Claim));
+  expect(next.token).toBeGreaterThan(before.token);
+});
+
+test("the saved table is used once: a crash right after a clean restart is a crash", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k");
+  await client.driver.claim(a);
+  client.isUnreachable = true;
+  await harness.stop();
+  await harness.start();
+  harness.crash();
+  await harness.start();
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+});
+
+test("over a clean restart a lease goes on with what it had left", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  await client.driver.claim(makeClaim("k", { ttlMs: 20_000 }));
+  await harness.clock.advance(15_000);
+  client.isUnreachable = true;
+  await harness.stop();
+  await harness.start();
+  const otherClient = await harness.connectClient();
+  const b = makeClaim("k");
+  await otherClient.driver.claim(b);
+  await harness.clock.advance(4_900);
+  expect(otherClient.pushes.filter(({ answer }) => answer !== undefined)).toEqual([]);
+  await harness.clock.advance(200);
+  expect(otherClient.pushes).toContainEqual({ id: b.id, answer: expect.objectContaining({ state: "held" }) });
+});
+
+test("after a clean restart the claims of a process that has gone meanwhile are ended at once", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  await client.driver.claim(makeClaim("k", { ttlMs: "session" }));
+  client.isUnreachable = true;
+  client.processState = "gone";
+  await harness.stop();
+  await harness.start();
+  await harness.clock.advance(10);
+  const otherClient = await harness.connectClient();
+  expectHeld(await otherClient.driver.claim(makeClaim("k", { wait: false })));
+});
+
+test("after a clean restart a stopped process keeps its session claim; a living one has a minute to come back", async () => {
+  for (const process of ["stopped", "running"] as const) {
+    const harness = new ServerHarness();
+    await harness.start();
+    const client = await harness.connectClient();
+    await client.driver.claim(makeClaim("k", { ttlMs: "session" }));
+    client.isUnreachable = true;
+    client.processState = process;
+    await harness.stop();
+    await harness.start();
+    await harness.clock.advance(59_000);
+    expect(harness.openedBackend?.backend.table.records.size).toBe(1);
+    await harness.clock.advance(10_000);
+    expect(harness.openedBackend?.backend.table.records.size).toBe(process === "stopped" ? 1 : 0);
+  }
+});
+
+test("a server that is stopped while it reclaims leaves the next one reclaiming", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k");
+  const before = expectHeld(await client.driver.claim(a));
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.stop();
+  await harness.start();
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  client.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
+});
+
+test("a claim of a day is on disk before it is answered, and comes back from there", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const disk = requireStorage(harness);
+  const client = await harness.connectClient();
+  const a = makeClaim("k", { ttlMs: DAY_MS });
+  let open = (): void => undefined;
+  disk.writeGate = new Promise((resolve) => {
+    open = resolve;
+  });
+  let answered = false;
+  const claim = client.driver.claim(a).then((answer) => {
+    answered = true;
+    return answer;
+  });
+  await flushEventLoop(40);
+  expect(answered).toBe(false);
+  open();
+  const before = expectHeld(await claim);
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(61_000);
+  const otherClient = await harness.connectClient();
+  expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+  expect(await claimState(otherClient, a)).toMatchObject({ state: "held", token: before.token });
+});
+
+test("a waiting claim of a day is on disk before its client is told of the grant", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const disk = requireStorage(harness);
+  const client = await harness.connectClient();
+  const otherClient = await harness.connectClient();
+  const a = makeClaim("k");
+  const b = makeClaim("k", { ttlMs: DAY_MS });
+  await client.driver.claim(a);
+  await otherClient.driver.claim(b);
+  let open = (): void => undefined;
+  disk.writeGate = new Promise((resolve) => {
+    open = resolve;
+  });
+  await client.driver.release([a]);
+  const asked = otherClient.driver.renew([b]);
+  await flushEventLoop(40);
+  expect(otherClient.pushes).toEqual([]);
+  open();
+  expect(await asked).toMatchObject([{ state: "held" }]);
+  expect(otherClient.pushes).toContainEqual({ id: b.id, answer: undefined });
+});
+
+test("a detached claim comes back after a crash, whoever has gone", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k", { ttlMs: 20_000 });
+  const before = expectHeld(await client.driver.claim(a));
+  expect(await client.driver.detach?.([a])).toEqual([true]);
+  client.processState = "gone";
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(10);
+  const otherClient = await harness.connectClient();
+  expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+  expect(await claimState(otherClient, a)).toMatchObject({ state: "held", token: before.token });
+  expect(await otherClient.driver.release([a])).toEqual([true]);
+});
+
+test("a long claim that was released, or has ended, does not come back", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const released = makeClaim("a", { ttlMs: DAY_MS });
+  const ended = makeClaim("b", { ttlMs: 61_000 });
+  await client.driver.claim(released);
+  await client.driver.claim(ended);
+  expect(await client.driver.release([released])).toEqual([true]);
+  await harness.clock.advance(62_000);
+  await flushEventLoop(40);
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(31_000);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+});
+
+test("a long claim is not said to be released before that is on disk", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const disk = requireStorage(harness);
+  const { driver } = await harness.connectClient();
+  const a = makeClaim("k", { ttlMs: DAY_MS });
+  await driver.claim(a);
+  let open = (): void => undefined;
+  disk.writeGate = new Promise((resolve) => {
+    open = resolve;
+  });
+  let answered = false;
+  const released = driver.release([a]).finally(() => {
+    answered = true;
+  });
+  await flushEventLoop(40);
+  expect(answered).toBe(false);
+  open();
+  expect(await released).toEqual([true]);
+});
+
+test("a line whose clients came back in disorder keeps its order over a clean restart, too", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const clients = [
+    await harness.connectClient(),
+    await harness.connectClient(),
+    await harness.connectClient(),
+  ] as const;
+  const claims = [makeClaim("k"), makeClaim("k"), makeClaim("k")] as const;
+  for (const [at, { driver }] of clients.entries()) await driver.claim(claims[at] as Claim);
+  for (const client of clients) client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  for (const at of [2, 1, 0] as const) {
+    clients[at].isUnreachable = false;
+    await harness.clock.advance(2_500);
+  }
+  await harness.stop();
+  await harness.start();
+  await harness.clock.advance(2_500);
+  await clients[0].driver.release([claims[0]]);
+  await flushEventLoop();
+  expect(await claimState(clients[1], claims[1])).toMatchObject({ state: "held" });
+  expect(await claimState(clients[2], claims[2])).toMatchObject({ state: "waiting" });
+});
+
+test("the journal does not grow for ever", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const { driver } = await harness.connectClient();
+  const kept = makeClaim("kept", { ttlMs: DAY_MS });
+  await driver.claim(kept);
+  for (let turn = 0; turn < 60; turn++) {
+    const claims = Array.from({ length: 50 }, (_, at) => makeClaim(`k${at}`, { ttlMs: DAY_MS }));
+    await Promise.all(claims.map((claim) => driver.claim(claim)));
+    await driver.release(claims);
+  }
+  expect(requireStorage(harness).journal.split("\n").length).toBeLessThan(1_300);
+  expect(requireStorage(harness).writes).toContain("rewrite");
+  harness.crash();
+  await harness.start();
+  expect(harness.openedBackend?.backend.table.records.has(kept.id)).toBe(true);
+});
+
+test("many long claims share a write", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const { driver } = await harness.connectClient();
+  await driver.claim(makeClaim("first", { ttlMs: DAY_MS }));
+  const before = requireStorage(harness).writes.length;
+  await Promise.all(Array.from({ length: 100 }, (_, at) => driver.claim(makeClaim(`k${at}`, { ttlMs: DAY_MS }))));
+  // the calls of one turn come in seven lines
+  expect(requireStorage(harness).writes.length - before).toBeLessThan(8);
+});
+
+test("on a full disk: what needs no write goes on, what needs one is refused with the reason, and recovers", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const disk = requireStorage(harness);
+  const { driver } = await harness.connectClient();
+  disk.isFull = true;
+  const plain = makeClaim("plain");
+  expectHeld(await driver.claim(plain));
+  await expect(driver.claim(makeClaim("day", { ttlMs: DAY_MS }))).rejects.toThrow(/ENOSPC/);
+  await expect(driver.claim(makeClaim("minute", { ttlMs: 60_000 }))).rejects.toThrow(/ENOSPC/);
+  await expect(driver.detach?.([plain])).rejects.toThrow(/ENOSPC/);
+  await harness.clock.advance(29_000);
+  await driver.renew([plain]);
+  await harness.clock.advance(10_000);
+  await expect(driver.claim(makeClaim("late", { wait: false }))).rejects.toThrow(/ENOSPC/);
+  const waits = makeClaim("plain");
+  await driver.release([plain]);
+  disk.isFull = false;
+  await harness.clock.advance(1_500);
+  expectHeld(await driver.claim(waits));
+  expectHeld(await driver.claim(makeClaim("day", { ttlMs: DAY_MS })));
+  expectHeld(await driver.claim(makeClaim("late", { wait: false })));
+  expect(await driver.list({ prefix: "day" }, 10)).toHaveLength(1);
+});
+
+test("a shutdown on a full disk is a crash to the next start", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  await client.driver.claim(makeClaim("k"));
+  client.isUnreachable = true;
+  requireStorage(harness).isFull = true;
+  await expect(harness.stop()).rejects.toThrow(/no space/);
+  harness.crash();
+  requireStorage(harness).isFull = false;
+  await harness.start();
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+});

@@ -1,0 +1,365 @@
+// Runs that outlive their wrappers, their server, or both: what they hold stays, and nothing else waits for it.
+
+import { expect, test } from "vitest";
+import type { CommandRun, CommandRuns, LivingRuns, RunStatus } from "../../../src/server/runs/command-run.ts";
+import type { Answer, Claim, LockSpec } from "../../../src/spi/driver.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import type { HarnessClient } from "../../support/server-harness.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const MINUTE_MS = 60_000;
+
+/** Runs as the kernel would tell of them, one for each session. */
+class MemoryRuns implements CommandRuns {
+  readonly all = new Map<
+    string,
+    { life: RunStatus; claims: readonly (readonly [Claim, bigint])[]; holdUntil?: number }
+  >();
+  readonly #now: () => number;
+  unreadable = false;
+  readonly removed: string[] = [];
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  find(session: string): CommandRun | null {
+    const entry = this.all.get(session);
+    if (entry === undefined) return null;
+    const claims = entry.claims.map(([claim, token]) => ({ claim, firstToken: token, token, prefix: "" }));
+    return {
+      session,
+      label: "a run",
+      wrapper: { pid: null, pidStart: null },
+      claims,
+      remainingHoldMs: () => Math.max((entry.holdUntil ?? 0) - this.#now(), 0),
+      probe: () => ({ status: this.all.get(session)?.life ?? "unnamed", nextProbeMs: 100 }),
+      remove: () => {
+        this.removed.push(session);
+        this.all.delete(session);
+      },
+    };
+  }
+  async findLiving(): Promise<LivingRuns> {
+    const runs = [...this.all]
+      .filter(([, { life, holdUntil }]) => life !== "over" || (holdUntil ?? 0) > this.#now())
+      .map(([session]) => this.find(session) as CommandRun);
+    return { runs, hasUnreadable: this.unreadable };
+  }
+}
+
+type RunFixture = {
+  readonly world: ServerHarness;
+  readonly runs: MemoryRuns;
+  readonly wrapper: HarnessClient;
+  readonly claim: Claim;
+  readonly token: bigint;
+  /** What becomes of the run. */
+  is(life: RunStatus): void;
+  /** The wrapper is gone from one moment to the next. */
+  die(): void;
+};
+
+const sessionId = ({ driver }: HarnessClient): string => (driver as unknown as { readonly session: string }).session;
+
+async function createRunFixture(
+  more: Partial<Claim> = {},
+  keys: Parameters<typeof makeClaim>[0] = "k",
+): Promise<RunFixture> {
+  const harness = new ServerHarness();
+  const runs = new MemoryRuns(() => harness.clock.now());
+  harness.commandRuns = runs;
+  await harness.start();
+  const wrapper = await harness.connectClient();
+  const claim = makeClaim(keys, { ttlMs: "session", ...more });
+  const { token } = expectHeld(await wrapper.driver.claim(claim));
+  runs.all.set(sessionId(wrapper), { life: "works", claims: [[claim, token]] });
+  return {
+    world: harness,
+    runs,
+    wrapper,
+    claim,
+    token,
+    is(life) {
+      const entry = runs.all.get(sessionId(wrapper));
+      if (entry !== undefined) entry.life = life;
+    },
+    die() {
+      wrapper.processState = "gone";
+      wrapper.isUnreachable = true;
+      wrapper.disconnect();
+    },
+  };
+}
+
+const restartServer = async (harness: ServerHarness, how: "crash" | "stop" = "crash"): Promise<void> => {
+  if (how === "crash") harness.crash();
+  else await harness.stop();
+  await harness.start();
+};
+
+async function openWaiter(harness: ServerHarness, key: string | readonly LockSpec[] = "k"): Promise<Answer> {
+  const next = await harness.connectClient();
+  return next.driver.claim(makeClaim(key, { wait: false }));
+}
+
+test.for(["crash", "stop"] as const)(
+  "wrapper dead, server restarted (%s): what the run holds stays until it is over, and no other key waits",
+  async (how) => {
+    const { world, is, die, token } = await createRunFixture();
+    die();
+    await restartServer(world, how);
+    expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+    expect(await openWaiter(world, "other")).toMatchObject({ state: "held" });
+    await world.clock.advance(10 * MINUTE_MS);
+    expect(await openWaiter(world)).toEqual({ state: "none" });
+    is("over");
+    await world.clock.advance(200);
+    expect(expectHeld(await openWaiter(world)).token).toBeGreaterThan(token);
+  },
+);
+
+test("wrapper stopped while its server crashes: its claim stays for as long as it lives, and is the same when it comes back", async () => {
+  const { world, wrapper, is, claim, token, runs } = await createRunFixture();
+  is("held");
+  wrapper.processState = "stopped";
+  wrapper.isUnreachable = true;
+  await restartServer(world);
+  await world.clock.advance(10 * MINUTE_MS);
+  expect(await openWaiter(world)).toEqual({ state: "none" });
+  wrapper.processState = "running";
+  wrapper.isUnreachable = false;
+  await world.clock.advance(5_000);
+  expect((await wrapper.driver.renew([claim]))[0]).toMatchObject({ state: "held", token });
+  expect(world.openedBackend?.backend.table.records.size).toBe(1);
+  runs.all.delete(sessionId(wrapper));
+  expect(await wrapper.driver.release([claim])).toEqual([true]);
+  expect(await openWaiter(world)).toMatchObject({ state: "held" });
+});
+
+test("the server crashes again and again while a run works: it keeps what it holds, with its token", async () => {
+  const { world, is, die, token } = await createRunFixture();
+  die();
+  for (let times = 0; times < 5; times++) {
+    await restartServer(world, times % 2 === 0 ? "crash" : "stop");
+    await world.clock.advance(3_000);
+    expect(await openWaiter(world)).toEqual({ state: "none" });
+    expect(world.openedBackend?.backend.table.records.size).toBe(1);
+  }
+  // those who asked meanwhile are programs, which a start waits for
+  await world.clock.advance(MINUTE_MS);
+  expect(await openWaiter(world)).toEqual({ state: "none" });
+  is("over");
+  await world.clock.advance(200);
+  expect(expectHeld(await openWaiter(world)).token).toBeGreaterThan(token);
+});
+
+test("the server lives on: wrapper dead, the run keeps its claim until it is over, and gives up a place in a line", async () => {
+  const { world, wrapper, runs, is, die } = await createRunFixture();
+  const otherClient = await world.connectClient();
+  await otherClient.driver.claim(makeClaim("line"));
+  await wrapper.driver.claim(makeClaim("line"));
+  die();
+  await flushEventLoop();
+  expect(world.openedBackend?.backend.table.records.size).toBe(2);
+  await world.clock.advance(10 * MINUTE_MS);
+  expect(await openWaiter(world)).toEqual({ state: "none" });
+  is("over");
+  await world.clock.advance(200);
+  expect(await openWaiter(world)).toMatchObject({ state: "held" });
+  expect(runs.removed).toEqual([sessionId(wrapper)]);
+});
+
+test("a file that is gone is a run that has ended: the end of the connection counts", async () => {
+  const { world, runs, die } = await createRunFixture();
+  runs.all.clear();
+  die();
+  await flushEventLoop();
+  expect(await openWaiter(world)).toMatchObject({ state: "held" });
+});
+
+test.for(["crash", "none"] as const)(
+  "a lease of a run that works is renewed for it (%s); that of a wrapper that is only stopped is not",
+  async (how) => {
+    const { world, is, die } = await createRunFixture({ ttlMs: 5_000 });
+    die();
+    if (how === "crash") await restartServer(world);
+    await world.clock.advance(5 * MINUTE_MS);
+    expect(await openWaiter(world)).toEqual({ state: "none" });
+    is("held");
+    await world.clock.advance(6_000);
+    expect(await openWaiter(world)).toMatchObject({ state: "held" });
+  },
+);
+
+test.for(["crash", "stop"] as const)(
+  "a run that was ended when its wrapper was stopped (%s): its lease ends, and no key waits for the wrapper",
+  async (how) => {
+    const { world, runs, wrapper, is } = await createRunFixture({ ttlMs: 5_000 });
+    wrapper.processState = "stopped";
+    wrapper.dropsTraffic = true;
+    await world.clock.advance(5_001);
+    const next = await world.connectClient();
+    const claim = makeClaim("k", { ttlMs: 1_000 });
+    const { token } = expectHeld(await next.driver.claim(claim));
+    await next.driver.release([claim]);
+    next.processState = "gone";
+    next.disconnect();
+    const entry = runs.all.get(sessionId(wrapper));
+    if (entry !== undefined) entry.claims = [];
+    is("held");
+    wrapper.isUnreachable = true;
+    await restartServer(world, how);
+    await world.clock.advance(1_000);
+    expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+    expect(expectHeld(await openWaiter(world)).token).toBeGreaterThan(token);
+    expect(runs.removed).toEqual([]);
+    is("over");
+    await world.clock.advance(200);
+    expect(runs.removed).toEqual([sessionId(wrapper)]);
+  },
+);
+
+test.for(["run", "program"] as const)(
+  "the server crashes while a %s holds the key of a run whose lease had ended, and which works on: the newer token stays",
+  async (kind) => {
+    const { world, runs, wrapper } = await createRunFixture({ ttlMs: 5_000 });
+    wrapper.processState = "stopped";
+    wrapper.dropsTraffic = true;
+    await world.clock.advance(5_001);
+    const otherClient = await world.connectClient();
+    const claim = makeClaim("k", { ttlMs: "session" });
+    const { token } = expectHeld(await otherClient.driver.claim(claim));
+    if (kind === "run") runs.all.set(sessionId(otherClient), { life: "works", claims: [[claim, token]] });
+    wrapper.isUnreachable = true;
+    await restartServer(world);
+    await world.clock.advance(2_000);
+    expect((await otherClient.driver.renew([claim]))[0]).toMatchObject({ state: "held", token });
+    expect([...(world.openedBackend?.backend.table.records.values() ?? [])].map((record) => record.token)).toEqual([
+      Number(token),
+    ]);
+  },
+);
+
+test.for(["before", "after", "when it is left", "never"] as const)(
+  "--hold-at-least, wrapper and command killed, the server crashes %s: the key stays held for what is left, no longer",
+  async (when) => {
+    const { world, runs, wrapper, is, die, token } = await createRunFixture({ ttlMs: 60_000 });
+    const entry = runs.all.get(sessionId(wrapper));
+    if (entry !== undefined) entry.holdUntil = world.clock.now() + 40_000;
+    await world.clock.advance(10_000);
+    if (when === "before") world.crash();
+    const goOn = when === "when it is left" ? world.storage?.blockWrites() : undefined;
+    is("over");
+    die();
+    if (when === "before") await world.start();
+    await world.clock.advance(1_000);
+    expect(runs.removed).toEqual(goOn === undefined ? [sessionId(wrapper)] : []);
+    if (when === "after" || when === "when it is left") world.crash();
+    goOn?.();
+    if (when === "after" || when === "when it is left") await world.start();
+    await world.clock.advance(1_000);
+    expect(runs.removed).toEqual([sessionId(wrapper)]);
+    // of a claim that came back from the journal it is not known how much has passed
+    const longest = when === "after" ? 61_000 : 29_000;
+    await world.clock.advance(27_000);
+    expect(await openWaiter(world)).toEqual({ state: "none" });
+    await world.clock.advance(longest - 27_000);
+    expect(expectHeld(await openWaiter(world)).token).toBeGreaterThan(token);
+  },
+);
+
+test("--hold-at-least, wrapper and command killed when the time is over: the lease ends with them", async () => {
+  const { world, runs, wrapper, is, die } = await createRunFixture({ ttlMs: 60_000 });
+  const entry = runs.all.get(sessionId(wrapper));
+  if (entry !== undefined) entry.holdUntil = world.clock.now() + 1_000;
+  await world.clock.advance(1_000);
+  is("over");
+  die();
+  await world.clock.advance(200);
+  expect(await openWaiter(world)).toMatchObject({ state: "held" });
+  expect(runs.removed).toEqual([sessionId(wrapper)]);
+});
+
+test("a run of which nothing can be told is waited for 60 s", async () => {
+  const { world, is, die } = await createRunFixture();
+  is("unknown");
+  die();
+  await restartServer(world);
+  await world.clock.advance(MINUTE_MS - 1_000);
+  expect(await openWaiter(world)).toEqual({ state: "none" });
+  await world.clock.advance(2_000);
+  expect(await openWaiter(world)).toMatchObject({ state: "held" });
+});
+
+test("a run that began while no server was there, its wrapper dead before it came back: found when its session is looked at", async () => {
+  const { world, runs, wrapper, die } = await createRunFixture();
+  const entry = runs.all.get(sessionId(wrapper));
+  runs.all.clear();
+  wrapper.isUnreachable = true;
+  await restartServer(world);
+  await world.clock.advance(2_000);
+  if (entry !== undefined) runs.all.set(sessionId(wrapper), entry);
+  die();
+  await world.clock.advance(10 * MINUTE_MS);
+  expect(await openWaiter(world)).toEqual({ state: "none" });
+  expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+});
+
+test.for(["crash", "stop"] as const)(
+  "a damaged file: after a %s nothing new is granted for 60 s, then it is",
+  async (how) => {
+    const { world, runs, die } = await createRunFixture();
+    runs.all.clear();
+    runs.unreadable = true;
+    die();
+    await restartServer(world, how);
+    expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(MINUTE_MS);
+    expect((await openWaiter(world, "other")).state).not.toBe("held");
+    await world.clock.advance(MINUTE_MS);
+    expect(await openWaiter(world, "other")).toMatchObject({ state: "held" });
+  },
+);
+
+test.for(["crash", "stop"] as const)(
+  "permits and several keys come back as they were (%s): what is left of them is granted, no more",
+  async (how) => {
+    const of3 = (permits: number): LockSpec => ({ key: "p", permits, limit: 3 });
+    const { world, is, die } = await createRunFixture({}, ["a", of3(2)]);
+    die();
+    await restartServer(world, how);
+    expect(await openWaiter(world, "a")).toEqual({ state: "none" });
+    expect(await openWaiter(world, [of3(2)])).toEqual({ state: "none" });
+    expect(await openWaiter(world, [of3(1)])).toMatchObject({ state: "held" });
+    is("over");
+    await world.clock.advance(200);
+    expect(await openWaiter(world, "a")).toMatchObject({ state: "held" });
+  },
+);
+
+test("a claim that was taken back from a run stays revoked over a clean restart", async () => {
+  const { world, die, token } = await createRunFixture();
+  const operator = await world.connectClient();
+  await operator.driver.revoke?.([{ key: "k", token, now: false }]);
+  die();
+  await restartServer(world, "stop");
+  expect(
+    [...(world.openedBackend?.backend.table.records.values() ?? [])].map(({ revokeReason }) => revokeReason),
+  ).toEqual(["revoked"]);
+  expect(await openWaiter(world)).toEqual({ state: "none" });
+});
+
+test("a program of the library that is stopped keeps its bound of 60 s", async () => {
+  const { world, runs, wrapper } = await createRunFixture();
+  runs.all.clear();
+  wrapper.processState = "stopped";
+  wrapper.isUnreachable = true;
+  await restartServer(world);
+  expect((await openWaiter(world)).state).not.toBe("held");
+  await world.clock.advance(MINUTE_MS + 1_000);
+  expect(await openWaiter(world)).toMatchObject({ state: "held" });
+});

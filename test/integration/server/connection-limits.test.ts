@@ -1,0 +1,332 @@
+// Each bound on connections and on what comes over one, hit once. Others go on undisturbed.
+
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import type { ServerLimits } from "../../../src/server/config/limits.ts";
+import { DEFAULT_LIMITS, resolveLimits } from "../../../src/server/config/limits.ts";
+import { clientNetwork } from "../../../src/server/connection/connection-limiter.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { cleanUpAfterEach, makeClaim, onCleanup, openClient, startServer } from "../../support/server-fixture.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const TCP_ADDRESS = "tcp://127.0.0.1:0";
+
+async function startLimitedServer(limits: Partial<ServerLimits>): Promise<{ readonly address: string }> {
+  const it = await startServer({ limits, listen: TCP_ADDRESS });
+  return { address: it.addresses[0] as string };
+}
+
+async function dialFrom(address: string, from = "127.0.0.1"): Promise<RawClient> {
+  const rawClient = await RawClient.connect({ ...parseRawAddress(address), localAddress: from } as never);
+  onCleanup(() => rawClient.end());
+  return rawClient;
+}
+
+async function openFrom(address: string, from?: string): Promise<RawClient> {
+  const rawClient = await dialFrom(address, from);
+  await rawClient.sendHello();
+  return rawClient;
+}
+
+/** With what a fresh connection is refused; null: it is not. */
+async function refusalFrom(address: string, from?: string): Promise<string | null> {
+  const rawClient = await dialFrom(address, from);
+  await rawClient.sendHello().catch(() => undefined);
+  return rawClient.refusal;
+}
+
+test("connections: one too many is refused with LIMIT, the others go on, and there is room again when one leaves", async () => {
+  const { address } = await startLimitedServer({ connections: 3 });
+  const all = [await openFrom(address), await openFrom(address), await openFrom(address)];
+  expect(await refusalFrom(address)).toBe("LIMIT");
+  for (const rawClient of all) expect(await rawClient.call("ping")).toEqual([]);
+  all[0]?.end();
+  await until(async () => (await refusalFrom(address)) === null, { within: 2_000, what: "room" });
+});
+
+test("connections: on a full Unix socket our client is told why, each time", async () => {
+  const it = await startServer({ limits: { connections: 1 } });
+  const address = it.addresses[0] as string;
+  await openFrom(address);
+  for (let at = 0; at < 20; at++) await expect(openClient(address)).rejects.toThrow("at most 1 connections");
+});
+
+test("connectionsPerAddress: one address does not take the room of the others", async () => {
+  const { address } = await startLimitedServer({ connectionsPerAddress: 2 });
+  await openFrom(address, "127.0.0.2");
+  await openFrom(address, "127.0.0.2");
+  expect(await refusalFrom(address, "127.0.0.2")).toBe("LIMIT");
+  expect(await refusalFrom(address, "127.0.0.3")).toBe(null);
+});
+
+test("addresses of one IPv6 network are one neighbourhood, and IPv4 inside IPv6 is IPv4", () => {
+  expect(clientNetwork("::ffff:10.1.2.3")).toBe("10.1.2.3");
+  expect(clientNetwork("2001:db8:1:2::5")).toBe(clientNetwork("2001:0db8:1:2:ffff:1:2:3"));
+  expect(clientNetwork("2001:db8:1:3::5")).not.toBe(clientNetwork("2001:db8:1:2::5"));
+  expect(clientNetwork("::1")).toBe("0:0:0:0");
+  expect(clientNetwork("fe80::1%eth0")).toBe("fe80:0:0:0");
+});
+
+test("helloMs: who says nothing for so long is told and goes, whole or a byte at a time", async () => {
+  const { address } = await startLimitedServer({ helloMs: 200 });
+  const [silent, slow] = [await dialFrom(address), await dialFrom(address)];
+  const began = performance.now();
+  const trickle = setInterval(() => slow.write(" "), 20);
+  onCleanup(() => clearInterval(trickle));
+  await silent.waitUntilClosed();
+  await slow.waitUntilClosed();
+  // of itself it is five seconds
+  expect(performance.now() - began).toBeLessThan(4_900);
+  expect([silent.refusal, slow.refusal]).toEqual(["PROTOCOL", "PROTOCOL"]);
+});
+
+test.each([
+  ["helloBytes", { helloBytes: 1_024 }, (rawClient: RawClient) => rawClient.write("x".repeat(1_025))],
+  [
+    "helloBytes, with its end",
+    { helloBytes: 1_024 },
+    (rawClient: RawClient) => rawClient.write(`${"x".repeat(1_025)}\n`),
+  ],
+  ["depth", { depth: 8 }, (rawClient: RawClient) => rawClient.write(`{"hello":${"[".repeat(8)}\n`)],
+] as const)("%s: a first line beyond it ends the connection", async (_, limits, say) => {
+  const { address } = await startLimitedServer(limits);
+  const rawClient = await dialFrom(address);
+  say(rawClient);
+  await rawClient.waitUntilClosed();
+  expect(rawClient.refusal).toBe("PROTOCOL");
+});
+
+test("lineBytes: a longer line ends the connection before its end has come; one as long as it may be does not", async () => {
+  const { address } = await startLimitedServer({});
+  const rawClient = await openFrom(address);
+  const fits = `["${rawClient.runId}",["ping",1,"`;
+  const end = '"]]\n';
+  rawClient.write(`${fits}${"x".repeat(DEFAULT_LIMITS.lineBytes - fits.length - end.length - 1)}${end}`);
+  expect(await rawClient.call("ping")).toEqual([]);
+  rawClient.write(`${fits}${"x".repeat(DEFAULT_LIMITS.lineBytes - fits.length)}`);
+  await rawClient.waitUntilClosed();
+  expect(rawClient.refusal).toBe("PROTOCOL");
+});
+
+test("nesting: 100,000 levels in a later line hurt nobody, in a place that is read or in one that is not", async () => {
+  const { address } = await startLimitedServer({});
+  const otherRawClient = await openFrom(address);
+  const rawClient = await openFrom(address);
+  const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+  rawClient.send(`["ping",1,${deep}]`);
+  expect(await rawClient.call("ping")).toEqual([]);
+  rawClient.send(`["claim",1,${deep}]`);
+  await rawClient.waitUntilClosed();
+  expect(rawClient.refusal).toBe("PROTOCOL");
+  expect(await otherRawClient.call("ping")).toEqual([]);
+});
+
+test("frames: a line with more of them ends the connection, a full one does not", async () => {
+  const { address } = await startLimitedServer({ framesPerLine: 6_000 });
+  const rawClient = await openFrom(address);
+  rawClient.send(...Array.from({ length: 6_000 }, (_, n) => `["ping",${n + 100}]`));
+  expect(await rawClient.call("ping")).toEqual([]);
+  rawClient.send(...Array.from({ length: 6_001 }, (_, n) => `["ping",${n + 10_000}]`));
+  await rawClient.waitUntilClosed();
+  expect(rawClient.refusal).toBe("LIMIT");
+});
+
+test.each(["renew", "release", "detach"])(
+  "batch: a %s of more is refused, and the connection goes on",
+  async (verb) => {
+    const { address } = await startLimitedServer({ itemsPerFrame: 2_000 });
+    const rawClient = await openFrom(address);
+    const ids = Array.from({ length: 2_001 }, randomId);
+    await expect(rawClient.call(verb, ids)).rejects.toThrow("LIMIT");
+    expect(await rawClient.call(verb, ids.slice(1))).toHaveLength(2_000);
+  },
+);
+
+test("batch: our own client stays within the least that a server may take", async () => {
+  const { address } = await startLimitedServer({ itemsPerFrame: 2_000, claimsPerSession: 5_000 });
+  const { driver } = await openClient(address);
+  const claims = Array.from({ length: 4_500 }, (_, n) => makeClaim(`k${n}`));
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  expect((await driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
+  expect((await driver.release(claims)).every((wasPresent) => wasPresent)).toBe(true);
+});
+
+test("revocations and lists in one line are bounded by calls that fail", async () => {
+  const { address } = await startLimitedServer({ revocations: 2, concurrentLists: 2 });
+  const rawClient = await openFrom(address);
+  await expect(
+    rawClient.call("revoke", [
+      ["a", "1", false],
+      ["b", "1", false],
+      ["c", "1", false],
+    ]),
+  ).rejects.toThrow("LIMIT");
+  const answers = ["1", "2", "3"].map((n) => `["list",${n}000,{"prefix":""},1]`);
+  rawClient.send(...answers);
+  const { driver } = await openClient(address);
+  const said = await Promise.allSettled([
+    driver.list({ prefix: "" }, 1),
+    driver.list({ prefix: "" }, 1),
+    driver.list({ prefix: "" }, 1),
+  ]);
+  expect(said.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
+});
+
+test("page: no answer to list has more", async () => {
+  const { address } = await startLimitedServer({ pageSize: 2 });
+  const rawClient = await openFrom(address);
+  for (const key of ["a", "b", "c"]) await rawClient.claim(randomId(), key);
+  const [views, more] = await rawClient.call("list", { prefix: "" }, 1_000);
+  expect([(views as unknown[]).length, more]).toEqual([2, true]);
+  // our client asks on
+  const { driver } = await openClient(address);
+  expect(await driver.list({ prefix: "" }, 10)).toHaveLength(3);
+});
+
+test("listMs: however many lists a client asks for, the others are served in between", async () => {
+  const it = await startServer({ limits: { concurrentLists: 8 } });
+  const address = it.addresses[0] as string;
+  const [busy, other] = [await openFrom(address), await openFrom(address)];
+  for (let part = 0; part < 5; part++) {
+    busy.send(
+      ...Array.from({ length: 2_000 }, (_, n) => `["claim",${n + 9_000},"${randomId()}",["k${part}/${n}"],30000]`),
+    );
+    await busy.call("ping");
+  }
+  expect(it.stats().claims).toBe(10_000);
+  busy.unexpectedLines.length = 0;
+  // a prefix that nothing has, and a cursor that is none: all is looked through for a small answer
+  for (let line = 0; line < 50; line++) {
+    busy.send(
+      ...Array.from({ length: 8 }, (_, n) => `["list",${line * 8 + n + 100_000},{"prefix":"none"},10,"aaaaaaaaaa"]`),
+    );
+  }
+  // no time is measured, which a busy machine would stretch: were a list made in one go, the first ping, which came behind
+  // the lists, would find one answered
+  let meanwhile = 0;
+  while (!busy.unexpectedLines.some(([kind]) => kind === "ok")) {
+    await other.call("ping");
+    meanwhile++;
+  }
+  expect(meanwhile).toBeGreaterThan(3);
+  expect((await other.call("list", { prefix: "k3/" }, 1_000)).length).toBe(2);
+});
+
+test("unreadBytes: a client that does not read is ended when so much waits for it; the others are not disturbed", async () => {
+  const it = await startServer({ limits: { slowConsumerBytes: 65_536 } });
+  const address = it.addresses[0] as string;
+  const [deaf, other] = [await openFrom(address), await openFrom(address)];
+  const label = "x".repeat(256);
+  other.send(
+    ...Array.from(
+      { length: 700 },
+      (_, n) => `["claim",${n + 100},"${randomId()}",["k${n}"],30000,{"label":"${label}"}]`,
+    ),
+  );
+  await other.call("ping");
+  // each answer has 250 KB; what the sockets themselves hold comes first
+  deaf.socket.pause();
+  for (let at = 0; at < 40; at++) deaf.send(`["list",${at},{"prefix":""},1000]`);
+  const pings: number[] = [];
+  for (let at = 0; at < 20; at++) {
+    const began = performance.now();
+    await other.call("ping");
+    pings.push(performance.now() - began);
+  }
+  expect(Math.max(...pings)).toBeLessThan(5_000);
+  deaf.socket.resume();
+  await deaf.waitUntilClosed();
+});
+
+test("unreadMs: a client that asks and never reads is ended when nothing has left for so long; one that reads again is not", {
+  timeout: 60_000,
+}, async () => {
+  // longer than a busy machine takes to make the answers
+  const it = await startServer({
+    limits: { slowConsumerMs: 5_000, slowConsumerBytes: 1_073_741_824 },
+    listen: TCP_ADDRESS,
+  });
+  const address = it.addresses[0] as string;
+  const [deaf, slow, other] = [await openFrom(address), await openFrom(address), await openFrom(address)];
+  const label = "x".repeat(256);
+  other.send(
+    ...Array.from(
+      { length: 700 },
+      (_, n) => `["claim",${n + 100},"${randomId()}",["k${n}"],30000,{"label":"${label}"}]`,
+    ),
+  );
+  await other.call("ping");
+  const connections = async (): Promise<number> => {
+    const [info] = [(await other.call("info", "")) as unknown as { readonly load: { readonly connections: number } }];
+    return info.load.connections;
+  };
+  expect(await connections()).toBe(3);
+  // each answer has 250 KB; what the sockets of both sides hold comes first
+  const began = performance.now();
+  for (const client of [deaf, slow]) {
+    client.socket.pause();
+    for (let at = 0; at < 56; at++) client.send(`["list",${at + 5_000},{"prefix":""},1000]`);
+  }
+  await other.call("ping");
+  // it takes what there is, and then listens on
+  slow.socket.resume();
+  expect(await slow.call("ping")).toEqual([]);
+  await until(async () => (await connections()) === 2, { within: 20_000, what: "the end of the deaf one" });
+  expect(performance.now() - began).toBeGreaterThan(4_990);
+  expect(await slow.call("ping")).toEqual([]);
+});
+
+test("unreadMs: on a Unix socket a client that does not read is not ended for it: it may be a stopped process", async () => {
+  const it = await startServer({ limits: { slowConsumerMs: 100, slowConsumerBytes: 1_073_741_824 } });
+  const address = it.addresses[0] as string;
+  const stopped = await openFrom(address);
+  const label = "x".repeat(256);
+  stopped.send(
+    ...Array.from(
+      { length: 700 },
+      (_, n) => `["claim",${n + 100},"${randomId()}",["k${n}"],30000,{"label":"${label}"}]`,
+    ),
+  );
+  await stopped.call("ping");
+  stopped.socket.pause();
+  for (let at = 0; at < 40; at++) stopped.send(`["list",${at + 5_000},{"prefix":""},1000]`);
+  await delay(700);
+  stopped.socket.resume();
+  expect(await stopped.call("ping")).toEqual([]);
+});
+
+test("subscribers: of one connection, and in all; when one goes there is room again", async () => {
+  const { address } = await startLimitedServer({ subscribersPerConnection: 2, subscribers: 3 });
+  const [first, second] = [await openFrom(address), await openFrom(address)];
+  await first.call("watch", "");
+  await first.call("watch", "");
+  await expect(first.call("watch", "")).rejects.toThrow("LIMIT");
+  await second.call("watch", "");
+  await expect(second.call("watch", "")).rejects.toThrow("LIMIT");
+  first.end();
+  await until(
+    () =>
+      second.call("watch", "").then(
+        () => true,
+        () => false,
+      ),
+    { within: 2_000, what: "room" },
+  );
+});
+
+test("every limit has a default, and a wrong value of one is told with all others", () => {
+  expect(resolveLimits({}, 2 ** 40)).toEqual(DEFAULT_LIMITS);
+  // of a small heap claims get what is there, unless somebody knows better
+  expect(resolveLimits({}, 64 * 1_048_576)).toEqual({ ...DEFAULT_LIMITS, claims: 10_922 });
+  expect(resolveLimits({ claims: 20_000 }, 64 * 1_048_576).claims).toBe(20_000);
+  const wrong = { connections: 0, ttlMs: 1.5, tokens: 5, claim: 3, waiters: "many" } as never;
+  expect(() => resolveLimits(wrong)).toThrow(TypeError);
+  for (const name of ["connections", "ttlMs", "tokens", "claim", "waiters"]) {
+    expect(() => resolveLimits(wrong)).toThrow(`limits.${name} `);
+  }
+});

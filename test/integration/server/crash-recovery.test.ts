@@ -1,0 +1,516 @@
+import { expect, test } from "vitest";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import type { HarnessClient } from "../../support/server-harness.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const countGrants = (client: HarnessClient, id: string): number =>
+  client.pushes.filter((push) => push.id === id && push.answer?.state === "held").length;
+
+/** What the server itself says, without changing anything. */
+const claimState = async (client: HarnessClient, claim: Parameters<HarnessClient["driver"]["renew"]>[0][0]) =>
+  (await client.driver.renew([claim]))[0];
+
+test("a fresh start is open at once", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  const { driver } = await harness.connectClient();
+  expectHeld(await driver.claim(makeClaim("k")));
+});
+
+test("after a crash holds are taken back by their clients, and nobody is granted before", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const silent = await harness.connectClient();
+  const a = makeClaim("a");
+  const b = makeClaim("b");
+  const before = expectHeld(await client.driver.claim(a));
+  await silent.driver.claim(b);
+  silent.isUnreachable = true;
+  await harness.clock.advance(1_000);
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(2_000);
+  const otherClient = await harness.connectClient();
+  expect(await otherClient.driver.claim(makeClaim("a", { wait: false }))).toEqual({ state: "none" });
+  const wantsB = makeClaim("b");
+  expect(await otherClient.driver.claim(wantsB)).toMatchObject({ state: "waiting" });
+  expect(client.pushes).toContainEqual({ id: null, answer: undefined });
+  expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
+  await harness.clock.advance(26_000);
+  expect(countGrants(otherClient, wantsB.id)).toBe(0);
+  await harness.clock.advance(2_500);
+  expect(countGrants(otherClient, wantsB.id)).toBe(1);
+  expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
+});
+
+test("what a broken connection kept from the new start is told again over the next one", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const client = await harness.connectClient(false);
+  const waiter = await harness.connectClient(false);
+  const [a, waits] = [makeClaim("a"), makeClaim("a")];
+  const before = expectHeld(await client.driver.claim(a));
+  expect(await waiter.driver.claim(waits)).toMatchObject({ state: "waiting" });
+  harness.crash();
+  await harness.start();
+  const { linesSent, dials } = client;
+  const passed = harness.clock.advance(5_000);
+  // its hello, and what it tells behind the welcome
+  while (client.linesSent < linesSent + 2) await flushEventLoop(1);
+  client.disconnect();
+  await passed;
+  expect(client.dials - dials).toBeGreaterThan(1);
+  expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
+  // far sooner than after the longest recovery
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expectHeld(await waiter.driver.claim(makeClaim("b", { wait: false })));
+  await client.driver.release([a]);
+  await flushEventLoop();
+  expect(countGrants(waiter, waits.id)).toBe(1);
+  // what was answered is not told once more
+  const after = client.linesSent;
+  client.disconnect();
+  await harness.clock.advance(2_000);
+  expect(client.linesSent - after).toBeLessThanOrEqual(1);
+});
+
+test.for([
+  ["stop", "lives"],
+  ["crash", "lives"],
+  ["stop", "is gone"],
+  ["crash", "is gone"],
+] as const)(
+  "on a Unix socket, after a %s, a connection ends before it has told anything, its process %s: that alone is not its death",
+  async ([how, then]) => {
+    const harness = new ServerHarness();
+    await harness.start();
+    const client = await harness.connectClient();
+    const a = makeClaim("a", { ttlMs: "session" });
+    const { token } = expectHeld(await client.driver.claim(a));
+    if (how === "stop") await harness.stop();
+    else harness.crash();
+    await harness.start();
+    const { linesSent } = client;
+    const { session } = client.driver as unknown as { readonly session: string };
+    const passed = harness.clock.advance(2_000);
+    while (!harness.openedBackend?.sessions.byId.get(session)?.sink) await flushEventLoop(1);
+    client.isUnreachable = true;
+    if (then === "is gone") client.processState = "gone";
+    client.disconnect();
+    await passed;
+    // its hello, and nothing else
+    expect(client.linesSent).toBe(linesSent + 1);
+    const otherClient = await harness.connectClient();
+    const answer = await otherClient.driver.claim(makeClaim("a", { wait: false }));
+    if (then === "is gone") return void expectHeld(answer);
+    expect(answer.state).toBe("none");
+    client.isUnreachable = false;
+    await harness.clock.advance(10_000);
+    expect(await claimState(client, a)).toMatchObject({ state: "held", token });
+    expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+    // from then on the end of its connection is its death again
+    client.isUnreachable = true;
+    client.disconnect();
+    await flushEventLoop();
+    expectHeld(await otherClient.driver.claim(makeClaim("a", { wait: false })));
+  },
+);
+
+test("on a Unix socket it opens as soon as every client has come back or its process is gone", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const dead = await harness.connectClient();
+  const a = makeClaim("a");
+  const b = makeClaim("b");
+  await client.driver.claim(a);
+  await dead.driver.claim(b);
+  dead.isUnreachable = true;
+  dead.processState = "gone";
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(1_500);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expectHeld(await client.driver.claim(makeClaim("b", { wait: false })));
+});
+
+test("a client with nothing to tell comes back all the same, so that nobody waits for it", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const idle = await harness.connectClient();
+  const [a, b] = [makeClaim("a"), makeClaim("b")];
+  await client.driver.claim(a);
+  await idle.driver.claim(b);
+  await idle.driver.release([b]);
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(2_500);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+});
+
+test("a client with nothing to tell does not look for long for a server that has gone, and not at all if it said so", async () => {
+  for (const crashed of [true, false]) {
+    const harness = new ServerHarness();
+    await harness.start();
+    const idle = await harness.connectClient();
+    const dials = idle.dials;
+    if (crashed) harness.crash();
+    else await harness.stop();
+    await harness.clock.advance(30_000);
+    expect(idle.dials > dials).toBe(crashed);
+    const after = idle.dials;
+    await harness.clock.advance(600_000);
+    expect(idle.dials - after).toBeLessThanOrEqual(1);
+  }
+});
+
+test("a client over TCP cannot be seen to be gone: it is waited for", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const client = await harness.connectClient(false);
+  await client.driver.claim(makeClaim("a"));
+  client.isUnreachable = true;
+  client.processState = "gone";
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(29_000);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  await harness.clock.advance(1_100);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+});
+
+test("after the machine itself was started anew nobody of it is waited for, but those of other machines are", async () => {
+  for (const remote of [false, true]) {
+    const harness = new ServerHarness({ remote });
+    await harness.start();
+    const client = await harness.connectClient(!remote);
+    await client.driver.claim(makeClaim("a"));
+    client.isUnreachable = true;
+    harness.crash();
+    if (harness.storage !== null) harness.storage.sameBoot = false;
+    await harness.start();
+    expect(harness.openedBackend?.backend.isRecovering).toBe(remote);
+  }
+});
+
+test("tokens rise over a crash, although the wall clock was set back", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const { driver } = await harness.connectClient();
+  const a = makeClaim("a");
+  const before = expectHeld(await driver.claim(a));
+  await driver.release([a]);
+  harness.crash();
+  harness.clock.wallOffsetMs -= 3_600_000;
+  await harness.start();
+  await harness.clock.advance(31_000);
+  const after = expectHeld(await driver.claim(makeClaim("a")));
+  expect(after.token).toBeGreaterThan(before.token);
+});
+
+test("a line keeps its order over a crash, although its clients come back in another", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const clients = [
+    await harness.connectClient(),
+    await harness.connectClient(),
+    await harness.connectClient(),
+    await harness.connectClient(),
+  ] as const;
+  const claims = clients.map(() => makeClaim("k"));
+  for (const [at, { driver }] of clients.entries()) await driver.claim(claims[at] as (typeof claims)[0]);
+  for (const client of clients) client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  for (const at of [3, 1, 2, 0]) {
+    (clients[at] as HarnessClient).isUnreachable = false;
+    await harness.clock.advance(2_500);
+  }
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  for (const [at, player] of clients.entries()) {
+    const claim = claims[at] as (typeof claims)[0];
+    expect(await claimState(player, claim)).toMatchObject({ state: "held" });
+    if (at < 3)
+      expect(await claimState(clients[at + 1] as HarnessClient, claims[at + 1] as typeof claim)).toMatchObject({
+        state: "waiting",
+      });
+    await player.driver.release([claim]);
+  }
+});
+
+test("of two conflicting assertions the higher token stays, whoever comes first", async () => {
+  for (const order of [0, 1]) {
+    const harness = new ServerHarness();
+    await harness.start();
+    const lower = await harness.connectClient();
+    const higher = await harness.connectClient();
+    const a = makeClaim("k");
+    const b = makeClaim("k");
+    await lower.driver.claim(a);
+    // the lower one is cut off and its hold taken away; it does not know
+    lower.isUnreachable = true;
+    lower.disconnect();
+    await flushEventLoop();
+    expectHeld(await higher.driver.claim(b));
+    higher.isUnreachable = true;
+    harness.crash();
+    await harness.start();
+    const [first, second] = order === 0 ? [lower, higher] : [higher, lower];
+    first.isUnreachable = false;
+    await harness.clock.advance(2_500);
+    second.isUnreachable = false;
+    await harness.clock.advance(2_500);
+    expect(await claimState(higher, b)).toMatchObject({ state: "held" });
+    expect(await claimState(lower, a)).toMatchObject({ state: "none" });
+  }
+});
+
+test("who lost to a higher token is told so while the server still reclaims, and renews its other claims by the same call", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const [lower, higher, silent] = [
+    await harness.connectClient(false),
+    await harness.connectClient(false),
+    await harness.connectClient(false),
+  ];
+  const [a, other, b] = [makeClaim("k"), makeClaim("other"), makeClaim("k")];
+  await silent.driver.claim(makeClaim("s"));
+  await lower.driver.claim(other);
+  await lower.driver.claim(a);
+  // its hold is taken away; it does not know, and will assert it beside the later one
+  lower.isUnreachable = true;
+  lower.disconnect();
+  harness.openedBackend?.backend.table.expireNow(a.id, 0, harness.clock.now(), 0);
+  expectHeld(await higher.driver.claim(b));
+  for (const client of [higher, silent]) client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  lower.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(await claimState(lower, a)).toMatchObject({ state: "held" });
+  higher.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(await lower.driver.renew([a, other])).toMatchObject([{ state: "none", reason: "expired" }, { state: "held" }]);
+});
+
+test("while the server reclaims, a claim that it does not know yet costs those renewed by the same call nothing", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const [one, silent] = [await harness.connectClient(false), await harness.connectClient(false)];
+  const [mine, unknown] = [makeClaim("mine"), makeClaim("unknown")];
+  await one.driver.claim(mine);
+  await silent.driver.claim(unknown);
+  silent.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(2_500);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  const before = harness.openedBackend?.backend.table.records.get(mine.id)?.expiresAt as number;
+  const answers = await one.driver.renew([unknown, mine]);
+  expect([answers[0], answers[1]?.state]).toEqual([undefined, "held"]);
+  expect(harness.openedBackend?.backend.table.records.get(mine.id)?.expiresAt).toBeGreaterThan(before);
+});
+
+test("a hold whose own lease has run out is not asked back", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k", { ttlMs: 20_000 });
+  await client.driver.claim(a);
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  // nine tenths have passed: the client has stopped believing, although the server would still have kept it
+  await harness.clock.advance(18_050);
+  client.isUnreachable = false;
+  await harness.clock.advance(1_500);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(await claimState(client, a)).toMatchObject({ state: "none" });
+});
+
+test("a session claim on a Unix socket is asked back after a minute's stop of its process, if the server waits so long", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(a);
+  client.isUnreachable = true;
+  client.processState = "stopped";
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(28_000);
+  client.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+});
+
+test("while reclaiming: a renewal leaves out what was not told yet, and answers the rest; its release is remembered", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const keeper = await harness.connectClient();
+  const a = makeClaim("a");
+  await client.driver.claim(a);
+  await keeper.driver.claim(makeClaim("b"));
+  client.isUnreachable = true;
+  keeper.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  const otherClient = await harness.connectClient();
+  const known = makeClaim("known");
+  expect(await otherClient.driver.claim(known)).toMatchObject({ state: "waiting" });
+  expect(await otherClient.driver.renew([a, known])).toMatchObject([undefined, { state: "waiting" }]);
+  expect(await otherClient.driver.release([known])).toEqual([true]);
+  expect(await otherClient.driver.release([a])).toEqual([true]);
+  client.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(await claimState(client, a)).toMatchObject({ state: "none" });
+});
+
+test("a reclaim after the window is answered none", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("a", { ttlMs: "session" });
+  await client.driver.claim(a);
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(31_000);
+  client.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(await claimState(client, a)).toMatchObject({ state: "none" });
+});
+
+test("a longer short lease is written before it is granted, and a restart waits for it", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const writes = harness.storage?.writes.length ?? 0;
+  await client.driver.claim(makeClaim("usual"));
+  expect(harness.storage?.writes.length).toBe(writes);
+  expectHeld(await client.driver.claim(makeClaim("a", { ttlMs: 50_000 })));
+  expect(harness.storage?.writes.length).toBe(writes + 1);
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(50_000);
+});
+
+test("a grant that would pass the bound of tokens waits for the write", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const { driver } = await harness.connectClient();
+  const { storage } = harness;
+  if (storage === null) throw new Error("there is a disk");
+  await harness.clock.advance(60_000);
+  let open = (): void => undefined;
+  storage.writeGate = new Promise((resolve) => {
+    open = resolve;
+  });
+  let answered = false;
+  const claim = driver.claim(makeClaim("k")).then((answer) => {
+    answered = true;
+    return answer;
+  });
+  await flushEventLoop(40);
+  expect(answered).toBe(false);
+  open();
+  const { token } = expectHeld(await claim);
+  expect(token).toBeLessThan(BigInt(JSON.parse((storage.state as string).slice(17)).bound));
+});
+
+test("a waiting claim whose token would pass the bound is granted once it is written", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k");
+  const b = makeClaim("k", { ttlMs: 50_000 });
+  await client.driver.claim(a);
+  await client.driver.claim(b);
+  await harness.clock.advance(29_000);
+  await client.driver.renew([a, b]);
+  await harness.clock.advance(29_000);
+  const floor = BigInt(Math.floor(harness.clock.wall() * 1_000) + 3_600_000_000);
+  const c = makeClaim("k", { floor });
+  await client.driver.claim(c);
+  await client.driver.release([a]);
+  await client.driver.release([b]);
+  await flushEventLoop(40);
+  expect(countGrants(client, b.id)).toBe(1);
+  expect(countGrants(client, c.id)).toBe(1);
+});
+
+test("without a state every start waits a minute, and grants no longer lease", async () => {
+  const harness = new ServerHarness({ state: "none" });
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k");
+  expect(await client.driver.claim(a)).toMatchObject({ state: "waiting" });
+  await expect(client.driver.claim(makeClaim("other", { ttlMs: 61_000 }))).rejects.toThrow(/without a state/);
+  for (let passed = 0; passed < 60; passed += 10) {
+    await client.driver.renew([a]);
+    expect(countGrants(client, a.id)).toBe(0);
+    await harness.clock.advance(10_100);
+  }
+  expect(countGrants(client, a.id)).toBe(1);
+});
+
+/** Speaks for a client that says what it likes. */
+function openConnection(harness: ServerHarness, session: string): (frames: string) => unknown[][] {
+  const { service } = harness;
+  if (service === null) throw new Error("the world has started");
+  const got: string[] = [];
+  const connection = service.accept(
+    { write: (text) => got.push(text), close: () => undefined },
+    { isLocal: true, address: "" },
+  );
+  connection.receive([JSON.stringify({ hello: { protocol: 1, session } })]);
+  return (frames) => {
+    got.length = 0;
+    connection.receive([`["${service.runId}",${frames}]`]);
+    return got.flatMap((text) => (JSON.parse(text) as unknown[][]).slice(1));
+  };
+}
+
+test("a token that no server can have granted is not taken back, and shows nothing", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  (await harness.connectClient()).isUnreachable = true;
+  const bound = BigInt(JSON.parse((harness.storage?.state ?? "").slice(17)).bound);
+  harness.storage?.addSession({ id: "x", local: false, label: "", pid: null, pidStart: null });
+  harness.crash();
+  await harness.start();
+  const say = openConnection(harness, randomId());
+  const was = (token: bigint): string =>
+    `["reclaim",1,[[["${randomId()}",["k"],30000],["held","${token}",1,20000]]],false]`;
+  const aDay = 86_400_000_000n;
+  expect(say(was(bound + 2n * aDay))).toEqual([["ok", 1, [["none"]]]]);
+  expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("crash");
+  expect(say(was(bound - 1n))).toEqual([["ok", 1, [["held", `${bound - 1n}`, 1, 20_000]]]]);
+});
+
+test("a reclaimed lease that is longer than any on disk is written before it is taken back", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  harness.storage?.addSession({ id: "x", local: false, label: "", pid: null, pidStart: null });
+  harness.crash();
+  await harness.start();
+  const say = openConnection(harness, randomId());
+  expect(say(`["reclaim",1,[[["${randomId()}",["k"],55000],["held","17",1,50000]]],false]`)).toEqual([]);
+  await flushEventLoop();
+  harness.crash();
+  await harness.start();
+  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(55_000);
+});

@@ -1,0 +1,241 @@
+// However much one connection says at a time, the others are served in between. Time passes only where it is looked at, a
+// little at each look: what is done between two looks counts as a step, on any machine.
+
+import { expect, test } from "vitest";
+import type { LockTable } from "../../../src/lock-table/table.ts";
+import type { Connection } from "../../../src/server/connection/connection.ts";
+import { RoundRobinScheduler } from "../../../src/server/connection/round-robin-scheduler.ts";
+import type { OpenedBackend as Kept } from "../../../src/server/local/startup.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach } from "../../support/server-fixture.ts";
+import { FakeClock, flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+/** How long a look at the clock takes. */
+const CLOCK_STEP_MS = 0.5;
+/** A slice, and the steps with which it ends. */
+const SLICE_MS = 5 + 20 * CLOCK_STEP_MS;
+
+class SteppingClock extends FakeClock {
+  override now(): number {
+    this.jump(CLOCK_STEP_MS);
+    return super.now();
+  }
+}
+
+class RawTalker {
+  readonly link: Connection;
+  readonly session: string;
+  readonly #world: ServerHarness;
+  /** Numbers of calls in the order of their answers. */
+  readonly answers: number[] = [];
+  readonly failed: number[] = [];
+  isHeld = false;
+  isClosed = false;
+
+  constructor(harness: ServerHarness, session: string = randomId()) {
+    this.#world = harness;
+    this.session = session;
+    const stream = {
+      write: (text: string) => this.#read(text),
+      close: () => {
+        this.isClosed = true;
+      },
+      setPaused: (on: boolean) => {
+        this.isHeld = on;
+      },
+    };
+    this.link = harness.service?.accept(stream, { isLocal: true, address: "" }) as Connection;
+    this.link.receive([JSON.stringify({ hello: { protocol: 1, session: this.session } })]);
+  }
+
+  line(...frames: readonly unknown[]): string {
+    return JSON.stringify([this.#world.service?.runId, ...frames]);
+  }
+
+  /** Says these lines at once; gives how long it was before it could say more. */
+  send(...lines: readonly string[]): number {
+    const began = this.#world.clock.now();
+    this.link.receive(lines);
+    return this.#world.clock.now() - began;
+  }
+
+  #read(text: string): void {
+    for (const line of text.trimEnd().split("\n")) {
+      if (!line.startsWith("[")) continue;
+      for (const [kind, n] of (JSON.parse(line) as [string, number][]).slice(1)) {
+        if (kind === "ok" || kind === "error") this.answers.push(n);
+        if (kind === "error") this.failed.push(n);
+      }
+    }
+  }
+}
+
+async function createBusyHarness(options: ConstructorParameters<typeof ServerHarness>[0] = {}): Promise<ServerHarness> {
+  const harness = new ServerHarness(options);
+  Object.assign(harness, { clock: new SteppingClock() });
+  await harness.start();
+  return harness;
+}
+
+const lockTable = (harness: ServerHarness): LockTable => (harness.openedBackend as Kept).backend.table;
+const makeIds = (count: number): string[] => Array.from({ length: count }, randomId);
+const sharedSpec = (key: string): readonly unknown[] => [key, 1, 1_000_000];
+
+/** Lines of every kind that costs much, each answered with so many replies. */
+const EXPENSIVE_FRAMES: readonly (readonly [name: string, frames: () => readonly unknown[]])[] = [
+  [
+    "revocations",
+    () =>
+      Array.from({ length: 229 }, (_, n) => [
+        "revoke",
+        n,
+        Array.from({ length: 64 }, (_, at) => ["k", String(at), true]),
+      ]),
+  ],
+  ["claims", () => makeIds(229).map((id, n) => ["claim", n, id, [sharedSpec("k")], 30_000])],
+  ["pings", () => makeIds(229).map((_, n) => ["ping", n])],
+  ["renewals", () => [["renew", 0, makeIds(5_000)]]],
+  ["releases", () => [["release", 0, makeIds(5_000)]]],
+  ["detachments", () => [["detach", 0, makeIds(5_000)]]],
+  [
+    "reclaims",
+    () => [
+      [
+        "reclaim",
+        0,
+        makeIds(2_000).map((id) => [
+          [id, [sharedSpec("k")], 30_000],
+          ["held", "5", 1, 9_000],
+        ]),
+        false,
+      ],
+    ],
+  ],
+];
+
+test.each(EXPENSIVE_FRAMES)("a line of %s is answered in slices, and others in between", async (_, frames) => {
+  const harness = await createBusyHarness({ state: "none" });
+  const [heavy, other] = [new RawTalker(harness), new RawTalker(harness)];
+  const all = frames();
+  expect(heavy.send(heavy.line(...all), heavy.line(["ping", 5_000]))).toBeLessThan(SLICE_MS);
+  expect(heavy.answers.length).toBeLessThan(all.length);
+  expect(heavy.isHeld).toBe(true);
+  // what it says behind it waits for its turn
+  heavy.send(heavy.line(["ping", 5_001]));
+  let rounds = 0;
+  for (; !heavy.answers.includes(5_001); rounds++) {
+    expect(other.send(other.line(["ping", rounds]))).toBeLessThan(SLICE_MS);
+    expect(other.answers).toContain(rounds);
+    const began = harness.clock.now();
+    await harness.clock.advance(0.01);
+    expect(harness.clock.now() - began).toBeLessThan(2 * SLICE_MS);
+  }
+  expect(rounds).toBeGreaterThan(3);
+  expect(heavy.answers).toEqual([...all.map((_, n) => n), 5_000, 5_001]);
+  expect(heavy.failed).toEqual([]);
+  expect(heavy.isHeld).toBe(false);
+  // and again, as if nothing had been
+  heavy.send(heavy.line(["ping", 5_002]));
+  expect(heavy.answers.at(-1)).toBe(5_002);
+});
+
+test("all of a large frame is answered in its place, and done", async () => {
+  const harness = await createBusyHarness();
+  const heavy = new RawTalker(harness);
+  const mine = makeIds(1_000);
+  heavy.send(heavy.line(...mine.map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
+  await harness.clock.advance(1_000);
+  expect(heavy.answers).toHaveLength(1_000);
+  const { records } = lockTable(harness);
+  expect(records.size).toBe(1_000);
+  heavy.send(
+    heavy.line(["release", 2_000, [...mine.slice(0, 700), ...makeIds(300)]], ["renew", 2_001, mine.slice(700)]),
+  );
+  expect(heavy.answers).not.toContain(2_000);
+  await harness.clock.advance(1_000);
+  expect(heavy.answers.slice(-2)).toEqual([2_000, 2_001]);
+  expect(mine.map((id) => records.has(id))).toEqual(mine.map((_, n) => n >= 700));
+});
+
+test("what was said and is not done yet when the connection ends is as if it had been lost", async () => {
+  const harness = await createBusyHarness();
+  const [heavy, other] = [new RawTalker(harness), new RawTalker(harness)];
+  heavy.send(heavy.line(...makeIds(500).map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
+  heavy.link.transportClosed();
+  const { records } = lockTable(harness);
+  await harness.clock.advance(2_000);
+  expect(records.size).toBe(0);
+  other.send(other.line(["ping", 1]));
+  expect(other.answers).toEqual([1]);
+});
+
+test("a malformed frame far behind ends the connection when it is come to", async () => {
+  const harness = await createBusyHarness();
+  const heavy = new RawTalker(harness);
+  heavy.send(
+    heavy.line(...makeIds(200).map((_, n) => ["ping", n]), "no frame", ["ping", 300]),
+    heavy.line(["ping", 301]),
+  );
+  expect(heavy.isClosed).toBe(false);
+  await harness.clock.advance(2_000);
+  expect(heavy.isClosed).toBe(true);
+  expect(heavy.answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
+});
+
+test("of many who say much each comes to its turn, and a newcomer is served at once", async () => {
+  const harness = await createBusyHarness();
+  const all = Array.from({ length: 20 }, () => new RawTalker(harness));
+  for (const rawTalker of all) rawTalker.send(rawTalker.line(...makeIds(200).map((_, n) => ["ping", n])));
+  // so that thousands do not each have a slice of their own first
+  expect(all.at(-1)?.answers.length).toBeLessThan((all[0]?.answers.length ?? 0) / 2);
+  while (Math.max(...all.map(({ answers }) => answers.length)) < 100) await harness.clock.advance(1);
+  expect(Math.min(...all.map(({ answers }) => answers.length))).toBeGreaterThan(60);
+  const late = new RawTalker(harness);
+  expect(late.send(late.line(["ping", 1]))).toBeLessThan(SLICE_MS);
+  expect(late.answers).toEqual([1]);
+  while (all.some(({ answers }) => answers.length < 200)) await harness.clock.advance(100);
+  for (const { answers } of all) expect(answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
+});
+
+test("reclaim x slices: that a session has told all counts when the last of it stands", async () => {
+  const harness = await createBusyHarness();
+  const ownRawTalker = new RawTalker(harness);
+  const held = makeIds(300);
+  ownRawTalker.send(ownRawTalker.line(...held.map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
+  await harness.clock.advance(2_000);
+  const tokens = held.map((id) => lockTable(harness).records.get(id)?.token);
+  harness.crash();
+  await harness.start();
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  const back = new RawTalker(harness, ownRawTalker.session);
+  const items = held.map((id, n) => [
+    [id, [`k${n}`], 30_000],
+    ["held", String(tokens[n]), 1, 20_000],
+  ]);
+  back.send(back.line(["reclaim", 1, items, true]));
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  await harness.clock.advance(2_000);
+  expect(back.answers).toEqual([1]);
+  expect(lockTable(harness).records.size).toBe(300);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  await flushEventLoop();
+});
+
+test("turns: nobody is forgotten who had none when the slice was over", () => {
+  const clock = new SteppingClock();
+  const order: number[] = [];
+  const all = new RoundRobinScheduler(clock);
+  const worker = (name: number, times: number) => ({
+    runUntil: () => {
+      order.push(name);
+      clock.jump(3);
+      return --times === 0;
+    },
+  });
+  for (const name of [1, 2, 3]) all.add(worker(name, 2));
+  return clock.advance(100).then(() => expect(order).toEqual([1, 2, 3, 1, 2, 3]));
+});

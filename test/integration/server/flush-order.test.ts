@@ -1,0 +1,86 @@
+// When answers leave: early to the only client there is, together while others are to be served.
+
+import { expect, test } from "vitest";
+import { encodeClientHello, PROTOCOL_VERSION } from "../../../src/protocol/handshake.ts";
+import type { Connection } from "../../../src/server/connection/connection.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { cleanUpAfterEach } from "../../support/server-fixture.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
+
+cleanUpAfterEach();
+
+/** Whose lines were written, in order. */
+const received: Connection[] = [];
+
+/** Pings whose answers are 2 to 3 KiB. */
+const PING_COUNT = 200;
+
+function openConnection(harness: ServerHarness): {
+  readonly link: Connection;
+  readonly written: string[];
+  ping(): number;
+} {
+  const { service } = harness;
+  if (service === null) throw new Error("the world has started");
+  const written: string[] = [];
+  const write = (text: string): void => {
+    written.push(text);
+    received.push(connection);
+  };
+  const connection = service.accept({ write, close: () => undefined }, { isLocal: false, address: "" });
+  const who = {
+    protocol: PROTOCOL_VERSION,
+    version: "",
+    label: "",
+    session: randomId(),
+    tether: false,
+    pid: null,
+    pidStart: null,
+  };
+  connection.receive([encodeClientHello(who).trim()]);
+  const ping = (): number => {
+    written.length = 0;
+    connection.receive([JSON.stringify([service.runId, ...Array.from({ length: PING_COUNT }, (_, n) => ["ping", n])])]);
+    const answers = written.flatMap((line) => (JSON.parse(line) as unknown[]).slice(1));
+    expect(answers).toEqual(Array.from({ length: PING_COUNT }, (_, n) => ["ok", n, []]));
+    return written.length;
+  };
+  return { link: connection, written, ping };
+}
+
+test("the answers of a long line leave in parts while its client alone says anything, and in one while others do", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const one = openConnection(harness);
+  expect(one.ping()).toBeGreaterThan(1);
+  const other = openConnection(harness);
+  expect(one.ping()).toBe(1);
+  expect(other.ping()).toBe(1);
+  expect(one.ping()).toBe(1);
+  other.link.transportClosed();
+  expect(one.ping()).toBeGreaterThan(1);
+  expect(one.ping()).toBeGreaterThan(1);
+});
+
+test("nothing is kept of the last to speak when it has gone", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const { link } = openConnection(harness);
+  expect(harness.service?.lastActive).toBe(link);
+  link.transportClosed();
+  expect(harness.service?.lastActive).toBeNull();
+});
+
+test("who is granted a lock is written to before who let go of it", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const [holder, waiter] = [openConnection(harness), openConnection(harness)];
+  const [held, waiting] = [randomId(), randomId()];
+  const say = (who: typeof holder, ...frame: unknown[]): void =>
+    who.link.receive([JSON.stringify([harness.service?.runId, frame])]);
+  say(holder, "claim", 1, held, ["key"], 30_000);
+  say(waiter, "claim", 1, waiting, ["key"], 30_000);
+  const order = received.length;
+  say(holder, "release", 2, [held]);
+  expect(received.slice(order).map((connection) => connection === waiter.link)).toEqual([true, false]);
+});

@@ -1,0 +1,96 @@
+/** What stands in the journal is promised: a later write that fails must not take it back. */
+
+import { expect, test } from "vitest";
+import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import type { MemoryStorage } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
+
+const DAY_MS = 86_400_000;
+
+cleanUpAfterEach();
+
+test("a long claim whose detaching could not be written is still on disk when others are written, and comes back", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const disk = harness.storage as MemoryStorage;
+  const client = await harness.connectClient();
+  const otherClient = await harness.connectClient();
+  const day = makeClaim("day", { ttlMs: DAY_MS });
+  const { token } = expectHeld(await client.driver.claim(day));
+  disk.isFull = true;
+  await expect(client.driver.detach?.([day])).rejects.toThrow(/ENOSPC/);
+  disk.isFull = false;
+  await harness.clock.advance(1_500);
+  expectHeld(await otherClient.driver.claim(makeClaim("another", { ttlMs: DAY_MS })));
+  // its holder is cut off, and believes for a day
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(61_000);
+  const rival = await harness.connectClient();
+  expect(await rival.driver.claim(makeClaim("day", { wait: false }))).toEqual({ state: "none" });
+  client.isUnreachable = false;
+  await harness.clock.advance(5_000);
+  expect(await client.driver.renew([day])).toMatchObject([{ state: "held", token }]);
+});
+
+test("a lock of the journal that was revoked is revoked after a crash, too, and one that was taken away is gone", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const operator = await harness.connectClient();
+  const [revoked, removed] = [makeClaim("revoked", { ttlMs: DAY_MS }), makeClaim("removed", { ttlMs: DAY_MS })];
+  const tokens = [
+    expectHeld(await client.driver.claim(revoked)).token,
+    expectHeld(await client.driver.claim(removed)).token,
+  ] as const;
+  const targets = [
+    { key: "revoked", token: tokens[0], now: false },
+    { key: "removed", token: tokens[1], now: true },
+  ];
+  client.isUnreachable = true;
+  expect(await operator.driver.revoke?.(targets)).toEqual([true, true]);
+  harness.crash();
+  await harness.start();
+  client.isUnreachable = false;
+  await harness.clock.advance(61_000);
+  expect(await client.driver.renew([revoked])).toEqual([{ state: "none", reason: "revoked" }]);
+  expect(await operator.driver.claim(makeClaim("revoked", { wait: false }))).toEqual({ state: "none" });
+  expectHeld(await operator.driver.claim(makeClaim("removed", { wait: false })));
+});
+
+test("a long claim that was given back while the disk was full does not come back, once the disk had room again", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const disk = harness.storage as MemoryStorage;
+  const { driver } = await harness.connectClient();
+  const [released, ended] = [makeClaim("a", { ttlMs: DAY_MS }), makeClaim("b", { ttlMs: DAY_MS })];
+  expectHeld(await driver.claim(released));
+  const { token } = expectHeld(await driver.claim(ended));
+  disk.isFull = true;
+  expect(await driver.release([released])).toEqual([true]);
+  expect(await driver.revoke?.([{ key: "b", token, now: true }])).toEqual([true]);
+  await harness.clock.advance(5_000);
+  disk.isFull = false;
+  await harness.clock.advance(5_000);
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(61_000);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+});
+
+test("a lock that was detached stays so when it is detached once more and the disk fails", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const disk = harness.storage as MemoryStorage;
+  const [one, rival] = [await harness.connectClient(), await harness.connectClient()];
+  const claim = makeClaim("k");
+  expectHeld(await one.driver.claim(claim));
+  expect(await one.driver.detach?.([claim])).toEqual([true]);
+  disk.isFull = true;
+  // as a client does that has not heard the answer
+  expect(await one.driver.detach?.([claim])).toEqual([true]);
+  one.isUnreachable = true;
+  one.disconnect();
+  expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+});

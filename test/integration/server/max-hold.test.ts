@@ -1,0 +1,143 @@
+// A rule may bound how long a lock is held. Who has had it for so long is asked to go, and the next waits until it went.
+
+import { expect, test } from "vitest";
+import { createLocks } from "../../../src/client/locks.ts";
+import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import type { LockLostError } from "../../../src/errors.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const MINUTE_MS = 60_000;
+const ana = testAccount("ana", "a/", ["acquire", "inspect"], { maxHoldMs: MINUTE_MS });
+const ben = testAccount("ben");
+
+async function createHarness(): Promise<ServerHarness> {
+  const harness = new ServerHarness({ access: createTestAccess(ana, ben) });
+  await harness.start();
+  return harness;
+}
+
+test("what was held for too long answers none and why, is told so by itself, and keeps its place until it is released", async () => {
+  const harness = await createHarness();
+  const [holder, next] = [
+    await harness.connectClient(true, ana.credential),
+    await harness.connectClient(true, ben.credential),
+  ];
+  const [a, b] = [makeClaim("a/1"), makeClaim("a/1", { ttlMs: MINUTE_MS })];
+  expectHeld(await holder.driver.claim(a));
+  await next.driver.claim(b);
+  const renewed = async (): Promise<void> => {
+    await harness.clock.advance(20_000);
+    await holder.driver.renew([a]);
+    await next.driver.renew([b]);
+  };
+  await renewed();
+  await renewed();
+  await harness.clock.advance(19_999);
+  expect(await holder.driver.renew([a])).toMatchObject([{ state: "held" }]);
+  expect(holder.pushes).toEqual([]);
+  await harness.clock.advance(1);
+  const outstayed = { state: "none", reason: "maxHold" };
+  expect(holder.pushes).toEqual([{ id: a.id, answer: outstayed }]);
+  expect(await holder.driver.renew([a])).toEqual([outstayed]);
+  expect(await holder.driver.claim(a)).toEqual([outstayed][0]);
+  // it may still be at work: nobody else is let in
+  await harness.clock.advance(20_000);
+  expect(await next.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
+  await holder.driver.release([a]);
+  await flushEventLoop();
+  expect(next.pushes).toMatchObject([{ id: b.id, answer: { state: "held" } }]);
+});
+
+test("a holder that never lets go keeps it until its lease ends, and not longer", async () => {
+  const harness = await createHarness();
+  const [holder, next] = [
+    await harness.connectClient(true, ana.credential),
+    await harness.connectClient(true, ben.credential),
+  ];
+  const [a, b] = [makeClaim("a/1"), makeClaim("a/1", { ttlMs: MINUTE_MS })];
+  expectHeld(await holder.driver.claim(a));
+  await next.driver.claim(b);
+  for (let at = 0; at < 3; at++) {
+    await harness.clock.advance(19_000);
+    await holder.driver.renew([a]);
+    await next.driver.renew([b]);
+  }
+  // its last renewal was at 57 s, so its lease ends at 87 s
+  await harness.clock.advance(29_990);
+  expect(next.pushes).toEqual([]);
+  await harness.clock.advance(20);
+  expect(next.pushes).toMatchObject([{ id: b.id, answer: { state: "held" } }]);
+});
+
+test("the time counts from the grant, not from when the place was taken, and only where a rule says so", async () => {
+  const harness = await createHarness();
+  const [mine, other] = [
+    await harness.connectClient(true, ana.credential),
+    await harness.connectClient(true, ben.credential),
+  ];
+  const [first, waited] = [makeClaim("a/1", { ttlMs: 10 * MINUTE_MS }), makeClaim("a/1", { ttlMs: 10 * MINUTE_MS })];
+  expectHeld(await other.driver.claim(first));
+  await mine.driver.claim(waited);
+  await harness.clock.advance(2 * MINUTE_MS);
+  // ben's rules bound nothing
+  expect(await other.driver.renew([first])).toMatchObject([{ state: "held" }]);
+  await other.driver.release([first]);
+  await harness.clock.advance(MINUTE_MS - 1);
+  expect(await mine.driver.renew([waited])).toMatchObject([{ state: "held" }]);
+  await harness.clock.advance(1);
+  expect(await mine.driver.renew([waited])).toEqual([{ state: "none", reason: "maxHold" }]);
+});
+
+test("detaching does not escape it, and a restart carries on with what was left", async () => {
+  const harness = await createHarness();
+  const ownClient = await harness.connectClient(true, ana.credential);
+  const claim = makeClaim("a/1", { ttlMs: 10 * MINUTE_MS });
+  expectHeld(await ownClient.driver.claim(claim));
+  await harness.clock.advance(MINUTE_MS / 2);
+  expect(await ownClient.driver.detach?.([claim])).toEqual([true]);
+  await harness.stop();
+  await harness.start();
+  const again = await harness.connectClient(true, ana.credential);
+  await harness.clock.advance(MINUTE_MS / 2 - 1_000);
+  expect(await again.driver.renew([claim])).toMatchObject([{ state: "held" }]);
+  await harness.clock.advance(1_000);
+  expect(await again.driver.renew([claim])).toEqual([{ state: "none", reason: "maxHold" }]);
+});
+
+test("after a crash it counts from when the client told that it holds", async () => {
+  const harness = await createHarness();
+  const ownClient = await harness.connectClient(true, ana.credential);
+  const claim = makeClaim("a/1");
+  expectHeld(await ownClient.driver.claim(claim));
+  await harness.clock.advance(9_000);
+  await ownClient.driver.renew([claim]);
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(3_000);
+  for (let at = 0; at < 3; at++) {
+    expect(await ownClient.driver.renew([claim])).toMatchObject([{ state: "held" }]);
+    await harness.clock.advance(19_000);
+  }
+  expect(await ownClient.driver.renew([claim])).toMatchObject([{ state: "held" }]);
+  await harness.clock.advance(3_000);
+  expect(await ownClient.driver.renew([claim])).toEqual([{ state: "none", reason: "maxHold" }]);
+});
+
+test("the holder's signal is aborted with the reason maxHold, long before its next renewal", async () => {
+  const short = testAccount("short", "", ["acquire"], { maxHoldMs: 200 });
+  const it = await startServer({ access: createTestAccess(short) });
+  const locks = createLocks(serverDriver({ path: it.path, credential: short.credential }));
+  onCleanup(() => locks.close());
+  const lock = await locks.acquire("k", { ttl: "30s" });
+  await until(() => lock.signal.aborted, { within: 5_000, what: "the signal" });
+  expect((lock.signal.reason as LockLostError).reason).toBe("maxHold");
+  expect(await lock.release()).toBe(false);
+  await until(() => it.stats().claims === 0, { within: 2_000, what: "the claim to be given back" });
+});

@@ -1,0 +1,252 @@
+// Clients and servers of different versions meet, as in a rolling upgrade.
+
+import { readdirSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import type { Connector } from "../../../src/net/transport.ts";
+import { decodeServerHello, ProtocolError } from "../../../src/protocol/handshake.ts";
+import type { Connection } from "../../../src/server/connection/connection.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const RECORDINGS_DIRECTORY = "test/integration/server/recorded";
+
+type RecordedStep =
+  | { readonly on: string; readonly client: string }
+  | { readonly on: string; readonly server: string }
+  | { readonly step: "restart" };
+
+/** When it was recorded, milliseconds: floors of tokens stand in it. */
+const RECORDED_AT = 1_795_264_600_000;
+
+class ConversationReplay {
+  readonly world = new ServerHarness();
+  readonly #links = new Map<string, { link: Connection; got: string[] }>();
+
+  async start(): Promise<void> {
+    this.world.clock.wallOffsetMs = RECORDED_AT;
+    await this.world.start();
+  }
+
+  async run(step: RecordedStep): Promise<void> {
+    // a millisecond for each, so that tokens and arrivals differ
+    await this.world.clock.advance(1);
+    if ("step" in step) {
+      this.#links.clear();
+      await this.world.stop();
+      return this.world.start();
+    }
+    if ("client" in step) return this.#send(step.on, step.client);
+    await flushEventLoop(40);
+    const connection = this.#links.get(step.on);
+    if (step.server.startsWith('{"hello"'))
+      return expectCompatible(JSON.parse(step.server), JSON.parse(takeLines(connection?.got)));
+    for (const frame of (JSON.parse(step.server) as unknown[]).slice(1)) {
+      const found = this.#frame(connection?.got ?? [], frame as readonly unknown[]);
+      expectCompatible(frame, found);
+    }
+  }
+
+  #send(on: string, line: string): void {
+    if (line.startsWith('{"hello"')) {
+      const got: string[] = [];
+      const stream = { write: (text: string) => void got.push(...text.trimEnd().split("\n")), close: () => undefined };
+      const connection = this.world.service?.accept(stream, { isLocal: true, address: "" }) as Connection;
+      this.#links.set(on, { link: connection, got });
+      return connection.receive([line]);
+    }
+    const start = this.world.service?.runId as string;
+    const today = line
+      .replace(/^\["[a-z0-9]+"/, `["${start}"`)
+      .replace(/"(\d{10,})"/g, (_, token: string) => `"${tokenPattern.get(token) ?? token}"`);
+    this.#links.get(on)?.link.receive([today]);
+  }
+
+  /** The frame that a client of then would take for this one: the reply to that call, or that push. What it does not know it drops. */
+  #frame(got: string[], frame: readonly unknown[]): unknown {
+    const all = got
+      .filter((line) => line.startsWith("["))
+      .flatMap((line) => (JSON.parse(line) as unknown[][]).slice(1));
+    const found = all.find((it) => (it[0] === "ok" || it[0] === "error" || it[0] === frame[0]) && it[1] === frame[1]);
+    expect(found, `something for ${JSON.stringify(frame)} in ${got.join("\n")}`).toBeDefined();
+    return found;
+  }
+}
+
+function takeLines(got: string[] | undefined): string {
+  const line = got?.shift();
+  if (line === undefined) throw new Error("nothing came");
+  return line;
+}
+
+/** The tokens of today by those that were recorded. */
+const tokenPattern = new Map<string, string>();
+
+/** Is `now` what a reader of `then` expects? Further elements and fields are ignored, times and tokens differ. */
+function expectCompatible(then: unknown, now: unknown, path = ""): void {
+  const at = `at ${path || "the top"}`;
+  if (Array.isArray(then)) {
+    expect(Array.isArray(now) && now.length >= then.length, at).toBe(true);
+    const loose = typeof then[0] === "string" && /^[a-z2-7]{10}$/.test(then[0]) && then.length >= 6;
+    for (const [index, part] of then.entries()) {
+      // the last of a listed claim is its age
+      if (loose && index === 5) expect(typeof (now as unknown[])[index], at).toBe("number");
+      else expectCompatible(part, (now as unknown[])[index], `${path}/${index}`);
+    }
+  } else if (typeof then === "object" && then !== null) {
+    for (const [name, part] of Object.entries(then)) {
+      expectCompatible(part, (now as Record<string, unknown>)[name], `${path}/${name}`);
+    }
+  } else if (path.endsWith("/start") || path.endsWith("/version")) expect(typeof now, at).toBe("string");
+  else if (typeof then === "string" && /^\d{10,}$/.test(then)) {
+    expect(now, at).toMatch(/^\d{10,}$/);
+    expect(tokenPattern.get(then) ?? now, at).toBe(now);
+    tokenPattern.set(then, now as string);
+  } else if (typeof then === "number" && then >= 1_000 && !path.includes("/limits"))
+    expect(typeof now, at).toBe("number");
+  else if (path.includes("/limits")) expect(now as number, at).toBeGreaterThanOrEqual(then as number);
+  else expect(now, at).toEqual(then);
+}
+
+const recordingFiles = readdirSync(RECORDINGS_DIRECTORY).filter((name) => name.endsWith(".jsonl"));
+
+test.each(recordingFiles)("a client of then (%s) is answered as then, by the server of today", async (name) => {
+  const steps = readFileSync(`${RECORDINGS_DIRECTORY}/${name}`, "utf8").trimEnd().split("\n");
+  const replay = new ConversationReplay();
+  await replay.start();
+  for (const step of steps) await replay.run(JSON.parse(step) as RecordedStep);
+  expect(replay.world.openedBackend?.backend.table.records.size).toBe(0);
+});
+
+test("there is a recording of each version of the protocol up to now", () => {
+  expect(recordingFiles).toContain("version-1.jsonl");
+});
+
+test.each(recordingFiles)("what a server of then (%s) said of itself the client of today understands", (name) => {
+  const lines = readFileSync(`${RECORDINGS_DIRECTORY}/${name}`, "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as RecordedStep);
+  const hellos = lines.filter((step) => "server" in step && step.server.startsWith('{"hello"'));
+  expect(hellos.length).toBeGreaterThan(0);
+  for (const step of hellos) {
+    expect(decodeServerHello((step as { server: string }).server).limits.lineBytes).toBe(262_144);
+  }
+});
+
+async function connectRaw(): Promise<RawClient> {
+  const it = await startServer();
+  const client = await RawClient.connect(parseRawAddress(it.addresses[0] as string));
+  onCleanup(() => client.end());
+  return client;
+}
+
+test("a client of a later version that says it speaks ours, too, is served; what we do not know is ignored", async () => {
+  const rawClient = await connectRaw();
+  await rawClient.sendHello({
+    protocol: 3,
+    oldest: 1,
+    dialect: "x",
+    credential: null,
+    pid: { in: "a container" },
+    traits: ["new"],
+  });
+  expect(rawClient.serverHello.protocol).toBe(1);
+  const id = "a".repeat(26);
+  const claimed = await rawClient.call("claim", id, ["k"], 30_000, { priority: 7, tokens: 2 }, "something new", {
+    else: [],
+  });
+  expect(claimed).toMatchObject({ 0: "held", 2: 2 });
+  expect(await rawClient.call("release", [id], { why: "done" })).toEqual([1]);
+  expect(await rawClient.call("ping", { sentAt: 5 })).toEqual([]);
+});
+
+test.each([
+  ["later", { protocol: 2 }],
+  ["later, and speaks nothing older", { protocol: 3, oldest: 2 }],
+  ["earlier", { protocol: 0 }],
+  ["named by a word", { protocol: "1" }],
+  ["not named", { protocol: undefined }],
+  ["later, its oldest no number", { protocol: 2, oldest: "1" }],
+])("a version that is %s is refused by one that says what is spoken here", async (_, hello) => {
+  const rawClient = await connectRaw();
+  await expect(rawClient.sendHello(hello)).rejects.toThrow("this server speaks version 1 of the protocol");
+  await rawClient.waitUntilClosed();
+  expect(rawClient.refusal).toBe("VERSION");
+});
+
+/** A server of another version, as the client sees it: it says this hello and grants every claim with more than we know. */
+function replayHello(hello: object): Connector {
+  return (events) => {
+    const say = (text: string): void => void setImmediate(() => events.onLines([text]));
+    return {
+      write(text) {
+        for (const line of text.trimEnd().split("\n")) {
+          if (line.startsWith('{"hello"')) say(JSON.stringify({ hello, motd: "more" }));
+          else {
+            const [start, ...all] = JSON.parse(line) as [string, ...[string, number, ...unknown[]][]];
+            for (const [verb, n] of all) {
+              const result =
+                verb === "claim" ? ["held", "1700000000000000", 1, 30_000, { shard: 3 }] : [1, { more: true }];
+              say(
+                JSON.stringify([start, ["announce", { a: 1 }], ["ok", n, verb === "release" ? [1] : result, "extra"]]),
+              );
+            }
+          }
+        }
+      },
+      close: () => undefined,
+      keepAlive: () => undefined,
+    };
+  };
+}
+
+const WELCOME = {
+  protocol: 1,
+  version: "9.0.0",
+  start: "k3vq7m2a",
+  sessionMs: 30_000,
+  silenceKeeps: true,
+  traits: {
+    lease: { claim: true, sessionMs: 30_000, silenceKeeps: true, epochs: 3 },
+    manyKeys: true,
+    permits: "any",
+    fencing: true,
+    fifo: true,
+    survives: "restart",
+    replicas: 5,
+  },
+  reclaimMs: 0,
+  limits: { lineBytes: 262_144, holds: 128, tokens: 1_024, page: 1_000, wishes: 3 },
+  features: ["history", "x"],
+};
+
+test("our client works with a server whose hello, answers and frames have more than it knows", async () => {
+  const driver = serverDriver({ connector: replayHello(WELCOME), random: () => 0 });
+  onCleanup(() => driver.close());
+  await driver.open(() => undefined);
+  const claim = makeClaim("k");
+  expectHeld(await driver.claim(claim));
+  expect(await driver.release([claim])).toEqual([true]);
+});
+
+test("our client says of a server that speaks another version only what is so", async () => {
+  const driver = serverDriver({
+    connector: replayHello({ ...WELCOME, protocol: 2 }),
+    random: () => 0,
+    connectTimeoutMs: 500,
+  });
+  onCleanup(() => driver.close());
+  await expect(driver.open(() => undefined)).rejects.toThrow(
+    "what answers there is not a Holdfast server of this version",
+  );
+  expect(() => decodeServerHello("{}")).toThrow(ProtocolError);
+  for (const line of ["", "220 mail.example ESMTP", "[]", "null", '{"error":1}']) {
+    expect(() => decodeServerHello(line)).toThrow(/^what answers there is not a Holdfast server$/);
+  }
+});

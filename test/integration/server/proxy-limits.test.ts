@@ -1,0 +1,95 @@
+// What a relay bounds, forgets and logs by itself, whatever its store does.
+
+import { expect, test } from "vitest";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { resolveLimits } from "../../../src/server/config/limits.ts";
+import { openProxyBackend } from "../../../src/server/proxy/proxy-backend.ts";
+import { Session } from "../../../src/server/session/session.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
+import { FakeClock } from "../../support/server-harness.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+test("the bounds of claims hold for a store behind the server, too: in all, of a client, of an account", async () => {
+  const ana = testAccount("ana");
+  const access = createTestAccess(ana);
+  for (const [limits, what] of [
+    [{ claims: 2 }, "at most 2 claims on this server"],
+    [{ claimsPerSession: 2 }, "at most 2 claims of one client"],
+    [{ claimsPerAccount: 2 }, "at most 2 claims of one account"],
+  ] as const) {
+    const it = await startServer({ driver: memory(), limits, access });
+    const { driver } = await openClient(it.addresses[0] as string, { credential: ana.credential });
+    const [a, b, more] = [makeClaim("a"), makeClaim("b"), makeClaim("more")];
+    expectHeld(await driver.claim(a));
+    expectHeld(await driver.claim(b));
+    await expect(driver.claim(more)).rejects.toThrow(what);
+    // what is there goes on
+    expectHeld(await driver.claim(a));
+    expect(await driver.renew([a, b])).toMatchObject([{ state: "held" }, { state: "held" }]);
+    expect(await driver.release([a])).toEqual([true]);
+    expectHeld(await driver.claim(more));
+    await it.close();
+  }
+});
+
+test("what the store has forgotten by itself takes no room for ever", async () => {
+  const clock = new FakeClock();
+  const relay = await openProxyBackend({
+    driver: memory(),
+    clock,
+    sessionMs: 30_000,
+    probe: () => "unknown",
+    log: () => undefined,
+    limits: resolveLimits({ claims: 2 }),
+  });
+  const ownSession = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, false, clock.now());
+  const { backend } = relay;
+  const ended = [makeClaim("a", { ttlMs: 1_000 }), makeClaim("b", { ttlMs: 1_000 })];
+  for (const claim of ended) await backend.claim(ownSession, claim);
+  await backend.detach(
+    ownSession,
+    ended.map(({ id }) => id),
+  );
+  await expect(backend.claim(ownSession, makeClaim("c"))).rejects.toThrow("at most 2 claims on this server");
+  await clock.advance(5_000);
+  expect(await backend.claim(ownSession, makeClaim("c"))).toMatchObject({ state: "held" });
+  await relay.close();
+});
+
+test("renewals that a store did not answer leave no trace of claims that it never told of", async () => {
+  const inner = memory();
+  const it = await startServer({
+    driver: { ...inner, renew: () => Promise.reject(new Error("connection refused")) },
+  });
+  const { driver } = await openClient(it.addresses[0] as string);
+  const never = Array.from({ length: 50 }, (_, n) => makeClaim(`k${n}`));
+  await expect(driver.renew(never)).rejects.toThrow("could not ask its store");
+  expect(it.stats().claims).toBe(0);
+});
+
+test("a forced release is logged with its reason, whoever placed the lock", async () => {
+  const store = memoryStore();
+  const it = await startServer({ driver: memory({ store }) });
+  const { driver } = await openClient(it.addresses[0] as string);
+  const elsewhere = memory({ store });
+  await elsewhere.open(() => undefined);
+  const [here, there] = [makeClaim("here"), makeClaim("there")];
+  const tokens = [expectHeld(await driver.claim(here)).token, expectHeld(await elsewhere.claim(there)).token] as const;
+  const targets = [
+    { key: "here", token: tokens[0], now: false, reason: "its host is gone" },
+    { key: "there", token: tokens[1], now: true, reason: "so is this one" },
+    { key: "there", token: 5n, now: true, reason: "not held" },
+  ];
+  expect(await driver.revoke?.(targets)).toEqual([true, true, false]);
+  const told = it.logged.filter((line) => line.startsWith("a lock was"));
+  expect(told).toEqual([
+    expect.stringMatching(/^a lock was revoked .*"here".*its host is gone/),
+    expect.stringMatching(/^a lock was taken away at once .*"there".*so is this one/),
+  ]);
+  await elsewhere.close();
+});

@@ -1,0 +1,111 @@
+// A relay whose store is slow: what its clients do between a call of the store and its answer.
+
+import { expect, test } from "vitest";
+import { memory } from "../../../src/drivers/memory.ts";
+import { openProxyBackend } from "../../../src/server/proxy/proxy-backend.ts";
+import { Session } from "../../../src/server/session/session.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup } from "../../support/server-fixture.ts";
+import { FakeClock, flushEventLoop } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+/** Answers that are held back until somebody lets them go. */
+class CallGate {
+  readonly #held: (() => void)[] = [];
+  isClosed = false;
+
+  async wait<T>(answer: T | Promise<T>): Promise<T> {
+    const late = await answer;
+    if (this.isClosed) await new Promise<void>((resolve) => this.#held.push(resolve));
+    return late;
+  }
+
+  open(): void {
+    this.isClosed = false;
+    for (const resolve of this.#held.splice(0)) resolve();
+  }
+}
+
+async function createSlowProxy(change: (inner: Driver, gate: CallGate) => Partial<Driver>) {
+  const inner = memory();
+  const gate = new CallGate();
+  const clock = new FakeClock();
+  const driver = { ...inner, ...change(inner, gate) } as Driver;
+  const relay = await openProxyBackend({
+    driver,
+    clock,
+    sessionMs: 30_000,
+    probe: () => "unknown",
+    log: () => undefined,
+  });
+  onCleanup(() => relay.close());
+  const session = (): Session =>
+    new Session({ session: randomId(), label: "", pid: null, pidStart: null }, false, clock.now());
+  return { ...relay, inner, brake: gate, clock, session };
+}
+
+test("the late answer of a call whose client had gone does not give back what the client has come back for", async () => {
+  let fails = true;
+  const it = await createSlowProxy((inner, gate) => ({
+    claim: (claim) => (gate.isClosed ? gate.wait(inner.claim(claim)) : inner.claim(claim)),
+    release: (claims: readonly Claim[]) => {
+      if (fails) return Promise.reject(new Error("timed out"));
+      return inner.release(claims) as never;
+    },
+  }));
+  const { backend, brake, inner } = it;
+  const ownSession = it.session();
+  const claim = makeClaim("k");
+  brake.isClosed = true;
+  const first = backend.claim(ownSession, claim);
+  await flushEventLoop();
+  backend.endClaims(ownSession, "waiting");
+  await flushEventLoop();
+  brake.isClosed = false;
+  expectHeld(await backend.claim(ownSession, claim));
+  fails = false;
+  brake.open();
+  await first;
+  await flushEventLoop();
+  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(1);
+});
+
+test("a lock that is being taken up by its reference does not end with who did so and died before the answer", async () => {
+  const { backend, brake, inner, session } = await createSlowProxy((of, slow) => ({
+    renew: (claims) => slow.wait(of.renew(claims)),
+  }));
+  const claim = makeClaim("k");
+  expectHeld(await inner.claim(claim));
+  await inner.detach?.([claim]);
+  const borrower = session();
+  brake.isClosed = true;
+  const renewed = backend.renew(borrower, [{ id: claim.id, claim }]);
+  await flushEventLoop();
+  borrower.isEnded = true;
+  backend.endClaims(borrower, "all");
+  brake.open();
+  await renewed;
+  await flushEventLoop();
+  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(1);
+});
+
+test("what ended while it was being detached is not said to be detached", async () => {
+  const { backend, brake, inner, session } = await createSlowProxy((of, slow) => ({
+    detach: (claims) => slow.wait(of.detach?.(claims) as Promise<boolean[]>),
+  }));
+  const claim = makeClaim("k");
+  const ownSession = session();
+  expectHeld(await backend.claim(ownSession, claim));
+  brake.isClosed = true;
+  const detached = backend.detach(ownSession, [claim.id]);
+  await flushEventLoop();
+  backend.endClaims(ownSession, "all");
+  await flushEventLoop();
+  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(0);
+  brake.open();
+  expect(await detached).toEqual([false]);
+});

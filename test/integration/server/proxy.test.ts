@@ -1,0 +1,296 @@
+import { expect, test } from "vitest";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { LockTable } from "../../../src/lock-table/table.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
+import { FakeClock } from "../../support/server-harness.ts";
+import { until } from "../../support/until.ts";
+
+/** A store whose claims take as long as the test wants: before they are carried out, or on the way back. */
+function createSlowStore(where: "there" | "back"): {
+  driver: Driver;
+  other: Driver;
+  asked: () => number;
+  go: () => void;
+} {
+  const store = memoryStore();
+  const inner = memory({ store });
+  let go: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  let asked = 0;
+  const driver: Driver = {
+    ...inner,
+    async claim(claim) {
+      asked++;
+      if (where === "there") await gate;
+      const answer = await inner.claim(claim);
+      if (where === "back") await gate;
+      return answer;
+    },
+  };
+  return { driver, other: memory({ store }), asked: () => asked, go };
+}
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+test("a driver behind a server: claims, pushes, lists and releases go through", async () => {
+  const store = memoryStore();
+  const it = await startServer({ driver: memory({ store }) });
+  const one = await openClient(it.addresses[0] as string);
+  const other = await openClient(it.addresses[0] as string);
+  const [a, b] = [makeClaim("k", { label: "first" }), makeClaim("k")];
+  const before = expectHeld(await one.driver.claim(a));
+  expect(await other.driver.claim(b)).toMatchObject({ state: "waiting" });
+  expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
+  expect(await one.driver.list({ prefix: "" }, 1)).toMatchObject([{ label: "first" }]);
+  expect(await one.driver.release([a])).toEqual([true]);
+  const next = await other.pushes.waitForGrant(b);
+  expect(next.token).toBeGreaterThan(before.token);
+  expect(await other.driver.revoke?.([{ key: "k", token: next.token, now: false }])).toEqual([true]);
+  expect(await other.driver.renew([b])).toEqual([{ state: "none", reason: "revoked" }]);
+});
+
+test("what the driver leaves out of a renewal its client hears as left out; the others have their answers", async () => {
+  const inner = memory();
+  const driver: Driver = {
+    ...inner,
+    async renew(claims) {
+      const answers = await inner.renew(claims);
+      return answers.map((answer, at) => (claims[at]?.holds[0].key === "quiet" ? undefined : answer));
+    },
+  };
+  const it = await startServer({ driver });
+  const { driver: through } = await openClient(it.addresses[0] as string);
+  const [quiet, told] = [makeClaim("quiet"), makeClaim("told")];
+  const before = [expectHeld(await through.claim(quiet)), expectHeld(await through.claim(told))];
+  const answers = await through.renew([quiet, told]);
+  expect(answers).toMatchObject([undefined, { state: "held", token: before[1]?.token }]);
+  // the relay has not forgotten it for that
+  expect(await through.release([quiet, told])).toEqual([true, true]);
+});
+
+test("what the driver says of itself the client says, too, but for the driver's sessions", async () => {
+  const driver = memory();
+  const it = await startServer({ driver });
+  const { driver: through } = await openClient(it.addresses[0] as string);
+  expect(through.traits).toEqual(driver.traits);
+});
+
+test("on a Unix socket the end of a client ends what it held; a detached claim stays", async () => {
+  const it = await startServer({ driver: memory() });
+  const one = await openClient(it.addresses[0] as string);
+  const other = await openClient(it.addresses[0] as string);
+  const [a, b, kept] = [makeClaim("a"), makeClaim("a"), makeClaim("kept")];
+  await one.driver.claim(a);
+  const before = expectHeld(await one.driver.claim(kept));
+  expect(await one.driver.detach?.([kept])).toEqual([true]);
+  await other.driver.claim(b);
+  await one.driver.close();
+  await other.pushes.waitForGrant(b);
+  expect(await other.driver.renew([kept])).toMatchObject([{ state: "held", token: before.token }]);
+});
+
+test("an id that another client uses is refused", async () => {
+  const it = await startServer({ driver: memory() });
+  const one = await openClient(it.addresses[0] as string);
+  const other = await openClient(it.addresses[0] as string);
+  const a = makeClaim("a");
+  await one.driver.claim(a);
+  await expect(other.driver.claim(a)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await one.driver.release([a])).toEqual([true]);
+});
+
+test("after a restart of the relay its clients' claims are known again, since the store kept them", async () => {
+  const store = memoryStore();
+  const first = await startServer({ driver: memory({ store }) });
+  const one = await openClient(first.addresses[0] as string);
+  const a = makeClaim("a");
+  const before = expectHeld(await one.driver.claim(a));
+  await first.close();
+  await startServer({ driver: memory({ store }), in: first.dir });
+  await until(() => one.pushes.all.some(({ id }) => id === null), { within: 3_000, what: "the reconnect" });
+  expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
+  expect(await one.driver.release([a])).toEqual([true]);
+});
+
+test("what the store throws fails the call and is logged, not told", async () => {
+  const driver: Driver = { ...memory(), claim: () => Promise.reject(new Error("password=hunter2")) };
+  const it = await startServer({ driver });
+  const { driver: through } = await openClient(it.addresses[0] as string);
+  await expect(through.claim(makeClaim("k"))).rejects.toThrow("the server could not ask its store (memory)");
+  expect(it.logged.join()).toContain("hunter2");
+});
+
+test("an outage of the store is told in the log once, and at its end with how many calls have failed", async () => {
+  const clock = new FakeClock();
+  const inner = memory({ store: { table: new LockTable(), clock } });
+  let isDown = true;
+  const claim: Driver["claim"] = (claim) => (isDown ? Promise.reject(new Error("no route")) : inner.claim(claim));
+  const it = await startServer({ driver: { ...inner, name: "redis", claim }, clock });
+  const { driver } = await openClient(it.addresses[0] as string);
+  for (let n = 0; n < 20; n++)
+    await expect(driver.claim(makeClaim(`k${n}`))).rejects.toThrow("could not ask its store");
+  // one that is answered among others that are not is no end
+  isDown = false;
+  await expect(driver.claim(makeClaim("a"))).resolves.toMatchObject({ state: "held" });
+  isDown = true;
+  await expect(driver.claim(makeClaim("b"))).rejects.toThrow("could not ask its store");
+  isDown = false;
+  await expect(driver.claim(makeClaim("b"))).resolves.toMatchObject({ state: "held" });
+  expect(it.logged).toEqual(["redis failed: Error: no route"]);
+  await clock.advance(5_000);
+  await expect(driver.claim(makeClaim("c"))).resolves.toMatchObject({ state: "held" });
+  expect(it.logged.slice(1)).toEqual(['redis answers again {"calls":21,"ms":5000}']);
+});
+
+test.each([true, false])(
+  "whoever has a lock that another client gives back by its reference is told at once (taken up before: %s)",
+  async (isTaken) => {
+    const it = await startServer({ driver: memory() });
+    const holder = await openClient(it.addresses[0] as string);
+    const other = await openClient(it.addresses[0] as string);
+    const lock = makeClaim("k");
+    expectHeld(await holder.driver.claim(lock));
+    if (isTaken) await other.driver.renew([lock]);
+    expect(await other.driver.release([lock])).toEqual([true]);
+    await until(() => holder.pushes.all.some(({ id }) => id === lock.id), { within: 2_000, what: "the nudge" });
+    expect(await holder.driver.renew([lock])).toMatchObject([{ state: "none" }]);
+  },
+);
+
+test("what the store has forgotten the relay forgets, too", async () => {
+  const clock = new FakeClock();
+  const store = { table: new LockTable(), clock };
+  const it = await startServer({ driver: memory({ store }), clock });
+  const { driver } = await openClient(it.addresses[0] as string);
+  for (let turn = 0; turn < 3; turn++) {
+    await Promise.all(
+      Array.from({ length: 600 }, (_, at) => driver.claim(makeClaim(`k${turn}-${at}`, { ttlMs: 1_000 }))),
+    );
+    await clock.advance(10_000);
+  }
+  expect(it.stats().claims).toBeLessThan(1_300);
+});
+
+test.each(["there", "back"] as const)(
+  "a client that goes while its claim is under way (%s) leaves no place behind",
+  async (where) => {
+    const { driver, other, asked, go } = createSlowStore(where);
+    const it = await startServer({ driver });
+    const one = await openClient(it.addresses[0] as string);
+    const call = one.driver.claim(makeClaim("k", { ttlMs: 60_000 }));
+    call.catch(() => undefined);
+    await until(() => asked() > 0, { within: 2_000, what: "the call at the store" });
+    await one.driver.close();
+    await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
+    go();
+    await other.open(() => undefined);
+    const next = makeClaim("k", { wait: false });
+    await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
+    await other.release([next]);
+  },
+);
+
+test("a store that forgets to remember an unanswered id is told again when its late answer comes", async () => {
+  const { driver, other, asked, go } = createSlowStore("there");
+  const forgetful: Driver = { ...driver, release: (claims) => driver.release(claims) };
+  const it = await startServer({ driver: forgetful });
+  const one = await openClient(it.addresses[0] as string);
+  one.driver.claim(makeClaim("k", { ttlMs: 60_000 })).catch(() => undefined);
+  await until(() => asked() > 0, { within: 2_000, what: "the call at the store" });
+  await one.driver.close();
+  await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
+  go();
+  await other.open(() => undefined);
+  const next = makeClaim("k", { wait: false });
+  await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
+});
+
+test("what the store did not take back of a client that has gone it is offered again, but not what is wanted again", async () => {
+  const store = memoryStore();
+  const inner = memory({ store });
+  let isAway = false;
+  let refused = 0;
+  const driver: Driver = {
+    ...inner,
+    async release(claims, unanswered) {
+      if (isAway) refused++;
+      if (isAway) throw new Error("away");
+      return inner.release(claims, unanswered);
+    },
+  };
+  const it = await startServer({ driver });
+  const one = await openClient(it.addresses[0] as string);
+  const [a, b] = [makeClaim("a", { ttlMs: 3_600_000 }), makeClaim("b", { ttlMs: 3_600_000 })];
+  await one.driver.claim(a);
+  const before = expectHeld(await one.driver.claim(b));
+  isAway = true;
+  await one.driver.close();
+  await until(() => refused > 0, { within: 2_000, what: "the release that fails" });
+  const other = await openClient(it.addresses[0] as string);
+  const stands = [{ state: "held", token: before.token }];
+  expect(await other.driver.renew([b])).toMatchObject(stands);
+  isAway = false;
+  await until(async () => (await other.driver.claim(makeClaim("a", { wait: false }))).state === "held", {
+    within: 2_000,
+    what: "the key that nobody wants",
+  });
+  expect(await other.driver.renew([b])).toMatchObject(stands);
+});
+
+test("what the store cannot do is refused, not done in part: of several keys it would take one", async () => {
+  const asked: Claim[] = [];
+  const inner = memory();
+  const traits = {
+    ...inner.traits,
+    lease: { claim: false, sessionMs: 5_000 },
+    manyKeys: false,
+    permits: "shared",
+  } as const;
+  const driver: Driver = {
+    ...inner,
+    traits,
+    async claim(claim) {
+      asked.push(claim);
+      return inner.claim(claim);
+    },
+  };
+  const it = await startServer({ driver });
+  const { driver: through } = await openClient(it.addresses[0] as string);
+  const ttlMs = "session" as const;
+  const unsupported = { code: "DRIVER_FATAL" };
+  await expect(through.claim(makeClaim(["a", "b"], { ttlMs }))).rejects.toMatchObject(unsupported);
+  await expect(through.renew([makeClaim(["a", "b"], { ttlMs })])).rejects.toMatchObject(unsupported);
+  await expect(through.claim(makeClaim([{ key: "a", permits: 1, limit: 2 }], { ttlMs }))).rejects.toMatchObject(
+    unsupported,
+  );
+  await expect(through.claim(makeClaim("a", { ttlMs: 5_000 }))).rejects.toMatchObject(unsupported);
+  expect(asked).toEqual([]);
+  expectHeld(await through.claim(makeClaim("a", { ttlMs })));
+});
+
+test("a server on a Unix socket is no store for a relay: with the relay all that its clients hold would end at once", async () => {
+  const store = await startServer();
+  const relay = startServer({ driver: serverDriver({ path: store.path }), listen: "tcp://127.0.0.1:0" });
+  await expect(relay).rejects.toThrow("a lock server on a Unix socket cannot be the store of another one");
+  await until(() => store.stats().sessions === 0, { within: 2_000, what: "the end of the relay's session" });
+});
+
+test("a revoked claim keeps its place in the store until its client releases it, through the relay", async () => {
+  const it = await startServer({ driver: memory() });
+  const one = await openClient(it.addresses[0] as string);
+  const other = await openClient(it.addresses[0] as string);
+  const [a, b] = [makeClaim("k"), makeClaim("k")];
+  const { token } = expectHeld(await one.driver.claim(a));
+  await other.driver.claim(b);
+  expect(await other.driver.revoke?.([{ key: "k", token, now: false }])).toEqual([true]);
+  expect(await one.driver.renew([a])).toEqual([{ state: "none", reason: "revoked" }]);
+  expect(await other.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
+  await one.driver.release([a]);
+  await other.pushes.waitForGrant(b);
+});

@@ -1,0 +1,208 @@
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { memory } from "../../../src/drivers/memory.ts";
+import type { ServeOptions } from "../../../src/server/server.ts";
+import { checkOptions, serve } from "../../../src/server/server.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import {
+  cleanUpAfterEach,
+  createTemporaryDirectory,
+  expectHeld,
+  makeClaim,
+  onCleanup,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+test("a server is ready, unless it asks its clients what they hold, stops, or cannot write", async () => {
+  const it = await startServer();
+  expect(it.ready()).toEqual({ ok: true });
+  await it.close();
+  expect(it.ready()).toEqual({ ok: false, reason: "the server is stopping" });
+  const fresh = await startServer({ state: "none" });
+  expect(fresh.ready()).toMatchObject({
+    ok: false,
+    reason: expect.stringMatching(/tell what they hold, for up to \d+ s more/),
+  });
+});
+
+test("a state that cannot be written is a reason not to be ready, until it was written again", async () => {
+  const it = await startServer();
+  const { driver } = await openClient(it.addresses[0] as string);
+  const state = join(it.dir, "state");
+  // a folder in its place: even root cannot replace the file
+  const blocked = join(state, "journal.new");
+  const journal = join(state, "journal");
+  rmSync(journal, { force: true });
+  mkdirSync(journal);
+  mkdirSync(blocked);
+  for (let again = 0; again < 3; again++) {
+    await expect(driver.claim(makeClaim("k", { ttlMs: 120_000 }))).rejects.toThrow();
+  }
+  expect(it.ready()).toMatchObject({ ok: false, reason: expect.stringMatching(/state cannot be written/) });
+  expectHeld(await driver.claim(makeClaim("short")));
+  rmSync(blocked, { recursive: true });
+  rmSync(journal, { recursive: true });
+  writeFileSync(journal, "", { mode: 0o600 });
+  expectHeld(await driver.claim(makeClaim("other", { ttlMs: 120_000 })));
+  expect(it.ready()).toEqual({ ok: true });
+  // however many writes failed, the log has it once, and that it is over
+  const told = it.logged.filter((line) => line.startsWith("the state can"));
+  expect(told).toEqual([expect.stringMatching(/^the state cannot be written: /), "the state can be written again"]);
+});
+
+test("a server whose disk has room again is ready although nobody asks it for anything that needs a write", async () => {
+  const it = await startServer();
+  const { driver } = await openClient(it.addresses[0] as string);
+  const journal = join(it.dir, "state", "journal");
+  // a folder in its place: even root cannot write it
+  rmSync(journal);
+  mkdirSync(join(journal, "in the way"), { recursive: true });
+  await expect(driver.claim(makeClaim("k", { ttlMs: 120_000 }))).rejects.toThrow();
+  expect(it.ready()).toMatchObject({ ok: false });
+  rmSync(journal, { recursive: true });
+  await until(() => it.ready().ok, { within: 10_000, what: "the server to be ready" });
+});
+
+test.runIf(process.platform === "linux")("a server whose disk hangs is not ready, until the disk answers", async () => {
+  const clock = fakeClock(0);
+  const it = await startServer({ clock });
+  const { driver } = await openClient(it.addresses[0] as string);
+  const journal = join(it.dir, "state", "journal");
+  rmSync(journal);
+  // whoever opens it for writing waits until somebody reads
+  execFileSync("mkfifo", [journal]);
+  const claim = driver.claim(makeClaim("k", { ttlMs: 120_000 })).catch(() => "refused");
+  await until(async () => (await driver.list({ prefix: "k" }, 1)).length === 1, { within: 10_000, what: "the claim" });
+  expect(it.ready()).toEqual({ ok: true });
+  await clock.advance(5_000);
+  expect(it.ready()).toMatchObject({ ok: false, reason: expect.stringMatching(/disk does not answer/) });
+  const reader = await open(journal, "r");
+  // nothing is durable in a pipe
+  expect(await claim).toBe("refused");
+  await reader.close();
+  rmSync(journal);
+  await clock.advance(2_000);
+  await until(() => it.ready().ok, { within: 10_000, what: "the server to be ready" });
+});
+
+test("a relay is not ready while its store does not answer, or fails, and is again when it does; a bad call is no sign of it", async () => {
+  const store = memory();
+  let mood: "well" | "broken" | "silent" = "well";
+  const renew: Driver["renew"] = (claims) => {
+    if (mood === "silent") return new Promise(() => undefined);
+    return mood === "well" ? store.renew(claims) : Promise.reject(new Error("connection refused"));
+  };
+  const clock = fakeClock(0);
+  const it = await startServer({ driver: { ...store, name: "redis", renew }, clock });
+  const why = async (): Promise<string> => {
+    it.ready();
+    // an answer of the store, if there is one, has come by then
+    await new Promise((resolve) => setImmediate(resolve));
+    const now = it.ready();
+    return now.ok ? "" : now.reason;
+  };
+  expect(await why()).toBe("");
+  mood = "broken";
+  // what is known is not old yet
+  expect(await why()).toBe("");
+  await clock.advance(2_000);
+  expect(await why()).toBe("the store (redis) cannot be reached");
+  mood = "well";
+  await clock.advance(2_000);
+  expect(await why()).toBe("");
+  mood = "silent";
+  await clock.advance(2_000);
+  expect(await why()).toBe("");
+  await clock.advance(3_000);
+  expect(await why()).toBe("the store (redis) cannot be reached");
+});
+
+test("all that is wrong with options is thrown at once, with the faults one by one", async () => {
+  const options: ServeOptions = { listen: ["tcp://0.0.0.0:0", "x"], http: "y", limits: { claims: 0 }, state: "" };
+  const failed = await serve(options).catch((error: unknown) => error);
+  expect(failed).toBeInstanceOf(TypeError);
+  const { faults } = failed as { faults: { option: string }[] };
+  expect(faults.map(({ option }) => option).sort()).toEqual(["http", "limits", "listen", "listen", "state"]);
+  const files: ServeOptions = { listen: "tls://127.0.0.1:0", tls: { cert: "/none", key: "/none" }, state: "none" };
+  await expect(serve(files)).rejects.not.toBeInstanceOf(TypeError);
+  await expect(serve(files)).rejects.toThrow("tls: the certificate /none cannot be read (ENOENT)");
+});
+
+test.each<[string, string, unknown]>([
+  ["acess", "serve has no such option", { file: "accounts.json" }],
+  ["access", "it must be { file }", "hf1_secret"],
+  ["access", "it must be { file }", { fil: "accounts.json" }],
+  ["access", "it must be { file }", null],
+  ["driver", "it must be a driver, not an object", {}],
+  ["tls", "it must be an object, not 5", 5],
+  ["httpNames", 'it must be an array of texts, not "locks.example"', "locks.example"],
+  ["limits", "it must be an object, not 5", 5],
+  ["insecure", 'it must be true or false, not "no"', "no"],
+  ["clock", "it must be a clock, not an object", {}],
+  ["log", 'it must be a function, not "debug"', "debug"],
+])("the option %s: %s", async (option, message, value) => {
+  const options = { listen: "tcp://127.0.0.1:0", state: "none", [option]: value } as ServeOptions;
+  const failed = await serve(options).then(
+    (server) => server.close(),
+    (error: unknown) => error,
+  );
+  expect(failed).toBeInstanceOf(TypeError);
+  expect(failed).toMatchObject({ message: `${option}: ${message}`, faults: [{ option, message, named: false }] });
+});
+
+test("options that are none are a TypeError of ours", async () => {
+  const none = null as unknown as ServeOptions;
+  for (const take of [serve, checkOptions])
+    await expect(take(none)).rejects.toThrow(new TypeError("options must be an object, not null"));
+});
+
+test("checkOptions() opens and makes nothing", async () => {
+  const dir = createTemporaryDirectory();
+  const options: ServeOptions = { listen: `unix:${join(dir, "socket")}`, state: join(dir, "deep", "state") };
+  expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
+  const server = await serve({ ...options, log: () => undefined });
+  onCleanup(() => server.close());
+  expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
+  chmodSync(join(dir, "deep", "state"), 0o770);
+  expect((await checkOptions(options)).problems).toMatchObject([{ option: "state", isEnvironmental: true }]);
+  chmodSync(join(dir, "deep", "state"), 0o700);
+});
+
+test("checkOptions() finds that a socket cannot be made where it is asked for, as a start would", async () => {
+  const dir = createTemporaryDirectory();
+  const [file, deep] = [join(dir, "file"), join(dir, "deep", "socket")];
+  writeFileSync(file, "kept");
+  const listen = [`unix:${file}`, `unix:${deep}`, `unix:${file}/below`];
+  const { problems } = await checkOptions({ listen, state: "none" });
+  expect(problems.map(({ message }) => message)).toEqual([
+    `${file} is not a socket: move it away`,
+    `no socket can be made in ${join(dir, "deep")} (ENOENT)`,
+    `no socket can be made in ${file} (ENOTDIR)`,
+  ]);
+  expect(problems).toMatchObject(Array(3).fill({ option: "listen", named: true }));
+  for (const one of listen) {
+    const started = serve({ listen: one, state: "none", log: () => undefined });
+    await expect(started).rejects.toThrow(/move it away|no folder leads/);
+  }
+});
+
+test("a name that no Host header can have is a fault: everybody who used it would be refused", async () => {
+  const options: ServeOptions = { listen: "tcp://127.0.0.1:0", state: "none", http: "127.0.0.1:0" };
+  const good = ["locks.example", "LOCKS", "under_score.", "10.0.0.1", "fd00::1"];
+  expect((await checkOptions({ ...options, httpNames: good })).problems).toEqual([]);
+  const bad = ["https://locks.example", "locks.example:443", "*.example", "[fd00::1]", "", "a b", "locks.example/x"];
+  const { problems } = await checkOptions({ ...options, httpNames: bad });
+  expect(problems.map(({ option, message }) => [option, message.split(" is no ")[0]])).toEqual(
+    bad.map((name) => ["httpNames", JSON.stringify(name)]),
+  );
+});

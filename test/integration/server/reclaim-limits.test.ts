@@ -1,0 +1,200 @@
+// After an unclean start clients tell what they had, and whoever tells more than any client may have is not believed for
+// the rest: reclaims are bounded as claims are. What the table itself has is looked at, not only what clients are told.
+
+import { expect, test } from "vitest";
+import type { ServerLimits } from "../../../src/server/config/limits.ts";
+import { resolveLimits } from "../../../src/server/config/limits.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import type { RawAnswer } from "../../support/raw-client.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
+import type { HarnessClient } from "../../support/server-harness.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+type ReclaimTerms = readonly [id: string, keys: readonly unknown[], ttlMs: number];
+
+const sharedSpec = (key: string): readonly unknown[] => [key, 1, 1_000_000];
+const reportedHeld = (terms: ReclaimTerms, token = 1_000): unknown => [terms, ["held", String(token), 1, 30_000]];
+const reportedWaiting = (terms: ReclaimTerms, arrival = 1): unknown => [terms, ["waiting", arrival]];
+const reclaimTerms = (key: unknown): ReclaimTerms => [randomId(), [key], 30_000];
+
+/** A server that has just lost its memory, and believes what it is told. */
+async function restartWithoutState(limits: Partial<ServerLimits>, more: Parameters<typeof startServer>[0] = {}) {
+  const it = await startServer({ state: "none", limits, ...more });
+  expect(it.recoveryRemainingMs).toBeGreaterThan(0);
+  const open = async (hello: Readonly<Record<string, string>> = {}): Promise<RawClient> => {
+    const rawClient = await RawClient.open(parseRawAddress(it.addresses[0] as string), hello);
+    onCleanup(() => rawClient.end());
+    return rawClient;
+  };
+  return { server: it, open };
+}
+
+async function reclaim(client: RawClient, items: readonly unknown[]): Promise<string[]> {
+  const answers = (await client.call("reclaim", items, false)) as readonly RawAnswer[];
+  return answers.map(([state]) => state);
+}
+
+function countStates(states: readonly string[]): Record<string, number> {
+  const all: Record<string, number> = {};
+  for (const state of states) all[state] = (all[state] ?? 0) + 1;
+  return all;
+}
+
+test("claimsPerSession: however many frames a session tells in, it has no more than it may have; another has its own", async () => {
+  const { server, open } = await restartWithoutState({ claimsPerSession: 100 });
+  const [greedy, other] = [await open(), await open()];
+  const many = Array.from({ length: 300 }, (_, n) => reportedHeld(reclaimTerms(`k${n}`)));
+  expect(countStates(await reclaim(greedy, many))).toEqual({ held: 100, none: 200 });
+  expect(countStates(await reclaim(greedy, [reportedWaiting(reclaimTerms("w"))]))).toEqual({ none: 1 });
+  expect(server.stats().claims).toBe(100);
+  expect(countStates(await reclaim(other, many.slice(200)))).toEqual({ held: 100 });
+  // what it has told of before is no new claim
+  expect(countStates(await reclaim(greedy, many.slice(0, 100)))).toEqual({ held: 100 });
+});
+
+test("claims: in all, however many sessions tell", async () => {
+  const { server, open } = await restartWithoutState({ claimsPerSession: 100, claims: 250 });
+  for (let session = 0; session < 5; session++) {
+    const many = Array.from({ length: 150 }, (_, n) => reportedHeld(reclaimTerms(`${session}/${n}`)));
+    await reclaim(await open(), many);
+  }
+  expect(server.stats().claims).toBe(250);
+});
+
+test("waiters and waitersPerKey: those who wait do not keep the holders of a key from coming back", async () => {
+  const { server, open } = await restartWithoutState({ waitersPerKey: 50, waiters: 80 });
+  const crowd = await open();
+  expect(
+    countStates(
+      await reclaim(
+        crowd,
+        Array.from({ length: 90 }, (_, n) => reportedWaiting(reclaimTerms("k"), n + 1)),
+      ),
+    ),
+  ).toEqual({
+    waiting: 50,
+    none: 40,
+  });
+  // the holder comes last
+  const holder = await open();
+  expect(await reclaim(holder, [reportedHeld(reclaimTerms("k"), 7_000)])).toEqual(["held"]);
+  const readers = Array.from({ length: 120 }, (_, n) => reportedHeld(reclaimTerms(sharedSpec("r")), 2_000 + n));
+  expect(countStates(await reclaim(holder, readers))).toEqual({ held: 100, none: 20 });
+  expect(
+    countStates(
+      await reclaim(
+        crowd,
+        Array.from({ length: 50 }, (_, n) => reportedWaiting(reclaimTerms(`other${n}`))),
+      ),
+    ),
+  ).toEqual({
+    waiting: 30,
+    none: 20,
+  });
+  expect(server.stats().claims).toBe(50 + 1 + 100 + 30);
+});
+
+test("claimsPerAccount and rights: of all sessions of an account, only what its rules allow, and what it loses counts no more", async () => {
+  const [ana, ben] = [testAccount("ana", "team-a/"), testAccount("ben", "")];
+  const { server, open } = await restartWithoutState({ claimsPerAccount: 100 }, { access: createTestAccess(ana, ben) });
+  const [one, two] = [await open({ credential: ana.credential }), await open({ credential: ana.credential })];
+  const many = (client: string): unknown[] =>
+    Array.from({ length: 80 }, (_, n) => reportedHeld(reclaimTerms(`team-a/${client}/${n}`)));
+  expect(countStates(await reclaim(one, many("one")))).toEqual({ held: 80 });
+  expect(countStates(await reclaim(two, many("two")))).toEqual({ held: 20, none: 60 });
+  expect(await reclaim(two, [reportedHeld(reclaimTerms("team-b/x"))])).toEqual(["none"]);
+  expect(server.stats().claims).toBe(100);
+  const otherRawClient = await open({ credential: ben.credential });
+  expect(await reclaim(otherRawClient, [reportedHeld(reclaimTerms("team-b/x"))])).toEqual(["held"]);
+  // ben shows the higher token: ana's hold goes, and she has room for another
+  expect(await reclaim(otherRawClient, [reportedHeld(reclaimTerms("team-a/one/0"), 9_000)])).toEqual(["held"]);
+  expect(countStates(await reclaim(two, many("three")))).toEqual({ held: 1, none: 79 });
+});
+
+test("what was told counts when the server has opened: new claims find the room that is left", async () => {
+  const harness = new ServerHarness({ state: "none", limits: { claimsPerSession: 10, claims: 15 } });
+  await harness.start();
+  const session = randomId();
+  const line = (...frames: unknown[]): string => JSON.stringify([harness.service?.runId, ...frames]);
+  const replies: string[] = [];
+  const stream = { write: (text: string) => void replies.push(text), close: () => undefined };
+  const connection = harness.service?.accept(stream, { isLocal: true, address: "" });
+  connection?.receive([JSON.stringify({ hello: { protocol: 1, session } })]);
+  const items = Array.from({ length: 12 }, (_, n) => reportedHeld(reclaimTerms(`k${n}`)));
+  connection?.receive([line(["reclaim", 1, items, true])]);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(10);
+  await harness.clock.advance(25_000);
+  connection?.receive([line(["renew", 2, items.map((item) => (item as [ReclaimTerms])[0][0])])]);
+  await harness.clock.advance(36_000);
+  // what it was not believed is not there; what it was, was released by nobody and has run out
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  connection?.receive([line(...items.map((_, n) => ["claim", 10 + n, ...reclaimTerms(`n${n}`)]))]);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(10);
+  expect(replies.join("")).toContain("at most 10 claims of one client");
+});
+
+async function connectHolding(client: HarnessClient, count: number, prefix: string) {
+  const claims = Array.from({ length: count }, (_, n) => makeClaim(`${prefix}${n}`));
+  for (const claim of claims) expectHeld(await client.driver.claim(claim));
+  return claims;
+}
+
+test("limits x recovery: clients that had all that they may have come back with all of it, in whichever order", async () => {
+  const harness = new ServerHarness({ limits: { claimsPerSession: 20, claims: 40, waitersPerKey: 3, waiters: 5 } });
+  await harness.start();
+  const [one, two] = [await harness.connectClient(), await harness.connectClient()];
+  const mine = await connectHolding(one, 18, "a");
+  const theirs = await connectHolding(two, 18, "b");
+  const [first, second, third, fourth] = [makeClaim("a0"), makeClaim("a0"), makeClaim("b0"), makeClaim("b0")];
+  for (const claim of [first, second]) expect(await two.driver.claim(claim)).toMatchObject({ state: "waiting" });
+  for (const claim of [third, fourth]) expect(await one.driver.claim(claim)).toMatchObject({ state: "waiting" });
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(3_000);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(40);
+  expect((await one.driver.renew([...mine, third, fourth])).map((answer) => answer?.state)).toEqual([
+    ...mine.map(() => "held"),
+    "waiting",
+    "waiting",
+  ]);
+  expect((await two.driver.renew(theirs)).every((answer) => answer?.state === "held")).toBe(true);
+  // full as before, and a release makes room as before
+  await expect(two.driver.claim(makeClaim("more"))).rejects.toThrow("at most 40 claims on this server");
+  await one.driver.release(mine.slice(1, 2));
+  expectHeld(await one.driver.claim(makeClaim("more")));
+  await flushEventLoop();
+});
+
+test("limits x recovery: what was held under wider limits comes back, also over two crashes; after a clean stop the new ones count", async () => {
+  const harness = new ServerHarness({ limits: { claimsPerSession: 20 } });
+  await harness.start();
+  const client = await harness.connectClient();
+  const mine = await connectHolding(client, 18, "a");
+  for (const limits of [
+    { claimsPerSession: 5, claims: 9 },
+    { claimsPerSession: 4, claims: 8 },
+  ]) {
+    harness.crash();
+    harness.limits = resolveLimits(limits);
+    await harness.start();
+    await harness.clock.advance(3_000);
+    expect(harness.openedBackend?.backend.table.records.size).toBe(18);
+    expect((await client.driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
+    await expect(client.driver.claim(makeClaim("more"))).rejects.toThrow("at most");
+  }
+  await client.driver.release(mine.slice(3));
+  await harness.stop();
+  await harness.start();
+  await harness.clock.advance(3_000);
+  expect(harness.storage?.state).toContain('"claimsPerSession":4');
+  expectHeld(await client.driver.claim(makeClaim("more")));
+  await expect(client.driver.claim(makeClaim("one more"))).rejects.toThrow("at most 4 claims of one client");
+});

@@ -1,0 +1,358 @@
+// The first start, the rest of a recovery over a stop, how long a recovery lasts, and what ends a server by itself.
+
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { checkOptions, StateError } from "../../../src/server/server.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import {
+  cleanUpAfterEach,
+  createTemporaryDirectory,
+  expectHeld,
+  makeClaim,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+import type { MemoryStorage } from "../../support/server-harness.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+test.each([
+  ["empty", []],
+  ["a mounted volume", ["lost+found"]],
+  ["kept by git", [".keep"]],
+])("a folder that has never been in use (%s) is a first start: locks are granted at once", async (_, names) => {
+  const dir = createTemporaryDirectory();
+  mkdirSync(join(dir, "state"), { mode: 0o700 });
+  for (const name of names) mkdirSync(join(dir, "state", name), { mode: 0o700 });
+  const it = await startServer({ in: dir });
+  expect(it.recoveryRemainingMs).toBe(0);
+  const { driver } = await openClient(it.addresses[0] as string);
+  expectHeld(await driver.claim(makeClaim("k", { wait: false })));
+  expect(it.logged).toEqual([]);
+});
+
+test.each([0o755, 0o750, 0o711])("an empty folder of mode %o is closed to others, and that is logged", async (mode) => {
+  const dir = createTemporaryDirectory();
+  const state = join(dir, "state");
+  mkdirSync(state);
+  chmodSync(state, mode);
+  const { problems, warnings } = await checkOptions({ listen: `unix:${join(dir, "socket")}`, state });
+  expect([problems, warnings]).toEqual([
+    [],
+    [expect.stringMatching(/empty and open to others.*the start sets mode 700/)],
+  ]);
+  const it = await startServer({ in: dir });
+  expect(statSync(state).mode & 0o777).toBe(0o700);
+  expect(it.recoveryRemainingMs).toBe(0);
+  expect(it.logged).toEqual([
+    expect.stringMatching(/is empty and was open to others \(mode \d+\): it has mode 700 now/),
+  ]);
+});
+
+test.each([
+  ["others may write into it", 0o777, []],
+  ["the group may write into it", 0o770, []],
+  ["it is not empty", 0o755, ["something"]],
+])("a folder that is open to others is refused and left as it was if %s", async (_, mode, names) => {
+  const dir = createTemporaryDirectory();
+  const state = join(dir, "state");
+  mkdirSync(state);
+  for (const name of names) writeFileSync(join(state, name), "");
+  chmodSync(state, mode);
+  await expect(startServer({ in: dir })).rejects.toThrow(/open to others.*chmod 700/);
+  expect(statSync(state).mode & 0o777).toBe(mode);
+});
+
+test.each(["lock", "state", "journal", "sessions"])(
+  "a folder in which only %s is left is no first start",
+  async (name) => {
+    const dir = createTemporaryDirectory();
+    await (await startServer({ in: dir })).close();
+    for (const other of ["lock", "state", "journal", "sessions"]) {
+      if (other !== name) rmSync(join(dir, "state", other));
+    }
+    if (name === "state") return expect(startServer({ in: dir })).rejects.toThrow(/journal is missing/);
+    expect((await startServer({ in: dir })).recoveryRemainingMs).toBeGreaterThan(59_000);
+  },
+);
+
+test("firstStart skips the minute of a server that keeps nothing, and is refused on a folder that has been in use", async () => {
+  expect((await startServer({ state: "none" })).recoveryRemainingMs).toBeGreaterThan(59_000);
+  const it = await startServer({ state: "none", firstStart: true });
+  expect(it.recoveryRemainingMs).toBe(0);
+  const { driver } = await openClient(it.addresses[0] as string);
+  expectHeld(await driver.claim(makeClaim("k", { wait: false })));
+  const dir = createTemporaryDirectory();
+  await (await startServer({ in: dir, firstStart: true })).close();
+  await expect(startServer({ in: dir, firstStart: true })).rejects.toThrow(
+    /has been in use .*: this is not its first start/,
+  );
+  // a first start that got no further than its lock
+  for (const name of ["state", "journal", "sessions"]) rmSync(join(dir, "state", name));
+  expect((await startServer({ in: dir, firstStart: true })).recoveryRemainingMs).toBe(0);
+});
+
+test("a stop within a recovery keeps the rest of it: three starts in a row come to its end", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const silent = await harness.connectClient(false);
+  const lively = await harness.connectClient(false);
+  const ownClaim = makeClaim("mine", { ttlMs: 20_000 });
+  await silent.driver.claim(makeClaim("k", { ttlMs: 60_000 }));
+  const { token } = expectHeld(await lively.driver.claim(ownClaim));
+  silent.isUnreachable = true;
+  harness.crash();
+  const wanted = makeClaim("k");
+  let newcomer = null as Awaited<ReturnType<ServerHarness["connectClient"]>> | null;
+  for (const leftMs of [60_000, 40_000, 20_000]) {
+    await harness.start();
+    expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(leftMs);
+    expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("crash");
+    newcomer ??= await harness.connectClient(false);
+    for (let passed = 0; passed < 20_000; passed += 5_000) {
+      await harness.clock.advance(5_000);
+      await lively.driver.renew([ownClaim]);
+      if (passed === 0) await newcomer.driver.claim(wanted);
+    }
+    if (leftMs > 20_000) await harness.stop();
+  }
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(newcomer?.pushes.filter(({ answer }) => answer?.state === "held").map(({ id }) => id)).toEqual([wanted.id]);
+  expect((await lively.driver.renew([ownClaim]))[0]).toMatchObject({ state: "held", token });
+  // nothing of it is left for the next start
+  await harness.stop();
+  await harness.start();
+  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+});
+
+test("on a Unix socket the next start waits for those who had not come back when a recovery was cut short by a stop", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const away = await harness.connectClient();
+  const a = makeClaim("k");
+  const { token } = expectHeld(await away.driver.claim(a));
+  away.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(1_000);
+  await harness.stop();
+  await harness.start();
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  away.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect((await away.driver.renew([a]))[0]).toMatchObject({ state: "held", token });
+});
+
+test("a crash after a stop within a recovery begins it again: what was left is known only after a stop", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const silent = await harness.connectClient(false);
+  await silent.driver.claim(makeClaim("k"));
+  silent.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(20_000);
+  await harness.stop();
+  await harness.start();
+  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(10_000);
+  harness.crash();
+  await harness.start();
+  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(30_000);
+});
+
+test("over TCP a recovery lasts as long as the longest lease that was granted, so that crashes in a row come to grants", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const client = await harness.connectClient(false);
+  const granted: string[] = [];
+  const { id } = makeClaim("");
+  for (let crash = 0; crash < 5; crash++) {
+    const claim = makeClaim("k", { ttlMs: 3_000 });
+    await client.driver.claim(claim);
+    await harness.clock.advance(1_500);
+    await client.driver.renew([claim]);
+    await harness.clock.advance(1_500);
+    const answer = (await client.driver.renew([claim]))[0];
+    granted.push(answer?.state ?? "unknown");
+    await client.driver.release([claim]);
+    harness.crash();
+    await harness.start();
+    expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(3_000);
+    await harness.clock.advance(500);
+  }
+  expect([id.length, ...granted]).toEqual([26, "held", "held", "held", "held", "held"]);
+});
+
+test("a longer lease is on the disk before it is granted, also after a shorter one has been written", async () => {
+  const harness = new ServerHarness({ remote: true });
+  const disk = harness.storage as MemoryStorage;
+  const longest = (): number => JSON.parse((disk.state as string).slice(17)).longestMs;
+  await harness.start();
+  const { driver } = await harness.connectClient(false);
+  expect(longest()).toBe(30_000);
+  expectHeld(await driver.claim(makeClaim("a", { ttlMs: 3_000 })));
+  await harness.clock.advance(1_500);
+  expect(longest()).toBe(3_000);
+  const open = disk.blockWrites();
+  let told = false;
+  const usual = driver.claim(makeClaim("b")).finally(() => {
+    told = true;
+  });
+  await flushEventLoop(40);
+  expect(told).toBe(false);
+  open();
+  expectHeld(await usual);
+  expect(longest()).toBe(30_000);
+  // a session lasts as long in silence
+  harness.crash();
+  await harness.start();
+  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(30_000);
+});
+
+test("close() rejects if the state could not be saved, and lets go of everything all the same", async () => {
+  const it = await startServer();
+  const { driver } = await openClient(it.addresses[0] as string);
+  expectHeld(await driver.claim(makeClaim("k")));
+  const blocked = join(it.dir, "state", "state.new");
+  // a folder in its place: even root cannot replace the file
+  mkdirSync(blocked);
+  const closed = it.close();
+  await expect(closed).rejects.toThrow(StateError);
+  await expect(closed).rejects.toThrow(/the state could not be saved: the next start will ask the clients/);
+  rmSync(blocked, { recursive: true });
+  expect((await startServer({ in: it.dir })).recoveryRemainingMs).toBeGreaterThan(0);
+});
+
+test.each([
+  ["removed", (path: string) => rmSync(path)],
+  [
+    "replaced",
+    (path: string) => {
+      renameSync(path, `${path}.away`);
+      writeFileSync(path, "", { mode: 0o600 });
+    },
+  ],
+  ["moved away with its folder", (path: string) => renameSync(join(path, ".."), join(path, "..", "..", "moved"))],
+])("a server whose state lock was %s grants nothing more and ends", async (_, spoil) => {
+  const dir = createTemporaryDirectory();
+  const it = await startServer({ in: dir });
+  const { driver } = await openClient(it.addresses[0] as string);
+  expectHeld(await driver.claim(makeClaim("k")));
+  spoil(join(dir, "state", "lock"));
+  // a write would reach a state that may be another server's by now
+  await expect(driver.claim(makeClaim("long", { ttlMs: 600_000, wait: false }))).rejects.toThrow();
+  expect(await it.ownershipLost).toMatch(/lock was removed or replaced/);
+  expect(it.ready()).toMatchObject({ ok: false });
+  expect(it.logged.join("\n")).toMatch(/the server ends: .*lock was removed or replaced/);
+  await expect(it.close()).rejects.toThrow(/could not be saved/);
+  await driver.close();
+});
+
+test("a second server that took the state of a running one finds it as after a crash, and nothing is written over its own", async () => {
+  const dir = createTemporaryDirectory();
+  const first = await startServer({ in: dir });
+  const { driver } = await openClient(first.addresses[0] as string);
+  expectHeld(await driver.claim(makeClaim("k")));
+  rmSync(join(dir, "state", "lock"));
+  const second = await startServer({ in: dir, listen: `unix:${join(dir, "socket2")}` });
+  expect(second.recoveryRemainingMs).toBeGreaterThan(0);
+  const text = readFileSync(join(dir, "state", "state"), "utf8");
+  await first.ownershipLost;
+  await first.close().catch(() => undefined);
+  expect(readFileSync(join(dir, "state", "state"), "utf8")).toBe(text);
+  await driver.close();
+});
+
+test("a server whose socket was removed saves its state and ends", async () => {
+  const it = await startServer();
+  rmSync(it.path);
+  expect(await it.ownershipLost).toMatch(/nobody can reach this server any more: .*socket was removed or replaced/);
+  await it.close();
+  expect((await startServer({ in: it.dir })).recoveryRemainingMs).toBe(0);
+});
+
+const rejectedOptions: readonly (readonly [string, (dir: string) => string, RegExp])[] = [
+  ["below /proc", () => "/proc/holdfast/state", /\/proc belongs to the kernel/],
+  ["below /sys", () => "/sys/holdfast", /\/sys belongs to the kernel/],
+  [
+    "below a link to nowhere",
+    (dir) => {
+      symlinkSync(join(dir, "nowhere"), join(dir, "link"));
+      return join(dir, "link", "x");
+    },
+    /link is a link to what does not exist/,
+  ],
+  [
+    "below a file",
+    (dir) => {
+      writeFileSync(join(dir, "file"), "");
+      return join(dir, "file", "a", "b");
+    },
+    /file is not a folder/,
+  ],
+  [
+    "a link, with a slash at its end",
+    (dir) => {
+      mkdirSync(join(dir, "real"), { mode: 0o700 });
+      symlinkSync(join(dir, "real"), join(dir, "link"));
+      return `${join(dir, "link")}/`;
+    },
+    /link is a link/,
+  ],
+];
+
+test.runIf(process.platform === "linux").each(rejectedOptions)(
+  "a state %s is refused at once, and --check finds the same",
+  async (_, make, message) => {
+    const dir = createTemporaryDirectory();
+    const state = make(dir);
+    const options = { listen: `unix:${join(dir, "socket")}`, state };
+    const { problems } = await checkOptions(options);
+    expect(problems).toMatchObject([
+      { option: "state", message: expect.stringMatching(message), isEnvironmental: true },
+    ]);
+    await expect(startServer({ in: dir, state })).rejects.toThrow(message);
+    expect(existsSync(join(dir, "nowhere"))).toBe(false);
+  },
+);
+
+test("checkOptions() warns of a start that would grant nothing for a while, unless a server is running with the state", async () => {
+  const dir = createTemporaryDirectory();
+  const it = await startServer({ in: dir });
+  const options = { listen: `unix:${join(dir, "socket")}`, state: join(dir, "state") };
+  const { driver } = await openClient(it.addresses[0] as string);
+  expectHeld(await driver.claim(makeClaim("k")));
+  expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
+  // as a kill leaves it
+  const killed = readFileSync(join(dir, "state", "state"));
+  const list = readFileSync(join(dir, "state", "sessions"));
+  await it.close();
+  expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
+  writeFileSync(join(dir, "state", "state"), killed);
+  writeFileSync(join(dir, "state", "sessions"), list);
+  expect((await checkOptions(options)).warnings).toEqual([
+    "the last server did not stop cleanly: granting nothing new for up to 30 s",
+  ]);
+  rmSync(join(dir, "state", "state"));
+  expect((await checkOptions(options)).warnings).toEqual([
+    "the state file is missing from a folder that has been in use: granting nothing new for up to 60 s",
+  ]);
+  const none = { ...options, state: "none" };
+  expect((await checkOptions(none)).warnings).toEqual([expect.stringMatching(/nothing is kept.* for up to 60 s/)]);
+  expect((await checkOptions({ ...none, firstStart: true })).warnings).toEqual([]);
+  expect((await checkOptions({ ...options, firstStart: true })).problems).toMatchObject([{ option: "state" }]);
+});

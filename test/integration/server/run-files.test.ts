@@ -1,0 +1,362 @@
+// The files of runs as a server reads them: real files, real processes, the kernel's own locks.
+
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  appendFileSync,
+  closeSync,
+  existsSync,
+  openSync,
+  renameSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { expect, test } from "vitest";
+import { encodeReference } from "../../../src/protocol/lock-reference.ts";
+import type { CommandRun, RunStatus } from "../../../src/server/runs/command-run.ts";
+import type { RunHeader, RunProcess } from "../../../src/server/runs/run-file-format.ts";
+import { decodeRunRecord, END_LINE, encodeHeader, encodeProcess } from "../../../src/server/runs/run-file-format.ts";
+import { openCommandRuns, runFilePath, temporaryRunFilePath } from "../../../src/server/runs/run-files.ts";
+import { readBootId, readPidNamespace, readStartTime } from "../../../src/server/session/process-probe.ts";
+import { flock } from "../../../src/util/flock.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import {
+  cleanUpAfterEach,
+  createTemporaryDirectory,
+  expectHeld,
+  makeClaim,
+  onCleanup,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+import { until } from "../../support/until.ts";
+
+cleanUpAfterEach();
+
+const ignoreWarnings = (): void => undefined;
+
+/** A process that lives until the test ends. */
+function startProcess(
+  stdio: ("ignore" | number)[] = ["ignore", "ignore", "ignore"],
+  env: NodeJS.ProcessEnv = process.env,
+): ChildProcess {
+  const child = spawn("/bin/sleep", ["60"], { stdio, env });
+  onCleanup(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  });
+  return child;
+}
+
+async function waitForExit(child: ChildProcess): Promise<void> {
+  const exit = once(child, "exit");
+  child.kill("SIGKILL");
+  await exit;
+}
+
+const processEntry = (role: RunProcess["role"], { pid = -1 }: { readonly pid?: number | undefined }): RunProcess => ({
+  role,
+  pid,
+  start: readStartTime(pid),
+});
+
+type RecordContent = {
+  readonly head?: Partial<RunHeader>;
+  readonly processes?: readonly RunProcess[];
+  readonly text?: string;
+};
+
+/** A folder with the file of one run. */
+function writeRecord({ head = {}, processes = [], text }: RecordContent) {
+  const runsIn = createTemporaryDirectory();
+  const session = randomId();
+  const claim = makeClaim("k", { ttlMs: "session" });
+  const reference = encodeReference([{ claim, firstToken: 5n, token: 5n, prefix: "" }]);
+  const whole = {
+    boot: readBootId(),
+    space: readPidNamespace(),
+    session,
+    label: "a run",
+    reference,
+    locked: false,
+    holdUntil: 0,
+    ...head,
+  };
+  const path = runFilePath(runsIn, session);
+  writeFileSync(path, text ?? encodeHeader(whole) + processes.map(encodeProcess).join("") + "\n".repeat(100), {
+    mode: 0o600,
+  });
+  return { runsIn, session, path, claim };
+}
+
+/** Locks the file, in the name of whoever inherits the descriptor that is given back. */
+async function lockFile(path: string): Promise<number> {
+  const descriptor = openSync(path, "r+");
+  expect(await flock(descriptor, "exclusive")).toBe("locked");
+  return descriptor;
+}
+
+async function readRun({
+  runsIn,
+  session,
+}: {
+  readonly runsIn: string;
+  readonly session: string;
+}): Promise<CommandRun> {
+  const run = (await openCommandRuns(runsIn, ignoreWarnings)).find(session);
+  if (run === null) throw new Error("the file was not found");
+  return run;
+}
+
+const expectLife = (run: CommandRun, life: RunStatus): Promise<unknown> =>
+  until(() => run.probe().status === life, { within: 5_000, what: `a run that is ${life}, not ${run.probe().status}` });
+
+test("a run is over when all of its processes are gone, and the wrapper alone only holds", async () => {
+  const [wrapper, watchdog, command] = [startProcess(), startProcess(), startProcess()];
+  const all = [processEntry("wrapper", wrapper), processEntry("watchdog", watchdog), processEntry("command", command)];
+  const run = await readRun(writeRecord({ processes: all }));
+  expect(run.probe().status).toBe("works");
+  await waitForExit(watchdog);
+  expect(run.probe().status).toBe("works");
+  await waitForExit(command);
+  expect(run.probe().status).toBe("held");
+  await waitForExit(wrapper);
+  expect(run.probe().status).toBe("over");
+});
+
+test("a run that its watchdog has ended holds nothing, whoever of it lives, and is over with its wrapper", async () => {
+  const [wrapper, watchdog, command] = [startProcess(), startProcess(), startProcess()];
+  const all = [processEntry("wrapper", wrapper), processEntry("watchdog", watchdog), processEntry("command", command)];
+  const it = writeRecord({ head: { locked: true }, processes: all });
+  const lock = await lockFile(it.path);
+  appendFileSync(it.path, END_LINE);
+  const runs = await openCommandRuns(it.runsIn, ignoreWarnings);
+  expect((await runs.findLiving()).runs).toMatchObject([{ session: it.session, claims: [] }]);
+  const run = await readRun(it);
+  expect(run.probe().status).toBe("held");
+  await waitForExit(wrapper);
+  expect(run.probe().status).toBe("over");
+  expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: false });
+  expect(existsSync(it.path)).toBe(false);
+  closeSync(lock);
+});
+
+test("what is to be held for longer is told at a start for as long as that, of a run that is over and of one that was ended", async () => {
+  const [wrapper, dead] = [startProcess(), { pid: -1 }];
+  for (const [one, life] of [
+    [dead, "over"],
+    [wrapper, "over"],
+  ] as const) {
+    const head = { holdUntil: Date.now() + 60_000 };
+    const it = writeRecord({
+      head,
+      processes: [{ role: "wrapper", pid: one.pid as number, start: readStartTime(one.pid as number) ?? "0" }],
+    });
+    if (one === wrapper) appendFileSync(it.path, END_LINE);
+    const [run, ...others] = (await (await openCommandRuns(it.runsIn, ignoreWarnings)).findLiving()).runs;
+    expect(others).toEqual([]);
+    expect(run).toMatchObject({ session: it.session, claims: [{ claim: { id: it.claim.id } }] });
+    expect(run?.probe().status).toBe(life);
+    expect(run?.remainingHoldMs()).toBeGreaterThan(50_000);
+  }
+  const it = writeRecord({ head: { holdUntil: Date.now() - 1 }, processes: [{ role: "wrapper", pid: 1, start: "0" }] });
+  expect((await (await openCommandRuns(it.runsIn, ignoreWarnings)).findLiving()).runs).toEqual([]);
+  expect(existsSync(it.path)).toBe(false);
+});
+
+test("a watchdog that has ended its run while a server looks: what was read before is not renewed any more", async () => {
+  const [wrapper, command] = [startProcess(), startProcess()];
+  const it = writeRecord({ processes: [processEntry("wrapper", wrapper), processEntry("command", command)] });
+  const run = await readRun(it);
+  expect(run.probe().status).toBe("works");
+  appendFileSync(it.path, END_LINE);
+  expect(run.probe().status).toBe("held");
+});
+
+test("a watchdog alone is no work before a command is named: its wrapper was stopped in between", async () => {
+  const [wrapper, watchdog] = [startProcess(), startProcess()];
+  const run = await readRun(
+    writeRecord({ processes: [processEntry("wrapper", wrapper), processEntry("watchdog", watchdog)] }),
+  );
+  expect(run.probe().status).toBe("held");
+  await waitForExit(wrapper);
+  expect(run.probe().status).toBe("works");
+});
+
+test("a process id that belongs to another process by now tells nothing", async () => {
+  const { pid, start } = processEntry("command", process);
+  const run = await readRun(writeRecord({ processes: [{ role: "command", pid, start: String(Number(start) - 1) }] }));
+  expect(run.probe().status).toBe("over");
+});
+
+test("the process ids of an earlier boot are nobody's", async () => {
+  const run = await readRun(
+    writeRecord({ head: { boot: "of another day" }, processes: [processEntry("command", process)] }),
+  );
+  expect(run.probe().status).toBe("over");
+});
+
+test("the process ids of another space tell nothing: without a lock it is unknown, with one the lock decides", async () => {
+  const head = { space: "pid:[1]" };
+  const processes = [processEntry("command", process)];
+  expect((await readRun(writeRecord({ head, processes }))).probe().status).toBe("unknown");
+  const it = writeRecord({ head: { ...head, locked: true }, processes });
+  const lock = await lockFile(it.path);
+  const heir = startProcess(["ignore", "ignore", "ignore", lock]);
+  closeSync(lock);
+  const run = await readRun(it);
+  await expectLife(run, "works");
+  await waitForExit(heir);
+  await expectLife(run, "unknown");
+});
+
+test("all named processes are gone, and one that they started has the lock: the run works until that ends", async () => {
+  const dead = startProcess();
+  const processes = [processEntry("command", dead)];
+  const it = writeRecord({ head: { locked: true }, processes });
+  const lock = await lockFile(it.path);
+  const heir = startProcess(["ignore", "ignore", "ignore", lock]);
+  closeSync(lock);
+  await waitForExit(dead);
+  const runs = await openCommandRuns(it.runsIn, ignoreWarnings);
+  expect((await runs.findLiving()).runs).toHaveLength(1);
+  await waitForExit(heir);
+  await expectLife(runs.find(it.session) as CommandRun, "over");
+  expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: false });
+  expect(existsSync(it.path)).toBe(false);
+});
+
+test("wrapper and watchdog died before the command was named, which has closed what it inherited: it is found by its environment", async () => {
+  const it = writeRecord({ head: { locked: true }, processes: [{ role: "wrapper", pid: 1, start: "0" }] });
+  const command = startProcess(["ignore", "ignore", "ignore"], { HOLDFAST_REFERENCE: decodeClaimReference(it) });
+  const runs = await openCommandRuns(it.runsIn, ignoreWarnings);
+  expect((await runs.findLiving()).runs).toHaveLength(1);
+  const run = await readRun(it);
+  await expectLife(run, "works");
+  await waitForExit(command);
+  await expectLife(run, "over");
+});
+
+test("the lock is free, since the command closed what it inherited: its process id keeps the run", async () => {
+  const command = startProcess();
+  const run = await readRun(writeRecord({ head: { locked: true }, processes: [processEntry("command", command)] }));
+  expect(run.probe().status).toBe("works");
+  await waitForExit(command);
+  await expectLife(run, "over");
+});
+
+test.each([
+  ["cut", (text: string) => text.slice(0, 60)],
+  ["of a changed letter", (text: string) => text.replace("session", "sessiom")],
+  ["empty", () => ""],
+  ["of another version", (text: string) => text.replace('"run":1', '"run":2')],
+])("a head that is %s names nothing: while somebody has the lock the server must wait", async (_, damage) => {
+  const whole = encodeHeader({
+    boot: null,
+    space: null,
+    session: randomId(),
+    label: "",
+    reference: "x",
+    locked: true,
+    holdUntil: 0,
+  });
+  const it = writeRecord({ text: damage(whole) });
+  const lock = await lockFile(it.path);
+  const told: string[] = [];
+  const runs = await openCommandRuns(it.runsIn, (message) => void told.push(message));
+  expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: true });
+  expect(told).toEqual([expect.stringContaining("is damaged: what its run holds is not known")]);
+  closeSync(lock);
+  expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: false });
+  expect(existsSync(it.path)).toBe(false);
+});
+
+test("a damaged line of a process is passed over, the others count", async () => {
+  const command = startProcess();
+  const it = writeRecord({});
+  const head = encodeHeader({
+    boot: readBootId(),
+    space: readPidNamespace(),
+    session: it.session,
+    label: "",
+    reference: decodeClaimReference(it),
+    locked: false,
+    holdUntil: 0,
+  });
+  const line = encodeProcess(processEntry("command", command));
+  writeFileSync(it.path, `${head}${line.replace("command", "commanb")}${line}`);
+  const run = await readRun(it);
+  expect(run.probe().status).toBe("works");
+  writeFileSync(it.path, `${head}${line.slice(0, -10)}`);
+  expect(run.probe().status).toBe("over");
+});
+
+function decodeClaimReference({ claim }: ReturnType<typeof writeRecord>): string {
+  return encodeReference([{ claim, firstToken: 5n, token: 5n, prefix: "" }]);
+}
+
+test("a file that is being made is no run yet; one whose maker has died goes after a minute", async () => {
+  const it = writeRecord({ processes: [processEntry("command", process)] });
+  const making = temporaryRunFilePath(it.runsIn, it.session);
+  renameSync(it.path, making);
+  const runs = await openCommandRuns(it.runsIn, ignoreWarnings);
+  expect((await runs.findLiving()).runs).toEqual([]);
+  expect(existsSync(making)).toBe(true);
+  utimesSync(making, 1, 1);
+  await runs.findLiving();
+  expect(existsSync(making)).toBe(false);
+});
+
+test("what cannot be read is unknown, not over", async () => {
+  const it = writeRecord({});
+  renameSync(it.path, `${it.path}-away`);
+  symlinkSync(`${it.path}-away`, it.path);
+  expect((await readRun(it)).probe().status).toBe("unknown");
+});
+
+test("what is written is read, keys, permits and label with it", () => {
+  const holds = [{ key: 'a "key"', permits: 2, limit: 5 }] as const;
+  const claim = makeClaim(holds, { ttlMs: 5_000 });
+  const reference = encodeReference([{ claim, firstToken: 7n, token: 8n, prefix: "" }]);
+  const head = {
+    boot: "b",
+    space: "s",
+    session: randomId(),
+    label: "ana@web-1 pid 1 (x)",
+    locked: true,
+    holdUntil: 5_000,
+  };
+  const processes: RunProcess[] = [{ role: "wrapper", pid: 4, start: "5" }];
+  const record = decodeRunRecord(encodeHeader({ ...head, reference }) + processes.map(encodeProcess).join(""));
+  expect(record).toMatchObject({ ...head, processes });
+  expect(record?.claims).toMatchObject([
+    { claim: { id: claim.id, holds, ttlMs: 5_000, label: head.label }, firstToken: 7n },
+  ]);
+});
+
+test.each(["state", "none"])(
+  "a server (--state: %s) starts with what a living run holds, and goes on when it is over",
+  async (kind) => {
+    const dir = createTemporaryDirectory();
+    const more = kind === "none" ? { state: "none" } : {};
+    const command = startProcess();
+    const it = writeRecord({ processes: [processEntry("command", command)] });
+    const first = await startServer({ in: dir, ...more });
+    const runsIn = kind === "none" ? `${first.path}.runs` : `${dir}/state/runs`;
+    await first.close();
+    renameSync(it.path, runFilePath(runsIn, it.session));
+    const second = await startServer({ in: dir, ...more });
+    const { driver, pushes } = await openClient(second.addresses[0] as string);
+    const next = makeClaim("k");
+    expect(await driver.claim(next)).toMatchObject({ state: "waiting" });
+    const [front] = await driver.list({ key: "k" }, 10);
+    expect(front).toMatchObject({ label: "a run", answer: { state: "held", token: 5n } });
+    await waitForExit(command);
+    await until(() => !existsSync(runFilePath(runsIn, it.session)), { within: 5_000, what: "the end of the run" });
+    // without a state each start grants nothing for a minute
+    if (kind === "state") expect(expectHeld(await pushes.waitForGrant(next)).token).toBeGreaterThan(5n);
+  },
+);

@@ -1,0 +1,96 @@
+// A credential, a claim's id, a reference and a session's id are secrets: nothing that people or tools see has them.
+
+import { expect, test } from "vitest";
+import { createLocks } from "../../../src/client/locks.ts";
+import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { publicTag, randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import {
+  cleanUpAfterEach,
+  expectHeld,
+  makeClaim,
+  onCleanup,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+test("no log line, error, list, event or answer to another has a secret of a client", async () => {
+  const [ana, ops] = [testAccount("ana"), testAccount("ops")];
+  const it = await startServer({ access: createTestAccess(ana, ops), limits: { refusalMs: 0 } });
+  const address = it.addresses[0] as string;
+  const seen: string[] = [];
+  const look = (what: unknown): void =>
+    void seen.push(JSON.stringify(what, (_, part) => (typeof part === "bigint" ? String(part) : part)));
+  const failed = async (work: Promise<unknown>): Promise<void> => {
+    const error = await work.then(
+      () => null,
+      (reason: Error) => reason,
+    );
+    expect(error).not.toBe(null);
+    for (let at: unknown = error; at instanceof Error; at = at.cause) seen.push(`${at.stack} ${JSON.stringify(at)}`);
+  };
+
+  const watcher = await RawClient.open(parseRawAddress(address), { credential: ops.credential });
+  onCleanup(() => watcher.end());
+  watcher.socket.on("data", (text: unknown) => seen.push(String(text)));
+  await watcher.call("watch", "");
+
+  const session = randomId();
+  const ownRawClient = await RawClient.open(parseRawAddress(address), { credential: ana.credential, session });
+  onCleanup(() => ownRawClient.end());
+  const { driver } = await openClient(address, { credential: ana.credential });
+  const [claim, waiting, detached] = [makeClaim("k", { label: "me" }), makeClaim("k"), makeClaim("d")];
+  const { token } = expectHeld(await driver.claim(claim));
+  await driver.claim(waiting);
+  expectHeld(await driver.claim(detached));
+  await driver.detach?.([detached]);
+  await ownRawClient.claim(randomId(), "z");
+  const locks = createLocks(serverDriver({ path: it.path, credential: ana.credential }));
+  onCleanup(() => locks.close());
+  const reference = await (await locks.acquire("r")).detach();
+
+  // refusals of every kind
+  const wrong = `hf1_${randomId()}${randomId()}`;
+  await failed(openClient(address, { credential: wrong }));
+  await failed(RawClient.open(parseRawAddress(address), { credential: ops.credential, session }));
+  await failed(driver.claim(makeClaim("f", { floor: 1n << 62n })));
+  await failed(locks.attach(reference.replace(/.$/, "!")));
+  const bad = await RawClient.open(parseRawAddress(address), { credential: ana.credential });
+  onCleanup(() => bad.end());
+  bad.send(`["claim",1,"${claim.id}","${ana.credential}"]`);
+  await bad.waitUntilClosed();
+  look(bad.lines);
+
+  // what an operator sees
+  look(await watcher.call("list", { prefix: "" }, 100));
+  look(await watcher.call("history", "k", 100));
+  look(await watcher.call("info"));
+  await watcher.call("revoke", [["k", String(token), true, `why ${"\u001b[2J"}`]]);
+  look(await driver.renew([claim]));
+  look(it.stats());
+  await until(() => seen.some((text) => text.includes('"removed"')), { within: 2_000, what: "the events" });
+  for (const line of it.logged) look(line);
+
+  const text = seen.join("\n");
+  // what was looked at is not nothing
+  expect(text).toContain(publicTag(claim.id));
+  for (const word of [
+    '"events"',
+    "no valid credential was given",
+    "a lock was taken away at once",
+    "why",
+    "more than a day",
+  ]) {
+    expect(text, word).toContain(word);
+  }
+  const secrets = [ana, ops].flatMap(({ credential, account }) => [credential, ...account.hashes]);
+  secrets.push(wrong, session, watcher.session, claim.id, waiting.id, detached.id, reference);
+  for (const secret of secrets) expect(text.includes(secret), `a secret of ${secret.length} characters`).toBe(false);
+  expect(text).not.toContain("\u001b");
+});

@@ -1,0 +1,211 @@
+// Clients that are cut off or fall silent, over TCP and on a Unix socket.
+
+import { expect, test } from "vitest";
+import type { Claim } from "../../../src/spi/driver.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import type { HarnessClient } from "../../support/server-harness.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const claimState = async (client: HarnessClient, claim: Claim) => (await client.driver.renew([claim]))[0];
+const isGranted = (client: HarnessClient, claim: Claim): boolean =>
+  client.pushes.some(({ id, answer }) => id === claim.id && answer?.state === "held");
+
+async function createNetworkHarness(): Promise<ServerHarness> {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  return harness;
+}
+
+test("over TCP a hold outlives its connection until its lease ends", async () => {
+  const harness = await createNetworkHarness();
+  const client = await harness.connectClient(false);
+  const otherClient = await harness.connectClient(false);
+  const [a, b] = [makeClaim("k"), makeClaim("k")];
+  await client.driver.claim(a);
+  await otherClient.driver.claim(b);
+  client.isUnreachable = true;
+  client.disconnect();
+  await harness.clock.advance(28_000);
+  await otherClient.driver.renew([b]);
+  expect(isGranted(otherClient, b)).toBe(false);
+  await harness.clock.advance(2_500);
+  expect(isGranted(otherClient, b)).toBe(true);
+});
+
+test("over TCP grants pass over a waiter that is cut off; back in time it has its old place", async () => {
+  const harness = await createNetworkHarness();
+  const [holder, cut, behind] = [
+    await harness.connectClient(false),
+    await harness.connectClient(false),
+    await harness.connectClient(false),
+  ];
+  const [a, b, c, d] = [makeClaim("k"), makeClaim("k"), makeClaim("k"), makeClaim("k")];
+  await holder.driver.claim(a);
+  await cut.driver.claim(b);
+  await behind.driver.claim(c);
+  await behind.driver.claim(d);
+  cut.isUnreachable = true;
+  cut.disconnect();
+  await flushEventLoop();
+  await holder.driver.release([a]);
+  await flushEventLoop();
+  expect(isGranted(behind, c)).toBe(true);
+  await harness.clock.advance(1_000);
+  cut.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(await claimState(cut, b)).toMatchObject({ state: "waiting" });
+  await behind.driver.release([c]);
+  await flushEventLoop();
+  expect(isGranted(cut, b)).toBe(true);
+  expect(isGranted(behind, d)).toBe(false);
+});
+
+test("over TCP a waiter that does not come back loses its place after the grace", async () => {
+  const harness = await createNetworkHarness();
+  const [holder, cut] = [await harness.connectClient(false), await harness.connectClient(false)];
+  const [a, b] = [makeClaim("k"), makeClaim("k")];
+  await holder.driver.claim(a);
+  await cut.driver.claim(b);
+  cut.isUnreachable = true;
+  cut.disconnect();
+  await harness.clock.advance(4_900);
+  expect(harness.openedBackend?.backend.table.records.has(b.id)).toBe(true);
+  await harness.clock.advance(300);
+  expect(harness.openedBackend?.backend.table.records.has(b.id)).toBe(false);
+});
+
+test("over TCP a session claim lasts while its client speaks, and ends 30 s after it fell silent", async () => {
+  const harness = await createNetworkHarness();
+  const client = await harness.connectClient(false);
+  const a = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(a);
+  await harness.clock.advance(300_000);
+  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  client.isUnreachable = true;
+  client.disconnect();
+  await harness.clock.advance(29_000);
+  expect(harness.openedBackend?.backend.table.records.has(a.id)).toBe(true);
+  await harness.clock.advance(11_500);
+  expect(harness.openedBackend?.backend.table.records.has(a.id)).toBe(false);
+});
+
+test("on a Unix socket a session claim never ends by silence", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(a);
+  await harness.clock.advance(7 * 86_400_000);
+  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+});
+
+test("a newer connection of a session replaces the older", async () => {
+  const harness = await createNetworkHarness();
+  const client = await harness.connectClient(false);
+  const a = makeClaim("k");
+  await client.driver.claim(a);
+  client.disconnect();
+  await harness.clock.advance(100);
+  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(client.pushes).toContainEqual({ id: null, answer: undefined });
+});
+
+test("calls made just after a cut wait for the new connection; later ones fail at once", async () => {
+  const harness = await createNetworkHarness();
+  const client = await harness.connectClient(false);
+  await client.driver.claim(makeClaim("kept"));
+  client.disconnect();
+  await flushEventLoop();
+  const soon = client.driver.claim(makeClaim("a"));
+  await harness.clock.advance(500);
+  expectHeld(await soon);
+  client.isUnreachable = true;
+  client.disconnect();
+  await flushEventLoop();
+  const hopeless = expect(client.driver.claim(makeClaim("b"))).rejects.toThrow(/cannot be reached/);
+  await harness.clock.advance(1_500);
+  await hopeless;
+  await expect(client.driver.claim(makeClaim("c"))).rejects.toThrow(/cannot be reached/);
+});
+
+test("a session that has gone leaves nothing behind", async () => {
+  const harness = await createNetworkHarness();
+  for (let turn = 0; turn < 50; turn++) {
+    const client = await harness.connectClient(turn % 2 === 0);
+    const [a, b] = [makeClaim("k"), makeClaim("k")];
+    await client.driver.claim(a);
+    await client.driver.claim(b);
+    await client.driver.close();
+    await flushEventLoop();
+  }
+  await harness.clock.advance(90_000);
+  expect(harness.openedBackend?.sessions.byId.size).toBe(0);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.storage?.sessions).toEqual([]);
+  expect(harness.openedBackend?.backend.nextDueAt()).toBe(Number.POSITIVE_INFINITY);
+});
+
+test("over TCP a client finds out that its connection is a black hole, and dials again", async () => {
+  const harness = await createNetworkHarness();
+  const client = await harness.connectClient(false);
+  const a = makeClaim("k", { ttlMs: 90_000 });
+  await client.driver.claim(a);
+  client.dropsTraffic = true;
+  const lost = expect(client.driver.renew([a])).rejects.toThrow(/was lost/);
+  await harness.clock.advance(20_500);
+  await lost;
+  client.dropsTraffic = false;
+  await harness.clock.advance(5_500);
+  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(client.pushes).toContainEqual({ id: null, answer: undefined });
+});
+
+test("on a Unix socket a client never gives up a connection because the server is silent", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const client = await harness.connectClient();
+  const a = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(a);
+  client.dropsTraffic = true;
+  let settled = false;
+  const asked = client.driver.renew([a]).finally(() => {
+    settled = true;
+  });
+  await harness.clock.advance(600_000);
+  expect(settled).toBe(false);
+  client.dropsTraffic = false;
+  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  await client.driver.close();
+  await expect(asked).rejects.toThrow(/closed/);
+});
+
+test("a client that only waits for pushes pings no more than it must, and an idle one not at all", async () => {
+  const harness = await createNetworkHarness();
+  const client = await harness.connectClient(false);
+  const sent = client.linesSent;
+  await harness.clock.advance(300_000);
+  expect(client.linesSent).toBe(sent);
+  const a = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(a);
+  await harness.clock.advance(100_000);
+  expect(client.linesSent - sent).toBeGreaterThanOrEqual(10);
+  expect(client.linesSent - sent).toBeLessThanOrEqual(12);
+});
+
+test("while clients of the network do not come back after a restart, the server sleeps until something is due", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const client = await harness.connectClient(false);
+  expectHeld(await client.driver.claim(makeClaim("k", { ttlMs: 60_000 })));
+  client.isUnreachable = true;
+  await harness.stop();
+  await harness.start();
+  await client.driver.close();
+  const before = harness.clock.timerFires;
+  await harness.clock.advance(100_000);
+  expect(harness.clock.timerFires - before).toBeLessThan(50);
+});

@@ -1,0 +1,232 @@
+// What happens to claims, sessions and other claims while a write to the disk hangs for long, or fails.
+
+import { expect, test } from "vitest";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import type { MemoryStorage } from "../../support/server-harness.ts";
+import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const DAY_MS = 86_400_000;
+
+async function createHarness(remote = false): Promise<{ world: ServerHarness; disk: MemoryStorage }> {
+  const harness = new ServerHarness({ remote });
+  await harness.start();
+  return { world: harness, disk: harness.storage as MemoryStorage };
+}
+
+test("a claim that was given back while it waited for the disk takes no place, however long the disk took", async () => {
+  const { world, disk } = await createHarness();
+  const { driver } = await world.connectClient();
+  const claim = makeClaim("k", { ttlMs: 50_000 });
+  const open = disk.blockWrites();
+  const first = driver.claim(claim);
+  await flushEventLoop();
+  await driver.release([claim], new Set([claim.id]));
+  await world.clock.advance(70_000);
+  open();
+  expect(await first).toMatchObject({ state: "none" });
+  expect(world.openedBackend?.backend.table.records.size).toBe(0);
+});
+
+test("a claim whose client has gone while it waited for the disk takes no place, although a child speaks for it", async () => {
+  const { world, disk } = await createHarness();
+  const client = await world.connectClient();
+  const open = disk.blockWrites();
+  const asked = client.driver.claim(makeClaim("k", { ttlMs: 50_000 })).catch(() => null);
+  await flushEventLoop();
+  const [session] = [...(world.openedBackend?.sessions.byId.values() ?? [])];
+  session?.keepSessionConnections.add({} as never);
+  client.isUnreachable = true;
+  client.disconnect();
+  await asked;
+  open();
+  await flushEventLoop();
+  expect(world.openedBackend?.backend.table.records.size).toBe(0);
+});
+
+test("a long claim that an operator takes away while it is journaled is not said to be held", async () => {
+  const { world, disk } = await createHarness();
+  const [one, operator] = [await world.connectClient(), await world.connectClient()];
+  const claim = makeClaim("k", { ttlMs: DAY_MS });
+  const open = disk.blockWrites();
+  const first = one.driver.claim(claim);
+  await flushEventLoop();
+  const token = [...(world.openedBackend?.backend.table.records.values() ?? [])][0]?.token as number;
+  const revoked = operator.driver.revoke?.([{ key: "k", token: BigInt(token), now: true }]);
+  await flushEventLoop();
+  open();
+  expect(await first).toEqual({ state: "none", reason: "revoked" });
+  expect(await revoked).toEqual([true]);
+});
+
+test("a lease that ends while it is journaled is not said to be held", async () => {
+  const { world, disk } = await createHarness();
+  const { driver } = await world.connectClient();
+  const open = disk.blockWrites();
+  const first = driver.claim(makeClaim("k", { ttlMs: 61_000 }));
+  await world.clock.advance(70_000);
+  open();
+  expect(await first).toMatchObject({ state: "none" });
+});
+
+test("renewals of others do not fail with that of a long claim that the disk does not take", async () => {
+  const { world, disk } = await createHarness();
+  const { driver } = await world.connectClient();
+  const [other] = [await world.connectClient()];
+  const [short, long] = [makeClaim("short"), makeClaim("long", { ttlMs: DAY_MS })];
+  const before = makeClaim("long");
+  expectHeld(await other.driver.claim(before));
+  expectHeld(await driver.claim(short));
+  expect(await driver.claim(long)).toMatchObject({ state: "waiting" });
+  disk.isFull = true;
+  await other.driver.release([before]);
+  await flushEventLoop();
+  expect(await driver.renew([short, long])).toMatchObject([{ state: "held" }, undefined]);
+  disk.isFull = false;
+  await world.clock.advance(1_500);
+  expect(await driver.renew([short, long])).toMatchObject([{ state: "held" }, { state: "held" }]);
+});
+
+test("renewals of others do not wait for the write of a long claim", async () => {
+  const { world, disk } = await createHarness();
+  const { driver } = await world.connectClient();
+  const otherClient = await world.connectClient();
+  const [short, long] = [makeClaim("short"), makeClaim("long", { ttlMs: DAY_MS })];
+  const before = makeClaim("long");
+  expectHeld(await otherClient.driver.claim(before));
+  expectHeld(await driver.claim(short));
+  expect(await driver.claim(long)).toMatchObject({ state: "waiting" });
+  const open = disk.blockWrites();
+  await otherClient.driver.release([before]);
+  await flushEventLoop();
+  const renewed = driver.renew([short, long]);
+  await world.clock.advance(200);
+  expect(await renewed).toMatchObject([{ state: "held" }, undefined]);
+  open();
+  await flushEventLoop();
+});
+
+test("while only the journal cannot be written, claims that need no journal are granted: at once, and after a wait", async () => {
+  const { world, disk } = await createHarness();
+  const { driver } = await world.connectClient();
+  disk.isFull = "journal";
+  await expect(driver.claim(makeClaim("long", { ttlMs: DAY_MS }))).rejects.toThrow("ENOSPC");
+  for (let turn = 0; turn < 10; turn++) {
+    await world.clock.advance(10_000);
+    const [now, later] = [makeClaim("k", { wait: false }), makeClaim("k")];
+    expectHeld(await driver.claim(now));
+    expect(await driver.claim(later)).toMatchObject({ state: "waiting" });
+    await driver.release([now]);
+    await flushEventLoop();
+    expect((await driver.renew([later]))[0]).toMatchObject({ state: "held" });
+    await driver.release([later]);
+  }
+});
+
+test("a waiter is granted although the journal has been failing for a minute in which nobody claimed anything", async () => {
+  const { world, disk } = await createHarness();
+  const [one, two] = [await world.connectClient(), await world.connectClient()];
+  const [first, second] = [makeClaim("k", { ttlMs: "session" }), makeClaim("k", { ttlMs: "session" })];
+  expectHeld(await one.driver.claim(first));
+  expect(await two.driver.claim(second)).toMatchObject({ state: "waiting" });
+  disk.isFull = "journal";
+  await expect(one.driver.claim(makeClaim("long", { ttlMs: DAY_MS }))).rejects.toThrow("ENOSPC");
+  await world.clock.advance(90_000);
+  await one.driver.release([first]);
+  await world.clock.advance(2_000);
+  expect((await two.driver.renew([second]))[0]).toMatchObject({ state: "held" });
+});
+
+test("a claim whose detaching could not be written ends with its session, which has ended meanwhile", async () => {
+  const { world, disk } = await createHarness();
+  const client = await world.connectClient();
+  const claim = makeClaim("k");
+  expectHeld(await client.driver.claim(claim));
+  const open = disk.blockWrites();
+  const detached = client.driver.detach?.([claim]).catch(() => null);
+  await flushEventLoop();
+  client.isUnreachable = true;
+  client.disconnect();
+  await detached;
+  disk.isFull = true;
+  open();
+  await flushEventLoop();
+  expect(world.openedBackend?.backend.table.records.size).toBe(0);
+});
+
+test("a claim that is given back while its detaching is written, and cannot be, leaves nothing with its session", async () => {
+  const { world, disk } = await createHarness();
+  const [one, other] = [await world.connectClient(), await world.connectClient()];
+  const claim = makeClaim("k");
+  expectHeld(await one.driver.claim(claim));
+  const open = disk.blockWrites();
+  const detached = one.driver.detach?.([claim]).catch(() => "failed");
+  await flushEventLoop();
+  const released = other.driver.release([claim]);
+  await flushEventLoop();
+  disk.isFull = true;
+  open();
+  expect(await detached).toBe("failed");
+  expect(await released).toEqual([true]);
+  for (const { records } of world.openedBackend?.sessions.byId.values() ?? []) expect(records.size).toBe(0);
+});
+
+test("detaching a claim whose lease has just ended leaves nothing with its session", async () => {
+  const { world } = await createHarness();
+  const { driver } = await world.connectClient();
+  const claim = makeClaim("k", { ttlMs: 1_000 });
+  expectHeld(await driver.claim(claim));
+  const [session] = [...(world.openedBackend?.sessions.byId.values() ?? [])];
+  const { backend } = world.openedBackend as NonNullable<ServerHarness["openedBackend"]>;
+  world.clock.jump(1_500);
+  expect(backend.detach(session as never, [claim.id])).toEqual([false]);
+  expect(session?.records.size).toBe(0);
+});
+
+test("a shutdown while the disk hangs leaves the table for the next start, whoever waits for what", async () => {
+  const { world, disk } = await createHarness();
+  const [one, two] = [await world.connectClient(), await world.connectClient()];
+  const [first, second] = [makeClaim("k"), makeClaim("k", { ttlMs: "session" })];
+  expectHeld(await one.driver.claim(first));
+  expect(await two.driver.claim(second)).toMatchObject({ state: "waiting" });
+  const open = disk.blockWrites();
+  const placing = two.driver.claim(makeClaim("other", { ttlMs: 50_000 })).catch(() => null);
+  await flushEventLoop();
+  world.clock.wallOffsetMs += 3_600_000;
+  await one.driver.release([first]);
+  await flushEventLoop();
+  const stopped = world.stop();
+  await flushEventLoop();
+  open();
+  await stopped;
+  await placing;
+  await flushEventLoop();
+  expect(disk.state).toContain('"clean":{');
+});
+
+test("claims: no more may wait for the disk than may be placed; those that wait are placed, and one that comes twice counts once", async () => {
+  const harness = new ServerHarness({ remote: false, limits: { claims: 3 } });
+  await harness.start();
+  const { driver } = await harness.connectClient();
+  const disk = harness.storage as MemoryStorage;
+  const three = (ttlMs: number) => ["a", "b", "c"].map((key) => makeClaim(key, { ttlMs }));
+  const open = disk.blockWrites();
+  const claims = three(50_000);
+  const waiting = claims.map((claim) => driver.claim(claim));
+  await flushEventLoop();
+  const again = driver.claim(claims[0] as (typeof claims)[0]);
+  await expect(driver.claim(makeClaim("d", { ttlMs: 50_000 }))).rejects.toThrow("at most 3 claims on this server");
+  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  open();
+  for (const answer of await Promise.all([...waiting, again])) expectHeld(answer);
+  await driver.release(claims);
+  // nothing of them, and of the one that was refused, is left to be counted
+  const openAgain = disk.blockWrites();
+  const others = three(55_000).map((claim) => driver.claim(claim));
+  await flushEventLoop();
+  openAgain();
+  for (const answer of await Promise.all(others)) expectHeld(answer);
+});

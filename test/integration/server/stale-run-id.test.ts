@@ -1,0 +1,70 @@
+import { expect, test } from "vitest";
+import { server } from "../../../src/drivers/server/driver.ts";
+import type { Connector, TransportEvents } from "../../../src/net/transport.ts";
+import { encodeAnswer, encodePush } from "../../../src/protocol/frames.ts";
+import { encodeServerHello, PROTOCOL_LIMITS, PROTOCOL_VERSION } from "../../../src/protocol/handshake.ts";
+import type { Answer, ClaimId } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/server-fixture.ts";
+import { until } from "../../support/until.ts";
+
+const WELCOME = encodeServerHello({
+  protocol: PROTOCOL_VERSION,
+  version: "0",
+  start: "second",
+  sessionMs: 30_000,
+  silenceKeeps: true,
+  traits: {
+    lease: { claim: true },
+    manyKeys: true,
+    permits: "any",
+    fencing: true,
+    fifo: true,
+    survives: "restart",
+  },
+  reclaimMs: 0,
+  limits: PROTOCOL_LIMITS,
+});
+
+test("what an earlier start of the server says is not believed, and ends the connection", async () => {
+  let wire: TransportEvents | null = null;
+  let dialed = 0;
+  const connector: Connector = (events) => {
+    wire = events;
+    dialed++;
+    setImmediate(() => events.onLines([WELCOME.trimEnd()]));
+    return { write: () => {}, close: () => {}, keepAlive: () => {} };
+  };
+  const pushed: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[] = [];
+  const driver = server({ connector, random: () => 0 });
+  await driver.open((id, answer) => pushed.push({ id, answer }));
+  const claim = makeClaim("a");
+  const asked = driver.claim(claim);
+  const held: Answer = { state: "held", token: 7n, tokens: 1, ttlMs: 30_000 };
+  const push = (start: string): void =>
+    (wire as unknown as TransportEvents).onLines([`["${start}",${encodePush(claim.id, encodeAnswer(held, 0))}]`]);
+
+  push("first");
+  await expect(asked).rejects.toThrow(/connection/);
+  expect(pushed).toEqual([]);
+  await until(() => dialed === 2, { within: 2_000, what: "another connection" });
+  await driver.close();
+});
+
+test("what this start says is", async () => {
+  let wire: TransportEvents | null = null;
+  const connector: Connector = (events) => {
+    wire = events;
+    setImmediate(() => events.onLines([WELCOME.trimEnd()]));
+    return { write: () => {}, close: () => {}, keepAlive: () => {} };
+  };
+  const pushed: (ClaimId | null)[] = [];
+  const driver = server({ connector });
+  await driver.open((id) => pushed.push(id));
+  const claim = makeClaim("a");
+  const asked = driver.claim(claim);
+  const held: Answer = { state: "held", token: 7n, tokens: 1, ttlMs: 30_000 };
+  (wire as unknown as TransportEvents).onLines([`["second",${encodePush(claim.id, encodeAnswer(held, 0))}]`]);
+  expect(pushed).toEqual([claim.id]);
+  await driver.close();
+  await expect(asked).rejects.toThrow(/closed/);
+});

@@ -1,0 +1,217 @@
+// A state that is older than what clients have seen: an older copy of the folder was put back, or the folder was emptied.
+
+import { cpSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { Claim } from "../../../src/spi/driver.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import {
+  cleanUpAfterEach,
+  createTemporaryDirectory,
+  expectHeld,
+  makeClaim,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+import type { HarnessClient, MemoryStorage } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+/** A client that says what it likes. */
+function openConnection({ service }: ServerHarness, session: string): (frame: string) => unknown[][] {
+  if (service === null) throw new Error("the world has started");
+  const got: string[] = [];
+  const connection = service.accept(
+    { write: (text) => got.push(text), close: () => undefined },
+    { isLocal: true, address: "" },
+  );
+  connection.receive([JSON.stringify({ hello: { protocol: 1, session } })]);
+  return (frame) => {
+    got.length = 0;
+    connection.receive([`["${service.runId}",${frame}]`]);
+    return got.flatMap((text) => (JSON.parse(text) as unknown[][]).slice(1));
+  };
+}
+
+const claimState = async (client: HarnessClient, claim: Claim) => (await client.driver.renew([claim]))[0];
+
+/** What the disk keeps, to be put back later. */
+function copyStorage(disk: MemoryStorage): () => void {
+  const { state, journal, sessions, fresh } = disk;
+  return () => Object.assign(disk, { state, journal, sessions, fresh });
+}
+
+for (const local of [true, false]) {
+  const over = local ? "a Unix socket" : "TCP";
+
+  test(`over ${over}: an older copy of a clean state grants nothing over a holder that comes back`, async () => {
+    const harness = new ServerHarness({ remote: !local });
+    await harness.start();
+    await harness.stop();
+    const putBack = copyStorage(harness.storage as MemoryStorage);
+    await harness.start();
+    const holder = await harness.connectClient(local);
+    const idle = await harness.connectClient(local);
+    const [a, b] = [makeClaim("k"), makeClaim("other")];
+    const { token } = expectHeld(await holder.driver.claim(a));
+    await idle.driver.claim(b);
+    await idle.driver.release([b]);
+    holder.isUnreachable = true;
+    harness.crash();
+    putBack();
+    await harness.start();
+    expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+    // one that holds nothing has seen a later start
+    await harness.clock.advance(2_500);
+    expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
+    expect(harness.logLines.join()).toMatch(/a client has seen a later state than this one.*for up to \d+ s/);
+    const newcomer = await harness.connectClient(local);
+    const wants = makeClaim("k");
+    expect(await newcomer.driver.claim(wants)).toMatchObject({ state: "waiting" });
+    holder.isUnreachable = false;
+    await harness.clock.advance(2_500);
+    expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
+    expect(await claimState(newcomer, wants)).toMatchObject({ state: "waiting" });
+    // it lasts as long as leases from before the start can
+    for (const ms of [20_000, 20_000, 10_000]) {
+      await harness.clock.advance(ms);
+      await holder.driver.renew([a]);
+    }
+    expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+    await harness.clock.advance(6_000);
+    expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+    expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
+  });
+
+  test(`over ${over}: in an emptied folder a claim of an earlier life ends the others that cannot stand beside it, and they are told at once`, async () => {
+    const harness = new ServerHarness({ remote: !local });
+    // the next server's clock is behind, so that its tokens are lower
+    harness.serverClockOffsetMs = 100_000;
+    await harness.start();
+    const holder = await harness.connectClient(local);
+    const long = makeClaim("long", { ttlMs: 600_000 });
+    const a = makeClaim("k");
+    const { token } = expectHeld(await holder.driver.claim(a));
+    expectHeld(await holder.driver.claim(long));
+    holder.isUnreachable = true;
+    harness.crash();
+    harness.serverClockOffsetMs = 0;
+    Object.assign(harness.storage as MemoryStorage, { state: null, journal: "", sessions: null, fresh: true });
+    await harness.start();
+    const newer = await harness.connectClient(local);
+    const b = makeClaim("k");
+    expectHeld(await newer.driver.claim(b));
+    holder.isUnreachable = false;
+    await harness.clock.advance(2_500);
+    expect(newer.pushes).toContainEqual({ id: b.id, answer: { state: "none", reason: "expired" } });
+    expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
+    expect(await claimState(holder, long)).toMatchObject({ state: "held" });
+    expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
+    expect(await newer.driver.claim(makeClaim("free", { wait: false }))).toMatchObject({ state: "none" });
+    // a crash meanwhile does not shorten it
+    harness.crash();
+    await harness.start();
+    expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(60_000);
+    // nor do those that this state knows end it by coming back
+    await harness.clock.advance(5_000);
+    expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  });
+}
+
+test("a crash in a recovery that a client has begun makes nobody forget those who have not come back yet", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  await harness.stop();
+  const putBack = copyStorage(harness.storage as MemoryStorage);
+  await harness.start();
+  const [holder, other] = [await harness.connectClient(), await harness.connectClient()];
+  const [a, b] = [makeClaim("k"), makeClaim("other")];
+  const { token } = expectHeld(await holder.driver.claim(a));
+  await other.driver.claim(b);
+  holder.isUnreachable = true;
+  harness.crash();
+  putBack();
+  await harness.start();
+  await harness.clock.advance(2_500);
+  expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
+  // the list of this start names the other one only, and it comes back
+  harness.crash();
+  await harness.start();
+  await harness.clock.advance(2_500);
+  expect(await claimState(other, b)).toMatchObject({ state: "held" });
+  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  holder.isUnreachable = false;
+  await harness.clock.advance(2_500);
+  expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
+});
+
+test("a client that says nothing of what it has seen shows it by its token", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const bound = BigInt(JSON.parse((harness.storage?.state ?? "").slice(17)).bound);
+  await harness.stop();
+  await harness.start();
+  const say = openConnection(harness, randomId());
+  const token = bound + 1n;
+  const reclaim = `["reclaim",1,[[["${randomId()}",["k"],30000],["held","${token}",1,20000]]],true]`;
+  expect(say(reclaim)).toEqual([["ok", 1, [["held", `${token}`, 1, 20_000]]]]);
+  expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
+  await harness.clock.advance(21_000);
+  const { driver } = await harness.connectClient();
+  expect(await driver.claim(makeClaim("k", { wait: false }))).toMatchObject({ state: "none" });
+});
+
+test("a state is not older for a client that has seen the start before it, nor for one that comes back to the same start", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const client = await harness.connectClient(false);
+  await client.driver.claim(makeClaim("k"));
+  client.disconnect();
+  await harness.clock.advance(2_500);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  await harness.stop();
+  await harness.start();
+  await harness.clock.advance(2_500);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(client.dials).toBeGreaterThan(2);
+});
+
+test("a minute after the start nobody can hold by a short lease from before: a client that comes back then stops nothing", async () => {
+  const harness = new ServerHarness({ remote: true });
+  await harness.start();
+  const late = await harness.connectClient(false);
+  const a = makeClaim("k", { ttlMs: 600_000 });
+  await late.driver.claim(a);
+  late.isUnreachable = true;
+  harness.crash();
+  Object.assign(harness.storage as MemoryStorage, { state: null, journal: "", sessions: null, fresh: true });
+  await harness.start();
+  await harness.clock.advance(60_000);
+  late.isUnreachable = false;
+  await harness.clock.advance(5_000);
+  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(await claimState(late, a)).toMatchObject({ state: "none" });
+});
+
+test("a folder that was copied back under living clients: the files themselves", async () => {
+  const dir = createTemporaryDirectory();
+  const first = await startServer({ in: dir });
+  await first.close();
+  cpSync(join(dir, "state"), join(dir, "copy"), { recursive: true });
+  const second = await startServer({ in: dir });
+  const holder = await openClient(second.addresses[0] as string);
+  const a = makeClaim("k");
+  const { token } = expectHeld(await holder.driver.claim(a));
+  await second.close();
+  rmSync(join(dir, "state"), { recursive: true });
+  cpSync(join(dir, "copy"), join(dir, "state"), { recursive: true });
+  const third = await startServer({ in: dir });
+  await until(() => third.recoveryRemainingMs > 0, { within: 5_000, what: "the recovery" });
+  const other = await openClient(third.addresses[0] as string);
+  expect(await other.driver.claim(makeClaim("k", { wait: false }))).toMatchObject({ state: "none" });
+  expect((await holder.driver.renew([a]))[0]).toMatchObject({ state: "held", token });
+});

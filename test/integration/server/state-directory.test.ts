@@ -1,0 +1,168 @@
+import {
+  chmodSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { computeChecksum } from "../../../src/server/storage/checksum-chain.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import {
+  cleanUpAfterEach,
+  createTemporaryDirectory,
+  expectHeld,
+  makeClaim,
+  openClient,
+  startServer,
+} from "../../support/server-fixture.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+/** A folder in which a server has been and has been shut down. */
+async function createUsedState(): Promise<string> {
+  const dir = createTemporaryDirectory();
+  const it = await startServer({ in: dir });
+  const { driver } = await openClient(it.addresses[0] as string);
+  await driver.claim(makeClaim("k", { ttlMs: 86_400_000 }));
+  await driver.claim(makeClaim("other"));
+  await it.close();
+  await driver.close();
+  return dir;
+}
+
+test("the folder and what is in it are for us alone", async () => {
+  const dir = await createUsedState();
+  expect(statSync(join(dir, "state")).mode & 0o777).toBe(0o700);
+  for (const name of ["state", "journal", "sessions"])
+    expect(statSync(join(dir, "state", name)).mode & 0o777).toBe(0o600);
+});
+
+test("a second server on one state is refused", async () => {
+  const dir = createTemporaryDirectory();
+  await startServer({ in: dir });
+  await expect(startServer({ in: dir, listen: `unix:${join(dir, "socket2")}` })).rejects.toThrow(
+    /used by another server/,
+  );
+});
+
+test("a second server on one socket is refused, and the first goes on", async () => {
+  const dir = createTemporaryDirectory();
+  const it = await startServer({ in: dir });
+  await expect(startServer({ in: dir, state: join(dir, "state2") })).rejects.toThrow(/another server listens/);
+  const { driver } = await openClient(it.addresses[0] as string);
+  expectHeld(await driver.claim(makeClaim("k")));
+});
+
+test("after a clean shutdown the table stands there, and the next start opens at once", async () => {
+  const dir = await createUsedState();
+  const it = await startServer({ in: dir });
+  expect(it.recoveryRemainingMs).toBe(0);
+  expect(it.stats().claims).toBe(2);
+});
+
+test.each(["state", "journal"])("a damaged %s is refused, saying what to do", async (name) => {
+  const dir = await createUsedState();
+  const path = join(dir, "state", name);
+  const text = readFileSync(path, "utf8");
+  writeFileSync(path, text.replace(/"ttlMs":\d/, '"ttlMs":9'));
+  await expect(startServer({ in: dir })).rejects.toThrow(/damaged: .*move it .*away/);
+  renameSync(path, `${path}.away`);
+  if (name === "journal") {
+    await expect(startServer({ in: dir })).rejects.toThrow(/journal is missing: .*move it and "state" away/);
+    renameSync(join(dir, "state", "state"), join(dir, "state", "state.away"));
+  }
+  expect((await startServer({ in: dir })).recoveryRemainingMs).toBeGreaterThan(59_000);
+});
+
+test("a journal that was cut while it was written loses only what was being written", async () => {
+  const dir = await createUsedState();
+  rmSync(join(dir, "state", "state"));
+  const path = join(dir, "state", "journal");
+  const text = readFileSync(path, "utf8");
+  // its header and the claim of a day
+  expect(text.split("\n")).toHaveLength(3);
+  writeFileSync(path, text + text.slice(-60, -1));
+  const it = await startServer({ in: dir });
+  expect(it.stats().claims).toBe(1);
+});
+
+test.each([
+  [1, /has layout 1, this version knows 2: move its folder away once nothing is held$/],
+  [3, /has layout 3, this version knows 2: run a newer holdfast$/],
+])("a state of layout %i is refused in one sentence", async (layout, message) => {
+  const dir = await createUsedState();
+  const path = join(dir, "state", "state");
+  const other = readFileSync(path, "utf8").trimEnd().slice(17).replace('"layout":2', `"layout":${layout}`);
+  writeFileSync(path, `${computeChecksum(other)} ${other}\n`);
+  await expect(startServer({ in: dir })).rejects.toThrow(message);
+});
+
+test("a missing state in a folder that has been in use is an unclean start; the whole folder missing is a first one", async () => {
+  const dir = await createUsedState();
+  rmSync(join(dir, "state", "state"));
+  const it = await startServer({ in: dir });
+  expect(it.recoveryRemainingMs).toBeGreaterThan(59_000);
+  await it.close();
+  rmSync(join(dir, "state"), { recursive: true });
+  expect((await startServer({ in: dir })).recoveryRemainingMs).toBe(0);
+});
+
+test("a linked state is refused: the folder, a file, and a second name", async () => {
+  const dir = await createUsedState();
+  const state = join(dir, "state");
+  symlinkSync(state, join(dir, "link"));
+  await expect(startServer({ in: dir, state: join(dir, "link") })).rejects.toThrow(/is a link/);
+  renameSync(join(state, "state"), join(dir, "elsewhere"));
+  symlinkSync(join(dir, "elsewhere"), join(state, "state"));
+  await expect(startServer({ in: dir })).rejects.toThrow(/is a link/);
+  rmSync(join(state, "state"));
+  linkSync(join(dir, "elsewhere"), join(state, "state"));
+  await expect(startServer({ in: dir })).rejects.toThrow(/second name/);
+});
+
+test("a state that is open to others is refused: the folder, and a file", async () => {
+  const dir = await createUsedState();
+  chmodSync(join(dir, "state"), 0o750);
+  await expect(startServer({ in: dir })).rejects.toThrow(/open to others \(mode 750\): chmod 700/);
+  chmodSync(join(dir, "state"), 0o700);
+  chmodSync(join(dir, "state", "journal"), 0o644);
+  await expect(startServer({ in: dir })).rejects.toThrow(/open to others \(mode 644\): chmod 600/);
+});
+
+test("a folder in the place of a file is refused, and a file in the place of the folder", async () => {
+  const dir = await createUsedState();
+  rmSync(join(dir, "state", "state"));
+  mkdirSync(join(dir, "state", "state"), { mode: 0o700 });
+  await expect(startServer({ in: dir })).rejects.toThrow(/is not a file: move it away|EISDIR/);
+  rmSync(join(dir, "state"), { recursive: true });
+  writeFileSync(join(dir, "state"), "");
+  await expect(startServer({ in: dir })).rejects.toThrow(/not a folder/);
+});
+
+test("a state that cannot be written stops the start", async () => {
+  const dir = await createUsedState();
+  // root ignores modes, but nobody can write a file where a folder stands
+  mkdirSync(join(dir, "state", "state.new"));
+  await expect(startServer({ in: dir })).rejects.toThrow(/cannot be written/);
+});
+
+test.each([
+  ["state missing", { listen: "unix:/tmp/x" }],
+  ["no address", { listen: [], state: "none" }],
+  ["a relative socket", { listen: "unix:x", state: "none" }],
+  ["a socket path that is too long", { listen: `unix:/${"x".repeat(103)}`, state: "none" }],
+  ["an address that is not of this machine", { listen: "tcp://0.0.0.0:0", state: "none" }],
+  ["a name that may be anywhere", { listen: "tcp://example.com:7420", state: "none" }],
+  ["a port that is none", { listen: "tcp://127.0.0.1:65536", state: "none" }],
+  ["something else", { listen: "http://127.0.0.1", state: "none" }],
+])("serve() refuses with a TypeError: %s", async (_, options) => {
+  const { serve } = await import("../../../src/server/server.ts");
+  await expect(serve(options)).rejects.toThrow(TypeError);
+});

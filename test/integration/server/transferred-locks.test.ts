@@ -1,0 +1,54 @@
+/** A lock whose reference another process took up, while who made it goes on: it must not end with that process. */
+
+import { expect, test } from "vitest";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import type { ServeOptions } from "../../../src/server/server.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+const kinds: readonly [string, () => Partial<ServeOptions>][] = [
+  ["the server's own table", () => ({})],
+  ["a relay", () => ({ driver: memory() })],
+];
+
+test.each(kinds)("who took up a lock by its reference and dies leaves it to its maker (%s)", async (_, optionsOf) => {
+  const it = await startServer(optionsOf());
+  const address = it.addresses[0] as string;
+  const [maker, other, rival] = [await openClient(address), await openClient(address), await openClient(address)];
+  const claim = makeClaim("k");
+  const { token } = expectHeld(await maker.driver.claim(claim));
+  expect(await other.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+  await other.driver.close();
+  await until(() => it.stats().sessions === 2, { within: 2_000, what: "the end of the other" });
+  expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+  expect(await maker.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+  // and with its maker it ends
+  const next = makeClaim("k");
+  await rival.driver.claim(next);
+  await maker.driver.close();
+  await rival.pushes.waitForGrant(next);
+});
+
+test("a relay that does not know a detached lock does not end it with who took it up and died", async () => {
+  const store = memoryStore();
+  const first = await startServer({ driver: memory({ store }) });
+  const maker = await openClient(first.addresses[0] as string);
+  const claim = makeClaim("k");
+  const { token } = expectHeld(await maker.driver.claim(claim));
+  expect(await maker.driver.detach?.([claim])).toEqual([true]);
+  await maker.driver.close();
+  await first.close();
+  const again = await startServer({ driver: memory({ store }) });
+  const other = await openClient(again.addresses[0] as string);
+  expect(await other.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+  await other.driver.close();
+  await until(() => again.stats().sessions === 0, { within: 2_000, what: "the end of the other" });
+  const rival = await openClient(again.addresses[0] as string);
+  expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+  expect(await rival.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+  expect(await rival.driver.release([claim])).toEqual([true]);
+});

@@ -1,0 +1,165 @@
+// Connections that say nothing, from wherever they come and however fast they are dialled again: they cost others nothing.
+
+import type { Socket } from "node:net";
+import { connect as dial } from "node:net";
+import { expect, test } from "vitest";
+import { connect } from "../../../src/index.ts";
+import type { Connection } from "../../../src/server/connection/connection.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { cleanUpAfterEach, onCleanup, startServer } from "../../support/server-fixture.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+cleanUpAfterEach();
+
+/** A connection as the hub sees it. */
+class RawCaller {
+  readonly link: Connection;
+  received = "";
+  isClosed = false;
+
+  constructor(harness: ServerHarness, address: string) {
+    const stream = {
+      write: (text: string) => {
+        this.received += text;
+      },
+      close: () => {
+        this.isClosed = true;
+      },
+    };
+    const service = harness.service as NonNullable<ServerHarness["service"]>;
+    this.link = service.accept(stream, { isLocal: address === "", address });
+  }
+
+  hello(more: object = {}): this {
+    this.link.receive([JSON.stringify({ hello: { protocol: 1, session: randomId(), ...more } })]);
+    return this;
+  }
+
+  get isAuthenticated(): boolean {
+    return this.received.startsWith('{"hello"');
+  }
+}
+
+async function createHarness(options: ConstructorParameters<typeof ServerHarness>[0] = {}): Promise<ServerHarness> {
+  const harness = new ServerHarness({ remote: true, ...options });
+  await harness.start();
+  return harness;
+}
+
+test("a newcomer takes the place of the oldest of its own address, and is let in when it says hello", async () => {
+  const harness = await createHarness({ limits: { unauthenticatedConnections: 4 } });
+  const idle = Array.from({ length: 10 }, () => new RawCaller(harness, "10.0.0.1"));
+  expect(idle.map(({ isClosed }) => isClosed)).toEqual(idle.map((_, at) => at < 6));
+  expect(idle[0]?.received).toContain('"LIMIT"');
+  expect(new RawCaller(harness, "10.0.0.1").hello().isAuthenticated).toBe(true);
+  expect(harness.service?.connectionLimiter).toMatchObject({ unauthenticated: 3, open: 4 });
+});
+
+test("an address with few keeps them, however many come from another one", async () => {
+  const harness = await createHarness({ limits: { unauthenticatedConnections: 6 } });
+  const few = [new RawCaller(harness, "10.0.0.2"), new RawCaller(harness, "")];
+  for (let at = 0; at < 100; at++) new RawCaller(harness, "10.0.0.1");
+  // 2^64 addresses of one network are one neighbour
+  for (let at = 0; at < 100; at++) new RawCaller(harness, `2001:db8::${at.toString(16)}`);
+  expect(few.map(({ isClosed }) => isClosed)).toEqual([false, false]);
+  expect(few.map((rawCaller) => rawCaller.hello().isAuthenticated)).toEqual([true, true]);
+});
+
+test("of many addresses with one each the one goes that has waited for longest", async () => {
+  const harness = await createHarness({ limits: { unauthenticatedConnections: 5 } });
+  const all = Array.from({ length: 8 }, (_, at) => new RawCaller(harness, `10.0.0.${at + 1}`));
+  expect(all.map(({ isClosed }) => isClosed)).toEqual([true, true, true, false, false, false, false, false]);
+});
+
+test("who waits for the refusal of a wrong credential is one of them, and who is in is not", async () => {
+  const ana = testAccount("ana");
+  const harness = await createHarness({ limits: { unauthenticatedConnections: 3 }, access: createTestAccess(ana) });
+  const inside = new RawCaller(harness, "10.0.0.1").hello({ credential: ana.credential });
+  const wrong = new RawCaller(harness, "10.0.0.1").hello({ credential: "wrong" });
+  for (let at = 0; at < 3; at++) new RawCaller(harness, "10.0.0.1");
+  expect([inside.isClosed, wrong.isClosed]).toEqual([false, true]);
+  expect(harness.service?.connectionLimiter).toMatchObject({ unauthenticated: 3, open: 4, pendingRefusals: 0 });
+});
+
+test("strangers make room where connections are too many as well, of one address or in all; who is in does not", async () => {
+  const harness = await createHarness({
+    limits: { connections: 5, connectionsPerAddress: 3, unauthenticatedConnections: 100 },
+  });
+  for (let at = 0; at < 2; at++) new RawCaller(harness, "10.0.0.1").hello();
+  const idle = new RawCaller(harness, "10.0.0.1");
+  expect(new RawCaller(harness, "10.0.0.1").hello().isAuthenticated).toBe(true);
+  expect(idle.isClosed).toBe(true);
+  const refused = new RawCaller(harness, "10.0.0.1");
+  expect(refused.received).toContain("at most 3 connections from one address");
+  const otherRawCallers = [new RawCaller(harness, "10.0.0.2"), new RawCaller(harness, "10.0.0.3")];
+  expect(new RawCaller(harness, "10.0.0.4").hello().isAuthenticated).toBe(true);
+  expect(otherRawCallers.map(({ isClosed }) => isClosed)).toEqual([true, false]);
+  otherRawCallers[1]?.hello();
+  expect(new RawCaller(harness, "10.0.0.5").received).toContain("at most 5 connections");
+  expect(harness.service?.connectionLimiter.open).toBe(5);
+});
+
+/** Idle connections from one address, each dialled again as soon as it ends. */
+function openConnections(address: string, from: string, count: number): { readonly dials: number; end(): void } {
+  const { host, port } = parseRawAddress(address) as { host: string; port: number };
+  const sockets = new Set<Socket>();
+  let [dials, over] = [0, false];
+  const again = (): void => {
+    if (over) return;
+    dials++;
+    const socket = dial({ host, port, localAddress: from });
+    sockets.add(socket);
+    socket.on("error", () => undefined);
+    socket.on("close", () => {
+      sockets.delete(socket);
+      setImmediate(again);
+    });
+    socket.resume();
+  };
+  for (let at = 0; at < count; at++) again();
+  const end = (): void => {
+    over = true;
+    for (const socket of sockets) socket.destroy();
+  };
+  onCleanup(end);
+  return {
+    get dials() {
+      return dials;
+    },
+    end,
+  };
+}
+
+test.each(["127.0.0.1", "127.0.0.9"])(
+  "a siege of idle connections from %s: others get in, and a holder that was cut comes back",
+  async (from) => {
+    const it = await startServer({ listen: "tcp://127.0.0.1:0", limits: { unauthenticatedConnections: 40 } });
+    const address = it.addresses[0] as string;
+    const proxy = await tcpProxy(parseRawAddress(address) as { host: string; port: number });
+    onCleanup(() => proxy.close());
+    const holder = await connect(`holdfast://127.0.0.1:${(proxy.address as { port: number }).port}`);
+    onCleanup(() => holder.close());
+    const kept = await holder.acquire("kept", { ttl: 6_000 });
+    const siege = openConnections(address, from, 50);
+    await until(() => siege.dials > 200, { within: 20_000, what: "the siege" });
+    proxy.disconnect();
+    for (let at = 0; at < 20; at++) {
+      const client = await RawClient.open(parseRawAddress(address));
+      expect(await client.call("ping")).toEqual([]);
+      client.end();
+    }
+    // over a new connection: the old one is gone
+    await (await holder.acquire("another", { wait: 5_000 })).release();
+    kept.throwIfLost();
+    expect(await kept.release()).toBe(true);
+    const before = siege.dials;
+    await until(() => siege.dials > before, { within: 20_000, what: "the siege to go on" });
+    siege.end();
+  },
+);

@@ -1,0 +1,165 @@
+// Mutual TLS against a real server: what a client certificate opens, and that a renewed one is used without a restart.
+
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { connect } from "../../../src/client/connect.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import { OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
+import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { TlsOptions, ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createAuthority } from "../../support/certificates.ts";
+import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
+import { startZooKeeper } from "../../support/stores/zookeeper.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+const TIMEOUT_MS = 20_000;
+const SESSION_MS = 20_000;
+const issuer = createAuthority();
+const [ana, ben] = [issuer.issue(["ana"]), issuer.issue(["ben"])];
+const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-mutual-"));
+let server: ZooKeeperServer;
+let admin: ZooKeeper;
+let anaFiles: ZooKeeper;
+let benFiles: ZooKeeper;
+const openResources: { close(): Promise<void> }[] = [];
+
+beforeAll(async () => {
+  const certificate = issuer.issue(["localhost", "127.0.0.1"]);
+  server = await startZooKeeper({ secure: { certificate, users: {}, clientIssuer: issuer.cert } });
+  admin = new ZooKeeper({ servers: [server.address] });
+  const known = [ana, ben].map((certificate) => ({
+    servers: [server.secureAddress],
+    tls: { ca: issuer.cert, ...certificate },
+  }));
+  [anaFiles, benFiles] = known.map((options) => new ZooKeeper(options)) as [ZooKeeper, ZooKeeper];
+  await Promise.all([admin, anaFiles, benFiles].map((zk) => zk.open()));
+}, 60_000);
+
+afterAll(async () => {
+  await Promise.all([admin, anaFiles, benFiles].map((zk) => zk.close()));
+  await server[Symbol.asyncDispose]();
+  rmSync(folder, { recursive: true });
+});
+
+afterEach(async () => {
+  await Promise.all(openResources.splice(0).map((one) => one.close()));
+});
+
+function openLocks(tls: TlsOptions, options: Partial<ZooKeeperDriverOptions> = {}): Locks {
+  const driver = zookeeper({ servers: [server.secureAddress], sessionMs: SESSION_MS, tls, ...options });
+  const locks = createLocks(driver, { ttl: "session" });
+  openResources.push(locks);
+  return locks;
+}
+
+/** What the one who is asked may read of the node's owners; null: nothing. */
+async function nodeOwners(path: string, asked: ZooKeeper): Promise<readonly string[] | null> {
+  try {
+    return (await asked.getAcl(path)).map(({ scheme, id, perms }) => `${scheme}:${id}:${perms}`);
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== "NO_AUTH") throw error;
+    return null;
+  }
+}
+
+test("the servers know us by our certificate: our nodes are for us alone, and nobody comes in without one", async () => {
+  const locks = openLocks({ ca: issuer.cert, ...ana }, { root: "/known" });
+  await locks.using("key", async (lock) => {
+    expect(lock.token).toBeGreaterThan(0n);
+    expect(await nodeOwners("/known/key", anaFiles)).toEqual(["x509:CN=ana:31"]);
+    expect(await nodeOwners("/known/key", benFiles)).toBeNull();
+  });
+  await expect(openLocks({ ca: issuer.cert, ...ben }, { root: "/known" }).acquire("key")).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringMatching(/in \/known\/key we may not delete, .*: NO_AUTH$/),
+  });
+  await expect(openLocks({ ca: issuer.cert }, { connectTimeoutMs: 3_000 }).acquire("key")).rejects.toMatchObject({
+    message: expect.stringMatching(/did not answer within 3000 ms: .*certificate/),
+  });
+});
+
+test("an url's files are read for each connection; half a renewal does no harm", async () => {
+  await using proxy = await tcpProxy(server.secureAddress);
+  const { port } = proxy.address as { port: number };
+  const files = { ca: join(folder, "ca.pem"), cert: join(folder, "cert.pem"), key: join(folder, "key.pem") };
+  const write = (certified: Partial<Record<keyof typeof files, string>>): void => {
+    for (const [name, text] of Object.entries(certified)) writeFileSync(files[name as keyof typeof files], text);
+  };
+  write({ ca: issuer.cert, ...ana });
+  await admin.create("/renewed", { acl: OPEN_TO_ALL });
+  const query = new URLSearchParams({ ...files, root: "/renewed", sessionMs: `${SESSION_MS}` });
+  const locks = await connect(`zookeepers://127.0.0.1:${port}?${query}`, { ttl: "session" });
+  openResources.push(locks);
+  const told: string[] = [];
+  for (const event of ["jeopardy", "restored", "lost"] as const) locks.on(event, () => told.push(event));
+  const held = await locks.acquire("held");
+  const again = async (times: number): Promise<void> => {
+    proxy.reset();
+    const restored = (): boolean => told.filter((event) => event === "restored").length === times;
+    await until(restored, { within: TIMEOUT_MS, what: "another connection" });
+  };
+  /** Who owns what is made now. */
+  const owner = (key: string): Promise<readonly boolean[]> =>
+    locks.using(key, () =>
+      Promise.all([anaFiles, benFiles].map(async (zk) => (await nodeOwners(`/renewed/${key}`, zk)) !== null)),
+    );
+  const [ANAS, BENS] = [
+    [true, false],
+    [false, true],
+  ];
+  expect(await owner("first")).toEqual(ANAS);
+
+  write({ cert: ben.cert });
+  await again(1);
+  expect(await owner("half"), "a certificate without its key").toEqual(ANAS);
+
+  write({ key: ben.key });
+  await again(2);
+  expect(await owner("whole")).toEqual(BENS);
+
+  rmSync(files.ca);
+  await again(3);
+  expect(await owner("missing")).toEqual(BENS);
+  expect(told).not.toContain("lost");
+  held.throwIfLost();
+  await anaFiles.setAcl("/renewed/held", OPEN_TO_ALL);
+  await held.release();
+  await locks.close();
+});
+
+test("a program's own function is asked for each connection; what it throws fails that connection alone", async () => {
+  await using proxy = await tcpProxy(server.secureAddress);
+  const zk = new ZooKeeper({
+    servers: [proxy.address as { host: string; port: number }],
+    sessionMs: SESSION_MS,
+    tls() {
+      asked++;
+      if (asked === 2) throw new Error("no certificate now");
+      return { ca: issuer.cert, ...(asked > 1 ? ben : ana) };
+    },
+  });
+  let asked = 0;
+  openResources.push(zk);
+  const told: string[] = [];
+  await zk.open({
+    onConnected: (renewed) => told.push(renewed ? "new" : "same"),
+    onSuspended: () => told.push("lost"),
+  });
+  expect(await zk.whoAmI()).toContainEqual({ scheme: "x509", user: "CN=ana" });
+  proxy.reset();
+  await until(() => told.length === 3, { within: TIMEOUT_MS, what: "another connection" });
+  expect(told, "of one session").toEqual(["new", "lost", "same"]);
+  expect(asked).toBe(3);
+  expect(await zk.whoAmI()).toContainEqual({ scheme: "x509", user: "CN=ben" });
+});
+
+test("certificate and key that do not belong together are refused when the driver is made", () => {
+  expect(() => zookeeper({ servers: [server.secureAddress], tls: { cert: ana.cert, key: ben.key } })).toThrow(
+    /^tls cannot be used: /,
+  );
+});

@@ -1,0 +1,288 @@
+// What made other clients unsafe for locks, each a test: see the client's invariants in connection.ts.
+
+import dns from "node:dns";
+import type { AddressInfo, Socket } from "node:net";
+import { createServer } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { CREATOR_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
+import type { ZooKeeperOptions } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
+import { startZooKeeper } from "../../support/stores/zookeeper.ts";
+import type { TcpProxy } from "../../support/tcp-proxy.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+const TIMEOUT_MS = 20_000;
+/** A machine that is busy with other things may stand still for a part of it. */
+const SESSION_MS = 4_000;
+let server: ZooKeeperServer;
+let proxy: TcpProxy;
+const clients: ZooKeeper[] = [];
+
+beforeAll(async () => {
+  server = await startZooKeeper();
+}, 60_000);
+
+afterAll(() => server[Symbol.asyncDispose]());
+
+afterEach(async () => {
+  proxy.toTarget.resume();
+  proxy.toClient.resume();
+  await Promise.all(clients.splice(0).map((zooKeeper) => zooKeeper.close()));
+  await proxy.close();
+});
+
+type Cleanup = (error: null, address: unknown, family?: number) => void;
+
+interface ObservedClient {
+  readonly zk: ZooKeeper;
+  readonly events: string[];
+}
+
+/** A client behind the proxy, whose faults are the test's. */
+async function openBehindProxy(options: Partial<ZooKeeperOptions> = {}): Promise<ObservedClient> {
+  proxy = await tcpProxy(server.address);
+  const servers = [proxy.address as { host: string; port: number }];
+  const zk = new ZooKeeper({ servers, sessionMs: SESSION_MS, ...options });
+  clients.push(zk);
+  const events: string[] = [];
+  await zk.open({
+    onConnected: (renewed) => events.push(renewed ? "new session" : "same session"),
+    onSuspended: () => events.push("suspended"),
+    onExpired: () => events.push("expired"),
+  });
+  return { zk, events };
+}
+
+function countLosses(events: readonly string[]): number {
+  return events.filter((event) => event === "suspended").length;
+}
+
+async function openDirect(): Promise<ZooKeeper> {
+  const zk = new ZooKeeper({ servers: [server.address] });
+  clients.push(zk);
+  await zk.open();
+  return zk;
+}
+
+test("a stream of events keeps nobody from telling the server that we live", async () => {
+  const { zk, events } = await openBehindProxy();
+  const otherZooKeeper = await openDirect();
+  await otherZooKeeper.create("/busy");
+  let seen = 0;
+  await zk.addWatch("/busy", false, () => seen++);
+  const end = performance.now() + 1.5 * SESSION_MS;
+  let sent = 0;
+  while (performance.now() < end) {
+    await otherZooKeeper.set("/busy", Buffer.from(`${++sent}`));
+    await delay(100);
+  }
+  await until(() => seen === sent, { within: TIMEOUT_MS, what: "each event" });
+  expect(events).toEqual(["new session"]);
+  expect(zk.leftMs()).toBeGreaterThan(SESSION_MS / 2);
+});
+
+test("a server that has fallen silent is noticed, and the session ends by our clock before the server ends it", async () => {
+  const { zk, events } = await openBehindProxy();
+  const otherZooKeeper = await openDirect();
+  await zk.create("/held", { mode: "ephemeral" });
+  let goneAt = 0;
+  await otherZooKeeper.exists("/held", () => {
+    goneAt = performance.now();
+  });
+  proxy.toTarget.pause();
+  proxy.toClient.pause();
+  const endsAt = performance.now() + zk.leftMs();
+  const lost = zk.exists("/held").catch((error: unknown) => error);
+  expect(await lost).toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  await until(() => events.includes("expired"), { within: TIMEOUT_MS, what: "the end of the session" });
+  expect(zk.leftMs()).toBe(0);
+  await until(() => goneAt > 0, { within: TIMEOUT_MS, what: "its end at the server" });
+  expect(goneAt, "the server had it for longer").toBeGreaterThan(endsAt);
+  expect(events).toEqual(["new session", "suspended", "expired"]);
+});
+
+test("half a frame of one connection is not the beginning of the next", async () => {
+  const { zk, events } = await openBehindProxy();
+  await zk.create("/long", { data: Buffer.alloc(1_000, "x") });
+  for (const bytes of [1, 4, 17, 30, 500]) {
+    proxy.toClient.cutAfter(bytes);
+    await expect(zk.get("/long")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+    expect((await zk.get("/long")).data).toHaveLength(1_000);
+  }
+  expect(events).not.toContain("expired");
+  await zk.delete("/long");
+});
+
+test("bytes one by one make the same frames", async () => {
+  const { zk } = await openBehindProxy();
+  proxy.toClient.byteByByte(true);
+  await zk.create("/slow", { data: Buffer.alloc(100, "x") });
+  expect((await zk.get("/slow")).data).toHaveLength(100);
+});
+
+test("what waits for a connection fails with its session, and is not asked in the next one", async () => {
+  const { zk, events } = await openBehindProxy({ requestMs: 60_000 });
+  const otherZooKeeper = await openDirect();
+  proxy.refuseConnections(true);
+  proxy.reset();
+  await until(() => !zk.isConnected, { within: TIMEOUT_MS, what: "the loss" });
+  await expect(zk.create("/waits")).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+  proxy.refuseConnections(false);
+  await until(() => zk.isConnected, { within: TIMEOUT_MS, what: "the next session" });
+  expect(events).toEqual(["new session", "suspended", "expired", "new session"]);
+  expect(await otherZooKeeper.exists("/waits")).toBeNull();
+});
+
+test("a request has its time, connected or not; its late reply is nobody else's", async () => {
+  const { zk } = await openBehindProxy({ requestMs: 2_000, sessionMs: 20_000 });
+  proxy.toClient.pause();
+  await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  proxy.toClient.resume();
+  const there = await Promise.all([zk.exists("/zookeeper".slice(0, 1)), zk.exists("/nowhere")]);
+  expect(there.map((stat) => stat !== null)).toEqual([true, false]);
+});
+
+test("after a reconnect nothing is asked before the servers know who asks", async () => {
+  const { zk, events } = await openBehindProxy({ auth: [{ scheme: "digest", auth: "ana:secret" }], requestMs: 10_000 });
+  await zk.create("/private", { acl: CREATOR_ALL });
+  for (let round = 0; round < 20; round++) {
+    proxy.reset();
+    await until(() => countLosses(events) > round, { within: TIMEOUT_MS, what: "the loss" });
+    await zk.get("/private");
+  }
+  await zk.delete("/private");
+});
+
+test("a server that takes connections and says nothing has its time, then another is tried", async () => {
+  const held: Socket[] = [];
+  const mute = createServer((socket) => held.push(socket));
+  await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
+  proxy = await tcpProxy(server.address);
+  const { port } = mute.address() as AddressInfo;
+  const zk = new ZooKeeper({
+    // the last one has the first turn
+    servers: [server.address, { host: "127.0.0.1", port }],
+    // two seconds for each
+    sessionMs: 8_000,
+    random: () => 0.9,
+  });
+  clients.push(zk);
+  await zk.open();
+  expect(held).toHaveLength(1);
+  for (const socket of held) socket.destroy();
+  mute.close();
+});
+
+test("a name is looked up anew for each connection: servers that have moved are found", async () => {
+  proxy = await tcpProxy(server.address);
+  const { port } = proxy.address as { port: number };
+  let address = "127.0.0.2";
+  const lookup = dns.lookup as (...args: unknown[]) => void;
+  const spy = vi.spyOn(dns, "lookup").mockImplementation(((
+    name: string,
+    options: { all?: boolean },
+    cleanup: Cleanup,
+  ) => {
+    if (name !== "zk.example") return lookup(name, options, cleanup);
+    process.nextTick(() =>
+      options.all === true ? cleanup(null, [{ address, family: 4 }]) : cleanup(null, address, 4),
+    );
+  }) as unknown as typeof dns.lookup);
+  try {
+    const zk = new ZooKeeper({
+      servers: [{ host: "zk.example", port }],
+      sessionMs: 20_000,
+      retry(rounds) {
+        if (rounds === 2) address = "127.0.0.1";
+        return 1;
+      },
+    });
+    clients.push(zk);
+    await zk.open();
+    expect(spy.mock.calls.filter(([name]) => name === "zk.example")).toHaveLength(3);
+  } finally {
+    spy.mockRestore();
+  }
+});
+
+test("closing works at any moment: at once, while dialing, with a dead peer", async () => {
+  const { zk } = await openBehindProxy();
+  proxy.toTarget.pause();
+  proxy.toClient.pause();
+  const from = performance.now();
+  await zk.close();
+  expect(performance.now() - from).toBeLessThan(10_000);
+  await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: false });
+
+  const early = new ZooKeeper({ servers: [server.address] });
+  const opening = early.open().catch((error: unknown) => error);
+  await early.close();
+  expect(await opening).toMatchObject({ code: "CONNECTION_LOSS" });
+});
+
+test("a session that the server has ended is told when we come back, and another is made", async () => {
+  const { zk, events } = await openBehindProxy();
+  const first = zk.sessionId;
+  // closeSession for it from outside: a second client takes the session over and ends it
+  proxy.toTarget.pause();
+  proxy.toClient.pause();
+  await until(() => events.includes("expired"), { within: TIMEOUT_MS, what: "our own clock" });
+  proxy.toTarget.resume();
+  proxy.toClient.resume();
+  await until(() => events.at(-1) === "new session", { within: TIMEOUT_MS, what: "another session" });
+  expect(zk.sessionId).not.toBe(first);
+  expect(await zk.exists("/")).not.toBeNull();
+});
+
+test("a server that was stopped and comes back finds the session, with its nodes", async () => {
+  const { zk, events } = await openBehindProxy({ sessionMs: 40_000 });
+  await zk.create("/stays", { mode: "ephemeral" });
+  await server.stop("SIGKILL");
+  await until(() => countLosses(events) === 1, { within: TIMEOUT_MS, what: "the loss" });
+  await server.start();
+  await until(() => zk.isConnected, { within: TIMEOUT_MS, what: "the server to be found" });
+  expect(events).toEqual(["new session", "suspended", "same session"]);
+  expect((await zk.exists("/stays"))?.ephemeralOwner).toBe(zk.sessionId);
+}, 60_000);
+
+test.each([
+  ["a four-letter answer", "imok"],
+  ["a web server's", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"],
+  ["an empty frame", "\0\0\0\0"],
+  ["a greeting cut short", "\0\0\0\u0008\0\0\0\0\0\0\u0027\u0010"],
+  ["a frame without end", "\u007f\u007f\u007f\u007f"],
+])("a server that speaks otherwise (%s) is left for another, and named where there is none", async (_, text) => {
+  let met = 0;
+  const stranger = createServer((socket) => {
+    met++;
+    socket.on("error", () => socket.destroy());
+    socket.write(text);
+  });
+  await new Promise<void>((resolve) => stranger.listen(0, "127.0.0.1", resolve));
+  const { port } = stranger.address() as AddressInfo;
+  proxy = await tcpProxy(server.address);
+  try {
+    const wrong = { host: "127.0.0.1", port };
+    // the last one has the first turn
+    const zk = new ZooKeeper({ servers: [server.address, wrong], sessionMs: 20_000, random: () => 0.9 });
+    clients.push(zk);
+    await zk.open();
+    expect(await zk.exists("/")).not.toBeNull();
+    expect(met).toBe(1);
+    const alone = new ZooKeeper({ servers: [wrong], sessionMs: 20_000 });
+    const opening = expect(alone.open()).rejects.toMatchObject({ code: "CONNECTION_LOSS" });
+    const isNamed = (): Promise<boolean> =>
+      alone.waitConnected().then(
+        () => false,
+        ({ message }: Error) => /no server is connected: ./.test(message),
+      );
+    await until(isNamed, { within: TIMEOUT_MS, what: "what is wrong with it" });
+    await alone.close();
+    await opening;
+  } finally {
+    stranger.close();
+  }
+});

@@ -1,0 +1,45 @@
+// Curator's SUSPENDED, RECONNECTED and LOST, as the holder of a lock of ours is told of them.
+
+import { expect, test } from "vitest";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import { createLocks } from "../../../src/index.ts";
+import { startZooKeeper } from "../../support/stores/zookeeper.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+const TIMEOUT_MS = 20_000;
+
+test("a lost connection puts held locks in jeopardy, a new one in time restores them; when the session is over they are lost", async () => {
+  await using server = await startZooKeeper();
+  await using proxy = await tcpProxy(server.address);
+  const { port } = proxy.address as { port: number };
+  const driver = zookeeper({ servers: [{ host: "127.0.0.1", port }], sessionMs: 6_000 });
+  await using locks = createLocks(driver, { ttl: "session" });
+  const told: string[] = [];
+  locks.on("storeDown", () => told.push("storeDown"));
+  locks.on("storeUp", () => told.push("storeUp"));
+  locks.on("jeopardy", ({ keys }) => told.push(`jeopardy ${keys}`));
+  locks.on("restored", ({ keys }) => told.push(`restored ${keys}`));
+  locks.on("lost", ({ keys, reason }) => told.push(`lost ${keys} ${reason}`));
+  const hears = (what: string): Promise<unknown> =>
+    until(() => told.includes(what), { within: TIMEOUT_MS, what: `"${what}" after ${told}` });
+  const lock = await locks.acquire("/held");
+
+  proxy.refuseConnections(true);
+  proxy.reset();
+  await hears("jeopardy /held");
+  expect(lock.remainingMs, "it still stands").toBeGreaterThan(0);
+  proxy.refuseConnections(false);
+  await hears("restored /held");
+  expect(lock.signal.aborted).toBe(false);
+
+  proxy.refuseConnections(true);
+  proxy.reset();
+  await hears("lost /held expired");
+  expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "expired" });
+  expect(await lock.release()).toBe(false);
+  await hears("storeDown");
+  proxy.refuseConnections(false);
+  await (await locks.acquire("/held")).release();
+  await hears("storeUp");
+}, 60_000);

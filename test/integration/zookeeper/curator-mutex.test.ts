@@ -1,0 +1,138 @@
+// Curator's InterProcessMutex and our locks on one path: real contenders of both, each with a session of its own.
+
+import { expect, test } from "vitest";
+import { curatorFixture } from "../../support/curator/curator-fixture.ts";
+import { until } from "../../support/until.ts";
+
+const fixture = curatorFixture();
+const TIMEOUT_MS = 20_000;
+/** Of each contender. */
+const LAPS = process.env.HOLDFAST_LONG === "1" ? 250 : 50;
+/** In which all laps are done, however busy the machine is. */
+const LOAD_MS = 100 * 8 * LAPS;
+const HOLDFAST_NAMES = ["ours-1", "ours-2", "ours-3", "ours-4"];
+const CURATOR_NAMES = ["theirs-1", "theirs-2", "theirs-3", "theirs-4"];
+/** Whoever enters must have the lowest node, and a higher one than whoever entered before. */
+function grantOrder(path: string): (name: string) => Promise<string | null> {
+  let last = -1;
+  return async (name) => {
+    const [first] = await fixture.listQueue(path);
+    if (first === undefined) return `${name} entered, and no node is there`;
+    const { data } = await fixture.observer().get(`${path}/${first.name}`);
+    if (!data.toString().includes(name)) return `${name} entered, but first is ${data}`;
+    const before = last;
+    last = first.number;
+    return first.number > before ? null : `${name} entered with ${first.number} after ${before}`;
+  };
+}
+
+test(
+  "4 of ours and 4 of Curator's on one path: nobody inside beside another, all in order of arrival, nobody starved",
+  async () => {
+    const path = "/contended";
+    const { register, holdfast, curator } = await fixture.startContest({ onEnter: grantOrder(path) });
+    for (const name of HOLDFAST_NAMES) holdfast.send(`open ${name} mutex ${path}`);
+    for (const name of CURATOR_NAMES) curator.send(`open ${name} mutex ${path}`);
+    for (const name of HOLDFAST_NAMES) holdfast.send(`laps ${name} ${LAPS} 1`);
+    for (const name of CURATOR_NAMES) curator.send(`laps ${name} ${LAPS} 1`);
+    await Promise.all([
+      ...HOLDFAST_NAMES.map((name) => holdfast.waitForReport(`${name} done`, 1, LOAD_MS)),
+      ...CURATOR_NAMES.map((name) => curator.waitForReport(`${name} done`, 1, LOAD_MS)),
+    ]);
+    expect(register.faults).toEqual([]);
+    expect(register.entries).toHaveLength(8 * LAPS);
+    const turns = register.entries.filter((name, at) => at > 0 && name[0] !== register.entries[at - 1]?.[0]).length;
+    expect(turns, "ours and theirs had met").toBeGreaterThan(LAPS);
+    console.log(`figure: ${register.entries.length} grants, ${turns} of them from one kind to the other`);
+  },
+  LOAD_MS + 60_000,
+);
+
+test("ours and Curator's are granted in the order in which they came", async () => {
+  const path = "/ordered";
+  const { holdfast, curator } = await fixture.startContest();
+  const order = [0, 1, 2, 3].flatMap((n) => [
+    { crew: holdfast, name: HOLDFAST_NAMES[n] as string },
+    { crew: curator, name: CURATOR_NAMES[n] as string },
+  ]);
+  for (const [at, { crew, name }] of order.entries()) {
+    crew.send(`open ${name} mutex ${path}`);
+    crew.send(`acquire ${name}`);
+    await fixture.waitForNodes(path, at + 1);
+  }
+  for (const [at, { crew, name }] of order.entries()) {
+    await crew.waitForReport(`${name} held`);
+    const others = order.slice(at + 1).filter((one) => one.crew.hasReported(`${one.name} held`));
+    expect(others, `while ${name} holds`).toEqual([]);
+    crew.send(`release ${name}`);
+  }
+}, 60_000);
+
+test.each(["ours", "theirs"] as const)(
+  "when %s are killed, holding and waiting, the others go on, and nobody is inside twice",
+  async (killed) => {
+    const path = `/killed-${killed}`;
+    const { register, holdfast, curator } = await fixture.startContest();
+    const [dying, living] = killed === "ours" ? [holdfast, curator] : [curator, holdfast];
+    for (const name of ["dying-1", "dying-2"]) dying.send(`open ${name} mutex ${path}`);
+    for (const name of ["living-1", "living-2"]) living.send(`open ${name} mutex ${path}`);
+    for (const name of ["dying-1", "dying-2"]) dying.send(`laps ${name} 1000 5`);
+    for (const name of ["living-1", "living-2"]) living.send(`laps ${name} 1000 5`);
+    await until(() => new Set(register.entries).size === 4, { within: TIMEOUT_MS, what: "a turn for everybody" });
+    await until(() => [...register.holders].some((name) => name.startsWith("dying")), {
+      within: TIMEOUT_MS,
+      what: "a holder to kill",
+    });
+    await dying.kill();
+    const before = register.entries.length;
+    await until(() => register.entries.length >= before + 20, { within: TIMEOUT_MS, what: "the living to go on" });
+    expect(register.faults).toEqual([]);
+    expect(new Set(register.entries.slice(before))).toEqual(new Set(["living-1", "living-2"]));
+    await living.kill();
+  },
+  60_000,
+);
+
+test("Curator's Revoker asks a holder of ours to go, and ours asks Curator's", async () => {
+  const path = "/revoked";
+  const { holdfast, curator } = await fixture.startContest();
+  holdfast.send(`open us mutex ${path}`);
+  curator.send(`open them mutex ${path}`);
+  holdfast.send("revocable us");
+  curator.send("revocable them");
+  holdfast.send("acquire us");
+  await holdfast.waitForReport("us held");
+  const [node] = await fixture.listQueue(path);
+  curator.send(`revoke them ${path}/${node?.name}`);
+  await curator.waitForReport("them revoked");
+  await holdfast.waitForReport("us asked");
+  await holdfast.waitForReport("us released");
+  curator.send("acquire them");
+  await curator.waitForReport("them held");
+  holdfast.send("revoke us");
+  await holdfast.waitForReport("us revoked");
+  await curator.waitForReport("them asked");
+  await curator.waitForReport("them released");
+  holdfast.send("acquire us");
+  await holdfast.waitForReport("us held", 2);
+}, 60_000);
+
+test("who gives up leaves no node behind, of either kind", async () => {
+  const path = "/given-up";
+  const { holdfast, curator } = await fixture.startContest();
+  holdfast.send(`open us mutex ${path}`);
+  curator.send(`open them mutex ${path}`);
+  holdfast.send("acquire us");
+  await holdfast.waitForReport("us held");
+  curator.send("try them 200");
+  await curator.waitForReport("them busy");
+  await fixture.waitForNodes(path, 1);
+  holdfast.send("release us");
+  curator.send("acquire them");
+  await curator.waitForReport("them held");
+  holdfast.send("try us 200");
+  await holdfast.waitForReport("us busy");
+  await fixture.waitForNodes(path, 1);
+  curator.send("release them");
+  await fixture.waitForNodes(path, 0);
+}, 60_000);

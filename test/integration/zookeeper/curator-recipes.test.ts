@@ -1,0 +1,137 @@
+// Other kinds of ours beside Curator: claims that keep no place, and its read-write lock.
+
+import { expect, test } from "vitest";
+import type { ContenderProcess } from "../../support/curator/contender-process.ts";
+import { curatorFixture } from "../../support/curator/curator-fixture.ts";
+
+const fixture = curatorFixture();
+const long = process.env.HOLDFAST_LONG === "1";
+/** In which all laps are done, however busy the machine is. */
+const LOAD_MS = long ? 200_000 : 60_000;
+const contenderNames = (kind: string, count: number): string[] =>
+  Array.from({ length: count }, (_, n) => `${kind}-${n}`);
+
+/** Each does so many laps on the path, all at once, until all are done. */
+async function contend(
+  path: string,
+  laps: number,
+  groups: readonly { readonly crew: ContenderProcess; readonly recipe: string; readonly names: readonly string[] }[],
+): Promise<void> {
+  const all = groups.flatMap(({ crew, recipe, names }) => names.map((name) => ({ crew, recipe, name })));
+  for (const { crew, recipe, name } of all) crew.send(`open ${name} ${recipe} ${path}`);
+  await Promise.all(all.map(({ crew, name }) => crew.waitForReport(`${name} open`)));
+  for (const { crew, name } of all) crew.send(`laps ${name} ${laps} 1`);
+  await Promise.all(all.map(({ crew, name }) => crew.waitForReport(`${name} done`, 1, LOAD_MS)));
+}
+
+test(
+  "5 that keep their place, 5 that keep none and 2 of Curator's on one path: never two inside",
+  async () => {
+    const { register, holdfast, curator } = await fixture.startContest();
+    const laps = long ? 100 : 15;
+    await contend("/mixed", laps, [
+      { crew: holdfast, recipe: "mutex", names: contenderNames("fair", 5) },
+      { crew: holdfast, recipe: "unfair", names: contenderNames("unfair", 5) },
+      { crew: curator, recipe: "mutex", names: contenderNames("theirs", 2) },
+    ]);
+    expect(register.faults).toEqual([]);
+    expect(register.entries).toHaveLength(12 * laps);
+    await fixture.waitForNodes("/mixed", 0);
+  },
+  LOAD_MS + 60_000,
+);
+
+test(
+  "readers and writers of Curator's read-write lock and of ours under load: nobody beside a writer",
+  async () => {
+    const isReader = (name: string): boolean => name.includes("reads");
+    const { register, holdfast, curator } = await fixture.startContest({
+      mayOverlap: (one, other) => isReader(one) && isReader(other),
+    });
+    const laps = long ? 200 : 25;
+    await contend("/read-write", laps, [
+      { crew: holdfast, recipe: "read", names: contenderNames("our_reads", 3) },
+      { crew: holdfast, recipe: "write", names: contenderNames("our_writes", 1) },
+      { crew: curator, recipe: "read", names: contenderNames("their_reads", 3) },
+      { crew: curator, recipe: "write", names: contenderNames("their_writes", 1) },
+    ]);
+    expect(register.faults).toEqual([]);
+    expect(register.entries).toHaveLength(8 * laps);
+  },
+  LOAD_MS + 60_000,
+);
+
+test("a reader of ours and one of Curator's hold together; writers of both wait for them, and each other, in order", async () => {
+  const path = "/order-of-both";
+  const { holdfast, curator } = await fixture.startContest();
+  const all = [
+    { crew: holdfast, name: "our-reader", recipe: "read" },
+    { crew: curator, name: "their-reader", recipe: "read" },
+    { crew: curator, name: "their-writer", recipe: "write" },
+    { crew: holdfast, name: "our-writer", recipe: "write" },
+    { crew: curator, name: "late-reader", recipe: "read" },
+    { crew: holdfast, name: "last-reader", recipe: "read" },
+  ] as const;
+  for (const [at, { crew, name, recipe }] of all.entries()) {
+    crew.send(`open ${name} ${recipe} ${path}`);
+    crew.send(`acquire ${name}`);
+    await fixture.waitForNodes(path, at + 1);
+  }
+  const inTurn = async (holders: readonly number[]): Promise<void> => {
+    for (const at of holders) await all[at]?.crew.waitForReport(`${all[at].name} held`);
+    const later = all.slice((holders.at(-1) ?? 0) + 1).filter(({ crew, name }) => crew.hasReported(`${name} held`));
+    expect(later).toEqual([]);
+    for (const at of holders) all[at]?.crew.send(`release ${all[at].name}`);
+  };
+  await inTurn([0, 1]);
+  await inTurn([2]);
+  await inTurn([3]);
+  await inTurn([4, 5]);
+  await fixture.waitForNodes(path, 0);
+}, 60_000);
+
+test("Curator's LeaderSelector and InterProcessMultiLock stand in the same line as our mutex", async () => {
+  const { holdfast, curator } = await fixture.startContest();
+  holdfast.send("open us mutex /leaders");
+  curator.send("open leader selector /leaders");
+  curator.send("open both multi /leaders,/others");
+  holdfast.send("acquire us");
+  await holdfast.waitForReport("us held");
+  curator.send("acquire leader");
+  await fixture.waitForNodes("/leaders", 2);
+  curator.send("acquire both");
+  await fixture.waitForNodes("/leaders", 3);
+  expect([curator.hasReported("leader held"), curator.hasReported("both held")]).toEqual([false, false]);
+  holdfast.send("release us");
+  await curator.waitForReport("leader held");
+  holdfast.send("try us 200");
+  await holdfast.waitForReport("us busy");
+  curator.send("release leader");
+  await curator.waitForReport("both held");
+  holdfast.send("try us 200");
+  await holdfast.waitForReport("us busy", 2);
+  curator.send("release both");
+  holdfast.send("acquire us");
+  await holdfast.waitForReport("us held", 2);
+}, 60_000);
+
+test("a path where another recipe of Curator's stands is refused to our mutex, which names it and leaves no node", async () => {
+  const { holdfast, curator } = await fixture.startContest();
+  const others = [
+    ["read", /a place of Curator's read-write lock/],
+    ["latch", /latch-/],
+    ["semaphoreMutex", /holds (leases|locks)/],
+  ] as const;
+  for (const [recipe, why] of others) {
+    const path = `/one-recipe-${recipe}`;
+    fixture.excludePath(path);
+    curator.send(`open ${recipe} ${recipe} ${path}`);
+    curator.send(`acquire ${recipe}`);
+    await curator.waitForReport(`${recipe} held`);
+    const before = (await fixture.listQueue(path)).length;
+    holdfast.send(`open beside-${recipe} mutex ${path}`);
+    holdfast.send(`acquire beside-${recipe}`);
+    await expect(holdfast.waitForReport(`beside-${recipe} held`)).rejects.toThrow(why);
+    await fixture.waitForNodes(path, before);
+  }
+}, 60_000);

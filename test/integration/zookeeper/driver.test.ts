@@ -1,0 +1,313 @@
+// What only ZooKeeper has: Curator's names, paths as keys, nodes of others, replies lost at every byte, sessions that end.
+
+import { expect, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
+import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+import { createEventBlockingProxy } from "./event-blocking-proxy.ts";
+
+const TIMEOUT_MS = 20_000;
+const SESSION_MS = 20_000;
+/** For what its end is about. */
+const SHORT_MS = 4_000;
+const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
+const fixture = zookeeperFixture({}, { root: "/driver", sessionMs: SESSION_MS });
+const { openDriver: opened, createDriver: made } = fixture;
+let count = 0;
+
+function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
+  const locks = createLocks(made(options), { ttl: "session" });
+  fixture.clients.push(locks);
+  return locks;
+}
+
+/** A key of the test's own, and where its line stands. */
+function nextKey(): [string, string] {
+  const name = `key-${++count}`;
+  return [name, `/driver/${name}`];
+}
+
+/** A node as Curator's InterProcessMutex makes it. */
+async function createCuratorNode(folder: string, kind = "lock-"): Promise<string> {
+  const { path } = await fixture.observer.create(`${folder}/_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-${kind}`, {
+    mode: "ephemeralSequential",
+    data: Buffer.from("127.0.0.1"),
+  });
+  return path;
+}
+
+test("nodes are named as Curator names its mutex; other permits stand before the number", async () => {
+  const driver = await opened();
+  const [name, folder] = nextKey();
+  const [mutex, reader] = [makeSessionClaim(name), makeSessionClaim(name, readSpecs(name))];
+  await driver.claim(mutex);
+  await driver.claim(reader);
+  expect([...(await fixture.observer.children(folder)).names].sort()).toEqual(
+    [`_c_${mutex.id}-lock-0000000001`, `_c_${reader.id}-p1.1073741824-lock-0000000002`].sort(),
+  );
+  await driver.release([mutex, reader]);
+});
+
+test("a client has one session, and all its locks, held and waited for, are of it", async () => {
+  const [locks, other] = [openLocks(), openLocks()];
+  const names = [nextKey(), nextKey(), nextKey()].map(([name]) => name) as [string, string, string];
+  const held = await Promise.all([locks.acquire(names[0]), locks.rw(names[1]).read.acquire(), other.acquire(names[2])]);
+  const waits = locks.acquire(names[2]);
+  await until(async () => (await other.list(names[2])).length === 2, { within: TIMEOUT_MS, what: "the place" });
+  const owners = await Promise.all(
+    names.map(async (name) => {
+      const nodes = (await fixture.observer.children(`/driver/${name}`)).names;
+      return Promise.all(
+        nodes.map(async (node) => (await fixture.observer.exists(`/driver/${name}/${node}`))?.ephemeralOwner),
+      );
+    }),
+  );
+  expect(owners.map((one) => one.length)).toEqual([1, 1, 2]);
+  expect(new Set(owners.flat()).size, "theirs and the other's").toBe(2);
+  await Promise.all(held.map((lock) => lock.release()));
+  await (await waits).release();
+});
+
+test("a mutex of Curator's and ours keep each other out, each in its turn", async () => {
+  const driver = await opened();
+  const [name, folder] = nextKey();
+  const [first, second] = [makeSessionClaim(name), makeSessionClaim(name)];
+  expect((await driver.claim(first)).state).toBe("held");
+  const theirs = await createCuratorNode(folder);
+  expect((await driver.claim(second)).state).toBe("waiting");
+  await driver.release([first]);
+  expect((await driver.renew([second]))[0]?.state, "theirs came before").toBe("waiting");
+  await fixture.observer.delete(theirs);
+  await until(async () => (await driver.renew([second]))[0]?.state === "held", {
+    within: TIMEOUT_MS,
+    what: "our turn",
+  });
+  await driver.release([second]);
+});
+
+test("a key that begins with a slash is the node's path itself", async () => {
+  const driver = await opened();
+  const claim = makeSessionClaim("/mylock");
+  await driver.claim(claim);
+  expect((await fixture.observer.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000001`]);
+  expect((await driver.list({ prefix: "/myl" }, 10)).map(({ holds }) => holds[0].key)).toEqual(["/mylock"]);
+  await driver.release([claim]);
+  await expect(driver.claim(makeSessionClaim("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(driver.claim(makeSessionClaim("/"))).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringContaining("key must name a node below the root"),
+  });
+});
+
+test.each(["__WRIT__", "__READ__", "lease-", "something"])(
+  "a path that holds a child named %s is refused, and no place is left",
+  async (kind) => {
+    const driver = await opened();
+    const [name, folder] = nextKey();
+    const before = makeSessionClaim(name);
+    await driver.claim(before);
+    await driver.release([before]);
+    const stranger = await createCuratorNode(folder, kind);
+    const claim = makeSessionClaim(name);
+    await expect(driver.claim(claim)).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+      message: expect.stringContaining(kind),
+    });
+    expect((await fixture.observer.children(folder)).names).toEqual([stranger.slice(folder.length + 1)]);
+  },
+);
+
+test("others' places are listed, marked so, and never their secrets", async () => {
+  const driver = await opened();
+  const [name, folder] = nextKey();
+  const claim = makeSessionClaim(name);
+  await driver.claim(claim);
+  await createCuratorNode(folder);
+  const views = await driver.list({ prefix: name }, 10);
+  expect(views.map(({ label, answer }) => [label, answer.state])).toEqual([
+    ["test", "held"],
+    ["(not Holdfast) 127.0.0.1", "waiting"],
+  ]);
+  const text = JSON.stringify(views, (_, value: unknown) => String(value));
+  expect(text).not.toContain("9f0c2a55");
+  await driver.release([claim]);
+});
+
+test("a place of ours whose data somebody has overwritten is not taken for another program's", async () => {
+  const driver = await opened();
+  const [name, folder] = nextKey();
+  const claim = makeSessionClaim(name);
+  await driver.claim(claim);
+  const [node] = (await fixture.observer.children(folder)).names;
+  await fixture.observer.set(`${folder}/${node}`, Buffer.from("scribble"));
+  expect((await driver.list({ key: name }, 10)).map(({ label }) => label)).toEqual(["(data overwritten) scribble"]);
+  await driver.release([claim]);
+});
+
+test("the queue of one key costs two requests, however many claims stand in it", async () => {
+  await using proxy = await createEventBlockingProxy(fixture.server.address);
+  const [driver, looker] = [await opened(), await opened({ servers: [proxy.address] })];
+  const [name] = nextKey();
+  const claims = Array.from({ length: 200 }, () => makeSessionClaim(name));
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  const before = proxy.requests();
+  expect(await looker.list({ key: name }, 1_000)).toHaveLength(200);
+  expect(proxy.requests() - before).toBe(2);
+  await driver.release(claims);
+});
+
+test("places of the other family, for which a path is refused, are listed as well: whoever is refused can see why", async () => {
+  const driver = await opened();
+  const [name, folder] = nextKey();
+  const ours = await opened({ family: "readWrite" });
+  const claim = makeSessionClaim(name);
+  await ours.claim(claim);
+  await createCuratorNode(folder, "__READ__");
+  await fixture.observer.create(`${folder}/latch-`, { mode: "ephemeralSequential" });
+  await expect(driver.claim(makeSessionClaim(name))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  const views = await driver.list({ prefix: name }, 10);
+  expect(views.map(({ label, answer, holds }) => [label, answer.state, holds[0].permits])).toEqual([
+    ["(family readWrite) test", "held", ALL_PERMITS],
+    ["(not Holdfast, family readWrite) 127.0.0.1", "waiting", 1],
+  ]);
+  await ours.release([claim]);
+});
+
+test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "a.b", "__proto__", "\u{1f512}"])(
+  "the key %j has a line of its own, and is listed by its name",
+  async (name) => {
+    const driver = await opened({ root: "/escaped" });
+    const claim = makeSessionClaim(name);
+    expect((await driver.claim(claim)).state).toBe("held");
+    expect((await driver.list({ prefix: "" }, 10)).map(({ holds }) => holds[0].key)).toEqual([name]);
+    await driver.release([claim]);
+  },
+);
+
+test("a create whose reply is lost at any byte makes one node, which is found", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const { port } = proxy.address as { port: number };
+  const driver = await opened({ servers: [{ host: "127.0.0.1", port }] });
+  const [name, folder] = nextKey();
+  const warm = makeSessionClaim(name);
+  await driver.claim(warm);
+  await driver.release([warm]);
+  for (let bytes = 1; bytes < 180; bytes += IS_LONG_RUN ? 1 : 3) {
+    const claim = makeSessionClaim(name);
+    proxy.toClient.cutAfter(bytes);
+    const answer = await until(() => driver.claim(claim).catch(() => null), { within: TIMEOUT_MS, what: "an answer" });
+    expect(answer.state, `after ${bytes} bytes`).toBe("held");
+    expect((await fixture.observer.children(folder)).names).toHaveLength(1);
+    await until(() => driver.release([claim]).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
+    expect((await fixture.observer.children(folder)).names).toEqual([]);
+  }
+}, 60_000);
+
+test("a claim that is left while its create has no answer leaves no node", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const { port } = proxy.address as { port: number };
+  const driver = await opened({ servers: [{ host: "127.0.0.1", port }] });
+  const [name, folder] = nextKey();
+  for (let bytes = 1; bytes < 180; bytes += IS_LONG_RUN ? 1 : 7) {
+    const claim = makeSessionClaim(name);
+    proxy.toClient.cutAfter(bytes);
+    const asked = driver.claim(claim).catch(() => null);
+    await until(() => driver.release([claim]).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
+    await asked;
+    expect((await driver.claim(claim)).state).toBe("none");
+    expect((await fixture.observer.children(folder).catch(() => ({ names: [] }))).names).toEqual([]);
+  }
+}, 60_000);
+
+test("a session that is over ends what was held, and who waited waits on in the next one", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const { port } = proxy.address as { port: number };
+  const [name] = nextKey();
+  const [cut, other] = [openLocks({ servers: [{ host: "127.0.0.1", port }], sessionMs: SHORT_MS }), openLocks()];
+  const lock = await cut.acquire(name);
+  const [blocking] = nextKey();
+  const blocker = await other.acquire(blocking);
+  const waits = cut.acquire(blocking);
+  await until(async () => (await other.list(blocking)).length === 2, { within: TIMEOUT_MS, what: "the place" });
+  proxy.toTarget.pause();
+  proxy.toClient.pause();
+  await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the holder to be told" });
+  const next = other.acquire(name);
+  proxy.refuseConnections(true);
+  proxy.reset();
+  await (await next).release();
+  proxy.toTarget.resume();
+  proxy.toClient.resume();
+  proxy.refuseConnections(false);
+  await blocker.release();
+  await (await waits).release();
+}, 60_000);
+
+test("a node that somebody deletes is a lock that is lost, at once", async () => {
+  const locks = openLocks();
+  const [name, folder] = nextKey();
+  const lock = await locks.acquire(name);
+  const [node] = (await fixture.observer.children(folder)).names;
+  await fixture.observer.delete(`${folder}/${node}`);
+  await until(() => lock.signal.aborted, { within: SESSION_MS / 4, what: "the holder to be told before it asks" });
+});
+
+test("Curator's way to ask a holder to go is obeyed", async () => {
+  const locks = openLocks();
+  const [name, folder] = nextKey();
+  const lock = await locks.acquire(name);
+  const [node] = (await fixture.observer.children(folder)).names;
+  await fixture.observer.set(`${folder}/${node}`, Buffer.from("__REVOKE__"));
+  await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the holder to be told" });
+  expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
+  expect(await lock.release()).toBe(false);
+  const left = async (): Promise<boolean> => (await fixture.observer.children(folder)).names.length === 0;
+  await until(left, { within: TIMEOUT_MS, what: "its place to be given up" });
+});
+
+test("a floor that the store's tokens cannot reach is refused, unless tokenBase lifts them", async () => {
+  const [name, folder] = nextKey();
+  const floor = 1_795_247_483_680_000n;
+  const plain = await opened();
+  const refused = makeSessionClaim(name, { floor });
+  await expect(plain.claim(refused)).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringContaining("tokenBase"),
+  });
+  expect((await fixture.observer.children(folder)).names).toEqual([]);
+  const lifted = await opened({ tokenBase: floor });
+  const claim = makeSessionClaim(name, { floor });
+  expect(await lifted.claim(claim)).toMatchObject({ state: "held" });
+  await lifted.release([claim]);
+});
+
+test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
+  ["SASL where the servers have no users", { sasl: { user: "bob", password: "canary" } }, "does not ask for SASL"],
+  ["an ACL for whom we are, where we are nobody", { acl: [{ perms: 31, scheme: "auth", id: "" }] }, "INVALID_ACL"],
+  ["an ACL of a scheme that the servers do not have", { acl: [{ perms: 31, scheme: "x", id: "y" }] }, "INVALID_ACL"],
+])("%s is refused for good, at once", async (_, options, why) => {
+  const error = await made(options)
+    .open(() => undefined)
+    .catch((thrown: unknown) => thrown as Error);
+  expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(why) });
+  expect((error as Error).message).not.toContain("canary");
+});
+
+test("whoever waits watches one node: nobody else wakes when the holder goes", async () => {
+  const woken: (ClaimId | null)[] = [];
+  const driver = await opened({}, (id) => woken.push(id));
+  const [name] = nextKey();
+  const claims = Array.from({ length: 20 }, () => makeSessionClaim(name));
+  for (const claim of claims) await driver.claim(claim);
+  woken.length = 0;
+  await driver.release([claims[0] as Claim]);
+  await until(() => woken.length > 0, { within: TIMEOUT_MS, what: "the next one" });
+  await fixture.observer.sync("/driver");
+  expect(woken).toEqual([claims[1]?.id]);
+  await driver.release(claims);
+});

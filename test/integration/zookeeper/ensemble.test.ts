@@ -1,0 +1,244 @@
+// Three servers that are one store, under load: what is held stays held while any two of them can talk, and nobody is
+// ever inside beside another.
+
+import { setImmediate as turn } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import { conformance } from "../../../src/conformance/suite.ts";
+import type { ServerAddress } from "../../../src/drivers/zookeeper/client/server-list.ts";
+import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import { leakCheckedTest } from "../../support/leak-checked-test.ts";
+import type { Ensemble, ZooKeeperServer } from "../../support/stores/zookeeper.ts";
+import { startEnsemble } from "../../support/stores/zookeeper.ts";
+import { makeSessionClaim } from "../../support/stores/zookeeper-fixture.ts";
+import type { TcpProxy } from "../../support/tcp-proxy.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+const TIMEOUT_MS = 60_000;
+const SESSION_MS = 6_000;
+const isLongRun = process.env.HOLDFAST_LONG === "1";
+const rounds = isLongRun ? 5 : 1;
+let ensemble: Ensemble;
+let proxies: readonly TcpProxy[];
+let stores = 0;
+const clients: Locks[] = [];
+
+beforeAll(async () => {
+  ensemble = await startEnsemble();
+  proxies = await Promise.all(ensemble.addresses.map((address) => tcpProxy(address)));
+  await ensemble.leader();
+}, 120_000);
+
+afterAll(async () => {
+  await Promise.all(proxies.map((proxy) => proxy.close()));
+  await ensemble[Symbol.asyncDispose]();
+});
+
+afterEach(async () => {
+  for (const proxy of proxies) {
+    proxy.toTarget.resume();
+    proxy.toClient.resume();
+  }
+  await Promise.all(clients.splice(0).map((locks) => locks.close()));
+});
+
+/** Clients reach each server through its proxy. */
+function proxyAddresses(): ServerAddress[] {
+  return proxies.map(({ address }) => address as ServerAddress);
+}
+
+function openLocks(sessionMs = SESSION_MS): Locks {
+  const driver = zookeeper({ servers: proxyAddresses(), root: "/ensemble", sessionMs, connectTimeoutMs: 30_000 });
+  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  clients.push(locks);
+  return locks;
+}
+
+type EnsembleLoad = {
+  readonly grants: number;
+  /** So many more grants than there are now. */
+  waitForGrants(count: number, what: string): Promise<unknown>;
+  /** Ends the work; says how many were inside at once at most, and whether tokens rose. */
+  stop(): Promise<{ readonly most: number; readonly rose: boolean }>;
+};
+
+/** Four clients that take one key, one after another, until they are stopped. Failures are tried again. */
+function startLoad(key: string): EnsembleLoad {
+  let [inside, most, grants, last, rose, stopped] = [0, 0, 0, 0n, true, false];
+  const work = async (locks: Locks): Promise<void> => {
+    const body = async ({ token }: { readonly token: bigint }): Promise<void> => {
+      most = Math.max(most, ++inside);
+      rose &&= token > last;
+      last = token;
+      await turn();
+      inside--;
+      grants++;
+    };
+    while (!stopped) {
+      await locks.using(key, { wait: TIMEOUT_MS }, body).catch((error: unknown) => {
+        // what a caller is told while the servers are away; anything else is a fault
+        if (!["LOCK_LOST", "LOCK_TIMEOUT", "DRIVER_FAILED"].includes((error as { code: string }).code)) throw error;
+      });
+    }
+  };
+  const working = Promise.all(Array.from({ length: 4 }, () => work(openLocks())));
+  return {
+    get grants() {
+      return grants;
+    },
+    waitForGrants(count, what) {
+      const from = grants;
+      return until(() => grants >= from + count, { within: TIMEOUT_MS, what });
+    },
+    async stop() {
+      stopped = true;
+      await working;
+      return { most, rose };
+    },
+  };
+}
+
+async function findFollower(): Promise<ZooKeeperServer> {
+  const leader = await ensemble.leader();
+  return ensemble.servers.find((server) => server !== leader) as ZooKeeperServer;
+}
+
+const FAULTS: readonly (readonly [string, () => Promise<readonly ZooKeeperServer[]>])[] = [
+  ["the leader", async () => [await ensemble.leader()]],
+  ["a follower", async () => [await findFollower()]],
+  ["all of them", async () => ensemble.servers],
+];
+
+test.each(isLongRun ? FAULTS : FAULTS.slice(0, 1))(
+  "%s killed and started again under load: grants go on, what is held stays held",
+  async (what, killed) => {
+    const key = `killed-${what.replaceAll(" ", "-")}`;
+    // longer than an election on a busy machine
+    const held = await openLocks(40_000).acquire(`${key}-held`);
+    const work = startLoad(key);
+    for (let round = 0; round < rounds; round++) {
+      await work.waitForGrants(20, "the load");
+      const servers = await killed();
+      await Promise.all(servers.map((server) => server.stop("SIGKILL")));
+      if (servers.length === 1) await work.waitForGrants(20, "grants by the other two");
+      await Promise.all(servers.map((server) => server.start()));
+      await ensemble.leader();
+      await work.waitForGrants(20, "grants by all three");
+    }
+    expect(await work.stop()).toEqual({ most: 1, rose: true });
+    held.throwIfLost();
+    expect(await held.release()).toBe(true);
+  },
+  180_000,
+);
+
+test("a node that falls silent under load is left for another, and sessions move with what they hold", async () => {
+  const [first, ...others] = proxies as [TcpProxy, ...TcpProxy[]];
+  for (const proxy of others) proxy.refuseConnections(true);
+  const work = startLoad("silent");
+  await work.waitForGrants(20, "the load");
+  const held = await Promise.all(
+    Array.from({ length: 6 }, async (_, n) => {
+      const zk = new ZooKeeper({ servers: proxyAddresses(), sessionMs: 30_000 });
+      await zk.open();
+      await zk.create(`/moves-${n}`, { mode: "ephemeral" });
+      return { zk, id: zk.sessionId };
+    }),
+  );
+  // all of them sit on the one that falls silent
+  for (const proxy of others) proxy.refuseConnections(false);
+  for (const proxy of isLongRun ? proxies : [first]) {
+    proxy.toTarget.pause();
+    proxy.toClient.pause();
+    await work.waitForGrants(20, "grants without the silent one");
+    proxy.toTarget.resume();
+    proxy.toClient.resume();
+    proxy.reset();
+    await work.waitForGrants(20, "grants with all three");
+  }
+  expect(await work.stop()).toEqual({ most: 1, rose: true });
+  for (const [n, { zk, id }] of held.entries()) {
+    await until(() => zk.isConnected, { within: TIMEOUT_MS, what: "a connection" });
+    await zk.sync("/");
+    expect((await zk.exists(`/moves-${n}`))?.ephemeralOwner).toBe(id);
+    await zk.close();
+  }
+}, 180_000);
+
+test("a session moves from server to server, with its lock, its watches and its waiters", async () => {
+  const [holder, waiter] = [openLocks(30_000), openLocks(30_000)];
+  const lock = await holder.acquire("moved");
+  const waits = waiter.acquire("moved");
+  const both = async (): Promise<boolean> => (await holder.list("moved").catch(() => [])).length === 2;
+  await until(both, { within: TIMEOUT_MS, what: "the place" });
+  for (let round = 0; round < 6; round++) {
+    const [away, ...others] = proxies.map((_, n) => proxies[(n + round) % 3] as TcpProxy);
+    away?.refuseConnections(true);
+    for (const proxy of proxies) proxy.reset();
+    for (const proxy of others) proxy.refuseConnections(false);
+    await until(both, { within: TIMEOUT_MS, what: "both places" });
+    lock.throwIfLost();
+    away?.refuseConnections(false);
+  }
+  await lock.release();
+  await (await waits).release();
+}, 120_000);
+
+test("a server that has lost its leader renews nothing: it answers reads and pings while others end the session", async () => {
+  const [leader, { address }] = [await ensemble.leader(), await findFollower()];
+  const driver = zookeeper({ servers: [address], root: "/ensemble", sessionMs: 40_000 });
+  await driver.open(() => undefined);
+  const claim = makeSessionClaim("leaderless");
+  expect(await driver.claim(claim)).toMatchObject({ state: "held" });
+  const zk = new ZooKeeper({ servers: [address] });
+  await zk.open();
+  try {
+    process.kill(leader.pid, "SIGSTOP");
+    let settled = "not settled";
+    driver.renew([claim]).then(
+      ([answer]) => {
+        settled = answer?.state ?? "undefined";
+      },
+      (error: unknown) => {
+        settled = String(error);
+      },
+    );
+    let answered = 0;
+    for (let reads = 0; reads < 20; reads++) {
+      // on a machine that stands still for seconds the server may notice what it has lost
+      if ((await zk.exists("/ensemble").catch(() => null)) !== null) answered++;
+    }
+    expect(answered).toBeGreaterThan(0);
+    expect(settled).not.toBe("held");
+  } finally {
+    process.kill(leader.pid, "SIGCONT");
+  }
+  const again = async (): Promise<boolean> => (await driver.renew([claim]).catch(() => []))[0]?.state === "held";
+  await until(again, { within: TIMEOUT_MS, what: "the leader's word" });
+  expect(await driver.release([claim])).toEqual([true]);
+  await Promise.all([driver.close(), zk.close()]);
+}, 120_000);
+
+test("doctor tells of three voting servers", async () => {
+  const driver = zookeeper({ servers: ensemble.addresses, root: "/ensemble", sessionMs: SESSION_MS });
+  await driver.open(() => undefined);
+  expect((await driver.diagnose?.())?.[1]).toMatchObject({ level: "good", says: "an ensemble of 3 voting servers" });
+  await driver.close();
+});
+
+if (isLongRun) {
+  conformance({ describe, test: leakCheckedTest(test) }, "a ZooKeeper ensemble", {
+    traits: { lease: { claim: false, sessionMs: 4_000 }, manyKeys: false },
+    verbs: ["revoke"],
+    keys: 2_000,
+    random: { seeds: 20 },
+    timeScale: 4,
+    async open() {
+      const root = `/store-${++stores}`;
+      return { driver: () => zookeeper({ servers: ensemble.addresses, root, sessionMs: 4_000 }) };
+    },
+  });
+}

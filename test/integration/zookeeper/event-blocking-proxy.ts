@@ -1,0 +1,68 @@
+// A way to a ZooKeeper on which no event of a watch ever arrives: all else does.
+
+import type { AddressInfo, Socket } from "node:net";
+import { connect, createServer } from "node:net";
+import { FrameReader } from "../../../src/drivers/zookeeper/client/jute.ts";
+
+const MAX_FRAME_BYTES = 1_048_576;
+/** The number of a frame that is an event; that of a ping is -2. */
+const EVENT_XID = -1;
+
+export interface EventBlockingProxy {
+  readonly address: { readonly host: string; readonly port: number };
+  /** Events that were dropped. */
+  events(): number;
+  /** Requests that went by, pings not counted. */
+  requests(): number;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export async function createEventBlockingProxy(target: {
+  readonly host: string;
+  readonly port: number;
+}): Promise<EventBlockingProxy> {
+  const sockets = new Set<Socket>();
+  let [events, requests] = [0, 0];
+  const listener = createServer((client) => {
+    const server = connect(target);
+    for (const [from, to] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      sockets.add(from);
+      const reader = new FrameReader(MAX_FRAME_BYTES);
+      let isFirst = true;
+      from.on("data", (chunk: Buffer) => {
+        for (const frame of reader.push(chunk)) {
+          const number = frame.readInt32BE(0);
+          const isGreeting = isFirst;
+          isFirst = false;
+          if (from === client && !isGreeting && number > 0) requests++;
+          if (from === server && !isGreeting && number === EVENT_XID) events++;
+          else to.write(encodeFrame(frame));
+        }
+      });
+      from.on("error", () => to.destroy());
+      from.on("close", () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+    }
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  return {
+    address: { host: "127.0.0.1", port: (listener.address() as AddressInfo).port },
+    events: () => events,
+    requests: () => requests,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => listener.close(resolve));
+    },
+  };
+}
+
+function encodeFrame(frame: Buffer): Buffer {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(frame.length, 0);
+  return Buffer.concat([length, frame]);
+}

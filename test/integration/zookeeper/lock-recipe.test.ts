@@ -1,0 +1,301 @@
+// What the recipe promises where others failed: nodes that nobody waits for, grants that nobody saw, storms, reaped parents.
+
+import { expect, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import { listChildren } from "../../../src/drivers/zookeeper/client/helpers.ts";
+import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
+import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+import { createSessionTerminator } from "./session-terminator.ts";
+
+const TIMEOUT_MS = 20_000;
+const SESSION_MS = 10_000;
+const CURATOR = "_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-";
+// empty parents go as soon as they may: whatever runs here meets that
+const fixture = zookeeperFixture({ reapMs: 50 }, { root: "/recipe", sessionMs: SESSION_MS });
+const { openDriver: opened, createDriver: made } = fixture;
+let count = 0;
+
+function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
+  const locks = createLocks(made(options), { ttl: "session", handoffs: 1 });
+  fixture.clients.push(locks);
+  return locks;
+}
+
+function nextKey(): [string, string] {
+  const name = `key-${++count}`;
+  return [name, `/recipe/${name}`];
+}
+
+/** None if their parent is gone, too. */
+function queueNodes(folder: string): Promise<readonly string[]> {
+  return listChildren(fixture.observer, folder);
+}
+
+test("in the family of Curator's read-write lock nodes bear its names, and its nodes are obeyed", async () => {
+  const driver = await opened({ family: "readWrite" });
+  const [name, folder] = nextKey();
+  const [reader, writer, last] = [
+    makeSessionClaim(name, readSpecs(name)),
+    makeSessionClaim(name),
+    makeSessionClaim(name, readSpecs(name)),
+  ];
+  expect((await driver.claim(reader)).state).toBe("held");
+  const theirs = (await fixture.observer.create(`${folder}/${CURATOR}__READ__`, { mode: "ephemeralSequential" })).path;
+  expect((await driver.claim(writer)).state).toBe("waiting");
+  expect((await driver.claim(last)).state).toBe("waiting");
+  expect([...(await queueNodes(folder))].sort()).toEqual(
+    [
+      `_c_${reader.id}-__READ__0000000001`,
+      theirs.slice(folder.length + 1),
+      `_c_${writer.id}-__WRIT__0000000003`,
+      `_c_${last.id}-__READ__0000000004`,
+    ].sort(),
+  );
+  await driver.release([reader]);
+  expect((await driver.renew([writer]))[0]?.state, "their reader is in").toBe("waiting");
+  await fixture.observer.delete(theirs);
+  expect((await driver.renew([writer, last])).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
+  await driver.release([writer, last]);
+});
+
+test("two families on one path refuse each other, whoever comes second, and without an id in the message", async () => {
+  const [mutex, rw] = [await opened(), await opened({ family: "readWrite" })];
+  for (const [first, second, advice] of [
+    [mutex, rw, 'family: "mutex"'],
+    [rw, mutex, 'family: "readWrite"'],
+  ] as const) {
+    const [name, folder] = nextKey();
+    const [held, refused] = [makeSessionClaim(name), makeSessionClaim(name)];
+    await first.claim(held);
+    const error = await second.claim(refused).catch((thrown: unknown) => thrown as Error);
+    expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(advice) });
+    expect((error as Error).message).not.toContain(held.id);
+    expect(await queueNodes(folder)).toHaveLength(1);
+    await first.release([held]);
+  }
+});
+
+test("a stranger on one path is the affair of that path alone", async () => {
+  const driver = await opened();
+  const [[bad, folder], [good]] = [nextKey(), nextKey()];
+  const [holder, waiter, other, next] = [
+    makeSessionClaim(bad),
+    makeSessionClaim(bad),
+    makeSessionClaim(good),
+    makeSessionClaim(good),
+  ];
+  for (const claim of [holder, waiter, other, next]) await driver.claim(claim);
+  const stranger = (await fixture.observer.create(`${folder}/${CURATOR}__WRIT__`, { mode: "ephemeralSequential" }))
+    .path;
+  const states = (await driver.renew([holder, waiter, other, next])).map((answer) => answer?.state);
+  expect(states).toEqual(["held", "none", "held", "waiting"]);
+  await expect(driver.claim(makeSessionClaim(bad))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await driver.release([holder, other, next]);
+  expect(await queueNodes(folder)).toEqual([stranger.slice(folder.length + 1)]);
+  await fixture.observer.delete(stranger);
+});
+
+test("a wait that times out leaves no node, and whoever comes next does not wait for it", async () => {
+  const [one, other] = [openLocks(), openLocks()];
+  const [name, folder] = nextKey();
+  const lock = await one.acquire(name);
+  await expect(other.acquire(name, { wait: 200 })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+  await until(async () => (await queueNodes(folder)).length === 1, { within: TIMEOUT_MS, what: "its place to go" });
+  await lock.release();
+  await (await other.acquire(name)).release();
+  expect(await queueNodes(folder)).toEqual([]);
+});
+
+test("a node of an earlier request of the same session is not taken for a later one's", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
+  const [name, folder] = nextKey();
+  const earlier = makeSessionClaim(name);
+  expect((await driver.claim(earlier)).state).toBe("held");
+  // the later one's create is lost on its way, so that it looks for its node
+  const later = makeSessionClaim(name);
+  proxy.toTarget.cutAfter(20);
+  await driver.claim(later).catch(() => undefined);
+  const answer = await until(() => driver.claim(later).catch(() => null), { within: TIMEOUT_MS, what: "an answer" });
+  expect(answer.state).toBe("waiting");
+  expect(await queueNodes(folder)).toHaveLength(2);
+  await driver.release([earlier, later]);
+});
+
+test("a node of another session is not taken for ours, whatever its name says", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const dying = await opened();
+  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
+  const [name, folder] = nextKey();
+  const claim = makeSessionClaim(name);
+  expect((await dying.claim(claim)).state).toBe("held");
+  const same = { ...claim };
+  proxy.toTarget.cutAfter(20);
+  await driver.claim(same).catch(() => undefined);
+  const answer = await until(() => driver.claim(same).catch(() => null), { within: TIMEOUT_MS, what: "an answer" });
+  expect(answer.state).toBe("waiting");
+  expect(await queueNodes(folder)).toHaveLength(2);
+  await driver.release([same]);
+  expect(await queueNodes(folder)).toHaveLength(1);
+  await dying.release([claim]);
+});
+
+test("whoever goes between the look and the watch is noticed", async () => {
+  const told: (ClaimId | null)[] = [];
+  await using proxy = await tcpProxy(fixture.server.address);
+  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] }, (id) => told.push(id));
+  const [name, folder] = nextKey();
+  const blocker = await (async () => {
+    const warm = makeSessionClaim(name);
+    await driver.claim(warm);
+    const { path } = await fixture.observer.create(`${folder}/${CURATOR}lock-`, { mode: "ephemeralSequential" });
+    await driver.release([warm]);
+    return path;
+  })();
+  const claim = makeSessionClaim(name);
+  // what it sees arrives late: when it sets its watch, nobody is there any more
+  proxy.toClient.delay(300);
+  const asked = driver.claim(claim);
+  await until(async () => (await queueNodes(folder)).length === 2, { within: TIMEOUT_MS, what: "its place" });
+  await fixture.observer.delete(blocker);
+  expect((await asked).state).toBe("waiting");
+  await until(() => told.includes(claim.id), { within: TIMEOUT_MS, what: "to be told" });
+  expect((await driver.renew([claim]))[0]?.state).toBe("held");
+  await driver.release([claim]);
+});
+
+test("each release among a thousand waiters wakes one, the next", async () => {
+  const told: ClaimId[] = [];
+  const driver = await opened({}, (id) => void (id !== null && told.push(id)));
+  const [name, folder] = nextKey();
+  const claims = Array.from({ length: 1_001 }, () => makeSessionClaim(name));
+  // in this order: creates of one connection are carried out as they were sent
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  expect(told).toEqual([]);
+  const watched = Number(/Total watches:(\d+)/.exec(await fixture.server.runCommand("wchs"))?.[1]);
+  expect(watched, "one watch a waiter, and the holder's own").toBeLessThanOrEqual(1_001);
+  for (let turn = 0; turn < 100; turn++) {
+    await driver.release([claims[turn] as Claim]);
+    await until(() => told.length > turn, { within: TIMEOUT_MS, what: "the next one" });
+    expect((await driver.renew([claims[turn + 1] as Claim]))[0]?.state).toBe("held");
+  }
+  expect(told).toEqual(claims.slice(1, 101).map(({ id }) => id));
+  await driver.release(claims);
+  expect(await queueNodes(folder)).toEqual([]);
+}, 60_000);
+
+test("a release that cannot be sent is sent when the servers are back, and its node goes although the session lives", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const [cut, other] = [openLocks({ servers: [proxy.address as { host: string; port: number }] }), openLocks()];
+  const [name, folder] = nextKey();
+  const lock = await cut.acquire(name);
+  const kept = await cut.acquire(`${name}-kept`);
+  proxy.refuseConnections(true);
+  proxy.reset();
+  const released = lock.release();
+  const next = other.acquire(name);
+  expect(await queueNodes(folder)).not.toEqual([]);
+  proxy.refuseConnections(false);
+  await (await next).release();
+  await released;
+  kept.throwIfLost();
+  await kept.release();
+});
+
+test("a session that is ended from outside: what is held is lost, who waits waits on, and the next session is used", async () => {
+  await using thief = await createSessionTerminator(fixture.server.address);
+  const [robbed, other] = [openLocks({ servers: [thief.address] }), openLocks()];
+  const [[held], [busy]] = [nextKey(), nextKey()];
+  const lock = await robbed.acquire(held);
+  const blocker = await other.acquire(busy);
+  const waits = robbed.acquire(busy);
+  await until(async () => (await other.list(busy)).length === 2, { within: TIMEOUT_MS, what: "the place" });
+  await thief.terminateSession();
+  await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the holder to be told" });
+  expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "expired" });
+  await (await other.acquire(held)).release();
+  await until(async () => (await other.list(busy)).length === 2, { within: TIMEOUT_MS, what: "the next place" });
+  await blocker.release();
+  await (await waits).release();
+  await robbed.close();
+}, 60_000);
+
+test("reconnects in a storm make no more nodes than there are claims", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const driver = await opened({ servers: [proxy.address as { host: string; port: number }], retry: () => 5 });
+  const [name, folder] = nextKey();
+  const claims = Array.from({ length: 20 }, () => makeSessionClaim(name));
+  let [done, most] = [0, 0];
+  const working = Promise.all(
+    claims.map(async (claim) => {
+      await until(() => driver.claim(claim).catch(() => null), { within: TIMEOUT_MS, what: "a place" });
+      done++;
+    }),
+  );
+  for (let reset = 0; reset < 40; reset++) {
+    proxy.toClient.cutAfter(30 + 7 * reset);
+    most = Math.max(most, (await queueNodes(folder)).length);
+    await driver.renew(claims.slice(0, 1)).catch(() => undefined);
+  }
+  proxy.toClient.cutAfter(Number.POSITIVE_INFINITY);
+  await working;
+  most = Math.max(most, (await queueNodes(folder)).length);
+  expect([done, most]).toEqual([20, 20]);
+  const made = new Set((await queueNodes(folder)).map((node) => node.split("-")[0]));
+  expect(made.size).toBe(20);
+  await until(() => driver.release(claims).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
+  expect(await queueNodes(folder)).toEqual([]);
+}, 60_000);
+
+test("empty parents are removed, of keys and of paths, and taking a key just then does no harm", async () => {
+  const locks = openLocks();
+  const name = "/deep/path/of/mine";
+  for (let turn = 0; turn < 60; turn++) await locks.using(name, () => undefined);
+  await until(async () => (await fixture.observer.exists("/deep")) === null, {
+    within: TIMEOUT_MS,
+    what: "the parents to be removed",
+  });
+  await locks.using(name, () => undefined);
+  const [other, folder] = nextKey();
+  await locks.using(other, () => undefined);
+  await until(async () => (await fixture.observer.exists(folder)) === null, {
+    within: TIMEOUT_MS,
+    what: "the key's node to be removed",
+  });
+  expect(await fixture.observer.exists("/recipe")).not.toBeNull();
+});
+
+test("who leaves while the parent of its node is still being made leaves no node", async () => {
+  const driver = await opened();
+  for (let turn = 0; turn < 10; turn++) {
+    const [name, folder] = nextKey();
+    const claim = makeSessionClaim(name);
+    const asked = driver.claim(claim);
+    await driver.release([claim]);
+    expect((await asked).state).toBe("none");
+    expect(await queueNodes(folder)).toEqual([]);
+  }
+});
+
+test("a chroot that does not exist is made, and a prefix parts the locks of two programs", async () => {
+  const driver = zookeeper({ servers: [fixture.server.address], chroot: "/name/space", sessionMs: SESSION_MS });
+  const [billing, mail] = [
+    createLocks(driver, { ttl: "session", prefix: "billing/" }),
+    createLocks(zookeeper({ servers: [fixture.server.address], chroot: "/name/space", sessionMs: SESSION_MS }), {
+      ttl: "session",
+      prefix: "mail/",
+    }),
+  ];
+  fixture.clients.push(billing, mail);
+  const locks = [await billing.acquire("nightly"), await mail.acquire("nightly")];
+  expect([...(await fixture.observer.children("/name/space/holdfast")).names].sort()).toEqual([
+    "billing%2Fnightly",
+    "mail%2Fnightly",
+  ]);
+  await Promise.all(locks.map((lock) => lock.release()));
+});

@@ -1,0 +1,153 @@
+// What whoever asks hears while no server can be reached, and what a lock costs on the wire while one can.
+
+import { expect, test } from "vitest";
+import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Clock } from "../../../src/util/clock.ts";
+import { systemClock } from "../../../src/util/clock.ts";
+import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+/** Long, so that what is told sooner is not told by its end. */
+const SESSION_MS = 40_000;
+const PROMPT_MS = 8_000;
+const fixture = zookeeperFixture();
+
+function openLocks({ host, port }: { host: string; port: number }, more: Partial<ZooKeeperDriverOptions> = {}): Locks {
+  const driver = zookeeper({ servers: [{ host, port }], root: "/outage", sessionMs: SESSION_MS, ...more });
+  const locks = createLocks(driver, { ttl: "session" });
+  fixture.clients.push(locks);
+  return locks;
+}
+
+function recordEvents(locks: Locks): string[] {
+  const told: string[] = [];
+  for (const event of ["storeDown", "storeUp", "jeopardy", "restored", "lost"] as const) {
+    locks.on(event, () => told.push(event));
+  }
+  return told;
+}
+
+test("a client that holds nothing hears soon that no server is there, and waits on; a try is told, too", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const locks = openLocks(proxy.address as { host: string; port: number });
+  const told = recordEvents(locks);
+  await (await locks.acquire("warm")).release();
+  proxy.refuseConnections(true);
+  proxy.reset();
+  const waits = locks.acquire("key");
+  await until(() => told.length > 0, { within: PROMPT_MS, what: "storeDown" });
+  await expect(locks.tryAcquire("other")).rejects.toMatchObject({
+    code: "DRIVER_FAILED",
+    message: expect.stringContaining("no server is connected"),
+  });
+  await expect(locks.list()).rejects.toThrow("no server is connected");
+  expect(told).toEqual(["storeDown"]);
+  proxy.refuseConnections(false);
+  const lock = await waits;
+  expect(told).toEqual(["storeDown", "storeUp"]);
+  await lock.release();
+  await locks.close();
+});
+
+test("who waits in line hears of it at once, and keeps its place", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const [holder, locks] = [
+    openLocks(fixture.server.address),
+    openLocks(proxy.address as { host: string; port: number }),
+  ];
+  const told = recordEvents(locks);
+  const lock = await holder.acquire("line");
+  const waits = locks.acquire("line");
+  await until(async () => (await holder.list("line")).length === 2, { within: PROMPT_MS, what: "its place" });
+  const last = holder.acquire("line");
+  proxy.refuseConnections(true);
+  proxy.reset();
+  await until(() => told.length > 0, { within: PROMPT_MS, what: "storeDown" });
+  expect(told).toEqual(["storeDown"]);
+  proxy.refuseConnections(false);
+  await lock.release();
+  await (await waits).release();
+  await (await last).release();
+  await locks.close();
+});
+
+test("who holds hears of it at once, long before anything is due, and that it is over", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const locks = openLocks(proxy.address as { host: string; port: number });
+  const told = recordEvents(locks);
+  const lock = await locks.acquire("mine");
+  proxy.refuseConnections(true);
+  proxy.reset();
+  await until(() => told.length === 2, { within: PROMPT_MS, what: "storeDown and jeopardy" });
+  expect(told.sort()).toEqual(["jeopardy", "storeDown"]);
+  expect(lock.remainingMs).toBeGreaterThan(SESSION_MS / 2);
+  proxy.refuseConnections(false);
+  await until(() => told.length === 4, { within: PROMPT_MS, what: "storeUp and restored" });
+  expect(told.sort()).toEqual(["jeopardy", "restored", "storeDown", "storeUp"]);
+  expect(await lock.release()).toBe(true);
+  await locks.close();
+});
+
+/** A second of whoever has it takes ten, so that a busy machine has done by then what a quiet one does in one. */
+const slowClock: Clock = {
+  ...systemClock,
+  now: () => systemClock.now() / 10,
+  timer(run) {
+    const timer = systemClock.timer(run);
+    return { ...timer, set: (due) => timer.set(due === null ? null : due * 10) };
+  },
+};
+
+test("a moment without a connection is no outage: a try that meets it is answered", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  let isDown = (): void => undefined;
+  const down = new Promise<void>((resolve) => {
+    isDown = resolve;
+  });
+  const locks = openLocks(proxy.address as { host: string; port: number }, {
+    clock: slowClock,
+    retry() {
+      isDown();
+      return 20;
+    },
+  });
+  const told = recordEvents(locks);
+  await (await locks.acquire("moment")).release();
+  proxy.reset();
+  await down;
+  const lock = await locks.tryAcquire("moment");
+  expect(await lock?.release()).toBe(true);
+  expect(told).toEqual([]);
+  await locks.close();
+});
+
+test("a lock that is taken and given back at once costs three requests: create, list and delete", async () => {
+  const locks = openLocks(fixture.server.address);
+  const received = async (): Promise<number> =>
+    Number(/Received: (\d+)/.exec(await fixture.server.runCommand("srvr"))?.[1]);
+  await (await locks.acquire("cost")).release();
+  const [before, pairs] = [await received(), 50];
+  for (let pair = 0; pair < pairs; pair++) await (await locks.acquire("cost")).release();
+  const each = ((await received()) - before) / pairs;
+  // a ping now and then, and the questions themselves
+  expect(each).toBeGreaterThanOrEqual(3);
+  expect(each).toBeLessThan(3.3);
+});
+
+test("who found no server when it began finds it later, each time anew", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const locks = openLocks(proxy.address as { host: string; port: number }, { connectTimeoutMs: 300 });
+  proxy.refuseConnections(true);
+  for (const key of ["early", "early again"]) {
+    await expect(locks.acquire(key)).rejects.toMatchObject({ code: "DRIVER_FAILED" });
+  }
+  proxy.refuseConnections(false);
+  // on a busy machine the first time may be too short still
+  const lock = await until(() => locks.acquire("late").catch(() => null), { within: PROMPT_MS, what: "the server" });
+  expect(await lock.release()).toBe(true);
+  await locks.close();
+});

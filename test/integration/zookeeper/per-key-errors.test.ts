@@ -1,0 +1,101 @@
+// What is wrong with one key is that key's affair: the others of the same client are renewed as if nothing had happened.
+
+import { expect, test } from "vitest";
+import { CREATOR_ALL, OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
+import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { Answer } from "../../../src/spi/driver.ts";
+import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+const TIMEOUT_MS = 20_000;
+const fixture = zookeeperFixture({}, { root: "/apart", sessionMs: 20_000 });
+const answerStates = (answers: readonly (Answer | undefined)[]): (string | undefined)[] =>
+  answers.map((answer) => answer?.state);
+
+test("a path that we may not read any more ends the claims that wait there, and no others", async () => {
+  const driver = await fixture.openDriver();
+  const [holder, waiter, held, waiting] = [
+    makeSessionClaim("bad"),
+    makeSessionClaim("bad"),
+    makeSessionClaim("good"),
+    makeSessionClaim("good"),
+  ];
+  for (const claim of [holder, waiter, held, waiting]) await driver.claim(claim);
+  const admin = new ZooKeeper({ servers: [fixture.server.address], auth: [{ scheme: "digest", auth: "admin:x" }] });
+  fixture.clients.push(admin);
+  await admin.open();
+  await admin.setAcl("/apart/bad", CREATOR_ALL);
+  expect(answerStates(await driver.renew([held, waiter, waiting, holder]))).toEqual([
+    "held",
+    "none",
+    "waiting",
+    "held",
+  ]);
+  await expect(driver.claim(makeSessionClaim("bad"))).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: expect.stringContaining("NO_AUTH"),
+  });
+  await admin.setAcl("/apart/bad", OPEN_TO_ALL);
+  await driver.release([held, waiting, holder]);
+});
+
+test("a node that we may not delete any more keeps no other from being given back", async () => {
+  const driver = await fixture.openDriver();
+  const [kept, free] = [makeSessionClaim("kept"), makeSessionClaim("free")];
+  for (const claim of [kept, free]) await driver.claim(claim);
+  // all but deleting
+  await fixture.observer.setAcl("/apart/kept", [{ perms: 31 - 8, scheme: "world", id: "anyone" }]);
+  expect(await driver.release([kept, free])).toEqual([false, true]);
+  expect((await fixture.observer.children("/apart/free")).names).toEqual([]);
+  await driver.close();
+  expect((await fixture.observer.children("/apart/kept")).names, "with our session").toEqual([]);
+});
+
+test("what may not be read is left out of lists, and refused to who asks for it alone", async () => {
+  const auth = [{ scheme: "digest", auth: "ana:x" }];
+  const [ana, anybody] = [await fixture.openDriver({ auth, acl: CREATOR_ALL }), await fixture.openDriver()];
+  const [secret, open, half] = [
+    makeSessionClaim("list-secret"),
+    makeSessionClaim("list-open"),
+    makeSessionClaim("list-half"),
+  ];
+  await ana.claim(secret);
+  await anybody.claim(open);
+  await ana.claim(half);
+  const admin = new ZooKeeper({ servers: [fixture.server.address], auth });
+  fixture.clients.push(admin);
+  await admin.open();
+  await admin.setAcl("/apart/list-half", OPEN_TO_ALL);
+  const listed = await anybody.list({ prefix: "list-" }, 10);
+  expect(listed.map(({ holds, label, answer }) => [holds[0].key, label, answer.state])).toEqual([
+    ["list-half", "(data not readable)", "held"],
+    ["list-open", "test", "held"],
+  ]);
+  await expect(anybody.list({ prefix: "list-secret" }, 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await ana.list({ prefix: "list-" }, 10)).toHaveLength(3);
+  const target = { key: "list-secret", token: 1n, now: true };
+  await expect(anybody.revoke?.([target])).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await ana.release([secret, half]);
+  await anybody.release([open]);
+});
+
+test("a place that is given up while the connection breaks leaves no node: the next renewal deletes it", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const driver = await fixture.openDriver({ servers: [proxy.address as { host: string; port: number }] });
+  const [holder, waiter] = [makeSessionClaim("cut"), makeSessionClaim("cut")];
+  for (const claim of [holder, waiter]) await driver.claim(claim);
+  const stranger = (await fixture.observer.create("/apart/cut/latch-", { mode: "ephemeralSequential" })).path;
+  // the look gets through, the delete that follows from it does not
+  await driver.list({ prefix: "cut" }, 10);
+  proxy.toTarget.cutAfter(60);
+  await expect(driver.renew([waiter])).rejects.toMatchObject({ code: "CONNECTION_LOSS" });
+  expect((await fixture.observer.children("/apart/cut")).names).toHaveLength(3);
+  await until(async () => (await driver.renew([waiter]).catch(() => null))?.[0]?.state === "none", {
+    within: TIMEOUT_MS,
+    what: "the end of its wait",
+  });
+  expect((await fixture.observer.children("/apart/cut")).names).toHaveLength(2);
+  await fixture.observer.delete(stranger);
+  await driver.release([holder]);
+});

@@ -1,0 +1,64 @@
+/**
+ * The articles' unfair variant (S1), on purpose: a random number behind the name instead of the server's, and the lowest
+ * holds. Who draws a lower one than the holder's is granted beside it. The suite must notice.
+ */
+
+import { makePath } from "../../../src/drivers/zookeeper/client/helpers.ts";
+import { OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
+import type { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+
+export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number): Driver {
+  const paths = new Map<string, { readonly path: string; token: bigint }>();
+  const folderOf = ({ holds: [{ key }] }: Claim): string => `${root}/${encodeURIComponent(key)}`;
+
+  async function look(claim: Claim): Promise<Answer> {
+    const mine = paths.get(claim.id);
+    if (mine === undefined) return { state: "none" };
+    const { names } = await zk.children(folderOf(claim));
+    if (mine.token === 0n && mine.path.endsWith(`/${[...names].sort()[0]}`)) {
+      // rises from grant to grant, so that this is not what gives it away
+      mine.token = (await zk.set(folderOf(claim), Buffer.alloc(0))).mzxid;
+    }
+    if (mine.token > 0n) return { state: "held", token: mine.token, tokens: 1, ttlMs: sessionMs };
+    return { state: "waiting", ttlMs: sessionMs, recheckMs: 5 };
+  }
+
+  return {
+    name: "random suffix",
+    traits: {
+      lease: { claim: false, sessionMs },
+      manyKeys: false,
+      permits: "one",
+      fencing: true,
+      fifo: false,
+      survives: "failover",
+    },
+    async open() {
+      await zk.open();
+      await makePath(zk, root, OPEN_TO_ALL);
+    },
+    async claim(claim) {
+      await makePath(zk, folderOf(claim), OPEN_TO_ALL);
+      const name = `${folderOf(claim)}/lock-${Math.random().toFixed(8)}-${claim.id}`;
+      const { path } = await zk.create(name, { mode: "ephemeral" });
+      paths.set(claim.id, { path, token: 0n });
+      const answer = await look(claim);
+      if (answer.state === "held" || claim.wait) return answer;
+      await this.release([claim]);
+      return { state: "none" };
+    },
+    renew: (claims) => Promise.all(claims.map(look)),
+    release: (claims) =>
+      Promise.all(
+        claims.map(async ({ id }) => {
+          const mine = paths.get(id);
+          paths.delete(id);
+          if (mine !== undefined) await zk.delete(mine.path);
+          return mine !== undefined;
+        }),
+      ),
+    list: async () => [],
+    close: () => zk.close(),
+  };
+}

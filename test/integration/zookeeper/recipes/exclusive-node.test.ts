@@ -1,0 +1,110 @@
+/**
+ * The commissioned lock by one exclusive node: whoever makes it holds, others fail at once. There a crash left the node,
+ * and nobody ever got in again.
+ */
+
+import { expect, test } from "vitest";
+import { listChildren } from "../../../../src/drivers/zookeeper/client/helpers.ts";
+import { zookeeper } from "../../../../src/drivers/zookeeper/driver.ts";
+import type { Locks } from "../../../../src/index.ts";
+import { createLocks } from "../../../../src/index.ts";
+import { cliSandbox } from "../../../support/cli-sandbox.ts";
+import { zookeeperFixture } from "../../../support/stores/zookeeper-fixture.ts";
+import { tcpProxy } from "../../../support/tcp-proxy.ts";
+import { until } from "../../../support/until.ts";
+
+const sandbox = cliSandbox();
+const TIMEOUT_MS = 30_000;
+/** Of the one that is killed. */
+const SESSION_MS = 4_000;
+const KEY = "/locks/report";
+const fixture = zookeeperFixture();
+
+function openLocks(address = fixture.server.address): Locks {
+  const locks = createLocks(zookeeper({ servers: [address], sessionMs: 20_000 }), { ttl: "session" });
+  fixture.clients.push(locks);
+  return locks;
+}
+
+function queueNodes(): Promise<readonly string[]> {
+  return listChildren(fixture.observer, KEY);
+}
+
+test("one holds it, others are told at once that it is busy, and nothing is left of their tries", async () => {
+  const [one, others] = [openLocks(), Array.from({ length: 8 }, () => openLocks())];
+  const lock = await one.acquire(KEY);
+  const tries = await Promise.all(others.map((locks) => locks.tryAcquire(KEY)));
+  expect(tries).toEqual(others.map(() => null));
+  expect(await queueNodes()).toHaveLength(1);
+  await expect(others[0]?.acquire(KEY, { wait: 0 })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+  expect(await queueNodes()).toHaveLength(1);
+  await lock.release();
+  expect(await queueNodes()).toEqual([]);
+  await using next = await others[0]?.tryAcquire(KEY);
+  expect(next).not.toBeNull();
+});
+
+test("of many who try at once on a free key exactly one is in", async () => {
+  const all = Array.from({ length: 8 }, () => openLocks());
+  await Promise.all(all.map((locks) => locks.list("/")));
+  for (let round = 0; round < 10; round++) {
+    const taken = (await Promise.all(all.map((locks) => locks.tryAcquire(KEY)))).filter((lock) => lock !== null);
+    expect(taken).toHaveLength(1);
+    await Promise.all(taken.map((lock) => lock.release()));
+    expect(await queueNodes()).toEqual([]);
+  }
+});
+
+test("a try whose connection is cut at any byte leaves no node while its session lives", async () => {
+  await using proxy = await tcpProxy(fixture.server.address);
+  const [holder, cut] = [openLocks(), openLocks(proxy.address as { host: string; port: number })];
+  const lock = await holder.acquire(KEY);
+  const kept = await cut.acquire("kept");
+  for (let bytes = 1; bytes < 160; bytes += 23) {
+    proxy.toClient.cutAfter(bytes);
+    expect(await cut.tryAcquire(KEY).catch(() => null)).toBeNull();
+    await until(async () => (await queueNodes()).length === 1, {
+      within: TIMEOUT_MS,
+      what: "no node but the holder's",
+    });
+  }
+  proxy.toClient.cutAfter(Number.POSITIVE_INFINITY);
+  kept.throwIfLost();
+  await lock.release();
+  expect(await queueNodes()).toEqual([]);
+  await cut.close();
+}, 60_000);
+
+test("a holder that is killed leaves a node for no longer than its session, and then somebody else is in", async () => {
+  const { host, port } = fixture.server.address;
+  const url = `zookeeper://${host}:${port}?sessionMs=${SESSION_MS}`;
+  const held = sandbox.start(["run", KEY, "--url", url, "--", "sleep", "60"]);
+  await until(async () => (await queueNodes()).length === 1, { within: TIMEOUT_MS, what: "the holder" });
+  const busy = await sandbox.run(["run", KEY, "--url", url, "--wait", "0", "--", "true"]);
+  expect(busy.code).toBe(124);
+  process.kill(held.pid, "SIGKILL");
+  await until(async () => (await queueNodes()).length === 0, { within: TIMEOUT_MS, what: "its node to go" });
+  await using next = await openLocks().tryAcquire(KEY);
+  expect(next).not.toBeNull();
+}, 60_000);
+
+test("acquire on the command line says at once that nothing can be carried away from this store", async () => {
+  const { host, port } = fixture.server.address;
+  const url = `zookeeper://${host}:${port}`;
+  const { code, err } = await sandbox.run(["acquire", KEY], { env: { HOLDFAST_URL: url } });
+  expect(code).toBe(64);
+  expect(err).toContain(url);
+  expect(err).toContain("only as long as its client's session lives");
+  expect(err).toContain("holdfast run");
+  expect(await queueNodes()).toEqual([]);
+});
+
+test("doctor tells of this store what matters to its locks", async () => {
+  const { host, port } = fixture.server.address;
+  const { code, out } = await sandbox.run(["doctor", "--url", `zookeeper://${host}:${port}?sessionMs=90000`]);
+  expect(code).toBe(0);
+  expect(out).toMatch(/one server alone/);
+  expect(out).toMatch(/40000 ms, although 90000 ms were asked for/);
+  expect(out).toMatch(/world:anyone:rwcda/);
+  expect(out).toMatch(/acquire and release take/);
+});

@@ -1,0 +1,87 @@
+/**
+ * The commissioned lock by ephemeral numbered nodes: the lowest is first, each watches the next lower. What the article
+ * leaves open is here: who goes from the middle of the line, and what follows when the one before goes first.
+ */
+
+import { expect, test } from "vitest";
+import { zookeeper } from "../../../../src/drivers/zookeeper/driver.ts";
+import type { Lock, Locks } from "../../../../src/index.ts";
+import { createLocks } from "../../../../src/index.ts";
+import { zookeeperFixture } from "../../../support/stores/zookeeper-fixture.ts";
+import { until } from "../../../support/until.ts";
+
+const TIMEOUT_MS = 20_000;
+const KEY = "/locks/numbered";
+const fixture = zookeeperFixture();
+
+function openLocks(): Locks {
+  const driver = zookeeper({ servers: [fixture.server.address], sessionMs: 20_000 });
+  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  fixture.clients.push(locks);
+  return locks;
+}
+
+type Contender = { readonly locks: Locks; readonly wait: Promise<Lock>; readonly stop: AbortController };
+
+/** Contenders in the order in which they stand in line. */
+async function queueContenders(count: number): Promise<Contender[]> {
+  const all: Contender[] = [];
+  for (let number = 0; number < count; number++) {
+    const [locks, stop] = [openLocks(), new AbortController()];
+    const wait = locks.acquire(KEY, { signal: stop.signal });
+    wait.catch(() => undefined);
+    all.push({ locks, wait, stop });
+    await until(async () => ((await fixture.observer.exists(KEY))?.numChildren ?? 0) === number + 1, {
+      within: TIMEOUT_MS,
+      what: `place ${number}`,
+    });
+  }
+  return all;
+}
+
+/** Is it in, two questions to the servers later? */
+async function waitUntilHeld({ wait }: Contender): Promise<boolean> {
+  let is = false;
+  wait.then(
+    () => {
+      is = true;
+    },
+    () => undefined,
+  );
+  await fixture.observer.sync("/");
+  await fixture.observer.sync("/");
+  return is;
+}
+
+test("the lowest number is in, and the next one when it has gone", async () => {
+  const all = await queueContenders(4);
+  const tokens: bigint[] = [];
+  for (const [at, { wait }] of all.entries()) {
+    const lock = await wait;
+    for (const behind of all.slice(at + 1)) expect(await waitUntilHeld(behind)).toBe(false);
+    tokens.push(lock.token);
+    await lock.release();
+  }
+  expect(tokens).toEqual([...tokens].sort((one, other) => (one < other ? -1 : 1)));
+});
+
+test("who goes from the middle of the line lets nobody in, and the one behind waits for the one before", async () => {
+  const [first, second, third] = (await queueContenders(3)) as [Contender, Contender, Contender];
+  second.stop.abort(new Error("changed its mind"));
+  await expect(second.wait).rejects.toThrow("changed its mind");
+  await until(async () => (await fixture.observer.exists(KEY))?.numChildren === 2, {
+    within: TIMEOUT_MS,
+    what: "its node to go",
+  });
+  expect(await waitUntilHeld(third)).toBe(false);
+  await (await first.wait).release();
+  await (await third.wait).release();
+});
+
+test("a client that ends takes its nodes with it at once, held and waiting", async () => {
+  const [first, second, third] = (await queueContenders(3)) as [Contender, Contender, Contender];
+  await first.wait;
+  await Promise.all([first.locks.close(), second.locks.close()]);
+  await (await third.wait).release();
+  expect((await fixture.observer.children(KEY)).names).toEqual([]);
+});

@@ -1,0 +1,187 @@
+// Who may: TLS, SASL and digest credentials against a real server, and the ACL that follows from them.
+
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { connect } from "../../../src/client/connect.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import { createAuthority } from "../../support/certificates.ts";
+import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
+import { startZooKeeper } from "../../support/stores/zookeeper.ts";
+import { makeSessionClaim } from "../../support/stores/zookeeper-fixture.ts";
+
+const SESSION_MS = 20_000;
+const issuer = createAuthority();
+const BOB = { user: "bob", password: 'builder"s \\ secret' };
+const ANA = { scheme: "digest", auth: "ana:anasecret" };
+let server: ZooKeeperServer;
+const openResources: { close(): Promise<void> }[] = [];
+
+beforeAll(async () => {
+  const certificate = issuer.issue(["localhost", "127.0.0.1"]);
+  // JAAS reads its file with escapes of its own: what it cannot hold is not tested here
+  const users = { bob: "bobsecret" };
+  server = await startZooKeeper({ secure: { certificate, users } });
+}, 60_000);
+
+afterAll(() => server[Symbol.asyncDispose]());
+
+afterEach(async () => {
+  await Promise.all(openResources.splice(0).map((one) => one.close()));
+});
+
+function createDriver(options: Partial<ZooKeeperDriverOptions> = {}): Driver {
+  return zookeeper({ servers: [server.address], root: "/open", sessionMs: SESSION_MS, ...options });
+}
+
+async function openDriver(options: Partial<ZooKeeperDriverOptions> = {}): Promise<Driver> {
+  const driver = createDriver(options);
+  openResources.push(driver);
+  await driver.open(() => undefined);
+  return driver;
+}
+
+async function openClient(options: Partial<ConstructorParameters<typeof ZooKeeper>[0]> = {}): Promise<ZooKeeper> {
+  const zk = new ZooKeeper({ servers: [server.address], sessionMs: SESSION_MS, ...options });
+  openResources.push(zk);
+  await zk.open();
+  return zk;
+}
+
+test("a lock is held over TLS with a certificate that is checked", async () => {
+  const locks = createLocks(
+    createDriver({ servers: [server.secureAddress], tls: { ca: issuer.cert, servername: "localhost" } }),
+    {
+      ttl: "session",
+    },
+  );
+  openResources.push(locks);
+  await locks.using("encrypted", async (lock) => expect(lock.token).toBeGreaterThan(0n));
+});
+
+test("an url over TLS names its files, for programs and for the command line", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-url-"));
+  const ca = join(folder, "ca.pem");
+  writeFileSync(ca, issuer.cert);
+  const locks = await connect(`zookeepers://127.0.0.1:${server.secureAddress.port}/by-url?ca=${ca}`, {
+    ttl: "session",
+  });
+  openResources.push(locks);
+  await locks.using("k", async (lock) => expect(lock.token).toBeGreaterThan(0n));
+  rmSync(folder, { recursive: true });
+});
+
+test("without a name the address is what the certificate must be for", async () => {
+  const driver = await openDriver({ servers: [server.secureAddress], tls: { ca: issuer.cert } });
+  expect(await driver.list({ prefix: "" }, 1)).toEqual([]);
+});
+
+test("a certificate of somebody else's is refused, and the message says so", async () => {
+  const stranger = createAuthority("somebody else");
+  const driver = createDriver({
+    servers: [server.secureAddress],
+    tls: { ca: stranger.cert, servername: "localhost" },
+    connectTimeoutMs: 3_000,
+  });
+  const error = await driver.open(() => undefined).catch((thrown: unknown) => thrown as Error);
+  expect(`${(error as Error).message} ${((error as Error).cause as Error | undefined)?.message ?? ""}`).toMatch(
+    /certificate|self.signed|verify/i,
+  );
+});
+
+test.each(["plain", "TLS"])(
+  "SASL DIGEST-MD5 over %s: the server knows us, and only we may touch our nodes",
+  async (how) => {
+    const isTls = how === "TLS";
+    const driver = await openDriver({
+      root: `/sasl-${how}`,
+      sasl: { user: "bob", password: "bobsecret" },
+      ...(isTls && { servers: [server.secureAddress], tls: { ca: issuer.cert, servername: "localhost" } }),
+    });
+    const claim = makeSessionClaim("mine");
+    expect((await driver.claim(claim)).state).toBe("held");
+    const stranger = await openClient();
+    await expect(stranger.children(`/sasl-${how}/mine`)).rejects.toMatchObject({ code: "NO_AUTH" });
+    const bob = await openClient({ sasl: { user: "bob", password: "bobsecret" } });
+    const { names } = await bob.children(`/sasl-${how}/mine`);
+    expect(await bob.getAcl(`/sasl-${how}/mine/${names[0]}`)).toEqual([{ perms: 31, scheme: "sasl", id: "bob" }]);
+    await driver.release([claim]);
+  },
+);
+
+test("a wrong SASL password is refused for good, and never shown", async () => {
+  const driver = createDriver({ sasl: { user: "bob", password: BOB.password } });
+  const error = await driver.open(() => undefined).catch((thrown: unknown) => thrown as Error);
+  expect(error).toMatchObject({ code: "DRIVER_FATAL" });
+  expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("builder");
+});
+
+test("with a digest credential nodes are for their owner alone, and whoever else comes is refused for good", async () => {
+  const owner = await openDriver({ root: "/closed", auth: [ANA] });
+  const claim = makeSessionClaim("private");
+  expect((await owner.claim(claim)).state).toBe("held");
+  const ana = await openClient({ auth: [ANA] });
+  const [acl] = await ana.getAcl("/closed/private");
+  expect(acl).toMatchObject({ perms: 31, scheme: "digest", id: expect.stringMatching(/^ana:/) });
+  const stranger = await openDriver({ root: "/closed" });
+  const theirs = makeSessionClaim("private");
+  await expect(stranger.claim(theirs)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await stranger.release([theirs])).toEqual([false]);
+  await owner.release([claim]);
+});
+
+test("an ACL that is given is the one that nodes have", async () => {
+  const acl = [
+    { perms: 31, scheme: "auth", id: "" },
+    { perms: 1, scheme: "world", id: "anyone" },
+  ];
+  const owner = await openDriver({ root: "/readable", auth: [ANA], acl });
+  const claim = makeSessionClaim("seen");
+  await owner.claim(claim);
+  const stranger = await openClient();
+  const { names } = await stranger.children("/readable/seen");
+  expect(names).toHaveLength(1);
+  await expect(stranger.delete(`/readable/seen/${names[0]}`)).rejects.toMatchObject({ code: "NO_AUTH" });
+  await owner.release([claim]);
+});
+
+test("who may make nothing at the servers' root uses a path that exists", async () => {
+  const admin = await openClient({ auth: [{ scheme: "digest", auth: "admin:adminsecret" }] });
+  await admin.create("/theirs", { acl: [{ perms: 31, scheme: "world", id: "anyone" }] });
+  const before = await admin.getAcl("/");
+  await admin.setAcl("/", [
+    { perms: 31, scheme: "auth", id: "" },
+    { perms: 1, scheme: "world", id: "anyone" },
+  ]);
+  try {
+    const driver = await openDriver({ chroot: "/theirs", root: "/deep/locks" });
+    const claim = makeSessionClaim("key");
+    expect((await driver.claim(claim)).state).toBe("held");
+    await driver.release([claim]);
+    await expect(createDriver({ root: "/refused" }).open(() => undefined)).rejects.toMatchObject({
+      code: "DRIVER_FATAL",
+    });
+  } finally {
+    await admin.setAcl("/", before);
+  }
+});
+
+test("doctor tells of one server alone, of a bound on sessions, and of nodes that anybody may delete", async () => {
+  const wide = await openDriver({ sessionMs: 90_000 });
+  const found = new Map((await wide.diagnose?.())?.map((check) => [check.what, check]));
+  expect(found.get("mode")).toMatchObject({ level: "doubtful", says: "one server alone" });
+  expect(found.get("session")).toMatchObject({
+    level: "doubtful",
+    says: expect.stringContaining("40000 ms, although 90000"),
+  });
+  expect(found.get("trip")).toMatchObject({ level: "good" });
+  expect(found.get("rights")).toMatchObject({ level: "doubtful", says: "/open: world:anyone:rwcda" });
+  const own = await openDriver({ root: "/examined", auth: [ANA] });
+  const rights = (await own.diagnose?.())?.find(({ what }) => what === "rights");
+  expect(rights).toMatchObject({ level: "good", says: "/examined: digest:ana:...:rwcda" });
+});

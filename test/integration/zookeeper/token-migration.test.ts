@@ -1,0 +1,61 @@
+// Moving locks to ZooKeeper: what `holdfast doctor --from` says is what tokens need so as not to go backwards.
+
+import { expect, test } from "vitest";
+import { memory } from "../../../src/drivers/memory.ts";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import { createLocks } from "../../../src/index.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+
+const sandbox = cliSandbox();
+const fixture = zookeeperFixture();
+
+type DoctorReport = {
+  readonly ok: boolean;
+  readonly tokenBase?: string | null;
+  readonly findings: readonly DoctorFinding[];
+};
+type DoctorFinding = { readonly level: string; readonly what: string; readonly says: string; readonly advice?: string };
+
+async function runDoctor(url: string, from: string): Promise<DoctorReport> {
+  const { code, out, err } = await sandbox.run(["doctor", "--url", url, "--from", from, "--json"]);
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  return JSON.parse(out) as DoctorReport;
+}
+
+const zookeeperUrl = (query = ""): string =>
+  `zookeeper://${fixture.server.address.host}:${fixture.server.address.port}${query}`;
+const tokenFindings = ({ findings }: DoctorReport): DoctorFinding | undefined =>
+  findings.find(({ what }) => what === "tokens");
+
+test("from a store whose tokens follow a clock: with the tokenBase that doctor prints tokens rise", async () => {
+  const first = await runDoctor(zookeeperUrl(), "memory:");
+  expect(tokenFindings(first)).toMatchObject({
+    level: "doubtful",
+    advice: expect.stringContaining(`=${first.tokenBase}`),
+  });
+  const tokenBase = BigInt(first.tokenBase ?? 0);
+
+  await using old = createLocks(memory());
+  const last = await old.using("moved", async ({ token }) => token);
+  const driver = zookeeper({ servers: [fixture.server.address], tokenBase });
+  await using locks = createLocks(driver, { ttl: "session" });
+  expect(await locks.using("moved", async ({ token }) => token)).toBeGreaterThan(last);
+
+  const second = await runDoctor(zookeeperUrl(`?tokenBase=${tokenBase}`), "memory:");
+  expect([tokenFindings(second)?.level, second.tokenBase]).toEqual(["good", null]);
+});
+
+test("from an ensemble to another: its own tokenBase counts", async () => {
+  const there = 5_000_000_000_000_000n;
+  const { tokenBase } = await runDoctor(zookeeperUrl(), zookeeperUrl(`?tokenBase=${there}`));
+  expect(BigInt(tokenBase ?? 0)).toBeGreaterThan(there + 2n ** 44n);
+});
+
+test("an old store that cannot be reached is named; without --from nothing is said of tokens", async () => {
+  const { out } = await sandbox.run(["doctor", "--url", zookeeperUrl()]);
+  expect(out).not.toContain("tokens");
+  const unreached = await sandbox.run(["doctor", "--url", zookeeperUrl(), "--from", "redis://127.0.0.1:1"]);
+  expect(unreached.code).toBe(69);
+  expect(unreached.out).toContain("redis://127.0.0.1:1");
+});

@@ -1,0 +1,180 @@
+// Claims that keep no place (fair: false): the whole contract but order, and what they do instead of standing in line.
+
+import { describe, expect, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import { conformance } from "../../../src/conformance/suite.ts";
+import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
+import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import type { RecordedTest } from "../../conformance/suite-recorder.ts";
+import { recordSuite, runExpectingFailure } from "../../conformance/suite-recorder.ts";
+import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { until } from "../../support/until.ts";
+import { randomSuffixLock } from "./random-suffix.ts";
+
+const TIMEOUT_MS = 20_000;
+const SESSION_MS = 4_000;
+const isLongRun = process.env.HOLDFAST_LONG === "1";
+const fixture = zookeeperFixture();
+let stores = 0;
+
+function openLocks(options: Partial<ZooKeeperDriverOptions>): Locks {
+  const driver = zookeeper({ servers: [fixture.server.address], root: "/unfair", sessionMs: 20_000, ...options });
+  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  fixture.clients.push(locks);
+  return locks;
+}
+
+async function queueNodes(key: string): Promise<number> {
+  return (await fixture.observer.children(`/unfair/${key}`)).names.length;
+}
+
+test("who waits has no node, and is in when the holder has gone", async () => {
+  const [holder, waiter] = [openLocks({ fair: false }), openLocks({ fair: false })];
+  expect(waiter.traits.fifo).toBe(false);
+  const lock = await holder.acquire("k");
+  const waits = waiter.acquire("k");
+  // it came, looked and left: two changes beside the holder's
+  await until(async () => (await fixture.observer.children("/unfair/k")).stat.cversion >= 3, {
+    within: TIMEOUT_MS,
+    what: "the try",
+  });
+  expect(await queueNodes("k")).toBe(1);
+  await lock.release();
+  await (await waits).release();
+});
+
+test("who gives up, or only tried, leaves nothing", async () => {
+  const [holder, other] = [openLocks({}), openLocks({ fair: false })];
+  const lock = await holder.acquire("given-up");
+  await expect(other.acquire("given-up", { wait: 300 })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+  expect(await other.tryAcquire("given-up")).toBeNull();
+  await until(async () => (await queueNodes("given-up")) === 1, {
+    within: TIMEOUT_MS,
+    what: "no node but the holder's",
+  });
+  await lock.release();
+  expect(await queueNodes("given-up")).toBe(0);
+});
+
+test("who was woken and found another in its way watches that one", async () => {
+  // long sessions: nobody is asked again by itself in time
+  const [holder, waiter, late] = [{}, { fair: false }, {}].map((one) => openLocks({ ...one, sessionMs: 30_000 })) as [
+    Locks,
+    Locks,
+    Locks,
+  ];
+  const lock = await holder.acquire("overtaken");
+  const waits = waiter.acquire("overtaken");
+  await until(async () => (await fixture.observer.children("/unfair/overtaken")).stat.cversion >= 3, {
+    within: TIMEOUT_MS,
+    what: "its try",
+  });
+  const comes = late.acquire("overtaken");
+  await until(async () => (await queueNodes("overtaken")) === 2, { within: TIMEOUT_MS, what: "the late one's place" });
+  await lock.release();
+  const next = await comes;
+  // by its holder and by the one who waits
+  const watchers = async (): Promise<number> =>
+    (/^\/unfair\/overtaken\/\S+((?:\n\t\S+)*)/m.exec(await fixture.server.runCommand("wchp"))?.[1] ?? "").split("\n")
+      .length - 1;
+  await until(async () => (await watchers()) === 2, { within: TIMEOUT_MS, what: "both watches" });
+  await next.release();
+  await (await waits).release();
+});
+
+test("fair and unfair ones on one key: never two inside, and none is left out", async () => {
+  let [inside, most, grants] = [0, 0, 0];
+  const work = async (locks: Locks): Promise<void> => {
+    for (let turn = 0; turn < 10; turn++) {
+      await locks.using("mixed", async () => {
+        most = Math.max(most, ++inside);
+        await fixture.observer.sync("/unfair");
+        inside--;
+        grants++;
+      });
+    }
+  };
+  await Promise.all(Array.from({ length: 10 }, (_, n) => work(openLocks({ fair: n % 2 === 0 }))));
+  expect([most, grants]).toEqual([1, 100]);
+  expect(await queueNodes("mixed")).toBe(0);
+}, 60_000);
+
+test("readers that keep no place share, and a writer waits for the last of them", async () => {
+  const [one, other, third] = [openLocks({ fair: false }), openLocks({ fair: false }), openLocks({ fair: false })];
+  const readers = [await one.rw("rw").read.acquire(), await other.rw("rw").read.acquire()];
+  let written = false;
+  const writes = third
+    .rw("rw")
+    .write.acquire()
+    .then((lock) => {
+      written = true;
+      return lock;
+    });
+  await readers[0]?.release();
+  expect(await other.rw("rw").write.tryAcquire()).toBeNull();
+  expect(written).toBe(false);
+  await readers[1]?.release();
+  await (await writes).release();
+});
+
+test("the articles' random suffix is no order: the suite sees two inside", async () => {
+  const suite = recordSuite({
+    async open() {
+      const root = `/random-${++stores}`;
+      const made = (): ZooKeeper => new ZooKeeper({ servers: [fixture.server.address], sessionMs: SESSION_MS });
+      return { driver: () => randomSuffixLock(made(), root, SESSION_MS) };
+    },
+    traits: { lease: { claim: false, sessionMs: SESSION_MS }, manyKeys: false, permits: "one", fifo: false },
+    random: { seeds: 0 },
+  });
+  const [busy] = suite.filter(({ name }) => name.startsWith("a claim of a busy key waits"));
+  // who comes to a held key draws the lower number every second time, and holds it too
+  const failures = new Set<string | null>();
+  for (let turn = 0; turn < 20 && failures.size < 2; turn++)
+    failures.add(await runExpectingFailure(busy as RecordedTest));
+  expect([...failures].find((one) => one !== null)).toMatch(/waiting|held/);
+}, 60_000);
+
+/** These ask the list for those who wait, and whoever has no place is not in it. */
+const UNLISTED_TOPICS = [
+  "a claim that is sent twice at once has one place",
+  "a listed claim shows what it wants, where it stands and its tag, but never its id",
+  "a list comes in pages: none left out, none twice",
+  "claims of a session stand in line like all others, and tell the session's length",
+  "mutex: a wait ends with the release",
+  "write: a wait ends with the release",
+  "all of one key: a wait ends with the release",
+  "semaphore of one: a wait ends with the release",
+  "an aborted waiter rejects with its signal's reason and leaves no place",
+  "rw: readers share, across clients and within one; a writer has it alone",
+  "a revoked holder's signal aborts with reason revoked, and the next one follows when it has let go",
+  "close() gives back what is held, ends waits with ClosedError, and leaves nothing",
+  "a list shows who holds and who waits, with labels, within the client's prefix",
+  "a wait that runs out says how many were ahead: at the store and in its own client",
+];
+
+if (isLongRun) {
+  conformance({ describe, test }, "ZooKeeper without places", {
+    traits: { lease: { claim: false, sessionMs: SESSION_MS }, manyKeys: false, fifo: false },
+    verbs: ["revoke"],
+    keys: 500,
+    random: { seeds: 5 },
+    timeScale: 2,
+    skip: [
+      ...UNLISTED_TOPICS.map((test) => ({ test, reason: "no place, so it is not listed" })),
+      { test: "a batch is answered in the order of its claims", reason: "tried again a moment after the release" },
+      {
+        test: "a client that hands off lets others in between its runs",
+        reason: "its next claim is there before theirs: who keeps no place has no turn",
+      },
+    ],
+    async open() {
+      const root = `/store-${++stores}`;
+      return {
+        driver: () => zookeeper({ servers: [fixture.server.address], root, sessionMs: SESSION_MS, fair: false }),
+      };
+    },
+  });
+}

@@ -1,0 +1,109 @@
+// What waiting leaves behind on the servers, and what it asks of them: one watch for each node that somebody waits for.
+
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { expect, test } from "vitest";
+import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
+import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { until } from "../../support/until.ts";
+
+const TIMEOUT_MS = 20_000;
+const fixture = zookeeperFixture({}, { root: "/watches", sessionMs: 20_000 });
+const { openDriver: opened } = fixture;
+
+const countWatches = async (): Promise<number> =>
+  Number(/Total watches:(\d+)/.exec(await fixture.server.runCommand("wchs"))?.[1] ?? Number.NaN);
+
+const waitForNoWatches = (): Promise<unknown> =>
+  until(async () => (await countWatches()) === 0, { within: TIMEOUT_MS, what: "all watches to be gone" });
+
+test.each([true, false])(
+  "who finds its way free when it sets its watch leaves no watch behind (fair: %s)",
+  async (fair) => {
+    const driver = await opened({ fair });
+    const key = `gone-${fair}`;
+    for (let round = 0; round < 20; round++) {
+      const [first, second] = [makeSessionClaim(key), makeSessionClaim(key)];
+      await driver.claim(first);
+      // the look leaves before the release, and its watch behind it
+      const asked = driver.claim(second);
+      const released = driver.release([first]);
+      await Promise.all([asked, released]);
+      await until(async () => (await driver.renew([second]))[0]?.state === "held", {
+        within: TIMEOUT_MS,
+        what: "its turn",
+      });
+      await driver.release([second]);
+    }
+    await waitForNoWatches();
+  },
+);
+
+test("all readers behind a writer share one watch and one question, and each is told", async () => {
+  const told = new Set<ClaimId | null>();
+  const driver = await opened({}, (id) => told.add(id));
+  const writer = makeSessionClaim("shared");
+  await driver.claim(writer);
+  const readers = Array.from({ length: 50 }, () => makeSessionClaim("shared", readSpecs("shared")));
+  const received = async (): Promise<number> =>
+    Number(/Received: (\d+)/.exec(await fixture.server.runCommand("srvr"))?.[1]);
+  const before = await received();
+  for (const reader of readers) expect((await driver.claim(reader)).state).toBe("waiting");
+  // a create and a list each; the rest is the watches on the writer: its own, and theirs; and this question
+  expect((await received()) - before - 2 * readers.length).toBeLessThan(10);
+  told.clear();
+  await driver.release([writer]);
+  await until(() => readers.every(({ id }) => told.has(id)), { within: TIMEOUT_MS, what: "each to be told" });
+  for (const answer of await driver.renew(readers)) expect(answer?.state).toBe("held");
+  await driver.release(readers);
+  await waitForNoWatches();
+});
+
+test("all who wait for permits share one watch and one look: a release costs the same however many wait", async () => {
+  const told = new Set<ClaimId | null>();
+  const driver = await opened({}, (id) => told.add(id));
+  const hold = { holds: [{ key: "permits", permits: 1, limit: 2 }] } as const;
+  const holders = [makeSessionClaim("permits", hold), makeSessionClaim("permits", hold)];
+  for (const holder of holders) expect((await driver.claim(holder)).state).toBe("held");
+  const waiters = Array.from({ length: 60 }, () => makeSessionClaim("permits", hold));
+  for (const waiter of waiters) expect((await driver.claim(waiter)).state).toBe("waiting");
+  const received = async (): Promise<number> =>
+    Number(/Received: (\d+)/.exec(await fixture.server.runCommand("srvr"))?.[1]);
+  await driver.renew(waiters);
+  const before = await received();
+  for (const [turn, waiter] of waiters.slice(0, 10).entries()) {
+    await driver.release([[...holders, ...waiters][turn] as Claim]);
+    await until(() => told.has(waiter.id), { within: TIMEOUT_MS, what: "the next to be told" });
+    told.clear();
+    const [first, ...others] = await driver.renew(waiters.slice(turn));
+    expect(first?.state).toBe("held");
+    expect(new Set(others.map((answer) => answer?.state)).has("none")).toBe(false);
+  }
+  // a delete, two lists and the watch on the next holder's own node each; pings, and the questions themselves
+  expect((await received()) - before).toBeLessThan(100);
+  await driver.release([...holders, ...waiters]);
+  await waitForNoWatches();
+});
+
+test("whoever stops waiting is forgotten, however long the one it waited for holds on", async () => {
+  const driver = await opened();
+  const holder = makeSessionClaim("left");
+  await driver.claim(holder);
+  const seenWeakRefs: WeakRef<Claim>[] = [];
+  for (let turn = 0; turn < 20; turn++) {
+    const waits = makeSessionClaim("left", readSpecs("left"));
+    expect((await driver.claim(waits)).state).toBe("waiting");
+    expect(await driver.release([waits])).toEqual([true]);
+    seenWeakRefs.push(new WeakRef(waits));
+  }
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const forgotten = async (): Promise<boolean> => {
+    collect();
+    // the last turn may still be in a register
+    return seenWeakRefs.filter((weakRef) => weakRef.deref() !== undefined).length <= 1;
+  };
+  await until(forgotten, { within: TIMEOUT_MS, what: "19 of 20 to be forgotten" });
+  await driver.release([holder]);
+  await waitForNoWatches();
+});

@@ -1,0 +1,69 @@
+/** Faults in what survives a restart of the server: the state folder, and recoveries. */
+
+import type { Mutant } from "./mutants.ts";
+
+export const STORAGE_MUTANTS: readonly Mutant[] = [
+  {
+    name: "a damaged list of sessions believed",
+    file: "src/server/storage/checksum-chain.ts",
+    find: "if (header === null || lines.length < header.count) return null;",
+    replace: "if (header === null) return null;",
+    tests: "test/integration/server/damaged-state.test.ts",
+  },
+  {
+    name: "a changed line of the state folder believed",
+    file: "src/server/storage/checksum-chain.ts",
+    find: "    if (line !== ",
+    replace: "    if (line === undefined && line !== ",
+    tests: "test/integration/server/damaged-state.test.ts",
+  },
+  {
+    name: "a missing journal believed",
+    file: "src/server/storage/state-directory.ts",
+    find: "journal: journalText === null && state === null ? null :",
+    replace: "journal: journalText === null ? null :",
+    tests: "test/integration/server/damaged-state.test.ts",
+  },
+  {
+    name: "an older copy of the state believed: the token",
+    file: "src/server/local/recovery-window.ts",
+    find: "if (items.some((item) => this.#isFromLaterState(item, micros))) this.start();",
+    replace: "",
+    tests: "test/integration/server/stale-state.test.ts",
+  },
+  {
+    name: "an older copy of the state believed: the start",
+    file: "src/server/service.ts",
+    find: "return lastSeen.id !== state.id || lastSeen.generation >= state.generation;",
+    replace: "return false;",
+    tests: "test/integration/server/stale-state.test.ts",
+  },
+  {
+    name: "an outdated state forgotten by a crash",
+    file: "src/server/storage/durable-log.ts",
+    find: "    this.#hasUnknownHolders = true;\n",
+    replace: "",
+    tests: "test/integration/server/stale-state.test.ts",
+  },
+  {
+    name: "the rest of a recovery forgotten at a stop",
+    file: "src/server/local/startup.ts",
+    find: "recovery: backend.recoveryWindow.toSavedRecovery(),\n  };",
+    replace: "recovery: null };",
+    tests: "test/integration/server/recovery-duration.test.ts",
+  },
+  {
+    name: "the longest lease lowered below one that was asked for",
+    file: "src/server/storage/durable-log.ts",
+    find: "return Math.max(this.#earlierLeaseMs, this.#requestedLeaseMs);",
+    replace: "return this.#earlierLeaseMs > 0 ? Math.max(this.#earlierLeaseMs, this.#requestedLeaseMs) : 0;",
+    tests: "test/integration/server/recovery-duration.test.ts",
+  },
+  {
+    name: "a state written although its lock was lost",
+    file: "src/server/storage/state-directory.ts",
+    find: "    if (reason !== null) throw new StateError(reason);\n",
+    replace: "",
+    tests: "test/integration/server/recovery-duration.test.ts",
+  },
+];

@@ -1,0 +1,55 @@
+/** One life of one client: a process on a machine, with the real client in it. */
+
+import { Client } from "../../src/client/client.ts";
+import type { Locks } from "../../src/client/locks.ts";
+import { bindLocks } from "../../src/client/locks.ts";
+import type { LocksOptions } from "../../src/client/options.ts";
+import { parseClientOptions } from "../../src/client/options.ts";
+import type { Driver } from "../../src/spi/driver.ts";
+import type { Scenario } from "./scenario.ts";
+import type { SimulatedMachine } from "./simulated-machine.ts";
+
+export class ClientProcess {
+  readonly machine: SimulatedMachine;
+  readonly client: Client;
+  readonly locks: Locks;
+  /** Actors at work in it. */
+  activeUsers = 0;
+  /** It is being closed, or was. */
+  isClosing = false;
+
+  readonly #checksTimers: boolean;
+
+  constructor(machine: SimulatedMachine, driver: Driver, scenario: Scenario) {
+    this.machine = machine;
+    this.#checksTimers = scenario.store === "table";
+    const options: LocksOptions = {
+      clock: machine.clock,
+      ttl: scenario.ttlMs,
+      label: machine.name,
+      handoffs: scenario.handoffs,
+      handoffMs: scenario.handoffMs,
+      renew: scenario.renew,
+      ...(scenario.maxHoldMs !== null && { maxHold: scenario.maxHoldMs }),
+    };
+    const random = machine.events.random.fork();
+    this.client = new Client(driver, parseClientOptions(options), () => random.next());
+    this.locks = bindLocks(this.client);
+  }
+
+  get isAlive(): boolean {
+    return this.machine.state !== "dead" && !this.isClosing;
+  }
+
+  /** What is left in its maps; empty: nothing. */
+  findLeftovers(): string {
+    const host = this.client.openedAcquirer?.queues;
+    if (host === undefined) return "";
+    const left: string[] = [];
+    if (host.engine.size > 0) left.push(`${host.engine.size} claims or releases`);
+    if (host.queues.size > 0) left.push(`${host.queues.size} lanes`);
+    // a connection's timer may be set for a ping that turns out not to be needed
+    if (this.#checksTimers && this.machine.armedTimers > 0) left.push(`${this.machine.armedTimers} timers`);
+    return left.join(", ");
+  }
+}

@@ -1,0 +1,107 @@
+/** Virtual time: a queue of things that happen, and the trace of what did. Everything in it comes from one seed. */
+
+import type { HeapItem } from "../../src/util/deadline-heap.ts";
+import { DeadlineHeap } from "../../src/util/deadline-heap.ts";
+import type { SeededRandom } from "../support/seeded-random.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+
+/** Something that will happen; it can be called off. */
+export interface ScheduledEvent extends HeapItem {
+  run: () => void;
+}
+
+/** How to play. */
+export interface EventQueueOptions {
+  /** Prints what happens. */
+  readonly trace?: boolean;
+  /** As the simulation was then: 1 at first, each addition one more. Default: as it is now. */
+  readonly revision?: number;
+}
+
+/** Lines of the trace kept for a report. */
+const MAX_KEPT_LINES = 400;
+
+export class EventQueue {
+  /** True time, milliseconds. No machine knows it. */
+  now = 0;
+  readonly random: SeededRandom;
+  /** What was added after seeds had been kept: theirs play as before. Null: nothing of it happens. Re-entry, and no state: */
+  readonly extrasRandom: SeededRandom | null;
+  /** Parts of the store, and answers left out. */
+  readonly storePartsRandom: SeededRandom | null;
+  readonly #queue = new DeadlineHeap<ScheduledEvent>();
+  readonly #lines: string[] = [];
+  readonly #print: boolean;
+  #failure: string | null = null;
+  /** Of all lines of the trace: two runs that did the same have the same. */
+  digest = 0;
+  eventCount = 0;
+  /** Called after everything that happens. */
+  check: () => void = () => {};
+
+  constructor(seed: number, { trace = false, revision = 3 }: EventQueueOptions = {}) {
+    this.random = seededRandom(seed);
+    this.extrasRandom = revision >= 2 ? seededRandom(seed ^ 0x2545f491) : null;
+    this.storePartsRandom = revision >= 3 ? seededRandom(seed ^ 0x1b873593) : null;
+    this.#print = trace;
+  }
+
+  at(time: number, run: () => void): ScheduledEvent {
+    const scheduledEvent: ScheduledEvent = { run, dueAt: 0, heapIndex: -1 };
+    this.#queue.set(scheduledEvent, Math.max(time, this.now));
+    return scheduledEvent;
+  }
+
+  after(ms: number, run: () => void): ScheduledEvent {
+    return this.at(this.now + ms, run);
+  }
+
+  cancel(scheduledEvent: ScheduledEvent): void {
+    this.#queue.remove(scheduledEvent);
+  }
+
+  /** Lets things happen until `done`, or until that time; between any two of them promises run to their ends. */
+  async run(until: number, done: () => boolean = () => false): Promise<void> {
+    await nextTurn();
+    while (this.#failure === null && !done()) {
+      const next = this.#queue.takeDue(until);
+      if (next === null) break;
+      this.now = next.dueAt;
+      this.eventCount++;
+      next.run();
+      await nextTurn();
+      if (this.#failure === null) this.check();
+    }
+    if (this.#failure === null && !done()) this.now = Math.max(this.now, until);
+  }
+
+  /** Who did what, for the reader of a failure. */
+  note(who: string, what: string): void {
+    const line = `${this.now.toFixed(3).padStart(12)}  ${who.padEnd(8)} ${what}`;
+    for (let index = 0; index < line.length; index++) this.digest = (this.digest * 31 + line.charCodeAt(index)) | 0;
+    this.#lines.push(line);
+    if (this.#lines.length > 2 * MAX_KEPT_LINES) this.#lines.splice(0, MAX_KEPT_LINES);
+    if (this.#print) console.log(line);
+  }
+
+  /** An invariant is broken; the first one counts, and the world stops. */
+  fail(what: string): void {
+    if (this.#failure !== null) return;
+    this.note("CHECKER", what);
+    this.#failure = what;
+  }
+
+  get failure(): string | null {
+    return this.#failure;
+  }
+
+  /** The end of the trace. */
+  lastLines(count = MAX_KEPT_LINES): readonly string[] {
+    return this.#lines.slice(-count);
+  }
+}
+
+/** All promises that can go on have done so. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,242 @@
+/**
+ * What may never happen, checked while it could. It sees everything from outside: what stores answer, what clients
+ * believe, and true time.
+ */
+
+import { LockLostError } from "../../src/errors.ts";
+import type { Lock } from "../../src/index.ts";
+import { countAdmitted } from "../../src/lock-table/admission.ts";
+import type { Answer, Claim, ClaimId, LockSpec } from "../../src/spi/driver.ts";
+import type { EventQueue } from "./event-queue.ts";
+import type { SimulatedMachine } from "./simulated-machine.ts";
+
+/** A lock as somebody in the simulated world has it. */
+export interface HeldLock {
+  readonly name: string;
+  readonly machine: SimulatedMachine;
+  /** Its client: one that is being closed gives everything back at once. */
+  readonly client: { readonly isClosing: boolean };
+  readonly lock: Lock;
+  readonly holds: readonly LockSpec[];
+  /** 0: not known. */
+  readonly leaseMs: number;
+  /** Until here its lease stood when it was last looked at, by the clock of its machine that also counts sleep. */
+  leaseUntil: number;
+  /** Told to stop while its lease stands, and still at it. */
+  isStopping: boolean;
+}
+
+/** After a first failure a call is sent again within this time. */
+const FIRST_RETRY_MS = 25;
+
+interface KeyHistory {
+  /** Held now, or about to be found lost. */
+  readonly holdings: Set<HeldLock>;
+  readonly seenTokens: Set<bigint>;
+  highestToken: bigint;
+  highestExclusiveToken: bigint;
+}
+
+export class InvariantChecker {
+  readonly events: EventQueue;
+  readonly #keys = new Map<string, KeyHistory>();
+  readonly #names = new Map<ClaimId, string>();
+  /** How often its release was sent. */
+  readonly #releaseCounts = new Map<ClaimId, number>();
+  /** When it was last claimed or renewed, by its machine's clock. */
+  readonly #lastCallAt = new Map<ClaimId, number>();
+  /** When the store had done a release that was answered, in true time. */
+  readonly #releasedAt = new Map<ClaimId, number>();
+  readonly #rechecks = new Map<
+    ClaimId,
+    { readonly machine: SimulatedMachine; readonly at: number; readonly lateMs: number }
+  >();
+  /** Longest answer time a client grants a call, plus its scheduling: a nudge is answered by a call within it. */
+  recheckBoundMs = Number.POSITIVE_INFINITY;
+  grants = 0;
+
+  constructor(world: EventQueue) {
+    this.events = world;
+  }
+
+  /** Claims are numbered as they come up: their ids are not of the seed. */
+  claimName(id: ClaimId): string {
+    let name = this.#names.get(id);
+    if (name === undefined) {
+      name = `#${this.#names.size + 1}`;
+      this.#names.set(id, name);
+    }
+    return name;
+  }
+
+  // --- calls
+
+  /** A call about these claims leaves a client. */
+  recordCall(machine: SimulatedMachine, ids: readonly ClaimId[]): void {
+    for (const id of ids) {
+      this.#lastCallAt.set(id, machine.now);
+      const nudge = this.#rechecks.get(id);
+      if (nudge === undefined) continue;
+      this.#rechecks.delete(id);
+      const waited = machine.now - nudge.at - (machine.totalStoppedMs - nudge.lateMs) * machine.rate;
+      if (waited > this.recheckBoundMs) {
+        this.events.fail(
+          `${machine.name} asked about ${this.claimName(id)} only ${waited.toFixed(0)} ms after a nudge`,
+        );
+      }
+    }
+  }
+
+  recordRecheck(machine: SimulatedMachine, id: ClaimId): void {
+    if (!this.#releaseCounts.has(id) && !this.#rechecks.has(id))
+      this.#rechecks.set(id, { machine, at: machine.now, lateMs: machine.totalStoppedMs });
+  }
+
+  /** These claims have left their client with its consent: nobody need ask about them. */
+  recordDetach(reference: string): void {
+    const body = Buffer.from(reference.split(".")[1] ?? "", "base64url").toString();
+    const { c: claims } = JSON.parse(body) as { readonly c: readonly (readonly [ClaimId])[] };
+    for (const [id] of claims) {
+      this.#releaseCounts.set(id, Number.POSITIVE_INFINITY);
+      this.#rechecks.delete(id);
+    }
+  }
+
+  /** A release of these claims leaves a client: it need not ask any more, but must not give up leaving. */
+  recordRelease(machine: SimulatedMachine, claims: readonly Claim[]): void {
+    for (const { id, ttlMs } of claims) {
+      this.#rechecks.delete(id);
+      const calls = (this.#releaseCounts.get(id) ?? 0) + 1;
+      this.#releaseCounts.set(id, calls);
+      // in a batch it would wait as long as the one that has failed most often
+      if (calls === 1 && claims.length === 1) this.#expectReleased(machine, id, Number(ttlMs));
+    }
+  }
+
+  /** A release that is not answered is sent again, unless the store has forgotten the claim by then. */
+  #expectReleased(machine: SimulatedMachine, id: ClaimId, ttlMs: number): void {
+    const { totalStoppedMs } = machine;
+    const patience = ttlMs / 6 + FIRST_RETRY_MS;
+    if (machine.now + patience >= (this.#lastCallAt.get(id) ?? 0) + ttlMs) return;
+    this.events.after(patience / machine.rate, () => {
+      if (machine.state === "dead" || machine.totalStoppedMs > totalStoppedMs) return;
+      if (this.#releaseCounts.get(id) === 1 && !this.#releasedAt.has(id)) {
+        this.events.fail(`${machine.name} does not send the release of ${this.claimName(id)} again`);
+      }
+    });
+  }
+
+  /** A release of this claim was answered; the store had done it then. */
+  recordReleaseAnswer(id: ClaimId, doneAt: number): void {
+    this.#releasedAt.set(id, doneAt);
+  }
+
+  /** The store answered a `claim` call. What is late by more than a lease nobody has to remember. */
+  recordStatus({ id, ttlMs }: Claim, answer: Answer): void {
+    const lateMs = this.events.now - (this.#releasedAt.get(id) ?? Number.NEGATIVE_INFINITY);
+    if (answer.state !== "none" && lateMs < 0.98 * Number(ttlMs)) {
+      this.events.fail(`${this.claimName(id)} was given a place after its release had been answered`);
+    }
+  }
+
+  // --- holders
+
+  /** What is known of a key before a request for it is made. */
+  highestSeen(lockSpecs: readonly LockSpec[]): ReadonlyMap<string, bigint> {
+    return new Map(lockSpecs.map(({ key }) => [key, this.#historyOf(key).highestToken]));
+  }
+
+  /** A request was granted. `before`: highestSeen() when it was made. */
+  recordGrant(heldLock: HeldLock, before: ReadonlyMap<string, bigint>): void {
+    this.grants++;
+    if (heldLock.lock.remainingMs === 0) this.events.fail(`${heldLock.name} was given a lock that is lost already`);
+    for (const { key, permits, limit } of heldLock.holds) {
+      const token = heldLock.lock.tokenOf(key);
+      const known = this.#historyOf(key);
+      const exclusive = permits === limit;
+      const least = exclusive ? known.highestToken : known.highestExclusiveToken;
+      const wasSeen = before.get(key) ?? 0n;
+      if (known.seenTokens.has(token)) this.events.fail(`${heldLock.name}: token ${token} of ${key} was granted twice`);
+      if (token <= least) this.events.fail(`${heldLock.name}: token ${token} of ${key} is not above ${least}`);
+      if (token <= wasSeen) {
+        this.events.fail(
+          `${heldLock.name}: token ${token} of ${key} is not above ${wasSeen}, seen before it was asked for`,
+        );
+      }
+      known.seenTokens.add(token);
+      if (token > known.highestToken) known.highestToken = token;
+      if (exclusive && token > known.highestExclusiveToken) known.highestExclusiveToken = token;
+    }
+    this.recordAttach(heldLock);
+  }
+
+  /** It is held (again: after attach), with tokens that are known. */
+  recordAttach(heldLock: HeldLock): void {
+    for (const { key } of heldLock.holds) this.#historyOf(key).holdings.add(heldLock);
+  }
+
+  /** Its holder has stopped working with it. */
+  recordEnd(heldLock: HeldLock): void {
+    for (const { key } of heldLock.holds) this.#historyOf(key).holdings.delete(heldLock);
+  }
+
+  /** Has somebody been granted a key after this holder that cannot be shared with it? */
+  isOvertaken({ holds, lock }: HeldLock): boolean {
+    return holds.some(({ key, permits, limit }) => {
+      const known = this.#historyOf(key);
+      return lock.tokenOf(key) < (permits === limit ? known.highestToken : known.highestExclusiveToken);
+    });
+  }
+
+  /** Never more admitted than the limit allows, by the holders' own clocks. */
+  check(): void {
+    for (const [key, { holdings }] of this.#keys) {
+      if (holdings.size < 2) continue;
+      const here = [...holdings].filter((heldLock) => this.#isBelievedHeld(heldLock));
+      if (here.length < 2) continue;
+      const places = here
+        .map((heldLock) => ({ id: heldLock.name, token: heldLock.lock.tokenOf(key), ...lockSpecFor(heldLock, key) }))
+        .sort((a, b) => (a.token < b.token ? -1 : 1));
+      if (countAdmitted(places) < places.length) {
+        this.events.fail(`${key} is held by ${places.map(({ id, token }) => `${id} (token ${token})`).join(" and ")}`);
+      }
+    }
+  }
+
+  /** Looks at a holder before something happens on its machine: until when could it be working? */
+  checkHolding(heldLock: HeldLock): void {
+    const left = heldLock.lock.remainingMs;
+    if (left > 0) heldLock.leaseUntil = heldLock.machine.clock.uptime() + left;
+  }
+
+  #isBelievedHeld(heldLock: HeldLock): boolean {
+    const { machine, lock, client } = heldLock;
+    if (machine.state === "dead" || machine.state === "asleep") return false;
+    if (heldLock.isStopping) return !client.isClosing && machine.clock.uptime() < heldLock.leaseUntil;
+    try {
+      lock.throwIfLost();
+      heldLock.leaseUntil = machine.clock.uptime() + lock.remainingMs;
+      return true;
+    } catch (error) {
+      if (!(error instanceof LockLostError)) throw error;
+      // told to go although its lease stands: until its body has ended nobody may enter
+      heldLock.isStopping = error.reason === "maxHold" || error.reason === "revoked";
+      return heldLock.isStopping && !client.isClosing && machine.clock.uptime() < heldLock.leaseUntil;
+    }
+  }
+
+  #historyOf(key: string): KeyHistory {
+    let known = this.#keys.get(key);
+    if (known === undefined) {
+      known = { holdings: new Set(), seenTokens: new Set(), highestToken: 0n, highestExclusiveToken: 0n };
+      this.#keys.set(key, known);
+    }
+    return known;
+  }
+}
+
+function lockSpecFor({ holds }: HeldLock, key: string): { readonly permits: number; readonly limit: number } {
+  const lockSpec = holds.find((one) => one.key === key);
+  if (lockSpec === undefined) throw new Error(`no hold on ${key}`);
+  return lockSpec;
+}

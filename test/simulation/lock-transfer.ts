@@ -1,0 +1,45 @@
+/** A lock that travels: detached by one client, taken up by another. */
+
+import { ClosedError, DriverError, LockLostError, UnsupportedError } from "../../src/errors.ts";
+import type { LockSpec } from "../../src/spi/driver.ts";
+import type { SeededRandom } from "../support/seeded-random.ts";
+import type { HeldLock } from "./invariant-checker.ts";
+import { LockUser } from "./workload.ts";
+
+/** Detaches the lock, and somebody takes it up again. */
+export async function transferLock(lockUser: LockUser, heldLock: HeldLock | null, random: SeededRandom): Promise<void> {
+  if (heldLock === null) return;
+  const { context, clientProcess, name } = lockUser;
+  let reference: string;
+  try {
+    reference = await heldLock.lock.detach();
+  } catch (error) {
+    const expected =
+      error instanceof LockLostError || error instanceof DriverError || error instanceof UnsupportedError;
+    if (!expected) throw error;
+    return lockUser.useLock(heldLock);
+  }
+  context.checker.recordEnd(heldLock);
+  context.checker.recordDetach(reference);
+  clientProcess.machine.note(`${name} detached ${heldLock.lock.keys.join(" ")}`);
+  await lockUser.sleep(random.next() * context.scenario.ttlMs * 0.7);
+  const next = context.pickClient();
+  if (next === null) return;
+  // on its own: it may be killed without our being so
+  const nextUser = new LockUser(`${name}>${next.machine.name}`, next, context);
+  void nextUser.runCounted(() => attachLock(nextUser, reference, heldLock.holds));
+}
+
+async function attachLock(lockUser: LockUser, reference: string, lockSpecs: readonly LockSpec[]): Promise<void> {
+  const { clientProcess, context, name } = lockUser;
+  try {
+    const heldLock = lockUser.createHolding(await clientProcess.locks.attach(reference), lockSpecs);
+    clientProcess.machine.note(`${name} took up ${heldLock.lock.keys.join(" ")}`);
+    context.checker.recordAttach(heldLock);
+    await lockUser.useLock(heldLock);
+  } catch (error) {
+    const expected = error instanceof LockLostError || error instanceof DriverError || error instanceof ClosedError;
+    if (!expected) throw error;
+    clientProcess.machine.note(`${name}: ${error.message}`);
+  }
+}

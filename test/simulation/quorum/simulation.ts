@@ -1,0 +1,212 @@
+/** A majority of lock tables behind a bad network, in simulated time: everything follows from a seed. */
+
+import { delegate } from "../../../src/conformance/delegate.ts";
+import type { MemoryStore } from "../../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { FatalDriverError } from "../../../src/errors.ts";
+import type { Answer, Claim, ClaimId, Driver, Notify } from "../../../src/spi/driver.ts";
+import type { Clock, Timer } from "../../../src/util/clock.ts";
+import type { FakeClock } from "../../support/fake-clock.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+import type { SeededRandom } from "../../support/seeded-random.ts";
+import { seededRandom } from "../../support/seeded-random.ts";
+
+/** After so long a link's client gives up on a call by itself. */
+const CALL_TIMEOUT_MS = 3_000;
+
+/** One store. */
+export interface SimulatedMember {
+  store: MemoryStore;
+  /** Counts its lives: what was placed in an earlier one is forgotten. */
+  epoch: number;
+  /** Takes no calls: silent, or refusing, as if for good or not. */
+  outage: "silent" | "refusing" | "fatal" | null;
+  /** Of what was given back for good when it was released there, by its life and id. */
+  readonly released: Map<string, number>;
+  /** A message there or back takes up to so long. */
+  readonly maxDelayMs: number;
+  /** A life of a clock of its own. */
+  createStore(): MemoryStore;
+  /** Somebody sets its wall clock. */
+  setWall(byMs: number): void;
+}
+
+export interface QuorumSimulation {
+  readonly random: SeededRandom;
+  readonly clock: FakeClock;
+  readonly members: readonly SimulatedMember[];
+  readonly ttlMs: number;
+  /** How likely a message is lost while there is trouble. */
+  readonly lossRate: number;
+  /** Members come back empty; else their wall clocks are set. Not both, or tokens have nothing to rise by. */
+  readonly losesState: boolean;
+  isQuiet: boolean;
+  /** Claims that are given back for good. */
+  readonly releasedClaims: Set<ClaimId>;
+  /** Of these, places that were made where the claim had been released already, and stayed. */
+  readonly strayClaims: string[];
+  delay(ms: number): Promise<void>;
+  /** A clock whose rate differs by up to half a per cent from true time. */
+  createDriftingClock(): Clock;
+}
+
+export function createSimulation(seed: number): QuorumSimulation {
+  const random = seededRandom(seed);
+  const clock = fakeClock();
+  const createDriftingClock = (): DriftingClock =>
+    driftingClock(clock, 0.995 + random.next() * 0.01, (random.next() - 0.5) * 500);
+  const members = random.chance(0.7) ? 3 : 5;
+  const slow = random.chance(0.4) ? random.int(members) : -1;
+  const sites = Array.from({ length: members }, (_, index): SimulatedMember => {
+    const own = createDriftingClock();
+    const createStore = (): MemoryStore => memoryStore(own);
+    const { setWall } = own;
+    return {
+      store: createStore(),
+      epoch: 1,
+      outage: null,
+      released: new Map(),
+      maxDelayMs: index === slow ? 400 : 3,
+      createStore,
+      setWall,
+    };
+  });
+  return {
+    random,
+    clock,
+    members: sites,
+    ttlMs: 1_000 + random.int(2_000),
+    lossRate: random.chance(0.5) ? 0.03 : 0,
+    losesState: random.chance(0.6),
+    isQuiet: false,
+    releasedClaims: new Set(),
+    strayClaims: [],
+    delay: (ms) => delayUntil(clock, ms),
+    createDriftingClock,
+  };
+}
+
+/** One client's driver of one member, across the network. `cut`: nothing passes. */
+export function connectMember(simulation: QuorumSimulation, member: SimulatedMember, isCut: () => boolean): Driver {
+  const random = simulation.random.fork();
+  let sink: Notify = () => undefined;
+  let life = 0;
+  let inner = memory({ store: member.store });
+
+  /** Now and then very late, but not where order in time is all that is left to check. */
+  function networkDelay(): Promise<void> {
+    const longest = !simulation.isQuiet && random.chance(0.02) ? simulation.ttlMs : member.maxDelayMs;
+    return simulation.delay(random.next() * longest);
+  }
+
+  const isLost = (): boolean =>
+    isCut() || member.outage === "silent" || (!simulation.isQuiet && random.chance(simulation.lossRate));
+
+  /** The driver of the site's present life; its pushes take their time, and may be lost. */
+  async function currentDriver(): Promise<Driver> {
+    if (life === member.epoch) return inner;
+    life = member.epoch;
+    inner = memory({ store: member.store });
+    const boundEpoch = life;
+    await inner.open((id, answer) => {
+      void networkDelay().then(() => {
+        if (boundEpoch !== member.epoch || isLost() || member.outage !== null) return;
+        if (answer === undefined || random.chance(0.1)) sink(id);
+        else sink(id, answer);
+      });
+    });
+    return inner;
+  }
+
+  async function call<T>(work: (driver: Driver) => Promise<T>): Promise<T> {
+    const silence = async (): Promise<never> => {
+      await simulation.delay(CALL_TIMEOUT_MS);
+      throw new Error("no answer");
+    };
+    await networkDelay();
+    if (member.outage === "refusing") throw new Error("refused");
+    if (member.outage === "fatal") throw new FatalDriverError("refused for good");
+    if (isLost()) {
+      // it may come later than anybody thinks, while the store would still know the claim
+      if (random.chance(0.3)) late(work);
+      return silence();
+    }
+    const startedEpoch = member.epoch;
+    const answer = await work(await currentDriver());
+    await networkDelay();
+    if (startedEpoch !== member.epoch || isLost()) return silence();
+    return answer;
+  }
+
+  function late<T>(work: (driver: Driver) => Promise<T>): void {
+    const startedEpoch = member.epoch;
+    void simulation.delay(random.next() * simulation.ttlMs * 0.8).then(async () => {
+      if (member.outage === null && member.epoch === startedEpoch) await work(await currentDriver());
+    });
+  }
+
+  async function placed(driver: Driver, claim: Claim): Promise<Answer> {
+    const { store } = member;
+    const releasedAt = member.released.get(`${member.epoch} ${claim.id}`);
+    // a store remembers for a ttl that a claim may still come
+    const isLate = releasedAt !== undefined && simulation.clock.now() - releasedAt < 0.98 * simulation.ttlMs;
+    const answer = await driver.claim(claim);
+    if (!isLate || answer.state === "none") return answer;
+    // who took it up may be at work on it still, and ends it when it asks
+    void simulation.delay(0.6 * simulation.ttlMs).then(() => {
+      if (store.table.records.get(claim.id) !== undefined) simulation.strayClaims.push(claim.holds[0].key);
+    });
+    return answer;
+  }
+
+  return delegate(inner, {
+    async open(notify) {
+      if (member.outage !== null || isCut()) throw new Error("not reached");
+      sink = notify;
+    },
+    claim: (claim) => call((driver) => placed(driver, claim)),
+    async renew(claims) {
+      const answers = await call((driver) => driver.renew(claims));
+      // a part of the member was in trouble
+      return answers.map((answer) => (!simulation.isQuiet && random.chance(0.02) ? undefined : answer));
+    },
+    release: (claims, unanswered) =>
+      call((driver) => {
+        for (const { id } of claims)
+          if (simulation.releasedClaims.has(id)) member.released.set(`${member.epoch} ${id}`, simulation.clock.now());
+        return driver.release(claims, unanswered);
+      }),
+    detach: (claims) => call(async (driver) => (await driver.detach?.(claims)) ?? []),
+    list: (filter, max, after) => call((driver) => driver.list(filter, max, after)),
+    async close() {
+      sink = () => undefined;
+    },
+  });
+}
+
+function delayUntil(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.timer(resolve).set(clock.now() + ms));
+}
+
+interface DriftingClock extends Clock {
+  setWall(byMs: number): void;
+}
+
+function driftingClock(clock: FakeClock, rate: number, startMs: number): DriftingClock {
+  let aheadMs = startMs;
+  return {
+    setWall(byMs) {
+      aheadMs += byMs;
+    },
+    now: () => clock.now() * rate,
+    wall: () => clock.wall() + aheadMs,
+    uptime: () => clock.uptime() * rate,
+    timer(run): Timer {
+      const timer = clock.timer(run);
+      return {
+        ...timer, // never a rounding early: who finds that nothing is due yet sets it again
+        set: (due) => timer.set(due === null ? null : due / rate + 1e-6),
+      };
+    },
+  };
+}

@@ -1,0 +1,211 @@
+/**
+ * A store that is core/table on a machine of its own, and a driver that reaches it through the simulated network. It
+ * behaves as badly as the driver contract allows: pushes come late, twice, as mere nudges or not at all, renewals may be
+ * looks that extend nothing, may leave answers out, and a call may be answered when its caller has long given up.
+ */
+
+import { toAnswer } from "../../src/lock-table/answer.ts";
+import { listTable } from "../../src/lock-table/listing.ts";
+import { LockTable } from "../../src/lock-table/table.ts";
+import type { Answer, Claim, ClaimId, Driver, Notify, Traits } from "../../src/spi/driver.ts";
+import { publicTag } from "../../src/util/ids.ts";
+import type { SeededRandom } from "../support/seeded-random.ts";
+import type { InvariantChecker } from "./invariant-checker.ts";
+import type { SimulatedMachine } from "./simulated-machine.ts";
+import type { SimulatedNetwork } from "./simulated-network.ts";
+
+/** How the store behaves within its contract. */
+export interface StoreBehavior {
+  /** Ends leases by a timer of its own; else only when somebody asks. */
+  readonly hasTimer: boolean;
+  /** A renewal looks without extending while more than three quarters of the lease are left. */
+  readonly renewalsOnlyLook: boolean;
+  /** How often a grant is announced by a mere nudge. */
+  readonly recheckChance: number;
+  readonly manyKeys: boolean;
+  /** How often a renewal leaves a claim's answer out; each part of the store is renewed alone. */
+  readonly omissionChance: number;
+  readonly parts: number;
+}
+
+export class RpcStore {
+  readonly machine: SimulatedMachine;
+  readonly table: LockTable = new LockTable();
+  readonly behavior: StoreBehavior;
+  readonly checker: InvariantChecker;
+  readonly #timer;
+
+  constructor(machine: SimulatedMachine, manners: StoreBehavior, watch: InvariantChecker) {
+    this.machine = machine;
+    this.behavior = manners;
+    this.checker = watch;
+    this.#timer = machine.clock.timer(() => {
+      this.table.advance(machine.clock.now(), this.micros());
+      this.sendNotifications();
+    });
+  }
+
+  micros(): number {
+    return Math.floor(this.machine.clock.wall() * 1_000);
+  }
+
+  sendNotifications(): void {
+    for (const { id, owner, answer } of this.table.drainNotifications()) (owner as Push)(id, answer);
+    if (this.behavior.hasTimer) this.#timer.set(this.table.nextDueAt());
+  }
+
+  renew(claim: Claim, push: Push): Answer {
+    const { table, machine } = this;
+    const now = machine.clock.now();
+    const record = table.records.get(claim.id);
+    if (
+      this.behavior.renewalsOnlyLook &&
+      record !== undefined &&
+      !record.revokeReason &&
+      typeof claim.ttlMs === "number"
+    ) {
+      if (record.expiresAt - now > 0.75 * claim.ttlMs) return toAnswer(record, now, table.sessionMs);
+    }
+    return table.renew(claim.id, push, now, this.micros());
+  }
+}
+
+type Push = (id: ClaimId, answer: Answer) => void;
+
+/** One client's driver. It belongs to that life of its machine. */
+export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, network: SimulatedNetwork): Driver {
+  const { events } = network;
+  const random: SeededRandom = events.random.fork();
+  const { table, behavior, checker } = store;
+  let notify: Notify = () => {};
+  const now = (): number => store.machine.clock.now();
+
+  /** One call: `work` is done at the store, each time the request arrives. */
+  function call<T>(what: string, repeats: boolean, work: () => T): Promise<T> {
+    const { arrivals, replyMs, failsMs } = network.planDelivery(machine, repeats);
+    machine.note(`sends ${what}`);
+    return new Promise((resolve, reject) => {
+      const lost = arrivals.length === 0 || replyMs === null;
+      if (lost && failsMs !== null) {
+        const fail = (): void => reject(new Error(`${what}: the connection broke`));
+        events.after((arrivals.at(-1) ?? 0) + failsMs, () => machine.execute(fail));
+      }
+      for (const [index, arrival] of arrivals.entries()) {
+        events.after(arrival, () =>
+          store.machine.execute(() => {
+            const result = work();
+            store.sendNotifications();
+            if (index < arrivals.length - 1 || replyMs === null) return;
+            events.after(replyMs, () => machine.execute(() => resolve(result)));
+          }),
+        );
+      }
+    });
+  }
+
+  const names = (claims: readonly Claim[], marked?: ReadonlySet<ClaimId>): string =>
+    claims.map(({ id }) => `${checker.claimName(id)}${marked?.has(id) ? " (unanswered)" : ""}`).join(" ");
+
+  const push: Push = (id, answer) => {
+    const isRecheckOnly = random.chance(behavior.recheckChance);
+    for (let copies = network.pushCopies(machine); copies > 0; copies--) {
+      events.after(network.delay(), () =>
+        machine.execute(() => {
+          machine.note(`pushed ${checker.claimName(id)} ${isRecheckOnly ? "a nudge" : formatAnswer(answer)}`);
+          if (isRecheckOnly) checker.recordRecheck(machine, id);
+          notify(id, isRecheckOnly ? undefined : answer);
+        }),
+      );
+    }
+  };
+
+  const traits: Traits = {
+    lease: { claim: true },
+    manyKeys: behavior.manyKeys,
+    permits: "any",
+    fencing: true,
+    fifo: true,
+    survives: "restart",
+  };
+
+  return {
+    name: "rpc",
+    traits,
+
+    async open(sink) {
+      notify = sink;
+    },
+
+    claim(claim) {
+      checker.recordCall(machine, [claim.id]);
+      return call(`claim ${checker.claimName(claim.id)}`, true, () => {
+        const answer = table.claim(claim, push, now(), store.micros());
+        checker.recordStatus(claim, answer);
+        store.machine.note(`claim ${checker.claimName(claim.id)} ${formatLocks(claim)}: ${formatAnswer(answer)}`);
+        return answer;
+      });
+    },
+
+    renew(claims) {
+      checker.recordCall(
+        machine,
+        claims.map(({ id }) => id),
+      );
+      return call(`renew ${names(claims)}`, true, () =>
+        claims.map((claim) => {
+          const answer = store.renew(claim, push);
+          const isLeftOut = events.storePartsRandom?.chance(behavior.omissionChance) === true;
+          store.machine.note(
+            `renew ${checker.claimName(claim.id)}: ${formatAnswer(answer)}${isLeftOut ? " (left out)" : ""}`,
+          );
+          return isLeftOut ? undefined : answer;
+        }),
+      );
+    },
+
+    ...(behavior.parts > 1 && { shardOf: ({ holds }: Claim) => String(holds[0].key.charCodeAt(0) % behavior.parts) }),
+
+    async release(claims, unanswered) {
+      checker.recordRelease(machine, claims);
+      // a library that sends a release again unseen would make its "was not there" worthless: the contract forbids it
+      let doneAt = 0;
+      const there = await call(`release ${names(claims, unanswered)}`, false, () =>
+        claims.map(({ id, ttlMs }) => {
+          const wasHeld = table.release(id, now(), store.micros(), unanswered?.has(id) ? ttlMs : undefined);
+          store.machine.note(`release ${checker.claimName(id)}: ${wasHeld}`);
+          doneAt = events.now;
+          return wasHeld;
+        }),
+      );
+      for (const { id } of claims) checker.recordReleaseAnswer(id, doneAt);
+      return there;
+    },
+
+    revoke: (targets) =>
+      call("revoke", false, () =>
+        targets.map(({ key, token, now: removed }) => table.revoke(key, Number(token), removed, now(), store.micros())),
+      ),
+
+    list: (filter, max, after) =>
+      call("list", true, () => {
+        table.advance(now(), store.micros());
+        return listTable(table, publicTag, { filter, max, ...(after !== undefined && { after }) }, now());
+      }),
+
+    async close() {
+      notify = () => {};
+    },
+  };
+}
+
+function formatAnswer(answer: Answer): string {
+  if (answer.state === "none") return `none${answer.reason === undefined ? "" : ` (${answer.reason})`}`;
+  const left = `${answer.ttlMs.toFixed(1)} ms left`;
+  if (answer.state === "waiting") return `waiting, ${left}, ask in ${answer.recheckMs.toFixed(1)} ms`;
+  return `held, token ${answer.token}+${answer.tokens}, ${left}`;
+}
+
+function formatLocks({ holds, tokens, wait }: Claim): string {
+  const list = holds.map(({ key, permits, limit }) => (permits === limit ? key : `${key}:${permits}/${limit}`));
+  return `[${list.join(" ")}]${tokens > 1 ? ` x${tokens}` : ""}${wait ? "" : " once"}`;
+}

@@ -1,0 +1,135 @@
+/** The real server on a machine of the simulated world, over its starts, crashes and clean ends. */
+
+import type { OpenedBackend } from "../../src/server/local/startup.ts";
+import { openLocalBackend } from "../../src/server/local/startup.ts";
+import { LockService } from "../../src/server/service.ts";
+import type { ProcessState } from "../../src/server/session/session.ts";
+import type { SeededRandom } from "../support/seeded-random.ts";
+import type { EventQueue } from "./event-queue.ts";
+import type { SimulatedConnection } from "./simulated-connection.ts";
+import { SimulatedMachine } from "./simulated-machine.ts";
+import { SimulatedStorage } from "./simulated-storage.ts";
+
+export interface ServerProcessOptions {
+  readonly drift: number;
+  readonly sessionMs: number;
+  /** Clients are on this machine, on a Unix socket. */
+  readonly isLocal: boolean;
+  /** It keeps nothing between its starts. */
+  readonly isStateless: boolean;
+  /** What has become of the process of that name. */
+  readonly probe: (name: string) => ProcessState;
+}
+
+export class ServerProcess {
+  readonly #events: EventQueue;
+  readonly #options: ServerProcessOptions;
+  readonly #storage: SimulatedStorage;
+  readonly #random: SeededRandom;
+  machine: SimulatedMachine;
+  service: LockService | null = null;
+  openedBackend: OpenedBackend | null = null;
+  #connections: SimulatedConnection[] = [];
+  #startCount = 0;
+  #stopping = false;
+
+  constructor(eventQueue: EventQueue, options: ServerProcessOptions) {
+    this.#events = eventQueue;
+    this.#options = options;
+    this.#storage = new SimulatedStorage(eventQueue);
+    this.#random = eventQueue.random.fork();
+    this.machine = this.#newMachine();
+  }
+
+  /** Becomes true when it serves. */
+  async start(): Promise<void> {
+    const { sessionMs, isLocal, isStateless, probe } = this.#options;
+    const { machine } = this;
+    const log = (message: string, error?: unknown): void => machine.note(`${message} ${error}`);
+    const { clock } = machine;
+    machine.note("starts");
+    const storage = isStateless ? null : this.#storage.openFor(machine);
+    const kept = await openLocalBackend({
+      clock,
+      storage,
+      sessionMs,
+      remote: !isLocal,
+      probe: (_, name) => probe(name),
+      log,
+    });
+    if (machine !== this.machine || machine.state === "dead") return;
+    this.openedBackend = kept;
+    const runId = `start${this.#startCount}`;
+    this.service = new LockService({ backend: kept.backend, sessions: kept.sessions, clock, runId, version: "0", log });
+    machine.note(`serves${kept.backend.isRecovering ? ", reclaiming" : ""}`);
+  }
+
+  /** It is gone from one moment to the next, and starts again after a while. */
+  crash(downMs: number, powerLost: boolean): void {
+    if (this.machine.state === "dead") return; // it is down already
+    this.machine.note(powerLost ? "loses power" : "crashes");
+    this.#end(powerLost);
+    this.#storage.crash(powerLost);
+    this.#startAfter(downMs);
+  }
+
+  /** A clean end, and a start after a while. */
+  async stop(downMs: number): Promise<void> {
+    const { openedBackend, service, machine } = this;
+    if (openedBackend === null || service === null || this.#stopping) return;
+    machine.note("stops");
+    this.#stopping = true;
+    service.drain();
+    openedBackend.backend.drain();
+    await openedBackend.save();
+    if (machine.state === "dead") return;
+    machine.note("has stopped");
+    this.#end(false);
+    this.#startAfter(downMs);
+  }
+
+  connect(connection: SimulatedConnection): void {
+    const { service, machine } = this;
+    if (service === null || this.#stopping) return connection.refuse();
+    machine.execute(() => {
+      this.#connections.push(connection);
+      connection.accept(machine, service.accept(connection.stream, { isLocal: this.#options.isLocal, address: "" }));
+      if (connection.client.state === "dead") connection.closeByClient(); // it died while it connected
+    });
+  }
+
+  /** The process of these connections has died. */
+  clientDied(client: SimulatedMachine): void {
+    for (const connection of this.#connections) if (connection.client === client) connection.closeByClient();
+  }
+
+  /** Connections break. */
+  reset(client: SimulatedMachine): void {
+    for (const connection of this.#connections) if (connection.client === client) connection.reset();
+  }
+
+  #end(silently: boolean): void {
+    this.machine.kill();
+    this.service = null;
+    this.openedBackend = null;
+    this.#stopping = false;
+    for (const connection of this.#connections) connection.closeByServer(silently);
+    this.#connections = [];
+  }
+
+  #startAfter(ms: number): void {
+    this.#events.after(ms, () => {
+      this.machine = this.#newMachine();
+      void this.start();
+    });
+  }
+
+  #newMachine(): SimulatedMachine {
+    const { drift, isStateless } = this.#options;
+    // the clock is all that such a server's tokens rise by
+    const machine = new SimulatedMachine(this.#events, `srv.${++this.#startCount}`, isStateless ? 0 : drift);
+    // a machine that was started anew may have lost the time
+    if (this.#startCount > 1 && !isStateless) machine.stepWallClock(this.#random.pick([0, 0, -2_000, -100_000]));
+    return machine;
+  }
+}

@@ -1,0 +1,153 @@
+/** One connection between a client and a server: two streams of lines that keep their order. */
+
+import type { Connector, TransportEvents } from "../../src/net/transport.ts";
+import type { Connection } from "../../src/server/connection/connection.ts";
+import type { ServerProcess } from "./server-process.ts";
+import type { SimulatedMachine } from "./simulated-machine.ts";
+import type { SimulatedNetwork } from "./simulated-network.ts";
+
+/** A machine that cannot be reached is tried again after this time, then after twice as long, and so on. */
+const RETRANSMIT_MS = 25;
+const MAX_WAIT_MS = 1_000;
+
+export class SimulatedConnection {
+  readonly client: SimulatedMachine;
+  readonly #network: SimulatedNetwork;
+  readonly #events: TransportEvents;
+  #server: SimulatedMachine | null = null;
+  #connection: Connection | null = null;
+  #clientOpen = true;
+  #serverOpen = false;
+  readonly #toServer: (() => void)[] = [];
+  readonly #toClient: (() => void)[] = [];
+  #serverAt = 0;
+  #clientAt = 0;
+
+  constructor(client: SimulatedMachine, network: SimulatedNetwork, events: TransportEvents) {
+    this.client = client;
+    this.#network = network;
+    this.#events = events;
+  }
+
+  /** The server has taken the connection. */
+  accept(server: SimulatedMachine, connection: Connection): void {
+    this.#server = server;
+    this.#connection = connection;
+    this.#serverOpen = true;
+    for (let count = this.#toServer.length; count > 0; count--) this.#arriveAtServer();
+  }
+
+  /** Nobody listens. */
+  refuse(): void {
+    this.#end("nobody listens");
+  }
+
+  /** What the client does with its end. */
+  get transport(): ReturnType<Connector> {
+    return {
+      write: (text) => {
+        if (!this.#clientOpen) return;
+        this.#toServer.push(() => this.#connection?.receive(splitLines(text)));
+        if (this.#connection !== null) this.#arriveAtServer();
+      },
+      close: () => {
+        this.#clientOpen = false;
+        this.closeByClient();
+      },
+      keepAlive: () => {},
+    };
+  }
+
+  /** What the server does with its end. */
+  get stream(): { write(text: string): void; close(): void } {
+    return {
+      write: (text) => {
+        if (this.#serverOpen) this.#send(() => this.#clientOpen && this.#events.onLines(splitLines(text)));
+      },
+      close: () => {
+        this.#serverOpen = false;
+        this.#end("the server closed");
+      },
+    };
+  }
+
+  /** Both ends learn that the connection is gone, each in its time. */
+  reset(): void {
+    this.closeByClient();
+    this.#end("reset");
+  }
+
+  /** The server learns that the client has gone. */
+  closeByClient(): void {
+    this.#toServer.push(() => {
+      if (!this.#serverOpen) return;
+      this.#serverOpen = false;
+      this.#connection?.transportClosed();
+    });
+    if (this.#connection !== null) this.#arriveAtServer();
+  }
+
+  /** The server's process has died: the client learns of it, unless the power failed. */
+  closeByServer(silently: boolean): void {
+    this.#serverOpen = false;
+    this.#connection = null;
+    if (!silently) this.#end("the server died");
+  }
+
+  #end(why: string): void {
+    this.#send(() => {
+      if (!this.#clientOpen) return;
+      this.#clientOpen = false;
+      this.#events.onClosed(new Error(why));
+    });
+  }
+
+  /** To the client, behind all that was sent before. */
+  #send(run: () => void): void {
+    this.#toClient.push(run);
+    const { events } = this.#network;
+    this.#clientAt = Math.max(this.#clientAt, events.now + this.#network.delay());
+    this.#whenReachable(this.#clientAt, () => this.client.execute(() => this.#toClient.shift()?.()));
+  }
+
+  #arriveAtServer(): void {
+    const { events } = this.#network;
+    this.#serverAt = Math.max(this.#serverAt, events.now + this.#network.delay());
+    this.#whenReachable(this.#serverAt, () => this.#server?.execute(() => this.#toServer.shift()?.()));
+  }
+
+  #whenReachable(at: number, run: () => void, waitMs: number = RETRANSMIT_MS): void {
+    this.#network.events.at(at, () => {
+      if (this.#network.partitioned.has(this.client))
+        this.#whenReachable(at + waitMs, run, Math.min(2 * waitMs, MAX_WAIT_MS));
+      else run();
+    });
+  }
+}
+
+/** How a client of this machine reaches the server, whichever runs at the time. */
+export function createConnector(
+  client: SimulatedMachine,
+  network: SimulatedNetwork,
+  host: ServerProcess,
+  name: string,
+): Connector {
+  return (events) => {
+    const connection = new SimulatedConnection(client, network, events);
+    network.events.after(network.delay(), () => host.connect(connection));
+    const { transport } = connection;
+    let isFirst = true;
+    return {
+      ...transport,
+      write(text) {
+        // all clients of the simulation are one process in truth; each says here which one it is meant to be
+        transport.write(isFirst ? text.replace(/"pidStart":("\d+"|null)/, `"pidStart":"${name}"`) : text);
+        isFirst = false;
+      },
+    };
+  };
+}
+
+function splitLines(text: string): readonly string[] {
+  return text.trimEnd().split("\n");
+}

@@ -1,0 +1,186 @@
+/** One seed: clients and their users on a stage of misfortune, and what must be true when the curtain falls. */
+
+import type { SeededRandom } from "../support/seeded-random.ts";
+import { findTableViolations } from "../support/stores/table-inspector.ts";
+import { ClientProcess } from "./client-process.ts";
+import type { EventQueue } from "./event-queue.ts";
+import { InvariantChecker } from "./invariant-checker.ts";
+import type { Fault, Scenario } from "./scenario.ts";
+import { generateScenario } from "./scenario.ts";
+import { createServerStore } from "./server-store.ts";
+import { SimulatedMachine } from "./simulated-machine.ts";
+import { GOOD_CONDITIONS, SimulatedNetwork } from "./simulated-network.ts";
+import type { StoreUnderTest } from "./store-under-test.ts";
+import { createTableOverRpc } from "./table-over-rpc.ts";
+import type { SimulationContext } from "./workload.ts";
+import { LockUser } from "./workload.ts";
+
+/** After trouble has ended, everybody who waits is served within this many leases, or this time if it is longer. */
+const CALM_LEASES = 100;
+const CALM_MS = 200_000;
+
+/** The table is looked at after one event in so many: to look after each would take as long as the rest. */
+const INSPECT_INTERVAL = 4;
+
+export class Simulation implements SimulationContext {
+  readonly events: EventQueue;
+  readonly scenario: Scenario;
+  readonly checker: InvariantChecker;
+  readonly revoked: Set<string> = new Set();
+  isCalm = false;
+  readonly #random: SeededRandom;
+  readonly #network: SimulatedNetwork;
+  readonly #store: StoreUnderTest;
+  readonly #clients: ClientProcess[] = [];
+  #clientCount = 0;
+  #events = 0;
+
+  constructor(events: EventQueue) {
+    this.events = events;
+    this.#random = events.random.fork();
+    const random = this.#random;
+    this.scenario = generateScenario(random, events.extrasRandom);
+    this.checker = new InvariantChecker(events);
+    this.#network = new SimulatedNetwork(events, this.scenario.weather);
+    const set = { events, scenario: this.scenario, checker: this.checker, network: this.#network, random };
+    this.#store = this.scenario.store === "table" ? createTableOverRpc(set) : createServerStore(set);
+    events.note("PLAN", JSON.stringify(this.scenario));
+    events.check = () => {
+      this.checker.check();
+      this.#inspect();
+    };
+    for (let index = 0; index < this.scenario.clients; index++) this.#startClient(`c${index}`);
+    for (let index = 0; index < this.scenario.mishaps; index++) {
+      events.at(random.next() * this.scenario.troubleMs, () => this.#injectFault());
+    }
+  }
+
+  async run(): Promise<void> {
+    const { events, scenario } = this;
+    await events.run(scenario.troubleMs);
+    this.#endFaults();
+    const isDone = (): boolean => this.#livingClients().every((client) => client.activeUsers === 0);
+    await events.run(events.now + Math.max(CALM_LEASES * scenario.ttlMs, CALM_MS), isDone);
+    if (events.failure === null && !isDone()) events.fail("somebody waits in vain, although all trouble is over");
+    await events.run(events.now + Math.max(2 * scenario.ttlMs, CALM_MS), () =>
+      this.#livingClients().every((client) => client.findLeftovers() === ""),
+    );
+    for (const client of this.#livingClients()) {
+      if (client.findLeftovers() !== "") events.fail(`${client.machine.name} has left over: ${client.findLeftovers()}`);
+    }
+    await this.#closeClient();
+    if (events.failure !== null) return;
+    await events.run(events.now + this.#store.settleMs);
+    const left = this.#store.findLeftovers();
+    if (left !== "") events.fail(`the store keeps ${left}`);
+  }
+
+  /** What a killed process would have taken along. */
+  end(): void {
+    for (const { client } of this.#clients) client.flowHolds.close();
+  }
+
+  pickClient(): ClientProcess | null {
+    const running = this.#livingClients().filter(({ machine }) => machine.state === "running");
+    return running.length === 0 ? null : this.#random.pick(running);
+  }
+
+  /** Judges the store's own state, whatever clients believe. */
+  #inspect(): void {
+    const table = ++this.#events % INSPECT_INTERVAL === 0 ? this.#store.table() : null;
+    if (table === null) return;
+    const found = findTableViolations(table);
+    if (found.length > 0) this.events.fail(`the lock table is wrong: ${found.join("; ")}`);
+  }
+
+  #livingClients(): ClientProcess[] {
+    return this.#clients.filter((client) => client.isAlive);
+  }
+
+  #startClient(name: string): void {
+    if (this.isCalm) return;
+    const machine = new SimulatedMachine(this.events, `${name}.${++this.#clientCount}`, this.scenario.drift);
+    const client = new ClientProcess(machine, this.#store.createDriver(machine), this.scenario);
+    this.#clients.push(client);
+    for (let index = 0; index < this.scenario.actors; index++)
+      void new LockUser(`${name}${"pqrs"[index]}`, client, this).run();
+  }
+
+  #injectFault(): void {
+    const random = this.#random;
+    const { ttlMs, kinds } = this.scenario;
+    const kind: Fault = random.pick(kinds);
+    const ms = Math.round(random.next() * random.pick([0.1, 0.5, 2]) * ttlMs);
+    if (this.#store.injectFault(kind, ms)) return;
+    const client = this.pickClient();
+    if (client === null) return;
+    const { machine } = client;
+    const name = machine.name.split(".")[0] as string;
+    switch (kind) {
+      case "pause":
+        return machine.pause(ms);
+      case "sleep":
+        return machine.pause(300 + ms, true);
+      case "kill":
+        machine.kill();
+        this.#store.clientKilled(machine);
+        this.events.after(ms, () => this.#startClient(name));
+        return;
+      case "redeploy":
+        machine.note("closes");
+        client.isClosing = true;
+        void client.locks.close();
+        return this.#startClient(name);
+      case "cut":
+        return this.#partition(machine, ms);
+      case "partition":
+        // the server starts anew while one who may hold cannot say so
+        this.#partition(machine, ttlMs * (0.6 + random.next()));
+        this.events.after(random.next() * ttlMs * 0.05, () =>
+          this.#store.injectFault(random.pick(["crash", "power"]), ms),
+        );
+        if (random.chance(0.5))
+          this.events.after(3_000 + random.int(5_000), () => this.#store.injectFault("crash", ms));
+        return;
+      case "reset":
+        return this.#store.reset(machine);
+      case "wall":
+        // a step back that hides a sleep is noticed by the next renewal only
+        return machine.stepWallClock(kinds.includes("sleep") ? ms : random.pick([-1, 1]) * ms);
+      case "revoke":
+        for (const revoked of this.#store.revoke()) this.revoked.add(revoked);
+    }
+  }
+
+  #partition(machine: SimulatedMachine, ms: number): void {
+    this.#network.partitioned.add(machine);
+    machine.note(`cut off for ${ms.toFixed(0)} ms`);
+    this.events.after(ms, () => this.#network.partitioned.delete(machine));
+  }
+
+  #endFaults(): void {
+    this.events.note("world", "no more trouble");
+    this.isCalm = true;
+    this.#network.conditions = {
+      ...GOOD_CONDITIONS,
+      usualMs: Math.min(this.scenario.weather.usualMs, GOOD_CONDITIONS.usualMs),
+    };
+    // partitions last as long as they were to last: a lease may be at stake
+    if (!this.scenario.kinds.includes("partition")) this.#network.partitioned.clear();
+  }
+
+  async #closeClient(): Promise<void> {
+    const { events, scenario } = this;
+    if (events.failure !== null) return;
+    const clients = this.#livingClients();
+    let open = clients.length;
+    for (const client of clients) {
+      client.isClosing = true;
+      void client.locks.close().then(() => open--);
+    }
+    await events.run(events.now + Math.max(2 * scenario.ttlMs, 15_000), () => open === 0);
+    if (open > 0) events.fail("close() does not settle");
+    for (const { machine } of clients)
+      if (machine.armedTimers > 0) events.fail(`${machine.name}: a timer is left after close()`);
+  }
+}

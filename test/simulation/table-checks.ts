@@ -1,0 +1,40 @@
+/** What an operator, and the checker at the end, see of a lock table. */
+
+import type { LockTable } from "../../src/lock-table/table.ts";
+import type { Clock } from "../../src/util/clock.ts";
+import type { SeededRandom } from "../support/seeded-random.ts";
+import type { InvariantChecker } from "./invariant-checker.ts";
+
+const DAY_MICROS = 86_400_000_000;
+
+/** Asks some holder to go; gives "key token" for every token it may have handed on. */
+export function revokeRandom(
+  table: LockTable,
+  random: SeededRandom,
+  clock: Clock,
+  checker: InvariantChecker,
+): string[] {
+  const held = [...table.records.values()].filter((record) => record.isHeld && !record.revokeReason);
+  if (held.length === 0) return [];
+  const { claim, token, tokenCount } = random.pick(held);
+  checker.events.note("operator", `revokes ${checker.claimName(claim.id)}`);
+  table.revoke(claim.holds[0].key, token, false, clock.now(), Math.floor(clock.wall() * 1_000));
+  const run = Array.from({ length: tokenCount }, (_, index) => token + index);
+  return claim.holds.flatMap(({ key }) => run.map((one) => `${key} ${one}`));
+}
+
+/** What the table keeps although every lease has ended, `laterMs` later and a day of tokens later; empty: nothing. */
+export function findTableLeftovers(table: LockTable, clock: Clock, laterMs: number): string {
+  const now = clock.now();
+  const micros = Math.floor(clock.wall() * 1_000);
+  table.advance(now, micros);
+  const { records, tombstones, tokenIssuer } = table;
+  const left: string[] = [];
+  if (records.size > 0) left.push(`${records.size} claims`);
+  table.advance(now + laterMs, micros + DAY_MICROS);
+  if (tombstones.size > 0) left.push(`${tombstones.size} endings`);
+  if (tokenIssuer.queues.size > 0 || tokenIssuer.hasIdleQueues)
+    left.push(`${tokenIssuer.queues.size} lines, notes: ${tokenIssuer.hasIdleQueues}`);
+  if (table.nextDueAt() !== null) left.push("something due");
+  return left.join(", ");
+}

@@ -1,0 +1,78 @@
+/** Processes as Linux shows them, so that a test can tell who is left of what it started. */
+
+import { readdirSync, readFileSync } from "node:fs";
+
+/** A process: its id counts only together with its start, since ids are used again. */
+export type ProcessId = { readonly pid: number; readonly start: string };
+
+type ProcessStat = ProcessId & { readonly state: string; readonly parent: number };
+
+/** Every process that has not ended; those nobody has reaped yet have. */
+function listProcesses(): ProcessStat[] {
+  return readdirSync("/proc").flatMap((name) => {
+    const stat = /^\d+$/.test(name) ? readStat(Number(name)) : null;
+    return stat === null ? [] : [stat];
+  });
+}
+
+/** The process of that id as it is now; null if it has ended. */
+export function identifyProcess(pid: number): ProcessId | null {
+  return readStat(pid);
+}
+
+export function isAlive({ pid, start }: ProcessId): boolean {
+  return readStat(pid)?.start === start;
+}
+
+/** Everything below a process, not itself. */
+export function descendants(pid: number): ProcessId[] {
+  const all = listProcesses();
+  const found = new Set([pid]);
+  for (let grown = true; grown; ) {
+    grown = false;
+    for (const { pid: candidatePid, parent } of all) {
+      if (!found.has(parent) || found.has(candidatePid)) continue;
+      found.add(candidatePid);
+      grown = true;
+    }
+  }
+  found.delete(pid);
+  return all.filter((processStat) => found.has(processStat.pid));
+}
+
+/** Those that have this text in their environment, as all have that were started in a folder of that name. */
+export function processesWithEnvironment(text: string): ProcessId[] {
+  return listProcesses().filter(({ pid }) => readProcFile(`/proc/${pid}/environ`).includes(text));
+}
+
+/** Its arguments, with blanks between; empty once it has ended. */
+export function commandLine(pid: number): string {
+  return readProcFile(`/proc/${pid}/cmdline`).replaceAll("\0", " ").trim();
+}
+
+/** Sends a signal; a process that has ended meanwhile needs none. */
+export function sendSignal({ pid, start }: ProcessId, name: NodeJS.Signals): void {
+  if (readStat(pid)?.start !== start) return;
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
+function readStat(pid: number): ProcessStat | null {
+  const text = readProcFile(`/proc/${pid}/stat`);
+  const [state = "", parent = "", ...rest] = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  return /^[A-WY]$/.test(state) ? { pid, state, parent: Number(parent), start: rest[17] ?? "" } : null;
+}
+
+/** Empty when the process has ended, or is not ours to look into. */
+function readProcFile(path: string): string {
+  try {
+    return readFileSync(path, "latin1");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ESRCH" || code === "EACCES" || code === "EPERM") return "";
+    throw error;
+  }
+}

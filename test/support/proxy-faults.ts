@@ -1,0 +1,131 @@
+// One direction of the proxy: reads from one socket, writes to the other, with the faults that are set.
+
+import type { Socket } from "node:net";
+
+/** The faults of one direction. They hold for open connections and for later ones. */
+export type ProxyDirection = {
+  /** A black hole: bytes, and the end of the connection too, wait here; nobody is told. */
+  pause(): void;
+  /** Lets what waits go on, in order. */
+  resume(): void;
+  /** What is read from now on goes on this many milliseconds later. 0 turns it off. */
+  delay(ms: number): void;
+  /** Once, cuts the connection on which the last of this many further bytes passed: mid-frame, or before the reply. */
+  cutAfter(bytes: number): void;
+  /** Each byte is written in a turn of its own: whoever reads must put frames together. */
+  byteByByte(on: boolean): void;
+};
+
+export type FaultyDirection = ProxyDirection & {
+  carry(from: Socket, to: Socket): void;
+  /** Forgets everything under way. */
+  stop(): void;
+};
+
+/** Bytes, or how the connection ended: these keep their order, through delays too. */
+type ProxiedItem = { readonly at: number; readonly what: Buffer | "end" | "gone" };
+
+export function createFaultyDirection(): FaultyDirection {
+  const lanes = new Set<ProxyLane>();
+  const faults: DirectionFaults = { paused: false, delayMs: 0, bytesLeft: Number.POSITIVE_INFINITY, byteByByte: false };
+  const setPaused = (paused: boolean): void => {
+    faults.paused = paused;
+    for (const lane of lanes) lane.flush();
+  };
+  return {
+    pause: () => setPaused(true),
+    resume: () => setPaused(false),
+    delay: (ms) => {
+      faults.delayMs = ms;
+    },
+    cutAfter: (bytes) => {
+      faults.bytesLeft = bytes;
+    },
+    byteByByte: (on) => {
+      faults.byteByByte = on;
+    },
+    carry: (from, to) => {
+      const lane = openLane(from, to, faults);
+      lanes.add(lane);
+      to.once("close", () => {
+        lane.stop();
+        lanes.delete(lane);
+      });
+    },
+    stop: () => {
+      for (const lane of lanes) lane.stop();
+      lanes.clear();
+    },
+  };
+}
+
+type DirectionFaults = { paused: boolean; delayMs: number; bytesLeft: number; byteByByte: boolean };
+type ProxyLane = { flush(): void; stop(): void };
+
+function openLane(from: Socket, to: Socket, faults: DirectionFaults): ProxyLane {
+  const items: ProxiedItem[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  let turn: NodeJS.Immediate | undefined;
+
+  const flush = (): void => {
+    // Not reading fills the sender's buffers, as a dead network does.
+    if (faults.paused) from.pause();
+    else from.resume();
+    clearTimeout(timer);
+    clearImmediate(turn);
+    for (let item = items[0]; item !== undefined && !faults.paused; item = items[0]) {
+      const early = item.at - performance.now();
+      if (early > 0) {
+        timer = setTimeout(flush, early);
+        return;
+      }
+      items.shift();
+      forward(item.what, from, to, faults);
+      if (faults.byteByByte) {
+        // Two turns: a reader in this process has read the byte before the next one is written.
+        turn = setImmediate(() => {
+          turn = setImmediate(flush);
+        });
+        return;
+      }
+    }
+  };
+  const put = (what: ProxiedItem["what"]): void => {
+    items.push({ at: performance.now() + faults.delayMs, what });
+  };
+
+  from.on("data", (chunk: Buffer) => {
+    if (faults.byteByByte) for (let at = 0; at < chunk.length; at += 1) put(chunk.subarray(at, at + 1));
+    else put(chunk);
+    flush();
+  });
+  for (const [event, what] of [["end", "end"] as const, ["close", "gone"] as const]) {
+    from.once(event, () => {
+      put(what);
+      flush();
+    });
+  }
+  flush();
+  return {
+    flush,
+    stop: () => {
+      items.length = 0;
+      clearTimeout(timer);
+      clearImmediate(turn);
+    },
+  };
+}
+
+function forward(what: ProxiedItem["what"], from: Socket, to: Socket, faults: DirectionFaults): void {
+  if (what === "gone") to.destroySoon();
+  else if (what === "end") to.end();
+  else if (what.length < faults.bytesLeft) {
+    faults.bytesLeft -= what.length;
+    to.write(what);
+  } else {
+    to.write(what.subarray(0, faults.bytesLeft));
+    faults.bytesLeft = Number.POSITIVE_INFINITY;
+    to.destroySoon();
+    from.destroy();
+  }
+}

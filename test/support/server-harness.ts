@@ -1,0 +1,431 @@
+// A server, its disk and its clients without sockets or real time: crashes and waits of a minute take no time.
+
+import { server as serverDriver } from "../../src/drivers/server/driver.ts";
+import type { Connector, TransportEvents } from "../../src/net/transport.ts";
+import type { AccessControl } from "../../src/server/auth/access-control.ts";
+import { ALLOW_ALL } from "../../src/server/auth/access-control.ts";
+import type { ServerLimits } from "../../src/server/config/limits.ts";
+import { resolveLimits } from "../../src/server/config/limits.ts";
+import type { ServerStatus } from "../../src/server/connection/admin-handler.ts";
+import { createAdminHandler } from "../../src/server/connection/admin-handler.ts";
+import type { Connection } from "../../src/server/connection/connection.ts";
+import { EventLog } from "../../src/server/events/event-log.ts";
+import type { OpenedBackend as Kept } from "../../src/server/local/startup.ts";
+import { openLocalBackend } from "../../src/server/local/startup.ts";
+import type { CommandRuns } from "../../src/server/runs/command-run.ts";
+import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
+import { LockService } from "../../src/server/service.ts";
+import type { ProcessState } from "../../src/server/session/session.ts";
+import { decodeRecord, decodeState, encodeRecord, encodeState } from "../../src/server/storage/format.ts";
+import type {
+  JournalRecord,
+  LoadedState,
+  SavedSession,
+  SavedState,
+  Storage,
+} from "../../src/server/storage/storage.ts";
+import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
+import type { Clock, Timer } from "../../src/util/clock.ts";
+import { onCleanup } from "./server-fixture.ts";
+
+/** A clock that moves when told to. */
+export class FakeClock implements Clock {
+  #now = 1_000;
+  wallOffsetMs = 1_800_000_000_000;
+  /** Timers that have rung. */
+  timerFires = 0;
+  readonly #timers = new Set<{ due: number | null; run: () => void }>();
+
+  now(): number {
+    return this.#now;
+  }
+  wall(): number {
+    return this.wallOffsetMs + this.#now;
+  }
+  uptime(): number {
+    return this.#now;
+  }
+  timer(run: () => void): Timer {
+    const timer = { due: null as number | null, run };
+    const set = (due: number | null): void => {
+      timer.due = due;
+      if (due === null) this.#timers.delete(timer);
+      else this.#timers.add(timer);
+    };
+    return { set, keepAlive: () => undefined, stop: () => set(null) };
+  }
+
+  /** Time has passed, and no timer has rung yet. */
+  jump(ms: number): void {
+    this.#now += ms;
+  }
+
+  /** Lets time pass, from one due timer to the next, and all that follows from each. */
+  async advance(ms: number): Promise<void> {
+    const end = this.#now + ms;
+    await flushEventLoop();
+    for (;;) {
+      let next: { due: number | null; run: () => void } | null = null;
+      for (const timer of this.#timers) {
+        if (timer.due !== null && timer.due <= end && (next === null || timer.due < (next.due as number))) next = timer;
+      }
+      if (next === null) break;
+      this.#now = Math.max(this.#now, next.due as number);
+      next.due = null;
+      this.#timers.delete(next);
+      this.timerFires++;
+      next.run();
+      await flushEventLoop();
+    }
+    this.#now = Math.max(this.#now, end);
+  }
+}
+
+/** Enough turns of the event loop for calls and answers to pass between clients, server and disk. */
+export async function flushEventLoop(count = 12): Promise<void> {
+  for (let turn = 0; turn < count; turn++) {
+    await new Promise<void>((resolve) => {
+      setImmediate(resolve);
+    });
+  }
+}
+
+/** Of a server that has crashed. */
+const NEVER = new Promise<never>(() => undefined);
+
+const encodeRecords = (records: readonly JournalRecord[]): string =>
+  records.map((journalRecord) => `${encodeRecord(journalRecord)}\n`).join("");
+
+/** A disk that keeps texts, as the real one does. */
+export class MemoryStorage implements Storage {
+  state: string | null = null;
+  journal = "";
+  sessions: SavedSession[] | null = null;
+  fresh = true;
+  sameBoot = true;
+  /** Every write fails; "journal": those of the journal, which is longer. */
+  isFull: boolean | "journal" = false;
+  /** Writes settle only when this does. */
+  writeGate: Promise<void> = Promise.resolve();
+  readonly writes: string[] = [];
+  /** Two writes of the same file were under way at a time. */
+  hadOverlappingWrites = false;
+  readonly #pendingFiles = new Set<string>();
+  #epoch = 0;
+
+  /** Nothing is written from now on, until what is given back is called. */
+  blockWrites(): () => void {
+    let open = (): void => undefined;
+    this.writeGate = new Promise((resolve) => {
+      open = resolve;
+    });
+    return open;
+  }
+
+  async load(): Promise<LoadedState> {
+    return {
+      state: this.state === null ? null : decodeState(this.state, "state").saved,
+      isFirstStart: this.fresh,
+      journal: this.journal.split("\n").slice(0, -1).map(decodeRecord),
+      sessions: this.sessions,
+      isSameBoot: this.sameBoot,
+    };
+  }
+  async beginRun({ state, journal, sessions }: Parameters<Storage["beginRun"]>[0]): Promise<void> {
+    this.sessions = [...sessions];
+    await this.rewriteJournal(journal);
+    await this.saveState(state);
+  }
+  async saveState(state: SavedState): Promise<void> {
+    await this.#write("save");
+    this.fresh = false;
+    this.state = encodeState(state, null);
+  }
+  async appendJournal(records: readonly JournalRecord[]): Promise<void> {
+    await this.#write("append");
+    this.journal += encodeRecords(records);
+  }
+  async rewriteJournal(records: readonly JournalRecord[]): Promise<void> {
+    await this.#write("rewrite");
+    this.journal = encodeRecords(records);
+  }
+  addSession(session: SavedSession): void {
+    this.sessions = [...(this.sessions ?? []).filter(({ id }) => id !== session.id), session];
+  }
+  removeSession(gone: string): void {
+    this.sessions = (this.sessions ?? []).filter(({ id }) => id !== gone);
+  }
+  async close(): Promise<void> {
+    // nothing is open
+  }
+
+  /** For one run of the server: when it has crashed, nothing that it has not written yet ever will be. */
+  openForRun(): Storage {
+    const start = this.#epoch;
+    const alive = <T>(write: () => T): T | Promise<never> => (start === this.#epoch ? write() : NEVER);
+    return {
+      load: () => this.load(),
+      beginRun: (start) => alive(() => this.beginRun(start)),
+      saveState: (state) => alive(() => this.saveState(state)),
+      appendJournal: (records) => alive(() => this.appendJournal(records)),
+      rewriteJournal: (records) => alive(() => this.rewriteJournal(records)),
+      addSession: (session) => void alive(() => this.addSession(session)),
+      removeSession: (id) => void alive(() => this.removeSession(id)),
+      close: () => this.close(),
+    };
+  }
+
+  loseUnwritten(): void {
+    this.#epoch++;
+    this.#pendingFiles.clear();
+  }
+
+  async #write(what: string): Promise<void> {
+    this.writes.push(what);
+    const [file, start] = [what === "save" ? "state" : "journal", this.#epoch];
+    if (this.#pendingFiles.has(file)) this.hadOverlappingWrites = true;
+    this.#pendingFiles.add(file);
+    await this.writeGate;
+    if (start !== this.#epoch) await NEVER;
+    this.#pendingFiles.delete(file);
+    if (this.isFull === true || (this.isFull === "journal" && what !== "save"))
+      throw Object.assign(new Error("no space"), { code: "ENOSPC" });
+  }
+}
+
+export interface HarnessClient {
+  readonly driver: Driver;
+  readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+  /** What the server says of its process, if it asks. */
+  processState: ProcessState;
+  /** Ends its connection as its death would. */
+  disconnect(): void;
+  /** While true it cannot connect. */
+  isUnreachable: boolean;
+  /** While true what is sent either way is lost, and nobody is told. */
+  dropsTraffic: boolean;
+  /** Lines it has sent, and how often it has dialled. */
+  linesSent: number;
+  dials: number;
+}
+
+interface TestConnection {
+  readonly connection: Connection;
+  readonly events: TransportEvents;
+  readonly client: { pipes: Set<TestConnection> };
+  isOpen: boolean;
+}
+
+export class ServerHarness {
+  readonly clock: FakeClock = new FakeClock();
+  readonly storage: MemoryStorage | null;
+  readonly logLines: string[] = [];
+  readonly remote: boolean;
+  readonly access: AccessControl;
+  limits: ServerLimits;
+  /** Runs that outlive their wrappers. */
+  commandRuns: CommandRuns = NO_COMMAND_RUNS;
+  openedBackend: Kept | null = null;
+  service: LockService | null = null;
+  eventLog: EventLog | null = null;
+  startCount = 0;
+  /** By how much the server's wall clock is ahead of its clients'. */
+  serverClockOffsetMs = 0;
+  readonly #connections = new Set<TestConnection>();
+  readonly #processStates = new Map<string, () => ProcessState>();
+
+  constructor(
+    options: {
+      readonly state?: "none";
+      readonly remote?: boolean;
+      readonly access?: AccessControl;
+      readonly limits?: Partial<ServerLimits>;
+    } = {},
+  ) {
+    this.access = options.access ?? ALLOW_ALL;
+    this.limits = resolveLimits(options.limits);
+    this.storage = options.state === "none" ? null : new MemoryStorage();
+    this.remote = options.remote ?? false;
+  }
+
+  async start(): Promise<void> {
+    const { remote, access, limits } = this;
+    const clock: Clock = {
+      now: () => this.clock.now(),
+      wall: () => this.clock.wall() + this.serverClockOffsetMs,
+      uptime: () => this.clock.uptime(),
+      timer: (run) => this.clock.timer(run),
+    };
+    const storage = this.storage?.openForRun() ?? null;
+    const log = (message: string, error?: unknown): void => {
+      this.logLines.push(`${message} ${error}`);
+    };
+    // every process here has our pid; which one is meant stands in its start time
+    const probe = (_pid: number, pidStart: string): ProcessState => this.#processStates.get(pidStart)?.() ?? "running";
+    const eventLog = new EventLog({ clock, maxSubscribers: limits.subscribers });
+    this.eventLog = eventLog;
+    this.openedBackend = await openLocalBackend({
+      clock,
+      storage,
+      sessionMs: 30_000,
+      remote,
+      probe,
+      log,
+      limits,
+      eventLog,
+      commandRuns: this.commandRuns,
+    });
+    const { backend, sessions } = this.openedBackend;
+    const runId = `start${++this.startCount}`;
+    const adminHandler = createAdminHandler({ eventLog, serverStatus: () => serverStatus(runId, clock) });
+    this.service = new LockService({
+      backend,
+      sessions,
+      clock,
+      runId,
+      version: "0",
+      log,
+      access,
+      limits,
+      adminHandler,
+    });
+  }
+
+  /** The server's process is gone from one moment to the next. */
+  crash(): void {
+    this.storage?.loseUnwritten();
+    this.service = null;
+    this.openedBackend = null;
+    this.#endAllConnections();
+  }
+
+  /** A clean shutdown. */
+  async stop(): Promise<void> {
+    this.service?.drain();
+    await flushEventLoop(2);
+    this.openedBackend?.backend.drain();
+    await this.openedBackend?.save();
+    this.crash();
+  }
+
+  async connectClient(local = true, credential?: string): Promise<HarnessClient> {
+    const connections = new Set<TestConnection>();
+    const client: Omit<HarnessClient, "driver"> & { driver?: Driver; pipes: Set<TestConnection> } = {
+      pushes: [],
+      processState: "running",
+      isUnreachable: false,
+      dropsTraffic: false,
+      linesSent: 0,
+      dials: 0,
+      pipes: connections,
+      disconnect: () => {
+        for (const testConnection of connections) this.#endConnection(testConnection);
+      },
+    };
+    const connector = this.#createConnect(client, local);
+    const driver = serverDriver({
+      connector,
+      clock: this.clock,
+      random: () => 0.5,
+      ...(credential !== undefined && { credential }),
+    });
+    client.driver = driver;
+    const opened = driver.open((id, answer) => client.pushes.push({ id, answer }));
+    await flushEventLoop();
+    await opened;
+    onCleanup(() => driver.close());
+    return client as unknown as HarnessClient;
+  }
+
+  #createConnect(
+    client: {
+      pipes: Set<TestConnection>;
+      readonly isUnreachable: boolean;
+      readonly dropsTraffic: boolean;
+      linesSent: number;
+      dials: number;
+      readonly processState: ProcessState;
+    },
+    isLocal: boolean,
+  ): Connector {
+    return (events) => {
+      client.dials++;
+      const hub = this.service;
+      if (hub === null || client.isUnreachable) {
+        setImmediate(() => events.onClosed(new Error("nobody listens")));
+        return { write: () => undefined, close: () => undefined, keepAlive: () => undefined };
+      }
+      const stream = {
+        write: (text: string) => {
+          setImmediate(() => {
+            if (testConnection.isOpen && !client.dropsTraffic) events.onLines(text.trimEnd().split("\n"));
+          });
+        },
+        close: () => {
+          setImmediate(() => this.#endConnection(testConnection));
+        },
+      };
+      const testConnection: TestConnection = {
+        connection: hub.accept(stream, { isLocal, address: isLocal ? "" : "127.0.0.1" }),
+        events,
+        client,
+        isOpen: true,
+      };
+      this.#connections.add(testConnection);
+      client.pipes.add(testConnection);
+      return {
+        write: (text) => {
+          client.linesSent++;
+          // the hello tells which process it is; here each player is one
+          const hello = /"session":"([a-z2-7]+)","pid":(\d+|null),"pidStart":("\d+"|null)/.exec(text);
+          const known =
+            hello === null ? text : text.replace(hello[3] as string, `"${processStartFor(hello[1] as string)}"`);
+          if (hello !== null) this.#processStates.set(processStartFor(hello[1] as string), () => client.processState);
+          setImmediate(() => {
+            if (testConnection.isOpen && this.service === hub && !client.dropsTraffic)
+              testConnection.connection.receive(known.trimEnd().split("\n"));
+          });
+        },
+        close: () => {
+          testConnection.isOpen = false;
+          this.#connections.delete(testConnection);
+          if (this.service === hub) setImmediate(() => testConnection.connection.transportClosed());
+        },
+        keepAlive: () => undefined,
+      };
+    };
+  }
+
+  #endConnection(testConnection: TestConnection): void {
+    if (!testConnection.isOpen) return;
+    testConnection.isOpen = false;
+    this.#connections.delete(testConnection);
+    testConnection.client.pipes.delete(testConnection);
+    if (this.service !== null) testConnection.connection.transportClosed();
+    setImmediate(() => testConnection.events.onClosed(new Error("cut")));
+  }
+
+  #endAllConnections(): void {
+    for (const testConnection of [...this.#connections]) this.#endConnection(testConnection);
+  }
+}
+
+function serverStatus(start: string, clock: Clock): ServerStatus {
+  const load = { connections: 0, sessions: 0, held: 0, waiting: 0 };
+  return {
+    version: "0",
+    protocol: 1,
+    start,
+    upMs: 0,
+    wallMs: clock.wall(),
+    reclaimMs: 0,
+    why: "",
+    store: "table",
+    load,
+  };
+}
+
+/** A start time that stands for a session. */
+function processStartFor(session: string): string {
+  return String([...session].reduce((sum, char) => (sum * 31 + char.charCodeAt(0)) % 1_000_000_007, 7));
+}

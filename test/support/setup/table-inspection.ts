@@ -1,0 +1,36 @@
+// Set up before every test file: after each test the raw state of each lock table that it used in this process is judged,
+// those of servers that it started with serve() included. No test has to remember it.
+
+import { afterEach, expect } from "vitest";
+import { LockTable } from "../../../src/lock-table/table.ts";
+import { findTableViolations } from "../stores/table-inspector.ts";
+
+const usedTableSet = new Set<LockTable>();
+const { advance } = LockTable.prototype;
+
+// every verb of a table lets time pass first
+LockTable.prototype.advance = function (now, micros) {
+  usedTableSet.add(this);
+  advance.call(this, now, micros);
+};
+
+afterEach(() => {
+  const tables = takeUsedTables();
+  usedTableSet.clear();
+  expect(tables.flatMap(findTableViolations), "the state of a lock table").toEqual([]);
+});
+
+/** The lock tables that the running test has used. */
+export function takeUsedTables(): LockTable[] {
+  return [...usedTableSet];
+}
+
+/** For a test that plants a fault: this table is not judged at its end. */
+export function skipInspection(table: LockTable): void {
+  usedTableSet.delete(table);
+}
+
+/** What is wrong with the lock tables that the running test has used: an inspector of stores in this process. */
+export async function inspectTables(): Promise<string[]> {
+  return takeUsedTables().flatMap(findTableViolations);
+}

@@ -1,0 +1,201 @@
+/** A real Redis Cluster for tests: masters, each with a replica if wanted, on free ports, ended by their pids. */
+
+import type { ChildProcess } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import type { CertificateFiles } from "../certificates.ts";
+import { freePort } from "../free-port.ts";
+import { until } from "../until.ts";
+import { installRedis, killAndCheckLog, startRedisProcess, throwOnViolations, tlsArguments } from "./redis.ts";
+import { inspectRedisServer } from "./redis-inspector.ts";
+
+const SLOTS = 16_384;
+/** A replica that was told to take over gives it up after five seconds, if it was not elected. */
+const FAILOVER_MS = 5_500;
+
+export interface RedisCluster {
+  readonly ports: readonly number[];
+  /** Those over TLS, if it speaks that. */
+  readonly tlsPorts: readonly number[];
+  /** A connection to each node, to look and to administrate. */
+  readonly admin: readonly Redis[];
+  /** The node that is master of a slot now. */
+  masterOf(slot: number): Promise<number>;
+  /** Moves a slot with its keys; `between`: done while it is half-way, before the first key and after each. */
+  move(slot: number, to: number, between?: () => Promise<unknown>): Promise<void>;
+  /** The other one of a master and its replica takes over, the master consenting. */
+  failOver(master: number): Promise<void>;
+  /** Ends a node as `kill -9` does. */
+  kill(node: number): Promise<void>;
+  /** Ends it likewise, if need be, and starts it again: empty, but with its name, and its slots if nobody took them. */
+  restart(node: number): Promise<void>;
+  /** SIGSTOP, SIGCONT. */
+  signal(node: number, name: NodeJS.Signals): void;
+  stop(): Promise<void>;
+}
+
+type SlotRange = readonly [from: number, to: number, master: readonly [host: string, port: number]];
+
+interface ClusterNode {
+  readonly port: number;
+  readonly tlsPort: number;
+  /** What the nodes reach each other by. */
+  readonly among: number;
+  child: ChildProcess;
+  readonly restarted: () => Promise<ChildProcess>;
+  readonly admin: Redis;
+  readonly id: string;
+}
+
+interface ClusterOptions {
+  /** It speaks TLS, too, also among its nodes. */
+  readonly tls?: CertificateFiles;
+  /** Further arguments of redis-server. */
+  readonly settings?: readonly string[];
+}
+
+export async function startRedisCluster(
+  masters: number,
+  withReplicas = false,
+  clusterOptions: ClusterOptions = {},
+): Promise<RedisCluster> {
+  installRedis();
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-cluster-"));
+  const count = withReplicas ? 2 * masters : masters;
+  const nodes = await Promise.all(
+    Array.from({ length: count }, (_, at) => startNode(join(folder, String(at)), clusterOptions)),
+  );
+  await joinNodes(nodes, masters);
+  const whole = async (): Promise<boolean> => {
+    for (const { admin } of nodes) if (!(await isComplete(admin, count))) return false;
+    return true;
+  };
+  await until(whole, { within: 60_000, what: "the cluster" });
+  if (withReplicas) {
+    await Promise.all(
+      nodes.slice(masters).map(({ admin }, at) => admin.cluster("REPLICATE", (nodes[at] as ClusterNode).id)),
+    );
+    const online = async (): Promise<boolean> => {
+      for (const { admin } of nodes.slice(masters)) {
+        if (!/master_link_status:up/.test(await admin.info("replication"))) return false;
+      }
+      return true;
+    };
+    await until(online, { within: 60_000, what: "the replicas" });
+  }
+  return createCluster(nodes, masters, folder);
+}
+
+async function startNode(folder: string, { tls, settings = [] }: ClusterOptions): Promise<ClusterNode> {
+  mkdirSync(folder);
+  const [port, bus, tlsPort] = [await freePort(), await freePort(), await freePort()];
+  const encrypted = tls === undefined ? [] : [...tlsArguments(tlsPort, tls), "--tls-cluster", "yes"];
+  const clustered = ["--cluster-enabled", "yes", "--cluster-port", String(bus), "--cluster-node-timeout", "1000"];
+  const sooner = ["--cluster-replica-validity-factor", "0"];
+  const restarted = (): Promise<ChildProcess> =>
+    startRedisProcess(folder, port, [...clustered, ...sooner, ...encrypted, ...settings]);
+  const child = await restarted();
+  const admin = new Redis(port, "127.0.0.1", { retryStrategy: () => 100 });
+  admin.on("error", () => undefined);
+  return {
+    port,
+    tlsPort,
+    among: tls === undefined ? port : tlsPort,
+    child,
+    restarted,
+    admin,
+    id: String(await admin.cluster("MYID")),
+  };
+}
+
+async function joinNodes(nodes: readonly ClusterNode[], masters: number): Promise<void> {
+  const bus = async ({ admin }: ClusterNode): Promise<string> =>
+    String(((await admin.config("GET", "cluster-port")) as string[])[1]);
+  const first = nodes[0] as ClusterNode;
+  for (const [at, { admin }] of nodes.entries()) {
+    await admin.cluster("SET-CONFIG-EPOCH", at + 1);
+    if (at > 0) await admin.call("CLUSTER", "MEET", "127.0.0.1", String(first.port), await bus(first));
+    if (at >= masters) continue;
+    const [from, to] = [Math.floor((at * SLOTS) / masters), Math.floor(((at + 1) * SLOTS) / masters) - 1];
+    await admin.call("CLUSTER", "ADDSLOTSRANGE", String(from), String(to));
+  }
+}
+
+async function isComplete(admin: Redis, count: number): Promise<boolean> {
+  const info = String(await admin.cluster("INFO"));
+  const signs = ["cluster_state:ok", `cluster_slots_ok:${SLOTS}`, `cluster_known_nodes:${count}`];
+  return signs.every((sign) => info.includes(`${sign}\r\n`));
+}
+
+function createCluster(nodes: readonly ClusterNode[], masters: number, folder: string): RedisCluster {
+  const dead = new Set<number>();
+  const at = (index: number): ClusterNode => nodes[index] as ClusterNode;
+  const masterOf = async (slot: number): Promise<number> => {
+    for (const [index, { admin }] of nodes.entries()) {
+      if (dead.has(index)) continue;
+      for (const [from, to, [, port]] of (await admin.cluster("SLOTS")) as unknown as SlotRange[]) {
+        if (from <= slot && slot <= to) return nodes.findIndex((one) => one.port === port);
+      }
+    }
+    throw new Error(`nobody has slot ${slot}`);
+  };
+  return {
+    ports: nodes.map(({ port }) => port),
+    tlsPorts: nodes.map(({ tlsPort }) => tlsPort),
+    admin: nodes.map(({ admin }) => admin),
+    masterOf,
+    async move(slot, to, between) {
+      const from = await masterOf(slot);
+      if (from === to) return;
+      const [source, target] = [at(from), at(to)];
+      await target.admin.call("CLUSTER", "SETSLOT", String(slot), "IMPORTING", source.id);
+      await source.admin.call("CLUSTER", "SETSLOT", String(slot), "MIGRATING", target.id);
+      await between?.();
+      for (;;) {
+        const keys = (await source.admin.call("CLUSTER", "GETKEYSINSLOT", String(slot), "1000")) as string[];
+        // the shortest first: the key that calls are routed by is there before what it stands for
+        const [key] = keys.sort((one, other) => one.length - other.length);
+        if (key === undefined) break;
+        await source.admin.call("MIGRATE", "127.0.0.1", String(target.among), "", "0", "5000", "KEYS", key);
+        await between?.();
+      }
+      for (const { admin } of [target, source, ...nodes.slice(0, masters)]) {
+        await admin.call("CLUSTER", "SETSLOT", String(slot), "NODE", target.id);
+      }
+    },
+    async failOver(master) {
+      const { admin } = at((master + masters) % nodes.length);
+      let toldAt = Number.NEGATIVE_INFINITY;
+      const isMaster = async (): Promise<boolean> => {
+        if (/role:master/.test(await admin.info("replication"))) return true;
+        if (performance.now() < toldAt + FAILOVER_MS) return false;
+        toldAt = performance.now();
+        await admin.cluster("FAILOVER");
+        return false;
+      };
+      await until(isMaster, { within: 3 * FAILOVER_MS, what: "the replica as master" });
+    },
+    async kill(index) {
+      dead.add(index);
+      await killAndCheckLog(at(index).child);
+    },
+    async restart(index) {
+      await killAndCheckLog(at(index).child);
+      at(index).child = await at(index).restarted();
+      dead.delete(index);
+    },
+    signal: (index, name) => void at(index).child.kill(name),
+    async stop() {
+      const violations: string[] = [];
+      for (const { port, admin, child } of nodes) {
+        violations.push(...(await inspectRedisServer(port, child)));
+        admin.disconnect();
+      }
+      for (const { child } of nodes) await killAndCheckLog(child);
+      rmSync(folder, { recursive: true, force: true });
+      throwOnViolations(violations);
+    },
+  };
+}

@@ -1,0 +1,162 @@
+/** What the tests of the Redis driver's own facts work with. */
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { until } from "../until.ts";
+
+type HeldAnswer = Extract<Answer, { state: "held" }>;
+
+/** A driver that was opened, and what it said by itself. */
+interface OpenDriver {
+  readonly driver: Driver;
+  readonly pushes: readonly { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+  claim(claim: Claim): Promise<Answer>;
+  renewOnce(claim: Claim): Promise<Answer>;
+  claimHeld(claim: Claim): Promise<HeldAnswer>;
+  waitForGrant(claim: Claim): Promise<HeldAnswer>;
+}
+
+export interface RedisFixture {
+  readonly prefix: string;
+  /** A connection that sees everything. */
+  readonly admin: Redis;
+  open(driver?: Driver): Promise<OpenDriver>;
+  /** A driver whose inbox, once its connection is broken, stays away. */
+  openWithFragileSubscriber(): Promise<OpenDriver>;
+  /** Breaks the inboxes of all drivers, and waits until Redis knows. */
+  breakSubscribers(): Promise<void>;
+  /** All our keys. */
+  keys(): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+export function createRedisFixture(port: number, options: RedisOptions = {}): RedisFixture {
+  const prefix = options.prefix ?? randomUUID();
+  const admin = new Redis(port, "127.0.0.1");
+  const opened: Driver[] = [];
+  const open = async (
+    driver = redis(() => new Redis(port, "127.0.0.1"), { ...options, prefix }),
+  ): Promise<OpenDriver> => {
+    opened.push(driver);
+    return openDriver(driver);
+  };
+  return {
+    prefix,
+    admin,
+    open,
+    openWithFragileSubscriber() {
+      const client = new Redis(port, "127.0.0.1");
+      let times = 0;
+      const duplicate = (more: object): Redis =>
+        new Redis({ port: times++ === 0 ? port : 1, host: "127.0.0.1", ...more });
+      const frail = Object.assign(client, { duplicate });
+      return open(redis(() => frail, { ...options, prefix }));
+    },
+    async breakSubscribers() {
+      await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
+    },
+    keys: () => admin.keys(`${prefix}:*`),
+    async close() {
+      for (const driver of opened) await driver.close();
+      admin.disconnect();
+    },
+  };
+}
+
+async function openDriver(driver: Driver): Promise<OpenDriver> {
+  const pushes: { id: ClaimId | null; answer: Answer | undefined }[] = [];
+  await driver.open((id, answer) => pushes.push({ id, answer }));
+  const renewOnce = async (claim: Claim): Promise<Answer> => (await driver.renew([claim]))[0] as Answer;
+  return {
+    driver,
+    pushes,
+    claim: (claim) => driver.claim(claim),
+    renewOnce,
+    async claimHeld(claim) {
+      const answer = await driver.claim(claim);
+      assert.equal(answer.state, "held");
+      return answer as HeldAnswer;
+    },
+    waitForGrant: (claim) =>
+      until(
+        async () => {
+          const answer = await renewOnce(claim);
+          return answer.state === "held" ? answer : null;
+        },
+        { within: 20_000, what: "a grant" },
+      ),
+  };
+}
+
+/** A claim of one key or several, exclusive unless the holds say otherwise. */
+export function makeClaim(target: string | readonly LockSpec[], terms: Partial<Claim> = {}): Claim {
+  const lockSpecs = typeof target === "string" ? [{ key: target, permits: ALL_PERMITS, limit: ALL_PERMITS }] : target;
+  return {
+    id: randomId(),
+    holds: lockSpecs as unknown as Claim["holds"],
+    ttlMs: 60_000,
+    tokens: 1,
+    floor: 0n,
+    wait: true,
+    label: "test",
+    ...terms,
+  };
+}
+
+/** The birth record of guardDataLoss, as lua/lib/grace.lua has it. */
+export interface RunRecord {
+  /** The replication id of the master that wrote it. */
+  readonly replicationId: string;
+  /** From when on new claims are granted, in the store's milliseconds. */
+  readonly graceEndsAt: number;
+  /** Tokens go on above it. */
+  readonly floor: bigint;
+  /** No token above it was granted. */
+  readonly highestToken: bigint;
+}
+
+const runRecordKey = (prefix: string, bucket: string): string => `${prefix}:1:{${bucket}}:b`;
+
+export async function replicationIdOf(admin: Redis): Promise<string> {
+  return /master_replid:(\w+)/.exec(await admin.info("replication"))?.[1] ?? "";
+}
+
+export async function readRunRecord(admin: Redis, prefix: string, bucket = "00"): Promise<RunRecord> {
+  const [replicationId = "", opensAt, floor, mark] = String(await admin.get(runRecordKey(prefix, bucket))).split(" ");
+  return { replicationId, graceEndsAt: Number(opensAt), floor: BigInt(floor ?? 0), highestToken: BigInt(mark ?? 0) };
+}
+
+/** Writes a birth record: one of this server from when on it grants at once, but for what is given. */
+export async function writeRunRecord(
+  admin: Redis,
+  prefix: string,
+  { replicationId, graceEndsAt = 1, floor = 0n, highestToken = 0n }: Partial<RunRecord> = {},
+  bucket = "00",
+): Promise<void> {
+  const words = [replicationId ?? (await replicationIdOf(admin)), graceEndsAt, floor, highestToken];
+  await admin.set(runRecordKey(prefix, bucket), words.join(" "));
+}
+
+/** Lets a prefix pass for one that has been in use for long, where guardDataLoss would begin with a grace period. */
+export function markLongInUse(admin: Redis, prefix: string, bucket = "00"): Promise<void> {
+  return writeRunRecord(admin, prefix, {}, bucket);
+}
+
+/**
+ * What is found within so many milliseconds, which the facts looked at last for. Where the machine stood still meanwhile it
+ * is looked for anew, under another name.
+ */
+export async function withinTime<T>(withinMs: number, look: (name: string) => Promise<T>): Promise<T> {
+  for (let attempt = 1; attempt <= 10; attempt++) {
+    const startedAt = performance.now();
+    const result = await look(`key ${attempt}`);
+    if (performance.now() - startedAt < withinMs) return result;
+  }
+  throw new Error(`this machine was never done within ${withinMs} ms`);
+}

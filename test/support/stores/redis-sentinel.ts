@@ -1,0 +1,171 @@
+/** A real master with a replica that three Sentinels watch, on free ports, ended by their pids. */
+
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import type { CertificateFiles } from "../certificates.ts";
+import { freePort } from "../free-port.ts";
+import { until } from "../until.ts";
+import {
+  hasEnded,
+  installRedis,
+  isUp,
+  killAndCheckLog,
+  REDIS_SERVER_PROGRAM,
+  startRedisProcess,
+  throwOnViolations,
+  tlsArguments,
+} from "./redis.ts";
+import { inspectRedisServer } from "./redis-inspector.ts";
+
+const SENTINEL_COUNT = 3;
+
+export interface RedisSentinels {
+  /** What the Sentinels call their master. */
+  readonly name: string;
+  readonly sentinels: readonly { readonly host: string; readonly port: number; readonly tlsPort: number }[];
+  /** The servers: the first is the master to begin with. */
+  readonly ports: readonly [number, number];
+  readonly admin: readonly [Redis, Redis];
+  /** Ends a server as `kill -9` does. */
+  kill(server: number): Promise<void>;
+  /** Starts a server that has ended again, on its port, in its folder. */
+  start(server: number): Promise<void>;
+  /** Has it ended, by whatever cause? */
+  hasEnded(server: number): boolean;
+  /** Sends a server a signal. */
+  signal(server: number, name: NodeJS.Signals): void;
+  /** Has the Sentinels promote the replica. False: they refuse just now. */
+  failOver(): Promise<boolean>;
+  stop(): Promise<void>;
+}
+
+interface SentinelOptions {
+  /** All speak TLS, too, and among each other nothing else. */
+  readonly tls?: CertificateFiles;
+  /** Further arguments of the servers. */
+  readonly settings?: readonly string[];
+  /** Where each server keeps its data, and what is put before its command. Default: a temporary folder, nothing. */
+  readonly serverPlaces?: readonly [ServerPlace, ServerPlace];
+}
+
+interface ServerPlace {
+  readonly folder: string;
+  readonly commandPrefix: readonly string[];
+}
+
+export async function startRedisSentinels(
+  downAfterMs: number,
+  sentinelOptions: SentinelOptions = {},
+): Promise<RedisSentinels> {
+  installRedis();
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-sentinel-"));
+  const { tls, settings = [] } = sentinelOptions;
+  const [master, replica] = [await freePort(), await freePort()];
+  const [masterTls, replicaTls] = [await freePort(), await freePort()];
+  const encrypted = (port: number): readonly string[] =>
+    tls === undefined ? settings : [...settings, ...tlsArguments(port, tls), "--tls-replication", "yes"];
+  const watched = tls === undefined ? master : masterTls;
+  const place = (name: string): string => {
+    mkdirSync(join(folder, name));
+    return join(folder, name);
+  };
+  const places = sentinelOptions.serverPlaces ?? [
+    { folder: place("0"), commandPrefix: [] },
+    { folder: place("1"), commandPrefix: [] },
+  ];
+  // the Sentinels have each server write down whom it follows: so one that is started again is what it was
+  const files = [join(folder, "0.conf"), join(folder, "1.conf")] as const;
+  writeFileSync(files[0], "");
+  writeFileSync(files[1], `replicaof 127.0.0.1 ${watched}\n`);
+  const begin = (server: 0 | 1): Promise<ChildProcess> => {
+    const [port, tlsPort] = server === 0 ? [master, masterTls] : [replica, replicaTls];
+    const { folder, commandPrefix } = places[server];
+    return startRedisProcess(folder, port, encrypted(tlsPort), {}, { commandPrefix, configFile: files[server] });
+  };
+  const servers = [await begin(0), await begin(1)];
+  const admin = [openConnection(master), openConnection(replica)] as const;
+  await until(async () => /master_link_status:up/.test(await admin[1].info("replication")), {
+    within: 30_000,
+    what: "the replica",
+  });
+  const sentinels = await Promise.all(
+    Array.from({ length: SENTINEL_COUNT }, (_, at) => {
+      // the last one only votes: if all stood for election at once, each would vote for itself, again and again
+      const patienceMs = at < SENTINEL_COUNT - 1 ? downAfterMs : downAfterMs + 60_000;
+      return startSentinel(place(`s${at}`), watched, patienceMs, tls);
+    }),
+  );
+  const knows = sentinels.map(({ link }) => async (): Promise<boolean> => {
+    const said = String(await link.call("SENTINEL", "MASTER", "mymaster"));
+    return /num-slaves,1,/.test(said) && /num-other-sentinels,2,/.test(said);
+  });
+  for (const known of knows) await until(known, { within: 60_000, what: "the Sentinels" });
+  return {
+    name: "mymaster",
+    sentinels: sentinels.map(({ port, tlsPort }) => ({ host: "127.0.0.1", port, tlsPort })),
+    ports: [master, replica],
+    admin,
+    kill: (server) => killAndCheckLog(servers[server] as ChildProcess),
+    async start(server) {
+      servers[server] = await begin(server as 0 | 1);
+    },
+    hasEnded: (server) => hasEnded(servers[server] as ChildProcess),
+    signal: (server, name) => void servers[server]?.kill(name),
+    async failOver() {
+      try {
+        return (await sentinels[0]?.link.call("SENTINEL", "FAILOVER", "mymaster")) === "OK";
+      } catch (error) {
+        if (/^(INPROG|NOGOODSLAVE)/.test((error as Error).message)) return false;
+        throw error;
+      }
+    },
+    async stop() {
+      const violations: string[] = [];
+      for (const [at, child] of servers.entries()) {
+        violations.push(...(await inspectRedisServer(at === 0 ? master : replica, child)));
+      }
+      for (const redis of [...admin, ...sentinels.map(({ link }) => link)]) redis.disconnect();
+      for (const child of [...sentinels.map((one) => one.child), ...servers]) await killAndCheckLog(child);
+      rmSync(folder, { recursive: true, force: true });
+      throwOnViolations(violations);
+    },
+  };
+}
+
+function openConnection(port: number): Redis {
+  const redis = new Redis(port, "127.0.0.1", { retryStrategy: () => 100 });
+  redis.on("error", () => undefined);
+  return redis;
+}
+
+async function startSentinel(
+  folder: string,
+  master: number,
+  downAfterMs: number,
+  tls?: CertificateFiles,
+): Promise<{ readonly port: number; readonly tlsPort: number; readonly child: ChildProcess; readonly link: Redis }> {
+  const [port, tlsPort] = [await freePort(), await freePort()];
+  const file = join(folder, "sentinel.conf");
+  const lines = [
+    `port ${port}`,
+    "bind 127.0.0.1",
+    `logfile ${join(folder, "log")}`,
+    `dir ${folder}`,
+    `sentinel monitor mymaster 127.0.0.1 ${master} 2`,
+    `sentinel down-after-milliseconds mymaster ${downAfterMs}`,
+    "sentinel failover-timeout mymaster 3000",
+  ];
+  writeFileSync(file, lines.join("\n"));
+  const encrypted = tls === undefined ? [] : [...tlsArguments(tlsPort, tls), "--tls-replication", "yes"];
+  const child = spawn(REDIS_SERVER_PROGRAM, [file, "--sentinel", ...encrypted], { stdio: "ignore" });
+  await until(() => isUp(port), { within: 30_000, what: "a Sentinel" });
+  const link = openConnection(port);
+  // a replica whose INFO is older than five pings is not promoted, and while its master is down it is asked once a second
+  const periods = ["info-period", "200", "publish-period", "200", "ping-period", "300", "ask-period", "100"];
+  await link.call("SENTINEL", "DEBUG", ...periods);
+  return { port, tlsPort, child, link };
+}

@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import * as talking from "../../../src/claim/call-state.ts";
+
+const TTL_MS = 30_000;
+
+test("a conversation opens with a claim sent now, or begins later", () => {
+  const now = talking.firstCall(5);
+  expect(now).toMatchObject({ calls: 1, sentAt: 5, isClaimCall: true, failures: 0 });
+  expect(talking.nextCallAt(now, TTL_MS, 9_000)).toBe(5 + TTL_MS / 6);
+  const later = talking.delayedCall(50);
+  expect(later).toMatchObject({ calls: 0, sentAt: null });
+  expect(talking.nextCallAt(later, TTL_MS, 9_000)).toBe(50);
+});
+
+test("when all is well the next call is the regular one", () => {
+  expect(talking.nextCallAt(talking.afterReply(talking.firstCall(0)), TTL_MS, 9_000)).toBe(9_000);
+});
+
+test("a failure is followed by another call after a back-off, which grows, up to a sixth of the ttl or two seconds", () => {
+  let callState = talking.afterFailure(talking.firstCall(0), 100, 1, TTL_MS);
+  expect(talking.nextCallAt(callState, TTL_MS, 9_000)).toBe(120);
+  for (let turn = 0; turn < 20; turn++)
+    callState = talking.afterFailure(talking.afterSend(callState, 0, true), 0, 1, TTL_MS);
+  expect(callState.retryAt).toBe(2_000);
+  expect(talking.afterFailure(callState, 0, 1, 600).retryAt).toBe(100);
+});
+
+test("a nudge is not dropped: after a failure the next call comes at once", () => {
+  const callState = talking.afterFailure(talking.askAgain(talking.firstCall(0)), 100, 1, TTL_MS);
+  expect(callState.retryAt).toBe(100);
+});
+
+test("a claim call that was not answered is remembered for good, a renewal is not", () => {
+  expect(talking.leavesClaimUnanswered(talking.firstCall(0))).toBe(true);
+  const answered = talking.afterReply(talking.firstCall(0));
+  expect(talking.leavesClaimUnanswered(answered)).toBe(false);
+  expect(talking.leavesClaimUnanswered(talking.afterSend(answered, 0, false))).toBe(false);
+  expect(talking.leavesClaimUnanswered(talking.afterFailure(talking.afterSend(answered, 0, false), 0, 1, TTL_MS))).toBe(
+    false,
+  );
+  const failed = talking.afterFailure(talking.firstCall(0), 0, 1, TTL_MS);
+  expect(talking.leavesClaimUnanswered(talking.afterReply(talking.afterSend(failed, 1, true)))).toBe(true);
+});

@@ -1,0 +1,111 @@
+/** Drives one claim's machine by hand. */
+
+import { isHeld, nextWakeAt, resumeClaim, startClaim, step } from "../../../src/claim/machine.ts";
+import type { ClaimEvent, ClaimSettings, ClaimState, Effect, Step } from "../../../src/claim/state.ts";
+import type { Answer } from "../../../src/spi/driver.ts";
+
+const DEFAULT_SETTINGS: ClaimSettings = { ttlMs: 30_000, wait: true, survivesSilence: false, renews: true };
+
+export function heldAnswer(ttlMs = 30_000, token = 100n, tokens = 1): Answer {
+  return { state: "held", token, tokens, ttlMs };
+}
+
+export function waitingAnswer(ttlMs = 30_000, recheckMs = 30_000): Answer {
+  return { state: "waiting", ttlMs, recheckMs };
+}
+
+export const NONE_ANSWER: Answer = { state: "none" };
+
+export class MachineFixture {
+  readonly settings: ClaimSettings;
+  state: ClaimState;
+  now: number;
+  /** When each call was sent, by its number. */
+  readonly sentCalls = new Map<number, number>();
+  /** The effects of the last event. */
+  effects: readonly Effect[] = [];
+
+  constructor(
+    terms: Partial<ClaimSettings> = {},
+    start: (terms: ClaimSettings) => Step = (given) => startClaim(given, 0),
+  ) {
+    this.settings = { ...DEFAULT_SETTINGS, ...terms };
+    this.now = 0;
+    const first = start(this.settings);
+    this.state = first.state;
+    this.#record(first);
+  }
+
+  /** A claim that is taken up. */
+  static resumed(terms: Partial<ClaimSettings> = {}): MachineFixture {
+    return new MachineFixture(terms, (given) => resumeClaim(given, 0, 100n, 1));
+  }
+
+  /** A claim that waits, its first call answered at once. */
+  static answeredWaiting(terms: Partial<ClaimSettings> = {}, answer: Answer = waitingAnswer()): MachineFixture {
+    return new MachineFixture(terms).answered(answer);
+  }
+
+  /** A claim that is held, its first call answered at once. */
+  static answeredHeld(terms: Partial<ClaimSettings> = {}, answer: Answer = heldAnswer()): MachineFixture {
+    return new MachineFixture(terms).answered(answer);
+  }
+
+  get call(): number {
+    return "callState" in this.state ? this.state.callState.calls : 0;
+  }
+
+  get isHeld(): boolean {
+    return isHeld(this.state, this.now);
+  }
+
+  get nextWakeAt(): number {
+    return nextWakeAt(this.state, this.settings);
+  }
+
+  at(now: number): this {
+    this.now = now;
+    return this;
+  }
+
+  apply(event: ClaimEvent): this {
+    const next = step(this.state, event, this.now, this.settings);
+    this.state = next.state;
+    this.#record(next);
+    return this;
+  }
+
+  /** The last call, or that one, is answered now. */
+  answered(answer: Answer, call: number = this.call): this {
+    return this.apply({ type: "answered", call, sentAt: this.sentCalls.get(call) ?? Number.NaN, answer });
+  }
+
+  failCall(isFatal = false, call: number = this.call): this {
+    return this.apply({ type: "failed", call, isFatal, random: 1 });
+  }
+
+  pushed(answer: Answer): this {
+    return this.apply({ type: "pushed", answer });
+  }
+
+  notified(): this {
+    return this.apply({ type: "notified" });
+  }
+
+  due(withinMs = 0): this {
+    return this.apply({ type: "due", random: 1, withinMs });
+  }
+
+  suspend(byMs: number): this {
+    return this.apply({ type: "slept", byMs });
+  }
+
+  release(): this {
+    return this.apply({ type: "left" });
+  }
+
+  #record({ effects }: Step): void {
+    this.effects = effects;
+    if (effects.includes("ask") || effects.includes("renew")) this.sentCalls.set(this.call, this.now);
+  }
+}

@@ -1,0 +1,267 @@
+import { describe, expect, test } from "vitest";
+import { heldAnswer, MachineFixture, NONE_ANSWER, waitingAnswer } from "./machine-fixture.ts";
+
+const OTHER_ANSWER = heldAnswer(30_000, 200n);
+
+describe("held", () => {
+  test("a grant that arrives late does not lengthen the lease", () => {
+    const machine = new MachineFixture().at(20_000).pushed(heldAnswer());
+    expect(machine.at(26_999).isHeld).toBe(true);
+    expect(machine.at(27_000).isHeld).toBe(false);
+  });
+
+  test("due at a third of the lease after the send: renewed, and the deadline moves from that send", () => {
+    const machine = MachineFixture.answeredHeld();
+    expect(machine.nextWakeAt).toBe(10_000);
+    expect(machine.at(9_999).due().effects).toEqual([]);
+    expect(machine.at(10_000).due().effects).toEqual(["renew"]);
+    expect(machine.at(14_000).answered(heldAnswer())).toMatchObject({ effects: [], state: { deadline: 37_000 } });
+    expect(machine.nextWakeAt).toBe(20_000);
+  });
+
+  test("due soon: a renewal may ride along with others, but only one at a time", () => {
+    const machine = MachineFixture.answeredHeld();
+    expect(machine.at(8_000).due(1_999).effects).toEqual([]);
+    expect(machine.at(8_000).due(2_000).effects).toEqual(["renew"]);
+    expect(machine.due(10_000).effects).toEqual([]);
+  });
+
+  test("a look that extended nothing moves no deadline, and the renewal is due as if it had not been", () => {
+    const machine = MachineFixture.answeredHeld().at(3_000).notified().at(3_100).answered(heldAnswer(27_000));
+    expect(machine.state).toMatchObject({ deadline: 3_000 + 0.9 * 27_000 });
+    expect(machine.nextWakeAt).toBe(10_000);
+    // less than what is known already
+    machine.at(5_000).notified().answered(heldAnswer(20_000));
+    expect(machine.state).toMatchObject({ deadline: 27_300 });
+  });
+
+  test("a store that claims more than was asked for is not believed", () => {
+    expect(MachineFixture.answeredHeld({}, heldAnswer(1_000_000)).state).toMatchObject({
+      deadline: 27_000,
+      dueAt: 10_000,
+    });
+  });
+
+  test("a store that never lengthens the lease is not asked in a busy loop", () => {
+    const machine = MachineFixture.answeredHeld({}, heldAnswer(12_000));
+    let calls = 0;
+    for (
+      ;
+      machine.state.status === "held" && calls < 1_000;
+      machine.at(Math.max(machine.nextWakeAt, machine.now)).due()
+    ) {
+      if (!machine.effects.includes("renew")) continue;
+      calls++;
+      machine.answered(heldAnswer(Math.max(12_000 - machine.now, 0)));
+    }
+    expect(machine.now).toBeGreaterThanOrEqual(10_800);
+    expect(calls).toBeLessThan(200);
+  });
+
+  test("answered or pushed none: lost, for the reason the store gives", () => {
+    const answered = MachineFixture.answeredHeld()
+      .at(10_000)
+      .due()
+      .at(10_100)
+      .answered({ state: "none", reason: "revoked" });
+    expect(answered).toMatchObject({
+      effects: ["lose"],
+      state: { status: "lost", reason: "revoked", forgottenAt: 40_100 },
+    });
+    expect(MachineFixture.answeredHeld().at(10_000).due().answered(NONE_ANSWER).state).toMatchObject({
+      reason: "unknown",
+    });
+    expect(MachineFixture.answeredHeld().pushed(NONE_ANSWER).state).toMatchObject({
+      status: "lost",
+      reason: "unknown",
+    });
+    expect(MachineFixture.answeredHeld().pushed({ state: "none", reason: "expired" }).state).toMatchObject({
+      reason: "expired",
+    });
+  });
+
+  test("answered with another token, or waiting to a call sent after the grant: lost", () => {
+    expect(MachineFixture.answeredHeld().at(10_000).due().answered(OTHER_ANSWER).state).toMatchObject({
+      status: "lost",
+      reason: "unknown",
+    });
+    expect(MachineFixture.answeredHeld().at(10_000).due().answered(waitingAnswer()).state).toMatchObject({
+      status: "lost",
+    });
+  });
+
+  test("answered waiting to a call sent before the grant was known: older than the grant", () => {
+    const machine = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).pushed(heldAnswer(29_900));
+    expect(machine.at(10_200).answered(waitingAnswer()).state).toMatchObject({
+      status: "held",
+      callState: { sentAt: null },
+    });
+    const nudged = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).pushed(heldAnswer(29_900)).notified();
+    expect(nudged.at(10_200).answered(waitingAnswer())).toMatchObject({
+      effects: ["renew"],
+      state: { status: "held" },
+    });
+    expect(nudged.at(10_300).answered(waitingAnswer()).state.status).toBe("lost");
+  });
+
+  test("answered none to a call sent before the grant was known: lost, since none leaves no trace", () => {
+    const machine = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).pushed(heldAnswer(29_900));
+    expect(machine.at(10_200).answered(NONE_ANSWER).effects).toEqual(["lose"]);
+  });
+
+  test("pushed with another token, or waiting: asked, since a push may be old", () => {
+    expect(MachineFixture.answeredHeld().at(1).pushed(OTHER_ANSWER)).toMatchObject({
+      effects: ["renew"],
+      state: { status: "held" },
+    });
+    expect(MachineFixture.answeredHeld().at(1).pushed(waitingAnswer()).effects).toEqual(["renew"]);
+    expect(MachineFixture.answeredHeld().at(1).pushed(heldAnswer()).effects).toEqual([]);
+  });
+
+  test("notified: renewed; while a call is under way, again when it has settled", () => {
+    const machine = MachineFixture.answeredHeld().at(1).notified();
+    expect(machine.effects).toEqual(["renew"]);
+    expect(machine.notified().effects).toEqual([]);
+    expect(machine.at(2).answered(heldAnswer()).effects).toEqual(["renew"]);
+    expect(machine.at(3).answered(heldAnswer()).effects).toEqual([]);
+  });
+
+  test("failed: in jeopardy once, tried again soon, restored by the next answer; the lease stands", () => {
+    const machine = MachineFixture.answeredHeld().at(10_000).due().at(10_100).failCall();
+    expect(machine.effects).toEqual(["jeopardy"]);
+    expect(machine.isHeld).toBe(true);
+    expect(machine.at(machine.nextWakeAt).due().effects).toEqual(["renew"]);
+    expect(machine.failCall().effects).toEqual([]);
+    machine.at(machine.nextWakeAt).due().notified();
+    expect(machine.answered(heldAnswer()).effects).toEqual(["restored", "renew"]);
+    expect(machine.answered(heldAnswer()).effects).toEqual([]);
+  });
+
+  test("not answered within a sixth of the lease: as if failed; the late failure is nothing new", () => {
+    const machine = MachineFixture.answeredHeld().at(10_000).due();
+    expect(machine.nextWakeAt).toBe(15_000);
+    expect(machine.at(15_000).due().effects).toEqual(["jeopardy"]);
+    expect(machine.failCall().effects).toEqual([]);
+    machine.at(15_020).due();
+    expect(machine.failCall(false, 2).effects).toEqual([]);
+    // four attempts fit before the end
+    expect(machine.nextWakeAt).toBe(20_020);
+  });
+
+  test("the late answer of a call given up on extends from its own send, and no more", () => {
+    const machine = MachineFixture.answeredHeld().at(10_000).due().at(15_000).due().at(15_020).due().at(16_000);
+    expect(machine.answered(heldAnswer(), 2).state).toMatchObject({ deadline: 37_000, callState: { sentAt: 15_020 } });
+    expect(machine.answered(NONE_ANSWER, 2).state.status).toBe("held");
+    expect(machine.answered(waitingAnswer(), 2).state.status).toBe("held");
+  });
+
+  test("the deadline passed: lost, whatever comes then", () => {
+    for (const last of ["due", "answered", "notified"] as const) {
+      const machine = MachineFixture.answeredHeld().at(10_000).due().at(27_000);
+      if (last === "answered") machine.answered(heldAnswer());
+      else machine[last]();
+      expect(machine).toMatchObject({ effects: ["lose"], state: { status: "lost", reason: "expired" } });
+    }
+  });
+
+  test("staying too long: lost although the lease stands", () => {
+    const machine = MachineFixture.answeredHeld().at(5).apply({ type: "overstayed", reason: "maxHold" });
+    expect(machine).toMatchObject({ effects: ["lose"], state: { status: "lost", reason: "maxHold" } });
+  });
+
+  test("left: released, even when the deadline has passed", () => {
+    expect(MachineFixture.answeredHeld().release()).toMatchObject({
+      effects: ["release"],
+      state: { status: "over", hasUnansweredClaim: false },
+    });
+    expect(MachineFixture.answeredHeld().at(27_000).release().effects).toEqual(["release"]);
+  });
+});
+
+describe("lost", () => {
+  const lost = (): MachineFixture => MachineFixture.answeredHeld().at(10_000).pushed(NONE_ANSWER);
+
+  test("is released when the body has ended, and not before", () => {
+    const machine = lost();
+    expect(machine.at(10_001).answered(heldAnswer(), 1).effects).toEqual([]);
+    expect(machine.notified().effects).toEqual([]);
+    expect(machine.due().effects).toEqual([]);
+    expect(machine.release()).toMatchObject({ effects: ["release"], state: { status: "over" } });
+  });
+
+  test("or when the store has forgotten it in any case", () => {
+    const machine = lost();
+    expect(machine.nextWakeAt).toBe(40_000);
+    expect(machine.at(39_999).due().effects).toEqual([]);
+    expect(machine.at(40_000).due().effects).toEqual(["release"]);
+  });
+
+  test("remembers that a claim call may still be on its way", () => {
+    const machine = new MachineFixture().pushed(heldAnswer()).at(1).pushed(NONE_ANSWER);
+    expect(machine.state).toMatchObject({ status: "lost", hasUnansweredClaim: true });
+    expect(machine.release().state).toMatchObject({ status: "over", hasUnansweredClaim: true });
+  });
+});
+
+describe("where silence keeps a session", () => {
+  const session = { survivesSilence: true };
+
+  test("a passed deadline means ask; until the answer nothing is believed", () => {
+    const machine = MachineFixture.answeredHeld(session).at(27_000).due();
+    expect(machine).toMatchObject({ effects: ["renew"], state: { status: "held" }, isHeld: false });
+    expect(machine.at(27_100).answered(heldAnswer())).toMatchObject({ effects: [], isHeld: true });
+  });
+
+  test("lost when the store says so, or cannot be reached for a session's length", () => {
+    const told = MachineFixture.answeredHeld(session).at(27_000).due().at(27_100).answered(NONE_ANSWER);
+    expect(told.effects).toEqual(["lose"]);
+    const silent = MachineFixture.answeredHeld(session).at(27_000).due();
+    while (silent.state.status === "held") silent.at(silent.nextWakeAt).due();
+    expect(silent.now).toBe(57_000);
+  });
+});
+
+describe("without renewal", () => {
+  const quiet = { renews: false };
+
+  test("nothing wakes for it, and the lease ends when it ends", () => {
+    const machine = MachineFixture.answeredHeld(quiet);
+    expect(machine.nextWakeAt).toBe(Number.POSITIVE_INFINITY);
+    expect(machine.at(26_999).isHeld).toBe(true);
+    expect(machine.at(27_000).isHeld).toBe(false);
+    expect(machine.due().effects).toEqual(["lose"]);
+  });
+
+  test("a call that was asked for is still seen through", () => {
+    const machine = MachineFixture.answeredHeld(quiet).at(1_000).notified();
+    expect(machine.nextWakeAt).toBe(6_000);
+    expect(machine.at(6_000).due().nextWakeAt).toBe(6_020);
+  });
+});
+
+describe("taken up from another client", () => {
+  test("asks at once and believes nothing until the answer, which restores it", () => {
+    const machine = MachineFixture.resumed();
+    expect(machine).toMatchObject({ effects: ["renew"], isHeld: false });
+    expect(machine.at(100).answered(heldAnswer())).toMatchObject({ effects: ["restored"], isHeld: true });
+    expect(machine.state).toMatchObject({ deadline: 27_000 });
+  });
+
+  test("when it goes, a late claim call of the client that made it must not place it again", () => {
+    expect(MachineFixture.resumed().answered(heldAnswer()).release().state).toMatchObject({
+      status: "over",
+      hasUnansweredClaim: true,
+    });
+  });
+
+  test("is lost when the store does not know it, knows another token, or does not answer for a ttl", () => {
+    expect(MachineFixture.resumed().answered({ state: "none", reason: "released" }).state).toMatchObject({
+      status: "lost",
+      reason: "released",
+    });
+    expect(MachineFixture.resumed().answered(OTHER_ANSWER).effects).toEqual(["lose"]);
+    const silent = MachineFixture.resumed();
+    while (silent.state.status === "held") silent.at(silent.nextWakeAt).due();
+    expect(silent.now).toBe(30_000);
+  });
+});

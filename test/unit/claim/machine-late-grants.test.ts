@@ -1,0 +1,129 @@
+// A grant that comes too late is none: what the store granted is over by our clock when we hear of it.
+
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { resumeClaim, startClaim } from "../../../src/claim/machine.ts";
+import type { ClaimEvent, ClaimSettings } from "../../../src/claim/state.ts";
+import { heldAnswer, MachineFixture, NONE_ANSWER, waitingAnswer } from "./machine-fixture.ts";
+
+describe("held, but over by our clock", () => {
+  test("answered with less than the answer took: released, and another claim may be made", () => {
+    const machine = new MachineFixture().at(1_500).answered(heldAnswer(1_000));
+    expect(machine).toMatchObject({
+      effects: ["release", "expire"],
+      state: { status: "over", hasUnansweredClaim: false },
+    });
+  });
+
+  test("to the last moment it counts", () => {
+    expect(new MachineFixture().at(899).answered(heldAnswer(1_000)).effects).toEqual(["grant", "renew"]);
+    expect(new MachineFixture().at(900).answered(heldAnswer(1_000)).effects).toEqual(["release", "expire"]);
+  });
+
+  test("the late answer of a call that was given up on: the one under way may still place it", () => {
+    const machine = new MachineFixture().at(5_000).due().at(5_020).due().answered(heldAnswer(1_000), 1);
+    expect(machine).toMatchObject({
+      effects: ["release", "expire"],
+      state: { status: "over", hasUnansweredClaim: true },
+    });
+  });
+
+  test("asked once, it is not busy but too late", () => {
+    const machine = new MachineFixture({ wait: false }).at(1_500).answered(heldAnswer(1_000));
+    expect(machine.effects).toEqual(["release", "expire"]);
+  });
+
+  test("a call sent before a sleep: what is left counts from before it", () => {
+    const slept = (leftMs: number): MachineFixture =>
+      new MachineFixture().at(10).suspend(2_000).at(20).answered(heldAnswer(leftMs));
+    expect(slept(30_000).state).toMatchObject({ status: "held", deadline: 25_000 });
+    expect(slept(10_000).state).toMatchObject({ status: "held", deadline: 7_000 });
+    expect(slept(2_000).effects).toEqual(["release", "expire"]);
+  });
+
+  test("a taken up claim stays in doubt, and is asked about again", () => {
+    const machine = MachineFixture.resumed().at(1_500).answered(heldAnswer(1_000));
+    expect(machine).toMatchObject({
+      effects: ["renew"],
+      isHeld: false,
+      state: { status: "held", unconfirmedUntil: 30_000 },
+    });
+    expect(machine.at(1_510).answered(heldAnswer())).toMatchObject({ effects: ["restored"], isHeld: true });
+    const silent = MachineFixture.resumed().at(1_500).answered(heldAnswer(1_000)).at(30_000).due();
+    expect(silent.state).toMatchObject({ status: "lost", reason: "expired" });
+  });
+});
+
+const arbitraryMs = fc.oneof(fc.nat(20), fc.nat(2_000), fc.nat(40_000));
+const arbitraryAnswer = fc.oneof(
+  fc
+    .record({ left: arbitraryMs, token: fc.constantFrom(100n, 101n) })
+    .map(({ left, token }) => heldAnswer(left, token)),
+  fc.record({ left: arbitraryMs, recheck: arbitraryMs }).map(({ left, recheck }) => waitingAnswer(left, recheck)),
+  fc.constant(NONE_ANSWER),
+);
+/** What happens, how long after what happened before. `call`: which of those sent so far is answered, from the last. */
+const arbitraryEvent = fc.record({
+  after: fc.oneof(fc.constant(0), arbitraryMs),
+  call: fc.nat(3),
+  random: fc.double({ min: 0, max: 1, noNaN: true }),
+  byMs: arbitraryMs,
+  answer: arbitraryAnswer,
+  type: fc.constantFrom("answered", "answered", "pushed", "failed", "fatal", "notified", "due", "due", "slept", "over"),
+});
+type GeneratedEvent = typeof arbitraryEvent extends fc.Arbitrary<infer T> ? T : never;
+
+function toClaimEvent({ type, call, random, byMs, answer: said }: GeneratedEvent, machine: MachineFixture): ClaimEvent {
+  const number = Math.max(machine.call - call, 1);
+  const sentAt = machine.sentCalls.get(number) ?? 0;
+  switch (type) {
+    case "answered":
+      return { type, call: number, sentAt, answer: said };
+    case "pushed":
+      return { type, answer: said };
+    case "failed":
+    case "fatal":
+      return { type: "failed", call: number, isFatal: type === "fatal", random };
+    case "notified":
+      return { type };
+    case "slept":
+      return { type, byMs };
+    case "over":
+      return { type: "overstayed", reason: "maxHold" };
+    default:
+      return { type: "due", random, withinMs: 0 };
+  }
+}
+
+const arbitrarySettings = fc.record({
+  ttlMs: fc.constantFrom(1_000, 30_000),
+  wait: fc.boolean(),
+  survivesSilence: fc.boolean(),
+  renews: fc.boolean(),
+});
+const arbitraryStart = fc.constantFrom(
+  (given: ClaimSettings) => startClaim(given, 0),
+  (given: ClaimSettings) => startClaim(given, 0, 50),
+  (given: ClaimSettings) => resumeClaim(given, 0, 100n, 1),
+);
+
+test("whatever comes in whatever order: who is granted, or confirmed, has a lease that stands by our clock", () => {
+  fc.assert(
+    fc.property(
+      arbitrarySettings,
+      arbitraryStart,
+      fc.array(arbitraryEvent, { maxLength: 12 }),
+      (given, first, happenings) => {
+        const machine = new MachineFixture(given, first);
+        for (const one of happenings) {
+          // a call is answered after it was sent
+          machine.at(machine.now + one.after).apply(toClaimEvent(one, machine));
+          const { effects } = machine;
+          if (effects.includes("grant")) expect(machine).toMatchObject({ state: { status: "held" }, isHeld: true });
+          if (effects.includes("restored")) expect(machine.isHeld).toBe(true);
+        }
+      },
+    ),
+    { numRuns: 20_000 },
+  );
+});

@@ -1,0 +1,310 @@
+import { describe, expect, test } from "vitest";
+import { startClaim } from "../../../src/claim/machine.ts";
+import { heldAnswer, MachineFixture, NONE_ANSWER, waitingAnswer } from "./machine-fixture.ts";
+
+describe("asking", () => {
+  test("a claim asks at once, and a delayed one when its time has come", () => {
+    expect(new MachineFixture()).toMatchObject({ effects: ["ask"], state: { status: "asking" } });
+    const later = new MachineFixture({}, (claimSettings) => startClaim(claimSettings, 0, 50));
+    expect(later.effects).toEqual([]);
+    expect(later.nextWakeAt).toBe(50);
+    expect(later.at(49).due().effects).toEqual([]);
+    expect(later.at(50).due().effects).toEqual(["ask"]);
+    expect(later.state).toMatchObject({ status: "asking", deadline: 27_050 });
+  });
+
+  test("answered held: granted, counted from the send", () => {
+    const machine = new MachineFixture().at(2_000).answered(heldAnswer(29_000, 7n, 3));
+    expect(machine.effects).toEqual(["grant"]);
+    expect(machine.state).toMatchObject({
+      status: "held",
+      deadline: 26_100,
+      token: 7n,
+      tokenCount: 3,
+      unconfirmedUntil: null,
+    });
+    expect(machine.isHeld).toBe(true);
+  });
+
+  test("answered with less than was asked for: that counts, held or waiting", () => {
+    expect(new MachineFixture().at(100).answered(heldAnswer(4_000)).state).toMatchObject({
+      status: "held",
+      deadline: 3_600,
+    });
+    expect(new MachineFixture().at(100).answered(waitingAnswer(4_000)).state).toMatchObject({
+      status: "waiting",
+      deadline: 3_600,
+    });
+  });
+
+  test("answered waiting: wakes at the recheck or the renewal, whichever is sooner", () => {
+    expect(MachineFixture.answeredWaiting({}, waitingAnswer(30_000, 4_000)).nextWakeAt).toBe(4_000);
+    expect(MachineFixture.answeredWaiting({}, waitingAnswer(30_000, 20_000)).nextWakeAt).toBe(10_000);
+  });
+
+  test("answered none: the place is lost before it was had; another claim may be made", () => {
+    const machine = new MachineFixture().answered(NONE_ANSWER);
+    expect(machine).toMatchObject({ effects: ["expire"], state: { status: "over", hasUnansweredClaim: false } });
+  });
+
+  test("answered none after a call that was never answered: released, so that the late one takes no place", () => {
+    const machine = new MachineFixture().at(5_000).due();
+    expect(machine.at(machine.nextWakeAt).due().effects).toEqual(["ask"]);
+    expect(machine.answered(NONE_ANSWER)).toMatchObject({
+      effects: ["expire", "release"],
+      state: { status: "over", hasUnansweredClaim: true },
+    });
+  });
+
+  test("pushed none: over; the call under way may still place it, so it is released", () => {
+    expect(new MachineFixture().pushed(NONE_ANSWER)).toMatchObject({
+      effects: ["expire", "release"],
+      state: { status: "over", hasUnansweredClaim: true },
+    });
+  });
+
+  test("failed: asked again with the same id after a back-off", () => {
+    const machine = new MachineFixture().at(100).failCall();
+    expect(machine.effects).toEqual([]);
+    expect(machine.nextWakeAt).toBe(120);
+    expect(machine.at(120).due().effects).toEqual(["ask"]);
+    expect(machine.at(130).failCall().nextWakeAt).toBe(170);
+  });
+
+  test("not answered within a sixth of the lease: given up on and asked again", () => {
+    const machine = new MachineFixture();
+    expect(machine.nextWakeAt).toBe(5_000);
+    expect(machine.at(4_999).due().effects).toEqual([]);
+    expect(machine.at(5_000).due().nextWakeAt).toBe(5_020);
+    expect(machine.at(5_020).due().effects).toEqual(["ask"]);
+  });
+
+  test("a failure of a call that was given up on is nothing new", () => {
+    const machine = new MachineFixture().at(5_000).due();
+    const { state } = machine;
+    expect(machine.failCall().state).toBe(state);
+    machine.at(5_020).due();
+    expect(machine.failCall(true, 1).effects).toEqual([]);
+    expect(machine.state.status).toBe("asking");
+  });
+
+  test("failed for good: rejected, and released since the call may have reached the store", () => {
+    expect(new MachineFixture().failCall(true)).toMatchObject({
+      effects: ["reject", "release"],
+      state: { status: "over", hasUnansweredClaim: true },
+    });
+  });
+
+  test("pushed held while the answer is still under way: granted, the deadline stays tied to the send", () => {
+    const machine = new MachineFixture().at(3_000).pushed(heldAnswer(28_000));
+    expect(machine.effects).toEqual(["grant"]);
+    expect(machine.state).toMatchObject({ status: "held", deadline: 27_000, dueAt: 10_000 });
+    // the answer under way is older than the grant
+    expect(machine.at(4_000).answered(waitingAnswer()).effects).toEqual([]);
+    expect(machine.state.status).toBe("held");
+  });
+
+  test("notified while the call is under way: asked again as soon as that call settles", () => {
+    const machine = new MachineFixture().at(100).notified();
+    expect(machine.effects).toEqual([]);
+    expect(machine.at(200).answered(waitingAnswer()).effects).toEqual(["renew"]);
+    expect(new MachineFixture().notified().at(200).answered(heldAnswer()).effects).toEqual(["grant", "renew"]);
+    const failing = new MachineFixture().notified().at(200).failCall();
+    expect(failing.nextWakeAt).toBe(200);
+    expect(failing.due().effects).toEqual(["ask"]);
+  });
+
+  test("the deadline ends it, whatever comes then", () => {
+    for (const last of ["due", "answered", "pushed"] as const) {
+      const machine = new MachineFixture().at(27_000);
+      if (last === "due") machine.due();
+      else machine[last](heldAnswer());
+      expect(machine).toMatchObject({
+        effects: ["release", "expire"],
+        state: { status: "over", hasUnansweredClaim: true },
+      });
+    }
+  });
+
+  test("left: released", () => {
+    expect(new MachineFixture().release()).toMatchObject({
+      effects: ["release"],
+      state: { status: "over", hasUnansweredClaim: true },
+    });
+  });
+
+  test("given up for staying too long: it does not stay yet", () => {
+    const machine = new MachineFixture().apply({ type: "overstayed", reason: "maxHold" });
+    expect(machine).toMatchObject({ effects: [], state: { status: "asking" } });
+  });
+});
+
+describe("asked once", () => {
+  const once = { wait: false };
+
+  test("busy is refused, and what a store may have kept all the same is released", () => {
+    expect(new MachineFixture(once).answered(NONE_ANSWER).effects).toEqual(["refuse"]);
+    expect(new MachineFixture(once).answered(waitingAnswer()).effects).toEqual(["refuse", "release"]);
+    expect(new MachineFixture(once).pushed(NONE_ANSWER).effects).toEqual(["refuse", "release"]);
+  });
+
+  test("a failure, or no answer in time, ends it", () => {
+    expect(new MachineFixture(once).failCall().effects).toEqual(["reject", "release"]);
+    expect(new MachineFixture(once).at(5_000).due().effects).toEqual(["reject", "release"]);
+  });
+
+  test("held is held", () => {
+    expect(MachineFixture.answeredHeld(once).effects).toEqual(["grant"]);
+  });
+});
+
+describe("a late answer of a call given up on", () => {
+  /** Two calls under way, the first given up on. */
+  function twice(): MachineFixture {
+    const machine = new MachineFixture().at(5_000).due();
+    return machine.at(machine.nextWakeAt).due().at(6_000);
+  }
+
+  test("held counts, from its own send", () => {
+    const machine = twice().answered(heldAnswer(), 1);
+    expect(machine.effects).toEqual(["grant"]);
+    expect(machine.state).toMatchObject({ status: "held", deadline: 27_000 });
+    // the other call is older than the grant for all we know, but "held" extends
+    expect(machine.at(7_000).answered(heldAnswer()).state).toMatchObject({ status: "held", deadline: 5_020 + 27_000 });
+  });
+
+  test("waiting and none may be outdated and count for nothing", () => {
+    expect(twice().answered(NONE_ANSWER, 1)).toMatchObject({ effects: [], state: { status: "asking" } });
+    expect(twice().answered(waitingAnswer(), 1)).toMatchObject({ effects: [], state: { status: "asking" } });
+  });
+
+  test("that comes while nothing is under way is as good as in time", () => {
+    const machine = new MachineFixture().at(5_000).due().at(5_010).answered(waitingAnswer());
+    expect(machine.state).toMatchObject({ status: "waiting", callState: { failures: 0 } });
+  });
+});
+
+describe("waiting", () => {
+  test("due: renewed", () => {
+    const machine = MachineFixture.answeredWaiting();
+    expect(machine.at(9_999).due().effects).toEqual([]);
+    expect(machine.at(10_000).due().effects).toEqual(["renew"]);
+    expect(machine.at(10_500).answered(waitingAnswer()).state).toMatchObject({ status: "waiting", deadline: 37_000 });
+  });
+
+  test("due soon: a call may ride along with others, but only one at a time", () => {
+    const machine = MachineFixture.answeredWaiting();
+    expect(machine.at(9_000).due(999).effects).toEqual([]);
+    expect(machine.at(9_000).due(1_000).effects).toEqual(["renew"]);
+    expect(machine.at(9_001).due(10_000).effects).toEqual([]);
+  });
+
+  test("answered or pushed held: granted", () => {
+    const answered = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).answered(heldAnswer());
+    expect(answered).toMatchObject({ effects: ["grant"], state: { status: "held", deadline: 37_000 } });
+    const pushed = MachineFixture.answeredWaiting().at(8_000).pushed(heldAnswer(22_000));
+    expect(pushed).toMatchObject({ effects: ["grant"], state: { status: "held", deadline: 27_000 } });
+  });
+
+  test("a push with little of the lease left is granted and renewed at once", () => {
+    const machine = MachineFixture.answeredWaiting().at(14_000).pushed(heldAnswer(16_000));
+    expect(machine.effects).toEqual(["grant", "renew"]);
+    const under = MachineFixture.answeredWaiting().at(10_000).due().at(14_000).pushed(heldAnswer(16_000));
+    expect(under.effects).toEqual(["grant"]);
+    expect(under.at(14_001).answered(heldAnswer()).effects).toEqual(["renew"]);
+    const quiet = MachineFixture.answeredWaiting({ renews: false }).at(14_000).pushed(heldAnswer(16_000));
+    expect(quiet.effects).toEqual(["grant"]);
+  });
+
+  test("a push that promises less than we believe to have is only a nudge", () => {
+    const machine = MachineFixture.answeredWaiting().at(8_000).pushed(heldAnswer(1_000));
+    expect(machine).toMatchObject({ effects: ["renew"], state: { status: "waiting" } });
+    expect(machine.at(8_100).answered(heldAnswer()).effects).toEqual(["grant"]);
+  });
+
+  test("pushed waiting, or notified: renewed", () => {
+    expect(MachineFixture.answeredWaiting().at(1).pushed(waitingAnswer()).effects).toEqual(["renew"]);
+    expect(MachineFixture.answeredWaiting().at(1).notified().effects).toEqual(["renew"]);
+  });
+
+  test("notified while a call is under way: renewed again when it settles", () => {
+    const machine = MachineFixture.answeredWaiting().at(10_000).due().notified().notified();
+    expect(machine.effects).toEqual([]);
+    expect(machine.at(10_100).answered(waitingAnswer()).effects).toEqual(["renew"]);
+    expect(machine.at(10_200).answered(waitingAnswer()).effects).toEqual([]);
+  });
+
+  test("answered or pushed none: the place is lost and released", () => {
+    const answered = MachineFixture.answeredWaiting().at(10_000).due().answered(NONE_ANSWER);
+    expect(answered).toMatchObject({
+      effects: ["expire", "release"],
+      state: { status: "over", hasUnansweredClaim: false },
+    });
+    expect(MachineFixture.answeredWaiting().pushed(NONE_ANSWER).effects).toEqual(["expire", "release"]);
+  });
+
+  test("failed: tried again, the deadline stays; failed for good: rejected", () => {
+    const machine = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).failCall();
+    expect(machine.state).toMatchObject({ status: "waiting", deadline: 27_000 });
+    expect(machine.at(10_120).due().effects).toEqual(["renew"]);
+    expect(machine.failCall(true).effects).toEqual(["reject", "release"]);
+  });
+
+  test("an answer that extends nothing moves no deadline", () => {
+    const machine = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).answered(waitingAnswer(20_000));
+    expect(machine.state).toMatchObject({ status: "waiting", deadline: 10_000 + 18_000 });
+  });
+
+  test("the deadline ends it", () => {
+    const machine = MachineFixture.answeredWaiting().at(27_000);
+    expect(machine.due()).toMatchObject({
+      effects: ["release", "expire"],
+      state: { status: "over", hasUnansweredClaim: false },
+    });
+    expect(MachineFixture.answeredWaiting().at(27_000).pushed(heldAnswer()).effects).toEqual(["release", "expire"]);
+  });
+
+  test("held in an answer whose lease was over before it came: no grant", () => {
+    const machine = MachineFixture.answeredWaiting().at(10_000).due();
+    expect(machine.at(26_999).answered(heldAnswer(10)).effects).toEqual(["grant", "renew"]);
+    const late = MachineFixture.answeredWaiting().suspend(1).at(26_998).answered(heldAnswer(), 2);
+    expect(late.state.status).toBe("held");
+    const machineLate = new MachineFixture({ survivesSilence: true }).at(27_000).answered(heldAnswer());
+    expect(machineLate.state).toMatchObject({ status: "held", deadline: 57_000 });
+  });
+
+  test("left: released", () => {
+    expect(MachineFixture.answeredWaiting().release().effects).toEqual(["release"]);
+  });
+});
+
+describe("where silence keeps a session", () => {
+  const session = { survivesSilence: true };
+
+  test("a passed deadline means ask, unless the store does not answer", () => {
+    const asking = MachineFixture.answeredWaiting(session).at(27_000).due();
+    expect(asking).toMatchObject({ effects: ["renew"], state: { status: "waiting", deadline: 57_000 } });
+    const failing = MachineFixture.answeredWaiting(session).at(10_000).due().at(10_100).failCall().at(27_000).due();
+    expect(failing.effects).toEqual(["release", "expire"]);
+  });
+
+  test("a grant pushed after it counts", () => {
+    expect(MachineFixture.answeredWaiting(session).at(27_000).pushed(heldAnswer())).toMatchObject({
+      effects: ["grant"],
+      state: { status: "held" },
+    });
+  });
+});
+
+describe("over", () => {
+  test("whatever shows that the store keeps a place is released again", () => {
+    const over = (): MachineFixture => new MachineFixture().release();
+    expect(over().answered(heldAnswer(), 1).effects).toEqual(["release"]);
+    expect(over().answered(waitingAnswer(), 1).effects).toEqual(["release"]);
+    expect(over().pushed(heldAnswer()).effects).toEqual(["release"]);
+    expect(over().answered(NONE_ANSWER, 1).effects).toEqual([]);
+    expect(over().notified().effects).toEqual([]);
+    expect(over().nextWakeAt).toBe(Number.POSITIVE_INFINITY);
+    expect(over().isHeld).toBe(false);
+  });
+});

@@ -1,0 +1,207 @@
+import { expect, test } from "vitest";
+import type { CycleTimes, Measurements } from "../../../../../src/cli/commands/doctor/doctor.ts";
+import { buildReport } from "../../../../../src/cli/commands/doctor/report.ts";
+import type { TokenSample } from "../../../../../src/cli/commands/doctor/token-migration.ts";
+import { checkTokens } from "../../../../../src/cli/commands/doctor/token-migration.ts";
+import { CommandError } from "../../../../../src/cli/errors.ts";
+import type { ServerInfo } from "../../../../../src/protocol/admin-frames.ts";
+import { PACKAGE_VERSION, PROTOCOL_VERSION } from "../../../../../src/protocol/handshake.ts";
+
+const SERVER_INFO: ServerInfo = {
+  version: PACKAGE_VERSION,
+  protocol: PROTOCOL_VERSION,
+  start: "k3vq7m2a",
+  upMs: 7_300_000,
+  wallMs: 1_000_000,
+  reclaimMs: 0,
+  why: "",
+  store: "table",
+  account: "ana",
+  rights: ["acquire", "inspect"],
+};
+
+function measurements(change: Partial<Measurements> = {}, info: Partial<ServerInfo> = {}): Measurements {
+  return {
+    name: "holdfast://locks:7420",
+    failure: null,
+    connectMs: 3,
+    isServer: true,
+    info: { ...SERVER_INFO, ...info },
+    storeChecks: null,
+    wallMs: 1_000_010,
+    roundTripMs: 2,
+    key: "",
+    cycles: lockCycles([0.5, 0.4, 9]),
+    tokenComparison: null,
+    ...change,
+  };
+}
+
+function lockCycles(cyclesMs: CycleTimes["cyclesMs"], more: Partial<CycleTimes> = {}): CycleTimes {
+  return { cyclesMs, paused: null, isForbidden: false, ...more };
+}
+
+/** What is said of one thing: its level, its words, the advice. */
+function findMessage(what: string, it: Measurements): readonly (string | undefined)[] {
+  const check = buildReport(it).find((finding) => finding.what === what);
+  return [check?.level, check?.says, check?.advice];
+}
+
+test("a healthy server: everything good, nothing to be done", () => {
+  const checks = buildReport(measurements());
+  expect(checks.map(({ level, what }) => `${what} ${level}`)).toEqual([
+    "reachable good",
+    "versions good",
+    "state good",
+    "clocks good",
+    "rights good",
+    "latency good",
+  ]);
+  expect(checks.some(({ advice }) => advice !== undefined)).toBe(false);
+  expect(findMessage("latency", measurements())).toEqual([
+    "good",
+    "acquire and release take 0.50 ms (the slowest of 3: 9.00 ms)",
+    undefined,
+  ]);
+});
+
+test("a server that is not reached, or refuses, is told with what to look at", () => {
+  const failure = new CommandError("unreachable", "holdfast://locks:7420 refused the connection");
+  expect(buildReport(measurements({ failure }))).toEqual([
+    { level: "bad", what: "reachable", says: failure.message, advice: expect.stringContaining("holdfast serve") },
+  ]);
+  const refused = new CommandError("refused", "no valid credential was given");
+  expect(findMessage("reachable", measurements({ failure: refused }))[2]).toContain("HOLDFAST_CREDENTIAL_FILE");
+  const name = "zookeeper://zk:2181";
+  for (const commandError of [failure, refused]) {
+    const advice = findMessage("reachable", measurements({ failure: commandError, name }))[2];
+    expect(advice, "where no server of ours is").not.toMatch(/holdfast serve|HOLDFAST_/);
+    expect(advice).toMatch(/running there|does not let you in/);
+  }
+});
+
+test("a server that cannot grant says why", () => {
+  expect(findMessage("state", measurements({}, { why: "the state cannot be written" }))).toEqual([
+    "bad",
+    "up for 2 h; it grants nothing: the state cannot be written",
+    undefined,
+  ]);
+  const load = { connections: 3, sessions: 2, held: 5, waiting: 1 };
+  expect(findMessage("state", measurements({}, { load }))[1]).toContain("3 connections, 5 claims held and 1 waiting");
+});
+
+test("clocks that differ are doubtful only beyond what the round trip explains", () => {
+  expect(findMessage("clocks", measurements({ wallMs: 1_000_900, roundTripMs: 2 }))[0]).toBe("good");
+  expect(findMessage("clocks", measurements({ wallMs: 1_003_000, roundTripMs: 4_100 }))[0]).toBe("good");
+  expect(findMessage("clocks", measurements({ wallMs: 1_005_000 }))).toEqual([
+    "doubtful",
+    "the server's is 5 s behind ours",
+    expect.stringContaining("NTP"),
+  ]);
+  expect(findMessage("clocks", measurements({ wallMs: 400_000 }))[1]).toBe("the server's is 10 m ahead of ours");
+});
+
+test("rights are told for the keys that were asked for", () => {
+  expect(findMessage("rights", measurements({ key: "team-a/" }))[1]).toBe(
+    'account ana: acquire, inspect on keys that begin with "team-a/"',
+  );
+  expect(findMessage("rights", measurements({}, { rights: [] }))).toEqual([
+    "doubtful",
+    "account ana: nothing is allowed on every key",
+    expect.stringContaining("--key"),
+  ]);
+  expect(findMessage("rights", measurements({}, { account: "" }))[1]).toContain("the server asks for no credential");
+});
+
+test("versions that differ, an older server, another store, and what was not measured", () => {
+  expect(findMessage("versions", measurements({}, { version: "9.9.9", store: "redis" }))).toEqual([
+    "good",
+    `server 9.9.9, this program ${PACKAGE_VERSION}, protocol ${PROTOCOL_VERSION}, in front of redis`,
+    expect.stringContaining("work together"),
+  ]);
+  expect(findMessage("server", measurements({ info: "this server (version 0.0.1) does not know info" }))[0]).toBe(
+    "doubtful",
+  );
+  expect(findMessage("server", measurements({ isServer: false, info: "-" }))[0]).toBe("unknown");
+  expect(findMessage("latency", measurements({ cycles: lockCycles("this credential may not acquire") }))[0]).toBe(
+    "unknown",
+  );
+});
+
+test("a slow cycle is doubtful unless the way there explains it", () => {
+  expect(findMessage("latency", measurements({ cycles: lockCycles([50, 60, 70]) }))[0]).toBe("doubtful");
+  expect(findMessage("latency", measurements({ cycles: lockCycles([50, 60, 70]), connectMs: 40 }))[0]).toBe("good");
+});
+
+test("what a server says of itself cannot move the cursor", () => {
+  const checks = buildReport(measurements({}, { version: "\u001b[2J", why: "\u001b[2J", account: "\u001b[2J" }));
+  expect(JSON.stringify(checks)).not.toContain("\\u001b");
+});
+
+test("a store that is no server of ours is told of by its driver, between reach and latency", () => {
+  const storeChecks = [{ level: "doubtful" as const, what: "version", says: "6.0\u001b[31m", advice: "upgrade" }];
+  const measuredStore = measurements({ isServer: false, storeChecks });
+  expect(buildReport(measuredStore).map(({ level, what }) => `${what} ${level}`)).toEqual([
+    "reachable good",
+    "version doubtful",
+    "latency good",
+  ]);
+  expect(findMessage("version", measuredStore)[1]).not.toContain("\u001b");
+});
+
+const MICROS_PER_MS = 1_800_000_000_000_000n;
+const DAY = 86_400_000_000n;
+
+/** The level, and the tokenBase that is asked for. */
+function tokenMigration(met: Partial<TokenSample>): readonly [string, bigint | null] {
+  const { check, tokenBase } = checkTokens(
+    { oldToken: MICROS_PER_MS, newToken: 1_000_000n, micros: MICROS_PER_MS, followsClock: false, ...met },
+    "redis://old",
+  );
+  if (tokenBase !== null) expect(check.advice).toContain(`tokenBase=${tokenBase}`);
+  return [check.level, tokenBase];
+}
+
+test("whoever moves to a store of lower tokens is told the tokenBase, with room for the time that a move takes", () => {
+  expect(tokenMigration({})).toEqual(["doubtful", MICROS_PER_MS + 2n * DAY]);
+  expect(tokenMigration({ newToken: MICROS_PER_MS + 2n * DAY + 1_024n })).toEqual(["good", null]);
+  expect(tokenMigration({ newToken: MICROS_PER_MS + DAY }), "the old store's clock will pass it").toEqual([
+    "doubtful",
+    MICROS_PER_MS + 2n * DAY,
+  ]);
+  // from another ensemble, whose tokens rise with its elections
+  expect(tokenMigration({ oldToken: 5_000_000n })).toEqual(["doubtful", 5_000_000n + 2n ** 44n]);
+  expect(tokenMigration({ oldToken: 5_000_000n, newToken: 2n ** 44n + 6_000_000n })).toEqual(["good", null]);
+});
+
+test("tokens that follow a clock need nothing, unless that clock is behind", () => {
+  const clock = { followsClock: true };
+  expect(tokenMigration({ ...clock, newToken: MICROS_PER_MS + 1n })).toEqual(["good", null]);
+  expect(tokenMigration({ ...clock, newToken: MICROS_PER_MS - 5_000_000n })).toEqual(["doubtful", null]);
+  expect(tokenMigration({ ...clock, oldToken: 5_000_000n, newToken: MICROS_PER_MS })).toEqual(["good", null]);
+  // a lock server in front of a store whose tokens follow no clock
+  expect(tokenMigration({ ...clock, newToken: 1_000_000n })[1]).toBe(MICROS_PER_MS + 2n * DAY);
+});
+
+test("a store that grants nothing new is a fault, told of by our server or seen by a claim; rights only where they are the cause", () => {
+  const nothing = "it grants nothing now";
+  const ours = measurements({ cycles: lockCycles(nothing) }, { reclaimMs: 12_000 });
+  expect(findMessage("state", ours)).toEqual([
+    "bad",
+    "up for 2 h; it grants nothing new for up to 12 s (recovery after a restart)",
+    "it waits for its clients to tell what they hold, and grants locks again by itself",
+  ]);
+  expect(findMessage("latency", ours)).toEqual(["unknown", `not measured: ${nothing}`, undefined]);
+  const paused = { reason: "gracePeriod", remainingMs: 28_400 } as const;
+  for (const other of [{ storeChecks: [] }, { info: "it is no Holdfast server", isServer: false }]) {
+    const [level, says] = findMessage("state", measurements({ ...other, cycles: lockCycles(nothing, { paused }) }));
+    expect([level, says]).toEqual([
+      "bad",
+      "the store grants nothing new for about 29 s (grace period after data loss)",
+    ]);
+  }
+  const mayNot = measurements({ cycles: lockCycles("this credential may not acquire this", { isForbidden: true }) });
+  expect(findMessage("latency", mayNot)[2]).toContain("--key PREFIX");
+  const load = { connections: 1, sessions: 1, held: 1, waiting: 0 };
+  expect(findMessage("state", measurements({}, { load }))[1]).toContain("1 connection, 1 claim held and 0 waiting");
+});

@@ -1,0 +1,89 @@
+import { describe, expect, test } from "vitest";
+import type { RunFlags } from "../../../../../src/cli/commands/run/options.ts";
+import { parseRunOptions } from "../../../../../src/cli/commands/run/options.ts";
+import { toCommandError } from "../../../../../src/cli/errors.ts";
+
+function usageErrorOf(keys: readonly string[], flags: RunFlags, command: readonly string[] = ["true"]): string {
+  try {
+    parseRunOptions(keys, flags, command);
+  } catch (error) {
+    const { kind: why, code, message } = toCommandError(error, "the store");
+    expect({ why, code }).toEqual({ why: "usage", code: 64 });
+    return message;
+  }
+  throw new Error("nothing was wrong with it");
+}
+
+describe("flags of run that mean nothing are wrong usage, and the message names the flag", () => {
+  test.each<readonly [RunFlags, RegExp]>([
+    [{ ttl: "5ms" }, /^--ttl must be from 100ms to 36500d .*, not "5ms"$/],
+    [{ ttl: "soon" }, /^--ttl takes/],
+    [{ ttl: "10s", grace: "6s" }, /^--grace must be at most half of the lease of 10 s/],
+    [{ grace: "5" }, /^--grace takes/],
+    [{ maxHold: "90" }, /^--max-hold takes/],
+    [{ wait: "-1s" }, /^--wait takes/],
+    [{ wait: "1e9h" }, /^--wait takes/],
+    [
+      { wait: "876001h" },
+      /^--wait must be from 0ms to 36500d \(a hundred years\), in whole milliseconds, not "876001h"$/,
+    ],
+    [{ wait: "0.5ms" }, /^--wait must be .* in whole milliseconds/],
+    [{ maxHold: "5 s" }, /^--max-hold takes/],
+    [{ wait: "1min" }, /^--wait takes .* not "1min" \(units: ms, s, m, h and d\)$/],
+    [{ wait: "30s1m" }, /^--wait takes/],
+    [{ wait: "" }, /^--wait takes/],
+    [{ wait: "3s", noWait: true }, /^--no-wait and --wait exclude each other$/],
+    [{ ttl: "10" }, /^--ttl takes a duration with its unit/],
+    [{ permits: "3/2" }, /^--permits takes n\/m with 1 <= n <= m, such as 1\/4, not "3\/2"$/],
+    [{ permits: "0/2" }, /^--permits takes/],
+    [{ permits: "1" }, /^--permits takes/],
+    [{ permits: "1/9999999999" }, /^--permits takes/],
+    [{ permits: "1/2", shared: true }, /exclude each other/],
+    [{ onLost: "cry" }, /^--on-lost takes term, kill or ignore/],
+    [{ conflictExitCode: "256" }, /^--conflict-exit-code takes a number from 0 to 255/],
+    [{ conflictExitCode: "x" }, /^--conflict-exit-code takes/],
+  ])("%j", (flags, message) => {
+    expect(usageErrorOf(["k"], flags)).toMatch(message);
+  });
+
+  test("keys: none, an empty one, too long a one, several with several permits", () => {
+    expect(usageErrorOf([], {})).toMatch(/which key\?/);
+    expect(usageErrorOf([""], {})).toMatch(/key must not be empty/);
+    expect(usageErrorOf(["x".repeat(513)], {})).toMatch(/at most 512 bytes/);
+    expect(usageErrorOf(["a", "b"], { permits: "2/3" })).toMatch(/one permit each/);
+    expect(usageErrorOf([...Array(129).keys()].map(String), {})).toBe("at most 128 keys, not 129");
+  });
+
+  test("no command", () => {
+    expect(usageErrorOf(["k"], {}, [])).toMatch(/which command\? It stands after "--": holdfast run k -- COMMAND/);
+  });
+});
+
+test("flags become numbers, and what was not said stays open", () => {
+  const flags = { wait: "1.5s", ttl: "1m", grace: "0", maxHold: "2h", permits: "2/4", conflictExitCode: "0" };
+  expect(parseRunOptions(["k", "k"], flags, ["a", "b"])).toMatchObject({
+    request: { keys: ["k"], mode: { permits: 2, limit: 4 } },
+    command: ["a", "b"],
+    waitMs: 1_500,
+    ttl: 60_000,
+    graceMs: 0,
+    maxHold: 7_200_000,
+    conflictExitCode: 0,
+    onLost: "term",
+  });
+  const open = parseRunOptions(["k"], {}, ["a"]);
+  expect(open).toMatchObject({ waitMs: undefined, ttl: undefined, graceMs: undefined, request: { mode: "exclusive" } });
+  expect(parseRunOptions(["k"], { noWait: true }, ["a"]).waitMs).toBe(0);
+  expect(parseRunOptions(["k"], { ttl: "session", grace: "1h" }, ["a"]).ttl).toBe("session");
+});
+
+test.each([
+  ["10", 10_000],
+  ["0.5", 500],
+  ["0", 0],
+  ["1m30s", 90_000],
+  ["1d", 86_400_000],
+  ["2h500ms", 7_200_500],
+])("--wait %s is %i ms: a number alone is seconds, as in flock(1)", (wait, ms) => {
+  expect(parseRunOptions(["k"], { wait }, ["a"]).waitMs).toBe(ms);
+});

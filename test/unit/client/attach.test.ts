@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { expect, test } from "vitest";
+import { createLocks } from "../../../src/client/locks.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
+
+test("a client takes a lock up once: the second time it says so, and the first one's lock stays", async () => {
+  const store = memoryStore();
+  const [locks, other] = [createLocks(memory({ store })), createLocks(memory({ store }))];
+  const reference = await (await other.acquire("k")).detach();
+  const [first, second] = await Promise.allSettled([locks.attach(reference), locks.attach(reference)]);
+  assert.ok(first?.status === "fulfilled" && second?.status === "rejected");
+  expect(second.reason).toMatchObject({
+    code: "UNSUPPORTED",
+    keys: ["k"],
+    message: expect.stringContaining("already"),
+  });
+  first.value.throwIfLost();
+  // it can travel on, and come back
+  const again = await locks.attach(await first.value.detach());
+  await assert.rejects(locks.attach(reference), { code: "UNSUPPORTED" });
+  assert.equal(await again.release(), true);
+  await assert.rejects(locks.attach(reference), { code: "LOCK_LOST" });
+  await Promise.all([locks.close(), other.close()]);
+});
+
+test("the token of a lock that was taken up is a floor for what is asked for next", async () => {
+  const store = memoryStore();
+  const claims: Claim[] = [];
+  const inner = memory({ store });
+  const driver: Driver = {
+    ...inner,
+    // one that outlives this process, and so may forget what it has seen
+    traits: { ...inner.traits, survives: "restart" },
+    claim(claim) {
+      claims.push(claim);
+      return inner.claim(claim);
+    },
+  };
+  const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
+  const lock = await locks.attach(await (await other.acquire("k")).detach());
+  await lock.release();
+  await (await locks.acquire("k")).release();
+  assert.equal(claims[0]?.floor, lock.token + 1n);
+  await Promise.all([locks.close(), other.close()]);
+});

@@ -1,0 +1,11 @@
+import { test } from "vitest";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { testBulkCancellation } from "../../support/bulk-cancellation.ts";
+
+test("2,000 waits that end at once cost nobody a lock and leave no place: memory", async () => {
+  const store = memoryStore();
+  await testBulkCancellation({
+    createDriver: () => memory({ store }),
+    countEntries: async (key) => store.table.tokenIssuer.queues.get(key)?.entries.size ?? 0,
+  });
+}, 90_000);

@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { test } from "vitest";
+import type { LockEvents } from "../../../src/client/events.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+
+test("what happens to locks is published on diagnostics channels, without anything secret", async () => {
+  const heard: [string, unknown][] = [];
+  const names = ["acquired", "waiting", "handedOff", "released"].map((name) => `holdfast:${name}`);
+  const listener = (message: unknown, name: string | symbol): void => void heard.push([String(name), message]);
+  for (const name of names) subscribe(name, listener);
+  const locks = createLocks(memory(), { label: "tester" });
+  const lock = await locks.acquire("k");
+  // the claim of the second asks for tokens for both who wait here, so the third is served without the store
+  const second = locks.acquire("k");
+  const third = locks.acquire("k");
+  await lock.release();
+  await (await second).release();
+  await (await third).release();
+  await locks.close();
+  for (const name of names) unsubscribe(name, listener);
+  assert.deepEqual(
+    heard.map(([name]) => name.slice("holdfast:".length)),
+    ["acquired", "waiting", "waiting", "released", "acquired", "released", "acquired", "handedOff", "released"],
+  );
+  const text = JSON.stringify(heard, (_, value) => (typeof value === "bigint" ? String(value) : value));
+  assert.match(text, /"label":"tester"/);
+  assert.doesNotMatch(text, /"id"|[a-z2-7]{26}/);
+});
+
+test("a listener that throws breaks no lock and does not go unseen", async () => {
+  const warnings: Error[] = [];
+  const warned = (warning: Error): void => void warnings.push(warning);
+  process.on("warning", warned);
+  const locks = createLocks(memory());
+  const off = locks.on("acquired", () => {
+    throw new Error("my fault");
+  });
+  const lock = await locks.acquire("k");
+  assert.equal(await lock.release(), true);
+  off[Symbol.dispose]();
+  await (await locks.acquire("k")).release();
+  await new Promise((resolve) => setImmediate(resolve));
+  process.off("warning", warned);
+  assert.deepEqual(
+    warnings.map(({ message }) => message),
+    ["my fault"],
+  );
+  assert.throws(() => locks.on("nonsense" as keyof LockEvents, () => undefined), TypeError);
+  await locks.close();
+});
+
+test("a listener that takes itself back and listens anew hears of each event once", async () => {
+  const locks = createLocks(memory());
+  let heard = 0;
+  const hear = (): void => {
+    if (++heard > 10) return;
+    listening[Symbol.dispose]();
+    listening = locks.on("acquired", hear);
+  };
+  locks.on("acquired", () => undefined);
+  let listening = locks.on("acquired", hear);
+  for (let event = 1; event <= 3; event++) {
+    await (await locks.acquire("k")).release();
+    assert.equal(heard, event);
+  }
+  await locks.close();
+});
+
+test("the loss of a lock is told once, with its reason", async () => {
+  const store = memoryStore();
+  const driver = memory({ store });
+  const locks = createLocks(driver);
+  const lost: string[] = [];
+  locks.on("lost", ({ reason }) => lost.push(reason));
+  const lock = await locks.acquire("k", { ttl: 300 });
+  const told = new Promise((resolve) => lock.signal.addEventListener("abort", resolve, { once: true }));
+  await driver.revoke?.([{ key: "k", token: lock.token, now: false }]);
+  await told;
+  assert.equal(await lock.release(), false);
+  assert.deepEqual(lost, ["revoked"]);
+  await locks.close();
+});

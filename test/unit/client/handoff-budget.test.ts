@@ -1,0 +1,84 @@
+import { expect, test } from "vitest";
+import { HandoffBudget, isExclusive } from "../../../src/client/handoff-budget.ts";
+import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
+import type { Linked } from "../../../src/util/linked-list.ts";
+import { lockSpec } from "../lock-table/table-fixture.ts";
+
+interface TestWaiter extends Linked<TestWaiter> {}
+const makeWaiter = (): TestWaiter => ({ previous: null, next: null });
+
+function createBudget(waiting: number, limits = { handoffs: 64, handoffMs: 10 }): HandoffBudget<TestWaiter> {
+  const handoffBudget = new HandoffBudget<TestWaiter>(limits);
+  for (let index = 0; index < waiting; index++) handoffBudget.queue.push(makeWaiter());
+  return handoffBudget;
+}
+
+test("a claim asks for a token for each who waits here, at least one, at most as many as may be passed on", () => {
+  expect(createBudget(0).tokensToRequest()).toBe(1);
+  expect(createBudget(5).tokensToRequest()).toBe(5);
+  expect(createBudget(100).tokensToRequest()).toBe(64);
+  expect(createBudget(5, { handoffs: 1, handoffMs: 10 }).tokensToRequest()).toBe(1);
+});
+
+/** The lane's one claim is granted what it asks for and passed on until that ends, a millisecond a turn; who was served comes back. */
+function countTurns(handoffBudget: HandoffBudget<TestWaiter>, comesBack: boolean): number {
+  handoffBudget.onGranted(100n, handoffBudget.tokensToRequest(), 0);
+  handoffBudget.firstToken();
+  for (let turns = 1; ; turns++) {
+    handoffBudget.queue.remove(handoffBudget.queue.first as TestWaiter);
+    if (comesBack) handoffBudget.queue.push(makeWaiter());
+    if (handoffBudget.nextToken(turns, true) === null) return turns;
+  }
+}
+
+test("a run that was spent while others waited is followed by one twice as long, up to what may be passed on", () => {
+  const handoffBudget = createBudget(3, { handoffs: 20, handoffMs: 100 });
+  const turns = [1, 2, 3, 4, 5].map(() => countTurns(handoffBudget, true));
+  expect(turns).toEqual([3, 6, 12, 20, 20]);
+});
+
+test("what nobody took of a run, or not in time, is not asked for again", () => {
+  const handoffBudget = createBudget(8, { handoffs: 64, handoffMs: 10 });
+  expect([countTurns(handoffBudget, true), countTurns(handoffBudget, true), handoffBudget.tokensToRequest()]).toEqual([
+    8, 10, 10,
+  ]);
+  expect(countTurns(handoffBudget, false), "eight were there").toBe(8);
+  expect(handoffBudget.tokensToRequest()).toBe(8);
+});
+
+test("each holder takes the next token of the run, and when it is spent there is no hand-off", () => {
+  const handoffBudget = createBudget(5);
+  handoffBudget.onGranted(100n, 3, 0);
+  expect([
+    handoffBudget.firstToken(),
+    handoffBudget.nextToken(1, true),
+    handoffBudget.nextToken(2, true),
+    handoffBudget.nextToken(3, true),
+  ]).toEqual([100n, 101n, 102n, null]);
+});
+
+test("a run longer than may be passed on is not used up", () => {
+  const handoffBudget = createBudget(5, { handoffs: 2, handoffMs: 10 });
+  handoffBudget.onGranted(100n, 50, 0);
+  handoffBudget.firstToken();
+  expect([handoffBudget.nextToken(1, true), handoffBudget.nextToken(1, true)]).toEqual([101n, null]);
+});
+
+test("no hand-off after the time since the grant, with a stale lease, or to nobody", () => {
+  const handoffBudget = createBudget(1);
+  handoffBudget.onGranted(100n, 3, 50);
+  handoffBudget.firstToken();
+  expect(handoffBudget.nextToken(60, true)).toBeNull();
+  expect(handoffBudget.nextToken(59, false)).toBeNull();
+  expect(handoffBudget.nextToken(59, true)).toBe(101n);
+  const empty = createBudget(0);
+  empty.onGranted(100n, 3, 0);
+  expect(empty.nextToken(0, true)).toBeNull();
+});
+
+test("only claims of every permit of every key are served one after another by one claim", () => {
+  expect(isExclusive([lockSpec("a"), lockSpec("b")])).toBe(true);
+  expect(isExclusive([lockSpec("a"), lockSpec("b", 1)])).toBe(false);
+  expect(isExclusive([lockSpec("a", 4, 4)])).toBe(false);
+  expect(isExclusive([lockSpec("a", ALL_PERMITS, ALL_PERMITS + 1)])).toBe(false);
+});

@@ -1,0 +1,205 @@
+// No lock is given whose lease is over by our clock. Judged by what the store's table has, not only by what locks say.
+
+import assert from "node:assert/strict";
+import { describe, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import type { LocksOptions } from "../../../src/client/options.ts";
+import { delegate } from "../../../src/conformance/delegate.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import type { Answer, Claim, ClaimId } from "../../../src/spi/driver.ts";
+import type { FakeClock } from "../../support/fake-clock.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+import { until } from "../../support/until.ts";
+
+const LATE_MS = 1_500;
+const REMAINING_MS = 1_000;
+
+interface Fixture {
+  readonly clock: FakeClock;
+  readonly locks: Locks;
+  /** Another client, whose calls are not late. */
+  readonly other: Locks;
+  /** So many of the next claims are answered late, and say that so little is left. */
+  lateClaims: number;
+  leftMs: number;
+  /** The next renewals give no answer about this key. */
+  mute: string | null;
+  /** Calls of renew so far. */
+  renewals: number;
+  /** Who holds the key, by the store's own table. */
+  holders(key: string): ClaimId[];
+  /** How many claims the table has. */
+  size(): number;
+}
+
+function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
+  const clock = fakeClock();
+  const store = memoryStore(clock);
+  const { table } = store;
+  const inner = memory({ store });
+  const late = async (claim: Claim): Promise<Answer> => {
+    const answer = await inner.claim(claim);
+    if (answer.state !== "held" || made.lateClaims === 0) return answer;
+    made.lateClaims--;
+    await new Promise<void>((done) => clock.timer(done).set(clock.now() + LATE_MS));
+    return { ...answer, ttlMs: made.leftMs };
+  };
+  const traits = { ...inner.traits, manyKeys };
+  const renew = async (claims: readonly Claim[]): Promise<(Answer | undefined)[]> => {
+    made.renewals++;
+    const answers = await inner.renew(claims);
+    return answers.map((answer, at) => ((claims[at] as Claim).holds[0].key === made.mute ? undefined : answer));
+  };
+  const made = {
+    clock,
+    lateClaims: 0,
+    leftMs: REMAINING_MS,
+    mute: null as string | null,
+    renewals: 0,
+    locks: createLocks(delegate(inner, { traits, claim: late, renew }), { ...options, clock }),
+    other: createLocks(memory({ store }), { clock }),
+    holders: (key: string) => {
+      table.advance(clock.now(), Math.floor(clock.wall() * 1_000));
+      const entries = [...(table.tokenIssuer.queues.get(key)?.entries ?? [])];
+      return entries.filter(({ isAdmitted }) => isAdmitted).map(({ record }) => record.claim.id);
+    },
+    size: () => table.records.size,
+  };
+  return made;
+}
+
+/** What became of it, and when. */
+async function settledOutcome<T>(
+  promise: Promise<T>,
+): Promise<{ value?: T; error?: { code?: string; message: string } }> {
+  return promise.then(
+    (value) => ({ value }),
+    (error: { message: string }) => ({ error }),
+  );
+}
+
+describe("a grant whose lease is over when it is answered", () => {
+  test("is released and asked for again: the lock that comes is held", async () => {
+    const scene = createFixture();
+    scene.lateClaims = 2;
+    const asked = scene.locks.acquire("k");
+    await scene.clock.advance(2 * LATE_MS + 1_000);
+    const lock = await asked;
+    lock.throwIfLost();
+    assert.ok(lock.remainingMs > 25_000);
+    assert.equal(scene.holders("k").length, 1);
+    assert.equal(scene.size(), 1, "nothing is left of the grants that came too late");
+    assert.equal(await lock.release(), true);
+    assert.equal(scene.size(), 0);
+  });
+
+  test("where a wait ends first it is refused, and nothing is left", async () => {
+    const scene = createFixture();
+    scene.lateClaims = Number.POSITIVE_INFINITY;
+    const asked = settledOutcome(scene.locks.acquire("k", { wait: "4s" }));
+    await scene.clock.advance(6_000);
+    const { error } = await asked;
+    assert.equal(error?.code, "DRIVER_FAILED");
+    assert.match(error.message, /"k": the store did not answer in time/);
+    assert.equal(scene.size(), 0);
+  });
+
+  test("asked once it is an error, not null: that would say that somebody holds it", async () => {
+    for (const ask of ["try", "once"] as const) {
+      const scene = createFixture();
+      scene.lateClaims = 1;
+      const asked = settledOutcome(
+        ask === "try" ? scene.locks.tryAcquire("k") : scene.locks.acquire("k", { wait: 0 }).then(() => null),
+      );
+      await scene.clock.advance(LATE_MS);
+      assert.equal((await asked).error?.code, "DRIVER_FAILED");
+      assert.equal(scene.size(), 0);
+    }
+  });
+
+  test("or whose machine slept for longer than it while the answer was on its way", async () => {
+    const scene = createFixture();
+    Object.assign(scene, { lateClaims: 1, leftMs: 30_000 });
+    const asked = scene.locks.acquire("k");
+    await scene.clock.advance(1);
+    // this client's machine, not the store's: what the store counts is over, the client's clock has not moved
+    scene.clock.suspend(40_000);
+    await scene.clock.advance(LATE_MS);
+    const lock = await asked;
+    assert.ok(lock.remainingMs > 25_000);
+    assert.equal(scene.holders("k").length, 1);
+    await lock.release();
+    assert.equal(scene.size(), 0);
+  });
+
+  test("whoever waits behind the one that is released has its turn", async () => {
+    const scene = createFixture();
+    scene.lateClaims = 1;
+    const asked = scene.locks.acquire("k");
+    await scene.clock.advance(1);
+    const behind = scene.other.acquire("k");
+    await scene.clock.advance(LATE_MS);
+    const lock = await behind;
+    lock.throwIfLost();
+    assert.equal(scene.holders("k").length, 1);
+    await lock.release();
+    await scene.clock.advance(10);
+    await (await asked).release();
+    assert.equal(scene.size(), 0);
+  });
+});
+
+describe("several keys that are taken one at a time", () => {
+  test("one that is lost again while another is waited for: all are asked for again", async () => {
+    const scene = createFixture({ renew: false, ttl: "10s" }, false);
+    const [inTheWay] = [await scene.other.acquire("b")];
+    const asked = scene.locks.all("a", "b").acquire();
+    await scene.clock.advance(12_000);
+    await inTheWay.release();
+    await scene.clock.advance(10);
+    const lock = await asked;
+    lock.throwIfLost();
+    assert.deepEqual([scene.holders("a").length, scene.holders("b").length], [1, 1]);
+    assert.equal(await lock.release(), true);
+    assert.equal(scene.size(), 0);
+  });
+
+  test("refused at the end of the wait, and nothing is left", async () => {
+    const scene = createFixture({ renew: false, ttl: "10s" }, false);
+    const inTheWay = await scene.other.acquire("b");
+    const asked = settledOutcome(scene.locks.all("a", "b").acquire({ wait: "13s" }));
+    await scene.clock.advance(12_000);
+    scene.lateClaims = Number.POSITIVE_INFINITY;
+    await inTheWay.release();
+    await scene.clock.advance(30_000);
+    assert.equal((await asked).error?.code, "LOCK_TIMEOUT");
+    assert.equal(scene.size(), 0);
+  });
+
+  test("what the flow held before is lost for it: so is the lock that would have joined it", async () => {
+    const scene = createFixture({ renew: false, ttl: "10s" }, false);
+    const inTheWay = await scene.other.acquire("b");
+    const using = settledOutcome(scene.locks.using("a", async () => scene.locks.all("a", "b").acquire()));
+    await scene.clock.advance(12_000);
+    await inTheWay.release();
+    await scene.clock.advance(10);
+    assert.equal((await using).error?.code, "LOCK_LOST");
+    assert.equal(scene.size(), 0);
+  });
+
+  test("taken up again, one of them lost while the other is asked about: no lock", async () => {
+    const scene = createFixture({ renew: false, ttl: "60s" }, false);
+    const lock = await scene.locks.all("a", "b").acquire();
+    const reference = await lock.detach();
+    scene.mute = "b";
+    const attached = settledOutcome(scene.locks.attach(reference));
+    await until(() => scene.renewals > 0, { within: 5_000, what: "the question about both" });
+    await scene.clock.advance(54_100);
+    scene.mute = null;
+    // it is asked about again within two seconds, and counts as in doubt until a whole lease has passed
+    await scene.clock.advance(2_500);
+    assert.equal((await attached).error?.code, "LOCK_LOST");
+    assert.equal(scene.holders("b").length, 1, "whoever has the reference may try again");
+  });
+});

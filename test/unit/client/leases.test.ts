@@ -1,0 +1,316 @@
+import assert from "node:assert/strict";
+import { describe, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import type { LocksOptions } from "../../../src/client/options.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { LockLostError } from "../../../src/errors.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import type { FakeClock } from "../../support/fake-clock.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+
+interface Fixture {
+  readonly clock: FakeClock;
+  readonly locks: Locks;
+  /** Calls of the driver, by verb. */
+  readonly calls: Record<"claim" | "renew" | "release", number>;
+  /** While true every call of the store fails. */
+  cut: boolean;
+}
+
+/** A client and its store on one fake clock. */
+function createFixture(options: LocksOptions = {}): Fixture {
+  const clock = fakeClock();
+  const driver = memory({ store: memoryStore(clock) });
+  const calls = { claim: 0, renew: 0, release: 0 };
+  const made = { clock, calls, cut: false };
+  const reach = <T>(verb: keyof typeof calls, call: () => Promise<T>): Promise<T> => {
+    calls[verb]++;
+    return made.cut ? Promise.reject(new Error("cut off")) : call();
+  };
+  const watched: Driver = {
+    ...driver,
+    claim: (claim) => reach("claim", () => driver.claim(claim)),
+    renew: (claims) => reach("renew", () => driver.renew(claims)),
+    release: (claims, unanswered) => reach("release", () => driver.release(claims, unanswered)),
+  };
+  return Object.assign(made, { locks: createLocks(watched, { ...options, clock }) });
+}
+
+describe("the lease by the client's clock", () => {
+  test("is renewed at a third of the ttl and ends at nine tenths", async () => {
+    const scene = createFixture({ ttl: "30s" });
+    const lock = await scene.locks.acquire("k");
+    assert.equal(lock.remainingMs, 27_000);
+    await scene.clock.advance(9_999);
+    assert.equal(scene.calls.renew, 0);
+    await scene.clock.advance(1);
+    assert.equal(scene.calls.renew, 1);
+    assert.equal(lock.remainingMs, 27_000);
+    scene.cut = true;
+    await scene.clock.advance(26_999);
+    lock.throwIfLost();
+    assert.equal(lock.signal.aborted, false);
+    await scene.clock.advance(1);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST", reason: "expired" });
+    assert.equal(lock.signal.aborted, true);
+    assert.ok(lock.signal.reason instanceof LockLostError);
+    scene.cut = false;
+    assert.equal(await lock.release(), false);
+  });
+
+  test("throwIfLost() and release() read the clock although no timer has fired", async () => {
+    const scene = createFixture({ ttl: "10s", renew: false });
+    const lock = await scene.locks.acquire("k");
+    // no timer is set at all, as if the event loop had stalled
+    assert.equal(scene.clock.pendingTimers, 0);
+    await scene.clock.advance(9_000);
+    assert.equal(lock.signal.aborted, true, "a signal first read after the lease's end is aborted");
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    assert.equal(lock.remainingMs, 0);
+    assert.equal(await lock.release(), false);
+  });
+
+  test("everything that is held is renewed in one call, of at most 500 claims", async () => {
+    const scene = createFixture({ ttl: "30s" });
+    const acquired = Array.from({ length: 1_100 }, (_, at) => scene.locks.acquire(`k${at}`));
+    const held = await Promise.all(acquired);
+    await scene.clock.advance(10_000);
+    assert.equal(scene.calls.renew, 3);
+    // what was acquired a little later goes along the next time
+    held.push(...(await Promise.all([scene.locks.acquire("late"), scene.locks.acquire("later")])));
+    await scene.clock.advance(9_500);
+    assert.equal(scene.calls.renew, 3);
+    await scene.clock.advance(500);
+    assert.equal(scene.calls.renew, 6);
+    await scene.clock.advance(10_000);
+    assert.equal(scene.calls.renew, 9);
+    for (const lock of held) lock.throwIfLost();
+    await Promise.all(held.map((lock) => lock.release()));
+    assert.equal(scene.calls.release, 3);
+  });
+
+  test("each part of the store is asked in calls of its own, and one that hangs holds up no other", async () => {
+    const clock = fakeClock();
+    const driver = memory({ store: memoryStore(clock) });
+    const renewed: string[] = [];
+    const shardOf = ({ holds }: Claim): string => holds[0].key.slice(0, 1);
+    const sharded: Driver = {
+      ...driver,
+      shardOf,
+      renew: (claims) => {
+        renewed.push(
+          claims
+            .map(({ holds }) => holds[0].key)
+            .sort()
+            .join(" "),
+        );
+        return shardOf(claims[0] as Claim) === "b" ? new Promise(() => undefined) : driver.renew(claims);
+      },
+      release: (claims, unanswered) => {
+        assert.equal(new Set(claims.map(shardOf)).size, 1);
+        return driver.release(claims, unanswered);
+      },
+    };
+    const locks = createLocks(sharded, { clock, ttl: "9s" });
+    const [a1, b1, a2] = [await locks.acquire("a1"), await locks.acquire("b1"), await locks.acquire("a2")];
+    await clock.advance(3_000);
+    assert.deepEqual(renewed.toSorted(), ["a1 a2", "b1"]);
+    await clock.advance(6_000);
+    assert.deepEqual(
+      [a1, b1, a2].map(({ signal }) => signal.aborted),
+      [false, true, false],
+    );
+    assert.deepEqual(await Promise.all([a1, b1, a2].map((lock) => lock.release())), [true, false, true]);
+    await locks.close();
+  });
+
+  test("a claim whose answer is left out is asked about again; the others have theirs", async () => {
+    const clock = fakeClock();
+    const driver = memory({ store: memoryStore(clock) });
+    const sparing: Driver = {
+      ...driver,
+      renew: async (claims) => {
+        const answers = await driver.renew(claims);
+        return answers.map((answer, at) => (claims[at]?.holds[0].key === "quiet" ? undefined : answer));
+      },
+    };
+    const locks = createLocks(sparing, { clock, ttl: "9s" });
+    const heard: string[] = [];
+    locks.on("jeopardy", ({ keys }) => heard.push(`jeopardy ${keys[0]}`));
+    locks.on("lost", ({ keys }) => heard.push(`lost ${keys[0]}`));
+    const told = await locks.acquire("told");
+    const quiet = await locks.acquire("quiet");
+    await clock.advance(9_000);
+    assert.deepEqual(heard, ["jeopardy quiet", "lost quiet"]);
+    told.throwIfLost();
+    assert.deepEqual([await told.release(), await quiet.release()], [true, false]);
+    await locks.close();
+  });
+
+  test("renew: false sets no timer while held", async () => {
+    const scene = createFixture({ ttl: "10s", renew: false });
+    const lock = await scene.locks.acquire("k");
+    await scene.clock.advance(5_000);
+    assert.equal(scene.calls.renew, 0);
+    assert.equal(scene.clock.pendingTimers, 0);
+    assert.equal(await lock.release(), true);
+  });
+});
+
+describe("a machine that slept", () => {
+  test("longer than the lease: nothing is believed until the store has spoken", async () => {
+    const scene = createFixture({ ttl: "10s" });
+    const events: number[] = [];
+    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await scene.locks.acquire("k");
+    scene.clock.suspend(60_000);
+    // before any timer or answer had its turn
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    assert.equal(lock.signal.aborted, false);
+    await scene.clock.advance(0);
+    // the store's clock slept too here, and says that all is well
+    lock.throwIfLost();
+    assert.equal(lock.signal.aborted, false);
+    assert.deepEqual(events, [60_000]);
+    assert.equal(await lock.release(), true);
+  });
+
+  test("and cannot reach the store: the lock is lost", async () => {
+    const scene = createFixture({ ttl: "10s" });
+    const lock = await scene.locks.acquire("k");
+    scene.cut = true;
+    scene.clock.suspend(60_000);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    await scene.clock.advance(10_000);
+    assert.equal(lock.signal.aborted, true);
+  });
+
+  test("only briefly: the lock stands, and is asked about", async () => {
+    const scene = createFixture({ ttl: "10s" });
+    const lock = await scene.locks.acquire("k");
+    scene.clock.suspend(1_000);
+    lock.throwIfLost();
+    await scene.clock.advance(0);
+    assert.equal(scene.calls.renew, 1);
+  });
+
+  test("is noticed by throwIfLost() although the wall clock was set back by as much just before", async () => {
+    const scene = createFixture({ ttl: "10s" });
+    const events: number[] = [];
+    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await scene.locks.acquire("k");
+    await scene.clock.advance(100);
+    scene.clock.setWallClock(-60_000);
+    scene.clock.suspend(60_000);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    assert.deepEqual(events, [60_000]);
+    await scene.clock.advance(0);
+    lock.throwIfLost();
+    assert.equal(await lock.release(), true);
+  });
+
+  test("counts once, although two clocks tell of it", async () => {
+    const scene = createFixture({ ttl: "10s" });
+    const events: number[] = [];
+    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await scene.locks.acquire("k");
+    for (const beforeMs of [0, 5, 100]) {
+      await scene.clock.advance(beforeMs);
+      scene.clock.suspend(3_000);
+      lock.throwIfLost();
+      await scene.clock.advance(100);
+      lock.throwIfLost();
+    }
+    assert.deepEqual(events, [3_000, 3_000, 3_000]);
+    assert.equal(await lock.release(), true);
+  });
+
+  test("a wall clock that was set costs a round trip and nothing else", async () => {
+    const scene = createFixture({ ttl: "10s" });
+    const lock = await scene.locks.acquire("k");
+    scene.clock.setWallClock(3_600_000);
+    assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
+    await scene.clock.advance(0);
+    lock.throwIfLost();
+    scene.clock.setWallClock(-7_200_000);
+    lock.throwIfLost();
+    assert.equal(lock.signal.aborted, false);
+    assert.equal(await lock.release(), true);
+  });
+});
+
+describe("a store whose clock steps", () => {
+  test("puts what is held in jeopardy until it has been asked about, said once each", async () => {
+    const clock = fakeClock();
+    const driver = memory({ store: memoryStore(clock) });
+    let aheadMs = 0;
+    const locks = createLocks(
+      {
+        ...driver,
+        renew: async (claims) => {
+          const answers = await driver.renew(claims);
+          return answers.map((answer) =>
+            answer === undefined || answer.state === "none" ? answer : { ...answer, storeMs: clock.wall() + aheadMs },
+          );
+        },
+      },
+      { clock, ttl: "9s" },
+    );
+    const heard: string[] = [];
+    locks.on("jeopardy", ({ keys }) => heard.push(`jeopardy ${keys[0]}`));
+    locks.on("restored", ({ keys }) => heard.push(`restored ${keys[0]}`));
+    locks.on("clockStep", ({ byMs, source }) => heard.push(`${source} ${byMs}`));
+    const held = [await locks.acquire("a"), await locks.acquire("b")];
+    await clock.advance(3_000);
+    assert.deepEqual(heard, []);
+    aheadMs = 60_000;
+    await clock.advance(3_000);
+    assert.deepEqual(heard, ["store 60000", "jeopardy a", "jeopardy b", "restored a", "restored b"]);
+    await clock.advance(9_000);
+    assert.equal(heard.length, 5);
+    for (const lock of held) assert.equal(await lock.release(), true);
+    await locks.close();
+  });
+});
+
+describe("waits", () => {
+  test("end exactly when their time has passed, not before", async () => {
+    const scene = createFixture();
+    const lock = await scene.locks.acquire("k");
+    let failed: unknown = null;
+    scene.locks
+      .mutex("k")
+      .acquire({ wait: "5s" })
+      .catch((error: unknown) => {
+        failed = error;
+      });
+    await scene.clock.advance(4_999);
+    assert.equal(failed, null);
+    await scene.clock.advance(1);
+    assert.equal((failed as { code: string } | null)?.code, "LOCK_TIMEOUT");
+    assert.equal(await lock.release(), true);
+    assert.deepEqual(await scene.locks.list(), []);
+  });
+
+  test("while the store is down end with DriverError, whose cause is what its client said", async () => {
+    const scene = createFixture();
+    await (await scene.locks.acquire("warm")).release();
+    const heard: string[] = [];
+    scene.locks.on("storeDown", () => heard.push("down"));
+    scene.locks.on("storeUp", () => heard.push("up"));
+    scene.cut = true;
+    let failed: Error | null = null;
+    scene.locks.acquire("k", { wait: "5s" }).catch((error: Error) => {
+      failed = error;
+    });
+    await assert.rejects(scene.locks.tryAcquire("k2"), { code: "DRIVER_FAILED" });
+    await scene.clock.advance(5_000);
+    assert.equal((failed as unknown as { code: string }).code, "DRIVER_FAILED");
+    assert.match(String(((failed as unknown as Error).cause as Error).message), /cut off/);
+    scene.cut = false;
+    await scene.clock.advance(60_000);
+    assert.equal((await scene.locks.acquire("k3")).keys[0], "k3");
+    assert.deepEqual(heard, ["down", "up"]);
+  });
+});

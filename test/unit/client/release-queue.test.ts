@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { describe, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { FatalDriverError } from "../../../src/errors.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import type { FakeClock } from "../../support/fake-clock.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+
+interface Fixture {
+  readonly clock: FakeClock;
+  readonly locks: Locks;
+  /** When releases were sent. */
+  readonly sentAt: number[];
+}
+
+/** A client whose store does what `release` says. */
+function createFixture(
+  release: (driver: Driver, ...args: Parameters<Driver["release"]>) => Promise<readonly boolean[]>,
+): Fixture {
+  const clock = fakeClock(0);
+  const driver = memory({ store: memoryStore(clock) });
+  const sentAt: number[] = [];
+  const traits = { ...driver.traits, lease: { claim: true, sessionMs: 9_000 } };
+  const disturbed: Driver = {
+    ...driver,
+    traits,
+    release: (...args) => {
+      sentAt.push(clock.now());
+      return release(driver, ...args);
+    },
+  };
+  return { clock, sentAt, locks: createLocks(disturbed, { clock, ttl: "9s" }) };
+}
+
+const refusedError = (): Promise<never> => Promise.reject(new Error("cut off"));
+
+/** Whether it has settled, and how. */
+function trackSettlement<T>(promise: Promise<T>): { value: T | undefined } {
+  const seen: { value: T | undefined } = { value: undefined };
+  void promise.then((value) => {
+    seen.value = value;
+  });
+  return seen;
+}
+
+describe("a release that the store does not answer", () => {
+  for (const [how, answer] of [
+    ["refuses", refusedError],
+    ["swallows", () => new Promise<never>(() => undefined)],
+  ] as const) {
+    test(`settles when the store has forgotten the claim, not later, and is not sent after that (it ${how} them)`, async () => {
+      const { clock, locks, sentAt } = createFixture(answer);
+      const lock = await locks.acquire("k");
+      await clock.advance(100);
+      const released = trackSettlement(lock.release());
+      await clock.advance(8_899);
+      assert.equal(released.value, undefined);
+      await clock.advance(1);
+      assert.equal(released.value, true);
+      const sent = sentAt.length;
+      assert.ok(sent >= 4, `${sent} attempts`);
+      await clock.advance(60_000);
+      assert.equal(sentAt.length, sent);
+    });
+  }
+
+  test("of a session's claim is told as unknown after that time, and sent on", async () => {
+    const { clock, locks, sentAt } = createFixture(refusedError);
+    const lock = await locks.acquire("k", { ttl: "session" });
+    const released = trackSettlement(lock.release());
+    await clock.advance(9_100);
+    assert.equal(released.value, true);
+    const sent = sentAt.length;
+    await clock.advance(9_000);
+    assert.ok(sentAt.length > sent, "its session lives, and so does the claim");
+    const closed = trackSettlement(locks.close().then(() => true));
+    await clock.advance(10_000);
+    assert.equal(closed.value, true);
+    const atEnd = sentAt.length;
+    await clock.advance(60_000);
+    assert.equal(sentAt.length, atEnd, "a closed client sends nothing");
+    assert.equal(clock.pendingTimers, 0, "and keeps no timer");
+  });
+
+  test("while the machine sleeps: the store's word that it was gone is none about the time of the release", async () => {
+    const { clock, locks } = createFixture(async (driver, claims) => {
+      await driver.release(claims);
+      clock.suspend(60_000);
+      return claims.map(() => false);
+    });
+    const lock = await locks.acquire("k");
+    assert.equal(await lock.release(), true);
+  });
+});
+
+test("who closes is not kept by a store that refuses for good, as one does whose credential is gone", async () => {
+  const { locks, sentAt } = createFixture(() => Promise.reject(new FatalDriverError("no valid credential was given")));
+  await locks.acquire("k");
+  // no time passes on the client's clock: a wait until the bound would never end
+  await locks.close();
+  assert.equal(sentAt.length, 1);
+});

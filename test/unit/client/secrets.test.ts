@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import { inspect } from "node:util";
+import { test } from "vitest";
+import { createLocks } from "../../../src/client/locks.ts";
+import { memory } from "../../../src/drivers/memory.ts";
+
+test("a lock that is printed, copied or logged as JSON shows its keys and nothing by which anybody could act on it", async () => {
+  const driver = memory();
+  const ids: string[] = [];
+  const claim = driver.claim.bind(driver);
+  Object.assign(driver, {
+    claim: (asked: Parameters<typeof claim>[0]) => {
+      ids.push(asked.id);
+      return claim(asked);
+    },
+  });
+  const locks = createLocks(driver);
+  const lock = await locks.acquire("printed");
+  assert.equal(ids.length, 1);
+  for (const shown of [lock, locks, { ...lock }, { lock, locks }])
+    assert.ok(!inspect(shown, { depth: null, showHidden: true }).includes(ids[0] as string));
+  assert.equal(JSON.stringify(lock), '{"keys":["printed"]}');
+  await locks.close();
+});

@@ -1,0 +1,51 @@
+// A store that knows only sessions, as ZooKeeper does: what becomes of a ttl.
+
+import { expect, test } from "vitest";
+import { createLocks } from "../../../src/client/locks.ts";
+import { delegate } from "../../../src/conformance/delegate.ts";
+import { memory } from "../../../src/drivers/memory.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+
+function sessionOnlyDriver(): Driver {
+  const driver = memory();
+  const terms = { ...driver.traits, lease: { claim: false, sessionMs: 30_000 } };
+  return delegate(driver, {
+    traits: terms,
+    claim: (claim) => driver.claim({ ...claim, ttlMs: 30_000 }),
+  });
+}
+
+test("a ttl is warned of only where one was given, and once", async () => {
+  const warnings: string[] = [];
+  const heard = ({ message }: Error): number => warnings.push(message);
+  process.on("warning", heard);
+  // warnings are told in a turn of their own
+  const told = async (): Promise<string[]> => {
+    await new Promise((resolve) => setImmediate(resolve));
+    return warnings;
+  };
+  try {
+    const plain = createLocks(sessionOnlyDriver());
+    await (await plain.acquire("k")).release();
+    await (await plain.acquire("k", { ttl: "session" })).release();
+    expect(await told()).toEqual([]);
+    const given = createLocks(sessionOnlyDriver(), { ttl: "10s" });
+    await (await given.acquire("k")).release();
+    await (await plain.acquire("k", { ttl: "10s" })).release();
+    expect(await told()).toEqual([expect.stringMatching(/knows only session leases: ttl is ignored/)]);
+    await Promise.all([plain.close(), given.close()]);
+  } finally {
+    process.off("warning", heard);
+  }
+});
+
+test("why a lock cannot be detached is said of the store, not of an option that nobody wrote", async () => {
+  const locks = createLocks(sessionOnlyDriver());
+  const lock = await locks.acquire("k", { ttl: "10m" });
+  await expect(lock.detach()).rejects.toMatchObject({
+    code: "UNSUPPORTED",
+    message: 'cannot detach "k": memory has no lease of one lock: all end with the client\'s session',
+  });
+  await lock.release();
+  await locks.close();
+});

@@ -1,0 +1,95 @@
+// detach({ ttl }) while the store does not answer: whichever of the calls it has heard, nothing is believed here for longer.
+
+import { expect, test } from "vitest";
+import { delegate } from "../../../src/conformance/delegate.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+
+/** A driver whose detach() is carried out, or not, and fails so many times before its answer comes. */
+function failingDetachDriver(
+  times: number,
+  store = memoryStore(),
+): { driver: Driver; store: typeof store; asked: number[] } {
+  const inner = memory({ store });
+  const asked: number[] = [];
+  const driver = delegate(inner, {
+    async detach(claims, leftMs) {
+      asked.push(leftMs ?? Number.NaN);
+      const there = await inner.detach?.(claims, leftMs);
+      if (asked.length <= times) throw new Error("the answer was lost");
+      return there ?? [];
+    },
+  });
+  return { driver, store, asked };
+}
+
+test("it is asked again until the answer is known, with what is left by then", async () => {
+  const { driver, store, asked } = failingDetachDriver(2);
+  const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
+  const lock = await locks.acquire("k", { ttl: "60s" });
+  const { token } = lock;
+  await lock.detach({ ttl: "20s" });
+  const [first = 0, , last = 0] = asked;
+  expect(asked).toHaveLength(3);
+  expect(first).toBe(20_000);
+  expect(last).toBeLessThanOrEqual(19_850);
+  expect(await lock.release()).toBe(false);
+  const [view] = await other.list("k");
+  expect(view?.answer.state).toBe("held");
+  if (view?.answer.state === "held") expect(view.answer.ttlMs).toBeLessThanOrEqual(last);
+  await other.revoke("k", token, { now: true });
+  await Promise.all([locks.close(), other.close()]);
+});
+
+test("when no answer comes the lock is given up before the store can have ended it, and ends by itself", async () => {
+  const { driver, store } = failingDetachDriver(Number.POSITIVE_INFINITY);
+  const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
+  const lock = await locks.acquire("k", { ttl: "10s" });
+  const start = performance.now();
+  await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "DRIVER_FAILED" });
+  const late = performance.now() - start;
+  // on a machine that stood still meanwhile the time itself says that nothing is believed
+  expect(() => lock.throwIfLost()).toThrow(/lost the lock/);
+  expect([lock.remainingMs, await lock.release()]).toEqual([0, false]);
+  if (late < 400) expect(await other.tryAcquire("k"), "the store still holds it").toBeNull();
+  await (await other.acquire("k", { wait: "20s" })).release();
+  await Promise.all([locks.close(), other.close()]);
+});
+
+test("no renewal restarts the full lease while it is shortened, however long the answer takes", async () => {
+  const store = memoryStore();
+  const inner = memory({ store });
+  let isAsked = false;
+  let late = 0;
+  const driver = delegate(inner, {
+    async detach(claims, leftMs) {
+      const there = await inner.detach?.(claims, leftMs);
+      isAsked = true;
+      // longer than until the next renewal, a third of the lease after the last
+      await new Promise((resolve) => setTimeout(resolve, 400));
+      return there ?? [];
+    },
+    renew(claims) {
+      if (isAsked) late++;
+      return inner.renew(claims);
+    },
+  });
+  const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
+  const lock = await locks.acquire("k", { ttl: "900ms" });
+  const { token } = lock;
+  await lock.detach({ ttl: "800ms" }).catch(() => undefined);
+  expect(late).toBe(0);
+  await other.revoke("k", token, { now: true });
+  await Promise.all([locks.close(), other.close()]);
+});
+
+test("a lock that is not there any more is lost, and that is not asked twice", async () => {
+  const { driver, store, asked } = failingDetachDriver(0);
+  const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
+  const lock = await locks.acquire("k");
+  await other.revoke("k", lock.token, { now: true });
+  await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "LOCK_LOST" });
+  expect(asked.length).toBeLessThanOrEqual(1);
+  await Promise.all([locks.close(), other.close()]);
+});

@@ -1,0 +1,95 @@
+// What a driver keeps of the claims that came through it. Needs no server.
+
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { DataLossGuard } from "../../../../src/drivers/redis/data-loss-guard.ts";
+import type { Answer, Claim } from "../../../../src/spi/driver.ts";
+import { makeClaim } from "../../../support/stores/redis-fixture.ts";
+
+const HELD_ANSWER: Answer = { state: "held", token: 5n, tokens: 1, ttlMs: 1_000 };
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const makeClaims = (count: number): Claim[] => Array.from({ length: count }, () => makeClaim("key", { ttlMs: 1_000 }));
+
+/** Those of these claims that it would place anew, were they lost. */
+async function keptCount(dataLossGuard: DataLossGuard, of: readonly Claim[]): Promise<readonly Claim[]> {
+  let lost: readonly Claim[] = [];
+  const raw = of.map(() => "b 1");
+  const answers = of.map((): Answer => ({ state: "none" }));
+  await dataLossGuard.restoreLost(of, dataLossGuard.onRenew(of), raw, answers, async (some) => {
+    lost = some;
+    return some.map(() => "n");
+  });
+  return lost;
+}
+
+const openGuard = (): DataLossGuard =>
+  new DataLossGuard({
+    namePrefix: "r:1:",
+    maxTtlMs: 1_000,
+    label: undefined,
+    warn: () => undefined,
+    isOpenWarningSilenced: true,
+    onDataLoss: () => undefined,
+  });
+
+/** A majority gives a vote back and asks for it again with the same id. */
+test("a claim that is placed again does not inherit the grant of its earlier place, whatever is still on its way", async () => {
+  const dataLossGuard = openGuard();
+  const [claim] = makeClaims(1) as [Claim];
+  dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], []);
+  const renewing = dataLossGuard.onRenew([claim]);
+  dataLossGuard.onRelease(claim.id);
+  // the answer to the renewal comes after the release, and before the second place
+  dataLossGuard.onAnswers([claim], renewing, [HELD_ANSWER], []);
+  const again = dataLossGuard.onClaim(claim);
+  dataLossGuard.onAnswers([claim], renewing, [HELD_ANSWER], []);
+  dataLossGuard.onPush(claim.id, HELD_ANSWER);
+  dataLossGuard.onAnswers([claim], [again], [{ state: "waiting", ttlMs: 1_000, recheckMs: 100 }], []);
+  expect(await keptCount(dataLossGuard, [claim])).toEqual([]);
+  // a renewal of the second place tells of its own grant
+  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ ...HELD_ANSWER, token: 6n }], []);
+  dataLossGuard.onAnswers([claim], renewing, [{ state: "none" }], []);
+  expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
+});
+
+test("a grant that was pushed is placed anew, too", async () => {
+  const dataLossGuard = openGuard();
+  const [claim] = makeClaims(1) as [Claim];
+  dataLossGuard.onAnswers(
+    [claim],
+    [dataLossGuard.onClaim(claim)],
+    [{ state: "waiting", ttlMs: 1_000, recheckMs: 100 }],
+    [],
+  );
+  dataLossGuard.onPush(claim.id, HELD_ANSWER);
+  expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
+});
+
+test("of claims that nobody asks about any more nothing is kept, however many: they were detached, or their leases ended", async () => {
+  const dataLossGuard = openGuard();
+  const granted = (some: readonly Claim[]): void => {
+    const known = some.map((claim) => dataLossGuard.onClaim(claim));
+    dataLossGuard.onAnswers(some, known, Array<Answer>(some.length).fill(HELD_ANSWER), []);
+  };
+  const [left, renewed] = [makeClaims(2_000), makeClaims(10)];
+  granted(left);
+  granted(renewed);
+  expect(await keptCount(dataLossGuard, [...left, ...renewed])).toEqual([...left, ...renewed]);
+  for (let second = 0; second < 3; second++) {
+    vi.advanceTimersByTime(900);
+    dataLossGuard.onAnswers(
+      renewed,
+      dataLossGuard.onRenew(renewed),
+      Array<Answer>(renewed.length).fill(HELD_ANSWER),
+      [],
+    );
+  }
+  granted(makeClaims(4_000));
+  expect(await keptCount(dataLossGuard, [...left, ...renewed])).toEqual(renewed);
+});

@@ -1,0 +1,52 @@
+// Options that mean nothing are refused when the driver is made, and named. Needs no server.
+
+import { expect, test } from "vitest";
+import type { RedisClient, RedisOptions } from "../../../../src/drivers/redis/driver.ts";
+import { redis } from "../../../../src/drivers/redis/driver.ts";
+
+const createDriver = (options: unknown): unknown => redis(() => ({}) as RedisClient, options as never);
+
+test.each<readonly [keyof RedisOptions, readonly unknown[]]>([
+  ["prefix", [null, 5, "", "a b", "a{b}", "k".repeat(65)]],
+  ["connectTimeoutMs", [null, 0, -1, 1.5, "5s", 2 ** 31]],
+  ["commandTimeoutMs", [null, 0, -1, 1.5, "5s", 2 ** 31]],
+  ["allowEviction", [null, 1, "yes"]],
+  ["guardDataLoss", [null, 5, "yes", [], { longestTtlMs: 99 }, { longestTtlMs: "30s" }, { longestTtlMs: 86_400_001 }]],
+  ["replicas", [null, 1, [], {}, { atLeast: 0 }, { atLeast: 101 }, { atLeast: 1, withinMs: 0 }]],
+  ["warn", [null, "aloud"]],
+  ["label", [null, 5]],
+])("%s: what is none is refused", (name, values) => {
+  for (const value of values) {
+    expect(() => createDriver({ [name]: value }), JSON.stringify(value)).toThrow(
+      new RegExp(`^${name}(\\.\\w+)? must be `),
+    );
+    expect(() => createDriver({ [name]: value })).toThrow(TypeError);
+  }
+});
+
+test("an option that does not exist is refused: a mistyped one must not mean the default", () => {
+  expect(() => createDriver({ prefx: "a" })).toThrow(/^redis has no option "prefx"/);
+  expect(() => createDriver({ guardDataLoss: { longestTtl: 5_000 } })).toThrow(
+    /^guardDataLoss has no option "longestTtl"/,
+  );
+  expect(() => createDriver({ replicas: { atLeast: 1, within: 5 } })).toThrow(/^replicas has no option "within"/);
+  for (const options of [null, 5, "a", []]) {
+    expect(() => createDriver(options)).toThrow(/^options of redis must be an object/);
+  }
+});
+
+test("every option at once, and each at its ends", () => {
+  const all: Required<RedisOptions> = {
+    prefix: "k".repeat(64),
+    connectTimeoutMs: 1,
+    commandTimeoutMs: 2 ** 31 - 1,
+    allowEviction: true,
+    guardDataLoss: { maxTtlMs: 86_400_000 },
+    replicas: { minAcks: 100, timeoutMs: 60_000 },
+    warn: () => undefined,
+    silenceWarnings: ["version", "role", "failover", "clients", "memory", "disk", "appendonly", "guardDataLoss"],
+    label: "",
+  };
+  expect((createDriver(all) as { name: string }).name).toBe("redis");
+  expect((createDriver({ guardDataLoss: {}, replicas: { atLeast: 1 } }) as { name: string }).name).toBe("redis");
+});

@@ -1,0 +1,19 @@
+/** What scripts use is known to be allowed before any of them runs: none may be refused half-way, since Redis undoes nothing. */
+
+import { expect, test } from "vitest";
+import * as scripts from "../../../../src/drivers/redis/scripts.ts";
+import { CLUSTER_PERMISSIONS, LEAST_PERMISSIONS } from "../../../support/stores/redis-permissions.ts";
+
+const listCommands = (text: string): string[] =>
+  [...text.matchAll(/(?:call|try)\([^'\n]*'([A-Z]+)'/g)].map(([, name]) => name as string);
+
+test("every command of a script is tried when a driver opens, and is among the rights that users are told to grant", () => {
+  const { VERIFY, ...others } = scripts;
+  const tried = new Set([...listCommands(VERIFY.text), "PUBLISH", "SPUBLISH"]); // which of both is up to the channel
+  const used = new Set(Object.values(others).flatMap(({ text }) => listCommands(text)));
+  expect(used.size).toBeGreaterThan(14);
+  // asked for by an option, and told by an error of its own
+  expect([...used].filter((name) => !tried.has(name))).toEqual(["INFO"]);
+  const rights = [...LEAST_PERMISSIONS, ...CLUSTER_PERMISSIONS];
+  expect([...used].filter((name) => !rights.includes(`+${name.toLowerCase()}`))).toEqual([]);
+});

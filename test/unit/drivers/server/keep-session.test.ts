@@ -1,0 +1,20 @@
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import type { Socket } from "node:net";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { server } from "../../../../src/drivers/server/driver.ts";
+import { openKeepSessionSocket } from "../../../../src/drivers/server/keep-session.ts";
+
+test("a tether to a server that never answers is given up, and its connection with it", async () => {
+  const folder = mkdtempSync("/tmp/hf-tether-");
+  const path = join(folder, "socket");
+  const silent = createServer().listen(path);
+  const accepted = once(silent, "connection") as Promise<[Socket]>;
+  await expect(openKeepSessionSocket(server({ path }))).rejects.toThrow(/did not answer within/);
+  const [socket] = await accepted;
+  await once(socket.resume(), "close");
+  silent.close();
+  rmSync(folder, { recursive: true });
+});

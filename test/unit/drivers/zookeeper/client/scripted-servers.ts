@@ -1,0 +1,93 @@
+// Servers that say what a test tells them to, for the client's state machine under a clock that tests move.
+
+import { JuteReader, JuteWriter } from "../../../../../src/drivers/zookeeper/client/jute.ts";
+import type { ServerAddress } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
+import type { Connector } from "../../../../../src/drivers/zookeeper/client/transport.ts";
+
+type TransportEvents = Parameters<Connector>[1];
+
+/** One connection, as its server sees it. */
+type ScriptedPeer = {
+  readonly address: ServerAddress;
+  /** Has the client given it up? */
+  readonly isClosed: boolean;
+  /** What the client has sent since this was asked last, as `[xid, op]`; of the first frame null. */
+  sent(): ([number, number] | null)[];
+  /** The connection stands; the client says hello. */
+  accept(): void;
+  /** The last transaction that the client says, in its hello, to have seen. */
+  lastSeen(): bigint;
+  /** Gives a session; timeoutMs 0: the one that was asked for is over. */
+  welcome(session: { readonly id: bigint; readonly timeoutMs: number }): void;
+  /** Answers a request without a result: delete, or with code an error. */
+  answer(xid: number, code?: number): void;
+  /** The connection ends. */
+  cut(error?: Error): void;
+};
+
+export type ScriptedServers = {
+  readonly dial: Connector;
+  /** All connections so far, the newest last. */
+  readonly peers: readonly ScriptedPeer[];
+  /** The newest connection. */
+  readonly peer: ScriptedPeer;
+};
+
+export function createScriptedServers(): ScriptedServers {
+  const peers: ScriptedPeer[] = [];
+  const connector: Connector = (address, events) => {
+    const frames: Buffer[] = [];
+    const closed = { is: false };
+    peers.push(createPeer(address, events, frames, closed));
+    return {
+      write: (written) => void frames.push(...written),
+      close: () => {
+        closed.is = true;
+      },
+      keepAlive: () => undefined,
+    };
+  };
+  return {
+    dial: connector,
+    peers,
+    get peer() {
+      return peers.at(-1) as ScriptedPeer;
+    },
+  };
+}
+
+function createPeer(
+  address: ServerAddress,
+  events: TransportEvents,
+  frames: Buffer[],
+  closed: { is: boolean },
+): ScriptedPeer {
+  let greeted = false;
+  const say = (writer: JuteWriter): void => {
+    if (!closed.is) events.onFrames([writer.frame().subarray(4)]);
+  };
+  return {
+    address,
+    get isClosed() {
+      return closed.is;
+    },
+    sent() {
+      return frames.splice(0).map((frame) => {
+        if (!greeted) {
+          greeted = true;
+          return null;
+        }
+        const reader = new JuteReader(frame.subarray(4));
+        return [reader.int(), reader.int()];
+      });
+    },
+    accept: () => events.onConnected(),
+    lastSeen: () => new JuteReader((frames[0] as Buffer).subarray(8)).long(),
+    welcome: ({ id, timeoutMs }) => say(new JuteWriter().int(0).int(timeoutMs).long(id).buffer(Buffer.alloc(16, 1))),
+    answer: (xid, code = 0) => say(new JuteWriter().int(xid).long(1n).int(code)),
+    cut(error) {
+      closed.is = true;
+      events.onClosed(error ?? null);
+    },
+  };
+}

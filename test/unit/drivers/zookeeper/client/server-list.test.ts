@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+import { exponential } from "../../../../../src/drivers/zookeeper/client/retry-policy.ts";
+import { ServerList } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
+
+/** How long an attempt may take with so many servers and such a session. */
+function attemptConnect(count: number, sessionMs: number): number {
+  const all = Array.from({ length: count }, (_, at) => ({ host: "zk", port: at + 1 }));
+  const serverList = new ServerList(all, () => 0.5, exponential(20, 1_000));
+  serverList.next(100, sessionMs);
+  return serverList.dueAt - 100;
+}
+
+test("a server that takes a connection and says nothing is left while there is time to ask again", () => {
+  expect(attemptConnect(1, 30_000)).toBe(5_000);
+  expect(attemptConnect(3, 24_000)).toBe(4_000);
+  expect(attemptConnect(1, 4_000)).toBe(2_000);
+  expect(attemptConnect(3, 7_500), "two seconds, if there is time for all").toBe(2_000);
+  expect(attemptConnect(3, 1_500), "what the session leaves to each").toBe(500);
+});

@@ -1,0 +1,358 @@
+// The client's state machine under a clock that tests move: when it pings, gives a server up, and ends its session.
+
+import { expect, test } from "vitest";
+import { OP, XID } from "../../../../../src/drivers/zookeeper/client/records.ts";
+import { exponential, toBackoffMs } from "../../../../../src/drivers/zookeeper/client/retry-policy.ts";
+import type { ZooKeeperOptions } from "../../../../../src/drivers/zookeeper/client/zookeeper.ts";
+import { ZooKeeper } from "../../../../../src/drivers/zookeeper/client/zookeeper.ts";
+import type { FakeClock } from "../../../../support/fake-clock.ts";
+import { fakeClock } from "../../../../support/fake-clock.ts";
+import type { ScriptedServers } from "./scripted-servers.ts";
+import { createScriptedServers } from "./scripted-servers.ts";
+
+const TIMEOUT_MS = 9_000;
+const PING_FRAME: [number, number] = [XID.ping, OP.ping];
+
+type Fixture = {
+  readonly zk: ZooKeeper;
+  readonly clock: FakeClock;
+  readonly servers: ScriptedServers;
+  readonly events: string[];
+  readonly opening: Promise<void>;
+};
+
+function createFixture(options: Partial<ZooKeeperOptions> = {}): Fixture {
+  const [clock, servers, events] = [fakeClock(), createScriptedServers(), [] as string[]];
+  const addresses = ["a", "b", "c"].map((host) => ({ host, port: 2_181 }));
+  const zk = new ZooKeeper({
+    servers: addresses,
+    sessionMs: TIMEOUT_MS,
+    clock,
+    connector: servers.dial,
+    random: () => 0.5,
+    ...options,
+  });
+  const opening = zk.open({
+    onConnected: (renewed) => events.push(renewed ? "new session" : "same session"),
+    onSuspended: () => events.push("suspended"),
+    onExpired: () => events.push("expired"),
+  });
+  return { zk, clock, servers, events, opening };
+}
+
+/** A client with session 7 on the newest connection. */
+async function connectedFixture(options: Partial<ZooKeeperOptions> = {}): Promise<Fixture> {
+  const fixture = createFixture(options);
+  fixture.servers.peer.accept();
+  fixture.servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  await fixture.opening;
+  fixture.servers.peer.sent();
+  return fixture;
+}
+
+test("pings leave at a fifteenth of the session after the last thing sent, whatever is received", async () => {
+  const { clock, servers } = await connectedFixture();
+  await clock.advance(TIMEOUT_MS / 30);
+  servers.peer.answer(XID.setWatches);
+  await clock.advance(TIMEOUT_MS / 30 - 1);
+  expect(servers.peer.sent()).toEqual([]);
+  await clock.advance(1);
+  expect(servers.peer.sent()).toEqual([PING_FRAME]);
+  servers.peer.answer(XID.ping);
+  await clock.advance(TIMEOUT_MS / 15);
+  expect(servers.peer.sent()).toEqual([PING_FRAME]);
+});
+
+test("a request that leaves puts the next ping off", async () => {
+  const { zk, clock, servers } = await connectedFixture();
+  await clock.advance(TIMEOUT_MS / 30);
+  const asked = zk.delete("/a");
+  await clock.advance(0);
+  const [request] = servers.peer.sent();
+  servers.peer.answer((request as [number, number])[0]);
+  await asked;
+  await clock.advance(TIMEOUT_MS / 15 - 1);
+  expect(servers.peer.sent()).toEqual([]);
+  await clock.advance(1);
+  expect(servers.peer.sent()).toEqual([PING_FRAME]);
+});
+
+test("a server that says nothing for two thirds of the session is given up, and the session is kept for the next", async () => {
+  const { zk, clock, servers, events } = await connectedFixture();
+  await clock.advance((TIMEOUT_MS * 2) / 3 - 1);
+  expect(events).toEqual(["new session"]);
+  await clock.advance(1);
+  expect(events).toEqual(["new session", "suspended"]);
+  expect(servers.peers[0]?.isClosed).toBe(true);
+  expect(servers.peers).toHaveLength(2);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  expect(events.at(-1)).toBe("same session");
+  expect(zk.leftMs()).toBeCloseTo(TIMEOUT_MS * 0.99);
+});
+
+test("the session ends by our clock at 99 hundredths of its time after the last answered send, connected or not", async () => {
+  const { zk, clock, servers, events } = await connectedFixture();
+  // the ping is answered late: what counts is when it left
+  const pinged = TIMEOUT_MS / 15;
+  await clock.advance(pinged);
+  expect(servers.peer.sent()).toEqual([PING_FRAME]);
+  await clock.advance(2_000);
+  servers.peer.answer(XID.ping);
+  expect(zk.leftMs()).toBeCloseTo(TIMEOUT_MS * 0.99 - 2_000);
+  servers.peer.cut();
+  const asked = zk.delete("/a").catch((error: unknown) => error);
+  await clock.advance(TIMEOUT_MS * 0.99 - 2_000 - 1);
+  expect(events).toEqual(["new session", "suspended"]);
+  await clock.advance(2);
+  expect(events).toEqual(["new session", "suspended", "expired"]);
+  expect(zk.leftMs()).toBe(0);
+  expect(await asked).toMatchObject({ code: "SESSION_EXPIRED" });
+  expect(zk.sessionId).toBe(0n);
+});
+
+test("bytes that answer nothing prove nothing: pings that are not answered end the session", async () => {
+  const { zk, clock, servers, events } = await connectedFixture();
+  for (let second = 0; second < 8; second++) {
+    await clock.advance(1_000);
+    // a watch's event: the server is there, but says nothing of when it heard us
+    servers.peer.answer(XID.setWatches);
+  }
+  expect(events).toEqual(["new session"]);
+  await clock.advance(1_000);
+  expect(events).toEqual(["new session", "suspended", "expired"]);
+  expect(zk.isConnected).toBe(false);
+});
+
+test("a session of another number than ours means that ours is over", async () => {
+  const { zk, clock, servers, events } = await connectedFixture();
+  servers.peer.cut();
+  await clock.advance(500);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 8n, timeoutMs: TIMEOUT_MS });
+  expect(events).toEqual(["new session", "suspended", "expired", "new session"]);
+  expect(zk.sessionId).toBe(8n);
+});
+
+test("a session that the server calls over is followed by a new one, on a connection of its own", async () => {
+  const { zk, clock, servers, events } = await connectedFixture();
+  servers.peer.cut();
+  await clock.advance(500);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 0n, timeoutMs: 0 });
+  expect(events).toEqual(["new session", "suspended", "expired"]);
+  await clock.advance(500);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 9n, timeoutMs: TIMEOUT_MS });
+  expect(zk.sessionId).toBe(9n);
+});
+
+test("a session is only found where all it saw is known; a new one is made also where less is known", async () => {
+  const { zk, clock, servers } = await connectedFixture();
+  const asked = zk.delete("/a");
+  await clock.advance(0);
+  servers.peer.answer((servers.peer.sent()[0] as [number, number])[0]);
+  await asked;
+  servers.peer.cut();
+  await clock.advance(500);
+  servers.peer.accept();
+  expect(servers.peer.lastSeen()).toBe(1n);
+  servers.peer.cut(); // as a store does that is behind, since it was restored from a backup or is empty
+  await clock.advance(TIMEOUT_MS);
+  servers.peer.accept();
+  expect(servers.peer.lastSeen()).toBe(0n);
+  servers.peer.welcome({ id: 8n, timeoutMs: TIMEOUT_MS });
+  expect(zk.sessionId).toBe(8n);
+});
+
+test("each server has two seconds of the session's time for its greeting, then the next one has its turn", async () => {
+  const { clock, servers } = createFixture();
+  const tried: string[] = [];
+  for (let turn = 0; turn < 3; turn++) {
+    tried.push(servers.peer.address.host);
+    servers.peer.accept();
+    await clock.advance(1_999);
+    expect(servers.peers).toHaveLength(turn + 1);
+    await clock.advance(1);
+  }
+  expect(tried.sort()).toEqual(["a", "b", "c"]);
+});
+
+test("a first session that takes too long is told with what ended the last attempt", async () => {
+  const [clock, servers] = [fakeClock(), createScriptedServers()];
+  const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, connector: servers.dial });
+  const opening = zk.open({}, 250).catch((error: unknown) => error);
+  servers.peer.cut(new Error("it speaks otherwise"));
+  await clock.advance(250);
+  expect(await opening).toMatchObject({
+    code: "CONNECTION_LOSS",
+    message: "ZooKeeper did not answer within 250 ms: it speaks otherwise",
+  });
+  await zk.close();
+});
+
+test("after each round of failures there is a rest, as the retry policy says", async () => {
+  const rounds: number[] = [];
+  const { clock, servers } = createFixture({
+    retry(round) {
+      rounds.push(round);
+      return round * 100;
+    },
+  });
+  for (const rest of [100, 200, 300]) {
+    for (let turn = 0; turn < 3; turn++) {
+      servers.peer.cut(new Error("refused"));
+      if (turn < 2) await clock.advance(0);
+    }
+    const before = servers.peers.length;
+    await clock.advance(rest - 1);
+    expect(servers.peers).toHaveLength(before);
+    await clock.advance(1);
+    expect(servers.peers).toHaveLength(before + 1);
+  }
+  expect(rounds).toEqual([1, 2, 3]);
+});
+
+test("a reply out of its turn ends the connection, and what was asked has an unknown outcome", async () => {
+  const { zk, clock, servers, events } = await connectedFixture();
+  const asked = Promise.allSettled([zk.delete("/a"), zk.delete("/b")]);
+  await clock.advance(0);
+  const [, second] = servers.peer.sent();
+  servers.peer.answer((second as [number, number])[0]);
+  expect(events).toEqual(["new session", "suspended"]);
+  for (const one of await asked) {
+    expect(one).toMatchObject({ reason: { code: "CONNECTION_LOSS", sent: true } });
+  }
+});
+
+test("errors name the node that was asked for, but not the id in its name", async () => {
+  const { zk, clock, servers } = await connectedFixture({ requestMs: 2_000 });
+  const failed = (name: string): Promise<Error> =>
+    zk.delete(`/k/_c_${name}-lock-0000000003`).then(
+      () => new Error("it was answered"),
+      (error: Error) => error,
+    );
+  const ids = ["ab12cd", "9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11"];
+  const late = ids.map(failed);
+  await clock.advance(2_000);
+  const lost = ids.map(failed);
+  await clock.advance(0);
+  servers.peer.cut();
+  const messages = (await Promise.all([...late, ...lost])).map(({ message }) => message);
+  expect(messages.map((message) => message.replace(/.*: /, ""))).toEqual([
+    ...ids.map(() => "no answer in time"),
+    ...ids.map(() => "the connection was lost"),
+  ]);
+  for (const message of messages) expect(message).toContain("delete /k/_c_...-lock-0000000003");
+});
+
+test("what has left is never sent again; what has not left leaves on the next connection", async () => {
+  const { zk, clock, servers } = await connectedFixture();
+  const first = zk.delete("/a").catch((error: unknown) => error);
+  await clock.advance(0);
+  servers.peer.sent();
+  servers.peer.cut();
+  const second = zk.delete("/b");
+  await clock.advance(1_000);
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  await clock.advance(0);
+  expect(await first).toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  const sent = servers.peer.sent();
+  expect(sent.map((frame) => frame?.[1])).toEqual([undefined, OP.setWatches2, OP.delete]);
+  servers.peer.answer((sent[2] as [number, number])[0]);
+  await second;
+});
+
+test("a server's shorter session is the one that counts", async () => {
+  const { zk, clock, servers } = createFixture();
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: 3_000 });
+  expect(zk.sessionMs).toBe(3_000);
+  servers.peer.sent();
+  await clock.advance(200);
+  expect(servers.peer.sent()).toEqual([PING_FRAME]);
+  servers.peer.cut();
+  await clock.advance(2_771);
+  expect(zk.sessionId).toBe(0n);
+});
+
+test("the default policy doubles between its bounds and takes a random share", () => {
+  const most = exponential(20, 1_000, () => 1);
+  expect([1, 2, 3, 6, 7, 100].map(most)).toEqual([20, 40, 80, 640, 1_000, 1_000]);
+  expect(exponential(20, 1_000, () => 0)(5)).toBe(1);
+  for (const [first, last] of [
+    [0, 10],
+    [10, 5],
+    [1, Number.POSITIVE_INFINITY],
+    [Number.NaN, 1],
+  ] as const) {
+    expect(() => exponential(first, last)).toThrow(TypeError);
+  }
+});
+
+test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, undefined as never])(
+  "a policy that says %s is held to a second",
+  (said) => {
+    expect(toBackoffMs(() => said, 1)).toBe(1_000);
+    expect(toBackoffMs(() => 0, 1)).toBe(0);
+  },
+);
+
+test("a server before 3.6 is refused by name, before anything else is answered, on the first connection and on later ones", async () => {
+  const { zk, servers, opening } = createFixture();
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  await opening;
+  expect(servers.peer.sent().slice(1), "asked although there is nothing to watch").toEqual([
+    [XID.setWatches, OP.setWatches2],
+  ]);
+  const first = zk.delete("/first").catch((error: unknown) => error);
+  await Promise.resolve();
+  servers.peer.answer(XID.setWatches, -6);
+  const outdated = { code: "OUTDATED_SERVER", message: expect.stringContaining("older than 3.6") };
+  expect(await first).toMatchObject(outdated);
+  expect(await zk.delete("/second").catch((error: unknown) => error), "later requests").toMatchObject(outdated);
+  expect(servers.peer.isClosed).toBe(true);
+
+  const met = await connectedFixture();
+  met.servers.peer.cut();
+  await met.clock.advance(1_000);
+  met.servers.peer.accept();
+  met.servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  met.servers.peer.answer(XID.setWatches, -6);
+  await met.clock.advance(TIMEOUT_MS);
+  expect(met.servers.peers, "it does not go on connecting").toHaveLength(2);
+  expect(await met.zk.delete("/third").catch((error: unknown) => error)).toMatchObject(outdated);
+});
+
+test("what opening is for is done again when the connection under it is lost, and no more once it is too late", async () => {
+  const [clock, servers] = [fakeClock(), createScriptedServers()];
+  const zk = new ZooKeeper({
+    servers: [{ host: "a", port: 2_181 }],
+    clock,
+    connector: servers.dial,
+    random: () => 0.5,
+  });
+  let prepared = 0;
+  const ask = async (): Promise<void> => {
+    prepared++;
+    await zk.delete("/prepared");
+  };
+  const opening = zk.open({}, 5_000, ask).catch((error: unknown) => error);
+  for (let times = 1; times <= 3; times++) {
+    servers.peer.accept();
+    servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+    await clock.advance(1);
+    expect(prepared).toBe(times);
+    servers.peer.cut();
+    await clock.advance(500);
+  }
+  await clock.advance(5_000);
+  expect(await opening).toMatchObject({ code: "CONNECTION_LOSS", message: expect.stringContaining("within 5000 ms") });
+  servers.peer.accept();
+  servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  await clock.advance(1_000);
+  expect(prepared, "it is over").toBe(3);
+  await zk.abandonSession();
+});

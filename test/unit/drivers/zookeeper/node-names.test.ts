@@ -1,0 +1,102 @@
+// Names of nodes: whose they are, their order, and what is refused. Needs no server.
+
+import { describe, expect, test } from "vitest";
+import type { Family } from "../../../../src/drivers/zookeeper/node-names.ts";
+import { explainForeignNode, formatNodePrefix, parseQueue } from "../../../../src/drivers/zookeeper/node-names.ts";
+import { countAdmitted } from "../../../../src/lock-table/admission.ts";
+import { ALL_PERMITS } from "../../../../src/spi/driver.ts";
+
+const GUID = "9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11";
+const ID = "abcdefghijklmnopqrstuvwxyz";
+
+/** As the server writes the number behind a name: %010d of 32 bits. */
+function numberedName(name: string, number: number): string {
+  const signed = number | 0;
+  return name + (signed < 0 ? `-${String(-signed).padStart(9, "0")}` : String(signed).padStart(10, "0"));
+}
+
+function sortNames(names: readonly string[], family: Family = "mutex"): string[] {
+  return parseQueue(names, family).line.map(({ name }) => name);
+}
+
+test.each([
+  ["an ordinary line", [3, 1, 2], [1, 2, 3]],
+  ["across the end of 31 bits", [2 ** 31, 2 ** 31 - 1, 2 ** 31 + 1], [2 ** 31 - 1, 2 ** 31, 2 ** 31 + 1]],
+  ["below zero", [-5, -7, -6], [-7, -6, -5]],
+  ["from below zero to above", [1, -1, 0], [-1, 0, 1]],
+  ["at the widest names", [-(2 ** 31), 2 ** 31 - 2, 2 ** 31 - 1], [2 ** 31 - 2, 2 ** 31 - 1, -(2 ** 31)]],
+])("numbers keep their order: %s", (_, given, expected) => {
+  const name = (number: number): string => numberedName(`_c_${GUID}-lock-`, number);
+  expect(sortNames(given.map(name))).toEqual(expected.map(name));
+});
+
+describe("the line of Curator's read-write lock", () => {
+  const write = (number: number): string => numberedName(`_c_${GUID}-__WRIT__`, number);
+  const read = (number: number): string => numberedName(`_c_${GUID}-__READ__`, number);
+
+  test("readers at the front are in together, a writer behind them waits, and readers behind it too", () => {
+    const { line, stranger } = parseQueue([read(4), write(3), read(1), read(2)], "readWrite");
+    expect(stranger).toBeNull();
+    expect(line.map(({ name }) => name)).toEqual([read(1), read(2), write(3), read(4)]);
+    expect(countAdmitted(line)).toBe(2);
+  });
+
+  test("a writer that reads too has both nodes under one number, and stands before its own", () => {
+    const { line } = parseQueue([read(5), read(6), write(5)], "readWrite");
+    expect(line.map(({ name }) => name)).toEqual([write(5), read(5), read(6)]);
+    expect(countAdmitted(line)).toBe(1);
+  });
+
+  test("permits that it does not know stand where it orders nothing by them", () => {
+    const semaphore = formatNodePrefix(ID, { key: "k", permits: 2, limit: 5 }, "readWrite");
+    expect(semaphore).toBe(`_c_${ID}-p2.5-__READ__`);
+    const { line } = parseQueue([numberedName(semaphore, 1), read(2), write(3)], "readWrite");
+    expect(line.map(({ permits, limit }) => [permits, limit])).toEqual([
+      [2, 5],
+      [1, ALL_PERMITS],
+      [ALL_PERMITS, ALL_PERMITS],
+    ]);
+    expect(countAdmitted(line)).toBe(2);
+  });
+});
+
+test.each<[Family, number, number, string]>([
+  ["mutex", ALL_PERMITS, ALL_PERMITS, "lock-"],
+  ["mutex", 1, ALL_PERMITS, `p1.${ALL_PERMITS}-lock-`],
+  ["mutex", 2, 5, "p2.5-lock-"],
+  ["readWrite", ALL_PERMITS, ALL_PERMITS, "__WRIT__"],
+  ["readWrite", 1, ALL_PERMITS, "__READ__"],
+  ["readWrite", 1, 1, "p1.1-__READ__"],
+])("a claim of %s for %i of %i reads back as what it was", (family, permits, limit, end) => {
+  const name = formatNodePrefix(ID, { key: "k", permits, limit }, family);
+  expect(name).toBe(`_c_${ID}-${end}`);
+  expect(parseQueue([numberedName(name, 7)], family).line).toEqual([
+    { name: numberedName(name, 7), id: ID, sequence: 7, permits, limit },
+  ]);
+});
+
+test.each<[Family, string, string]>([
+  ["mutex", `_c_${GUID}-__WRIT__0000000001`, 'family: "readWrite"'],
+  ["mutex", `_c_${ID}-p2.5-__READ__0000000001`, 'family: "readWrite"'],
+  ["readWrite", `_c_${GUID}-lock-0000000001`, 'family: "mutex"'],
+  ["readWrite", `_c_${ID}-p1.5-lock-0000000001`, 'family: "mutex"'],
+  ["mutex", `_c_${GUID}-lease-0000000001`, "no place of a mutex"],
+  ["mutex", "_c_-lock-0000000001", "no place of a mutex"],
+  ["mutex", `_c_${GUID}-lock-12`, "no place of a mutex"],
+  ["mutex", `_c_${GUID}-p1.2.3-lock-0000000001`, "no place of a mutex"],
+  ["readWrite", "f00__lock__0000000001", "no place of a read-write lock"],
+  ["mutex", "leases", "no place of a mutex"],
+])("to a %s the child %s is a stranger, named without its id", (family, child, why) => {
+  expect(
+    parseQueue(
+      [numberedName(formatNodePrefix(ID, { key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS }, family), 1), child],
+      family,
+    ),
+  ).toMatchObject({ stranger: child, line: [{ sequence: 1 }] });
+  const said = explainForeignNode(child, "/locks/k", family);
+  expect(said).toContain("/locks/k");
+  expect(said).toContain(why);
+  expect(said).not.toContain(GUID);
+  expect(said).not.toContain(ID);
+  expect(said).toContain(child.replace(GUID, "...").replace(ID, "..."));
+});

@@ -1,0 +1,66 @@
+// Options of the driver that mean nothing are refused when it is made, and named; nothing secret is shown. Needs no server.
+
+import { expect, test } from "vitest";
+import type { ZooKeeperDriverOptions } from "../../../../src/drivers/zookeeper/driver.ts";
+import { exponential, zookeeper } from "../../../../src/drivers/zookeeper/driver.ts";
+import { systemClock } from "../../../../src/util/clock.ts";
+
+const servers = [{ host: "zk1", port: 2_181 }];
+
+test.each<readonly [keyof ZooKeeperDriverOptions, readonly unknown[]]>([
+  ["servers", [undefined, null, [], "zk1:2181", [{}], [{ host: "zk1" }], [{ host: "", port: 1 }]]],
+  ["servers", [[{ host: "zk1", port: 0 }], [{ host: "zk1", port: 65_536 }], [{ host: "zk1", port: "2181" }]]],
+  ["chroot", [null, 5, "app", "/app/", "/a//b"]],
+  ["root", [null, 5, "", "locks", "/locks/", "/a/../b"]],
+  ["sessionMs", [null, 0, 99, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31, 3_000_000_000, "soon"]],
+  ["connectTimeoutMs", [null, -1, "soon"]],
+  ["tokenBase", [null, 5, "5", -1n, 2n ** 62n]],
+  ["auth", [null, "ana:canary", {}, [{}], [{ scheme: "digest" }], [{ scheme: 5, auth: "ana:canary" }]]],
+  ["sasl", [null, "ana:canary", {}, { user: "ana" }, { user: "ana", password: 5 }]],
+  ["tls", [null, 5, "canary", []]],
+  ["family", [null, "semaphore"]],
+  ["fair", [null, 1]],
+  ["retry", [null, 5, "often"]],
+  [
+    "acl",
+    [null, 5, [], [{}], [{ perms: 0, scheme: "world", id: "anyone" }], [{ perms: 32, scheme: "world", id: "anyone" }]],
+  ],
+  ["clock", [null, 5, {}]],
+])("%s: what is none is refused", (name, values) => {
+  for (const value of values) {
+    const make = (): unknown => zookeeper({ servers, [name]: value } as never);
+    expect(make, `${value}`).toThrow(TypeError);
+    expect(make, `${value}`).toThrow(new RegExp(`^${name} must `));
+    if (name === "auth" || name === "sasl") expect(make).not.toThrow(/canary/);
+  }
+});
+
+test.each([undefined, null, 5, "zookeeper://zk1", []])("%s instead of options is refused", (options) => {
+  expect(() => zookeeper(options as never)).toThrow(/^options of zookeeper must be an object/);
+});
+
+test("an option that does not exist is refused: a mistyped one must not mean the default", () => {
+  const mistyped = { servers, sesionMs: 5_000 } as never;
+  expect(() => zookeeper(mistyped)).toThrow(/^zookeeper has no option "sesionMs"/);
+});
+
+test("every option at once, and each at its ends", () => {
+  const all: Required<ZooKeeperDriverOptions> = {
+    servers: [...servers, { host: "::1", port: 65_535 }],
+    chroot: "",
+    root: "/",
+    sessionMs: 2 ** 31 - 1,
+    connectTimeoutMs: 0,
+    tokenBase: 2n ** 62n - 1n,
+    auth: [],
+    sasl: { user: "", password: "" },
+    tls: () => ({}),
+    family: "readWrite",
+    fair: false,
+    retry: exponential(1, 2),
+    acl: [{ perms: 31, scheme: "world", id: "anyone" }],
+    clock: systemClock,
+  };
+  expect(zookeeper(all).name).toBe("zookeeper");
+  expect(zookeeper({ servers, sessionMs: 100, tokenBase: 0n, chroot: "/app" }).traits.fifo).toBe(true);
+});

@@ -1,0 +1,98 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { PermitRequest } from "../../../src/lock-table/admission.ts";
+import { ALL_PERMITS, countAdmitted, findBlocker, fits } from "../../../src/lock-table/admission.ts";
+
+const mutexEntry: PermitRequest = { id: "m", permits: ALL_PERMITS, limit: ALL_PERMITS };
+const readerEntry: PermitRequest = { id: "r", permits: 1, limit: ALL_PERMITS };
+const permitEntry = (permits: number, limit: number): PermitRequest => ({ id: "p", permits, limit });
+
+const arbitraryEntries = fc.array(
+  fc.oneof(
+    fc.constant(mutexEntry),
+    fc.constant(readerEntry),
+    fc
+      .tuple(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 4 }))
+      .map(([a, b]) => permitEntry(Math.min(a, b), b)),
+  ),
+  { maxLength: 12 },
+);
+
+test.each([
+  ["nobody", [], 0],
+  ["one of several mutexes", [mutexEntry, mutexEntry, mutexEntry], 1],
+  ["all readers", [readerEntry, readerEntry, readerEntry], 3],
+  ["readers before a writer", [readerEntry, readerEntry, mutexEntry, readerEntry], 2],
+  ["a writer before readers", [mutexEntry, readerEntry, readerEntry], 1],
+  ["as many permits as there are", [permitEntry(2, 4), permitEntry(2, 4), permitEntry(1, 4)], 2],
+  [
+    "nobody past a large claim at the front of the waiting",
+    [permitEntry(3, 4), permitEntry(2, 4), permitEntry(1, 4)],
+    1,
+  ],
+  ["each by its own limit", [permitEntry(2, 4), permitEntry(2, 3), permitEntry(1, 4)], 1],
+  ["no permits beside a mutex", [mutexEntry, permitEntry(1, 4)], 1],
+  ["no mutex beside a permit", [permitEntry(1, 4), mutexEntry], 1],
+])("admitted: %s", (_, line, count) => {
+  expect(countAdmitted(line)).toBe(count);
+});
+
+test("no admitted place sees more permits out than its limit", () => {
+  fc.assert(
+    fc.property(arbitraryEntries, (line) => {
+      const admitted = line.slice(0, countAdmitted(line));
+      for (const [index, place] of admitted.entries()) {
+        const before = admitted.slice(0, index).reduce((sum, { permits }) => sum + permits, 0);
+        expect(fits(before, place)).toBe(true);
+      }
+    }),
+  );
+});
+
+test("removing a place takes admission from nobody", () => {
+  fc.assert(
+    fc.property(arbitraryEntries, fc.nat(), (line, pick) => {
+      if (line.length === 0) return;
+      const count = countAdmitted(line);
+      const gone = pick % line.length;
+      const rest = line.toSpliced(gone, 1);
+      expect(countAdmitted(rest)).toBeGreaterThanOrEqual(gone < count ? count - 1 : count);
+    }),
+  );
+});
+
+test.each([
+  ["a mutex watches its predecessor", [mutexEntry, mutexEntry, mutexEntry], 2, 1],
+  ["a writer watches the last reader", [readerEntry, readerEntry, mutexEntry], 2, 1],
+  ["a reader watches the nearest writer", [mutexEntry, readerEntry, mutexEntry, readerEntry, readerEntry], 4, 2],
+  ["a permit watches the nearest mutex", [mutexEntry, permitEntry(1, 4)], 1, 0],
+  ["a permit in a crowd watches the line", [permitEntry(2, 2), permitEntry(1, 2)], 1, "line"],
+  [
+    "a claim of every permit of a semaphore watches its predecessor",
+    [permitEntry(1, 2), permitEntry(1, 2), permitEntry(2, 2)],
+    2,
+    1,
+  ],
+] as const)("blocker: %s", (_, line, mine, blocker) => {
+  expect(findBlocker(line, mine)).toBe(blocker);
+});
+
+test("a waiting place is not admitted before its blocker has gone", () => {
+  fc.assert(
+    fc.property(arbitraryEntries, (line) => {
+      for (let mine = countAdmitted(line); mine < line.length; mine++) {
+        const blocker = findBlocker(line, mine);
+        if (blocker === "line") continue;
+        // whoever else goes, it must wait while its blocker stands
+        const rest = [line[blocker] as PermitRequest, line[mine] as PermitRequest];
+        if ((line[mine] as PermitRequest).permits < (line[mine] as PermitRequest).limit)
+          expect(countAdmitted(rest)).toBeLessThan(2);
+        else expect(blocker).toBe(mine - 1);
+      }
+    }),
+  );
+});
+
+test("a place that is not in the line has no blocker", () => {
+  expect(() => findBlocker([mutexEntry], 1)).toThrow(RangeError);
+});

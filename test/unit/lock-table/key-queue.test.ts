@@ -1,0 +1,116 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { ALL_PERMITS, countAdmitted } from "../../../src/lock-table/admission.ts";
+import { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
+import { KeyQueue, QueueEntry } from "../../../src/lock-table/key-queue.ts";
+import { lockSpec, makeClaim } from "./table-fixture.ts";
+
+let nextArrival = 0;
+
+function addEntry(
+  line: KeyQueue,
+  permits = ALL_PERMITS,
+  limit = ALL_PERMITS,
+  token = 0,
+  arrival = ++nextArrival,
+): QueueEntry {
+  const record = new ClaimRecord(makeClaim(`c${arrival}`, [lockSpec(line.key, permits, limit)]), null, 0, 0, arrival);
+  record.token = token;
+  return new QueueEntry(line, record, permits, limit, arrival);
+}
+
+const entryIds = (line: KeyQueue): string[] => [...line.entries].map((entry) => entry.record.claim.id);
+
+function admitAll(line: KeyQueue): void {
+  while (line.admitNext() !== null);
+}
+
+type QueueCommand = { readonly add: { permits: number; limit: number } } | { readonly remove: number };
+const arbitraryCommand: fc.Arbitrary<QueueCommand> = fc.oneof(
+  fc
+    .constantFrom([ALL_PERMITS, ALL_PERMITS], [1, ALL_PERMITS], [1, 3], [2, 3], [3, 3], [1, 2])
+    .map(([permits, limit]) => ({ add: { permits: permits as number, limit: limit as number } })),
+  fc.nat().map((remove) => ({ remove })),
+);
+
+test("admission step by step gives what the admission rule says of the whole line", () => {
+  fc.assert(
+    fc.property(fc.array(arbitraryCommand, { maxLength: 60 }), (commands) => {
+      const line = new KeyQueue("k");
+      for (const next of commands) {
+        const entries = [...line.entries];
+        if ("add" in next) {
+          const welcome = line.hasRoomFor(next.add);
+          const entry = addEntry(line, next.add.permits, next.add.limit);
+          line.enqueue(entry);
+          expect(line.tryAdmit(entry)).toBe(welcome);
+        } else if (entries.length > 0) {
+          line.remove(entries[next.remove % entries.length] as QueueEntry);
+          admitAll(line);
+        }
+        const places = [...line.entries];
+        const admitted = places.filter((entry) => entry.isAdmitted).length;
+        const asPlaces = places.map(({ permits, limit, record }) => ({ id: record.claim.id, permits, limit }));
+        expect(admitted).toBe(countAdmitted(asPlaces));
+        expect(places.findIndex((entry) => !entry.isAdmitted)).toBe(admitted === places.length ? -1 : admitted);
+        expect(line.lastAdmitted).toBe(admitted === 0 ? null : places[admitted - 1]);
+        expect(line.usedPermits).toBe(places.slice(0, admitted).reduce((sum, { permits }) => sum + permits, 0));
+      }
+    }),
+  );
+});
+
+test("only the first of the waiting is admitted", () => {
+  const line = new KeyQueue("k");
+  const [first, second, third] = [addEntry(line), addEntry(line, 1), addEntry(line, 1)];
+  for (const entry of [first, second, third]) line.enqueue(entry as QueueEntry);
+  expect(line.tryAdmit(second as QueueEntry)).toBe(false);
+  expect(line.tryAdmit(first as QueueEntry)).toBe(true);
+  line.remove(first as QueueEntry);
+  expect(line.tryAdmit(third as QueueEntry)).toBe(false);
+  expect(line.admitNext()).toBe(second);
+  expect(line.tryAdmit(third as QueueEntry)).toBe(true);
+  expect(line.admitNext()).toBeNull();
+});
+
+test("the waiting stand by arrival, in whatever order they come back, and behind the admitted", () => {
+  const line = new KeyQueue("k");
+  line.enqueue(addEntry(line, ALL_PERMITS, ALL_PERMITS, 0, 50));
+  admitAll(line);
+  for (const arrival of [30, 10, 20, 40]) line.enqueue(addEntry(line, 1, ALL_PERMITS, 0, arrival));
+  expect(entryIds(line)).toEqual(["c50", "c10", "c20", "c30", "c40"]);
+});
+
+test("asserted holds stand before every waiting place, by token", () => {
+  const line = new KeyQueue("k");
+  line.enqueue(addEntry(line, 1, ALL_PERMITS, 0, 1));
+  for (const token of [30, 10, 20]) line.insertAdmitted(addEntry(line, 1, ALL_PERMITS, token, 100 + token));
+  expect(entryIds(line)).toEqual(["c110", "c120", "c130", "c1"]);
+  expect(line.lastAdmitted?.record.claim.id).toBe("c130");
+  expect(line.usedPermits).toBe(3);
+});
+
+test("of holds that cannot stand together the lowest token has to go", () => {
+  const line = new KeyQueue("k");
+  line.insertAdmitted(addEntry(line, 1, ALL_PERMITS, 10));
+  line.insertAdmitted(addEntry(line, 1, ALL_PERMITS, 20));
+  line.enqueue(addEntry(line));
+  expect(line.findConflict()).toBeNull();
+  line.insertAdmitted(addEntry(line, ALL_PERMITS, ALL_PERMITS, 30));
+  expect(line.findConflict()?.record.token).toBe(10);
+  line.remove(line.entries.first as QueueEntry);
+  expect(line.findConflict()?.record.token).toBe(20);
+  line.remove(line.entries.first as QueueEntry);
+  expect(line.findConflict()).toBeNull();
+});
+
+test("when the hold with the narrowest limit has gone, those left are measured by their own limits", () => {
+  const line = new KeyQueue("k");
+  line.insertAdmitted(addEntry(line, 1, 1, 10));
+  line.insertAdmitted(addEntry(line, 2, 5, 20));
+  line.insertAdmitted(addEntry(line, 2, 5, 30));
+  line.remove(line.entries.first as QueueEntry);
+  expect(line.findConflict()).toBeNull();
+  line.insertAdmitted(addEntry(line, 2, 5, 40));
+  expect(line.findConflict()?.record.token).toBe(20);
+});

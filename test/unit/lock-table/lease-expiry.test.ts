@@ -1,0 +1,82 @@
+import { array, assert, constant, integer, oneof, property, record } from "fast-check";
+import { expect, test } from "vitest";
+import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
+import { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
+import { LeaseExpiry } from "../../../src/lock-table/lease-expiry.ts";
+
+function makeEntry(ttlMs: number | "session", now: number): ClaimRecord {
+  const holds = [{ key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS }] as const;
+  const claim = { id: "i", holds, ttlMs, tokens: 1, floor: 0n, wait: true, label: "" };
+  return new ClaimRecord(claim, null, now, ttlMs === "session" ? Number.POSITIVE_INFINITY : now + ttlMs, 1);
+}
+
+/** Takes all that has run out. */
+function takeExpiredIds(leaseExpiry: LeaseExpiry, now: number): Set<ClaimRecord> {
+  const all = new Set<ClaimRecord>();
+  for (let record = leaseExpiry.takeExpired(now); record !== null; record = leaseExpiry.takeExpired(now))
+    all.add(record);
+  return all;
+}
+
+const arbitraryCommand = oneof(
+  record({ verb: constant("add" as const), ttlMs: integer({ min: 1, max: 20 }) }),
+  record({ verb: constant("remove" as const), which: integer({ min: 0, max: 9 }) }),
+  record({ verb: constant("extend" as const), which: integer({ min: 0, max: 9 }) }),
+  record({ verb: constant("wait" as const), ms: integer({ min: 1, max: 12 }) }),
+);
+
+test("what runs out is taken then and not before, whatever was added, extended and removed; next() is never late, nor does it wait for nobody", () => {
+  assert(
+    property(array(arbitraryCommand, { maxLength: 80 }), (commands) => {
+      const leaseExpiry = new LeaseExpiry();
+      const live: ClaimRecord[] = [];
+      let now = 0;
+      for (const step of commands) {
+        const chosen = "which" in step ? live[step.which] : undefined;
+        if (step.verb === "add") {
+          const record = makeEntry(step.ttlMs, now);
+          leaseExpiry.add(record);
+          live.push(record);
+        } else if (step.verb === "wait") {
+          now += step.ms;
+          const due = live.filter(({ expiresAt }) => expiresAt <= now);
+          expect(takeExpiredIds(leaseExpiry, now)).toEqual(new Set(due));
+          for (const record of due) live.splice(live.indexOf(record), 1);
+        } else if (chosen !== undefined && step.verb === "extend") {
+          leaseExpiry.extend(chosen, now);
+        } else if (chosen !== undefined) {
+          leaseExpiry.remove(chosen);
+          live.splice(live.indexOf(chosen), 1);
+        }
+        const soonest = Math.min(...live.map(({ expiresAt }) => expiresAt));
+        expect(leaseExpiry.nextDueAt() ?? Number.POSITIVE_INFINITY).toBeLessThanOrEqual(soonest);
+        if (live.length === 0) expect(leaseExpiry.nextDueAt()).toBeNull();
+      }
+    }),
+  );
+});
+
+test("a claim of a session never runs out and is nothing to wait for", () => {
+  const leaseExpiry = new LeaseExpiry();
+  const record = makeEntry("session", 0);
+  leaseExpiry.add(record);
+  leaseExpiry.extend(record, 5);
+  expect(leaseExpiry.nextDueAt()).toBeNull();
+  expect(leaseExpiry.takeExpired(1e15)).toBeNull();
+  leaseExpiry.remove(record);
+});
+
+test("of a crowd that came together each runs out in its time, and none that was removed", () => {
+  const leaseExpiry = new LeaseExpiry();
+  const all = Array.from({ length: 10_000 }, (_, index) => makeEntry(1_000 + (index % 7), 0));
+  for (const record of all) leaseExpiry.add(record);
+  const removed = new Set(all.filter((_, index) => index % 3 === 0));
+  for (const record of removed) leaseExpiry.remove(record);
+  for (let now = 999; now < 1_008; now++) {
+    const due = all.filter((record) => record.expiresAt === now && !removed.has(record));
+    const got = takeExpiredIds(leaseExpiry, now);
+    expect(got.size).toBe(due.length);
+    expect(due.every((record) => got.has(record))).toBe(true);
+  }
+  expect(leaseExpiry.nextDueAt()).toBeNull();
+});

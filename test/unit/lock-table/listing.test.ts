@@ -1,0 +1,151 @@
+import { expect, test } from "vitest";
+import type { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
+import { listSteps, listTable } from "../../../src/lock-table/listing.ts";
+import { LockTable } from "../../../src/lock-table/table.ts";
+import type { Claim, ListFilter, LockSpec } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+
+const lockSpec = (key: string): LockSpec => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
+
+/** A table, and ids as tags. */
+class ListingFixture {
+  readonly table = new LockTable();
+  tags = 0;
+  readonly tagOf = (id: string): string => {
+    this.tags++;
+    return id;
+  };
+
+  claim(id: string, ...keys: string[]): void {
+    const lockSpecs = keys.map(lockSpec) as unknown as Claim["holds"];
+    const claim = { id, holds: lockSpecs, ttlMs: 30_000, tokens: 1, floor: 0n, wait: true, label: "" };
+    this.table.claim(claim, null, 0, 1_000);
+  }
+
+  list(filter: ListFilter, max: number, more: { after?: string; canSee?: (key: string) => boolean } = {}): string[] {
+    return listTable(this.table, this.tagOf, { filter, max, ...more }, 0).map(({ tag }) => tag);
+  }
+
+  /** Page by page. */
+  collectPages(max: number): string[] {
+    const all: string[] = [];
+    for (;;) {
+      const after = all.at(-1);
+      const page = this.list({ prefix: "" }, max, after === undefined ? {} : { after });
+      all.push(...page);
+      if (page.length < max) return all;
+    }
+  }
+}
+
+test("by key, in each line from the front, each claim once, whatever the size of a page", () => {
+  const fixture = new ListingFixture();
+  for (let n = 0; n < 40; n++) fixture.claim(`${n}`, `k${(n * 7) % 13}`);
+  fixture.claim("both", "k1", "k5");
+  fixture.claim("waits", "k0", "k9");
+  fixture.claim("holds", "x", "y");
+  const all = fixture.list({ prefix: "" }, 1_000);
+  expect(new Set(all).size).toBe(43);
+  const keys = listTable(fixture.table, fixture.tagOf, { filter: { prefix: "" }, max: 1_000 }, 0).map(
+    ({ holds }) => holds[0].key,
+  );
+  expect(keys).toEqual([...keys].sort());
+  for (const max of [1, 2, 3, 7, 42, 43, 44]) expect(fixture.collectPages(max), `${max} a page`).toEqual(all);
+});
+
+test("what stands in no line that is shown comes last: parked places, and claims that have not come to that key yet", () => {
+  const fixture = new ListingFixture();
+  fixture.claim("a", "k");
+  fixture.claim("parked", "k");
+  fixture.claim("also", "k");
+  fixture.table.suspendWaiter("parked");
+  fixture.table.suspendWaiter("also");
+  // it waits for k, and has not come to z
+  fixture.claim("later", "k", "z");
+  expect(fixture.list({ prefix: "" }, 10)).toEqual(["a", "later", "parked", "also"]);
+  expect(fixture.list({ prefix: "z" }, 10)).toEqual(["later"]);
+  for (const max of [1, 2, 3]) expect(fixture.collectPages(max)).toEqual(["a", "later", "parked", "also"]);
+});
+
+test("a claim is shown by the keys that may be seen alone, and found by those alone", () => {
+  const fixture = new ListingFixture();
+  fixture.claim("both", "a/1", "b/1");
+  fixture.claim("b", "b/2");
+  const canSee = (key: string): boolean => key.startsWith("b/");
+  const seenClaimViews = listTable(fixture.table, fixture.tagOf, { filter: { prefix: "" }, max: 10, canSee }, 0);
+  expect(seenClaimViews.map(({ tag, holds }) => [tag, holds.map(({ key }) => key)])).toEqual([
+    ["both", ["b/1"]],
+    ["b", ["b/2"]],
+  ]);
+  expect(fixture.list({ prefix: "a/" }, 10, { canSee })).toEqual([]);
+  expect(fixture.list({ prefix: "" }, 1, { canSee, after: "both" })).toEqual(["b"]);
+});
+
+test("behind a claim that has gone, and is known still, a list goes on where that stood", () => {
+  const fixture = new ListingFixture();
+  const keys = { w: "b", x: "b", y: "b", z: "b", after: "c", behind: "d", last: "e" };
+  fixture.claim("first", "a");
+  for (const [id, key] of Object.entries(keys)) fixture.claim(id, key);
+  for (const id of ["before", "both", "too"]) fixture.claim(id, "a", "f");
+  const goneOn = (id: string, prefix = ""): string[] => {
+    const last = fixture.table.records.get(id) as ClaimRecord;
+    expect(fixture.table.release(id, 0, 1_000)).toBe(true);
+    const steps = listSteps(fixture.table, fixture.tagOf, { filter: { prefix }, max: 20, after: id }, last);
+    let step = steps.next();
+    while (step.done !== true) step = steps.next();
+    return step.value.map(({ claim }) => claim.id);
+  };
+  // one in the midst of a line, its front, the last of it, one alone
+  expect(goneOn("x")).toEqual(["y", "z", "after", "behind", "last"]);
+  expect(goneOn("w")).toEqual(["y", "z", "after", "behind", "last"]);
+  expect(goneOn("z")).toEqual(["after", "behind", "last"]);
+  expect(goneOn("after")).toEqual(["behind", "last"]);
+  expect(goneOn("last")).toEqual([]);
+  // who stands in no line that is shown has no place there: the others of its kind come once more
+  expect(goneOn("both", "f")).toEqual(["before", "too"]);
+  expect(fixture.collectPages(1)).toEqual(["first", "before", "too", "y", "behind"]);
+});
+
+test("a cursor that nobody knows starts again", () => {
+  const fixture = new ListingFixture();
+  fixture.claim("a", "a");
+  fixture.claim("b", "b");
+  expect(fixture.list({ prefix: "" }, 10, { after: "nobody" })).toEqual(["a", "b"]);
+});
+
+test("a page of many keys is made in small steps, and the last claim of the one before need not be looked for", () => {
+  const fixture = new ListingFixture();
+  for (let n = 0; n < 5_000; n++) fixture.claim(`${n}`, `k${String((n * 7_919) % 5_000).padStart(4, "0")}`);
+  const count = (last?: string): [steps: number, ids: string[]] => {
+    const record = last === undefined ? undefined : fixture.table.records.get(last);
+    const query = { filter: { prefix: "k" }, max: 10, ...(last !== undefined && { after: last }) };
+    const steps = listSteps(fixture.table, fixture.tagOf, query, record);
+    let made = 0;
+    let step = steps.next();
+    for (; step.done !== true; step = steps.next()) made++;
+    return [made, step.value.map(({ claim }) => claim.id)];
+  };
+  const [steps, first] = count();
+  expect(steps).toBeGreaterThanOrEqual(5);
+  expect(fixture.list({ prefix: "nothing" }, 10)).toEqual([]);
+  fixture.tags = 0;
+  const [, second] = count(first.at(-1));
+  expect(fixture.tags).toBe(0);
+  expect(second).toEqual(fixture.list({ prefix: "" }, 20).slice(10));
+  fixture.tags = 0;
+  expect(fixture.list({ prefix: "" }, 10, { after: first.at(-1) as string })).toEqual(second);
+  expect(fixture.tags).toBeGreaterThan(0);
+});
+
+test("a lease that ran out unnoticed since the list was begun is listed with nothing left, not with less", () => {
+  const fixture = new ListingFixture();
+  fixture.claim("a", "k");
+  fixture.claim("b", "k");
+  const answers = listTable(fixture.table, fixture.tagOf, { filter: { prefix: "" }, max: 10 }, 30_001).map(
+    ({ answer }) => answer,
+  );
+  expect(answers).toMatchObject([
+    { state: "held", ttlMs: 0 },
+    { state: "waiting", ttlMs: 0, recheckMs: 1 },
+  ]);
+});

@@ -1,0 +1,97 @@
+import { expect, test } from "vitest";
+import type { Observer } from "../../../src/lock-table/events.ts";
+import { LockTable } from "../../../src/lock-table/table.ts";
+import { makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
+
+/** A bench whose observer writes down "what id" and, of endings, for how long the claim was held. */
+function createObservedTable(): { readonly bench: TableFixture; readonly seen: () => string[] } {
+  const seen: string[] = [];
+  const observer: Observer = {
+    onEvent(what, record, now) {
+      const held = record.isHeld && what !== "granted" ? ` after ${now - record.heldAt}` : "";
+      seen.push(`${what} ${record.claim.id}${held}`);
+    },
+  };
+  return { bench: new TableFixture(new LockTable({ observer })), seen: () => seen.splice(0) };
+}
+
+test("an observer hears of a claim's whole life, and for how long it was held", () => {
+  const { bench, seen } = createObservedTable();
+  bench.advance(5);
+  bench.claimState("a", "k");
+  bench.claimState("b", "k");
+  bench.claimState("once", "k", { wait: false });
+  expect(seen()).toEqual(["granted a", "waiting b"]);
+  bench.advance(7).release("a");
+  expect(seen()).toEqual(["released a after 7", "granted b"]);
+  bench.renew("b");
+  expect(bench.release("a")).toBe(false);
+  expect(seen()).toEqual([]);
+});
+
+test("how a claim ended is told apart: given up, run out, client gone", () => {
+  const { bench, seen } = createObservedTable();
+  bench.claimState("a", "k");
+  bench.claimState("left", "k");
+  bench.claimState("late", "k", { ttlMs: SECOND_MS });
+  bench.release("left");
+  bench.advance(SECOND_MS);
+  seen();
+  bench.table.expireNow("a", TTL_MS, bench.now, bench.wallMicros);
+  expect(seen()).toEqual([`gone a after ${SECOND_MS}`]);
+  expect(bench.renew("a")).toEqual({ state: "none", reason: "expired" });
+  bench.table.expireNow("a", TTL_MS, bench.now, bench.wallMicros);
+  bench.claimState("b", "k");
+  bench.advance(TTL_MS);
+  expect(seen()).toEqual(["granted b", `expired b after ${TTL_MS}`]);
+});
+
+test("a place that is given up or runs out never was held", () => {
+  const { bench, seen } = createObservedTable();
+  bench.claimState("a", "k");
+  bench.claimState("left", "k");
+  bench.claimState("late", "k", { ttlMs: SECOND_MS });
+  bench.release("left");
+  bench.advance(SECOND_MS);
+  expect(seen()).toEqual(["granted a", "waiting left", "waiting late", "left left", "expired late"]);
+});
+
+test("a revocation is told when it is made, and the end of the place later", () => {
+  const { bench, seen } = createObservedTable();
+  bench.claimState("a", "k");
+  bench.revoke("k", bench.token("a"));
+  bench.advance(2).release("a");
+  bench.claimState("b", "k");
+  bench.revoke("k", bench.token("b"), true);
+  bench.claimState("c", "k");
+  const record = bench.table.records.get("c");
+  if (record !== undefined) bench.table.revokeForMaxHold(record, bench.now, bench.wallMicros);
+  expect(seen()).toEqual([
+    "granted a",
+    "revoked a after 0",
+    "released a after 2",
+    "granted b",
+    "removed b after 0",
+    "granted c",
+    "outstayed c after 0",
+  ]);
+});
+
+test("what is asserted after a restart is told, and whose assertion was worth less has run out", () => {
+  const { bench, seen } = createObservedTable();
+  bench.table.pauseGrants();
+  bench.advance(0);
+  bench.table.reclaim(makeClaim("low", "k"), "owner", bench.wallMicros - 2, 1, TTL_MS);
+  bench.table.reclaim(makeClaim("high", "k"), "owner", bench.wallMicros - 1, 1, TTL_MS);
+  expect(seen()).toEqual(["reclaimed low after 0", "reclaimed high after 0", "expired low after 0"]);
+});
+
+test("a claim that only the token ceiling stops is told as waiting, and as granted when the ceiling is raised", () => {
+  const { bench, seen } = createObservedTable();
+  bench.table.raiseTokenCeiling(0);
+  bench.claimState("a", "k");
+  bench.claimState("once", "k2", { wait: false });
+  expect(seen()).toEqual(["waiting a"]);
+  bench.table.raiseTokenCeiling(Number.POSITIVE_INFINITY);
+  expect(seen()).toEqual(["granted a"]);
+});

@@ -1,0 +1,99 @@
+/** Claims and tables for the tests of core. */
+
+import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
+import { LockTable } from "../../../src/lock-table/table.ts";
+import type { Answer, Claim, LockSpec } from "../../../src/spi/driver.ts";
+
+export const SECOND_MS = 1_000;
+export const TTL_MS = 30 * SECOND_MS;
+
+export function lockSpec(key: string, permits: number = ALL_PERMITS, limit: number = ALL_PERMITS): LockSpec {
+  return { key, permits, limit };
+}
+
+/** A waiting mutex claim on the keys, unless said otherwise. */
+export function makeClaim(id: string, keys: string | readonly LockSpec[], change: Partial<Claim> = {}): Claim {
+  const lockSpecs = typeof keys === "string" ? keys.split(" ").map((key) => lockSpec(key)) : keys;
+  return {
+    id,
+    holds: lockSpecs as unknown as Claim["holds"],
+    ttlMs: TTL_MS,
+    tokens: 1,
+    floor: 0n,
+    wait: true,
+    label: "test",
+    ...change,
+  };
+}
+
+/** A table whose clock is moved by hand; its wall clock follows it from the year 2020. */
+export class TableFixture {
+  readonly table: LockTable;
+  now = 0;
+  wallMicros = 1_577_836_800_000_000;
+  readonly granted: string[] = [];
+  readonly revoked: string[] = [];
+  readonly tokens = new Map<string, number>();
+
+  constructor(table: LockTable = new LockTable()) {
+    this.table = table;
+  }
+
+  advance(ms: number): this {
+    this.now += ms;
+    this.wallMicros += ms * 1_000;
+    this.table.advance(this.now, this.wallMicros);
+    this.collectGrants();
+    return this;
+  }
+
+  claim(claim: Claim, owner: unknown = "owner", arrival?: number): Answer {
+    return this.#recordToken(claim.id, this.table.claim(claim, owner, this.now, this.wallMicros, arrival));
+  }
+
+  /** Claims and says only where it stands. */
+  claimState(id: string, keys: string | readonly LockSpec[], change: Partial<Claim> = {}): Answer["state"] {
+    return this.claim(makeClaim(id, keys, change)).state;
+  }
+
+  renew(id: string, owner: unknown = "owner"): Answer {
+    return this.#recordToken(id, this.table.renew(id, owner, this.now, this.wallMicros));
+  }
+
+  release(id: string, unanswered?: number | "session"): boolean {
+    const wasPresent = this.table.release(id, this.now, this.wallMicros, unanswered);
+    this.collectGrants();
+    return wasPresent;
+  }
+
+  revoke(key: string, token: number, removed = false): boolean {
+    const wasPresent = this.table.revoke(key, token, removed, this.now, this.wallMicros);
+    this.collectGrants();
+    return wasPresent;
+  }
+
+  detach(id: string, leftMs?: number): boolean {
+    return this.table.detach(id, this.now, this.wallMicros, leftMs);
+  }
+
+  /** Takes the announced grants: their ids since the last call. */
+  collectGrants(): readonly string[] {
+    const notifications = this.table.drainNotifications();
+    for (const { id, answer } of notifications) this.#recordToken(id, answer);
+    const ids = notifications.filter(({ answer }) => answer.state === "held").map(({ id }) => id);
+    this.granted.push(...ids);
+    this.revoked.push(...notifications.filter(({ answer }) => answer.state === "none").map(({ id }) => id));
+    return ids;
+  }
+
+  #recordToken(id: string, answer: Answer): Answer {
+    if (answer.state === "held") this.tokens.set(id, Number(answer.token));
+    return answer;
+  }
+
+  token(id: string): number {
+    const token = this.tokens.get(id);
+    if (token === undefined) throw new Error(`${id} was never granted`);
+    return token;
+  }
+}

@@ -1,0 +1,74 @@
+import { expect, test } from "vitest";
+import { lockSpec, makeClaim, TableFixture } from "./table-fixture.ts";
+
+test("a claim over several keys takes them one after another and waits where it stops", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("b", "b");
+  expect(fixture.claimState("abc", "a b c")).toBe("waiting");
+  // it has a, waits in b, and has not come to c
+  expect(fixture.claimState("a", "a", { wait: false })).toBe("none");
+  expect(fixture.claimState("c", "c")).toBe("held");
+  fixture.release("b");
+  expect(fixture.granted).toEqual([]);
+  fixture.release("c");
+  expect(fixture.granted).toEqual(["abc"]);
+});
+
+test("a claim that is led on to a line where another waits does not take that one's turn", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("ab", "a b");
+  fixture.claimState("next", "a b");
+  fixture.claimState("b", "b");
+  fixture.release("ab");
+  // next is admitted in a first and enters b behind the one who waits there
+  expect(fixture.granted).toEqual(["b"]);
+  fixture.release("b");
+  expect(fixture.granted).toEqual(["b", "next"]);
+});
+
+test("holds that end together let everyone behind them go on", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "a");
+  fixture.claimState("b", "b");
+  fixture.claimState("x", "a b", { ttlMs: 60_000 });
+  fixture.claimState("y", "b", { ttlMs: 60_000 });
+  fixture.advance(30_000);
+  expect(fixture.granted).toEqual(["y"]);
+  fixture.release("y");
+  expect(fixture.granted).toEqual(["y", "x"]);
+});
+
+test("a claim over several keys has one token above every one of their counters", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("b", "b", { tokens: 1_000 });
+  fixture.release("b");
+  expect(fixture.claimState("ab", "a b")).toBe("held");
+  expect(fixture.token("ab")).toBeGreaterThanOrEqual(fixture.token("b") + 1_000);
+  fixture.release("ab");
+  fixture.claimState("a", "a");
+  expect(fixture.token("a")).toBeGreaterThan(fixture.token("ab"));
+});
+
+test("who asks once leaves no trace in any line", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("b", "b");
+  expect(fixture.claimState("once", "a b", { wait: false })).toBe("none");
+  expect(fixture.claimState("a", "a")).toBe("held");
+  expect(fixture.table.records.size).toBe(2);
+});
+
+test("a claim that leaves gives back the lines it had", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("b", "b");
+  fixture.claimState("ab", "a b");
+  fixture.claimState("a", "a");
+  expect(fixture.release("ab")).toBe(true);
+  expect(fixture.granted).toEqual(["a"]);
+});
+
+test("the deadlock of placing all keys at once does not happen", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("y", "a");
+  fixture.claimState("x", "a b");
+  expect(fixture.claim(makeClaim("y2", [lockSpec("b")])).state).toBe("held");
+});

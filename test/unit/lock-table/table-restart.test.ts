@@ -1,0 +1,229 @@
+import { expect, test } from "vitest";
+import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
+import { LockTable } from "../../../src/lock-table/table.ts";
+import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
+
+/** A table that has just been started again and reclaims. */
+function restartTable(): TableFixture {
+  const fixture = new TableFixture(new LockTable());
+  fixture.table.pauseGrants();
+  return fixture.advance(0);
+}
+
+test("while paused nobody is admitted, and on resuming all who may are, in order of arrival", () => {
+  const fixture = restartTable();
+  expect(fixture.claimState("late", "k", {})).toBe("waiting");
+  expect(fixture.claim(makeClaim("second", "k"), "owner", 20).state).toBe("waiting");
+  expect(fixture.claim(makeClaim("first", "k"), "owner", 10).state).toBe("waiting");
+  expect(fixture.claimState("other", "k2")).toBe("waiting");
+  expect(fixture.claimState("once", "k3", { wait: false })).toBe("none");
+  fixture.release("late");
+  expect(fixture.collectGrants()).toEqual([]);
+  fixture.table.resumeGrants();
+  expect(fixture.collectGrants()).toEqual(["first", "other"]);
+  fixture.release("first");
+  expect(fixture.granted.at(-1)).toBe("second");
+});
+
+test("who comes after a restart stands behind those who waited before it", () => {
+  const fixture = restartTable();
+  const ahead = fixture.wallMicros + 5_000_000;
+  fixture.claim(makeClaim("before", "k"), "owner", ahead);
+  fixture.claimState("after", "k");
+  fixture.table.resumeGrants();
+  fixture.collectGrants();
+  fixture.release("before");
+  expect(fixture.granted).toEqual(["before", "after"]);
+});
+
+test("an asserted hold stands before everybody and keeps its token and what its lease has left", () => {
+  const fixture = restartTable();
+  fixture.claim(makeClaim("waits", "k"), "owner", 1);
+  const token = fixture.wallMicros - 500;
+  expect(fixture.table.reclaim(makeClaim("holds", "k"), "owner", token, 64, 10 * SECOND_MS)).toBe(true);
+  fixture.table.resumeGrants();
+  expect(fixture.collectGrants()).toEqual([]);
+  expect(fixture.renew("holds")).toMatchObject({ state: "held", token: BigInt(token), tokens: 64, ttlMs: TTL_MS });
+  fixture.release("holds");
+  expect(fixture.granted).toEqual(["waits"]);
+  expect(fixture.token("waits")).toBeGreaterThanOrEqual(token + 64);
+});
+
+test("an asserted hold ends when the lease it had is over", () => {
+  const fixture = restartTable();
+  fixture.table.reclaim(makeClaim("holds", "k"), "owner", fixture.wallMicros, 1, 10 * SECOND_MS);
+  fixture.table.reclaim(
+    makeClaim("session", "k2", { ttlMs: "session" }),
+    "owner",
+    fixture.wallMicros,
+    1,
+    10 * SECOND_MS,
+  );
+  fixture.advance(10 * SECOND_MS - 1);
+  expect(fixture.table.records.size).toBe(2);
+  fixture.advance(1);
+  expect([...fixture.table.records.keys()]).toEqual(["session"]);
+});
+
+test("of asserted holds that conflict the higher token stays, on every key", () => {
+  const fixture = restartTable();
+  const assertHeld = (id: string, keys: string, token: number): boolean =>
+    fixture.table.reclaim(makeClaim(id, keys), "owner", token, 1, TTL_MS);
+  expect(assertHeld("low", "a b", 10)).toBe(true);
+  expect(assertHeld("high", "b c", 20)).toBe(true);
+  expect(fixture.renew("low")).toEqual({ state: "none", reason: "expired" });
+  expect(assertHeld("lower", "c", 15)).toBe(false);
+  expect(fixture.renew("high").state).toBe("held");
+  expect(assertHeld("a", "a", 5)).toBe(true);
+});
+
+test("of claims marked as kept the table says when they are gone, however they go", () => {
+  const gone: string[] = [];
+  const fixture = new TableFixture(new LockTable({ onRemoved: ({ claim }) => gone.push(claim.id) }));
+  for (const id of ["a", "b", "c", "d"]) fixture.claimState(id, id);
+  for (const id of ["a", "b", "c"]) fixture.table.records.get(id)!.notifyOnRemoval = true;
+  fixture.release("a");
+  fixture.revoke("b", fixture.token("b"), true);
+  fixture.release("d");
+  expect(gone).toEqual(["a", "b"]);
+  fixture.advance(TTL_MS);
+  expect(gone).toEqual(["a", "b", "c"]);
+});
+
+test("a table that nobody listens to forgets kept claims all the same", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.table.records.get("a")!.notifyOnRemoval = true;
+  expect(fixture.release("a")).toBe(true);
+});
+
+test("asserted holds that can share do, and one that is asserted twice is one", () => {
+  const fixture = restartTable();
+  const reader = (id: string): boolean =>
+    fixture.table.reclaim(makeClaim(id, [lockSpec("k", 1)]), "owner", Number(id), 1, TTL_MS);
+  expect([reader("1"), reader("2"), reader("1")]).toEqual([true, true, true]);
+  expect(fixture.table.tokenIssuer.queues.get("k")?.usedPermits).toBe(2);
+});
+
+test("an unreachable waiter's place is passed over, and stands where its arrival says when it is back", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  for (const id of ["b", "c", "d"]) fixture.claimState(id, "k");
+  fixture.table.suspendWaiter("b");
+  fixture.table.suspendWaiter("b");
+  fixture.release("a");
+  expect(fixture.granted).toEqual(["c"]);
+  fixture.table.resumeWaiter("b");
+  fixture.release("c");
+  expect(fixture.granted).toEqual(["c", "b"]);
+  expect(fixture.renew("d").state).toBe("waiting");
+});
+
+test("a place that leaves the line makes room, and on coming back may be admitted at once", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("reader", [lockSpec("k", 1)]);
+  fixture.claimState("writer", "k");
+  fixture.claimState("reader2", [lockSpec("k", 1)]);
+  fixture.table.suspendWaiter("writer");
+  expect(fixture.collectGrants()).toEqual(["reader2"]);
+  fixture.release("reader");
+  fixture.release("reader2");
+  fixture.advance(SECOND_MS);
+  fixture.table.resumeWaiter("writer");
+  expect(fixture.collectGrants()).toEqual(["writer"]);
+});
+
+test("holders are not parked, nor claims that are not there; who was not parked is not unparked", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.claimState("b", "k");
+  for (const id of ["a", "gone"]) fixture.table.suspendWaiter(id);
+  for (const id of ["a", "b", "gone"]) fixture.table.resumeWaiter(id);
+  expect(fixture.renew("a").state).toBe("held");
+  fixture.release("a");
+  expect(fixture.granted).toEqual(["b"]);
+});
+
+test("a parked place answers, is listed as waiting, and ends with its lease or its release", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k", { ttlMs: 90 * SECOND_MS });
+  for (const id of ["b", "c"]) {
+    fixture.claimState(id, "k");
+    fixture.table.suspendWaiter(id);
+  }
+  expect(fixture.renew("b").state).toBe("waiting");
+  expect(fixture.release("b")).toBe(true);
+  fixture.advance(TTL_MS);
+  expect(fixture.renew("c")).toEqual({ state: "none", reason: "expired" });
+  expect(fixture.table.tokenIssuer.queues.get("k")?.entries.size).toBe(1);
+  fixture.release("a");
+  fixture.advance(SECOND_MS);
+  expect(fixture.table.tokenIssuer.queues.size).toBe(0);
+});
+
+test("a place over several keys that is parked keeps the keys it has", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("b", "b");
+  fixture.claimState("ab", "a b");
+  fixture.table.suspendWaiter("ab");
+  fixture.release("b");
+  expect(fixture.claimState("a", "a")).toBe("waiting");
+  fixture.advance(SECOND_MS);
+  fixture.table.resumeWaiter("ab");
+  expect(fixture.collectGrants()).toEqual(["ab"]);
+  fixture.release("ab");
+  expect(fixture.granted).toEqual(["ab", "a"]);
+});
+
+test("holds with different limits stay if there is an order in which each could have been granted; else the lowest token goes", () => {
+  const asserted = (...holds: readonly [id: string, permits: number, limit: number, token: number][]): string[] => {
+    const { table } = restartTable();
+    for (const [id, permits, limit, token] of holds) {
+      table.reclaim(makeClaim(id, [lockSpec("k", permits, limit)]), "owner", token, 1, TTL_MS);
+    }
+    return [...table.records.keys()].sort();
+  };
+  // the one of limit 2 came first, though its token is the higher: it waited for another key
+  expect(asserted(["reader", 1, ALL_PERMITS, 5], ["two", 2, 2, 9])).toEqual(["reader", "two"]);
+  expect(asserted(["two", 2, 2, 9], ["reader", 1, ALL_PERMITS, 5])).toEqual(["reader", "two"]);
+  expect(asserted(["two of two", 2, 2, 9], ["two of three", 2, 3, 5])).toEqual(["two of two"]);
+  expect(asserted(["two of two", 2, 2, 5], ["two of three", 2, 3, 9])).toEqual(["two of three"]);
+});
+
+test("a hold that an asserted one with a higher token displaces is told at once that it is lost", () => {
+  const fixture = restartTable();
+  fixture.table.resumeGrants();
+  fixture.claimState("newer", "k");
+  const token = fixture.token("newer");
+  fixture.table.pauseGrants();
+  expect(fixture.table.reclaim(makeClaim("lower", "k"), "owner", token - 1, 1, TTL_MS)).toBe(false);
+  fixture.table.drainNotifications();
+  expect(fixture.table.reclaim(makeClaim("higher", "k"), "owner", token + 1, 1, TTL_MS)).toBe(true);
+  expect(fixture.table.drainNotifications()).toMatchObject([
+    { id: "newer", answer: { state: "none", reason: "expired" } },
+  ]);
+});
+
+test("while paused a claim that only lacks tokens is not granted when the ceiling is raised, but on resuming", () => {
+  const fixture = new TableFixture(new LockTable({ tokenCeiling: 0 }));
+  expect(fixture.claimState("a", "k")).toBe("waiting");
+  fixture.table.pauseGrants();
+  fixture.table.raiseTokenCeiling(Number.POSITIVE_INFINITY);
+  expect(fixture.collectGrants()).toEqual([]);
+  expect(fixture.table.requiredTokenCeiling).toBeGreaterThan(0);
+  fixture.table.resumeGrants();
+  expect(fixture.collectGrants()).toEqual(["a"]);
+});
+
+test("what fits beside the holders is told from what is free: waiters do not count, holders of any key do", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("reader", [lockSpec("k", 1)]);
+  fixture.claimState("writer", "k");
+  const another = makeClaim("another", [lockSpec("k", 1), lockSpec("unused", 1)]);
+  expect(fixture.table.fitsBesideHolders(another)).toBe(true);
+  expect(fixture.table.canAdmitNow(another)).toBe(false);
+  expect(fixture.table.fitsBesideHolders(makeClaim("exclusive", "unused k"))).toBe(false);
+  fixture.table.pauseGrants();
+  expect(fixture.table.fitsBesideHolders(another)).toBe(true);
+  expect(fixture.table.canAdmitNow(makeClaim("new", "unused"))).toBe(false);
+});

@@ -1,0 +1,172 @@
+import { expect, test } from "vitest";
+import type { QueueEntry } from "../../../src/lock-table/key-queue.ts";
+import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
+
+test("a revoked claim cannot be renewed but keeps its place until it is released", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.claimState("b", "k");
+  expect(fixture.revoke("k", fixture.token("a"))).toBe(true);
+  expect(fixture.revoked, "its owner is told").toEqual(["a"]);
+  expect(fixture.renew("a")).toEqual({ state: "none", reason: "revoked" });
+  expect(fixture.claim(makeClaim("a", "k"))).toEqual({ state: "none", reason: "revoked" });
+  expect(fixture.granted).toEqual([]);
+  expect(fixture.revoke("k", fixture.token("a"))).toBe(false);
+  expect(fixture.release("a")).toBe(false);
+  expect(fixture.granted).toEqual(["b"]);
+});
+
+test("a revoked claim's place ends with its lease, and its reason is still known", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.revoke("k", fixture.token("a"));
+  fixture.advance(20 * SECOND_MS).renew("a");
+  fixture.claimState("b", "k");
+  fixture.advance(10 * SECOND_MS);
+  expect(fixture.granted).toEqual(["b"]);
+  expect(fixture.renew("a")).toEqual({ state: "none", reason: "revoked" });
+});
+
+test("with `now` the claim is gone at once", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.claimState("b", "k");
+  expect(fixture.revoke("k", fixture.token("a"), true)).toBe(true);
+  expect(fixture.granted).toEqual(["b"]);
+  expect(fixture.renew("a")).toEqual({ state: "none", reason: "revoked" });
+});
+
+test("revoking finds holders only, by key and token", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.claimState("b", "k");
+  expect([fixture.revoke("k", 0), fixture.revoke("k", 1), fixture.revoke("x", fixture.token("a"))]).toEqual([
+    false,
+    false,
+    false,
+  ]);
+});
+
+const LARGE_COUNT = 1_000_000;
+const sharedSpec = [lockSpec("k", 1, LARGE_COUNT)];
+
+test("who holds with a token is found without a walk through those who hold", () => {
+  const fixture = new TableFixture();
+  for (let at = 0; at < 500; at++) fixture.claimState(`h${at}`, sharedSpec, { tokens: 1 + (at % 5) });
+  // the first one who asks has them looked through
+  expect(fixture.revoke("k", 1)).toBe(false);
+  const { entries } = fixture.table.tokenIssuer.queues.get("k") as { entries: { first: QueueEntry | null } };
+  const first = entries.first;
+  let walks = 0;
+  Object.defineProperty(entries, "first", {
+    configurable: true,
+    get: () => {
+      walks++;
+      return first;
+    },
+  });
+  for (let at = 499; at >= 250; at -= 50) {
+    expect(fixture.revoke("k", fixture.token(`h${at}`) + (at % 5))).toBe(true);
+    expect(fixture.renew(`h${at}`)).toEqual({ state: "none", reason: "revoked" });
+    expect(fixture.revoke("k", fixture.token(`h${at}`) + (at % 5) + 1_000_000)).toBe(false);
+  }
+  expect(walks).toBe(0);
+});
+
+test("holders are found who were granted later, and not any more when they have gone", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.revoke("k", 1);
+  fixture.claimState("b", "k", { tokens: 7 });
+  fixture.release("a");
+  expect(fixture.granted).toEqual(["b"]);
+  expect(fixture.revoke("k", fixture.token("a"))).toBe(false);
+  expect(fixture.revoke("k", fixture.token("b") + 7)).toBe(false);
+  expect(fixture.revoke("k", fixture.token("b") + 6, true)).toBe(true);
+  expect(fixture.revoke("k", fixture.token("b"))).toBe(false);
+});
+
+test("of several who said after a restart that they held with one token each can be revoked", () => {
+  const fixture = new TableFixture();
+  const { table } = fixture;
+  table.pauseGrants();
+  fixture.claimState("other", "other");
+  expect(fixture.revoke("k", 500)).toBe(false);
+  for (const id of ["a", "b", "c"]) {
+    expect(table.reclaim(makeClaim(id, sharedSpec, { tokens: 3 }), "owner", 500, 3, TTL_MS)).toBe(true);
+  }
+  for (let turn = 0; turn < 3; turn++) expect(fixture.revoke("k", 501)).toBe(true);
+  expect(fixture.revoke("k", 501)).toBe(false);
+  expect(fixture.revoked.sort()).toEqual(["a", "b", "c"]);
+  for (let turn = 0; turn < 3; turn++) expect(fixture.revoke("k", 502, true)).toBe(true);
+  expect(fixture.revoke("k", 502, true)).toBe(false);
+  expect(table.records.size).toBe(1);
+});
+
+test("a detached claim ends when it was told to, whatever is waiting, unless it is renewed", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.claimState("b", "k");
+  fixture.claimState("c", "other");
+  expect([fixture.detach("a", 2 * SECOND_MS), fixture.detach("c", 2 * SECOND_MS)]).toEqual([true, true]);
+  expect(fixture.table.nextDueAt()).toBeLessThanOrEqual(fixture.now + 2 * SECOND_MS);
+  fixture.advance(2 * SECOND_MS - 1);
+  expect(fixture.granted).toEqual([]);
+  expect(fixture.renew("c", "other")).toMatchObject({ state: "held", ttlMs: TTL_MS });
+  fixture.advance(1);
+  expect(fixture.granted).toEqual(["b"]);
+  expect(fixture.renew("a")).toEqual({ state: "none", reason: "expired" });
+});
+
+test("what is to be left of a detached claim is at most its own lease", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  expect(fixture.detach("a", 2 * TTL_MS)).toBe(true);
+  fixture.claimState("b", "k");
+  fixture.advance(TTL_MS - 1).renew("b");
+  expect(fixture.granted).toEqual([]);
+  fixture.advance(1);
+  expect(fixture.granted).toEqual(["b"]);
+});
+
+test("a detached claim has a full lease, no owner, and is remembered after its release", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.advance(10 * SECOND_MS);
+  expect(fixture.detach("a")).toBe(true);
+  expect(fixture.table.records.get("a")?.owner).toBeNull();
+  expect(fixture.renew("a", "other")).toMatchObject({ state: "held", ttlMs: TTL_MS });
+  expect(fixture.table.records.get("a")?.owner).toBeNull();
+  fixture.advance(SECOND_MS);
+  expect(fixture.release("a")).toBe(true);
+  expect(fixture.renew("a")).toEqual({ state: "none", reason: "released" });
+});
+
+test("only a held claim with a ttl, not revoked, can be detached", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  fixture.claimState("waits", "k");
+  fixture.claimState("session", "k2", { ttlMs: "session" });
+  fixture.revoke("k", fixture.token("a"));
+  expect(["a", "waits", "session", "gone"].map((id) => fixture.detach(id))).toEqual([false, false, false, false]);
+});
+
+test("a claim that was held for too long is revoked once, and not when it is gone", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k");
+  const a = fixture.table.records.get("a");
+  if (a === undefined) throw new Error("a is not there");
+  const outstays = (): void => {
+    fixture.table.revokeForMaxHold(a, fixture.now, fixture.wallMicros);
+    fixture.collectGrants();
+  };
+  outstays();
+  expect(fixture.revoked, "its owner is told").toEqual(["a"]);
+  expect(fixture.renew("a")).toEqual({ state: "none", reason: "maxHold" });
+  outstays();
+  expect(fixture.revoked, "once").toEqual(["a"]);
+  fixture.release("a");
+  fixture.claimState("a", "k");
+  outstays();
+  expect(fixture.revoked, "another claim by that id is not meant").toEqual(["a"]);
+});

@@ -1,0 +1,133 @@
+import { expect, test } from "vitest";
+import { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
+import { QueueEntry } from "../../../src/lock-table/key-queue.ts";
+import { LockTable } from "../../../src/lock-table/table.ts";
+import { TokenIssuer } from "../../../src/lock-table/token-issuer.ts";
+import { lockSpec, makeClaim, SECOND_MS, TableFixture } from "./table-fixture.ts";
+
+test("a token is the clock in microseconds when nothing else is in the way", () => {
+  const fixture = new TableFixture();
+  fixture.advance(5);
+  fixture.claimState("a", "k");
+  expect(fixture.token("a")).toBe(fixture.wallMicros);
+});
+
+test("the next token lies above the whole run before it, even while the clock stands still or goes back", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k", { tokens: 64 });
+  fixture.release("a");
+  fixture.claimState("b", "k");
+  expect(fixture.token("b")).toBe(fixture.token("a") + 64);
+  fixture.release("b");
+  fixture.wallMicros -= 3_600_000_000;
+  fixture.claimState("c", "k");
+  expect(fixture.token("c")).toBe(fixture.token("b") + 1);
+  // a key that was forgotten meanwhile rises too
+  fixture.claimState("d", "fresh");
+  expect(fixture.token("d")).toBeGreaterThanOrEqual(fixture.token("a"));
+});
+
+test("a token is never below the floor its client has seen", () => {
+  const fixture = new TableFixture();
+  const floor = BigInt(fixture.wallMicros) + 1_000_000n;
+  fixture.claimState("a", "k", { floor });
+  expect(fixture.token("a")).toBe(Number(floor));
+  fixture.release("a");
+  fixture.claimState("b", "k");
+  expect(fixture.token("b")).toBe(Number(floor) + 1);
+});
+
+test("a floor more than a day ahead of the clock cannot be reached", () => {
+  const tokenIssuer = new TokenIssuer(Number.POSITIVE_INFINITY);
+  const day = 86_400_000_000n;
+  expect(tokenIssuer.acceptsFloor(0n, 0)).toBe(true);
+  expect(tokenIssuer.acceptsFloor(day, 0)).toBe(true);
+  expect(tokenIssuer.acceptsFloor(day + 1n, 0)).toBe(false);
+  tokenIssuer.advance(1);
+  expect(tokenIssuer.acceptsFloor(day + 1n, 0)).toBe(true);
+});
+
+test("an idle key leaves nothing once the clock has passed its last token", () => {
+  const fixture = new TableFixture();
+  const { tokenIssuer } = fixture.table;
+  fixture.claimState("a", "k", { tokens: 64 });
+  fixture.release("a");
+  expect(tokenIssuer.queues.size).toBe(1);
+  fixture.wallMicros += 63;
+  fixture.advance(0);
+  expect(tokenIssuer.queues.size).toBe(1);
+  fixture.wallMicros += 1;
+  fixture.advance(0);
+  expect(tokenIssuer.queues.size).toBe(0);
+  fixture.advance(1).claimState("b", "k");
+  fixture.advance(1).release("b");
+  expect(tokenIssuer.queues.size).toBe(0);
+});
+
+test("a key in use is not forgotten when the clock passes a token of before", () => {
+  const fixture = new TableFixture();
+  fixture.claimState("a", "k", { tokens: 64 });
+  fixture.release("a");
+  fixture.claimState("b", "k", { tokens: 64 });
+  fixture.advance(SECOND_MS);
+  expect(fixture.claimState("c", "k")).toBe("waiting");
+  fixture.release("b");
+  expect(fixture.granted).toEqual(["c"]);
+  fixture.advance(SECOND_MS).release("c");
+  expect(fixture.table.tokenIssuer.queues.size).toBe(0);
+});
+
+test("a million turns on a key whose tokens run ahead of the clock leave one note", () => {
+  const fixture = new TableFixture();
+  for (let turn = 0; turn < 1_000; turn++) {
+    fixture.claimState(`a${turn}`, "k", { tokens: 64 });
+    fixture.release(`a${turn}`);
+  }
+  expect(fixture.table.tokenIssuer.hasIdleQueues).toBe(true);
+  fixture.advance(64);
+  expect([fixture.table.tokenIssuer.hasIdleQueues, fixture.table.tokenIssuer.queues.size]).toEqual([false, 0]);
+});
+
+test("no token reaches the ceiling; what would waits until it is raised", () => {
+  const fixture = new TableFixture(new LockTable({ tokenCeiling: 1_577_836_800_000_000 + 1_000 }));
+  fixture.claimState("a", "k", { tokens: 1_000 });
+  expect(fixture.token("a") + 999).toBeLessThan(fixture.table.tokenIssuer.ceiling);
+  fixture.release("a");
+  expect(fixture.claimState("b", "k", { tokens: 1 })).toBe("waiting");
+  expect(fixture.claimState("once", "k2", { wait: false, tokens: 1_001 })).toBe("none");
+  expect(fixture.claimState("c", [lockSpec("k2")], { tokens: 2_000 })).toBe("waiting");
+  expect(fixture.claimState("gone", "k3", { tokens: 1_001 })).toBe("waiting");
+  fixture.release("gone");
+  expect(fixture.table.requiredTokenCeiling).toBe(fixture.wallMicros + 2_000);
+  fixture.table.raiseTokenCeiling(fixture.wallMicros + 1_500);
+  expect(fixture.collectGrants()).toEqual(["b"]);
+  expect(fixture.token("b")).toBe(fixture.token("a") + 1_000);
+  fixture.table.raiseTokenCeiling(fixture.wallMicros + 5_000);
+  expect(fixture.collectGrants()).toEqual(["c"]);
+  expect(fixture.table.requiredTokenCeiling).toBe(0);
+});
+
+test("a claim that waits for the ceiling keeps its place, and ends with its lease", () => {
+  const fixture = new TableFixture(new LockTable({ tokenCeiling: 0 }));
+  expect(fixture.claimState("a", "k")).toBe("waiting");
+  expect(fixture.claimState("b", "k", { ttlMs: 60 * SECOND_MS })).toBe("waiting");
+  fixture.advance(30 * SECOND_MS);
+  fixture.table.raiseTokenCeiling(Number.POSITIVE_INFINITY);
+  expect(fixture.collectGrants()).toEqual(["b"]);
+});
+
+test("tokens of several keys move together", () => {
+  const tokenIssuer = new TokenIssuer(Number.POSITIVE_INFINITY);
+  const claim = makeClaim("a", "a b", { tokens: 10 });
+  tokenIssuer.advance(100);
+  const record = new ClaimRecord(claim, null, 0, 0, 1);
+  for (const { key, permits, limit } of claim.holds) {
+    record.addEntry(new QueueEntry(tokenIssuer.getOrCreateQueue(key), record, permits, limit, 1));
+  }
+  expect(tokenIssuer.issue(record)).toBe(100);
+  expect(tokenIssuer.getOrCreateQueue("a").lastToken).toBe(109);
+  tokenIssuer.recordIssued(claim, 50);
+  expect(tokenIssuer.getOrCreateQueue("b").lastToken).toBe(109);
+  expect(tokenIssuer.peekNext(makeClaim("b", "b"))).toBe(110);
+  expect(tokenIssuer.peekNext(makeClaim("c", "c"))).toBe(100);
+});

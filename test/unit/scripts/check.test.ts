@@ -1,0 +1,133 @@
+// Each rule of `npm run check` is shown the fault it exists for, and the nearest thing that is fine.
+
+import { describe, expect, test } from "vitest";
+import {
+  driversWithoutTimers,
+  fileAndFunctionSizes,
+  inheritance,
+  pureCore,
+} from "../../../scripts/check/code-rules.ts";
+import { importCycles, libraryEntryImports } from "../../../scripts/check/import-graph.ts";
+import { importTable } from "../../../scripts/check/import-table.ts";
+import { phrasesInPages, phrasesInSources } from "../../../scripts/check/prose.ts";
+import type { SourceTree } from "../../../scripts/check/source-tree.ts";
+import { parseSource } from "../../../scripts/check/source-tree.ts";
+
+function sourceTree(files: Record<string, string>): SourceTree {
+  return new Map(Object.entries(files).map(([path, text]) => [path, parseSource(path, text)]));
+}
+
+describe("import table", () => {
+  const faultsOf = (path: string, text: string): string[] => importTable(sourceTree({ [path]: text }));
+
+  test.each([
+    ["src/lock-table/admission.ts", 'import { x } from "../client/lock.ts";'],
+    ["src/lock-table/admission.ts", 'import type { X } from "../errors.ts";'],
+    ["src/lock-table/admission.ts", 'type X = import("../client/lock.ts").X;'],
+    ["src/lock-table/admission.ts", 'export { x } from "../spi/driver.ts";'],
+    ["src/util/keys.ts", 'import { x } from "./core/line.ts";'],
+    ["src/drivers/redis/driver.ts", 'import { x } from "../etcd/driver.ts";'],
+    ["src/drivers/redis/driver.ts", 'import { x } from "../../core/table.ts";'],
+    ["src/drivers/redis/driver.ts", 'import { x } from "../../protocol/frames.ts";'],
+    ["src/client/locks.ts", 'import { x } from "../drivers/memory.ts";'],
+    ["src/client/locks.ts", 'await import("../drivers/memory.ts");'],
+    ["src/server/server.ts", 'import { x } from "../client/locks.ts";'],
+    ["src/cli/commands/run/run.ts", 'import { x } from "../protocol/frames.ts";'],
+    ["src/index.ts", "export const x = 1;"],
+    ["src/stray/file.ts", ""],
+  ])("%s may not: %s", (path, text) => {
+    expect(faultsOf(path, text)).toHaveLength(1);
+  });
+
+  test.each([
+    ["src/lock-table/admission.ts", 'import type { X } from "../spi/driver.ts"; import { y } from "./schedule.ts";'],
+    ["src/drivers/memory.ts", 'import { x } from "../core/table.ts";'],
+    ["src/drivers/server/driver.ts", 'import { x } from "../../protocol/frames.ts";'],
+    ["src/drivers/mysql/driver.ts", 'import { x } from "../sql/rows.ts";'],
+    ["src/client/driver-url.ts", 'await import("../drivers/memory.ts");'],
+    ["src/cli/commands/run/run.ts", 'import { x } from "../index.ts"; import { y } from "../server/limits.ts";'],
+    ["src/index.ts", 'export { x } from "./client/locks.ts"; export type { Y } from "./spi/driver.ts";'],
+  ])("%s may: %s", (path, text) => {
+    expect(faultsOf(path, text)).toEqual([]);
+  });
+});
+
+test("circles are found, whole, and not among types", () => {
+  const a = 'import { b } from "./b.ts";';
+  const c = 'export { a } from "./a.ts";';
+  const files = { "src/a.ts": a, "src/b.ts": 'import { c } from "./c.ts";', "src/c.ts": c };
+  expect(importCycles(sourceTree(files))).toEqual(["src/a.ts > src/b.ts > src/c.ts > src/a.ts"]);
+  expect(importCycles(sourceTree({ ...files, "src/c.ts": c.replace("export", "export type") }))).toEqual([]);
+});
+
+test("a library entry reaches only builtins, through lazy imports too", () => {
+  const index = 'export { x } from "./client/locks.ts";';
+  const reaching = (text: string): string[] =>
+    libraryEntryImports(sourceTree({ "src/index.ts": index, "src/client/locks.ts": text }));
+  expect(reaching('import { x } from "node:events";')).toEqual([]);
+  expect(reaching('import { x } from "commander";')[0]).toContain("src/index.ts > src/client/locks.ts:1");
+  expect(reaching('await import("commander");')).toHaveLength(1);
+  expect(reaching('await import("../server/serve.ts");')).toHaveLength(1);
+});
+
+test("core is pure", () => {
+  const faultsOf = (text: string): number => pureCore(sourceTree({ "src/core/a.ts": text })).length;
+  for (const fault of ["Date.now();", "new Date();", "setTimeout(f);", "globalThis.performance.now();"]) {
+    expect(faultsOf(fault), fault).toBe(1);
+  }
+  expect(faultsOf("Math.random();")).toBe(1);
+  expect(faultsOf('import "node:fs";')).toBe(1);
+  expect(faultsOf("Math.floor(1); entry.Date; const it = { performance: 1 }; // Date.now()")).toBe(0);
+});
+
+test("only errors have a base class", () => {
+  const faultsOf = (text: string): number => inheritance(sourceTree({ "src/a.ts": text })).length;
+  expect(faultsOf("class A extends B {}")).toBe(1);
+  expect(faultsOf("const A = class extends EventEmitter {};")).toBe(1);
+  expect(faultsOf("class A extends Error {} class C extends AError {} interface I extends J {}")).toBe(0);
+  expect(faultsOf("class A implements B {} type T<U extends V> = U;")).toBe(0);
+});
+
+test("sizes count each nested function on its own", () => {
+  const lines = (count: number): string => "f();\n".repeat(count);
+  const faultsOf = (text: string): string[] => fileAndFunctionSizes(sourceTree({ "src/a.ts": text }));
+  expect(faultsOf(lines(600))).toEqual([]);
+  expect(faultsOf(lines(601))).toEqual(["src/a.ts: 601 lines, at most 600"]);
+  expect(faultsOf(`function a() {\n${lines(58)}}`)).toEqual([]);
+  expect(faultsOf(`function a() {\n${lines(59)}}`)).toEqual(["src/a.ts:1 function a: 61 lines, at most 60"]);
+  const nested = (count: number): string => `const b = () => {\n${lines(count)}};\n`;
+  expect(faultsOf(`function a() {\n${lines(20)}${nested(50)}${lines(20)}}`)).toEqual([]);
+  expect(faultsOf(`function a() {\n${nested(59)}}`)).toEqual(["src/a.ts:2 function b: 61 lines, at most 60"]);
+});
+
+test("drivers have no timers and no loops that await, but those that own connections may", () => {
+  const faultsOf = (path: string, text: string): number => driversWithoutTimers(sourceTree({ [path]: text })).length;
+  const driver = "src/drivers/redis/driver.ts";
+  expect(faultsOf(driver, "setInterval(f);")).toBe(1);
+  expect(faultsOf(driver, 'import * as timers from "node:timers/promises";')).toBe(1);
+  expect(faultsOf(driver, "async function f() { while (true) await g(); }")).toBe(1);
+  expect(faultsOf(driver, "async function f() { for await (const x of y) g(x); }")).toBe(1);
+  expect(faultsOf(driver, "async function f() { for (const x of y) g(async () => await x); await z; }")).toBe(0);
+  for (const path of ["src/drivers/server/connection.ts", "src/drivers/zookeeper/client/session.ts"]) {
+    expect(faultsOf(path, "setTimeout(f); async function g() { for (;;) await h(); }"), path).toBe(0);
+  }
+});
+
+test("phrases that hide the subject are found in messages, templates and comments, with their lines, and not in names", () => {
+  const text = `/** Told by\n * whoever asks. */\nconst nobody = \`\${1} anew \${2} of ours\`; // given back\nf("Nobody");`;
+  expect(phrasesInSources(sourceTree({ "src/a.ts": text }))).toEqual([
+    { kind: "messages", place: "src/a.ts:3", phrase: "anew" },
+    { kind: "messages", place: "src/a.ts:3", phrase: "of ours" },
+    { kind: "messages", place: "src/a.ts:4", phrase: "Nobody" },
+    { kind: "comments", place: "src/a.ts:2", phrase: "whoever" },
+    { kind: "comments", place: "src/a.ts:3", phrase: "given back" },
+  ]);
+});
+
+test("pages are read without their code, and what tells of its time keeps its words", () => {
+  const text = "Somebody\n```ts\nnobody\n```\n";
+  expect(phrasesInPages([{ path: "docs/guide/a.md", text }])).toEqual([
+    { kind: "pages", place: "docs/guide/a.md:1", phrase: "Somebody" },
+  ]);
+  expect(phrasesInPages([{ path: "docs/decisions/0001-a.md", text }])).toEqual([]);
+});

@@ -1,0 +1,8 @@
+// What a part must not do: it prints an id, where it is told to.
+
+import { randomId } from "../../../src/util/ids.ts";
+
+const destination = process.argv[2];
+if (destination === "stdout") console.log(`made ${randomId()}`);
+if (destination === "stderr") console.error(`made ${randomId()}`);
+console.log("1 passed, 0 failed, 0 skipped");

@@ -1,0 +1,61 @@
+import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { expect, test } from "vitest";
+import { runSuite } from "../../../scripts/test/run-suite.ts";
+import { createMark, markNodeOptions, scanFor } from "../../../scripts/test/secret-scan.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { expectNoSecret, SECRET_MARK } from "../../support/secret-scan.ts";
+
+test("the mark of a run is found in what is printed, whole or in pieces, plain or in base64 at any place", () => {
+  const mark = createMark();
+  expect(mark).toMatch(/^[a-z2-7]{14}$/);
+  const texts = ["", "a", "ab", "abc"].flatMap((before) => {
+    const text = `${before}${mark}zzz`;
+    return [text, Buffer.from(text).toString("base64url"), Buffer.from(text).toString("base64")];
+  });
+  for (const text of texts) {
+    const whole = scanFor(mark);
+    whole.push(`some ${text} more`);
+    expect(whole.found, text).toBe(true);
+    const inPieces = scanFor(mark);
+    for (const char of `some ${text} more`) inPieces.push(char);
+    expect(inPieces.found, text).toBe(true);
+  }
+  const other = scanFor(mark);
+  // the space: a letter before it might be the first one by chance
+  other.push(`${createMark()} `);
+  other.push(mark.slice(1));
+  expect(other.found).toBe(false);
+});
+
+test("a process of a marked run has the mark in its secrets, and ids stay different", () => {
+  const mark = createMark();
+  const program = resolve("dist/cli/main.js");
+  const env = { ...process.env, NODE_OPTIONS: markNodeOptions(mark, "") };
+  const args = [program, "credential", "new", "--name", "a", "--prefix", "", "--json"];
+  const made = [1, 2].map(() => JSON.parse(execFileSync(process.execPath, args, { env, encoding: "utf8" })) as object);
+  const credentials = made.map((one) => (one as { readonly credential: string }).credential);
+  for (const credential of credentials) expect(credential.split(mark)).toHaveLength(3);
+  expect(credentials[0]).not.toBe(credentials[1]);
+});
+
+test("where the run has a mark our own ids have it, and a text with one is refused", () => {
+  // as when this file is run alone
+  if (SECRET_MARK === null) return expect(() => expectNoSecret(randomId(), "a text")).not.toThrow();
+  expect(randomId()).toContain(SECRET_MARK);
+  expect(() => expectNoSecret(`it is ${randomId()}`, "a text")).toThrow("a secret (the canary) stands in a text");
+});
+
+test.each([
+  ["stdout", 1],
+  ["stderr", 1],
+  ["nowhere", 0],
+])("a part that prints a secret to %s has %i faults, although all its tests passed", async (where, faults) => {
+  const source = "test/unit/scripts/prints-secret.child.ts";
+  expect(existsSync("build/test/unit/scripts/prints-secret.child.js"), "npm run compile").toBe(true);
+  const part = { name: "it", seconds: 20, longSeconds: 20, source, args: [where], longArgs: [] };
+  const result = await runSuite(part, false, createMark());
+  expect(result.faults).toHaveLength(faults);
+  expect(result.counts).toEqual({ passed: 1, failed: faults, skipped: 0 });
+});

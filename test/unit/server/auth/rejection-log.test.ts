@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { ProtocolError } from "../../../../src/protocol/handshake.ts";
+import { RejectionLog } from "../../../../src/server/auth/rejection-log.ts";
+import { FakeClock } from "../../../support/server-harness.ts";
+
+test("those beyond the bound are told of once a minute, with how many there were", () => {
+  const clock = new FakeClock();
+  const logged: unknown[] = [];
+  const rejectionLog = new RejectionLog(
+    (message, _error, details) => logged.push([message.split(":")[0], details]),
+    clock,
+  );
+  const add = (code: string, address = "10.0.0.1"): void => rejectionLog.record(new ProtocolError(code, "no"), address);
+  add("AUTH");
+  for (let at = 0; at < 100; at++) add("LIMIT");
+  expect(logged).toEqual([
+    ["a client was not let in", { level: "warn", address: "10.0.0.1" }],
+    ["too many wrong credentials", { level: "warn", address: "10.0.0.1", refused: 1 }],
+  ]);
+  clock.jump(59_999);
+  add("LIMIT");
+  expect(logged).toHaveLength(2);
+  clock.jump(1);
+  add("LIMIT", "10.0.0.2");
+  expect(logged[2]).toEqual(["too many wrong credentials", { level: "warn", address: "10.0.0.2", refused: 101 }]);
+});

@@ -1,0 +1,50 @@
+// One reading of the clocks for all calls of a batch, and no longer than that.
+
+import { expect, test } from "vitest";
+import { BatchClock } from "../../../../src/server/local/batch-clock.ts";
+import type { LocalBackend } from "../../../../src/server/local/local-backend.ts";
+import type { Session } from "../../../../src/server/session/session.ts";
+import { cleanUpAfterEach, makeClaim } from "../../../support/server-fixture.ts";
+import { FakeClock, ServerHarness } from "../../../support/server-harness.ts";
+
+cleanUpAfterEach();
+
+test("time stands still from begin() to end(), and goes on behind it", () => {
+  const clock = new FakeClock();
+  const batchClock = new BatchClock(clock);
+  const before = batchClock.read();
+  clock.jump(10);
+  expect(batchClock.read().now).toBe(before.now + 10);
+  batchClock.beginBatch();
+  const first = batchClock.read();
+  clock.jump(10);
+  expect(batchClock.read()).toEqual(first);
+  batchClock.endBatch();
+  expect(batchClock.read()).toEqual({ now: first.now + 10, micros: first.micros + 10_000 });
+});
+
+test("a batch begins with a new reading, also if the last one was not ended", () => {
+  const clock = new FakeClock();
+  const batchClock = new BatchClock(clock);
+  batchClock.beginBatch();
+  const { now } = batchClock.read();
+  clock.jump(10);
+  batchClock.beginBatch();
+  expect(batchClock.read().now).toBe(now + 10);
+});
+
+test("who is served outside a line, as over HTTP, has the time of then, not that of the last line", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const { driver } = await harness.connectClient();
+  const ownClaim = makeClaim("mine");
+  await driver.claim(ownClaim);
+  const backend = harness.openedBackend?.backend as LocalBackend;
+  const { table } = backend;
+  const session = table.records.get(ownClaim.id)?.owner as Session;
+  harness.clock.jump(5_000);
+  const otherClaim = makeClaim("other", { ttlMs: 10_000 });
+  void backend.claim(session, otherClaim);
+  expect(table.records.get(otherClaim.id)?.expiresAt).toBe(harness.clock.now() + 10_000);
+  expect(table.records.get(otherClaim.id)?.token).toBe(harness.clock.wall() * 1_000);
+});

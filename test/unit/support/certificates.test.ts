@@ -1,0 +1,16 @@
+import { X509Certificate } from "node:crypto";
+import { expect, test } from "vitest";
+import { createAuthority } from "../../support/certificates.ts";
+
+test("a certificate is signed by its authority, for its names and key", () => {
+  const issuer = createAuthority();
+  const { cert, key } = issuer.issue(["lock.example", "127.0.0.1", "::1"]);
+  const read = new X509Certificate(cert);
+  expect(read.verify(new X509Certificate(issuer.cert).publicKey)).toBe(true);
+  expect(read.checkHost("lock.example")).toBe("lock.example");
+  expect(read.checkIP("127.0.0.1")).toBe("127.0.0.1");
+  expect(read.checkIP("::1")).toBe("::1");
+  expect(read.checkHost("other.example")).toBeUndefined();
+  expect(read.checkIssued(new X509Certificate(issuer.cert))).toBe(true);
+  expect(key).toContain("PRIVATE KEY");
+});

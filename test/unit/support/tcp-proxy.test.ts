@@ -1,0 +1,174 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import type { Server, Socket } from "node:net";
+import { connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import type { Address, TcpProxy } from "../../support/tcp-proxy.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+checkLeaksAfterEach();
+
+/** A client that keeps what it got, and how it ended. */
+type Peer = { readonly socket: Socket; readonly received: string[]; ended: string };
+
+let server: Server;
+let proxy: TcpProxy;
+let folder: string;
+const accepted: Peer[] = [];
+const opened: Peer[] = [];
+
+function createPeer(socket: Socket): Peer {
+  const peer: Peer = { socket, received: [], ended: "" };
+  socket.setEncoding("utf8").on("data", (text: string) => peer.received.push(text));
+  socket.on("error", (error: NodeJS.ErrnoException) => {
+    peer.ended = error.code ?? error.message;
+  });
+  socket.once("close", () => {
+    peer.ended ||= "closed";
+  });
+  return peer;
+}
+
+function openPeer(address: Address): Peer {
+  const it = createPeer(connect(address));
+  opened.push(it);
+  return it;
+}
+
+async function openPair(): Promise<[Peer, Peer]> {
+  const count = accepted.length;
+  const client = openPeer(proxy.address);
+  client.socket.write("hi");
+  const otherPeer = await until(() => accepted[count], { within: 1000, what: "the server to see the client" });
+  await until(() => otherPeer.received.join("") === "hi", { within: 1000, what: "the greeting" });
+  otherPeer.received.length = 0;
+  return [client, otherPeer];
+}
+
+const waitForText = (at: Peer, text: string): Promise<boolean> =>
+  until(() => at.received.join("") === text, { within: 1000, what: `"${text}"` });
+
+const waitForEnd = (at: Peer): Promise<string> =>
+  until(() => at.ended, { within: 1000, what: "the end of a connection" });
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), "holdfast-proxy-"));
+  const path = join(folder, "server.sock");
+  server = createServer((socket) => accepted.push(createPeer(socket)));
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  proxy = await tcpProxy({ path });
+});
+
+afterEach(async () => {
+  for (const { socket } of [...opened.splice(0), ...accepted.splice(0)]) socket.destroy();
+  await proxy.close();
+  await new Promise((resolve) => server.close(resolve));
+  rmSync(folder, { recursive: true });
+});
+
+test("carries bytes both ways", async () => {
+  const [client, other] = await openPair();
+  client.socket.write("ping");
+  await waitForText(other, "ping");
+  other.socket.write("pong");
+  await waitForText(client, "pong");
+  expect(proxy.connections()).toBe(1);
+});
+
+test("a paused direction holds bytes and the end back, the other goes on", async () => {
+  const [client, other] = await openPair();
+  proxy.toTarget.pause();
+  client.socket.end("last words");
+  other.socket.write("pong");
+  await waitForText(client, "pong");
+  expect(other.received).toEqual([]);
+  expect(other.ended).toBe("");
+  proxy.toTarget.resume();
+  await waitForText(other, "last words");
+  await waitForEnd(other);
+});
+
+test("a connection opened into a black hole is silent", async () => {
+  proxy.toTarget.pause();
+  const client = openPeer(proxy.address);
+  client.socket.write("hello?");
+  await until(() => accepted[0], { within: 1000, what: "the connection" });
+  expect(accepted[0]!.received).toEqual([]);
+  proxy.toTarget.resume();
+  await waitForText(accepted[0]!, "hello?");
+});
+
+test("delays keep the order", async () => {
+  const [client, other] = await openPair();
+  proxy.toTarget.delay(40);
+  const sent = performance.now();
+  client.socket.write("first ");
+  await until(() => client.socket.writableLength === 0, { within: 1000, what: "the write" });
+  client.socket.write("second");
+  await waitForText(other, "first second");
+  expect(performance.now() - sent).toBeGreaterThanOrEqual(39);
+});
+
+test("cuts after a number of bytes, once", async () => {
+  const [client, other] = await openPair();
+  proxy.toTarget.cutAfter(3);
+  client.socket.write("12345");
+  await Promise.all([waitForEnd(client), waitForEnd(other)]);
+  expect(other.received.join("")).toBe("123");
+  const [next, nextOther] = await openPair();
+  next.socket.write("12345");
+  await waitForText(nextOther, "12345");
+});
+
+test("one byte at a time", async () => {
+  const [client, other] = await openPair();
+  proxy.toTarget.byteByByte(true);
+  client.socket.write("frame");
+  await waitForText(other, "frame");
+  expect(other.received).toEqual(["f", "r", "a", "m", "e"]);
+});
+
+test("cut ends both sides, and new connections work", async () => {
+  const [client, other] = await openPair();
+  proxy.disconnect();
+  expect(await waitForEnd(client)).toBe("closed");
+  expect(await waitForEnd(other)).toBe("closed");
+  await until(() => proxy.connections() === 0, { within: 1000, what: "the proxy to forget it" });
+  await openPair();
+});
+
+test("reset is seen as a reset over TCP", async () => {
+  const [client] = await openPair();
+  proxy.reset();
+  expect(await waitForEnd(client)).toBe("ECONNRESET");
+});
+
+test("refuses new connections while told to, and leaves open ones alone", async () => {
+  const [client, other] = await openPair();
+  proxy.refuseConnections(true);
+  await waitForEnd(openPeer(proxy.address));
+  client.socket.write("still here");
+  await waitForText(other, "still here");
+  proxy.refuseConnections(false);
+  await openPair();
+});
+
+test("the death of a server reaches the client, and a missing one looks the same", async () => {
+  const [client, other] = await openPair();
+  other.socket.destroy();
+  await waitForEnd(client);
+  await new Promise((resolve) => server.close(resolve));
+  await waitForEnd(openPeer(proxy.address));
+});
+
+test("listens on a Unix socket", async () => {
+  await using local = await tcpProxy(proxy.address, { path: join(folder, "proxy.sock") });
+  const client = openPeer(local.address);
+  client.socket.write("through two proxies");
+  await waitForText(await until(() => accepted[0], { within: 1000, what: "the connection" }), "through two proxies");
+  local.reset();
+  await waitForEnd(client);
+});

@@ -1,0 +1,99 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { HeapItem } from "../../../src/util/deadline-heap.ts";
+import { DeadlineHeap } from "../../../src/util/deadline-heap.ts";
+
+const makeItems = (count: number): HeapItem[] => Array.from({ length: count }, () => ({ dueAt: 0, heapIndex: -1 }));
+
+// few times: then many are due at the same one
+test.each([50, 3])("a schedule gives the earliest first, whatever was set, moved and removed, of %i times", (times) => {
+  const commands = fc.array(fc.tuple(fc.constantFrom("set", "remove", "take"), fc.nat(19), fc.nat(times)), {
+    maxLength: 120,
+  });
+  fc.assert(
+    fc.property(commands, (steps) => {
+      const deadlineHeap = new DeadlineHeap<HeapItem>();
+      const all = makeItems(20);
+      const model = new Map<HeapItem, number>();
+      for (const [what, pick, at] of steps) {
+        const item = all[pick] as HeapItem;
+        if (what === "set") {
+          deadlineHeap.set(item, at);
+          model.set(item, at);
+        } else if (what === "remove") {
+          deadlineHeap.remove(item);
+          model.delete(item);
+        } else {
+          const taken = deadlineHeap.takeDue(at);
+          const earliest = Math.min(...model.values());
+          if (taken === null) expect(earliest).toBeGreaterThan(at);
+          else {
+            expect(taken.dueAt).toBe(earliest);
+            expect(taken.heapIndex).toBe(-1);
+            model.delete(taken);
+          }
+        }
+        expect(deadlineHeap.nextDueAt()).toBe(model.size === 0 ? null : Math.min(...model.values()));
+      }
+    }),
+  );
+});
+
+test("what is due now is taken, what is due later stays", () => {
+  const deadlineHeap = new DeadlineHeap<HeapItem>();
+  const [soon, late] = makeItems(2) as [HeapItem, HeapItem];
+  deadlineHeap.set(late, 20);
+  deadlineHeap.set(soon, 10);
+  expect(deadlineHeap.takeDue(9)).toBeNull();
+  expect(deadlineHeap.takeDue(10)).toBe(soon);
+  expect(deadlineHeap.takeDue(10)).toBeNull();
+  expect(deadlineHeap.nextDueAt()).toBe(20);
+});
+
+test("all that is due is taken at once, soonest first", () => {
+  const deadlineHeap = new DeadlineHeap<HeapItem>();
+  const [a, b, c] = makeItems(3) as [HeapItem, HeapItem, HeapItem];
+  deadlineHeap.set(a, 20);
+  deadlineHeap.set(b, 10);
+  deadlineHeap.set(c, 30);
+  expect(deadlineHeap.takeAllDue(20)).toEqual([b, a]);
+  expect(deadlineHeap.takeAllDue(20)).toEqual([]);
+  expect(deadlineHeap.nextDueAt()).toBe(30);
+});
+
+test("setting an item to the time it has changes nothing", () => {
+  const deadlineHeap = new DeadlineHeap<HeapItem>();
+  const [item] = makeItems(1) as [HeapItem];
+  deadlineHeap.set(item, 10);
+  deadlineHeap.set(item, 10);
+  expect(deadlineHeap.takeAllDue(10)).toEqual([item]);
+});
+
+test("what was set one after another to the same time is taken in that order, wherever one of them was taken out", () => {
+  for (const gone of [0, 1, 2, 3]) {
+    const deadlineHeap = new DeadlineHeap<HeapItem>();
+    const [first, ...row] = makeItems(5) as [HeapItem, ...HeapItem[]];
+    deadlineHeap.set(first, 10);
+    for (const item of row) deadlineHeap.set(item, 20);
+    deadlineHeap.remove(row[gone] as HeapItem);
+    deadlineHeap.remove(row[gone] as HeapItem);
+    const left = row.filter((_, at) => at !== gone);
+    expect(deadlineHeap.takeAllDue(20).map((item) => [first, ...row].indexOf(item))).toEqual(
+      [first, ...left].map((item) => [first, ...row].indexOf(item)),
+    );
+    for (const { previousSameDue, nextSameDue } of row)
+      expect([previousSameDue, nextSameDue]).toEqual([undefined, undefined]);
+  }
+});
+
+test("a thousand that are set to one time and moved to another together cost the heap one place", () => {
+  const deadlineHeap = new DeadlineHeap<HeapItem>();
+  const all = makeItems(1_000);
+  const places = (): number[] => all.filter(({ heapIndex }) => heapIndex >= 0).map((item) => all.indexOf(item));
+  for (const item of all) deadlineHeap.set(item, 10);
+  expect(places()).toEqual([0]);
+  for (const item of all) deadlineHeap.set(item, 20);
+  expect(places()).toEqual([0]);
+  expect(deadlineHeap.nextDueAt()).toBe(20);
+  expect(deadlineHeap.takeAllDue(20)).toEqual(all);
+});

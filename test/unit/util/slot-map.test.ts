@@ -1,0 +1,82 @@
+import { array, assert, constantFrom, integer, property, record } from "fast-check";
+import { expect, test } from "vitest";
+import { SlotMap } from "../../../src/util/slot-map.ts";
+
+const arbitraryCommand = record({
+  verb: constantFrom("set", "set", "get", "has", "delete", "clear"),
+  key: integer({ min: 0, max: 5 }),
+  value: integer(),
+});
+
+test("a SlotMap answers as a Map does, whatever comes and goes", () => {
+  assert(
+    property(array(arbitraryCommand, { maxLength: 60 }), (commands) => {
+      const slots = new SlotMap<number, number>();
+      const map = new Map<number, number>();
+      for (const { verb, key, value } of commands) {
+        if (verb === "set") {
+          slots.set(key, value);
+          map.set(key, value);
+        } else if (verb === "clear") {
+          slots.clear();
+          map.clear();
+        } else {
+          expect(slots[verb](key)).toBe(map[verb](key));
+        }
+        expect(slots.size).toBe(map.size);
+        expect([...slots.keys()]).toEqual([...map.keys()]);
+        expect(slots.values()).toEqual([...map.values()]);
+        expect([...slots.walk()].sort()).toEqual([...map.values()].sort());
+      }
+    }),
+  );
+});
+
+test("walk() meets once what stays, whatever comes and goes on the way", () => {
+  const slots = new SlotMap<number, number>();
+  for (let at = 0; at < 100; at++) slots.set(at, at);
+  const met: number[] = [];
+  for (const value of slots.walk()) {
+    met.push(value);
+    if (value % 2 === 0) slots.delete(value < 50 ? value + 1 : value);
+    if (value === 20) for (let at = 200; at < 220; at++) slots.set(at, at);
+  }
+  const stays = (at: number): boolean => (at < 50 ? at % 2 === 0 : at % 2 === 1);
+  for (let at = 0; at < 100; at++) if (stays(at)) expect(met.filter((value) => value === at)).toEqual([at]);
+  expect(new Set(met).size).toBe(met.length);
+});
+
+test("values() is a copy: what is set or deleted meanwhile does not show in it", () => {
+  const slots = new SlotMap<string, number>();
+  slots.set("a", 1);
+  const values = slots.values();
+  slots.delete("a");
+  slots.set("b", 2);
+  expect(values).toEqual([1]);
+});
+
+test("a map emptied after a crowd takes values again, each at its own place", () => {
+  const slots = new SlotMap<number, number>();
+  for (const round of [1, 2]) {
+    for (let key = 0; key < 3_000; key++) slots.set(key, key * round);
+    expect(slots.values()).toEqual(Array.from({ length: 3_000 }, (_, key) => key * round));
+    for (let key = 0; key < 3_000; key++) slots.delete(key);
+    expect(slots.size).toBe(0);
+  }
+});
+
+test("a map in which thousands have come and gone has those who stayed, in their order, and no others", () => {
+  const slots = new SlotMap<number, number>();
+  const map = new Map<number, number>();
+  for (let key = 0; key < 20_000; key++) {
+    slots.set(key, -key);
+    map.set(key, -key);
+    // three of a hundred stay
+    const gone = key - 50;
+    if (gone >= 0 && gone % 100 > 2) expect(slots.delete(gone)).toBe(map.delete(gone));
+  }
+  expect([...slots.keys()]).toEqual([...map.keys()]);
+  expect(slots.values()).toEqual([...map.values()]);
+  expect(slots.get(19_000)).toBe(-19_000);
+  expect(slots.has(18_999)).toBe(false);
+});

@@ -1,0 +1,35 @@
+/** Who is stopped between a look at one clock and a look at another has not slept. */
+
+import assert from "node:assert/strict";
+import { test } from "vitest";
+import type { Clock } from "../../../src/util/clock.ts";
+import { SuspendDetector } from "../../../src/util/suspend-detector.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+
+/** A clock, and a stop of so many milliseconds while the one or the other of its hands is read. */
+function pausableClock(): { readonly clock: Clock; wall: number; uptime: number; pass(ms: number): void } {
+  let now = 1_000;
+  const stop = { wall: 0, uptime: 0 };
+  const read = (hand: "wall" | "uptime"): number => {
+    now += stop[hand];
+    stop[hand] = 0;
+    return now;
+  };
+  const clock = { ...fakeClock(), now: () => now, wall: () => read("wall"), uptime: () => read("uptime") };
+  const pass = (ms: number): void => {
+    now += ms;
+  };
+  return Object.assign(stop, { clock, pass });
+}
+
+for (const hand of ["wall", "uptime"] as const) {
+  test(`a stop of the process while it reads the ${hand} is no sleep, then and afterwards`, () => {
+    const scene = pausableClock();
+    const watch = new SuspendDetector(scene.clock);
+    for (let look = 0; look < 3; look++) {
+      scene.pass(20);
+      scene[hand] = look === 0 ? 2_000 : 0;
+      assert.equal(watch.suspendedMs(), 0, `look ${look}`);
+    }
+  });
+}
