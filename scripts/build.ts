@@ -39,10 +39,10 @@ const COMMON = {
 const externalizeServer: Plugin = {
   name: "server stays outside",
   setup({ onResolve }) {
-    onResolve({ filter: /\/server\/serve\.ts$/ }, ({ path, resolveDir, kind }) => {
+    onResolve({ filter: /\/server\/server\.ts$/ }, ({ path, resolveDir, kind }) => {
       if (resolve(resolveDir, path) !== resolve(SERVER)) return null;
       if (kind !== "dynamic-import") return { errors: [{ text: `load it only when it is needed: import("${path}")` }] };
-      return { path: "../server/serve.js", external: true };
+      return { path: "../server/server.js", external: true };
     });
   },
 };
@@ -74,7 +74,7 @@ function buildCli(): Promise<Metafile> {
     outfile: join(OUTPUT_DIRECTORY, "cli/main.js"),
     external: Object.keys(peerDependencies),
     plugins: [externalizeServer],
-    // the parser is CommonJS and asks for ClusterNode's own modules
+    // the parser is CommonJS and asks for Node's own modules
     banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },
   });
 }

@@ -1,4 +1,4 @@
-// `npm run test:nodes [major ...]`: the whole suite, as installed and built here, on other ClusterNode versions.
+// `npm run test:nodes [major ...]`: the whole suite, as installed and built here, on other Node versions.
 
 import { spawnSync } from "node:child_process";
 import type { TestCounts } from "./test/summary.ts";

@@ -1,4 +1,4 @@
-/** The client below our driver against the packages that there are for ClusterNode. */
+/** The client below our driver against the packages that there are for Node. */
 
 import type { BenchCase, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";

@@ -1,4 +1,4 @@
-/** Rounds on one ZooKeeper, as it comes (every write is synced to the disk): ours in ClusterNode, Curator in JVMs, taking turns. */
+/** Rounds on one ZooKeeper, as it comes (every write is synced to the disk): ours in Node, Curator in JVMs, taking turns. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

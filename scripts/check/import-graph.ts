@@ -5,7 +5,7 @@ import { readPackageEntries } from "./package-entries.ts";
 import type { ImportEdge, SourceTree } from "./source-tree.ts";
 import { listImports } from "./source-tree.ts";
 
-/** Entries that must run with nothing installed but ClusterNode, in any process. */
+/** Entries that must run with nothing installed but Node, in any process. */
 const LIBRARY_ENTRIES: readonly string[] = [".", "./memory"];
 const FORBIDDEN_FOLDERS: readonly string[] = ["src/cli/", "src/server/"];
 

@@ -5,39 +5,28 @@ import { readPackageEntries } from "./package-entries.ts";
 import type { ImportEdge, SourceTree } from "./source-tree.ts";
 import { formatLocation, listAllImports } from "./source-tree.ts";
 
-const UTIL_FILES: readonly string[] = [
+/** What every folder may use, drivers and the command line included: no knowledge of locks but the reference's form. */
+const SHARED: readonly string[] = [
+  "src/util/",
   "src/errors.ts",
-  "src/util/duration.ts",
-  "src/util/validate.ts",
-  "src/util/keys.ts",
-  "src/util/ids.ts",
-  "src/util/clock.ts",
-  "src/util/user-directory.ts",
-  "src/util/private-directory.ts",
-  "src/util/loopback.ts",
   "src/protocol/lock-reference.ts",
   "src/protocol/decode-reference.ts",
 ];
-const DRIVER_IMPORTS: readonly string[] = [
-  "src/spi/",
-  "src/lock-table/admission.ts",
-  "src/util/backoff.ts",
-  "src/util/slot-map.ts",
-  ...UTIL_FILES,
-];
+const DRIVER_IMPORTS: readonly string[] = ["src/spi/", "src/lock-table/admission.ts", ...SHARED];
 
 /**
  * What our own command line needs besides what the package exports: references and sessions are no public matter, and it
  * starts faster when it loads only what it uses.
  */
 const CLI_IMPORTS: readonly string[] = [
-  ...UTIL_FILES,
   "src/client/",
-  "src/core/",
+  "src/claim/",
+  "src/lock-table/",
   "src/spi/",
+  "src/net/",
   "src/drivers/server/",
-  "src/protocol/handshake.ts",
-  "src/protocol/admin-frames.ts",
+  "src/protocol/",
+  ...SHARED,
 ];
 
 type ImportRow = {
@@ -49,29 +38,34 @@ type ImportRow = {
   readonly mayLoad?: readonly string[];
 };
 
+/** util < spi < claim, lock-table, protocol, net < client, drivers < server, conformance < cli. */
 const IMPORT_TABLE: readonly ImportRow[] = [
-  // They may use each other (a wrong value is shown in one way everywhere), but no folder.
-  { files: UTIL_FILES, may: UTIL_FILES },
-  { files: ["src/core/"], may: [] },
+  { files: ["src/errors.ts", "src/protocol/lock-reference.ts", "src/protocol/decode-reference.ts"], may: SHARED },
+  { files: ["src/util/"], may: ["src/errors.ts"] },
   { files: ["src/spi/"], may: ["src/lock-table/admission.ts", "src/errors.ts"] },
-  // The memory driver is the lock table with a clock.
-  { files: ["src/drivers/memory.ts"], may: [...DRIVER_IMPORTS, "src/core/"] },
-  // The server driver speaks the server's protocol.
-  { files: ["src/drivers/server/"], may: [...DRIVER_IMPORTS, "src/protocol/"] },
-  // Two dialects of the same rows.
-  { files: ["src/drivers/mysql/", "src/drivers/sqlite/"], may: [...DRIVER_IMPORTS, "src/drivers/sql/"] },
-  { files: ["src/drivers/"], may: DRIVER_IMPORTS },
+  { files: ["src/lock-table/"], may: ["src/util/"] },
+  { files: ["src/claim/"], may: ["src/util/", "src/lock-table/admission.ts"] },
   { files: ["src/protocol/"], may: ["src/spi/", "src/errors.ts"] },
+  { files: ["src/net/"], may: ["src/spi/", "src/protocol/framing.ts", ...SHARED] },
+  // The memory driver is the lock table with a clock.
+  { files: ["src/drivers/memory.ts"], may: [...DRIVER_IMPORTS, "src/lock-table/"] },
+  // The server driver speaks the server's protocol.
+  { files: ["src/drivers/server/"], may: [...DRIVER_IMPORTS, "src/protocol/", "src/net/"] },
+  { files: ["src/drivers/"], may: DRIVER_IMPORTS },
   // The one place that knows the built-in drivers, and only loads them on demand.
-  { files: ["src/client/driver-url.ts"], may: ["src/core/", "src/spi/", ...UTIL_FILES], mayLoad: ["src/drivers/"] },
-  { files: ["src/client/"], may: ["src/core/", "src/spi/", ...UTIL_FILES] },
-  { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/core/", ...UTIL_FILES] },
+  {
+    files: ["src/client/driver-url.ts"],
+    may: ["src/spi/", ...SHARED],
+    mayLoad: ["src/drivers/", "src/net/"],
+  },
+  { files: ["src/client/"], may: ["src/claim/", "src/lock-table/admission.ts", "src/spi/", ...SHARED] },
+  { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
   {
     files: ["src/conformance/"],
-    may: ["src/spi/", "src/core/", "src/client/", "src/drivers/memory.ts", ...UTIL_FILES],
+    may: ["src/spi/", "src/claim/", "src/lock-table/", "src/client/", "src/drivers/memory.ts", ...SHARED],
   },
-  { files: ["src/cli/", "src/torture/", "src/dashboard/"], may: ["src/server/", ...CLI_IMPORTS, ...exportedSources()] },
-  { files: ["src/index.ts"], may: ["src/client/", "src/lock-table/admission.ts", "src/spi/", ...UTIL_FILES] },
+  { files: ["src/cli/"], may: ["src/server/", ...CLI_IMPORTS, ...exportedSources()] },
+  { files: ["src/index.ts"], may: ["src/client/", "src/lock-table/admission.ts", "src/spi/", ...SHARED] },
 ];
 
 export function importTable(sourceTree: SourceTree): string[] {

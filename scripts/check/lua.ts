@@ -8,7 +8,7 @@ const LUA_DIRECTORY = "src/drivers/redis/lua";
 /** Where the module stands. */
 export const LUA_MODULE = "src/drivers/redis/scripts.ts";
 /** A part, not a script: what all that change lines include. */
-const COMMON = "line.lua";
+const COMMON = "lib.lua";
 const INCLUDE = /^[ \t]*--- include (\S+)\n/m;
 /** As the formatter has it. */
 const MAX_LINE_LENGTH = 112;

@@ -1,6 +1,6 @@
 /**
  * Re-entrancy by async context (design A.4): who holds what in this flow. Entered only by using() and lock.run(), since
- * on ClusterNode 20 and 22 the first entry makes every later await of the process dearer; a bare acquire() never enters.
+ * on Node 20 and 22 the first entry makes every later await of the process dearer; a bare acquire() never enters.
  */
 
 import { AsyncLocalStorage } from "node:async_hooks";

@@ -10,7 +10,7 @@ import { createSocketTransport, formatServerUrl, toConnectError } from "./transp
 
 /** What a client wants of a server's TLS; paths name PEM files. */
 export interface ClientTlsOptions {
-  /** Issuers to trust instead of those that ClusterNode knows (NODE_EXTRA_CA_CERTS among them). */
+  /** Issuers to trust instead of those that Node knows (NODE_EXTRA_CA_CERTS among them). */
   readonly ca?: string;
   /** The client's own certificate, for servers that demand one, and its key. */
   readonly cert?: string;
@@ -45,7 +45,7 @@ export function createTlsConnector(target: HostPort, tls: ClientTlsOptions): Con
       rejectUnauthorized: true,
     });
     socket.setNoDelay(true);
-    // what is written before the server has shown who it is waits in ClusterNode, and goes with a connection that is refused
+    // what is written before the server has shown who it is waits in Node, and goes with a connection that is refused
     return createSocketTransport(socket, events, (error) => toTlsError(error, url, servername));
   };
   return Object.assign(connector, { url });
@@ -95,7 +95,7 @@ function readTextFile(path: string, subject: string): string {
 
 const UNKNOWN_ISSUER =
   "is signed by an issuer that is not known here: name its certificate by ?ca= or NODE_EXTRA_CA_CERTS";
-/** What is wrong with the server's certificate, by the code of ClusterNode's error. */
+/** What is wrong with the server's certificate, by the code of Node's error. */
 const CERTIFICATE_ERRORS: Readonly<Record<string, string>> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: UNKNOWN_ISSUER,
   SELF_SIGNED_CERT_IN_CHAIN: UNKNOWN_ISSUER,

@@ -175,7 +175,7 @@ function toConfigError(problems: readonly ConfigProblem[]): Error {
   const text = problems.map(({ option, message }) => `${option}: ${message}`).join("\n");
   return Object.assign(
     problems.every(({ isEnvironmental }) => isEnvironmental) ? new Error(text) : new TypeError(text),
-    { faults: problems },
+    { problems },
   );
 }
 

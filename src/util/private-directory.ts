@@ -9,7 +9,7 @@ export class DirectoryError extends Error {
   readonly code: string | undefined;
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
-    this.name = "FolderError";
+    this.name = "DirectoryError";
     this.code = (cause as NodeJS.ErrnoException | undefined)?.code;
   }
 }

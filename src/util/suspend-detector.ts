@@ -10,7 +10,7 @@ import type { Clock } from "./clock.ts";
 const CLOCK_TOLERANCE_MS = 250;
 
 /**
- * The uptime costs some microseconds to read (on Linux ClusterNode reads a file for it), so that it is looked at once in this
+ * The uptime costs some microseconds to read (on Linux Node reads a file for it), so that it is looked at once in this
  * time by our clock at most. What is left of the hole: a wall clock set back and a suspend as long as that, both within
  * this time of running after a look.
  */

@@ -15,13 +15,13 @@ const KILL_PERIOD_MS = IS_LONG_RUN ? 30_000 : 6_000;
 
 test(`${CONTENDERS} processes that increment one file counter under holdfast run lose no update`, {
   timeout: 120_000,
-}, async ({ here }) => {
-  const count = createCounterWorkload(here.folder);
+}, async ({ harness }) => {
+  const count = createCounterWorkload(harness.folder);
   const began = performance.now();
   await Promise.all(
     Array.from({ length: CONTENDERS }, async () => {
       for (let round = 0; round < ROUNDS; round++) {
-        const run = here.start(["run", "counter", "--", ...count.command(0.01)]);
+        const run = harness.start(["run", "counter", "--", ...count.command(0.01)]);
         expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
       }
     }),
@@ -35,9 +35,9 @@ test(`${CONTENDERS} processes that increment one file counter under holdfast run
   );
 });
 
-test("the same processes without a lock are seen to overlap and to lose updates", async ({ here }) => {
-  const count = createCounterWorkload(here.folder);
-  const all = Array.from({ length: CONTENDERS }, () => here.startProgram(count.command(0.2)));
+test("the same processes without a lock are seen to overlap and to lose updates", async ({ harness }) => {
+  const count = createCounterWorkload(harness.folder);
+  const all = Array.from({ length: CONTENDERS }, () => harness.startProgram(count.command(0.2)));
   for (const run of all) await run.ended;
   const { faults, counter } = count.history();
   expect(counter).toBeLessThan(CONTENDERS);
@@ -50,9 +50,9 @@ const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
 test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is lost and no two children overlap (HOLDFAST_SEED=${seed})`, {
   timeout: KILL_PERIOD_MS + 60_000,
-}, async ({ here }) => {
+}, async ({ harness }) => {
   const random = seededRandom(seed);
-  const count = createCounterWorkload(here.folder);
+  const count = createCounterWorkload(harness.folder);
   const runs = new Set<RunningProcess>();
   const end = performance.now() + KILL_PERIOD_MS;
   let [kills, killsOfHolders] = [0, 0];
@@ -60,7 +60,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   const isOver = (): boolean => performance.now() >= end && killsOfHolders > 0;
   const contend = async (): Promise<void> => {
     while (!isOver()) {
-      const run = here.start(["run", "counter", "--grace", "500ms", "--", ...count.command(HOLD_SECONDS)]);
+      const run = harness.start(["run", "counter", "--grace", "500ms", "--", ...count.command(HOLD_SECONDS)]);
       runs.add(run);
       const { code, signal: name } = await run.ended;
       runs.delete(run);
@@ -82,7 +82,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   };
   await Promise.all([...Array.from({ length: CONTENDERS }, contend), killer()]);
   // a guard may still be at work for a wrapper that was killed last; the lock is free behind it
-  const last = here.start(["run", "counter", "--wait", "5s", "--", ...count.command(0)]);
+  const last = harness.start(["run", "counter", "--wait", "5s", "--", ...count.command(0)]);
   expect((await last.ended).code, last.err()).toBe(0);
 
   const { faults, entered, exited } = count.history();
@@ -90,7 +90,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   expect(entered - exited).toBeLessThanOrEqual(kills);
   // work was done all the same
   expect(exited).toBeGreaterThan(0);
-  expect(here.autostartedServerPids()).toHaveLength(1);
+  expect(harness.autostartedServerPids()).toHaveLength(1);
   console.log(
     `figure: ${kills} wrappers killed in ${KILL_PERIOD_MS / 1_000} s, ${killsOfHolders} of them holders: ${entered} children entered, ${exited} left, 0 overlaps`,
   );

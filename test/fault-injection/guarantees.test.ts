@@ -18,18 +18,18 @@ const GUARANTEES =
   "no two hold, the token rises, a loss is told before the next one enters, who waits is served, nothing is left";
 
 /** Two who wait for "k", the second behind the first, and so many before them. */
-async function startWaiters(here: ProcessHarness, url?: string, before = 0): Promise<readonly [Worker, Worker]> {
-  const [first, second] = [await startWorker(here, url), await startWorker(here, url)];
+async function startWaiters(harness: ProcessHarness, url?: string, before = 0): Promise<readonly [Worker, Worker]> {
+  const [first, second] = [await startWorker(harness, url), await startWorker(harness, url)];
   first.acquire("it", "k");
-  await here.waitForQueue(before + 1, url);
+  await harness.waitForQueue(before + 1, url);
   second.acquire("it", "k");
-  await here.waitForQueue(before + 2, url);
+  await harness.waitForQueue(before + 2, url);
   return [first, second];
 }
 
 /** Both are served one after the other, with tokens that rise above that one, and nothing is left at the store. */
 async function expectAllServed(
-  here: ProcessHarness,
+  harness: ProcessHarness,
   [first, second]: readonly [Worker, Worker],
   above: string,
   url?: string,
@@ -44,44 +44,44 @@ async function expectAllServed(
   expect(BigInt(two.token!)).toBeGreaterThan(BigInt(report.token!));
   second.send({ do: "release", of: "it" });
   expect(await second.waitForReport("it", "released")).toMatchObject({ kept: true });
-  expect(await here.list(url)).toEqual([]);
+  expect(await harness.list(url)).toEqual([]);
   return report;
 }
 
-test.concurrent(`the wrapper dies: ${GUARANTEES}`, async ({ here }) => {
-  const them = writeChildScripts(here.folder);
-  const run = here.start(["run", "k", "--grace", "300ms", "--", ...them.stubborn]);
+test.concurrent(`the wrapper dies: ${GUARANTEES}`, async ({ harness }) => {
+  const them = writeChildScripts(harness.folder);
+  const run = harness.start(["run", "k", "--grace", "300ms", "--", ...them.stubborn]);
   await them.waitUntilWorking();
-  const token = (await here.list())[0]?.token as string;
+  const token = (await harness.list())[0]?.token as string;
   // the next one looks, as the first thing it does under the lock, whether one of them is alive
-  const looker = here.start(["run", "k", "--", ...them.aliveCheck]);
-  await here.waitForQueue(1);
-  const both = await startWaiters(here, undefined, 1);
+  const looker = harness.start(["run", "k", "--", ...them.aliveCheck]);
+  await harness.waitForQueue(1);
+  const both = await startWaiters(harness, undefined, 1);
   run.kill();
   expect(await looker.ended, looker.out()).toEqual({ code: 0, signal: null });
-  await expectAllServed(here, both, token);
+  await expectAllServed(harness, both, token);
 });
 
-test.concurrent(`the client dies: ${GUARANTEES}`, async ({ here }) => {
-  const holder = await startWorker(here);
+test.concurrent(`the client dies: ${GUARANTEES}`, async ({ harness }) => {
+  const holder = await startWorker(harness);
   holder.acquire("it", "k");
   const { token } = await holder.waitForReport("it", "held");
-  const both = await startWaiters(here);
+  const both = await startWaiters(harness);
   holder.kill();
-  await expectAllServed(here, both, token!);
+  await expectAllServed(harness, both, token!);
 });
 
-test.concurrent(`the store dies: ${GUARANTEES}`, async ({ here }) => {
-  const register = await openFencedRegister(here);
-  const holder = await startWorker(here, "", register.path);
+test.concurrent(`the store dies: ${GUARANTEES}`, async ({ harness }) => {
+  const register = await openFencedRegister(harness);
+  const holder = await startWorker(harness, "", register.path);
   holder.acquire("it", "k");
   const { token } = await holder.waitForReport("it", "held");
   holder.send({ do: "use", of: "it" });
-  const both = await startWaiters(here);
-  const [server] = here.autostartedServers();
+  const both = await startWaiters(harness);
+  const [server] = harness.autostartedServers();
   sendSignal(server!, "SIGKILL");
-  await until(() => here.autostartedServerPids().length === 2, { within: 10_000, what: "the next server" });
-  await here.waitForQueue(2);
+  await until(() => harness.autostartedServerPids().length === 2, { within: 10_000, what: "the next server" });
+  await harness.waitForQueue(2);
   // the lock outlives the server, so nobody is told of a loss and nobody enters
   expect(holder.reports().map(({ event }) => event)).not.toContain("lost");
   expect(both.flatMap((worker) => worker.reports()).some(({ event }) => event === "held")).toBe(false);
@@ -89,23 +89,23 @@ test.concurrent(`the store dies: ${GUARANTEES}`, async ({ here }) => {
   await until(() => register.log.length > written, { within: 5_000, what: "the holder to go on" });
   holder.send({ do: "release", of: "it" });
   expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
-  await expectAllServed(here, both, token!);
+  await expectAllServed(harness, both, token!);
 });
 
-test.concurrent(`the network dies: ${GUARANTEES}`, async ({ here }) => {
-  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+test.concurrent(`the network dies: ${GUARANTEES}`, async ({ harness }) => {
+  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
   await using proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(url).port) });
   const { address } = proxy;
-  const register = await openFencedRegister(here);
+  const register = await openFencedRegister(harness);
   const through = "port" in address ? `holdfast://127.0.0.1:${address.port}` : "";
-  const holder = await startWorker(here, through, register.path);
+  const holder = await startWorker(harness, through, register.path);
   holder.acquire("it", "k", { ttl: "3s" });
   const { token } = await holder.waitForReport("it", "held");
   holder.send({ do: "use", of: "it" });
-  const both = await startWaiters(here, url);
+  const both = await startWaiters(harness, url);
   proxy.toTarget.pause();
   proxy.toClient.pause();
-  const next = await expectAllServed(here, both, token!, url);
+  const next = await expectAllServed(harness, both, token!, url);
   const lost = await holder.waitForReport("it", "lost");
   const stopped = await holder.waitForReport("it", "stopped");
   // in the first round of its event loop that the machine let it have

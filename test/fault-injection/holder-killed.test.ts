@@ -10,10 +10,10 @@ const LEASE_MS = 2_000;
 
 const monotonicNow = (): { readonly at: string } => ({ at: String(process.hrtime.bigint()) });
 
-test.concurrent("wrapper and child killed: the next grant follows at once", async ({ here }) => {
-  const run = here.start(["run", "k", "--", "sh", "-c", "echo works; sleep 60; true"]);
+test.concurrent("wrapper and child killed: the next grant follows at once", async ({ harness }) => {
+  const run = harness.start(["run", "k", "--", "sh", "-c", "echo works; sleep 60; true"]);
   await until(() => run.out() !== "", { within: 10_000, what: "the command" });
-  const next = await startWorker(here);
+  const next = await startWorker(harness);
   next.acquire("next", "k");
   await next.waitForReport("next", "asked");
   // by the sleep that is below it alone
@@ -29,9 +29,9 @@ test.concurrent("wrapper and child killed: the next grant follows at once", asyn
   console.log(`figure: wrapper and child killed, next grant after ${ms.toFixed(0)} ms`);
 });
 
-test.concurrent("a library holder killed on the Unix socket: the next grant follows at once", async ({ here }) => {
-  const holder = await startWorker(here);
-  const next = await startWorker(here);
+test.concurrent("a library holder killed on the Unix socket: the next grant follows at once", async ({ harness }) => {
+  const holder = await startWorker(harness);
+  const next = await startWorker(harness);
   holder.acquire("it", "k");
   await holder.waitForReport("it", "held");
   next.acquire("next", "k");
@@ -44,11 +44,11 @@ test.concurrent("a library holder killed on the Unix socket: the next grant foll
 });
 
 test.concurrent("a library holder killed on TCP: the next grant comes when the lease has ended, not before", async ({
-  here,
+  harness,
 }) => {
-  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
-  const holder = await startWorker(here, url);
-  const next = await startWorker(here, url);
+  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const holder = await startWorker(harness, url);
+  const next = await startWorker(harness, url);
   holder.acquire("it", "k", { ttl: "2s" });
   await holder.waitForReport("it", "held");
   next.acquire("next", "k");
@@ -66,12 +66,12 @@ test.concurrent("a library holder killed on TCP: the next grant comes when the l
 
 test.concurrent.for(["unix", "tcp"])(
   "a waiter killed over %s leaves no place: the one behind it is granted at once",
-  async (kind, { here }) => {
-    const url = kind === "unix" ? "" : (await here.serve(["--listen", "tcp://127.0.0.1:0"])).url;
+  async (kind, { harness }) => {
+    const url = kind === "unix" ? "" : (await harness.serve(["--listen", "tcp://127.0.0.1:0"])).url;
     const [holder, waiter, behind] = [
-      await startWorker(here, url),
-      await startWorker(here, url),
-      await startWorker(here, url),
+      await startWorker(harness, url),
+      await startWorker(harness, url),
+      await startWorker(harness, url),
     ];
     for (const [one, of] of [
       [holder, "holder"],
@@ -80,7 +80,7 @@ test.concurrent.for(["unix", "tcp"])(
     ] as const) {
       one.acquire(of, "k");
       if (of === "holder") await one.waitForReport(of, "held");
-      else await here.waitForQueue(of === "waiter" ? 1 : 2, url === "" ? undefined : url);
+      else await harness.waitForQueue(of === "waiter" ? 1 : 2, url === "" ? undefined : url);
     }
     waiter.kill();
     await waiter.ended;

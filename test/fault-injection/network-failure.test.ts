@@ -21,8 +21,8 @@ type ProxiedServer = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-async function startProxiedServer(here: ProcessHarness): Promise<ProxiedServer> {
-  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+async function startProxiedServer(harness: ProcessHarness): Promise<ProxiedServer> {
+  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
   const proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(url).port) });
   const { address } = proxy;
   if ("path" in address) throw new Error("the proxy should listen on TCP");
@@ -54,8 +54,8 @@ const faults: Readonly<Record<string, (proxy: TcpProxy) => () => void>> = {
 const LEASE_FLAGS = "3s";
 
 /** A holder that writes as long as it believes, behind the proxy. */
-async function startBusyHolder(here: ProcessHarness, through: string, register: FencedRegister): Promise<Worker> {
-  const holder = await startWorker(here, through, register.path);
+async function startBusyHolder(harness: ProcessHarness, through: string, register: FencedRegister): Promise<Worker> {
+  const holder = await startWorker(harness, through, register.path);
   holder.acquire("it", "k", { ttl: LEASE_FLAGS });
   await holder.waitForReport("it", "held");
   holder.send({ do: "use", of: "it" });
@@ -65,13 +65,13 @@ async function startBusyHolder(here: ProcessHarness, through: string, register: 
 
 test.concurrent.for(Object.keys(faults))(
   "a holder's socket %s: it is told before the next one enters, and is usable after the heal",
-  async (fault, { here }) => {
-    await using net = await startProxiedServer(here);
-    const register = await openFencedRegister(here);
-    const holder = await startBusyHolder(here, net.through, register);
-    const next = await startWorker(here, net.direct);
+  async (fault, { harness }) => {
+    await using net = await startProxiedServer(harness);
+    const register = await openFencedRegister(harness);
+    const holder = await startBusyHolder(harness, net.through, register);
+    const next = await startWorker(harness, net.direct);
     next.acquire("next", "k");
-    await here.waitForQueue(1, net.direct);
+    await harness.waitForQueue(1, net.direct);
     const heal = faults[fault]!(net.proxy);
     const lost = await holder.waitForReport("it", "lost");
     const stopped = await holder.waitForReport("it", "stopped");
@@ -92,18 +92,18 @@ test.concurrent.for(Object.keys(faults))(
 );
 
 test.concurrent("a socket that is cut again and again under a holder and a waiter: nobody loses the lock or the place, nobody else enters", async ({
-  here,
+  harness,
 }) => {
-  await using net = await startProxiedServer(here);
-  const holder = await startWorker(here, net.through);
-  const waiter = await startWorker(here, net.through);
-  const behind = await startWorker(here, net.direct);
+  await using net = await startProxiedServer(harness);
+  const holder = await startWorker(harness, net.through);
+  const waiter = await startWorker(harness, net.through);
+  const behind = await startWorker(harness, net.direct);
   holder.acquire("it", "k", { ttl: "5s" });
   await holder.waitForReport("it", "held");
   waiter.acquire("first", "k");
-  await here.waitForQueue(1, net.direct);
+  await harness.waitForQueue(1, net.direct);
   behind.acquire("second", "k");
-  await here.waitForQueue(2, net.direct);
+  await harness.waitForQueue(2, net.direct);
   // for longer than the lease
   for (let n = 0; n < 18; n++) {
     if (n % 2 === 0) net.proxy.reset();
@@ -121,14 +121,14 @@ test.concurrent("a socket that is cut again and again under a holder and a waite
 });
 
 test.concurrent("a run whose socket is black-holed: TERM, then KILL, before the lease can end: stubborn children are gone before the next one enters, exit 123", async ({
-  here,
+  harness,
 }) => {
-  await using net = await startProxiedServer(here);
-  const them = writeChildScripts(here.folder);
-  const run = here.start(["run", "k", "--url", net.through, "--ttl", "5s", "--grace", "1s", "--", ...them.stubborn]);
+  await using net = await startProxiedServer(harness);
+  const them = writeChildScripts(harness.folder);
+  const run = harness.start(["run", "k", "--url", net.through, "--ttl", "5s", "--grace", "1s", "--", ...them.stubborn]);
   const family = (await them.waitUntilWorking()).map(requireProcess);
-  const next = here.start(["run", "k", "--url", net.direct, "--", ...them.aliveCheck]);
-  await here.waitForQueue(1, net.direct);
+  const next = harness.start(["run", "k", "--url", net.direct, "--", ...them.aliveCheck]);
+  await harness.waitForQueue(1, net.direct);
   const heal = faults["black-holed both ways"]!(net.proxy);
   expect((await run.ended).code, run.err()).toBe(123);
   expect(run.err()).toMatch(/losing "k".*sent TERM/);
@@ -138,11 +138,11 @@ test.concurrent("a run whose socket is black-holed: TERM, then KILL, before the 
 });
 
 test.concurrent("with --on-lost ignore the same black hole lets two children overlap, and the check of the counter tests sees it", async ({
-  here,
+  harness,
 }) => {
-  await using net = await startProxiedServer(here);
-  const count = createCounterWorkload(here.folder);
-  const run = here.start([
+  await using net = await startProxiedServer(harness);
+  const count = createCounterWorkload(harness.folder);
+  const run = harness.start([
     "run",
     "k",
     "--url",
@@ -152,13 +152,13 @@ test.concurrent("with --on-lost ignore the same black hole lets two children ove
     "--on-lost",
     "ignore",
     "--",
-    ...count.command(here.path("gate")),
+    ...count.command(harness.path("gate")),
   ]);
   await until(() => count.currentPid() !== null, { within: 5_000, what: "the child" });
-  const next = here.start(["run", "k", "--url", net.direct, "--", ...count.command(0)]);
+  const next = harness.start(["run", "k", "--url", net.direct, "--", ...count.command(0)]);
   faults["black-holed both ways"]!(net.proxy);
   expect((await next.ended).code, next.err()).toBe(0);
-  openGate(here);
+  openGate(harness);
   expect((await run.ended).code, run.err()).toBe(0);
   expect(run.err()).toMatch(/goes on without it/);
   const { faults: seen } = count.history();

@@ -12,17 +12,17 @@ import { until } from "../support/until.ts";
 const STOPPED_MS = IS_LONG_RUN ? 40_000 : 2_000;
 
 test.concurrent("a holder stopped past its lease on TCP and resumed is told lost before it can write, and a fenced register refuses its token", async ({
-  here,
+  harness,
 }) => {
-  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
-  await expectStaleHolderRejected(here, url);
+  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+  await expectStaleHolderRejected(harness, url);
 });
 
 test.concurrent("a session holder stopped on the Unix socket keeps its lock, and goes on with it when resumed", {
   timeout: STOPPED_MS + 30_000,
-}, async ({ here }) => {
-  const holder = await startWorker(here);
-  const next = await startWorker(here);
+}, async ({ harness }) => {
+  const holder = await startWorker(harness);
+  const next = await startWorker(harness);
   holder.acquire("it", "k", { ttl: "session" });
   await holder.waitForReport("it", "held");
   holder.stop();
@@ -38,15 +38,15 @@ test.concurrent("a session holder stopped on the Unix socket keeps its lock, and
 
 test.concurrent("a run that is stopped with its command (Ctrl-Z) keeps its lock, and both go on when resumed", {
   timeout: STOPPED_MS + 30_000,
-}, async ({ here }) => {
-  const run = here.start(["run", "k", "--", ...GATED_COMMAND]);
+}, async ({ harness }) => {
+  const run = harness.start(["run", "k", "--", ...GATED_COMMAND]);
   await until(() => run.out() !== "", { within: 10_000, what: "the command" });
   const job: ProcessId[] = [requireProcess(run.pid), ...descendants(run.pid)];
   for (const processId of job) sendSignal(processId, "SIGSTOP");
-  const otherRun = here.start(["run", "k", "--wait", `${STOPPED_MS}ms`, "--", "true"]);
+  const otherRun = harness.start(["run", "k", "--wait", `${STOPPED_MS}ms`, "--", "true"]);
   expect((await otherRun.ended).code).toBe(124);
   for (const processId of job) sendSignal(processId, "SIGCONT");
-  openGate(here);
+  openGate(harness);
   expect(await run.ended).toEqual({ code: 0, signal: null });
   expect(run.err()).toBe("");
 });

@@ -29,25 +29,25 @@ const ROWS: readonly (readonly [killed: readonly Victim[], then: Outcome])[] = [
   [["wrapper", "watchdog", "server"], "orphan"],
 ];
 
-test.concurrent.for(ROWS)("killed: %s; its command: %s", async ([killed, then], { here }) => {
-  const judged = writeExclusionScripts(here.folder);
-  const run = here.start(["run", "k", "--grace", "1s", "--", ...judged.untilGate("k", "stubborn")]);
+test.concurrent.for(ROWS)("killed: %s; its command: %s", async ([killed, then], { harness }) => {
+  const judged = writeExclusionScripts(harness.folder);
+  const run = harness.start(["run", "k", "--grace", "1s", "--", ...judged.untilGate("k", "stubborn")]);
   const command = requireProcess(await judged.waitForWorker("k"));
-  killVictim(here, run, command, killed);
-  await expectOutcome(here, judged, command, then);
+  killVictim(harness, run, command, killed);
+  await expectOutcome(harness, judged, command, then);
   if (killed.includes("wrapper")) return;
   const code = killed.includes("command") ? 137 : 0;
   expect(await run.ended, run.err()).toEqual({ code, signal: null });
 });
 
 test.concurrent("wrapper killed, with a long lease: the lock is free when the command is gone, since nobody believes in the lease", async ({
-  here,
+  harness,
 }) => {
-  const judged = writeExclusionScripts(here.folder);
-  const run = here.start(["run", "k", "--ttl", "10m", "--grace", "1s", "--", ...judged.untilGate("k", "stubborn")]);
+  const judged = writeExclusionScripts(harness.folder);
+  const run = harness.start(["run", "k", "--ttl", "10m", "--grace", "1s", "--", ...judged.untilGate("k", "stubborn")]);
   const command = requireProcess(await judged.waitForWorker("k"));
-  killVictim(here, run, command, ["wrapper"]);
-  await expectOutcome(here, judged, command, "ended by the watchdog");
+  killVictim(harness, run, command, ["wrapper"]);
+  await expectOutcome(harness, judged, command, "ended by the watchdog");
 });
 
 const KINDS: readonly (readonly [name: string, flags: readonly string[], next: readonly string[]])[] = [
@@ -59,43 +59,43 @@ const KINDS: readonly (readonly [name: string, flags: readonly string[], next: r
 
 test.concurrent.for(KINDS)(
   "wrapper, watchdog and server killed, %s: the command keeps what it holds",
-  async ([, flags, next], { here }) => {
-    const judged = writeExclusionScripts(here.folder);
-    const run = here.start(["run", ...flags, "--", ...judged.untilGate("k", "stubborn")]);
+  async ([, flags, next], { harness }) => {
+    const judged = writeExclusionScripts(harness.folder);
+    const run = harness.start(["run", ...flags, "--", ...judged.untilGate("k", "stubborn")]);
     const command = requireProcess(await judged.waitForWorker("k"));
-    killVictim(here, run, command, ["wrapper", "watchdog", "server"]);
+    killVictim(harness, run, command, ["wrapper", "watchdog", "server"]);
     // longer than the lease
-    const early = here.start(["run", ...next, "--wait", "3s", "--", ...judged.enterAndLeave("k")]);
+    const early = harness.start(["run", ...next, "--wait", "3s", "--", ...judged.enterAndLeave("k")]);
     expect((await early.ended).code, early.err()).toBe(124);
-    await expectOutcome(here, judged, command, "orphan", next);
+    await expectOutcome(harness, judged, command, "orphan", next);
   },
 );
 
 test.concurrent("two shared runs, wrappers and server killed: a third goes in beside them, an exclusive one after both", async ({
-  here,
+  harness,
 }) => {
-  const judged = writeExclusionScripts(here.folder);
+  const judged = writeExclusionScripts(harness.folder);
   const both = ["slow", "stubborn"] as const;
   const runs = both.map((manner) =>
-    here.start(["run", "k", "--shared", "--grace", "2s", "--", ...judged.untilGateShared("k", manner)]),
+    harness.start(["run", "k", "--shared", "--grace", "2s", "--", ...judged.untilGateShared("k", manner)]),
   );
   await until(() => judged.workerPids("k").length === 2, { within: 15_000, what: "both at work" });
   const commands = judged.workerPids("k").map(requireProcess);
-  const [server] = here.autostartedServers();
+  const [server] = harness.autostartedServers();
   for (const run of runs) run.kill();
   sendSignal(server!, "SIGKILL");
-  const third = here.start(["run", "k", "--shared", "--no-wait", "--", "true"]);
+  const third = harness.start(["run", "k", "--shared", "--no-wait", "--", "true"]);
   expect((await third.ended).code, third.err()).toBe(0);
-  const next = here.start(["run", "k", "--", ...judged.enterAndLeave("k")]);
+  const next = harness.start(["run", "k", "--", ...judged.enterAndLeave("k")]);
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
   expect(commands.some(isAlive)).toBe(false);
   expect(judged.overlaps()).toEqual([]);
 });
 
 test.concurrent("a run inside a run, of the same key and one more: all of Node killed, both keys stay until the command is gone", async ({
-  here,
+  harness,
 }) => {
-  const judged = writeExclusionScripts(here.folder);
+  const judged = writeExclusionScripts(harness.folder);
   const inner = [
     process.execPath,
     PROGRAM,
@@ -107,14 +107,14 @@ test.concurrent("a run inside a run, of the same key and one more: all of Node k
     "--",
     ...judged.untilGate("k", "stubborn"),
   ];
-  const outer = here.start(["run", "k", "--", ...inner]);
+  const outer = harness.start(["run", "k", "--", ...inner]);
   const command = requireProcess(await judged.waitForWorker("k"));
   const ofNode = descendants(outer.pid).filter(({ pid }) => commandLine(pid).includes(PROGRAM));
-  const [server] = here.autostartedServers();
+  const [server] = harness.autostartedServers();
   for (const processId of ofNode) sendSignal(processId, "SIGSTOP");
   outer.kill();
   for (const processId of [...ofNode, server!]) sendSignal(processId, "SIGKILL");
-  const next = ["k", "l"].map((key) => here.start(["run", key, "--", ...judged.enterAndLeave(key)]));
+  const next = ["k", "l"].map((key) => harness.start(["run", key, "--", ...judged.enterAndLeave(key)]));
   for (const run of next) {
     expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
     expect(isAlive(command)).toBe(false);
@@ -123,11 +123,11 @@ test.concurrent("a run inside a run, of the same key and one more: all of Node k
 });
 
 /** All at one moment: whoever could react is stopped first. */
-function killVictim(here: ProcessHarness, run: RunningProcess, command: ProcessId, killed: readonly Victim[]): void {
+function killVictim(harness: ProcessHarness, run: RunningProcess, command: ProcessId, killed: readonly Victim[]): void {
   // where there is a lease a watchdog has a second process, which waits for its end, and is replaced again and again
   const watchdogs = (): ProcessId[] =>
     descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
-  const [server] = here.autostartedServers();
+  const [server] = harness.autostartedServers();
   run.process.kill("SIGSTOP");
   for (const processId of watchdogs()) sendSignal(processId, "SIGSTOP");
   const stopped = watchdogs();
@@ -140,7 +140,7 @@ function killVictim(here: ProcessHarness, run: RunningProcess, command: ProcessI
 }
 
 async function expectOutcome(
-  here: ProcessHarness,
+  harness: ProcessHarness,
   judged: ExclusionScripts,
   command: ProcessId,
   outcome: Outcome,
@@ -148,12 +148,12 @@ async function expectOutcome(
 ): Promise<void> {
   const goesOn = outcome === "goes on" || outcome === "orphan";
   if (goesOn) {
-    const early = here.start(["run", ...wanted, "--wait", "500ms", "--", ...judged.enterAndLeave("k")]);
+    const early = harness.start(["run", ...wanted, "--wait", "500ms", "--", ...judged.enterAndLeave("k")]);
     expect((await early.ended).code, early.err()).toBe(124);
     expect(isAlive(command)).toBe(true);
   }
-  const next = here.start(["run", ...wanted, "--", ...judged.enterAndLeave("k")]);
-  if (goesOn) await here.waitForQueue(1);
+  const next = harness.start(["run", ...wanted, "--", ...judged.enterAndLeave("k")]);
+  if (goesOn) await harness.waitForQueue(1);
   if (outcome === "goes on") judged.openGate("k");
   if (outcome === "orphan") sendSignal(command, "SIGKILL");
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });

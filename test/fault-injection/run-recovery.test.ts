@@ -12,29 +12,29 @@ const GRACE_FLAGS = ["--grace", "2s"];
 
 test.concurrent.for(["at once", "a moment later"] as const)(
   "on demand: wrapper killed, server killed %s: nobody enters beside the command, other keys are free",
-  async (when, { here }) => {
-    const judged = writeExclusionScripts(here.folder);
-    const run = here.start(["run", "k", ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
+  async (when, { harness }) => {
+    const judged = writeExclusionScripts(harness.folder);
+    const run = harness.start(["run", "k", ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
     const command = requireProcess(await judged.waitForWorker("k"));
-    const [server] = here.autostartedServers();
+    const [server] = harness.autostartedServers();
     run.kill();
     if (when === "a moment later") await until(() => run.hasEnded(), { within: 5_000, what: "the end of the wrapper" });
     sendSignal(server!, "SIGKILL");
-    await expectNextEnters(here, judged, command, []);
+    await expectNextEnters(harness, judged, command, []);
   },
 );
 
 test.concurrent("all processes of Node killed at once, wrappers of four keys and the server on demand: none enters beside a command", async ({
-  here,
+  harness,
 }) => {
-  const judged = writeExclusionScripts(here.folder);
+  const judged = writeExclusionScripts(harness.folder);
   const keys = ["a", "b", "c", "d"];
-  const runs = keys.map((key) => here.start(["run", key, ...GRACE_FLAGS, "--", ...judged.untilGate(key, "slow")]));
+  const runs = keys.map((key) => harness.start(["run", key, ...GRACE_FLAGS, "--", ...judged.untilGate(key, "slow")]));
   for (const key of keys) await judged.waitForWorker(key);
-  const [server] = here.autostartedServers();
+  const [server] = harness.autostartedServers();
   for (const run of runs) run.kill();
   sendSignal(server!, "SIGKILL");
-  const next = keys.map((key) => here.start(["run", key, "--", ...judged.enterAndLeave(key)]));
+  const next = keys.map((key) => harness.start(["run", key, "--", ...judged.enterAndLeave(key)]));
   for (const run of next) expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
   expect(judged.faults(keys)).toEqual([]);
 });
@@ -45,38 +45,38 @@ test.concurrent.for([
   ["SIGTERM", "server first"],
 ] as const)(
   "own server ended by %s and started again, %s: nobody enters beside the command, other keys are free",
-  async ([name, order], { here }) => {
-    const judged = writeExclusionScripts(here.folder);
-    const server = await here.serve();
+  async ([name, order], { harness }) => {
+    const judged = writeExclusionScripts(harness.folder);
+    const server = await harness.serve();
     const url = ["--url", server.url];
-    const run = here.start(["run", "k", ...url, ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
+    const run = harness.start(["run", "k", ...url, ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
     const command = requireProcess(await judged.waitForWorker("k"));
     if (order === "wrapper first") run.kill();
     await waitForRunEnd(server, name);
     if (order === "server first") run.kill();
-    await here.serve();
-    await expectNextEnters(here, judged, command, url);
+    await harness.serve();
+    await expectNextEnters(harness, judged, command, url);
   },
 );
 
 test.concurrent("wrapper stopped, server killed and started again: the command keeps its key and no other, and both go on when resumed", async ({
-  here,
+  harness,
 }) => {
-  const judged = writeExclusionScripts(here.folder);
-  const before = await here.serve();
+  const judged = writeExclusionScripts(harness.folder);
+  const before = await harness.serve();
   const url = ["--url", before.url];
-  const run = here.start(["run", "k", ...url, "--", ...judged.untilGate("k", "obedient")]);
+  const run = harness.start(["run", "k", ...url, "--", ...judged.untilGate("k", "obedient")]);
   await judged.waitForWorker("k");
   run.process.kill("SIGSTOP");
   await waitForRunEnd(before, "SIGKILL");
-  await here.serve();
+  await harness.serve();
   // nothing has to be waited for: what this run holds is known
-  expect(await enters(here, "other", [...url, "--wait", "8s"])).toBe(0);
-  expect(await enters(here, "k", [...url, "--wait", "1s"])).toBe(124);
+  expect(await enters(harness, "other", [...url, "--wait", "8s"])).toBe(0);
+  expect(await enters(harness, "k", [...url, "--wait", "1s"])).toBe(124);
   run.process.kill("SIGCONT");
   judged.openGate("k");
   expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
-  expect(await enters(here, "k", [...url, "--wait", "8s"])).toBe(0);
+  expect(await enters(harness, "k", [...url, "--wait", "8s"])).toBe(0);
   expect(judged.faults(["k"])).toEqual([]);
 
   function enters(harness: ProcessHarness, key: string, args: readonly string[]): Promise<number | null> {
@@ -86,21 +86,21 @@ test.concurrent("wrapper stopped, server killed and started again: the command k
 
 test.concurrent.for(["server goes on", "server killed and started again"] as const)(
   "a command that closed what it inherited, wrapper and guard killed, %s: it keeps the lock until its own end",
-  async (then, { here }) => {
-    const judged = writeExclusionScripts(here.folder);
-    const server = await here.serve();
+  async (then, { harness }) => {
+    const judged = writeExclusionScripts(harness.folder);
+    const server = await harness.serve();
     const url = ["--url", server.url];
-    const run = here.start(["run", "k", ...url, "--", ...judged.untilGateClosedDescriptors("k", "stubborn")]);
+    const run = harness.start(["run", "k", ...url, "--", ...judged.untilGateClosedDescriptors("k", "stubborn")]);
     const command = requireProcess(await judged.waitForWorker("k"));
     killWithWatchdog(run);
     if (then !== "server goes on") {
       await waitForRunEnd(server, "SIGKILL");
-      await here.serve();
+      await harness.serve();
     }
-    const early = here.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enterAndLeave("k")]);
+    const early = harness.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enterAndLeave("k")]);
     expect((await early.ended).code, early.err()).toBe(124);
     sendSignal(command, "SIGKILL");
-    const next = here.start(["run", "k", ...url, "--wait", "10s", "--", ...judged.enterAndLeave("k")]);
+    const next = harness.start(["run", "k", ...url, "--wait", "10s", "--", ...judged.enterAndLeave("k")]);
     expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
     expect(judged.faults(["k"])).toEqual([]);
   },
@@ -113,14 +113,14 @@ test.concurrent.for([
   ["held", "SIGKILL", "obedient"],
 ] as const)(
   "wrapper stopped until its lease has ended, its key %s by another run, server ended by %s and started again: the lease stays ended",
-  async ([then, name, manner], { here }) => {
-    const judged = writeExclusionScripts(here.folder);
-    const before = await here.serve();
+  async ([then, name, manner], { harness }) => {
+    const judged = writeExclusionScripts(harness.folder);
+    const before = await harness.serve();
     const url = ["--url", before.url];
-    const run = here.start(["run", "k", ...url, "--ttl", "2s", "--", ...judged.untilGate("k", manner)]);
+    const run = harness.start(["run", "k", ...url, "--ttl", "2s", "--", ...judged.untilGate("k", manner)]);
     const command = requireProcess(await judged.waitForWorker("k"));
     run.process.kill("SIGSTOP");
-    const otherRun = here.start(["run", "k", ...url, "--", ...judged.untilGate("k", "obedient")]);
+    const otherRun = harness.start(["run", "k", ...url, "--", ...judged.untilGate("k", "obedient")]);
     await until(() => judged.workerPids("k").length === 2, { within: 15_000, what: "the other at work" });
     expect(isAlive(command)).toBe(false);
     const leaves = async (): Promise<void> => {
@@ -129,47 +129,47 @@ test.concurrent.for([
     };
     if (then === "released") await leaves();
     await waitForRunEnd(before, name);
-    await here.serve();
+    await harness.serve();
     if (then === "held") {
-      const early = here.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enterAndLeave("k")]);
+      const early = harness.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enterAndLeave("k")]);
       expect((await early.ended).code, early.err()).toBe(124);
-      expect(await here.list(before.url)).toHaveLength(1);
+      expect(await harness.list(before.url)).toHaveLength(1);
       await leaves();
     }
-    const next = here.start(["run", "k", ...url, "--wait", "8s", "--", ...judged.enterAndLeave("k")]);
+    const next = harness.start(["run", "k", ...url, "--wait", "8s", "--", ...judged.enterAndLeave("k")]);
     expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
     run.process.kill("SIGCONT");
     expect((await run.ended).code, run.err()).toBe(123);
     expect(judged.faults(["k"])).toEqual([]);
-    expect(readdirSync(here.path("state/runs"))).toEqual([]);
+    expect(readdirSync(harness.path("state/runs"))).toEqual([]);
   },
 );
 
 test.concurrent("a run inside a run, several keys: the outer wrapper stopped until its lease has ended, server killed and started again: all are free", async ({
-  here,
+  harness,
 }) => {
-  const judged = writeExclusionScripts(here.folder);
-  const before = await here.serve();
+  const judged = writeExclusionScripts(harness.folder);
+  const before = await harness.serve();
   const url = ["--url", before.url];
   const inner = [process.execPath, PROGRAM, "run", "k", "l", ...url, "--", ...judged.untilGate("k", "stubborn")];
-  const outer = here.start(["run", "j", "k", ...url, "--ttl", "4s", "--", ...inner]);
+  const outer = harness.start(["run", "j", "k", ...url, "--ttl", "4s", "--", ...inner]);
   const command = requireProcess(await judged.waitForWorker("k"));
   outer.process.kill("SIGSTOP");
   await until(() => !isAlive(command), { within: 15_000, what: "the end of the command" });
   const entered = async (): Promise<void> => {
     for (const key of ["j", "k", "l"]) {
-      const next = here.start(["run", key, ...url, "--wait", "8s", "--", ...judged.enterAndLeave(key)]);
+      const next = harness.start(["run", key, ...url, "--wait", "8s", "--", ...judged.enterAndLeave(key)]);
       expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
     }
   };
   await entered();
   await waitForRunEnd(before, "SIGKILL");
-  await here.serve();
+  await harness.serve();
   await entered();
   outer.process.kill("SIGCONT");
   expect((await outer.ended).code, outer.err()).toBe(123);
   expect(judged.faults(["k"])).toEqual([]);
-  expect(readdirSync(here.path("state/runs"))).toEqual([]);
+  expect(readdirSync(harness.path("state/runs"))).toEqual([]);
 });
 
 /** A guard that was killed is replaced, if the wrapper still has the time: it has none. */
@@ -188,13 +188,13 @@ async function waitForRunEnd(server: RunningServer, name: NodeJS.Signals): Promi
 
 /** Another key is free while the command works; its own key is once it has ended. */
 async function expectNextEnters(
-  here: ProcessHarness,
+  harness: ProcessHarness,
   judged: ReturnType<typeof writeExclusionScripts>,
   command: ProcessId,
   url: readonly string[],
 ): Promise<void> {
-  const otherRun = here.start(["run", "other", ...url, "--wait", "10s", "--", "true"]);
-  const next = here.start(["run", "k", ...url, "--", ...judged.enterAndLeave("k")]);
+  const otherRun = harness.start(["run", "other", ...url, "--wait", "10s", "--", "true"]);
+  const next = harness.start(["run", "k", ...url, "--", ...judged.enterAndLeave("k")]);
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
   expect(isAlive(command)).toBe(false);
   expect(await otherRun.ended, otherRun.err()).toEqual({ code: 0, signal: null });

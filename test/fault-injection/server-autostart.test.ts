@@ -14,20 +14,20 @@ const CONCURRENT_STARTS = 20;
 
 test(`${CONCURRENT_STARTS} wrappers started at once on a stale socket file: one server, and none of them overlap`, {
   timeout: 60_000,
-}, async ({ here }) => {
-  const first = here.start(["run", "k", "--", "true"]);
+}, async ({ harness }) => {
+  const first = harness.start(["run", "k", "--", "true"]);
   expect((await first.ended).code, first.err()).toBe(0);
-  const [old] = here.autostartedServers();
+  const [old] = harness.autostartedServers();
   sendSignal(old!, "SIGKILL");
   await until(() => !isAlive(old!), { within: 5_000, what: "the end of the first server" });
-  expect(lstatSync(`${here.directory}/socket`).isSocket()).toBe(true);
+  expect(lstatSync(`${harness.directory}/socket`).isSocket()).toBe(true);
 
-  const count = createCounterWorkload(here.folder);
+  const count = createCounterWorkload(harness.folder);
   const began = performance.now();
-  const all = Array.from({ length: CONCURRENT_STARTS }, () => here.start(["run", "k", "--", ...count.command(0)]));
+  const all = Array.from({ length: CONCURRENT_STARTS }, () => harness.start(["run", "k", "--", ...count.command(0)]));
   for (const run of all) expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
-  expect(here.autostartedServerPids()).toHaveLength(2);
-  await until(() => here.autostartedServers().length === 1, {
+  expect(harness.autostartedServerPids()).toHaveLength(2);
+  await until(() => harness.autostartedServers().length === 1, {
     within: 5_000,
     what: "the end of those that lost the election",
   });
@@ -38,11 +38,11 @@ test(`${CONCURRENT_STARTS} wrappers started at once on a stale socket file: one 
 });
 
 test.concurrent("out=$(holdfast run k -- echo hi) returns at once, although it started the server: that keeps no descriptor of its starter", async ({
-  here,
+  harness,
 }) => {
   const began = performance.now();
-  const shell = here.startProgram([
-    // above 15, where ClusterNode does not close what it inherits by itself
+  const shell = harness.startProgram([
+    // above 15, where Node does not close what it inherits by itself
     "bash",
     "-c",
     `out=$("${process.execPath}" "${PROGRAM}" run k -- echo hi 20>&1 2>&1); echo "got $out"`,
@@ -51,7 +51,7 @@ test.concurrent("out=$(holdfast run k -- echo hi) returns at once, although it s
   await until(() => shell.out() === "got hi\n", { within: 5_000, what: "its output" });
   // a server that kept the descriptor would keep us for ten minutes
   expect(performance.now() - began).toBeLessThan(30_000);
-  const [server] = here.autostartedServers();
+  const [server] = harness.autostartedServers();
   expect(server).toBeDefined();
   console.log(
     `figure: out=$(holdfast run k -- echo hi) with the start of the server took ${(performance.now() - began).toFixed(0)} ms`,
@@ -60,14 +60,14 @@ test.concurrent("out=$(holdfast run k -- echo hi) returns at once, although it s
 
 /** The scene's folder as the home of whoever runs it, in a password file that only the namespace sees. */
 function startWithHome(
-  here: ProcessHarness,
+  harness: ProcessHarness,
   home: string,
   command: readonly string[],
   setUp = "",
 ): readonly [string, ...string[]] {
   const { uid, gid } = MOUNT_NAMESPACE_COMMAND?.includes("-rm") === true ? { uid: 0, gid: 0 } : userInfo();
-  writeFileSync(here.path("passwd"), `somebody:x:${uid}:${gid}:somebody:${home}:/bin/sh\n`);
-  return inMountNamespace(`mount --bind "${here.path("passwd")}" /etc/passwd\n${setUp}`, command);
+  writeFileSync(harness.path("passwd"), `somebody:x:${uid}:${gid}:somebody:${home}:/bin/sh\n`);
+  return inMountNamespace(`mount --bind "${harness.path("passwd")}" /etc/passwd\n${setUp}`, command);
 }
 
 const NO_DIRECTORY = { env: { HOLDFAST_DIR: undefined } };
@@ -76,37 +76,37 @@ const RUN = [process.execPath, PROGRAM, "run", "k"] as const;
 test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
   "a run with an empty environment (env -i) and one from a login shell exclude each other: same user, same server",
   { concurrent: true },
-  async ({ here }) => {
-    const home = here.path("home");
+  async ({ harness }) => {
+    const home = harness.path("home");
     mkdirSync(home, { mode: 0o700 });
     const login = [
       ...[
         "env",
         "-i",
-        `HOME=${here.path("elsewhere")}`,
-        `TMPDIR=${here.folder}`,
-        `XDG_RUNTIME_DIR=${here.folder}`,
+        `HOME=${harness.path("elsewhere")}`,
+        `TMPDIR=${harness.folder}`,
+        `XDG_RUNTIME_DIR=${harness.folder}`,
         "LANG=C.UTF-8",
       ],
       ...["PATH=/usr/local/bin:/usr/bin:/bin", "sh", "-l", "-c", `"$@"`, "sh", ...RUN],
     ];
-    const holder = here.startProgram(startWithHome(here, home, [...login, "--", ...GATED_COMMAND]), NO_DIRECTORY);
+    const holder = harness.startProgram(startWithHome(harness, home, [...login, "--", ...GATED_COMMAND]), NO_DIRECTORY);
     await until(() => holder.out() !== "" || holder.hasEnded(), { within: 10_000, what: "the holder" });
     expect(holder.hasEnded(), holder.err()).toBe(false);
 
     const empty = (...more: readonly string[]): RunningProcess =>
-      here.startProgram(startWithHome(here, home, ["env", "-i", ...RUN, ...more]), NO_DIRECTORY);
+      harness.startProgram(startWithHome(harness, home, ["env", "-i", ...RUN, ...more]), NO_DIRECTORY);
     const busy = empty("--no-wait", "--", "/bin/echo", "entered");
     expect((await busy.ended).code, busy.err()).toBe(124);
     expect(busy.out()).toBe("");
-    openGate(here);
+    openGate(harness);
     expect(await holder.ended).toEqual({ code: 0, signal: null });
     const free = empty("--wait", "5s", "--", "/bin/echo", "entered");
     expect((await free.ended).code, free.err()).toBe(0);
     // one server, in the directory that the password database leads to
-    expect(here.autostartedServers()).toHaveLength(1);
+    expect(harness.autostartedServers()).toHaveLength(1);
     expect(existsSync(`${home}/.holdfast`)).toBe(true);
-    expect(existsSync(here.path("elsewhere"))).toBe(false);
+    expect(existsSync(harness.path("elsewhere"))).toBe(false);
   },
 );
 
@@ -129,41 +129,41 @@ function makeWorldAccessible(path: string): void {
 
 test.concurrent.for(refusals)(
   "a user directory that is %s is refused, by client and server, and nothing is run",
-  async ([, make, why], { here }) => {
-    make(here.directory);
-    const run = here.start(["run", "k", "--", "touch", "ran"]);
+  async ([, make, why], { harness }) => {
+    make(harness.directory);
+    const run = harness.start(["run", "k", "--", "touch", "ran"]);
     expect((await run.ended).code).toBe(77);
     expect(run.err()).toMatch(why);
-    const server = here.start(["serve"]);
+    const server = harness.start(["serve"]);
     expect((await server.ended).code).not.toBe(0);
     expect(server.err()).toMatch(why);
-    expect(existsSync(here.path("ran"))).toBe(false);
+    expect(existsSync(harness.path("ran"))).toBe(false);
   },
 );
 
 test.skipIf(process.getuid?.() !== 0)(
   "a user directory of another user is refused, and nothing is run",
   { concurrent: true },
-  async ({ here }) => {
-    mkdirSync(here.directory, { mode: 0o700 });
-    expect((await here.startProgram(["chown", "65534", here.directory]).ended).code).toBe(0);
-    const run = here.start(["run", "k", "--", "touch", "ran"]);
+  async ({ harness }) => {
+    mkdirSync(harness.directory, { mode: 0o700 });
+    expect((await harness.startProgram(["chown", "65534", harness.directory]).ended).code).toBe(0);
+    const run = harness.start(["run", "k", "--", "touch", "ran"]);
     expect((await run.ended).code).toBe(77);
     expect(run.err()).toMatch(/belongs to the user with id 65534/);
-    expect(existsSync(here.path("ran"))).toBe(false);
+    expect(existsSync(harness.path("ran"))).toBe(false);
   },
 );
 
 test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
   "a directory in /tmp that somebody made before a user without a home is refused, and nothing is run",
   { concurrent: true },
-  async ({ here }) => {
+  async ({ harness }) => {
     // the program may itself lie in /tmp, which this one does not see
     const squat = `mount --bind "${resolve(".")}" /mnt\nmount -t tmpfs none /tmp\nmkdir -m 0777 "/tmp/holdfast-$(id -u)"\ncd /`;
     const command = [process.execPath, "/mnt/dist/cli/main.js", "run", "k", "--", "echo", "entered"];
     // nor what else the run of tests may preload from there
     const env = { ...NO_DIRECTORY.env, NODE_OPTIONS: undefined };
-    const run = here.startProgram(startWithHome(here, "/nonexistent", command, squat), { env });
+    const run = harness.startProgram(startWithHome(harness, "/nonexistent", command, squat), { env });
     expect((await run.ended).code, run.err()).toBe(77);
     expect(run.err()).toMatch(/\/tmp\/holdfast-\d+ is open to others/);
     expect(run.out()).toBe("");

@@ -26,9 +26,9 @@ const STEPS = IS_LONG_RUN ? [1, 0, -1, 0, 1, -1, 0] : [1, -1];
 const STEP_INTERVAL_MS = IS_LONG_RUN ? 5_000 : 700;
 
 /** Steps the clock by whole hours from the true time, and sees that the load goes on and that the step was felt. */
-async function stepClock(here: ProcessHarness, url: string, step: (seconds: number) => void): Promise<void> {
-  const register = await openFencedRegister(here);
-  const workers = await startWorkload(here, url, register);
+async function stepClock(harness: ProcessHarness, url: string, step: (seconds: number) => void): Promise<void> {
+  const register = await openFencedRegister(harness);
+  const workers = await startWorkload(harness, url, register);
   await until(() => register.log.length > 2 * WORKER_COUNT, {
     within: PROGRESS_TIMEOUT_MS,
     what: "turns before the first step",
@@ -51,7 +51,7 @@ async function stepClock(here: ProcessHarness, url: string, step: (seconds: numb
 const TEST_NAME = `the server's wall clock stepped an hour forward and back under load of ${WORKER_COUNT} processes: no double grant, tokens rise, nobody loses a lock, everybody proceeds`;
 const options = { timeout: STEPS.length * STEP_INTERVAL_MS + 4 * PROGRESS_TIMEOUT_MS };
 
-test(`${TEST_NAME} (the server's clock is the test's)`, options, async ({ here }) => {
+test(`${TEST_NAME} (the server's clock is the test's)`, options, async ({ harness }) => {
   let aheadMs = 0;
   const clock: Clock = {
     now: () => systemClock.now(),
@@ -59,10 +59,10 @@ test(`${TEST_NAME} (the server's clock is the test's)`, options, async ({ here }
     timer: (run) => systemClock.timer(run),
     wall: () => systemClock.wall() + aheadMs,
   };
-  const server = await serve({ listen: "tcp://127.0.0.1:0", state: here.path("state"), clock, log: () => undefined });
+  const server = await serve({ listen: "tcp://127.0.0.1:0", state: harness.path("state"), clock, log: () => undefined });
   try {
     const url = (server.addresses[0] as string).replace("tcp:", "holdfast:");
-    await stepClock(here, url, (seconds) => {
+    await stepClock(harness, url, (seconds) => {
       aheadMs = seconds * 1_000;
     });
   } finally {
@@ -78,11 +78,11 @@ const faketimePath =
 test.skipIf(faketimePath === null)(
   `${TEST_NAME} (libfaketime${faketimePath === null ? " is not installed: skipped" : ""})`,
   options,
-  async ({ here }) => {
-    const file = here.path("clock");
+  async ({ harness }) => {
+    const file = harness.path("clock");
     const step = (seconds: number): void => writeFileSync(file, `${seconds < 0 ? "" : "+"}${seconds}s\n`);
     step(0);
-    const server = await startServerProcess(here, {
+    const server = await startServerProcess(harness, {
       env: {
         LD_PRELOAD: faketimePath ?? "",
         FAKETIME_TIMESTAMP_FILE: file,
@@ -90,7 +90,7 @@ test.skipIf(faketimePath === null)(
         FAKETIME_DONT_FAKE_MONOTONIC: "1",
       },
     });
-    await stepClock(here, server.url, step);
+    await stepClock(harness, server.url, step);
   },
 );
 

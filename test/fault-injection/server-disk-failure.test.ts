@@ -31,11 +31,11 @@ const BOUND_MS = 35_000;
 type DiskFault = { readonly server: ServerProcess; break(): void; repair(): void };
 
 /** The state lies on a file system of 1 MiB that only the server sees, and that is filled to the last byte. */
-async function fullDisk(here: ProcessHarness): Promise<DiskFault> {
-  const disk = here.path("disk");
+async function fullDisk(harness: ProcessHarness): Promise<DiskFault> {
+  const disk = harness.path("disk");
   mkdirSync(disk, { mode: 0o700 });
   const commandPrefix = inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, []);
-  const server = await startServerProcess(here, { commandPrefix, state: join(disk, "state") });
+  const server = await startServerProcess(harness, { commandPrefix, state: join(disk, "state") });
   const filler = join(`/proc/${server.pid()}/root`, disk, "filler");
   return {
     server,
@@ -46,9 +46,9 @@ async function fullDisk(here: ProcessHarness): Promise<DiskFault> {
 }
 
 /** Neither the state file nor the journal can be written anew, by root neither: their folder is not there. */
-async function unwritableDirectory(here: ProcessHarness): Promise<DiskFault> {
-  const folder = here.path("state");
-  const server = await startServerProcess(here, { state: folder });
+async function unwritableDirectory(harness: ProcessHarness): Promise<DiskFault> {
+  const folder = harness.path("state");
+  const server = await startServerProcess(harness, { state: folder });
   return {
     server,
     break() {
@@ -64,7 +64,7 @@ const faults = [
   {
     name: "disk full",
     open: fullDisk,
-    why: MOUNT_NAMESPACE_COMMAND === null ? ": nothing may be mounted here, skipped" : "",
+    why: MOUNT_NAMESPACE_COMMAND === null ? ": nothing may be mounted harness, skipped" : "",
   },
   { name: "state folder gone", open: unwritableDirectory, why: "" },
 ];
@@ -73,10 +73,10 @@ for (const { name, open, why } of faults) {
   test.skipIf(why !== "")(
     `${name}, under load of 8 processes: what needs a write is refused with DISK, others go on, and all is well when there is room${why}`,
     { timeout: (IS_LONG_RUN ? BOUND_MS : 0) + 4 * PROGRESS_TIMEOUT_MS },
-    async ({ here }) => {
-      const { server, ...fault } = await open(here);
-      const register = await openFencedRegister(here);
-      const workers = await startWorkload(here, server.url, register);
+    async ({ harness }) => {
+      const { server, ...fault } = await open(harness);
+      const register = await openFencedRegister(harness);
+      const workers = await startWorkload(harness, server.url, register);
       const client = await RawClient.open(server.rawAddress);
       const kept = randomId();
       expect((await client.claim(kept, "kept"))[0]).toBe("held");

@@ -23,22 +23,22 @@ const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
 test.concurrent(`the server on demand killed ${KILLS} times under load: no double grant, no token repeated, everybody proceeds (HOLDFAST_SEED=${seed})`, {
   timeout: 3 * KILL_PERIOD_MS + 3 * PROGRESS_TIMEOUT_MS,
-}, async ({ here }) => {
+}, async ({ harness }) => {
   const random = seededRandom(seed);
-  const register = await openFencedRegister(here);
-  const workers = await startWorkload(here, "", register);
-  const count = createCounterWorkload(here.folder);
+  const register = await openFencedRegister(harness);
+  const workers = await startWorkload(harness, "", register);
+  const count = createCounterWorkload(harness.folder);
   let over = false;
   const wrapped = async (): Promise<void> => {
     while (!over) {
-      const run = here.start(["run", "counter", "--", ...count.command(0.05)]);
+      const run = harness.start(["run", "counter", "--", ...count.command(0.05)]);
       expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
     }
   };
   const kills = async (): Promise<bigint> => {
     for (let n = 0; n < KILLS; n++) {
       await delay(random.int(MAX_KILL_INTERVAL_MS));
-      const [server] = await until(() => (here.autostartedServers().length > 0 ? here.autostartedServers() : null), {
+      const [server] = await until(() => (harness.autostartedServers().length > 0 ? harness.autostartedServers() : null), {
         within: 10_000,
         what: "a server",
       });
@@ -53,7 +53,7 @@ test.concurrent(`the server on demand killed ${KILLS} times under load: no doubl
   await expectAllProceeded(workers, register, lastKill);
   const { faults, counter } = count.history();
   expect(faults).toEqual([]);
-  expect(new Set(here.autostartedServerPids()).size).toBeGreaterThan(1);
+  expect(new Set(harness.autostartedServerPids()).size).toBeGreaterThan(1);
   console.log(
     `figure: server on demand killed ${KILLS} times: ${register.log.length / 2} turns of ${WORKER_COUNT} clients, ${counter} runs, longest stop ${longestGapMs(register).toFixed(0)} ms`,
   );
@@ -61,17 +61,17 @@ test.concurrent(`the server on demand killed ${KILLS} times under load: no doubl
 
 test.concurrent(`a server on TCP killed ${KILLS} times under load and started again on its port: no double grant, no token repeated, everybody proceeds`, {
   timeout: 3 * KILL_PERIOD_MS + 3 * PROGRESS_TIMEOUT_MS,
-}, async ({ here }) => {
+}, async ({ harness }) => {
   const random = seededRandom(seed);
-  const register = await openFencedRegister(here);
-  let server: RunningServer = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const register = await openFencedRegister(harness);
+  let server: RunningServer = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
   const address = server.address;
-  const workers = await startWorkload(here, server.url, register);
+  const workers = await startWorkload(harness, server.url, register);
   for (let n = 0; n < KILLS; n++) {
     await delay(random.int(MAX_KILL_INTERVAL_MS));
     server.kill();
     await server.ended;
-    server = await here.serve(["--listen", address]);
+    server = await harness.serve(["--listen", address]);
   }
   await expectAllProceeded(workers, register, process.hrtime.bigint());
   console.log(

@@ -71,8 +71,8 @@ async function reconnect(server: ServerProcess, holder: RawHolder, at: number): 
 
 test(`${HOLDER_COUNT} holders who come back at once after kill -9: each has its lock and its token, nobody else gets in, and the server opens as soon as all are back`, {
   timeout: 120_000,
-}, async ({ here }) => {
-  const server = await startServerProcess(here, { limits: { connections: 20_000 } });
+}, async ({ harness }) => {
+  const server = await startServerProcess(harness, { limits: { connections: 20_000 } });
   const all = await createHolders(server);
   const highest = all.reduce((most, { token }) => (BigInt(token) > most ? BigInt(token) : most), 0n);
   await server.kill();
@@ -116,8 +116,8 @@ test(`${HOLDER_COUNT} holders who come back at once after kill -9: each has its 
 test.runIf(IS_LONG_RUN)(
   `of ${HOLDER_COUNT} holders half never come back: the others keep their locks, those of the lost are granted after their leases, not before`,
   { timeout: 180_000 },
-  async ({ here }) => {
-    const server = await startServerProcess(here, { limits: { connections: 20_000 } });
+  async ({ harness }) => {
+    const server = await startServerProcess(harness, { limits: { connections: 20_000 } });
     const all = await createHolders(server);
     const placed = performance.now();
     await server.kill();
@@ -158,13 +158,13 @@ test.runIf(IS_LONG_RUN)(
 test.runIf(IS_LONG_RUN)(
   "a holder cut off from before the kill until after the reclaim is told of its loss before the next one enters",
   { timeout: 120_000 },
-  async ({ here }) => {
-    const server = await startServerProcess(here);
+  async ({ harness }) => {
+    const server = await startServerProcess(harness);
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(server.url).port) });
     const { address } = proxy;
     const through = "port" in address ? `holdfast://127.0.0.1:${address.port}` : "";
-    const register = await openFencedRegister(here);
-    const holder = await startWorker(here, through, register.path);
+    const register = await openFencedRegister(harness);
+    const holder = await startWorker(harness, through, register.path);
     holder.acquire("it", "k", { ttl: "20s" });
     await holder.waitForReport("it", "held");
     holder.send({ do: "use", of: "it" });
@@ -173,7 +173,7 @@ test.runIf(IS_LONG_RUN)(
     proxy.reset();
     await server.kill();
     await server.restart();
-    const next = await startWorker(here, server.url);
+    const next = await startWorker(harness, server.url);
     next.acquire("next", "k");
     const granted = await next.waitForReport("next", "held", RECLAIM_MS + 10_000);
     const stopped = await holder.waitForReport("it", "stopped");
@@ -189,8 +189,8 @@ test.runIf(IS_LONG_RUN)(
 
 test("a detached claim and one of a day outlive kill -9; the pause is announced, and under a minute", {
   timeout: IS_LONG_RUN ? RECLAIM_MS + 60_000 : 40_000,
-}, async ({ here }) => {
-  const server = await startServerProcess(here);
+}, async ({ harness }) => {
+  const server = await startServerProcess(harness);
   const [one, other] = [randomId(), randomId()];
   const client = await RawClient.open(server.rawAddress);
   const day = await client.claim(one, "day", DAY_MS);

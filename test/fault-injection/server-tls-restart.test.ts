@@ -34,11 +34,11 @@ const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 type SecuredServer = { readonly server: ServerProcess; readonly ana: string; readonly ben: string };
 
 /** A server with a certificate, and two who may do everything. */
-async function startSecuredServer(here: ProcessHarness): Promise<SecuredServer> {
+async function startSecuredServer(harness: ProcessHarness): Promise<SecuredServer> {
   const issuer = createAuthority();
-  const tls = writeCertificate(here.folder, issuer.issue(["127.0.0.1"]), issuer);
+  const tls = writeCertificate(harness.folder, issuer.issue(["127.0.0.1"]), issuer);
   const [ana, ben] = [createCredential(), createCredential()];
-  const accounts = here.path("accounts.json");
+  const accounts = harness.path("accounts.json");
   const account = (name: string, hash: string): object => ({
     name,
     hashes: [hash],
@@ -46,16 +46,16 @@ async function startSecuredServer(here: ProcessHarness): Promise<SecuredServer> 
   });
   const file = { version: 1, accounts: [account("ana", ana.hash), account("ben", ben.hash)] };
   writeFileSync(accounts, JSON.stringify(file), { mode: 0o600 });
-  return { server: await startServerProcess(here, { tls, accounts }), ana: ana.credential, ben: ben.credential };
+  return { server: await startServerProcess(harness, { tls, accounts }), ana: ana.credential, ben: ben.credential };
 }
 
 test(`through TLS, with credentials: the server killed ${KILLS} times under load from ${WORKER_COUNT} processes: no double grant, no token repeated, everybody proceeds; no secret is told (HOLDFAST_SEED=${seed})`, {
   timeout: KILLS * (MAX_KILL_INTERVAL_MS + 5_000) + 3 * PROGRESS_TIMEOUT_MS,
-}, async ({ here }) => {
+}, async ({ harness }) => {
   const random = seededRandom(seed);
-  const { server, ana } = await startSecuredServer(here);
-  const register = await openFencedRegister(here);
-  const workers = await startWorkload(here, server.url, register, { HOLDFAST_CREDENTIAL: ana });
+  const { server, ana } = await startSecuredServer(harness);
+  const register = await openFencedRegister(harness);
+  const workers = await startWorkload(harness, server.url, register, { HOLDFAST_CREDENTIAL: ana });
   for (let n = 0; n < KILLS; n++) {
     await delay(random.int(MAX_KILL_INTERVAL_MS));
     await server.kill();
@@ -70,9 +70,9 @@ test(`through TLS, with credentials: the server killed ${KILLS} times under load
 });
 
 test("through TLS: a detached claim and one of a day outlive kill -9, and answer to the account that placed them alone", async ({
-  here,
+  harness,
 }) => {
-  const { server, ana, ben } = await startSecuredServer(here);
+  const { server, ana, ben } = await startSecuredServer(harness);
   const [day, detached] = [randomId(), randomId()];
   const first = await RawClient.open(server.rawAddress, { credential: ana });
   const granted = await first.claim(day, "day", DAY_MS);
@@ -99,11 +99,11 @@ test("through TLS: a detached claim and one of a day outlive kill -9, and answer
 });
 
 test("wrong credentials by the hundred: those who work go on, and what was tried stands in no log", async ({
-  here,
+  harness,
 }) => {
-  const { server, ana } = await startSecuredServer(here);
-  const register = await openFencedRegister(here);
-  const workers = await startWorkload(here, server.url, register, { HOLDFAST_CREDENTIAL: ana });
+  const { server, ana } = await startSecuredServer(harness);
+  const register = await openFencedRegister(harness);
+  const workers = await startWorkload(harness, server.url, register, { HOLDFAST_CREDENTIAL: ana });
   const canary = createCredential().credential;
   for (let round = 0; round < 6; round++) {
     const tries = Array.from({ length: 20 }, () =>

@@ -16,47 +16,47 @@ const RECOVERY_MS = 60_000;
 const JOURNALED_LEASE = ["--ttl", "50s"] as const;
 
 /** Kills the server on demand. */
-async function killServer(here: ProcessHarness): Promise<void> {
-  const [server] = here.autostartedServers();
+async function killServer(harness: ProcessHarness): Promise<void> {
+  const [server] = harness.autostartedServers();
   sendSignal(server!, "SIGKILL");
   await until(() => !isAlive(server!), { within: 5_000, what: "the end of the server" });
 }
 
-async function runOnce(here: ProcessHarness, ...args: readonly string[]): Promise<RunningProcess> {
-  const run = here.start(["run", "once", ...args]);
+async function runOnce(harness: ProcessHarness, ...args: readonly string[]): Promise<RunningProcess> {
+  const run = harness.start(["run", "once", ...args]);
   await run.ended;
   return run;
 }
 
 test.concurrent.for(["state", "journal"])(
   "a damaged %s is refused, saying what to do; it is left as it was, and nothing is run",
-  async (name, { here }) => {
-    await runOnce(here, "--", "true");
-    await killServer(here);
-    const path = join(here.directory, "state", name);
+  async (name, { harness }) => {
+    await runOnce(harness, "--", "true");
+    await killServer(harness);
+    const path = join(harness.directory, "state", name);
     const text = `${readFileSync(path, "utf8") || "0123456789abcdef {}\n"}`.replace(/.\n$/, "~\n");
     writeFileSync(path, text);
-    for (const attempt of [await runOnce(here, "--", "touch", "ran"), here.start(["serve"])]) {
+    for (const attempt of [await runOnce(harness, "--", "touch", "ran"), harness.start(["serve"])]) {
       expect((await attempt.ended).code).toBe(69);
       expect(attempt.err()).toMatch(/damaged.*move it .*away/s);
       expect(attempt.err()).toContain(path);
     }
     expect(readFileSync(path, "utf8")).toBe(text);
-    expect(existsSync(here.path("ran"))).toBe(false);
+    expect(existsSync(harness.path("ran"))).toBe(false);
   },
 );
 
 test.concurrent("a state file that is missing is an unclean start: who held still holds, and nothing new is granted until all could tell", {
   timeout: RECOVERY_MS + 60_000,
-}, async ({ here }) => {
-  const holder = await startWorker(here);
+}, async ({ harness }) => {
+  const holder = await startWorker(harness);
   holder.acquire("it", "k");
   const { token } = await holder.waitForReport("it", "held");
   // killed while the state file is away, the holder would start the next server at once
-  rmSync(join(here.directory, "state", "state"));
-  await killServer(here);
-  await until(() => here.autostartedServerPids().length === 2, { within: 10_000, what: "the next server" });
-  const [same, other] = [await startWorker(here), await startWorker(here)];
+  rmSync(join(harness.directory, "state", "state"));
+  await killServer(harness);
+  await until(() => harness.autostartedServerPids().length === 2, { within: 10_000, what: "the next server" });
+  const [same, other] = [await startWorker(harness), await startWorker(harness)];
   same.acquire("same", "k");
   other.acquire("other", "another");
   await delay(IS_LONG_RUN ? RECOVERY_MS / 2 : 2_000);
@@ -99,23 +99,23 @@ test.concurrent.for(usable)(
   {
     timeout: IS_LONG_RUN ? 120_000 : 30_000,
   },
-  async ([, spoil], { here }) => {
-    const holder = await startWorker(here);
+  async ([, spoil], { harness }) => {
+    const holder = await startWorker(harness);
     holder.acquire("it", "k");
     await holder.waitForReport("it", "held");
-    const repair = spoil(join(here.directory, "state"));
+    const repair = spoil(join(harness.directory, "state"));
     try {
-      const refused = await runOnce(here, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
+      const refused = await runOnce(harness, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
       expect((await refused.ended).code).toBe(69);
       expect(refused.err()).toMatch(/cannot write its state/);
-      expect(existsSync(here.path("ran"))).toBe(false);
-      const usual = await runOnce(here, "--wait", "5s", "--", "true");
+      expect(existsSync(harness.path("ran"))).toBe(false);
+      const usual = await runOnce(harness, "--wait", "5s", "--", "true");
       expect((await usual.ended).code, usual.err()).toBe(0);
-      if (IS_LONG_RUN) await refusesAboveTokenCeiling(here);
+      if (IS_LONG_RUN) await refusesAboveTokenCeiling(harness);
     } finally {
       repair();
     }
-    const again = await runOnce(here, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
+    const again = await runOnce(harness, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
     expect((await again.ended).code, again.err()).toBe(0);
     holder.send({ do: "release", of: "it" });
     expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
@@ -123,45 +123,45 @@ test.concurrent.for(usable)(
 );
 
 /** Tokens are promised for half a minute ahead: after that not even the usual lease is granted. */
-async function refusesAboveTokenCeiling(here: ProcessHarness): Promise<void> {
+async function refusesAboveTokenCeiling(harness: ProcessHarness): Promise<void> {
   await delay(35_000);
-  const late = await runOnce(here, "--wait", "1s", "--", "touch", "ran");
+  const late = await runOnce(harness, "--wait", "1s", "--", "touch", "ran");
   expect((await late.ended).code).not.toBe(0);
-  expect(existsSync(here.path("ran"))).toBe(false);
+  expect(existsSync(harness.path("ran"))).toBe(false);
 }
 
 test.concurrent.for(usable)(
   "a state that cannot be written (%s): no server starts, the reason is said, and nothing is run",
-  async ([, spoil], { here }) => {
-    await runOnce(here, "--", "true");
-    await killServer(here);
-    const repair = spoil(join(here.directory, "state"));
+  async ([, spoil], { harness }) => {
+    await runOnce(harness, "--", "true");
+    await killServer(harness);
+    const repair = spoil(join(harness.directory, "state"));
     try {
-      const run = await runOnce(here, "--", "touch", "ran");
+      const run = await runOnce(harness, "--", "touch", "ran");
       expect((await run.ended).code).toBe(69);
       expect(run.err()).toMatch(/state/);
-      expect(existsSync(here.path("ran"))).toBe(false);
+      expect(existsSync(harness.path("ran"))).toBe(false);
     } finally {
       repair();
     }
-    expect((await (await runOnce(here, "--wait", "5s", "--", "true")).ended).code).toBe(0);
+    expect((await (await runOnce(harness, "--wait", "5s", "--", "true")).ended).code).toBe(0);
   },
 );
 
 type FailingDisk = { readonly server: RunningServer; fill(): void; free(): void };
 
-const withFailingDisk = (here: ProcessHarness): readonly string[] => [
-  ...[process.execPath, PROGRAM, "serve", "--listen", `unix:${here.path("socket")}`],
-  ...["--state", here.path("disk/state")],
+const withFailingDisk = (harness: ProcessHarness): readonly string[] => [
+  ...[process.execPath, PROGRAM, "serve", "--listen", `unix:${harness.path("socket")}`],
+  ...["--state", harness.path("disk/state")],
 ];
 
 /** The server's state lies on a file system of 1 MiB that only it sees. */
-async function smallDisk(here: ProcessHarness): Promise<FailingDisk> {
-  const disk = here.path("disk");
+async function smallDisk(harness: ProcessHarness): Promise<FailingDisk> {
+  const disk = harness.path("disk");
   // what runs write down beside the server's state they write where only they see it
   mkdirSync(join(disk, "state", "runs"), { recursive: true, mode: 0o700 });
   const server = await waitUntilListening(
-    here.startProgram(inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, withFailingDisk(here))),
+    harness.startProgram(inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, withFailingDisk(harness))),
   );
   const filler = join(`/proc/${server.pid}/root`, disk, "filler");
   // cat ends when not a byte more fits
@@ -169,10 +169,10 @@ async function smallDisk(here: ProcessHarness): Promise<FailingDisk> {
 }
 
 /** Where nothing may be mounted: the server may write no byte more to any file (RLIMIT_FSIZE), which ends its writes alike. */
-async function limitFileSize(here: ProcessHarness): Promise<FailingDisk> {
-  mkdirSync(here.path("disk"), { mode: 0o700 });
+async function limitFileSize(harness: ProcessHarness): Promise<FailingDisk> {
+  mkdirSync(harness.path("disk"), { mode: 0o700 });
   const server = await waitUntilListening(
-    here.startProgram(["sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", ...withFailingDisk(here)]),
+    harness.startProgram(["sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", ...withFailingDisk(harness)]),
   );
   const limit = (bytes: string): void => {
     expect(runShell(`prlimit --pid ${server.pid} --fsize=${bytes}:`)).toBe(true);
@@ -197,41 +197,41 @@ const disks = [
 
 test.concurrent.for(disks)(
   "a full disk ($name): what needs it is refused and said, nothing held is lost, and grants go on when there is room",
-  async ({ said, open }, { here }) => {
-    const { server, fill, free } = await open(here);
-    const holder = await startWorker(here, server.url);
+  async ({ said, open }, { harness }) => {
+    const { server, fill, free } = await open(harness);
+    const holder = await startWorker(harness, server.url);
     holder.acquire("it", "k");
     await holder.waitForReport("it", "held");
     fill();
-    const refused = await runOnce(here, "--url", server.url, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
+    const refused = await runOnce(harness, "--url", server.url, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
     expect((await refused.ended).code).toBe(69);
     expect(refused.err()).toContain(said);
     // more than still fits into the last page of the journal
     const keys = Array.from({ length: 9 }, (_, at) => `${at}`.repeat(500));
-    const detached = here.start(["acquire", ...keys, "--ttl", "2m", "--wait", "1s", "--url", server.url]);
+    const detached = harness.start(["acquire", ...keys, "--ttl", "2m", "--wait", "1s", "--url", server.url]);
     expect((await detached.ended).code).not.toBe(0);
     expect(detached.out()).toBe("");
-    expect(existsSync(here.path("ran"))).toBe(false);
+    expect(existsSync(harness.path("ran"))).toBe(false);
     free();
-    const again = await runOnce(here, "--url", server.url, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
+    const again = await runOnce(harness, "--url", server.url, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
     expect((await again.ended).code, again.err()).toBe(0);
     holder.send({ do: "release", of: "it" });
     expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
-    expect(await here.list(server.url)).toEqual([]);
+    expect(await harness.list(server.url)).toEqual([]);
   },
 );
 
 test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
   "a full disk at the start: the server refuses to start and says why",
   { concurrent: true },
-  async ({ here }) => {
-    mkdirSync(here.path("disk"), { mode: 0o700 });
-    const disk = here.path("disk");
+  async ({ harness }) => {
+    mkdirSync(harness.path("disk"), { mode: 0o700 });
+    const disk = harness.path("disk");
     const full = `mount -t tmpfs -o size=1m,mode=0700 none "${disk}"\nmkdir -m 0700 "${disk}/state"\ncat /dev/zero >"${disk}/filler" || :`;
-    const running = here.startProgram(inMountNamespace(full, withFailingDisk(here)));
+    const running = harness.startProgram(inMountNamespace(full, withFailingDisk(harness)));
     expect((await running.ended).code).toBe(69);
     expect(running.err()).toMatch(/ENOSPC|no space/i);
-    expect(readdirSync(here.folder)).not.toContain("socket");
+    expect(readdirSync(harness.folder)).not.toContain("socket");
   },
 );
 

@@ -10,29 +10,29 @@ const CTRL_C = "\u0003";
 const RUN = `${process.execPath} ${PROGRAM} run k`;
 
 test.concurrent("Ctrl-C in a terminal reaches the child once, and the run ends with what the child makes of it", async ({
-  here,
+  harness,
 }) => {
   // a second one would come within moments, from the wrapper
   writeFileSync(
-    here.path("child.sh"),
+    harness.path("child.sh"),
     "trap 'echo INT >>ints' INT\necho >ready\nwhile [ ! -s ints ]; do sleep 0.05; done\nsleep 0.5\nexit 7\n",
   );
-  const terminal = startInTerminal(here, `trap : INT; ${RUN} -- sh child.sh; echo $? >code`);
-  await until(() => existsSync(here.path("ready")), { within: 10_000, what: "the child" });
+  const terminal = startInTerminal(harness, `trap : INT; ${RUN} -- sh child.sh; echo $? >code`);
+  await until(() => existsSync(harness.path("ready")), { within: 10_000, what: "the child" });
   const family = descendants(terminal.pid);
   terminal.type(CTRL_C);
   await terminal.ended;
-  expect(readFileSync(here.path("ints"), "utf8")).toBe("INT\n");
-  expect(readFileSync(here.path("code"), "utf8")).toBe("7\n");
+  expect(readFileSync(harness.path("ints"), "utf8")).toBe("INT\n");
+  expect(readFileSync(harness.path("code"), "utf8")).toBe("7\n");
   await until(() => !family.some(isAlive), { within: 10_000, what: "the end of all that the terminal had started" });
 });
 
 test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, guard and what is below the child are gone, the lock is free", async ({
-  here,
+  harness,
 }) => {
-  writeFileSync(here.path("child.sh"), "echo >ready\nsleep 60\necho >went-on\n");
-  const terminal = startInTerminal(here, `trap : INT; ${RUN} -- sh child.sh; echo $? >code; read enter`);
-  await until(() => existsSync(here.path("ready")), { within: 10_000, what: "the child" });
+  writeFileSync(harness.path("child.sh"), "echo >ready\nsleep 60\necho >went-on\n");
+  const terminal = startInTerminal(harness, `trap : INT; ${RUN} -- sh child.sh; echo $? >code; read enter`);
+  await until(() => existsSync(harness.path("ready")), { within: 10_000, what: "the child" });
   const wrapper = descendants(terminal.pid).find(({ pid }) => commandLine(pid) === `${RUN} -- sh child.sh`);
   // its guard, the child, the child's sleep
   const all = await until(() => (descendants(wrapper!.pid).length >= 3 ? descendants(wrapper!.pid) : null), {
@@ -44,35 +44,35 @@ test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, guard 
   const ours = [wrapper!, ...all.filter(({ pid }) => commandLine(pid).includes("holdfast-guard"))];
   expect(ours).toHaveLength(2);
   terminal.type(CTRL_C);
-  await until(() => existsSync(here.path("code")) && readFileSync(here.path("code"), "utf8"), {
+  await until(() => existsSync(harness.path("code")) && readFileSync(harness.path("code"), "utf8"), {
     within: 5_000,
     what: "the run's end",
   });
   // the terminal is still there: it is the run that has left nothing
   expect(ours.some(isAlive)).toBe(false);
   await until(() => !family.some(isAlive), { within: 5_000, what: "the end of what was below the child" });
-  expect(readFileSync(here.path("code"), "utf8")).toBe("130\n");
-  expect(existsSync(here.path("went-on"))).toBe(false);
-  const next = here.start(["run", "k", "--no-wait", "--", "true"]);
+  expect(readFileSync(harness.path("code"), "utf8")).toBe("130\n");
+  expect(existsSync(harness.path("went-on"))).toBe(false);
+  const next = harness.start(["run", "k", "--no-wait", "--", "true"]);
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
   terminal.type("\n");
   await terminal.ended;
 });
 
-test.concurrent("Ctrl-C while a run waits for its turn ends it, and leaves no place behind", async ({ here }) => {
-  const holder = here.start(["run", "k", "--", ...GATED_COMMAND]);
+test.concurrent("Ctrl-C while a run waits for its turn ends it, and leaves no place behind", async ({ harness }) => {
+  const holder = harness.start(["run", "k", "--", ...GATED_COMMAND]);
   await until(() => holder.out() !== "", { within: 10_000, what: "the holder" });
-  const terminal = startInTerminal(here, `trap : INT; ${RUN} -- touch ran; echo $? >code`);
+  const terminal = startInTerminal(harness, `trap : INT; ${RUN} -- touch ran; echo $? >code`);
   await until(() => terminal.out().includes("waiting for"), {
     within: 10_000,
     what: "the waiter to say that it waits",
   });
   terminal.type(CTRL_C);
   await terminal.ended;
-  expect(readFileSync(here.path("code"), "utf8")).toBe("130\n");
-  openGate(here);
+  expect(readFileSync(harness.path("code"), "utf8")).toBe("130\n");
+  openGate(harness);
   expect(await holder.ended).toEqual({ code: 0, signal: null });
-  const next = here.start(["run", "k", "--wait", "3s", "--", "true"]);
+  const next = harness.start(["run", "k", "--wait", "3s", "--", "true"]);
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
-  expect(existsSync(here.path("ran"))).toBe(false);
+  expect(existsSync(harness.path("ran"))).toBe(false);
 });

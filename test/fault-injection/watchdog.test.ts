@@ -8,12 +8,12 @@ import { until } from "../support/until.ts";
 
 test.concurrent.for(["family", "stubborn"] as const)(
   "wrapper killed, %s children: they and what is below them are gone before anyone else enters",
-  async (kind, { here }) => {
-    const them = writeChildScripts(here.folder);
-    const run = here.start(["run", "k", "--grace", "300ms", "--", ...them[kind]]);
+  async (kind, { harness }) => {
+    const them = writeChildScripts(harness.folder);
+    const run = harness.start(["run", "k", "--grace", "300ms", "--", ...them[kind]]);
     const pids = await them.waitUntilWorking();
-    const next = here.start(["run", "k", "--", ...them.aliveCheck]);
-    await here.waitForQueue(1);
+    const next = harness.start(["run", "k", "--", ...them.aliveCheck]);
+    await harness.waitForQueue(1);
     const killed = performance.now();
     run.kill();
     expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
@@ -25,15 +25,15 @@ test.concurrent.for(["family", "stubborn"] as const)(
 );
 
 test.concurrent("wrapper killed on TCP: stubborn children and what is below them are gone before the lease can end", async ({
-  here,
+  harness,
 }) => {
-  const { url } = await here.serve(["--listen", "tcp://127.0.0.1:0"]);
-  const them = writeChildScripts(here.folder);
-  const run = here.start(["run", "k", "--url", url, "--ttl", "5s", "--grace", "2s", "--", ...them.stubborn]);
+  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const them = writeChildScripts(harness.folder);
+  const run = harness.start(["run", "k", "--url", url, "--ttl", "5s", "--grace", "2s", "--", ...them.stubborn]);
   const pids = await them.waitUntilWorking();
   const family = pids.map(requireProcess);
-  const next = here.start(["run", "k", "--url", url, "--", ...them.aliveCheck]);
-  await here.waitForQueue(1, url);
+  const next = harness.start(["run", "k", "--url", url, "--", ...them.aliveCheck]);
+  await harness.waitForQueue(1, url);
   run.kill();
   const killed = performance.now();
   await until(() => !family.some(isAlive), { within: 10_000, what: "the end of the family" });
@@ -45,69 +45,69 @@ test.concurrent("wrapper killed on TCP: stubborn children and what is below them
 });
 
 test.concurrent("wrapper killed in a terminal, where its children share its group: they are gone before anyone else enters", async ({
-  here,
+  harness,
 }) => {
-  const them = writeChildScripts(here.folder);
+  const them = writeChildScripts(harness.folder);
   const command = [process.execPath, PROGRAM, "run", "k", "--grace", "300ms", "--", ...them.stubborn].join(" ");
-  const terminal = startInTerminal(here, `${command}; sleep 60`);
+  const terminal = startInTerminal(harness, `${command}; sleep 60`);
   const pids = await them.waitUntilWorking();
   const wrapper = descendants(terminal.pid).find(({ pid }) => commandLine(pid) === command);
   expect(wrapper).toBeDefined();
-  const next = here.start(["run", "k", "--", ...them.aliveCheck]);
-  await here.waitForQueue(1);
+  const next = harness.start(["run", "k", "--", ...them.aliveCheck]);
+  await harness.waitForQueue(1);
   sendSignal(wrapper!, "SIGKILL");
   expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
   expect(pids.some((pid) => identifyProcess(pid) !== null)).toBe(false);
 });
 
 test.concurrent("wrapper and guard killed: on the socket the child that nobody ends keeps the lock by its tether, until its own end", async ({
-  here,
+  harness,
 }) => {
-  const them = writeChildScripts(here.folder);
-  const run = here.start(["run", "k", "--", ...them.stubborn]);
+  const them = writeChildScripts(harness.folder);
+  const run = harness.start(["run", "k", "--", ...them.stubborn]);
   const family = (await them.waitUntilWorking()).map(requireProcess);
   const guard = descendants(run.pid).find(({ pid }) => commandLine(pid).includes("holdfast-guard"));
   // a guard that was killed is replaced, if the wrapper still has the time: it has none
   run.process.kill("SIGSTOP");
   sendSignal(guard!, "SIGKILL");
   run.kill();
-  const early = here.start(["run", "k", "--wait", "1s", "--", ...them.aliveCheck]);
+  const early = harness.start(["run", "k", "--wait", "1s", "--", ...them.aliveCheck]);
   expect((await early.ended).code, early.out()).toBe(124);
   for (const processId of family) sendSignal(processId, "SIGKILL");
-  const next = here.start(["run", "k", "--", ...them.aliveCheck]);
+  const next = harness.start(["run", "k", "--", ...them.aliveCheck]);
   expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
 });
 
 test.concurrent.for(["SIGKILL", "SIGTERM"] as const)(
   "server ended by %s and started again, then the wrapper killed: stubborn children are gone before anyone else enters",
-  async (name, { here }) => {
-    const them = writeChildScripts(here.folder);
-    const run = here.start(["run", "k", "--grace", "1s", "--", ...them.stubborn]);
+  async (name, { harness }) => {
+    const them = writeChildScripts(harness.folder);
+    const run = harness.start(["run", "k", "--grace", "1s", "--", ...them.stubborn]);
     await them.waitUntilWorking();
     const [before] = watchdogPids(run.pid);
-    const [server] = here.autostartedServers();
+    const [server] = harness.autostartedServers();
     sendSignal(server!, name);
     // a new guard holds a tether to the new server; that of the children went with the old one
     await until(() => watchdogPids(run.pid).length === 1 && watchdogPids(run.pid)[0]?.pid !== before?.pid, {
       within: 10_000,
       what: "the relief of the guard",
     });
-    const next = here.start(["run", "k", "--", ...them.aliveCheck]);
-    await here.waitForQueue(1);
+    const next = harness.start(["run", "k", "--", ...them.aliveCheck]);
+    await harness.waitForQueue(1);
     run.kill();
     expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
   },
 );
 
 test.concurrent("a child that closes what it inherits, the tether too, is gone before anyone else enters when its wrapper is killed", async ({
-  here,
+  harness,
 }) => {
-  const them = writeChildScripts(here.folder);
+  const them = writeChildScripts(harness.folder);
   const closing = `exec 19>&-; exec "$@"`;
-  const run = here.start(["run", "k", "--grace", "1s", "--", "bash", "-c", closing, "bash", ...them.stubborn]);
+  const run = harness.start(["run", "k", "--grace", "1s", "--", "bash", "-c", closing, "bash", ...them.stubborn]);
   await them.waitUntilWorking();
-  const next = here.start(["run", "k", "--", ...them.aliveCheck]);
-  await here.waitForQueue(1);
+  const next = harness.start(["run", "k", "--", ...them.aliveCheck]);
+  await harness.waitForQueue(1);
   run.kill();
   expect(await next.ended, next.out()).toEqual({ code: 0, signal: null });
 });

@@ -1,4 +1,4 @@
-// Requests by the million, through ClusterNode's own reading of HTTP, but without sockets or real time; and nothing of all that is left.
+// Requests by the million, through Node's own reading of HTTP, but without sockets or real time; and nothing of all that is left.
 
 import { createServer } from "node:http";
 import type { Duplex } from "node:stream";

@@ -101,7 +101,7 @@ export class SimulatedMachine {
     this.note("runs again");
     const backlog = this.#backlog;
     this.#backlog = [];
-    // either all timers come first, as in ClusterNode, or all messages, whichever phase the loop was in
+    // either all timers come first, as in Node, or all messages, whichever phase the loop was in
     const timersFirst = this.events.random.chance(0.5);
     backlog.sort((a, b) => Number(b.isTimer === timersFirst) - Number(a.isTimer === timersFirst));
     for (const { isTimer, run } of backlog) this.events.after(0, () => this.execute(run, isTimer));

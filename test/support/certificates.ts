@@ -1,4 +1,4 @@
-// Certificates for tests, made by ClusterNode alone: a machine that runs the tests need not have openssl.
+// Certificates for tests, made by Node alone: a machine that runs the tests need not have openssl.
 
 import type { KeyObject } from "node:crypto";
 import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
@@ -68,7 +68,7 @@ type CertificateContent = {
 
 const ECDSA_WITH_SHA256 = encodeSequence(encodeOid("1.2.840.10045.4.3.2"));
 
-/** RFC 5280, as much of it as ClusterNode's TLS wants to see. */
+/** RFC 5280, as much of it as Node's TLS wants to see. */
 function buildCertificate(content: CertificateContent): string {
   const began = Date.now() - content.age * DAY_MS;
   const body = encodeSequence(

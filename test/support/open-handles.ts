@@ -73,6 +73,6 @@ export function watchHandles(): HandleWatch {
 /** The innermost place in this project's code, from the stack of the running call. */
 function findOpener(): string {
   const frames = (new Error().stack ?? "").split("\n").slice(1);
-  const ours = frames.find((frame) => /[/\\]/.test(frame) && !/node:|node_modules|handle-watch/.test(frame));
+  const ours = frames.find((frame) => /[/\\]/.test(frame) && !/node:|node_modules|open-handles/.test(frame));
   return ours?.trim().replace(/^at /, "") ?? "an unknown place";
 }

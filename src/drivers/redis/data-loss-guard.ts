@@ -102,7 +102,7 @@ export class DataLossGuard {
     const { ttlMs } = claim;
     const { maxTtlMs } = this.#options;
     if (maxTtlMs !== null && Number(ttlMs) > maxTtlMs) {
-      const bound = `guardDataLoss.longestTtlMs (${maxTtlMs} ms)`;
+      const bound = `guardDataLoss.maxTtlMs (${maxTtlMs} ms)`;
       throw new FatalDriverError(`redis: ttl of ${ttlMs} ms is longer than ${bound} allows`);
     }
     return this.#track(claim);

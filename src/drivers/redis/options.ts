@@ -77,18 +77,18 @@ const OPTION_RULES: OptionRules<RedisOptions> = {
   allowEviction: booleanRule,
   guardDataLoss(value) {
     if (typeof value === "boolean") return null;
-    if (!isObject(value)) return "true, false or { longestTtlMs }";
+    if (!isObject(value)) return "true, false or { maxTtlMs }";
     const maxTtlMs = millisecondsRule(100, 86_400_000);
     return noProblem(
       validateOptions<GuardDataLossOptions>("guardDataLoss", value, { maxTtlMs }, { prefix: "guardDataLoss." }),
     );
   },
   replicas(value) {
-    if (!isObject(value)) return "{ atLeast, withinMs }";
+    if (!isObject(value)) return "{ minAcks, timeoutMs }";
     const minAcks = (count: unknown): string | null =>
       isIntegerBetween(count, 1, 100) ? null : "a whole number from 1 to 100";
     const rules = { minAcks, timeoutMs: millisecondsRule(1, 60_000) };
-    return noProblem(validateOptions("replicas", value, rules, { required: ["atLeast"], prefix: "replicas." }));
+    return noProblem(validateOptions("replicas", value, rules, { required: ["minAcks"], prefix: "replicas." }));
   },
   warn: functionRule,
   silenceWarnings(value) {

@@ -61,7 +61,7 @@ const EMPTY_CONFIG: ServerConfig = {
 
 const objectRule = (value: unknown): string | null => (isObject(value) ? null : "an object");
 
-/** What may stand in a ReclaimCallbacks header before the port; of an IPv6 address what stands in the brackets. */
+/** What may stand in a Host header before the port; of an IPv6 address what stands in the brackets. */
 const HOST_NAME_PATTERN = /^(?:[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45})$/i;
 
 /** What each option must be, as far as nothing else says so. */
@@ -70,7 +70,7 @@ const OPTION_CHECKS: OptionRules<ServeOptions> = {
   state: noProblem,
   firstStart: booleanRule,
   driver: (value) => (isObject(value) && typeof value.claim === "function" ? null : "a driver"),
-  access: (value) => (isObject(value) && ("attend" in value || typeof value.file === "string") ? null : "{ file }"),
+  access: (value) => (isObject(value) && ("onChange" in value || typeof value.file === "string") ? null : "{ file }"),
   tls: objectRule,
   http: noProblem,
   httpNames: (value) =>

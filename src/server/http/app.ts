@@ -44,10 +44,10 @@ export interface HttpAppOptions {
   readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
   /** Of this program, for people. */
   readonly version: string;
-  /** The host that was asked to be listened on: what a ReclaimCallbacks header may name besides the address itself. */
+  /** The host that was asked to be listened on: what a Host header may name besides the address itself. */
   readonly host: string;
   /**
-   * Further names by which clients call the server: a ReclaimCallbacks header that is none of them is refused (DNS rebinding). Read
+   * Further names by which clients call the server: a Host header that is none of them is refused (DNS rebinding). Read
    * for each request: a new certificate may have others.
    */
   readonly names?: readonly string[];

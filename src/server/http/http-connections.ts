@@ -1,4 +1,4 @@
-/** The HTTP port as a server of ClusterNode's: its bounds, who comes in, and what is answered to what is no HTTP at all. */
+/** The HTTP port as a server of Node's: its bounds, who comes in, and what is answered to what is no HTTP at all. */
 
 import type { Server as HttpServer, IncomingMessage, ServerOptions, ServerResponse } from "node:http";
 import { STATUS_CODES } from "node:http";
@@ -67,7 +67,7 @@ export class HttpConnections {
   }
 
   attach(server: HttpServer | HttpsServer): void {
-    // what is beyond a count would be left out without a word, an Peer as well; maxHeaderSize bounds them
+    // what is beyond a count would be left out without a word, an Origin as well; maxHeaderSize bounds them
     server.maxHeadersCount = 0;
     server.setTimeout(IDLE_TIMEOUT_MS);
     server.on("connection", (socket: Socket) => this.#acceptSocket(socket));

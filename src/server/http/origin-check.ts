@@ -63,7 +63,7 @@ function unmapIpv4(address: string): string {
   return address.startsWith("::ffff:") ? address.slice("::ffff:".length) : address;
 }
 
-/** Does the Peer say that the page came from this very host and port? */
+/** Does the Origin say that the page came from this very host and port? */
 function isSameOrigin(origin: string, host: string, incoming: IncomingMessage): boolean {
   const scheme = (incoming.socket as Partial<TLSSocket>).encrypted === true ? "https" : "http";
   return origin.toLowerCase() === `${scheme}://${host.toLowerCase()}`;

@@ -45,7 +45,7 @@ export function acceptSocket(
   const pauseReading = (target: Socket): void => {
     target.pause();
     if (isLocal) return;
-    // of ClusterNode: time in which nothing has left, however little
+    // of Node: time in which nothing has left, however little
     target.setTimeout(service.limits.slowConsumerMs, onSlowConsumer);
     target.once("drain", () => target.setTimeout(0, onSlowConsumer));
   };

@@ -37,7 +37,7 @@ export function createTlsAcceptor(
   const { requiresClientCert } = tlsConfig;
   const handshakes = new Map<string, Handshake>();
   // never listens itself: it is handed sockets that have begun to speak TLS. Without a certificate a client is refused
-  // below, in words; ClusterNode would only cut the connection
+  // below, in words; Node would only cut the connection
   const server = createServer({ ...tlsConfig.context, requestCert: requiresClientCert, rejectUnauthorized: false });
   server.on("secureConnection", (secured) => {
     const { connection, setOutput } = handshakes.get(socketKey(secured)) ?? {};

@@ -29,7 +29,7 @@ interface NemesisCase {
   readonly pairs: readonly Pair[];
   /** Plans that found something once; the long form strikes them, too. */
   readonly knownSeeds: readonly number[];
-  open(here: ProcessHarness, random: Random): Promise<Target>;
+  open(harness: ProcessHarness, random: Random): Promise<Target>;
 }
 
 const pairIncludes = (pair: Pair, faults: readonly FaultName[]): boolean =>
@@ -42,13 +42,13 @@ const CASES: readonly NemesisCase[] = [
     pairs: faultPairs(FAULTS_ON_SOCKET),
     // wrapper and server killed: the command worked on beside the next one
     knownSeeds: [1, 4, 6],
-    open: (here, random) => serverTarget(here, random, "socket"),
+    open: (harness, random) => serverTarget(harness, random, "socket"),
   },
   {
     what: "our server on TCP",
     pairs: faultPairs(FAULTS_ON_TCP).filter((pair) => IS_LONG_RUN || pairIncludes(pair, ["cut"])),
     knownSeeds: [],
-    open: (here, random) => serverTarget(here, random, "TCP"),
+    open: (harness, random) => serverTarget(harness, random, "TCP"),
   },
   {
     what: "Redis with Sentinels",
@@ -108,11 +108,11 @@ for (const { what, pairs, knownSeeds, open } of CASES) {
       .concurrent(
         `each pair of faults on ${what}, seed ${seed}: no two commands at once, tokens rise, runs go on${skip}`,
         { timeout: pairs.length * STRIKES_PER_PAIR * 60_000 },
-        async ({ here }) => {
+        async ({ harness }) => {
           // apart from the plan's, so that a plan stays the same however the runs turn out
           const random = createRandom(seed + 1);
-          const target = await open(here, random);
-          const they = startWorkload(here, WORKERS, random, target.clients);
+          const target = await open(harness, random);
+          const they = startWorkload(harness, WORKERS, random, target.clients);
           target.strike(they);
           try {
             await runJudged(target, they, pairs, seed);

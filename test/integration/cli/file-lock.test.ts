@@ -17,8 +17,8 @@ afterEach(() => rmSync(folder, { recursive: true }));
 /** A process that takes part in the election and, if it wins, lives on until it is killed. */
 function startCandidate(path: string, flock: string): { said(): string; kill(): void; ended: Promise<void> } {
   const program = `
-    const { elect } = await import(${JSON.stringify(resolve("build/src/util/file-lock.js"))});
-    const won = await elect(${JSON.stringify(path)}, ${JSON.stringify(flock)});
+    const { acquireFileLock } = await import(${JSON.stringify(resolve("build/src/util/file-lock.js"))});
+    const won = await acquireFileLock(${JSON.stringify(path)}, ${JSON.stringify(flock)});
     console.log(won === null ? "lost" : "won");
     if (won !== null) process.stdin.resume();`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", program], { stdio: ["pipe", "pipe", "inherit"] });

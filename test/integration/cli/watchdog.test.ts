@@ -131,7 +131,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
       const { spawn } = await import("node:child_process");
       const { startWatchdog } = await import(${JSON.stringify(resolve("build/src/cli/commands/run/watchdog.js"))});
       const guard = await startWatchdog({ hasOwnGroup: true, graceMs: 300, token: "4711-${name}", onDeath() {} });
-      guard.lease(500);
+      guard.setDeadline(500);
       const env = { ...process.env, HOLDFAST_TOKEN: "4711-${name}" };
       const child = spawn("sleep", ["67"], { env, detached: true, stdio: "ignore" });
       process.stdout.write("pid " + child.pid + "\\n", () => process.kill(process.pid, ${JSON.stringify(signal)}));`;

@@ -336,15 +336,15 @@ withRedis((server) => {
     const one = await open();
     await expect(one.claim(makeClaim("key", { ttlMs: TTL_MS + 1 }))).rejects.toMatchObject({
       code: "DRIVER_FATAL",
-      message: "redis: ttl of 1501 ms is longer than guardDataLoss.longestTtlMs (1500 ms) allows",
+      message: "redis: ttl of 1501 ms is longer than guardDataLoss.maxTtlMs (1500 ms) allows",
     });
     expect((await scene.keys()).filter((key) => /:[awc]:/.test(key))).toEqual([]);
   });
 
   test("an option that means nothing is a TypeError that names it", () => {
-    for (const longestTtlMs of [0, -1, 99, 1.5, Number.NaN, 86_400_001, "60s"]) {
-      expect(() => driver({ guardDataLoss: { maxTtlMs: longestTtlMs as number } })).toThrow(
-        /^guardDataLoss.longestTtlMs must be/,
+    for (const maxTtlMs of [0, -1, 99, 1.5, Number.NaN, 86_400_001, "60s"]) {
+      expect(() => driver({ guardDataLoss: { maxTtlMs: maxTtlMs as number } })).toThrow(
+        /^guardDataLoss.maxTtlMs must be/,
       );
     }
   });

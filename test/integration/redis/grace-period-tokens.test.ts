@@ -49,7 +49,7 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
   /** One store and its successors, under one prefix. */
   class History {
     readonly #scene: RedisFixture;
-    readonly #longestTtlMs: number;
+    readonly #maxTtlMs: number;
     readonly #aheadMicros: number;
     readonly #driver: Promise<Awaited<ReturnType<RedisFixture["open"]>>>;
     /** True time in microseconds, and how far the clock of the present server is off. */
@@ -65,7 +65,7 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
     grants = 0;
 
     constructor(maxTtlMs: number) {
-      this.#longestTtlMs = maxTtlMs;
+      this.#maxTtlMs = maxTtlMs;
       this.#aheadMicros = Math.max(4_000, maxTtlMs) * 1_000;
       this.#scene = createRedisFixture(server.port);
       this.#tick(0);
@@ -111,7 +111,7 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
     /** Asks for the lock. A token that is granted is above all before. */
     async call(tokens: number): Promise<void> {
       const { driver, claim } = await this.#driver;
-      const asked = makeClaim(KEY, { ttlMs: this.#longestTtlMs, tokens, wait: false });
+      const asked = makeClaim(KEY, { ttlMs: this.#maxTtlMs, tokens, wait: false });
       const answer = await claim(asked);
       if (answer.state === "held") {
         expect(answer.token).toBeGreaterThan(this.#last);
@@ -169,12 +169,12 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
       [3_000, 3],
       [6_000, 4],
       [60_000, 5],
-    ])(`${what}; longest ttl %i ms, seed %i`, async (longestTtlMs, seed) => {
+    ])(`${what}; longest ttl %i ms, seed %i`, async (maxTtlMs, seed) => {
       const random = seededRandom(seed);
-      const history = new History(longestTtlMs);
+      const history = new History(maxTtlMs);
       try {
         await history.call(1);
-        for (let step = 0; step < STEPS; step++) await history.step(random, rulesOf(longestTtlMs * 1_000));
+        for (let step = 0; step < STEPS; step++) await history.step(random, rulesOf(maxTtlMs * 1_000));
         expect(history.grants).toBeGreaterThan(STEPS / 10);
       } finally {
         await history.close();

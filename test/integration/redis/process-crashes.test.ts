@@ -16,9 +16,9 @@ const IMMEDIATE_MS = 3_000;
 withRedis((server) => {
   const urlOf = (prefix: string): string => `${server().url}?prefix=${prefix}`;
 
-  test.concurrent("a holder killed: the next grant comes when its lease has ended, not before", async ({ here }) => {
+  test.concurrent("a holder killed: the next grant comes when its lease has ended, not before", async ({ harness }) => {
     const url = urlOf("killed");
-    const [holder, next] = [await startWorker(here, url), await startWorker(here, url)];
+    const [holder, next] = [await startWorker(harness, url), await startWorker(harness, url)];
     holder.acquire("it", "k", { ttl: "2s" });
     const held = await holder.waitForReport("it", "held");
     next.acquire("next", "k");
@@ -34,16 +34,16 @@ withRedis((server) => {
   });
 
   test.concurrent("a holder stopped past its lease is told before it can write, and its token is refused", async ({
-    here,
+    harness,
   }) => {
-    await expectStaleHolderRejected(here, urlOf("stopped"));
+    await expectStaleHolderRejected(harness, urlOf("stopped"));
   });
 
-  test.concurrent("a waiter killed leaves no place: the one behind it is granted at once", async ({ here }) => {
+  test.concurrent("a waiter killed leaves no place: the one behind it is granted at once", async ({ harness }) => {
     const url = urlOf("waiter");
     const admin = new Redis(server().port, "127.0.0.1");
-    here.onTeardown(() => admin.disconnect());
-    const workers = [await startWorker(here, url), await startWorker(here, url), await startWorker(here, url)] as const;
+    harness.onTeardown(() => admin.disconnect());
+    const workers = [await startWorker(harness, url), await startWorker(harness, url), await startWorker(harness, url)] as const;
     const [holder, waiter, behind] = workers;
     const names = ["holder", "waiter", "behind"] as const;
     for (const [at, name] of names.entries()) {
@@ -68,13 +68,13 @@ withRedis((server) => {
   });
 
   test.concurrent("scripts flushed again and again: three processes work on, nobody overlaps, tokens rise", async ({
-    here,
+    harness,
   }) => {
     const url = urlOf("scripts");
-    const register = await openFencedRegister(here);
+    const register = await openFencedRegister(harness);
     const admin = new Redis(server().port, "127.0.0.1");
-    here.onTeardown(() => admin.disconnect());
-    const workers = [0, 1, 2].map(() => startWorker(here, url, register.path));
+    harness.onTeardown(() => admin.disconnect());
+    const workers = [0, 1, 2].map(() => startWorker(harness, url, register.path));
     for (const one of await Promise.all(workers)) {
       one.send({ do: "load", of: "it", keys: ["a", "b"], ttl: "10s", holdMs: 2 });
     }

@@ -250,9 +250,9 @@ test("by url; an option that means nothing is a TypeError that names it", async 
     cause: { message: "redis: 1 of 2 replicas acknowledged within 1000 ms" },
   });
   await locks.close();
-  await expect(connect(`${master.url}?replicas=many`)).rejects.toThrow(/^replicas.atLeast must be/);
-  for (const [minAcks, withinMs] of [[0], [1.5], [101], ["1"], [1, 0], [1, 60_001], [1, 0.5]]) {
-    const replicas = { minAcks, ...(withinMs !== undefined && { withinMs }) } as { minAcks: number };
-    expect(() => redis(ioredisClient, { replicas })).toThrow(/^replicas\.(atLeast|withinMs) must be/);
+  await expect(connect(`${master.url}?replicas=many`)).rejects.toThrow(/^replicas.minAcks must be/);
+  for (const [minAcks, timeoutMs] of [[0], [1.5], [101], ["1"], [1, 0], [1, 60_001], [1, 0.5]]) {
+    const replicas = { minAcks, ...(timeoutMs !== undefined && { timeoutMs }) } as { minAcks: number };
+    expect(() => redis(ioredisClient, { replicas })).toThrow(/^replicas\.(minAcks|timeoutMs) must be/);
   }
 });

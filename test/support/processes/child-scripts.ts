@@ -71,6 +71,6 @@ export const GATED_COMMAND: readonly [string, ...string[]] = [
 ];
 
 /** Lets the gated through. */
-export function openGate(here: ProcessHarness): void {
-  writeFileSync(here.path("gate"), "");
+export function openGate(harness: ProcessHarness): void {
+  writeFileSync(harness.path("gate"), "");
 }

@@ -10,7 +10,7 @@ export const MOUNT_NAMESPACE_COMMAND: readonly [string, ...string[]] | null = fi
 
 /** The command, after these shell lines ran in a namespace of its own. */
 export function inMountNamespace(setUp: string, command: readonly string[]): readonly [string, ...string[]] {
-  if (MOUNT_NAMESPACE_COMMAND === null) throw new Error("mounting is not allowed here");
+  if (MOUNT_NAMESPACE_COMMAND === null) throw new Error("mounting is not allowed harness");
   return [...MOUNT_NAMESPACE_COMMAND, "sh", "-c", `set -e\n${setUp}\nexec "$@"`, "sh", ...command] as const as [
     string,
     ...string[],

@@ -84,16 +84,16 @@ const ORPHAN_EXIT_MS = 12_000;
 vi.setConfig({ testTimeout: 40_000 });
 
 /** A test with a scene of its own; it fails, too, if a process of it is left that nobody asked to stay. */
-export const test = plain.extend<{ readonly here: ProcessHarness }>({
+export const test = plain.extend<{ readonly harness: ProcessHarness }>({
   // biome-ignore lint/correctness/noEmptyPattern: how Vitest asks which other fixtures this one needs
-  here: async ({}, use) => {
-    const { here, close } = openHarness();
-    await use(here);
+  harness: async ({}, use) => {
+    const { harness, close } = openHarness();
+    await use(harness);
     await close();
   },
 });
 
-function openHarness(): { readonly here: ProcessHarness; close(): Promise<void> } {
+function openHarness(): { readonly harness: ProcessHarness; close(): Promise<void> } {
   if (!existsSync(PROGRAM)) throw new Error("dist is missing: npm run build");
   const folder = mkdtempSync("/tmp/hf-crash-");
   const processes: RunningProcess[] = [];
@@ -167,7 +167,7 @@ function openHarness(): { readonly here: ProcessHarness; close(): Promise<void> 
     rmSync(folder, { recursive: true });
     if (survivors.length > 0) throw new Error(`left behind: ${survivors.map(({ pid }) => pid).join(", ")}`);
   };
-  return { here: harness, close };
+  return { harness: harness, close };
 }
 
 /** Whoever of these does not end by itself. */

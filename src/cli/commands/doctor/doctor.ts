@@ -12,7 +12,7 @@ import { buildReport, VERSIONS } from "./report.ts";
 import type { TokenComparison } from "./token-migration.ts";
 import { compareTokens, createProbeClaim } from "./token-migration.ts";
 
-/** Flags of `doctorCommand`. */
+/** Flags of `doctor`. */
 export interface DoctorFlags {
   readonly url?: string;
   readonly json?: boolean;

@@ -26,7 +26,7 @@ export interface Child {
 }
 
 /**
- * The first descriptor that the child inherits of ours. Above 15, so that neither scripts nor ClusterNode (which closes what it
+ * The first descriptor that the child inherits of ours. Above 15, so that neither scripts nor Node (which closes what it
  * inherits below 16 to its own children) take it from those who work under the lock.
  */
 const FIRST_INHERITED_DESCRIPTOR = 19;

@@ -13,7 +13,7 @@ import type { RunFile } from "./run-file.ts";
 /**
  * Lines the guard takes:
  *   child PID        whom to guard; without it, whoever has our token in its environment
- *   lease SECONDS    a switch for dead men: the same as `end GRACE`, unless another `setDeadline` or an `terminate` comes before
+ *   lease SECONDS    a switch for dead men: the same as `end GRACE`, unless another `lease` or an `end` comes before
  *   signal NAME      pass this signal on
  *   end SECONDS      TERM now, KILL after so many seconds to whoever is left (0.000: KILL now); then the guard has ended
  *   free             the child has ended: whatever it left behind is not ours

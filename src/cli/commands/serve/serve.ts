@@ -131,7 +131,7 @@ async function startServer(
   try {
     return await serve(serveOptions);
   } catch (error) {
-    const { faults: problems } = error as { readonly faults?: readonly ConfigProblem[] };
+    const { problems } = error as { readonly problems?: readonly ConfigProblem[] };
     if (problems !== undefined) throwErrors(toSettingErrors(values, problems));
     throw new CommandError("unreachable", `the server could not be started: ${(error as Error).message}`, {
       cause: error,

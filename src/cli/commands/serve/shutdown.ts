@@ -22,7 +22,7 @@ export interface ShutdownReason {
   readonly reason: string;
   /** The server has ended by itself, since it is not the only one any more. */
   readonly isLost: boolean;
-  /** Its terminal has gone: the process must end by the signal, since ClusterNode aborts when it exits without its terminal. */
+  /** Its terminal has gone: the process must end by the signal, since Node aborts when it exits without its terminal. */
   readonly isHangup: boolean;
 }
 

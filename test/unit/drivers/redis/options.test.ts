@@ -11,8 +11,8 @@ test.each<readonly [keyof RedisOptions, readonly unknown[]]>([
   ["connectTimeoutMs", [null, 0, -1, 1.5, "5s", 2 ** 31]],
   ["commandTimeoutMs", [null, 0, -1, 1.5, "5s", 2 ** 31]],
   ["allowEviction", [null, 1, "yes"]],
-  ["guardDataLoss", [null, 5, "yes", [], { longestTtlMs: 99 }, { longestTtlMs: "30s" }, { longestTtlMs: 86_400_001 }]],
-  ["replicas", [null, 1, [], {}, { atLeast: 0 }, { atLeast: 101 }, { atLeast: 1, withinMs: 0 }]],
+  ["guardDataLoss", [null, 5, "yes", [], { maxTtlMs: 99 }, { maxTtlMs: "30s" }, { maxTtlMs: 86_400_001 }]],
+  ["replicas", [null, 1, [], {}, { minAcks: 0 }, { minAcks: 101 }, { minAcks: 1, timeoutMs: 0 }]],
   ["warn", [null, "aloud"]],
   ["label", [null, 5]],
 ])("%s: what is none is refused", (name, values) => {
@@ -29,7 +29,7 @@ test("an option that does not exist is refused: a mistyped one must not mean the
   expect(() => createDriver({ guardDataLoss: { longestTtl: 5_000 } })).toThrow(
     /^guardDataLoss has no option "longestTtl"/,
   );
-  expect(() => createDriver({ replicas: { atLeast: 1, within: 5 } })).toThrow(/^replicas has no option "within"/);
+  expect(() => createDriver({ replicas: { minAcks: 1, within: 5 } })).toThrow(/^replicas has no option "within"/);
   for (const options of [null, 5, "a", []]) {
     expect(() => createDriver(options)).toThrow(/^options of redis must be an object/);
   }
@@ -48,5 +48,5 @@ test("every option at once, and each at its ends", () => {
     label: "",
   };
   expect((createDriver(all) as { name: string }).name).toBe("redis");
-  expect((createDriver({ guardDataLoss: {}, replicas: { atLeast: 1 } }) as { name: string }).name).toBe("redis");
+  expect((createDriver({ guardDataLoss: {}, replicas: { minAcks: 1 } }) as { name: string }).name).toBe("redis");
 });
