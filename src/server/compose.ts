@@ -31,6 +31,11 @@ export interface ServerParts {
   checkReadiness(): Readiness;
 }
 
+function createEventLog(clock: Clock, limits: ServerConfig["limits"]): EventLog {
+  const { subscribers: maxSubscribers, subscribersPerAccount: maxSubscribersPerAccount } = limits;
+  return new EventLog({ clock, maxSubscribers, maxSubscribersPerAccount });
+}
+
 /** @throws StateError if the state cannot be used; whatever a driver throws when it is opened */
 export async function composeServer(
   options: ServeOptions,
@@ -39,11 +44,7 @@ export async function composeServer(
   log: Logger,
 ): Promise<ServerParts> {
   const { access, limits, tls, http, addresses } = config;
-  const eventLog = new EventLog({
-    clock,
-    maxSubscribers: limits.subscribers,
-    maxSubscribersPerAccount: limits.subscribersPerAccount,
-  });
+  const eventLog = createEventLog(clock, limits);
   let httpApp: HttpApp | null = null;
   const remote = http !== null || addresses.some((address) => !("path" in address));
   const socketPath = addresses.find((address) => "path" in address)?.path ?? null;
@@ -70,27 +71,12 @@ export async function composeServer(
   const runId = randomId().slice(0, 8);
   const startedAt = clock.now();
   const onRefused = (code: string): void => metrics.recordRefusal(code);
-  const adminHandler = createAdminHandler({
-    eventLog,
-    maxWatches: limits.subscribersPerConnection,
-    maxPendingHistories: limits.concurrentLists,
-    clock,
-    serverStatus: () => serverStatus(),
-    onRefused,
-  });
+  const { subscribersPerConnection: maxWatches, concurrentLists: maxPendingHistories } = limits;
+  const handlerOptions = { eventLog, clock, maxWatches, maxPendingHistories, onRefused };
+  const adminHandler = createAdminHandler({ ...handlerOptions, serverStatus: () => serverStatus() });
   const { backend, sessions } = backendHandle;
-  const common = {
-    backend,
-    sessions,
-    clock,
-    runId,
-    version: PACKAGE_VERSION,
-    log,
-    access,
-    limits,
-    adminHandler,
-    onRefused,
-  };
+  const identity = { runId, version: PACKAGE_VERSION };
+  const common = { ...identity, backend, sessions, clock, log, access, limits, adminHandler, onRefused };
   const service = new LockService({ ...common, runDirectory });
   const listeners = new Listeners(config, service, http === null ? null : () => openHttp(http));
   const parts: ServerParts = {

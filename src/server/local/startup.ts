@@ -72,17 +72,8 @@ export interface StartupPlan extends RecoveryPlan {
 
 /** @throws whatever the disk does: a server that cannot save its state must not start */
 export async function openLocalBackend(options: OpenLocalBackendOptions): Promise<OpenedBackend> {
-  const {
-    clock,
-    storage,
-    sessionMs,
-    log,
-    probe,
-    limits,
-    eventLog,
-    commandRuns = NO_COMMAND_RUNS,
-    firstStart = false,
-  } = options;
+  const { clock, storage, sessionMs, log, probe, limits, eventLog } = options;
+  const { commandRuns = NO_COMMAND_RUNS, firstStart = false } = options;
   const common = { clock, sessionMs, log, ...(limits && { limits }), ...(eventLog && { eventLog }) };
   const livingRuns = await commandRuns.findLiving();
   if (storage === null) {
