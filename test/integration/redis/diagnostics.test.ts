@@ -102,6 +102,11 @@ withRedis((server) => {
         /^doubtful: guardDataLoss is on; but a master .* goes on granting/,
       );
       await scene.admin.config("SET", "min-replicas-to-write", "1");
+      // the server counts a replica only once a second, and not while it still takes over the data
+      await until(async () => /min_slaves_good_slaves:1/.test(await scene.admin.info("replication")), {
+        within: 15_000,
+        what: "the replica to count",
+      });
       expect((await found(one)).failover).toMatch(
         /^doubtful: a replica that is promoted may not know [^,]*; min-replicas/,
       );
