@@ -16,8 +16,14 @@ export interface CountingProxy {
   close(): void;
 }
 
+/** Sees what goes each way; for a single connection. */
+interface Watcher {
+  up(chunk: Buffer): void;
+  down(chunk: Buffer): void;
+}
+
 /** @param listen the path of its socket, or "tcp" */
-export async function startCountingProxy(listen: string, target: string): Promise<CountingProxy> {
+export async function startCountingProxy(listen: string, target: string, watcher?: Watcher): Promise<CountingProxy> {
   let up = 0;
   let down = 0;
   let renewals = 0;
@@ -28,10 +34,12 @@ export async function startCountingProxy(listen: string, target: string): Promis
     client.on("data", (chunk: Buffer) => {
       up += countLines(chunk);
       renewals += countMatches(chunk, RENEWAL);
+      watcher?.up(chunk);
       store.write(chunk);
     });
     store.on("data", (chunk: Buffer) => {
       down += countLines(chunk);
+      watcher?.down(chunk);
       client.write(chunk);
     });
     for (const [one, other] of [

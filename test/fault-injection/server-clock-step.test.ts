@@ -59,7 +59,12 @@ test(`${TEST_NAME} (the server's clock is the test's)`, options, async ({ harnes
     timer: (run) => systemClock.timer(run),
     wall: () => systemClock.wall() + aheadMs,
   };
-  const server = await serve({ listen: "tcp://127.0.0.1:0", state: harness.path("state"), clock, log: () => undefined });
+  const server = await serve({
+    listen: "tcp://127.0.0.1:0",
+    state: harness.path("state"),
+    clock,
+    log: () => undefined,
+  });
   try {
     const url = (server.addresses[0] as string).replace("tcp:", "holdfast:");
     await stepClock(harness, url, (seconds) => {

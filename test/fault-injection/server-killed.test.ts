@@ -38,10 +38,13 @@ test.concurrent(`the server on demand killed ${KILLS} times under load: no doubl
   const kills = async (): Promise<bigint> => {
     for (let n = 0; n < KILLS; n++) {
       await delay(random.int(MAX_KILL_INTERVAL_MS));
-      const [server] = await until(() => (harness.autostartedServers().length > 0 ? harness.autostartedServers() : null), {
-        within: 10_000,
-        what: "a server",
-      });
+      const [server] = await until(
+        () => (harness.autostartedServers().length > 0 ? harness.autostartedServers() : null),
+        {
+          within: 10_000,
+          what: "a server",
+        },
+      );
       sendSignal(server!, "SIGKILL");
     }
     const last = process.hrtime.bigint();

@@ -161,7 +161,9 @@ async function smallDisk(harness: ProcessHarness): Promise<FailingDisk> {
   // what runs write down beside the server's state they write where only they see it
   mkdirSync(join(disk, "state", "runs"), { recursive: true, mode: 0o700 });
   const server = await waitUntilListening(
-    harness.startProgram(inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, withFailingDisk(harness))),
+    harness.startProgram(
+      inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, withFailingDisk(harness)),
+    ),
   );
   const filler = join(`/proc/${server.pid}/root`, disk, "filler");
   // cat ends when not a byte more fits
@@ -203,7 +205,17 @@ test.concurrent.for(disks)(
     holder.acquire("it", "k");
     await holder.waitForReport("it", "held");
     fill();
-    const refused = await runOnce(harness, "--url", server.url, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
+    const refused = await runOnce(
+      harness,
+      "--url",
+      server.url,
+      ...JOURNALED_LEASE,
+      "--wait",
+      "10s",
+      "--",
+      "touch",
+      "ran",
+    );
     expect((await refused.ended).code).toBe(69);
     expect(refused.err()).toContain(said);
     // more than still fits into the last page of the journal

@@ -29,7 +29,7 @@ function prepareWorkTree(): void {
     cpSync(join(root, part), join(folder, part), { recursive: true });
   }
   symlinkSync(modules, join(folder, "node_modules"));
-  const include = ["src", "test/sim", "test/support/seeded-random.ts"];
+  const include = ["src", "test/simulation", "test/support/seeded-random.ts"];
   const config = {
     extends: "./tsconfig.json",
     compilerOptions: { incremental: false, tsBuildInfoFile: null },

@@ -132,7 +132,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, the birth record of another reign taken for that of this one",
     file,
-    find: "local isSameOrigin = known == reign and",
+    find: "local isSame = known == reign and",
     replace: "local isSame = known ~= nil and",
     tests: failover,
   },
@@ -181,7 +181,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a grace period that ends before the clock has passed the floor",
     file,
-    find: "graceEndsAt = math.max(now + longest, math.min(math.ceil(tokenFloor / 1000), now + MOST))",
+    find: "opensAt = math.max(now + longest, math.min(math.ceil(tokenFloor / 1000), now + MOST))",
     replace: "opensAt = now + longest",
     tests: graceTokens,
   },

@@ -1,5 +1,6 @@
-/** `npm run sim -- --seeds N [--first S] [--seed S] [--trace] [--as N] [--failures N]`: the deterministic simulator. */
+/** `npm run sim -- --seeds N [--first S] [--seed S] [--trace] [--as N] [--failures N] [--digest]`: the deterministic simulator. */
 
+import { createHash } from "node:crypto";
 import { parseArgs } from "node:util";
 import { KNOWN_SEEDS } from "./known-seeds.ts";
 import type { SeedResult } from "./run-seed.ts";
@@ -15,6 +16,7 @@ const { values } = parseArgs({
     trace: { type: "boolean", default: false },
     as: { type: "string" },
     failures: { type: "string", default: "5" },
+    digest: { type: "boolean", default: false },
   },
 });
 
@@ -27,12 +29,19 @@ let failed = 0;
 let eventCount = 0;
 let grants = 0;
 let playedCount = 0;
+/** Of the seeds that were asked for: two commits that decide alike have the same. A trace has names in it, a verdict none. */
+const traces = createHash("sha256");
+const verdicts = createHash("sha256");
 
 const known = values.seed === undefined ? KNOWN_SEEDS : [];
 for (const { seed, revision: as, found } of known)
   recordResult(seed, await runSeed(seed, { revision: as }), ` (known: ${found})`, as);
 for (let seed = first; seed < first + seedCount && failed < Number(values.failures); seed++) {
-  recordResult(seed, await expectSameReplay(seed, await runSeed(seed, { trace: values.trace, ...revision })));
+  const result = await expectSameReplay(seed, await runSeed(seed, { trace: values.trace, ...revision }));
+  const verdict = `${seed} ${result.failure === null ? "passed" : "failed"} ${result.eventCount} ${result.grants}`;
+  verdicts.update(`${verdict}\n`);
+  traces.update(`${verdict} ${result.digest}\n`);
+  recordResult(seed, result);
 }
 
 function recordResult(seed: number, result: SeedResult, known = "", as = revision.revision): void {
@@ -57,5 +66,9 @@ async function expectSameReplay(seed: number, result: SeedResult): Promise<SeedR
 
 const seconds = (performance.now() - startedAt) / 1_000;
 console.log(`figure: simulator: ${playedCount} seeds, ${eventCount} events, ${grants} grants, ${seconds.toFixed(1)} s`);
+if (values.digest) {
+  console.log(`digest: ${traces.digest("hex")}`);
+  console.log(`verdicts: ${verdicts.digest("hex")}`);
+}
 console.log(`${playedCount - failed} passed, ${failed} failed, ${known.length + seedCount - playedCount} skipped`);
 if (failed > 0) process.exitCode = 1;

@@ -93,18 +93,18 @@ export class Metrics implements MetricsRecorder {
     const { eventLog, claims } = this.#sources;
     const { heldCount, waitTimes, holdTimes } = eventLog;
     return [
-      ...renderFamily("holdfast_claims", "gauge", "Claims there are, by state.", [
+      ...renderFamily("holdfast_claims", "gauge", "Current claims, by state.", [
         ['{state="held"}', heldCount],
         ['{state="waiting"}', Math.max(claims() - heldCount, 0)],
       ]),
       ...renderFamily(
         "holdfast_claim_events_total",
         "counter",
-        "What happened to claims; an ending without a grant before it is counted too.",
+        "Claim events; the end of a claim that was never granted counts too.",
         EVENT_KINDS.map((event) => [`{event="${event}"}`, eventLog.count(event)]),
       ),
-      ...renderHistogram("holdfast_wait_seconds", "From placing a claim to its grant.", waitTimes),
-      ...renderHistogram("holdfast_hold_seconds", "From the grant of a claim to its end.", holdTimes),
+      ...renderHistogram("holdfast_wait_seconds", "Time from placing a claim to its grant.", waitTimes),
+      ...renderHistogram("holdfast_hold_seconds", "Time from the grant of a claim to its end.", holdTimes),
     ];
   }
 
@@ -114,13 +114,13 @@ export class Metrics implements MetricsRecorder {
     return [
       ...renderConnections("holdfast_connections", "Connections", connections()),
       ...(overHttp === null ? [] : renderConnections("holdfast_http_connections", "HTTP connections", overHttp)),
-      ...renderValue("holdfast_sessions", "gauge", "Clients known, connected or not.", sessions()),
-      ...renderValue("holdfast_subscribers", "gauge", "Readers that follow the events.", eventLog.subscriberCount),
-      ...renderValue("holdfast_auth_failures_total", "counter", "Credentials that stood for nobody.", authFailures()),
+      ...renderValue("holdfast_sessions", "gauge", "Known clients, connected or not.", sessions()),
+      ...renderValue("holdfast_subscribers", "gauge", "Subscribers to events.", eventLog.subscriberCount),
+      ...renderValue("holdfast_auth_failures_total", "counter", "Failed authentication attempts.", authFailures()),
       ...renderFamily(
         "holdfast_refusals_total",
         "counter",
-        "Calls and connections refused, by code of the protocol.",
+        "Refused calls and connections, by protocol error code.",
         [...this.#refusals].map(([code, count]) => [`{code="${code}"}`, count]),
       ),
     ];
@@ -130,11 +130,11 @@ export class Metrics implements MetricsRecorder {
     const { version, recoveryRemainingMs } = this.#sources;
     const { journal, state } = this.#writes;
     return [
-      ...renderFamily("holdfast_info", "gauge", "The version that runs; always 1.", [[`{version="${version}"}`, 1]]),
+      ...renderFamily("holdfast_info", "gauge", "The running version; always 1.", [[`{version="${version}"}`, 1]]),
       ...renderValue(
         "holdfast_reclaiming_seconds",
         "gauge",
-        "How long new grants are still held back after an unclean start; 0: they are made.",
+        "Seconds until recovery ends and new locks are granted; 0 when not recovering.",
         recoveryRemainingMs() / 1_000,
       ),
       ...renderFamily("holdfast_writes_total", "counter", "Durable writes, by file and outcome.", [
@@ -154,11 +154,16 @@ function renderProcess(): string[] {
   const { active, idle } = performance.eventLoopUtilization();
   const startedAt = (Date.now() - process.uptime() * 1_000) / 1_000;
   return [
-    ...renderValue("process_cpu_seconds_total", "counter", "Processor time used.", (user + system) / 1_000_000),
+    ...renderValue("process_cpu_seconds_total", "counter", "CPU time used.", (user + system) / 1_000_000),
     ...renderValue("process_resident_memory_bytes", "gauge", "Memory in use.", rss),
-    ...renderValue("process_start_time_seconds", "gauge", "When the process began, seconds since 1970.", startedAt),
+    ...renderValue(
+      "process_start_time_seconds",
+      "gauge",
+      "Start time of the process, in seconds since 1970.",
+      startedAt,
+    ),
     ...renderValue("nodejs_heap_size_used_bytes", "gauge", "Heap in use.", heapUsed),
-    ...renderFamily("nodejs_eventloop_seconds_total", "counter", "How long the event loop was busy, and was not.", [
+    ...renderFamily("nodejs_eventloop_seconds_total", "counter", "Time that the event loop was busy and idle.", [
       ['{state="active"}', active / 1_000],
       ['{state="idle"}', idle / 1_000],
     ]),
@@ -169,7 +174,7 @@ function renderConnections(name: string, noun: string, { open, accepted, rejecte
   return [
     ...renderValue(name, "gauge", `${noun} open now.`, open),
     ...renderValue(`${name}_total`, "counter", `${noun} accepted.`, accepted),
-    ...renderValue(`${name}_refused_total`, "counter", `${noun} that found no room.`, rejected),
+    ...renderValue(`${name}_refused_total`, "counter", `${noun} refused because of a limit.`, rejected),
   ];
 }
 

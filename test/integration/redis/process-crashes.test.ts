@@ -43,7 +43,11 @@ withRedis((server) => {
     const url = urlOf("waiter");
     const admin = new Redis(server().port, "127.0.0.1");
     harness.onTeardown(() => admin.disconnect());
-    const workers = [await startWorker(harness, url), await startWorker(harness, url), await startWorker(harness, url)] as const;
+    const workers = [
+      await startWorker(harness, url),
+      await startWorker(harness, url),
+      await startWorker(harness, url),
+    ] as const;
     const [holder, waiter, behind] = workers;
     const names = ["holder", "waiter", "behind"] as const;
     for (const [at, name] of names.entries()) {

@@ -1,5 +1,5 @@
 /**
- * A pure model of the queues that the Lua scripts keep (src/drivers/redis/lua/line): who is admitted, who is passed over
+ * A pure model of the queues that the Lua scripts keep (src/drivers/redis/lua/lib): who is admitted, who is passed over
  * because its process does not listen (unreachable waiters), dropped when that happens again a second later, or granted for a
  * second when nobody listens. It knows no sums, caches or forms of keys: each question is answered from the places as they
  * stand. What it says after each command is what has to stand in Redis (queue-model.test.ts).

@@ -1,0 +1,61 @@
+// A client process of a comparison: loads one build of the package by its path and performs workloads with it. Everything
+// the comparison uses of the public API is here and in builds.ts, so that a renamed option needs an adapter in two places
+// at most: connect(url), acquire(key), release(), close().
+
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { serveCalls } from "../harness/child-rpc.ts";
+import type { Measured } from "../harness/client.child.ts";
+import type { LockImplementation, Workload } from "../harness/closed-loop.ts";
+import { runWorkload } from "../harness/closed-loop.ts";
+import { runTurns } from "../harness/workloads.ts";
+
+interface PublicLock {
+  release(): Promise<unknown>;
+}
+
+interface PublicLocks {
+  acquire(key: string): Promise<PublicLock>;
+  close(): Promise<void>;
+}
+
+interface PublicApi {
+  connect(url: string): Promise<PublicLocks>;
+}
+
+/** A fixed number of pairs, so that what they cost can be counted. */
+export interface FixedPairs {
+  readonly callers: number;
+  readonly keys: number;
+  readonly times: number;
+}
+
+const [dist = "", url = "", clients = "1"] = process.argv.slice(2);
+let opened: Promise<LockImplementation<PublicLock>> | null = null;
+
+/** With several clients, one acquire after the other goes to the next client. */
+async function open(): Promise<LockImplementation<PublicLock>> {
+  const { connect } = (await import(pathToFileURL(join(dist, "index.js")).href)) as PublicApi;
+  const all = await Promise.all(Array.from({ length: Number(clients) }, () => connect(url)));
+  let next = 0;
+  return {
+    acquire: (key) => (all[next++ % all.length] as PublicLocks).acquire(key),
+    release: (lock) => lock.release(),
+    close: async () => void (await Promise.all(all.map((locks) => locks.close()))),
+  };
+}
+
+async function contestant(): Promise<LockImplementation<PublicLock>> {
+  opened ??= open();
+  return opened;
+}
+
+serveCalls({
+  ready: async (): Promise<void> => void (await contestant()),
+  perform: async (workload: Workload): Promise<Measured> => {
+    const { latencies: _, ...outcome } = await runWorkload(await contestant(), workload);
+    return { ...outcome, p50: Number.NaN, p99: Number.NaN };
+  },
+  turns: async ({ callers, keys, times }: FixedPairs): Promise<number> =>
+    runTurns(await contestant(), callers, times, keys),
+});
