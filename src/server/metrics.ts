@@ -91,18 +91,18 @@ export class Metrics implements Tally {
     const { record, claims } = this.#sources;
     const { held, waits, holds } = record;
     return [
-      ...family("holdfast_claims", "gauge", "Claims there are, by state.", [
+      ...family("holdfast_claims", "gauge", "Current claims, by state.", [
         ['{state="held"}', held],
         ['{state="waiting"}', Math.max(claims() - held, 0)],
       ]),
       ...family(
         "holdfast_claim_events_total",
         "counter",
-        "What happened to claims; an ending without a grant before it is counted too.",
+        "Claim events; the end of a claim that was never granted counts too.",
         KINDS.map((event) => [`{event="${event}"}`, record.count(event)]),
       ),
-      ...distribution("holdfast_wait_seconds", "From placing a claim to its grant.", waits),
-      ...distribution("holdfast_hold_seconds", "From the grant of a claim to its end.", holds),
+      ...distribution("holdfast_wait_seconds", "Time from placing a claim to its grant.", waits),
+      ...distribution("holdfast_hold_seconds", "Time from the grant of a claim to its end.", holds),
     ];
   }
 
@@ -112,13 +112,13 @@ export class Metrics implements Tally {
     return [
       ...connected("holdfast_connections", "Connections", connections()),
       ...(overHttp === null ? [] : connected("holdfast_http_connections", "HTTP connections", overHttp)),
-      ...one("holdfast_sessions", "gauge", "Clients known, connected or not.", sessions()),
-      ...one("holdfast_subscribers", "gauge", "Readers that follow the events.", record.subscribers),
-      ...one("holdfast_auth_failures_total", "counter", "Credentials that stood for nobody.", authFailures()),
+      ...one("holdfast_sessions", "gauge", "Known clients, connected or not.", sessions()),
+      ...one("holdfast_subscribers", "gauge", "Subscribers to events.", record.subscribers),
+      ...one("holdfast_auth_failures_total", "counter", "Failed authentication attempts.", authFailures()),
       ...family(
         "holdfast_refusals_total",
         "counter",
-        "Calls and connections refused, by code of the protocol.",
+        "Refused calls and connections, by protocol error code.",
         [...this.#refused].map(([code, times]) => [`{code="${code}"}`, times]),
       ),
     ];
@@ -128,11 +128,11 @@ export class Metrics implements Tally {
     const { version, reclaimMs } = this.#sources;
     const { journal, state } = this.#wrote;
     return [
-      ...family("holdfast_info", "gauge", "The version that runs; always 1.", [[`{version="${version}"}`, 1]]),
+      ...family("holdfast_info", "gauge", "The running version; always 1.", [[`{version="${version}"}`, 1]]),
       ...one(
         "holdfast_reclaiming_seconds",
         "gauge",
-        "How long new grants are still held back after an unclean start; 0: they are made.",
+        "Seconds until recovery ends and new locks are granted; 0 when not recovering.",
         reclaimMs() / 1_000,
       ),
       ...family("holdfast_writes_total", "counter", "Durable writes, by file and outcome.", [
@@ -152,11 +152,11 @@ function ofProcess(): string[] {
   const { active, idle } = performance.eventLoopUtilization();
   const startedAt = (Date.now() - process.uptime() * 1_000) / 1_000;
   return [
-    ...one("process_cpu_seconds_total", "counter", "Processor time used.", (user + system) / 1_000_000),
+    ...one("process_cpu_seconds_total", "counter", "CPU time used.", (user + system) / 1_000_000),
     ...one("process_resident_memory_bytes", "gauge", "Memory in use.", rss),
-    ...one("process_start_time_seconds", "gauge", "When the process began, seconds since 1970.", startedAt),
+    ...one("process_start_time_seconds", "gauge", "Start time of the process, in seconds since 1970.", startedAt),
     ...one("nodejs_heap_size_used_bytes", "gauge", "Heap in use.", heapUsed),
-    ...family("nodejs_eventloop_seconds_total", "counter", "How long the event loop was busy, and was not.", [
+    ...family("nodejs_eventloop_seconds_total", "counter", "Time that the event loop was busy and idle.", [
       ['{state="active"}', active / 1_000],
       ['{state="idle"}', idle / 1_000],
     ]),
@@ -167,7 +167,7 @@ function connected(name: string, what: string, { inside, accepted, turnedAway }:
   return [
     ...one(name, "gauge", `${what} open now.`, inside),
     ...one(`${name}_total`, "counter", `${what} accepted.`, accepted),
-    ...one(`${name}_refused_total`, "counter", `${what} that found no room.`, turnedAway),
+    ...one(`${name}_refused_total`, "counter", `${what} refused because of a limit.`, turnedAway),
   ];
 }
 
