@@ -1,9 +1,12 @@
+// `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: see compare/compare.ts.
 // `npm run bench -- [case or group...]`: measures, writes one JSON a run below bench/results and, for every group of which
 // all cases were run, its table in docs/results. Fails if a gate does not hold; rates are goals, and only reported.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { CASES } from "./cases/cases.ts";
+import { compareBuilds } from "./compare/compare.ts";
 import type { BenchCase } from "./harness/case.ts";
 import { commit, machine, otherLoads } from "./harness/machine.ts";
 import { asSvg } from "./harness/plot.ts";
@@ -73,4 +76,15 @@ async function main(names: readonly string[]): Promise<void> {
   process.exitCode = faults.length === 0 ? 0 : 1;
 }
 
-await main(process.argv.slice(2));
+const { values, positionals } = parseArgs({
+  options: { compare: { type: "string" }, rounds: { type: "string", default: "15" } },
+  allowPositionals: true,
+});
+const rounds = Number(values.rounds);
+if (values.compare === undefined) await main(positionals);
+else if (!Number.isInteger(rounds) || rounds < 1) {
+  console.error(
+    "--compare BUILD [--rounds N] [SUBJECT...]: BUILD is another checkout with a dist, N a whole number from 1",
+  );
+  process.exitCode = 64;
+} else process.exitCode = (await compareBuilds(values.compare, rounds, positionals)) ? 0 : 1;

@@ -15,8 +15,10 @@ export interface Circumstances {
   readonly otherLoad: { readonly median: number; readonly most: number };
 }
 
-export function commit(): { readonly commit: string; readonly changed: boolean } {
-  const git = (...args: string[]): string => spawnSync("git", args, { encoding: "utf8" }).stdout?.trim() ?? "";
+/** @param folder of the working tree */
+export function commit(folder = "."): { readonly commit: string; readonly changed: boolean } {
+  const git = (...args: string[]): string =>
+    spawnSync("git", ["-C", folder, ...args], { encoding: "utf8" }).stdout?.trim() ?? "";
   return {
     commit: git("rev-parse", "--short=12", "HEAD") || "unknown",
     changed: git("status", "--porcelain", "--untracked-files=no", "--", "src", "bench", "package.json") !== "",
@@ -41,8 +43,8 @@ export function otherLoads(): readonly number[] {
 }
 
 /** Waits, within a bound, until less than a quarter of a core is busy, and records what it found. */
-export async function quiet(): Promise<void> {
-  const until = performance.now() + PATIENCE_MS;
+export async function quiet(patienceMs = PATIENCE_MS): Promise<void> {
+  const until = performance.now() + patienceMs;
   for (;;) {
     const load = await busyCores();
     if (load >= QUIET_CORES && performance.now() < until) continue;

@@ -16,8 +16,14 @@ export interface Relay {
   close(): void;
 }
 
+/** Sees what goes each way; for a single connection. */
+interface Watcher {
+  up(chunk: Buffer): void;
+  down(chunk: Buffer): void;
+}
+
 /** @param listen the path of its socket, or "tcp" */
-export async function relay(listen: string, target: string): Promise<Relay> {
+export async function relay(listen: string, target: string, watcher?: Watcher): Promise<Relay> {
   let up = 0;
   let down = 0;
   let renewals = 0;
@@ -28,10 +34,12 @@ export async function relay(listen: string, target: string): Promise<Relay> {
     client.on("data", (chunk: Buffer) => {
       up += linesIn(chunk);
       renewals += countOf(chunk, RENEWAL);
+      watcher?.up(chunk);
       store.write(chunk);
     });
     store.on("data", (chunk: Buffer) => {
       down += linesIn(chunk);
+      watcher?.down(chunk);
       client.write(chunk);
     });
     for (const [one, other] of [

@@ -3,16 +3,16 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Contestant } from "./workload.ts";
 
-/** Milliseconds until each of the callers has locked and unlocked so many times. */
-export async function turns(contestant: Contestant, callers: number, times: number): Promise<number> {
+/** Milliseconds until each of the callers has locked and unlocked so many times. @param keys the callers go round these */
+export async function turns(contestant: Contestant, callers: number, times: number, keys = 1): Promise<number> {
   const began = performance.now();
-  async function caller(): Promise<void> {
+  async function caller(index: number): Promise<void> {
     for (let time = 0; time < times; time++) {
-      const held = await contestant.acquire("bench:turns");
+      const held = await contestant.acquire(`bench:turns:${(index + time * callers) % keys}`);
       await contestant.release(held);
     }
   }
-  await Promise.all(Array.from({ length: callers }, caller));
+  await Promise.all(Array.from({ length: callers }, (_, index) => caller(index)));
   return performance.now() - began;
 }
 

@@ -1,5 +1,6 @@
-/** `npm run sim -- --seeds N [--first S] [--seed S] [--trace] [--as N] [--failures N]`: the deterministic simulator. */
+/** `npm run sim -- --seeds N [--first S] [--seed S] [--trace] [--as N] [--failures N] [--digest]`: the deterministic simulator. */
 
+import { createHash } from "node:crypto";
 import { parseArgs } from "node:util";
 import { KNOWN_SEEDS } from "./known-seeds.ts";
 import type { Result } from "./play.ts";
@@ -15,6 +16,7 @@ const { values } = parseArgs({
     trace: { type: "boolean", default: false },
     as: { type: "string" },
     failures: { type: "string", default: "5" },
+    digest: { type: "boolean", default: false },
   },
 });
 
@@ -27,11 +29,18 @@ let failed = 0;
 let happened = 0;
 let grants = 0;
 let played = 0;
+/** Of the seeds that were asked for: two commits that decide alike have the same. A trace has names in it, a verdict none. */
+const traces = createHash("sha256");
+const verdicts = createHash("sha256");
 
 const known = values.seed === undefined ? KNOWN_SEEDS : [];
 for (const { seed, as, found } of known) take(seed, await play(seed, { as }), ` (known: ${found})`, as);
 for (let seed = first; seed < first + count && failed < Number(values.failures); seed++) {
-  take(seed, await replayed(seed, await play(seed, { trace: values.trace, ...then })));
+  const result = await replayed(seed, await play(seed, { trace: values.trace, ...then }));
+  const verdict = `${seed} ${result.failure === null ? "passed" : "failed"} ${result.happened} ${result.grants}`;
+  verdicts.update(`${verdict}\n`);
+  traces.update(`${verdict} ${result.digest}\n`);
+  take(seed, result);
 }
 
 function take(seed: number, result: Result, known = "", as = then.as): void {
@@ -56,5 +65,9 @@ async function replayed(seed: number, result: Result): Promise<Result> {
 
 const seconds = (performance.now() - began) / 1_000;
 console.log(`figure: simulator: ${played} seeds, ${happened} events, ${grants} grants, ${seconds.toFixed(1)} s`);
+if (values.digest) {
+  console.log(`digest: ${traces.digest("hex")}`);
+  console.log(`verdicts: ${verdicts.digest("hex")}`);
+}
 console.log(`${played - failed} passed, ${failed} failed, ${known.length + count - played} skipped`);
 if (failed > 0) process.exitCode = 1;
