@@ -6,7 +6,8 @@
  *
  * The gates: frames and commands are the same; CPU a pair is at most 5 % more; the rate is at least 95 %. Noise: both are
  * ratios within a round, and a gate fails only if the whole interval of the median ratio (95 %) is beyond the bound. An
- * interval that is wide says little, and is marked so; with fewer than six rounds there is none, and only the counts are
+ * interval that is wide says little, and is marked so. Rounds of one life resemble each other, so on a busy machine an
+ * interval may be too narrow: a build compared with itself (`--compare .`) shows what the machine is good for. With fewer than six rounds there is none, and only the counts are
  * judged.
  */
 
@@ -29,10 +30,8 @@ import type { Subject } from "./subjects.ts";
 import { SUBJECTS } from "./subjects.ts";
 
 /** Rounds of one life of the processes. */
-const LIFE = 5;
-/** Not counted, in each life, after a fixed number of pairs: on a busy machine a window alone may be too little. */
-const WARM_UP = 1;
-const PATIENCE_MS = 400;
+const LIFE = 3;
+const PATIENCE_MS = 200;
 const MOST_CPU = 1.05;
 const LEAST_RATE = 0.95;
 /** From here on an interval says little, high end by low end. */
@@ -52,7 +51,7 @@ interface Gate {
   readonly found: string;
 }
 
-export interface Comparison extends Pick<Subject, "name" | "title"> {
+interface Comparison extends Pick<Subject, "name" | "title"> {
   readonly rate: { readonly old: number; readonly new: number; readonly ratio: Interval };
   readonly cpu: { readonly old: number; readonly new: number; readonly ratio: Interval };
   readonly counts: Counts | null;
@@ -101,10 +100,12 @@ async function compare(subject: Subject, old: Build, now: Build, rounds: number)
   const counts = subject.countedTimes === 0 ? null : await countsOf(subject, old, now);
   const measured = { old: [] as Round[], new: [] as Round[] };
   for (let done = 0; done < rounds; done += LIFE) {
-    await withSide(old, subject, measured.old, (before) =>
-      withSide(now, subject, measured.new, (after) =>
-        // an odd length of life: who goes first in its first round changes from one to the next
-        live(subject, [before, after], done, Math.min(LIFE, rounds - done)),
+    const sides = [old, now] as const;
+    // who is started first changes, too: it can matter as much as who goes first
+    const [first, second] = (done / LIFE) % 2 === 0 ? sides : ([now, old] as const);
+    await withSide(first, subject, measured[first.name], (one) =>
+      withSide(second, subject, measured[second.name], (other) =>
+        live(subject, [one, other], Math.min(LIFE, rounds - done)),
       ),
     );
   }
@@ -120,15 +121,15 @@ function withSide(build: Build, subject: Subject, rounds: Round[], use: (side: S
   );
 }
 
-async function live(subject: Subject, sides: readonly [Side, Side], from: number, rounds: number): Promise<void> {
+async function live(subject: Subject, sides: readonly [Side, Side], rounds: number): Promise<void> {
   const { callers, keys, warmTimes: times } = subject;
   for (const { client } of sides) await client.call("turns", { callers, keys, times } satisfies FixedPairs);
-  for (let round = -WARM_UP; round < rounds; round++) {
+  for (let round = 0; round < rounds; round++) {
     await quiet(PATIENCE_MS);
     for (let turn = 0; turn < sides.length; turn++) {
-      const side = sides[Math.abs(from + round + turn) % sides.length] as Side;
+      const side = sides[(round + turn) % sides.length] as Side;
       const found = await once(side, subject);
-      if (round >= 0) side.rounds.push(found);
+      side.rounds.push(found);
     }
   }
 }

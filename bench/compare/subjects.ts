@@ -24,10 +24,10 @@ export interface Subject {
   readonly sampled: readonly string[];
 }
 
-const MS = 500;
+const MS = 400;
 const MEMORY_MS = 300;
 const FREE = { clients: 1, callers: 1, keys: 1, ms: MS, warmTimes: 3_000, exact: true, sampled: [] };
-const HOT = { clients: 1, callers: 64, keys: 1, ms: MS, warmTimes: 1_000, exact: false, sampled: [] };
+const HOT = { clients: 1, callers: 64, keys: 1, ms: MS, warmTimes: 4_000, exact: false, sampled: [] };
 
 export const SUBJECTS: readonly Subject[] = [
   { ...FREE, name: "server-free", title: "Server, a free lock, one caller", store: "server", countedTimes: 200 },
@@ -40,7 +40,7 @@ export const SUBJECTS: readonly Subject[] = [
     callers: 64,
     keys: 10_000,
     countedTimes: 50,
-    warmTimes: 300,
+    warmTimes: 500,
     exact: false,
   },
   {
@@ -75,7 +75,7 @@ export const SUBJECTS: readonly Subject[] = [
     store: "redis",
     clients: 2,
     callers: 16,
-    warmTimes: 300,
+    warmTimes: 500,
     countedTimes: 50,
   },
 ];
