@@ -131,7 +131,7 @@ test("all that is wrong with options is thrown at once, with the faults one by o
   const options: ServeOptions = { listen: ["tcp://0.0.0.0:0", "x"], http: "y", limits: { claims: 0 }, state: "" };
   const failed = await serve(options).catch((error: unknown) => error);
   expect(failed).toBeInstanceOf(TypeError);
-  const { faults } = failed as { faults: { option: string }[] };
+  const { problems } = failed as { problems: { option: string }[] };
   expect(faults.map(({ option }) => option).sort()).toEqual(["http", "limits", "listen", "listen", "state"]);
   const files: ServeOptions = { listen: "tls://127.0.0.1:0", tls: { cert: "/none", key: "/none" }, state: "none" };
   await expect(serve(files)).rejects.not.toBeInstanceOf(TypeError);

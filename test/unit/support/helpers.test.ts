@@ -47,7 +47,7 @@ test("the handle watch sees a timer and a server, says where they came from, and
   const timer = setTimeout(() => {}, 60_000);
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  await expect(watch.waitUntilClosed(20)).rejects.toThrow(/Timeout opened at .*support\.test\.ts.*TCPSERVERWRAP/);
+  await expect(watch.waitUntilClosed(20)).rejects.toThrow(/Timeout opened at .*helpers\.test\.ts.*TCPSERVERWRAP/);
   clearTimeout(timer);
   await expect(watch.waitUntilClosed(20)).rejects.toThrow(/^left open: TCPSERVERWRAP/);
   server.close();

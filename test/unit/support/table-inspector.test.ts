@@ -148,7 +148,7 @@ describe.each([
 test("on a server, a claim of a session that has ended is found: nothing would end it", async () => {
   const { driver, table } = await serverTable();
   await driver.claim(makeClaim("k", { ttlMs: "session" }));
-  (entryAtIndex(table, 0).owner as { ended: boolean }).ended = true;
+  (entryAtIndex(table, 0).owner as { isEnded: boolean }).isEnded = true;
   expect(findTableViolations(table).join("\n")).toMatch(/of a session that does not have it/);
   skipInspection(table);
 });

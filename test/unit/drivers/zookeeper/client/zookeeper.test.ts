@@ -221,7 +221,7 @@ test("a reply out of its turn ends the connection, and what was asked has an unk
   servers.peer.answer((second as [number, number])[0]);
   expect(events).toEqual(["new session", "suspended"]);
   for (const one of await asked) {
-    expect(one).toMatchObject({ reason: { code: "CONNECTION_LOSS", sent: true } });
+    expect(one).toMatchObject({ reason: { code: "CONNECTION_LOSS", isSent: true } });
   }
 });
 
@@ -257,7 +257,7 @@ test("what has left is never sent again; what has not left leaves on the next co
   servers.peer.accept();
   servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
   await clock.advance(0);
-  expect(await first).toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  expect(await first).toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
   const sent = servers.peer.sent();
   expect(sent.map((frame) => frame?.[1])).toEqual([undefined, OP.setWatches2, OP.delete]);
   servers.peer.answer((sent[2] as [number, number])[0]);
