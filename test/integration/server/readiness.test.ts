@@ -132,7 +132,7 @@ test("all that is wrong with options is thrown at once, with the faults one by o
   const failed = await serve(options).catch((error: unknown) => error);
   expect(failed).toBeInstanceOf(TypeError);
   const { problems } = failed as { problems: { option: string }[] };
-  expect(faults.map(({ option }) => option).sort()).toEqual(["http", "limits", "listen", "listen", "state"]);
+  expect(problems.map(({ option }) => option).sort()).toEqual(["http", "limits", "listen", "listen", "state"]);
   const files: ServeOptions = { listen: "tls://127.0.0.1:0", tls: { cert: "/none", key: "/none" }, state: "none" };
   await expect(serve(files)).rejects.not.toBeInstanceOf(TypeError);
   await expect(serve(files)).rejects.toThrow("tls: the certificate /none cannot be read (ENOENT)");
@@ -157,7 +157,7 @@ test.each<[string, string, unknown]>([
     (error: unknown) => error,
   );
   expect(failed).toBeInstanceOf(TypeError);
-  expect(failed).toMatchObject({ message: `${option}: ${message}`, faults: [{ option, message, named: false }] });
+  expect(failed).toMatchObject({ message: `${option}: ${message}`, problems: [{ option, message, isEnvironmental: false }] });
 });
 
 test("options that are none are a TypeError of ours", async () => {
@@ -189,7 +189,7 @@ test("checkOptions() finds that a socket cannot be made where it is asked for, a
     `no socket can be made in ${join(dir, "deep")} (ENOENT)`,
     `no socket can be made in ${file} (ENOTDIR)`,
   ]);
-  expect(problems).toMatchObject(Array(3).fill({ option: "listen", named: true }));
+  expect(problems).toMatchObject(Array(3).fill({ option: "listen", isEnvironmental: true }));
   for (const one of listen) {
     const started = serve({ listen: one, state: "none", log: () => undefined });
     await expect(started).rejects.toThrow(/move it away|no folder leads/);

@@ -96,7 +96,7 @@ test("a server that has fallen silent is noticed, and the session ends by our cl
   proxy.toClient.pause();
   const endsAt = performance.now() + zk.leftMs();
   const lost = zk.exists("/held").catch((error: unknown) => error);
-  expect(await lost).toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  expect(await lost).toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
   await until(() => events.includes("expired"), { within: TIMEOUT_MS, what: "the end of the session" });
   expect(zk.leftMs()).toBe(0);
   await until(() => goneAt > 0, { within: TIMEOUT_MS, what: "its end at the server" });
@@ -109,7 +109,7 @@ test("half a frame of one connection is not the beginning of the next", async ()
   await zk.create("/long", { data: Buffer.alloc(1_000, "x") });
   for (const bytes of [1, 4, 17, 30, 500]) {
     proxy.toClient.cutAfter(bytes);
-    await expect(zk.get("/long")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+    await expect(zk.get("/long")).rejects.toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
     expect((await zk.get("/long")).data).toHaveLength(1_000);
   }
   expect(events).not.toContain("expired");
@@ -139,7 +139,7 @@ test("what waits for a connection fails with its session, and is not asked in th
 test("a request has its time, connected or not; its late reply is nobody else's", async () => {
   const { zk } = await openBehindProxy({ requestMs: 2_000, sessionMs: 20_000 });
   proxy.toClient.pause();
-  await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: true });
+  await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
   proxy.toClient.resume();
   const there = await Promise.all([zk.exists("/zookeeper".slice(0, 1)), zk.exists("/nowhere")]);
   expect(there.map((stat) => stat !== null)).toEqual([true, false]);
@@ -215,7 +215,7 @@ test("closing works at any moment: at once, while dialing, with a dead peer", as
   const from = performance.now();
   await zk.close();
   expect(performance.now() - from).toBeLessThan(10_000);
-  await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", sent: false });
+  await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", isSent: false });
 
   const early = new ZooKeeper({ servers: [server.address] });
   const opening = early.open().catch((error: unknown) => error);
