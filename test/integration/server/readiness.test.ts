@@ -157,7 +157,10 @@ test.each<[string, string, unknown]>([
     (error: unknown) => error,
   );
   expect(failed).toBeInstanceOf(TypeError);
-  expect(failed).toMatchObject({ message: `${option}: ${message}`, problems: [{ option, message, isEnvironmental: false }] });
+  expect(failed).toMatchObject({
+    message: `${option}: ${message}`,
+    problems: [{ option, message, isEnvironmental: false }],
+  });
 });
 
 test("options that are none are a TypeError of ours", async () => {
