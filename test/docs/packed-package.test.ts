@@ -136,7 +136,7 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
       const run = (env: Record<string, string>) =>
         sandbox.startProgram([process.execPath, join(alone, "dist", name)], { cwd: alone, env }).ended;
       expect((await run(packageFiles("alone"))).out).toMatch(
-        /^DRIVER_FAILED .*the program to start one is not here: run `holdfast serve`/,
+        /^DRIVER_FAILED .*the program to start one was not found: run `holdfast serve`/,
       );
       expect(readdirSync(alone).sort()).toEqual(["cli", "dist", "package.json"]);
       await sandbox.run(["run", "k", "--", "true"]);

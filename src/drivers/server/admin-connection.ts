@@ -1,6 +1,6 @@
 /**
- * A connection of its own for tools: what happened on a server, live or before, and what the server says of itself. It has
- * a session of its own, in which nothing is ever claimed, so it can end at any time.
+ * A separate connection for tools: events of a server, past and live, and its description of itself. It has its own
+ * session, in which nothing is claimed, so it can end at any time.
  */
 
 import { UnsupportedError } from "../../errors.ts";
@@ -16,32 +16,32 @@ import { createClientHello } from "./client-hello.ts";
 import { Connection } from "./connection.ts";
 import { getServerEndpoint } from "./keep-session.ts";
 
-/** What somebody who watches is told. */
+/** Receives the events of a watch. */
 export interface ServerEventListener {
-  /** gap: some before these are lost. */
+  /** gap: events before these were dropped. */
   onEvents(events: readonly ServerEvent[], gap: boolean): void;
-  /** The server is there. restarted: it is not the one from before. */
+  /** The server has been reached. restarted: it is another run than before. */
   onConnected(hello: ServerHello, restarted: boolean): void;
-  /** The connection has ended; the next attempt comes by itself. */
+  /** The connection has ended; it reconnects by itself. */
   onDisconnected(error: Error | null): void;
-  /** The server does not let us watch. */
+  /** The server refuses the watch. */
   onRefused(error: Error): void;
 }
 
 export interface AdminConnection {
-  /** What the server said first; null: there is no connection. */
+  /** The server's hello; null while not connected. */
   readonly hello: ServerHello | null;
   /** The last events of a key, oldest first. @throws FatalDriverError if the credential may not see them */
   history(key: string, max: number): Promise<ServerEvent[]>;
-  /** What the server says of itself, and what we may do with that key. */
+  /** The server's description of itself, and this client's permissions on that key. */
   info(key: string): Promise<ServerInfo>;
-  /** Tells what happens on keys that begin with prefix, until close(). */
+  /** Reports events on keys that begin with prefix, until close(). */
   watch(prefix: string, listener: ServerEventListener): void;
   close(): void;
 }
 
 /**
- * Opens a connection beside the driver's. Null: no server of ours is behind this driver.
+ * Opens a connection beside the driver's; null if the driver is not for a Holdfast server.
  * @throws as Driver.open()
  */
 export async function openAdminConnection(driver: Driver): Promise<AdminConnection | null> {
@@ -78,24 +78,24 @@ export async function openAdminConnection(driver: Driver): Promise<AdminConnecti
     },
   );
 
-  /** previous: the start of the server that was followed before; null: none was. */
+  /** previousRunId: the server run that was watched before; null: this is the first. */
   function startWatch(hello: ServerHello, previousRunId: string | null): void {
     const { prefix, listener } = subscription as NonNullable<typeof subscription>;
-    const isRestarted = previousRunId !== null && previousRunId !== hello.start;
-    listener.onConnected(hello, isRestarted);
-    // of a new start everything is new
-    const after = previousRunId === null ? undefined : isRestarted ? 0 : lastSeq;
+    const isNewRun = previousRunId !== null && previousRunId !== hello.start;
+    listener.onConnected(hello, isNewRun);
+    // every event of a new run is new to this client
+    const after = previousRunId === null ? undefined : isNewRun ? 0 : lastSeq;
     callServer(
       (callId) => {
         watchCallId = callId;
         return frames.encodeWatch(callId, prefix, after);
       },
       (result) => {
-        if (previousRunId === null || isRestarted) lastSeq = Number(result);
+        if (previousRunId === null || isNewRun) lastSeq = Number(result);
       },
       "watch",
     ).catch((error: unknown) => {
-      // a connection that ended is told by onDisconnected()
+      // an error without a code is the end of the connection, which onDisconnected() reports
       if ((error as { code?: unknown }).code !== undefined) listener.onRefused(error as Error);
     });
   }
@@ -109,7 +109,7 @@ export async function openAdminConnection(driver: Driver): Promise<AdminConnecti
     return connection.call(encode, decode).catch((error: unknown) => {
       const { cause } = error as Error;
       if (!(cause instanceof ProtocolError) || cause.code !== "PROTOCOL") throw error;
-      // an older one ends the connection at a frame it does not know
+      // an older server ends the connection at a frame it does not know
       throw new UnsupportedError(`this server (version ${version ?? "unknown"}) does not know "${operation}"`, {
         keys: [],
         cause: error,
@@ -137,11 +137,11 @@ export async function openAdminConnection(driver: Driver): Promise<AdminConnecti
   };
 }
 
-/** As dial, telling when a wire that was connected has ended, whoever ended it. */
+/** Wraps a connector: reports the end of each connected transport, whichever side ended it. */
 function notifyOnClose(connector: Connector, onDisconnected: (error: Error | null) => void): Connector {
   return (events) => {
     let isConnected = false;
-    const notifyEnd = (error: Error | null): void => {
+    const notifyDisconnected = (error: Error | null): void => {
       if (isConnected) onDisconnected(error);
       isConnected = false;
     };
@@ -151,7 +151,7 @@ function notifyOnClose(connector: Connector, onDisconnected: (error: Error | nul
         events.onLines(lines);
       },
       onClosed(error) {
-        notifyEnd(error);
+        notifyDisconnected(error);
         events.onClosed(error);
       },
     });
@@ -160,7 +160,7 @@ function notifyOnClose(connector: Connector, onDisconnected: (error: Error | nul
       keepAlive: (on) => transport.keepAlive(on),
       close() {
         transport.close();
-        notifyEnd(null);
+        notifyDisconnected(null);
       },
     };
   };

@@ -1,12 +1,13 @@
 /**
- * The user's own server, started when nobody listens on its socket and started again when it died. Who of several
- * starters wins is the kernel's decision (util/file-lock.ts); everybody else's server leaves at once and waits for it.
+ * The user's own server: started when no process listens on its socket, and started again after it died. If several
+ * processes start one at once, the kernel decides which server wins (util/file-lock.ts); the other servers exit, and
+ * their starters wait for the winner.
  */
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { closeSync, constants, existsSync, fstatSync, ftruncateSync, openSync, readFileSync } from "node:fs";
-// by another name: many who bundle have a "createRequire" in the banner of theirs
+// under another name: the banner of many bundles declares "createRequire"
 import { createRequire as requireFrom } from "node:module";
 import { connect } from "node:net";
 import { dirname, isAbsolute, join } from "node:path";
@@ -17,24 +18,26 @@ import type { Driver } from "../../spi/driver.ts";
 import { prepareSocketPath, resolveUserDirectory } from "../../util/user-directory.ts";
 import { server } from "./driver.ts";
 
-/** What the server's output is cut to when it is started. */
+/** A start empties the log of the server's output if it is longer than this. */
 const MAX_LOG_BYTES = 262_144;
-/** The descriptor on which a server that is being started says how that went. */
+/** The file descriptor on which a starting server reports the outcome. */
 const READY_FD = 3;
 const POLL_INTERVAL_MS = 10;
-/** Somebody else's server was about to listen, or one to leave: after so long another start is tried. */
+/**
+ * If another process's server was about to listen, or one was about to exit, another start is tried after this time.
+ */
 const RESTART_INTERVAL_MS = 250;
 
-/** How to reach the server on demand. */
+/** Options of the on-demand server's driver. */
 export interface AutostartOptions {
-  /** How long it may take to be reached for the first time, its start included, in milliseconds. */
+  /** How long the first connection may take, the server's start included, in milliseconds. */
   readonly connectTimeoutMs: number;
-  /** For claims that bring no label of their own. */
+  /** The label of claims that have none. */
   readonly label: string;
 }
 
 /**
- * This user's own lock server as a store. Whenever it must be reached and nobody listens, it is started.
+ * A driver for this user's own lock server. It starts the server before it connects if no process listens.
  * @throws FatalDriverError if the user's directory is refused; TypeError if its path is too long
  */
 export function createAutostartDriver({ connectTimeoutMs, label }: AutostartOptions): Driver {
@@ -42,20 +45,20 @@ export function createAutostartDriver({ connectTimeoutMs, label }: AutostartOpti
   return server({ path, connectTimeoutMs, label, beforeConnect: () => ensureServerRunning(connectTimeoutMs) });
 }
 
-/** Settles when a server listens, started by us if need be. */
+/** Settles when a server listens; starts one if necessary. */
 async function ensureServerRunning(timeoutMs: number): Promise<void> {
-  // looked at anew each time: what was ours may have been replaced
+  // checked on each attempt: the directory may have been replaced
   const directory = resolveUserDirectory();
   const path = prepareSocketPath(directory);
   const deadline = performance.now() + timeoutMs;
   let nextStartAt = performance.now();
   for (;;) {
     const socketState = await probeSocket(path);
-    if (socketState === "somebody") return;
+    if (socketState === "listening") return;
     const now = performance.now();
     if (now >= deadline)
-      throw new Error(`no lock server came up in ${directory} within ${timeoutMs} ms; see ${getLogPath(directory)}`);
-    if (socketState === "nobody" && now >= nextStartAt) {
+      throw new Error(`no lock server started in ${directory} within ${timeoutMs} ms; see ${getLogPath(directory)}`);
+    if (socketState === "absent" && now >= nextStartAt) {
       await startOnce(directory, deadline - now);
       nextStartAt = performance.now() + RESTART_INTERVAL_MS;
     } else {
@@ -64,16 +67,16 @@ async function ensureServerRunning(timeoutMs: number): Promise<void> {
   }
 }
 
-/** Only a refusal and a missing file mean that nobody listens: a full backlog (EAGAIN) is a living server. */
-function probeSocket(path: string): Promise<"somebody" | "nobody" | "busy"> {
+/** Only a refusal and a missing file mean that no server listens; a full backlog (EAGAIN) means that one does. */
+function probeSocket(path: string): Promise<"listening" | "absent" | "busy"> {
   return new Promise((resolve, reject) => {
     const socket = connect(path);
     socket.once("connect", () => {
       socket.destroy();
-      resolve("somebody");
+      resolve("listening");
     });
     socket.once("error", (error: NodeJS.ErrnoException) => {
-      if (error.code === "ECONNREFUSED" || error.code === "ENOENT") resolve("nobody");
+      if (error.code === "ECONNREFUSED" || error.code === "ENOENT") resolve("absent");
       else if (error.code === "EAGAIN") resolve("busy");
       else reject(error);
     });
@@ -82,7 +85,7 @@ function probeSocket(path: string): Promise<"somebody" | "nobody" | "busy"> {
 
 let startInProgress: Promise<void> | null = null;
 
-/** One start at a time in this process. Settles when a server is ready, or another one was faster. */
+/** One start at a time in this process. Settles when a server is ready, or when another server was faster. */
 function startOnce(directory: string, timeoutMs: number): Promise<void> {
   startInProgress ??= spawnServer(directory, timeoutMs).finally(() => {
     startInProgress = null;
@@ -94,7 +97,7 @@ async function spawnServer(directory: string, timeoutMs: number): Promise<void> 
   const log = openLog(directory);
   let child: ChildProcess;
   try {
-    // by way of a shell that ends at once, so that it is nobody's child: not ours, nor of who kills all below us
+    // spawned through a short-lived shell, so that the server is re-parented and survives a kill of this process tree
     child = spawn("sh", ["-c", '"$@" &', "sh", process.execPath, findServerProgram(), "serve", "--on-demand"], {
       cwd: "/",
       detached: true,
@@ -105,12 +108,12 @@ async function spawnServer(directory: string, timeoutMs: number): Promise<void> 
     closeSync(log);
   }
   const message = await Promise.race([readReadyMessage(child), delay(timeoutMs, "nothing", { ref: false })]);
-  // it was killed before it could say anything: our caller looks again, and has a bound
+  // "": it was killed before it could report; the caller probes again, until its deadline
   if (message === "ready" || message === "taken" || message === "") return;
-  throw new Error(`the lock server could not be started: it said ${message}; see ${getLogPath(directory)}`);
+  throw new Error(`the lock server could not be started: ${message}; see ${getLogPath(directory)}`);
 }
 
-/** All that the server wrote on its ready descriptor, which it closes as soon as that is decided. */
+/** Everything the server wrote to its ready descriptor, which it closes once it is ready or has failed. */
 function readReadyMessage(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     child.once("error", reject);
@@ -135,29 +138,35 @@ function openLog(directory: string): number {
   return log;
 }
 
-/** Where it may be from here: as built (one folder below dist), as compiled for the tests, as source. */
+/** Its path from this module: as built (one directory below dist), as compiled for the tests, as source. */
 const SERVER_PROGRAM_PATHS: readonly string[] = ["../cli/main.js", "../../cli/main.js", "../../../dist/cli/main.js"];
 
-/** The program that holds the server. A bundle by others has none; it may stand in a project that has the package. */
+/**
+ * The program that contains the server. A user's bundle has none beside it, but its project may have installed the
+ * package.
+ */
 function findServerProgram(): string {
   const program = [...listSiblingPrograms(), ...listProjectPrograms()].find(
     (path) => existsSync(path) && isHoldfastProgram(path),
   );
   if (program === undefined) {
     throw new Error(
-      "no lock server is running, and the program to start one is not here: run `holdfast serve`, give a url, or install the package where your bundle can find it",
+      "no lock server is running, and the program to start one was not found: run `holdfast serve`, pass a url, or install the package where your bundle can find it",
     );
   }
   return program;
 }
 
 function listSiblingPrograms(): string[] {
-  // a bundle in the form of CommonJS has none
+  // undefined in a CommonJS bundle
   const moduleUrl = import.meta.url as string | undefined;
   return moduleUrl === undefined ? [] : SERVER_PROGRAM_PATHS.map((path) => fileURLToPath(new URL(path, moduleUrl)));
 }
 
-/** What the main program would import by our name. Never by way of the working directory, which may be anybody's. */
+/**
+ * The package that the main program would import. Never resolved from the working directory, which another user may
+ * control.
+ */
 function listProjectPrograms(): string[] {
   const mainScript = process.argv[1];
   if (mainScript === undefined || !isAbsolute(mainScript)) return [];
@@ -169,7 +178,7 @@ function listProjectPrograms(): string[] {
   }
 }
 
-/** Is it a part of our package? Beside a bundle there may be a program of somebody's with the same path. */
+/** Is it part of this package? An unrelated program may have the same path beside a bundle. */
 function isHoldfastProgram(program: string): boolean {
   for (let directory = dirname(program); directory !== dirname(directory); directory = dirname(directory)) {
     const manifest = join(directory, "package.json");

@@ -1,11 +1,14 @@
-/** Our first line to a server: who is calling. */
+/** The client's first line on a connection. */
 
 import { readFileSync } from "node:fs";
 import type { LastSeenState } from "../../protocol/handshake.ts";
 import { encodeClientHello, PACKAGE_VERSION, PROTOCOL_VERSION } from "../../protocol/handshake.ts";
 import type { ServerOptions } from "./driver.ts";
 
-/** The first line of a connection of this session. The credential is asked for anew each time: it may have been changed. */
+/**
+ * The first line of a connection of this session. The credential is read for each connection, since it may have been
+ * rotated.
+ */
 export function createClientHello(
   { label = "", credential }: ServerOptions,
   sessionId: string,
@@ -26,7 +29,7 @@ export function createClientHello(
 
 let processStartTime: string | null | undefined;
 
-/** When this process was started, as /proc says it; null where there is none. */
+/** The start time of this process according to /proc; null where there is no /proc. */
 function readProcessStartTime(): string | null {
   if (processStartTime !== undefined) return processStartTime;
   try {

@@ -1,4 +1,4 @@
-/** One attempt to connect at a time: what an earlier one still tells is not heard. */
+/** One attempt to connect at a time; late events of an earlier attempt are ignored. */
 
 import type { Connector, Transport, TransportEvents } from "../../net/transport.ts";
 
@@ -7,7 +7,7 @@ export class ConnectAttempts {
   /** Called, and awaited, before each attempt; it may start the server. */
   readonly #beforeConnect: (() => Promise<void>) | undefined;
   #attemptId = 0;
-  /** The wire of the present attempt; null: it has none yet, or there is none. */
+  /** The transport of the current attempt; null: it has none yet, or there is no attempt. */
   transport: Transport | null = null;
 
   constructor(connector: Connector, beforeConnect: (() => Promise<void>) | undefined) {
@@ -15,16 +15,17 @@ export class ConnectAttempts {
     this.#beforeConnect = beforeConnect;
   }
 
-  /** Is it for us to start the server? */
+  /** Can this client start the server? */
   get canStartServer(): boolean {
     return this.#beforeConnect !== undefined;
   }
 
   /**
-   * Begins an attempt. `onConnected` is told of the wire, which may not stand yet; `onClosed` that it came to nothing, or ended.
-   * @param isNeeded false: not worth starting a server for
+   * Begins an attempt. `onConnected` receives the transport, which may still be connecting; `onClosed` is called when
+   * it fails or ends.
+   * @param isNeeded false: do not start a server for this attempt
    */
-  start(isNeeded: boolean, events: TransportEvents & { onConnected(wire: Transport): void }): void {
+  start(isNeeded: boolean, events: TransportEvents & { onConnected(transport: Transport): void }): void {
     const attemptId = ++this.#attemptId;
     const isCurrent = (): boolean => attemptId === this.#attemptId;
     const onClosed = (error: Error | null): void => {
@@ -42,7 +43,7 @@ export class ConnectAttempts {
     else this.#beforeConnect().then(connect, onClosed);
   }
 
-  /** The present attempt is over; gives its wire, which is the caller's to close. */
+  /** Ends the current attempt and returns its transport, which the caller must close. */
   end(): Transport | null {
     const { transport } = this;
     this.#attemptId++;

@@ -1,26 +1,26 @@
-/** What a connection and its driver know of each other. */
+/** The interface between a connection and its driver. */
 
 import type { Connector } from "../../net/transport.ts";
 import type { ServerHello } from "../../protocol/handshake.ts";
 import type { Clock } from "../../util/clock.ts";
 
-/** What the connection needs of its driver. */
+/** What the connection asks of its driver. */
 export interface ConnectionListener {
-  /** Our first line. */
+  /** The client's first line. */
   encodeHello(): string;
-  /** Both sides have said hello. What is sent from here goes before all calls that were held back. */
+  /** Both sides have said hello. Calls made here are sent before all calls that waited for the connection. */
   onConnected(hello: ServerHello, previousRunId: string | null): void;
-  /** A frame that answers no call. */
+  /** A frame that is not a reply to a call. */
   onPush(frame: readonly unknown[]): void;
-  /** Does anybody need the connection, beside the calls under way? */
+  /** Is the connection needed for more than the pending calls? */
   isNeeded(): boolean;
-  /** Must the server hear from us although there is nothing to say? */
+  /** Must the client send heartbeats even when it has no calls? */
   needsHeartbeat(): boolean;
 }
 
 export interface ConnectionOptions {
   readonly connector: Connector;
-  /** Called, and awaited, before each dial; it may start the server. */
+  /** Called, and awaited, before each attempt to connect; it may start the server. */
   readonly beforeConnect: (() => Promise<void>) | undefined;
   readonly clock: Clock;
   readonly random: () => number;

@@ -1,16 +1,18 @@
 /**
- * One client's connection to a server, over its reconnects: calls and their replies, and when to dial.
+ * One client's connection to a server, across reconnects: calls, their replies, and when to connect.
  *
- *   idle     no wire and nobody needs one. After a loss that was not announced it dials all the same for RECONNECT_WINDOW_MS, if
- *            somebody else has the server run: a server that has crashed waits for all who may have held something.
- *   dialing  a wire, or the preparation of one, under way; calls are held back for CALL_WAIT_MS at most
- *   up       both sides have said hello
- *   resting  dialing failed; the next attempt has its time. Calls fail once CALL_WAIT_MS have passed since it was up.
+ *   idle         no transport, and none is needed. After a loss that the server did not announce it still reconnects for
+ *                RECONNECT_WINDOW_MS, but starts no server for that: a server that has crashed waits in its recovery for
+ *                every client that may hold a claim.
+ *   connecting   a transport is being prepared or connected; calls wait, for CALL_WAIT_MS at most
+ *   connected    both sides have said hello
+ *   backing-off  an attempt failed, and the next one is scheduled. Calls fail once CALL_WAIT_MS have passed since the
+ *                connection was lost.
  *
  * Invariants
- * - A reply counts only if it came over the wire its call was sent on: when a wire ends, all its calls have failed.
- * - A healthy wire on which silence ends nothing (a Unix socket) is never ended from here: the server would take it for
- *   our death.
+ * - A reply counts only if it came over the transport its call was sent on: when a transport ends, all its calls fail.
+ * - A healthy transport on which silence ends nothing (a Unix socket) is never closed from here: the server would take
+ *   that for the death of the client.
  */
 
 import { ClosedError, FatalDriverError } from "../../errors.ts";
@@ -26,7 +28,7 @@ import { Heartbeat } from "./heartbeat.ts";
 import { PendingCalls, toConnectionLostError } from "./pending-calls.ts";
 import { WriteBatcher } from "./write-batcher.ts";
 
-/** How long calls wait for a connection that was lost. */
+/** How long calls wait for a lost connection. */
 const CALL_WAIT_MS = 1_000;
 const MAX_BACKOFF_MS = 2_000;
 const RECONNECT_WINDOW_MS = 30_000;
@@ -37,18 +39,18 @@ export class Connection {
   readonly #listener: ConnectionListener;
   readonly #clock: Clock;
   readonly #timer: Timer;
-  #status: "idle" | "dialing" | "up" | "resting" | "closed" = "idle";
+  #status: "idle" | "connecting" | "connected" | "backing-off" | "closed" = "idle";
   #hello: ServerHello | null = null;
-  /** The start of the last server we met. */
+  /** The run of the last server that said hello. */
   #runId: string | null = null;
   #failures = 0;
   #lastError: Error | null = null;
   #connectDeadline = 0;
   #retryAt = 0;
-  /** Calls held back fail then. */
+  /** The time at which calls that wait for a connection fail. */
   #callWaitDeadline = 0;
   #reconnectDeadline = 0;
-  /** The server has said that it goes. */
+  /** The server has announced that it is stopping. */
   #isServerDraining = false;
   readonly #attempts: ConnectAttempts;
   readonly #calls = new PendingCalls();
@@ -71,7 +73,10 @@ export class Connection {
     return this.#hello;
   }
 
-  /** Settles when the server has said hello for the first time. @throws Error if it cannot be reached, or refuses */
+  /**
+   * Settles when the server has said hello for the first time. @throws Error if the server cannot be reached, or
+   * refuses
+   */
   open(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#opening = { resolve, reject };
@@ -86,12 +91,14 @@ export class Connection {
       const refusal = this.#callRefusal();
       if (refusal !== null) return reject(refusal);
       this.#batcher.add(encode(this.#calls.add(decode, resolve, reject)));
-      if (this.#status === "up") this.#batcher.scheduleFlush();
+      if (this.#status === "connected") this.#batcher.scheduleFlush();
       this.updateDemand();
     });
   }
 
-  /** To be called when isNeeded() or needsHeartbeat() may have changed. Dials if there is a need now and was none. */
+  /**
+   * Must be called when isNeeded() or needsHeartbeat() may have changed. Connects if the connection has become needed.
+   */
   updateDemand(): void {
     const isKeptAlive =
       this.#status !== "closed" && (this.#opening !== null || this.#calls.size > 0 || this.#listener.isNeeded());
@@ -114,10 +121,10 @@ export class Connection {
     this.#timer.stop();
   }
 
-  /** Why a call cannot be sent; null: it can, now or soon. */
+  /** Why a call must fail at once; null: it is sent now, or waits for the connection. */
   #callRefusal(): Error | null {
     if (this.#status === "closed") return new ClosedError(CLOSED_MESSAGE);
-    const isDown = this.#status === "resting" || (this.#status === "dialing" && this.#failures > 0);
+    const isDown = this.#status === "backing-off" || (this.#status === "connecting" && this.#failures > 0);
     if (!isDown || this.#clock.now() < this.#callWaitDeadline) return null;
     return toConnectionLostError(this.#lastError, false, this.#options.connector.url);
   }
@@ -125,7 +132,7 @@ export class Connection {
   #connect(): void {
     const now = this.#clock.now();
     if (this.#status === "idle") this.#callWaitDeadline = now + CALL_WAIT_MS;
-    this.#status = "dialing";
+    this.#status = "connecting";
     this.#connectDeadline = now + this.#options.connectTimeoutMs;
     this.#armTimer();
     this.#attempts.start(this.#isKeptAlive, {
@@ -142,29 +149,29 @@ export class Connection {
     this.#heartbeat.recordReceived();
     try {
       for (const line of lines) {
-        if (this.#status === "dialing") this.#onHello(decodeServerHello(line));
-        else if (this.#status === "up") this.#onFrames(line);
+        if (this.#status === "connecting") this.#onHello(decodeServerHello(line));
+        else if (this.#status === "connected") this.#onFrames(line);
       }
     } catch (error) {
-      if (this.#status === "up" && !(error instanceof ProtocolError)) throw error;
+      if (this.#status === "connected" && !(error instanceof ProtocolError)) throw error;
       this.#onClosed(error as Error);
     }
     this.updateDemand();
   }
 
   #onHello(hello: ServerHello): void {
-    const [previousRunId, heldFrames] = [this.#runId, this.#batcher.drain()];
-    this.#status = "up";
+    const [previousRunId, unsentFrames] = [this.#runId, this.#batcher.drain()];
+    this.#status = "connected";
     this.#hello = hello;
     this.#runId = hello.start;
     this.#isServerDraining = false;
     this.#failures = 0;
     this.#opening?.resolve();
     this.#opening = null;
-    // what of an earlier wire was heard or not says nothing of this one
+    // silence on an earlier transport says nothing about this one
     this.#heartbeat.recordReceived();
     this.#listener.onConnected(hello, previousRunId);
-    for (const frame of heldFrames) this.#batcher.add(frame);
+    for (const frame of unsentFrames) this.#batcher.add(frame);
     this.#flush();
     this.#armTimer();
   }
@@ -183,10 +190,10 @@ export class Connection {
     }
   }
 
-  /** The wire has ended, or never stood, or is worth nothing. */
+  /** The transport has ended, could not connect, or broke the protocol. */
   #onClosed(cause: Error | null): void {
     const now = this.#clock.now();
-    const wasConnected = this.#status === "up";
+    const wasConnected = this.#status === "connected";
     const error = toConnectionLostError(cause, wasConnected, this.#options.connector.url);
     const isFinal = error instanceof FatalDriverError;
     const canRetryOpen = this.#canRetryOpen(isFinal, now);
@@ -198,20 +205,20 @@ export class Connection {
         now + CALL_WAIT_MS,
         this.#isServerDraining ? 0 : now + RECONNECT_WINDOW_MS,
       ];
-    // calls held back may still be sent over the next wire, those that were sent are lost
+    // calls that were not sent yet may go over the next transport; those that were sent are lost
     if (wasConnected || isFinal || now >= this.#callWaitDeadline) this.#rejectAll(error);
     this.#hello = null;
     if (!canRetryOpen) this.#opening?.reject(error);
     const isNeeded = canRetryOpen || (this.#opening === null && (this.#calls.size > 0 || this.#listener.isNeeded()));
     if (!canRetryOpen) this.#opening = null;
-    this.#status = isNeeded ? "resting" : "idle";
+    this.#status = isNeeded ? "backing-off" : "idle";
     this.#retryAt = now + backoffMs(this.#failures, this.#options.random(), MAX_BACKOFF_MS);
     if (!isNeeded && now >= this.#reconnectDeadline) this.#failures = 0;
     this.updateDemand();
     this.#armTimer();
   }
 
-  /** A server that we may start ourselves has died while we said hello to it: the next attempt starts the next one. */
+  /** A server that this client can start has died during the hello: the next attempt starts another one. */
   #canRetryOpen(isFinal: boolean, now: number): boolean {
     const wasReached = this.#attempts.canStartServer && this.#attempts.transport !== null;
     return this.#opening !== null && wasReached && !isFinal && now < this.#openDeadline;
@@ -223,35 +230,35 @@ export class Connection {
   }
 
   #flush(): void {
-    if (this.#status !== "up") return;
+    if (this.#status !== "connected") return;
     const frames = this.#batcher.drain();
     if (frames.length === 0) return;
     this.#heartbeat.recordSent(this.#clock.now());
     const { start: runId, limits } = this.#hello as ServerHello;
     for (const line of encodeLines(runId, frames, limits.lineBytes)) this.#attempts.transport?.write(line);
-    // a server that stays silent now must be noticed
+    // without a timer a server that is silent from now on would go unnoticed
     this.#armTimer();
   }
 
   #onTimer(): void {
     const now = this.#clock.now();
-    if (this.#status === "dialing" && now >= this.#connectDeadline) {
+    if (this.#status === "connecting" && now >= this.#connectDeadline) {
       this.#onClosed(
         new Error(`${this.#options.connector.url} did not answer within ${this.#options.connectTimeoutMs} ms`),
       );
     }
-    if (this.#status !== "up" && this.#hasWaitingCalls && now >= this.#callWaitDeadline) {
+    if (this.#status !== "connected" && this.#hasWaitingCalls && now >= this.#callWaitDeadline) {
       this.#rejectAll(toConnectionLostError(this.#lastError, false, this.#options.connector.url));
       this.updateDemand();
     }
-    if (this.#status === "resting" && !this.#isKeptAlive) this.#status = "idle";
-    const isBackingOff = this.#status === "resting" || (this.#status === "idle" && now < this.#reconnectDeadline);
+    if (this.#status === "backing-off" && !this.#isKeptAlive) this.#status = "idle";
+    const isBackingOff = this.#status === "backing-off" || (this.#status === "idle" && now < this.#reconnectDeadline);
     if (isBackingOff && now >= this.#retryAt) this.#connect();
-    if (this.#status === "up") this.#sendHeartbeat(now);
+    if (this.#status === "connected") this.#sendHeartbeat(now);
     this.#armTimer();
   }
 
-  /** Over a network: says something now and then where the server must hear from us, and finds out whether it hears. */
+  /** Over a network: pings the server, so that it keeps the session, and closes the connection if no reply comes. */
   #sendHeartbeat(now: number): void {
     const maxSilenceMs = this.#maxSilenceMs();
     if (
@@ -267,7 +274,7 @@ export class Connection {
     this.#flush();
   }
 
-  /** How long may be nothing said, or heard; null: for ever. */
+  /** The longest allowed silence in either direction; null: no limit. */
   #maxSilenceMs(): number | null {
     if (this.#hello === null || this.#hello.silenceKeeps) return null;
     return this.#listener.needsHeartbeat() || this.#calls.size > 0 ? this.#hello.sessionMs / 3 : null;
@@ -275,24 +282,24 @@ export class Connection {
 
   #armTimer(): void {
     const dueAt = this.#nextDueAt();
-    // to ring for nothing costs less than to be set and cleared for every call
-    if (dueAt !== null || this.#status !== "up") this.#timer.set(dueAt);
+    // a spurious wake-up is cheaper than re-arming the timer for every call
+    if (dueAt !== null || this.#status !== "connected") this.#timer.set(dueAt);
   }
 
-  /** Do calls wait for a connection, behind an attempt that failed? */
+  /** Are calls waiting for a connection after a failed attempt? */
   get #hasWaitingCalls(): boolean {
     return this.#calls.size > 0 && this.#failures > 0;
   }
 
   #nextDueAt(): number | null {
     switch (this.#status) {
-      case "dialing":
+      case "connecting":
         return this.#hasWaitingCalls ? Math.min(this.#connectDeadline, this.#callWaitDeadline) : this.#connectDeadline;
-      case "resting":
+      case "backing-off":
         return this.#hasWaitingCalls ? Math.min(this.#retryAt, this.#callWaitDeadline) : this.#retryAt;
       case "idle":
         return this.#clock.now() < this.#reconnectDeadline ? this.#retryAt : null;
-      case "up": {
+      case "connected": {
         const maxSilenceMs = this.#maxSilenceMs();
         return maxSilenceMs === null ? null : this.#heartbeat.nextDueAt(maxSilenceMs, this.#listener.needsHeartbeat());
       }

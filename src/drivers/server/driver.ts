@@ -1,6 +1,6 @@
 /**
- * Our own server as a store: calls become frames, pushed frames become notify(). The driver remembers what it was told
- * last of each claim, so that it can tell a server that has started anew (design A.5).
+ * Holdfast's own server as a store: calls become frames, pushed frames become notify(). The driver remembers the last
+ * answer to each claim and reports it to a restarted server, so that locks survive the restart.
  */
 
 import type { Address, Connector } from "../../net/transport.ts";
@@ -27,7 +27,7 @@ import { Connection } from "./connection.ts";
 import { registerServerEndpoint } from "./keep-session.ts";
 import { ClaimMemory, chunk, toReclaimBatches } from "./reclaim.ts";
 
-/** How to reach a lock server: by `path`, by `host` and `port`, or by a `connector` of the caller's. */
+/** How to reach a lock server: by `path`, by `host` and `port`, or by a custom `connector`. */
 export interface ServerOptions {
   /** A Unix socket. */
   readonly path?: string;
@@ -35,15 +35,15 @@ export interface ServerOptions {
   readonly host?: string;
   /** Default 7420. */
   readonly port?: number;
-  /** How long the server may take to be reached for the first time, in milliseconds. Default 5 s. */
+  /** How long the first connection may take, in milliseconds. Default 5 s. */
   readonly connectTimeoutMs?: number;
-  /** For claims that bring no label of their own. */
+  /** The label of claims that have none. */
   readonly label?: string;
-  /** What the server knows us by, or how to get what is good now; a secret. Default: nothing. */
+  /** The client's credential, or a function that returns the current one; a secret. Default: none. */
   readonly credential?: string | (() => string);
   /** Called, and awaited, before each attempt to connect; it may start the server. */
   readonly beforeConnect?: () => Promise<void>;
-  /** Time; for tests. Default: the machine's. */
+  /** The clock; for tests. Default: the system's. */
   readonly clock?: Clock;
   /** From 0 to 1; for tests. Default Math.random. */
   readonly random?: () => number;
@@ -51,7 +51,7 @@ export interface ServerOptions {
   readonly connector?: Connector;
 }
 
-/** What a server of this version says of itself, until it has. */
+/** The traits of a server of this version, until the server has sent its own. */
 const TRAITS: Traits = {
   lease: { claim: true, sessionMs: 30_000 },
   manyKeys: true,
@@ -61,12 +61,12 @@ const TRAITS: Traits = {
   survives: "restart",
 };
 
-/** Ids in one frame. */
+/** How many ids one frame carries at most. */
 const MAX_IDS_PER_FRAME = 2_000;
 
 /**
- * A driver for Holdfast's own lock server. One connection carries all claims; what one turn of the event loop asks for
- * goes out as one line. It reconnects by itself as long as it has claims or calls.
+ * A driver for Holdfast's own lock server. One connection carries all claims; the calls of one turn of the event loop
+ * are sent as one line. The driver reconnects by itself as long as it has claims or calls.
  */
 export function server(options: ServerOptions): Driver {
   const address = resolveAddress(options);
@@ -88,9 +88,9 @@ class ServerDriver implements Driver {
   #sessionClaimCount = 0;
   #notify: Notify = () => undefined;
   #isOpen = false;
-  /** Of the last server we met. */
+  /** The state of the last server that said hello. */
   #seenState: LastSeenState | null = null;
-  /** The start of the server that has answered all we had to tell it; null: the last one we met has not. */
+  /** The server run that has answered all reclaims; null: the last server has not answered them all. */
   #reclaimedRunId: string | null = null;
 
   constructor(options: ServerOptions, connector: Connector) {
@@ -126,7 +126,7 @@ class ServerDriver implements Driver {
 
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
     const runId = this.#connection.hello?.start;
-    // while there is no connection: what is known will be reclaimed before this is sent
+    // without a connection: claims that have an answer will be reclaimed before this is sent
     const isKnownToServer = (memory: ClaimMemory): boolean =>
       memory.runId !== null && (runId === undefined || memory.runId === runId);
     const sentAt = this.#clock.now();
@@ -146,18 +146,18 @@ class ServerDriver implements Driver {
   }
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
-    // held back until there is a connection: a new start of the server must hear of the claims first, or it would say
-    // that they were not there
-    const isHeldBack = this.#connection.hello === null;
+    // Without a connection the release waits. Reclaim the claims first: a restarted server would otherwise report that
+    // they did not exist.
+    const isDisconnected = this.#connection.hello === null;
     for (const { id } of claims) {
       const memory = this.#claims.get(id);
       if (memory !== undefined) memory.isReleased = true;
-      if (!isHeldBack) this.#untrack(id);
+      if (!isDisconnected) this.#untrack(id);
     }
     try {
       return await this.#callForFlags(claims, (callId, batch) => frames.encodeRelease(callId, batch, unanswered));
     } finally {
-      if (isHeldBack) for (const { id } of claims) this.#untrack(id);
+      if (isDisconnected) for (const { id } of claims) this.#untrack(id);
     }
   }
 
@@ -199,7 +199,7 @@ class ServerDriver implements Driver {
         (callId) => encode(callId, batch),
         (result) => frames.decodeArray(result, batch.length, frames.decodeFlag),
       );
-    // every release of a lock comes by here, and nearly all fit into one frame
+    // fast path: every release of a lock passes here, and nearly all fit into one frame
     if (claims.length > 0 && claims.length <= MAX_IDS_PER_FRAME) return callBatch(claims);
     return (await Promise.all(chunk(claims, MAX_IDS_PER_FRAME).map(callBatch))).flat();
   }
@@ -222,18 +222,18 @@ class ServerDriver implements Driver {
     this.#connection.updateDemand();
   }
 
-  /** By how much the wall clock is ahead of ours. */
+  /** The wall clock minus the monotonic clock. */
   #wallOffsetMs(): number {
     return this.#clock.wall() - this.#clock.now();
   }
 
-  /** Who is told to go keeps the place until it has let go: a new start of the server must hear of that, too. */
+  /** A revoked holder keeps its entry until it releases, so the claim must still be reported after a server restart. */
   #onNone({ claim, lastAnswer }: ClaimMemory, { reason }: Extract<Answer, { state: "none" }>): void {
     if (lastAnswer?.state === "held" && (reason === "revoked" || reason === "maxHold")) return;
     this.#untrack(claim.id);
   }
 
-  /** What the server said of a claim, in answer to a call sent then. */
+  /** Records the answer to a call that was sent at `sentAt`. */
   #recordAnswer(memory: ClaimMemory, sentAt: number, answer: frames.WireAnswer): Answer {
     if (memory.isReleased) return answer;
     if (answer.state === "none") this.#onNone(memory, answer);
@@ -263,19 +263,22 @@ class ServerDriver implements Driver {
     this.#reclaimedRunId = null;
     const now = this.#clock.now();
     for (const memory of this.#claimsToReclaim(hello)) {
-      // what its own lease has ended is nobody's to ask for; the core has lost it, too
+      // a claim whose lease has expired by this clock cannot be reclaimed; the client has already reported it lost
       if (memory.lastAnswer !== null && !memory.isReclaimable(now, hello, this.#wallOffsetMs()))
         this.#untrack(memory.claim.id);
     }
     this.#reclaim(hello, now);
   }
 
-  /** What this start has not answered for. The rest it knows already, if a connection broke before all was answered. */
+  /**
+   * The claims that this server run has not answered yet. It has answered others if a connection broke during the
+   * reclaim.
+   */
   #claimsToReclaim({ start: runId }: ServerHello): ClaimMemory[] {
     return [...this.#claims.values()].filter((memory) => memory.runId !== runId);
   }
 
-  /** A new start of the server: it must hear what we had before anything else. */
+  /** Reports the remembered claims to a restarted server, before any other call. */
   #reclaim(hello: ServerHello, now: number): void {
     const batches = toReclaimBatches(this.#claimsToReclaim(hello), now, this.#wallOffsetMs());
     const replies = batches.map((batch, batchIndex) => {
@@ -297,7 +300,7 @@ class ServerDriver implements Driver {
       this.#reclaimedRunId = hello.start;
       recheckAll();
     };
-    // if it failed the core asks all the same, and is told; the next connection tells again
+    // after a failure the client still rechecks its claims and sees the outcome; the next connection reclaims again
     Promise.all(replies).then(onReclaimed, recheckAll);
   }
 }

@@ -1,10 +1,10 @@
-/** When something must be said over a network, and when a server that says nothing is given up. Pure. */
+/** When a heartbeat is due over a network, and when a silent server counts as dead. Pure. */
 
 export class Heartbeat {
   #lastSentAt = 0;
-  /** When we spoke first since we last heard something; null: we have not. */
+  /** When something was first sent since the last line arrived; null: nothing was. */
   #unansweredSince: number | null = null;
-  /** When a ping was sent since we last heard something; null: none was. */
+  /** When a ping was sent since the last line arrived; null: none was. */
   #pingSentAt: number | null = null;
 
   recordSent(now: number): void {
@@ -27,8 +27,8 @@ export class Heartbeat {
   }
 
   /**
-   * When to ping, or when the ping that was sent is given up; null: there is no need.
-   * @param mustSend the server must hear from us although there is nothing to say
+   * When to ping, or when the pending ping times out; null: neither is needed.
+   * @param mustSend the client must send heartbeats even when it has no calls
    */
   nextDueAt(maxSilenceMs: number, mustSend: boolean): number | null {
     if (this.#pingSentAt !== null) return this.#pingSentAt + maxSilenceMs;

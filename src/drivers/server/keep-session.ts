@@ -1,6 +1,6 @@
 /**
- * A second connection that keeps a session alive: a child process inherits it, so that what its parent holds outlives
- * the parent as long as the child does (design A.31). For `holdfast run`; only on Unix sockets.
+ * A second connection that keeps a session alive: a child process inherits it, so that the parent's locks outlive the
+ * parent for as long as the child lives. For `holdfast run`; only on Unix sockets.
  */
 
 import type { Socket } from "node:net";
@@ -17,7 +17,7 @@ import {
 import type { Driver } from "../../spi/driver.ts";
 import type { ServerOptions } from "./driver.ts";
 
-/** How a driver's server is reached. */
+/** The address of a driver's server, and the options to reach it. */
 export interface ServerEndpoint {
   readonly sessionId: string;
   readonly address: Address;
@@ -25,33 +25,34 @@ export interface ServerEndpoint {
   readonly connector: Connector;
 }
 
-/** A server that is there answers at once; one that is stopped, or dies just now, never does. */
+/** A running server answers at once; one that is suspended, or is just dying, never does. */
 const ANSWER_TIMEOUT_MS = 1_000;
 
 const serverEndpoints = new WeakMap<Driver, ServerEndpoint>();
 
-/** Notes how a driver's server is reached, and under which session. */
+/** Stores how a driver's server is reached, and under which session. */
 export function registerServerEndpoint(driver: Driver, endpoint: ServerEndpoint): void {
   serverEndpoints.set(driver, endpoint);
 }
 
-/** How this driver's server is reached; undefined: it has none. */
+/** How this driver's server is reached; undefined: the driver is not for a Holdfast server. */
 export function getServerEndpoint(driver: Driver): ServerEndpoint | undefined {
   return serverEndpoints.get(driver);
 }
 
 /** A connection that keeps a session alive. */
 export interface KeepSessionSocket {
-  /** Connected, to be given to a child as a stdio entry; nothing has to be read from it or written to it. */
+  /** A connected socket, for a child's stdio. Nothing has to be read from it or written to it. */
   readonly socket: Socket;
-  /** The session that it keeps: a secret. */
+  /** The session that it keeps alive: a secret. */
   readonly sessionId: string;
-  /** The folder in which a run writes down what it holds; null: the server restores nothing of a run. */
+  /** The directory for the file in which a run records its locks; null: the server does not restore runs. */
   readonly runDirectory: string | null;
 }
 
 /**
- * A tether to this driver's server; null where that is not on a Unix socket of this machine. The driver must be open.
+ * Opens a keep-session connection to this driver's server; null unless the server is on a Unix socket. The driver must
+ * be open.
  * @throws Error if the server refuses it, cannot be reached or does not answer within a second
  */
 export async function openKeepSessionSocket(driver: Driver): Promise<KeepSessionSocket | null> {
@@ -82,7 +83,7 @@ export async function openKeepSessionSocket(driver: Driver): Promise<KeepSession
   }
 }
 
-/** The first line; the socket is paused behind it. */
+/** Reads the first line and pauses the socket after it. */
 function readFirstLine(socket: Socket): Promise<string> {
   const reader = new LineDecoder(MAX_HELLO_BYTES);
   return new Promise((resolve, reject) => {

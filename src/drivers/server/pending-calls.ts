@@ -4,9 +4,9 @@ import { FatalDriverError } from "../../errors.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import { SlotMap } from "../../util/slot-map.ts";
 
-/** Refusals of a call that asking again does not change. */
+/** Error codes of calls for which a retry is useless. */
 const FATAL_CODES: ReadonlySet<string> = new Set(["FATAL", "FLOOR", "FORBIDDEN", "LIMIT", "UNSUPPORTED"]);
-/** Refusals of a hello likewise. A server that is full (LIMIT) will have room again. */
+/** The same for a hello. Not LIMIT: a full server will have room again. */
 const FATAL_HELLO_CODES: ReadonlySet<string> = new Set(["AUTH", "UNSUPPORTED", "VERSION"]);
 
 interface PendingCall {
@@ -23,19 +23,22 @@ export class PendingCalls {
     return this.#pending.size;
   }
 
-  /** A number that no call had before, for one whose reply is of no interest. */
+  /** An unused call number, for a call whose reply does not matter. */
   nextId(): number {
     return ++this.#lastId;
   }
 
-  /** Gives the number of a call whose reply `decode` understands. */
+  /** Adds a call, whose reply `decode` decodes, and returns its number. */
   add<T>(decode: (result: unknown) => T, resolve: (result: T) => void, reject: (error: Error) => void): number {
     const callId = this.nextId();
     this.#pending.add(callId, { decode, resolve: resolve as PendingCall["resolve"], reject });
     return callId;
   }
 
-  /** A reply has come. @throws ProtocolError if it is malformed; its call then fails with its connection */
+  /**
+   * Settles the call of a reply. @throws ProtocolError if the reply is malformed; the call then fails with its
+   * connection
+   */
   settle(verb: "ok" | "error", frame: readonly unknown[]): void {
     const callId = frame[1] as number;
     const call = this.#pending.get(callId);
@@ -52,13 +55,13 @@ export class PendingCalls {
   }
 }
 
-/** What toConnectionLostError() has made: their causes are told on, not they. */
+/** Errors created by toConnectionLostError(). When one is wrapped again, its cause is used instead. */
 const connectionLostErrors = new WeakSet<Error>();
 
 /**
- * What a call is told of the loss of its connection, or of none: a FatalDriverError if the server has refused our hello
- * for good. Whoever was let in and is thrown out may come back: its credential may have been changed.
- * @param serverName the server as messages name it
+ * The error of a call whose connection was lost or never made: a FatalDriverError if the server refused the hello
+ * permanently. A client that was connected and is then refused may retry: its credential may have been rotated.
+ * @param serverName the server's name in messages
  */
 export function toConnectionLostError(
   error: Error | null,
@@ -72,7 +75,7 @@ export function toConnectionLostError(
   }
   if (error instanceof FatalDriverError) return error;
   const summary = wasUp ? "the connection to the lock server was lost" : "the lock server cannot be reached";
-  // what the wire says names the server by itself
+  // the transport's own messages already name the server
   const detail = cause === null ? "" : `: ${isRefusal ? `${serverName}: ` : ""}${cause.message}`;
   const lostError = new Error(`${summary}${detail}`, { cause });
   connectionLostErrors.add(lostError);

@@ -1,29 +1,31 @@
-/** What the driver was told last of its claims: what it can tell a server that has forgotten them. */
+/** The last answers to the driver's claims, which it reports to a server that has forgotten them. */
 
 import type { ReclaimItem, WireAnswer } from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/handshake.ts";
 import type { Claim } from "../../spi/driver.ts";
 
-/** Two clocks may drift apart by this much between an answer and a new start of the server. */
+/** The two clocks may drift apart by this much between an answer and a restart of the server. */
 const MAX_DRIFT_MS = 250;
 
-/** A reclaim frame holds claims of about this many bytes. */
+/** The approximate size of a reclaim frame. */
 const MAX_FRAME_BYTES = 65_536;
 
 export class ClaimMemory {
   readonly claim: Claim;
   /** The last answer other than "none"; null: none has come. */
   lastAnswer: WireAnswer | null = null;
-  /** The start of the server that gave it. */
+  /** The server run that gave it. */
   runId: string | null = null;
   arrival = 0;
-  /** Our own lease ends then: nine tenths of what was left, counted from when the call was sent. */
+  /** The client's deadline: nine tenths of the remaining lease, counted from when the call was sent. */
   believedUntil = 0;
-  /** The server's lease ends then at the earliest. */
+  /** The server's lease ends at this time at the earliest. */
   leaseEndsAt = 0;
-  /** By how much the wall clock was ahead of ours when the last answer came: a sleep since then widens it. */
+  /**
+   * The wall clock minus the monotonic clock at the last answer. A suspension of the machine since then increases it.
+   */
   wallOffsetMs = 0;
-  /** Released, or over: what comes now is not for us. */
+  /** Released or ended: later answers are ignored. */
   isReleased = false;
 
   constructor(claim: Claim) {
@@ -46,27 +48,28 @@ export class ClaimMemory {
     this.recordPush(answer);
   }
 
-  /** A push carries no send time, so it lengthens nothing. */
+  /** A push has no send time, so it extends no deadline. */
   recordPush(answer: WireAnswer): void {
     if (answer.state === "waiting") {
-      // an answer older than the grant
+      // the answer is older than the grant
       if (this.lastAnswer?.state === "held") return;
       if (answer.arrival !== undefined) this.arrival = answer.arrival;
     }
-    // of a held claim only its tokens are looked at: to keep the old object spares the collector one for each renewal
+    // only the token of a held answer is used: keeping the old object saves one allocation per renewal
     if (answer.state === "held" && this.lastAnswer?.state === "held" && answer.token === this.lastAnswer.token) return;
     this.lastAnswer = answer;
   }
 
-  /** May it still be asked back? */
+  /** May the claim still be reclaimed? */
   isReclaimable(now: number, { silenceKeeps }: ServerHello, wallOffsetMs: number): boolean {
     if (this.claim.ttlMs === "session" && silenceKeeps) return true;
     return now + this.suspendedMs(wallOffsetMs) < this.believedUntil;
   }
 
   /**
-   * How long the machine has slept since the last answer, as the wall clock tells: a server that has forgotten all takes
-   * our word for what is left of a lease. A wall clock that was set forward costs claims that a new start might have kept.
+   * How long the machine was suspended since the last answer, according to the wall clock. A server that has forgotten
+   * its claims trusts the client's remaining lease. A wall clock that was set forward loses claims that a restarted
+   * server could have kept.
    */
   suspendedMs(wallOffsetMs: number): number {
     const driftMs = wallOffsetMs - this.wallOffsetMs;
@@ -74,7 +77,7 @@ export class ClaimMemory {
   }
 }
 
-/** What was known, in parts of which each fits into a frame; at least one part. */
+/** The claims with an answer, in batches that each fit into a frame; at least one batch. */
 export function toReclaimBatches(memories: Iterable<ClaimMemory>, now: number, wallOffsetMs: number): ReclaimItem[][] {
   let batch: ReclaimItem[] = [];
   const batches = [batch];
@@ -104,7 +107,7 @@ export function toReclaimBatches(memories: Iterable<ClaimMemory>, now: number, w
   return batches;
 }
 
-/** Parts of at most that many, in order. */
+/** Splits items into chunks of at most maxSize, in order. */
 export function chunk<T>(items: readonly T[], maxSize: number): (readonly T[])[] {
   const chunks: (readonly T[])[] = [];
   for (let start = 0; start < items.length; start += maxSize) chunks.push(items.slice(start, start + maxSize));

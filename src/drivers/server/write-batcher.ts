@@ -1,6 +1,6 @@
-/** Frames that wait to be written, so that those of one turn of the event loop share a line. */
+/** Collects frames, so that those of one turn of the event loop share a line. */
 
-/** So many do not wait for the end of their turn: the server works on them while we make the others. */
+/** This many frames are written before the turn ends: the server works on them while the client encodes the others. */
 const FLUSH_THRESHOLD = 16;
 
 export class WriteBatcher {
@@ -8,7 +8,7 @@ export class WriteBatcher {
   #frames: string[] = [];
   #isFlushScheduled = false;
 
-  /** @param flush takes what there is and writes it */
+  /** @param flush drains the frames and writes them */
   constructor(flush: () => void) {
     this.#flush = flush;
   }
@@ -17,7 +17,7 @@ export class WriteBatcher {
     this.#frames.push(frame);
   }
 
-  /** Has all written that this turn wants to say: first come its promises, then the flush. */
+  /** Flushes at the end of this turn, after its promises: their continuations may add frames. */
   scheduleFlush(): void {
     if (this.#frames.length >= FLUSH_THRESHOLD) return this.#flush();
     if (this.#isFlushScheduled) return;
