@@ -1,4 +1,4 @@
-/** Locks within one process: core/table and a clock. Also the oracle that other drivers are held to. */
+/** Locks within one process: the lock table and a clock. The oracle compares the other drivers with this one. */
 
 import { FatalDriverError } from "../errors.ts";
 import { listTable } from "../lock-table/listing.ts";
@@ -9,17 +9,17 @@ import { systemClock } from "../util/clock.ts";
 import { publicTag } from "../util/ids.ts";
 import { isObject, validateOptions } from "../util/validate.ts";
 
-/** What several memory drivers share so that their claims meet. */
+/** A store that several memory drivers share, so that their claims exclude each other. */
 export interface MemoryStore {
   /** Its lock table. Internal: may change. */
   readonly table: LockTable;
-  /** Leases end, and tokens rise, by this clock. */
+  /** The clock of its leases and tokens. */
   readonly clock: Clock;
 }
 
-/** What may be said of a memory driver. */
+/** Options of the memory driver. */
 export interface MemoryOptions {
-  /** The store to use; default: one of its own, which nobody else sees. */
+  /** The store to use. Default: a new one, which no other driver shares. */
   readonly store?: MemoryStore;
 }
 
@@ -32,15 +32,15 @@ const TRAITS: Traits = {
   survives: "process",
 };
 
-/** A store to be shared by several memory drivers of one process. */
+/** Makes a store that several memory drivers of one process can share. */
 export function memoryStore(clock: Clock = systemClock): MemoryStore {
   return { table: new LockTable(), clock };
 }
 
 /**
- * A driver that keeps its claims in this process. Costs no round trip; outlives nothing.
+ * A driver that keeps its claims in this process. It costs no round trips; its claims end with the process.
  * A grant to a waiting claim is announced on the next turn of the microtask queue.
- * @throws TypeError naming the option that is wrong, or none
+ * @throws TypeError naming the option that is wrong or unknown
  */
 export function memory(options: MemoryOptions = {}): Driver {
   validateOptions("memory", options, {
@@ -49,7 +49,7 @@ export function memory(options: MemoryOptions = {}): Driver {
   const { table, clock } = options.store ?? memoryStore();
   let notify: Notify = () => undefined;
   let isOpen = false;
-  // grants carry it back as their owner: the table serves several drivers
+  // each grant returns it as its owner: the table serves several drivers
   const notifyOwner = (id: ClaimId, answer: Answer): void => {
     queueMicrotask(() => {
       if (isOpen) notify(id, answer);
@@ -58,7 +58,7 @@ export function memory(options: MemoryOptions = {}): Driver {
   const wallMicros = (): number => Math.floor(clock.wall() * 1_000);
 
   function deliverNotifications(): void {
-    // a detached claim has no owner
+    // owner is null for a detached claim
     for (const { id, owner, answer } of table.drainNotifications()) (owner as typeof notifyOwner | null)?.(id, answer);
   }
 

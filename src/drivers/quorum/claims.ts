@@ -1,4 +1,4 @@
-/** How one claim is voted for at the members; what it all means stands in driver.ts. */
+/** Coordinates one claim across the members. driver.ts has the states and the safety argument. */
 
 import { isFatalError } from "../../errors.ts";
 import type { Answer, ClaimId, Driver, Pause } from "../../spi/driver.ts";
@@ -15,10 +15,13 @@ import { agreeOnToken, renewTokenClaims } from "./tokens.ts";
 
 const NONE: Answer = { state: "none" };
 
-/** How often a claim that does not wait is tried when its votes are split. */
+/** How often a claim that does not wait is tried when its votes are a minority. */
 const MAX_TRIES = 3;
 
-/** A split is left alone for a random time; its bound doubles from FIRST_BACKOFF_FAILURES failures of util/backoff.ts on. */
+/**
+ * A claim with a minority of votes backs off after a random time. Its limit starts as after FIRST_BACKOFF_FAILURES
+ * failures in util/backoff.ts, and doubles.
+ */
 const FIRST_BACKOFF_FAILURES = 3;
 const MAX_BACKOFF_MS = 2_000;
 
@@ -28,7 +31,7 @@ export interface ClaimCoordinatorOptions {
   readonly clock: Clock;
   readonly time: () => number;
   readonly random: () => number;
-  /** How long a call for this claim may take. */
+  /** The time limit of a call for this claim. */
   readonly getTimeoutMs: (quorumClaim: QuorumClaim) => number;
   readonly notify: (id: ClaimId, answer?: Answer) => void;
 }
@@ -56,16 +59,16 @@ export class ClaimCoordinator {
     const tally = new Tally(this.#members.length);
     const calls = this.#members.map((member) => this.#askMember(quorumClaim, member, tally));
     await waitForMembers(calls, () => tally.isDecided, deadline - startedAt);
-    const isTie = tally.paused === undefined && quorumClaim.isSplit(this.#time());
+    const isSplit = tally.paused === undefined && quorumClaim.isSplit(this.#time());
     if (claim.wait || quorumClaim.countHeld(this.#time()) >= this.#majority || quorumClaim.hasTokenClaim) {
       return this.resolveStatus(quorumClaim, tally, startedAt, deadline);
     }
     const answer = await this.#computeStatus(quorumClaim, tally, startedAt, deadline);
     if (answer.state !== "none" || quorumClaim.isDone) return answer;
-    // no trace: what was granted is given back, and what may still be on its way is remembered there
+    // "none" must leave no trace: release the votes; members remember the calls that may still arrive
     await this.#releaseGrants(quorumClaim, deadline);
     const delayMs = backoffMs(attempt, this.#random(), MAX_BACKOFF_MS);
-    if (isTie && attempt < MAX_TRIES && this.#time() + delayMs < deadline && quorumClaim.isSettled) {
+    if (isSplit && attempt < MAX_TRIES && this.#time() + delayMs < deadline && quorumClaim.isSettled) {
       await delay(this.#options.clock, delayMs);
       return quorumClaim.isDone ? NONE : this.claim(quorumClaim, deadline, attempt + 1);
     }
@@ -73,7 +76,10 @@ export class ClaimCoordinator {
     return { ...NONE, ...toPausedField(tally) };
   }
 
-  /** Nothing is held: what is still on its way is given back when it is answered, or kept for its member. */
+  /**
+   * Ends a claim that is not held: a late grant is released when it arrives; an unanswered release is repeated by its
+   * member.
+   */
   #abandon(quorumClaim: QuorumClaim): void {
     this.#claims.remove(quorumClaim.claim);
     quorumClaim.isAbandoned = true;
@@ -84,7 +90,7 @@ export class ClaimCoordinator {
     }
   }
 
-  /** Asks one member for a place: the claim is sent where it has none, for all we know. */
+  /** Asks one member about the claim: sends `claim` if no entry is known there, else `renew`. */
   #askMember(quorumClaim: QuorumClaim, member: Member, tally: Tally | null): MemberCall {
     const { claim } = quorumClaim;
     const memberClaim = quorumClaim.memberClaims[member.index] as QuorumClaim["memberClaims"][number];
@@ -124,12 +130,15 @@ export class ClaimCoordinator {
     return { member, settled };
   }
 
-  /** It was granted after all, when nobody waited for it any more. */
+  /** Releases a grant that arrived after the claim was abandoned. */
   #releaseLateGrant({ claim, ttlMs }: QuorumClaim, member: Member): void {
     member.call((driver) => driver.release([claim])).catch(() => member.addPendingRelease(claim, ttlMs));
   }
 
-  /** One call for all that may have a place at this member, and one for their tickets, which nobody waits for. */
+  /**
+   * Sends one call for all claims that may have an entry at this member, and one for their token claims, without
+   * waiting for it.
+   */
   renewAt(member: Member, quorumClaims: readonly QuorumClaim[], tallies: readonly Tally[]): MemberCall[] {
     const sentAt = this.#time();
     const items = quorumClaims.flatMap((quorumClaim, index) => {
@@ -138,14 +147,14 @@ export class ClaimCoordinator {
         tallies[index]?.addNotAsked();
         return [];
       }
-      return [{ quorumClaim, round: tallies[index] as Tally, call: ++memberClaim.callCount }];
+      return [{ quorumClaim, tally: tallies[index] as Tally, call: ++memberClaim.callCount }];
     });
     if (items.length === 0) return [];
     const settled = member
       .call((driver) => driver.renew(items.map(({ quorumClaim }) => quorumClaim.claim)))
       .then(
         (answers) => {
-          for (const [index, { quorumClaim, round: tally, call }] of items.entries()) {
+          for (const [index, { quorumClaim, tally, call }] of items.entries()) {
             const answer = answers[index];
             if (answer === undefined) {
               tally.addError(createMissingAnswerError(member));
@@ -158,7 +167,7 @@ export class ClaimCoordinator {
           }
         },
         (error: unknown) => {
-          for (const { round: tally } of items) tally.addError(error);
+          for (const { tally } of items) tally.addError(error);
         },
       );
     renewTokenClaims(
@@ -168,10 +177,10 @@ export class ClaimCoordinator {
     return [{ member, settled }];
   }
 
-  /** Where the claim stands by all that has been heard. @throws (rejects) where that is unknown */
+  /** Derives the claim's answer from the members' answers. @throws (rejects) if the answer is unknown */
   async resolveStatus(quorumClaim: QuorumClaim, tally: Tally, startedAt: number, deadline: number): Promise<Answer> {
     const answer = await this.#computeStatus(quorumClaim, tally, startedAt, deadline).catch(async (error: unknown) => {
-      // refused for good: nothing of it may stay
+      // refused permanently: leave no trace
       if (isFatalError(error) && quorumClaim.isOurs && !quorumClaim.isDone)
         await this.#releaseEverywhere(quorumClaim, deadline);
       throw error;
@@ -190,11 +199,11 @@ export class ClaimCoordinator {
       if (quorumClaim.isDone) return NONE;
       if (hasToken && quorumClaim.countHeld(this.#time()) >= this.#majority)
         return toHeldAnswer(quorumClaim, startedAt);
-      throw new Error("quorum: a majority votes for it, but has not agreed on its token yet");
+      throw new Error("quorum: a majority has granted the claim, but has not agreed on its token yet");
     }
-    const placedCount = quorumClaim.countPlaced(now);
-    if (quorumClaim.hasTokenClaim || placedCount + quorumClaim.countUnknown() < this.#majority) return tally.noneAnswer;
-    if (quorumClaim.claim.wait ? placedCount < this.#majority : !tally.hasMajorityAnswered) throw tally.failure;
+    const entryCount = quorumClaim.countEntries(now);
+    if (quorumClaim.hasTokenClaim || entryCount + quorumClaim.countUnknown() < this.#majority) return tally.noneAnswer;
+    if (quorumClaim.claim.wait ? entryCount < this.#majority : !tally.hasMajorityAnswered) throw tally.failure;
     if (!quorumClaim.claim.wait) return NONE;
     if (!quorumClaim.isSplit(now)) quorumClaim.backOffAt = null;
     else {
@@ -202,7 +211,7 @@ export class ClaimCoordinator {
         now + backoffMs(FIRST_BACKOFF_FAILURES + quorumClaim.backOffCount, this.#random(), MAX_BACKOFF_MS);
       if (now >= quorumClaim.backOffAt) {
         await this.#backOff(quorumClaim, deadline);
-        // others may have moved up meanwhile, or we
+        // the members may have admitted others meanwhile, or this claim
         if (quorumClaim.countHeld(this.#time()) >= this.#majority)
           return this.#computeStatus(quorumClaim, tally, startedAt, deadline);
       }
@@ -211,11 +220,11 @@ export class ClaimCoordinator {
       quorumClaim.backOffAt === null
         ? quorumClaim.recheckMs()
         : Math.min(quorumClaim.recheckMs(), quorumClaim.backOffAt - now);
-    const ttlMs = toRemainingMs(quorumClaim.placedUntil(), startedAt, quorumClaim.ttlMs);
+    const ttlMs = toRemainingMs(quorumClaim.enqueuedUntil(), startedAt, quorumClaim.ttlMs);
     return { state: "waiting", ttlMs: Math.max(ttlMs, 1), recheckMs: Math.max(recheckMs, 1), ...toPausedField(tally) };
   }
 
-  /** Gives the votes of a split back and lines up again behind the others. */
+  /** Releases a minority of votes and enqueues the claim again, behind the others. */
   async #backOff(quorumClaim: QuorumClaim, deadline: number): Promise<void> {
     quorumClaim.backOffCount++;
     quorumClaim.backOffAt = null;
@@ -230,7 +239,10 @@ export class ClaimCoordinator {
     );
   }
 
-  /** Its votes, where no `claim` of it is under way: a release must be answered before it may come there again. */
+  /**
+   * Releases the votes at members without a `claim` call in flight: a member must answer the release before it gets the
+   * claim again.
+   */
   async #releaseGrants(quorumClaim: QuorumClaim, deadline: number): Promise<void> {
     const { claim } = quorumClaim;
     const releasing = this.#members.filter(({ index }) => {
@@ -247,15 +259,15 @@ export class ClaimCoordinator {
   }
 
   async #releaseEverywhere(quorumClaim: QuorumClaim, deadline: number): Promise<void> {
-    const removed = this.#claims.remove(quorumClaim.claim);
+    const quorumClaimToRelease = this.#claims.remove(quorumClaim.claim);
     const remainingMs = Math.max(deadline - this.#time(), 1);
-    // what a member does not answer is kept for it
-    await releaseClaims(this.#members, [removed], undefined, remainingMs).catch(() => undefined);
+    // members repeat the releases that they have not answered
+    await releaseClaims(this.#members, [quorumClaimToRelease], undefined, remainingMs).catch(() => undefined);
   }
 
-  /** A place that a member has lost, or never had, is asked for again; nobody waits for it. */
+  /** Claims an entry again at members that have lost it or never had it, without waiting. */
   restoreEntries(quorumClaim: QuorumClaim): void {
-    // one that another client made may be released, unless a majority was found to hold it
+    // a claim of another client may have been released, unless a majority was found to hold it
     if (quorumClaim.isDone || (!quorumClaim.isOurs && quorumClaim.token === null)) return;
     for (const member of this.#members) {
       const memberClaim = quorumClaim.memberClaims[member.index];
@@ -272,7 +284,10 @@ export class ClaimCoordinator {
     return quorumClaim.tokenRequest;
   }
 
-  /** Something was heard while no verb looks: a majority of votes that has come together is made a grant, and pushed. */
+  /**
+   * A member's answer changed while no verb handles the claim: turns a new majority of votes into a grant and pushes
+   * it.
+   */
   onChange(quorumClaim: QuorumClaim): void {
     if (
       quorumClaim.isDone ||
@@ -291,12 +306,12 @@ export class ClaimCoordinator {
           this.#options.notify(id, toPushedAnswer(quorumClaim, now));
         else this.#options.notify(id);
       },
-      () => this.#options.notify(id), // asked again, it is told why
+      () => this.#options.notify(id), // the recheck reports the error
     );
   }
 }
 
-/** Unknown is not busy: too many members grant nothing new to anyone. */
+/** Unknown is not busy: so many members have paused their grants that no majority is left. */
 function toPausedField({ paused }: Tally): { readonly paused?: Pause } {
   return paused === undefined ? {} : { paused };
 }
@@ -306,7 +321,10 @@ function toHeldAnswer(quorumClaim: QuorumClaim, startedAt: number): Answer {
   return { state: "held", token: quorumClaim.token ?? 0n, tokens: quorumClaim.tokens, ttlMs };
 }
 
-/** A push moves no deadline: it tells how much stands, and the core takes it for a hint if it believes in more. */
+/**
+ * A push extends no deadline. It carries the remaining lease; the client treats it as a hint if its own deadline is
+ * later.
+ */
 function toPushedAnswer(quorumClaim: QuorumClaim, now: number): Answer {
   return {
     state: "held",
@@ -317,5 +335,5 @@ function toPushedAnswer(quorumClaim: QuorumClaim, now: number): Answer {
 }
 
 function createMissingAnswerError({ index }: Member): Error {
-  return new Error(`quorum: member ${index} left an answer out`);
+  return new Error(`quorum: member ${index} omitted an answer`);
 }

@@ -1,4 +1,7 @@
-/** Takes claims out of our sessions at those members that keep them by one: on a Unix socket they would end with us. */
+/**
+ * Detaches claims from this process's sessions at members that have sessions: on a Unix socket the claims would end
+ * with this process.
+ */
 
 import type { Member } from "./member.ts";
 import { waitForMembers } from "./member.ts";
@@ -8,8 +11,9 @@ import { Tally } from "./tally.ts";
 import { getTokenClaim } from "./tokens.ts";
 
 /**
- * Says of each, all of them held, whether a majority keeps its vote without us.
- * @throws (rejects) Error if fewer than a majority have answered, or have its ticket: it would come back with another token
+ * Says of each held claim whether a majority keeps its vote without this process.
+ * @throws (rejects) Error if fewer than a majority have answered, or have its token claim: the claim would come back
+ *   with another token
  */
 export async function detachClaims(
   members: readonly Member[],
@@ -42,7 +46,9 @@ export async function detachClaims(
   const isKept = (index: number): boolean => (keptCounts[index] as number) >= majority;
   const lacksTokenClaim = quorumClaims.some((_, index) => isKept(index) && !isKept(index + quorumClaims.length));
   if (lacksTokenClaim)
-    throw new Error("quorum: members that have lost a ticket have not made it again yet, so the lock stays ours");
+    throw new Error(
+      "quorum: cannot detach: fewer than a majority of members have the token claim; the lock stays attached",
+    );
   return quorumClaims.map((_, index) => isKept(index));
 }
 

@@ -1,34 +1,36 @@
 /**
- * Locks by a majority of several independent stores (N = 3, 5, ...), each with a driver of its own: a minority of them may
- * be away, slow, or empty. Usable over any drivers whose claims have leases and tokens.
+ * Locks by a majority of several independent stores (N = 3, 5, ...), each with its own driver: a minority of them may
+ * be down, slow, or empty. Works over all drivers whose claims have leases and tokens.
  *
- * A claim has a place in its key's line at every member, under its own id: its votes (quorum-claim.ts).
+ * A claim has an entry in its key's queue at every member, under its own id: its member claims (quorum-claim.ts). An
+ * entry that its member has granted is a vote.
  *
- *   asking   its places are being made; fewer than a majority of members have answered: unknown, never "busy"
- *   waiting  a majority of members keeps a place; fewer than a majority of its places are votes (granted there)
- *   voted    a majority of its places are votes; its token is being agreed on (token-claims.ts)
- *   held     a majority of members has given one token; answered, or pushed, only now
- *   none     a majority of places can stand no more; what is left of them is given back
+ *   asking   the members are being asked; fewer than a majority have answered: unknown, never "busy"
+ *   waiting  a majority of members has an entry; fewer than a majority of the entries are votes
+ *   voted    a majority of the entries are votes; the members are agreeing on the token (token-claims.ts)
+ *   held     a majority of members has given one token; "held" is answered, or pushed, only now
+ *   none     a majority of entries is no longer possible; the remaining ones are released
  *
  * Invariants
- * - Exclusion: held means that a majority of votes stands, each counted by our clock from when its own call was SENT to
- *   that member (so the lease is that of the oldest send among the latest majority), and any two majorities share a
- *   member, which grants no two exclusive claims. Of a semaphore that is not true (2 permits at 3 members admit three
- *   holders by pairs), so permits are "shared" only: readers and writers.
- * - Tokens rise: a token is the grant's when a majority of members has set that very token aside for it, on a ticket claimed
- *   after a majority of votes stood. A later grant gets its ticket after that, at a majority that shares a member with the
- *   former; that member's tokens rise, and the later token is one of its own. This is the write-back of the highest token:
- *   one more trip before a grant is reported.
- * - A claim that has asked for a ticket and then has no majority of votes is over: it could find its old ticket again.
- * - Order is that of arrival while members see claims in one order. Otherwise each may have some votes and none enough (a
- *   tie): after a random time it gives its votes back and lines up again there, until one has a majority. So `fifo` is
- *   false. A claim that does not wait tries three times.
- * - A place that a member has lost (restarted empty) or never had (it was away) is made again by the next renewal, behind
- *   whoever came there first. A grant whose votes fall below a majority is lost, whatever its token.
- * - Leaving is certain: a release is answered when a majority has answered; what the others have not answered is released
- *   as soon as they answer anything (member.ts), or ends with its lease.
- * - Every call is bounded by an eighth of the lease (and callTimeoutMs), and settles as soon as a majority holds or cannot
- *   hold. There is no timer about claims: the core asks again when it was told to.
+ * - Exclusion: held means that a majority of votes is valid, each by this client's clock, counted from when its own
+ *   call was SENT to that member (so the lease is that of the oldest send among the latest majority). Any two
+ *   majorities share a member, which never grants two exclusive claims. This does not hold for a semaphore (2 permits
+ *   at 3 members admit three holders by pairs), so permits are "shared" only: readers and writers.
+ * - Tokens rise: a token belongs to the grant when a majority of members has reserved that same token for it, by a
+ *   token claim made after a majority of votes was valid. A later grant makes its token claim after that, at a majority
+ *   that shares a member with the earlier one; that member's tokens rise, and the later token is one of its own. This
+ *   is the write-back of the highest token: one more round trip before a grant is reported.
+ * - A claim that has made a token claim and then loses its majority of votes has ended: it could find its old token
+ *   claim again.
+ * - Order is that of arrival while members see claims in one order. Otherwise each claim may have some votes and none a
+ *   majority (a split): after a random time a claim releases its votes and enqueues again there, until one claim has a
+ *   majority. So `fifo` is false. A claim that does not wait tries three times.
+ * - An entry that a member has lost (restarted empty) or never had (it was down) is made again by the next renewal,
+ *   behind the entries already there. A grant whose votes fall below a majority is lost, whatever its token.
+ * - A release always takes effect: it is answered when a majority has answered; a member that has not answered gets it
+ *   again as soon as it answers anything (member.ts), or its entry ends with its lease.
+ * - Every call is bounded by an eighth of the lease (and callTimeoutMs), and settles as soon as a majority holds or
+ *   cannot hold. Claims have no timers: the client rechecks when an answer says so.
  */
 
 import { FatalDriverError, safeListener } from "../../errors.ts";
@@ -49,17 +51,19 @@ import { releaseClaims } from "./release.ts";
 import { Tally } from "./tally.ts";
 import { isTokenKey } from "./token-claims.ts";
 
-/** What may be said of a majority of stores. */
+/** Options of the quorum driver. */
 export interface QuorumOptions {
-  /** After how many milliseconds a member's answer is not waited for any more; never more than an eighth of a lease. Default 1 s. */
+  /** How long to wait for a member's answer, in milliseconds; never more than an eighth of a lease. Default 1 s. */
   readonly callTimeoutMs?: number;
-  /** How long a majority may take to be reached for the first time, in milliseconds. Default 5 s. */
+  /** How long the first connection to a majority may take, in milliseconds. Default 5 s. */
   readonly connectTimeoutMs?: number;
-  /** Told when a member (by its index) fails, with the error, and when it answers again, with null. Default: nobody is. */
+  /**
+   * Called with a member's index and the error when it fails, and with null when it answers again. Default: not called.
+   */
   readonly onMember?: (member: number, error: unknown) => void;
-  /** For tests. Default: the machine's. */
+  /** For tests. Default: the system clock. */
   readonly clock?: Clock;
-  /** Numbers from 0 to 1, for the jitter of ties. Default Math.random. */
+  /** Numbers from 0 to 1, for the jitter of splits. Default Math.random. */
   readonly random?: () => number;
 }
 
@@ -71,7 +75,7 @@ const OPTION_RULES: OptionRules<QuorumOptions> = {
   random: functionRule,
 };
 
-/** A majority is there: how long open() waits for the rest. */
+/** How long open() waits for the other members once it has reached a majority. */
 const REMAINING_MEMBERS_MS = 200;
 
 const TRAITS: Traits = {
@@ -84,16 +88,17 @@ const TRAITS: Traits = {
 };
 
 /**
- * A driver that holds what a majority of `drivers` (an odd number, 3 or more) holds. They must be independent stores, and
- * are opened and closed with it. Not for semaphores and not for claims of several keys at once (the core takes those one
- * by one).
+ * A driver whose locks are held by a majority of `drivers` (an odd number, 3 or more). These must be independent
+ * stores; they are opened and closed with it. Not for semaphores, and not for claims of several keys at once (the
+ * client claims those keys one after another).
  * @throws TypeError naming the argument if drivers or an option is wrong
  */
 export function quorum(drivers: readonly Driver[], options: QuorumOptions = {}): Driver {
   if (!Array.isArray(drivers) || drivers.length < 3 || drivers.length % 2 === 0) {
     throw new TypeError("drivers must be an odd number of drivers, 3 or more");
   }
-  if (new Set(drivers).size !== drivers.length) throw new TypeError("drivers must differ: each is a store of its own");
+  if (new Set(drivers).size !== drivers.length)
+    throw new TypeError("drivers must be distinct: each must be a separate store");
   for (const [index, driver] of drivers.entries()) {
     if (!isObject(driver) || typeof driver.claim !== "function")
       throw new TypeError(`drivers[${index}] must be a driver, not ${describeValue(driver)}`);
@@ -143,11 +148,11 @@ class QuorumDriver implements Driver {
     }));
     const minority = this.#members.length - this.#majority;
     const isDecided = (): boolean => this.#openCount >= this.#majority || errors.length > minority;
-    for (const { member } of calls) member.isSuspect = false; // nobody is waited for less than the others
+    for (const { member } of calls) member.isSuspect = false; // at first all are waited for
     await waitForMembers(calls, isDecided, this.#options.connectTimeoutMs ?? 5_000);
     const invalidMember = errors.find((error) => error instanceof TypeError);
     if (this.#openCount >= this.#majority && invalidMember === undefined) {
-      // the others are waited for a little, so that the first claims get their votes too
+      // wait briefly for the others, so that they vote on the first claims, too
       await waitForMembers(calls, () => this.#openCount + errors.length === calls.length, REMAINING_MEMBERS_MS);
       this.#notify = notify;
       return;
@@ -160,7 +165,7 @@ class QuorumDriver implements Driver {
 
   async claim(claim: Claim): Promise<Answer> {
     const [{ key }] = claim.holds;
-    if (isTokenKey(key)) throw new FatalDriverError(`quorum: the key ${JSON.stringify(key)} is kept for tokens`);
+    if (isTokenKey(key)) throw new FatalDriverError(`quorum: the key ${JSON.stringify(key)} is reserved for tokens`);
     const quorumClaim = this.#claims.getOrCreate(claim, this.#time());
     quorumClaim.isOurs = true;
     return this.#whileActive([quorumClaim], () =>
@@ -176,11 +181,11 @@ class QuorumDriver implements Driver {
       const tallies = quorumClaims.map(() => new Tally(this.#members.length));
       const calls = this.#members.flatMap((member) => this.#coordinator.renewAt(member, quorumClaims, tallies));
       await waitForMembers(calls, () => tallies.every(({ isDecided }) => isDecided), deadline - this.#time());
-      // fewer than a majority: unknown of all, though votes may stand by what was said before
+      // fewer than a majority have answered: every claim is unknown, even if earlier votes are still valid
       const isUnknown = calls.length > 0 && tallies.every(({ hasMajorityAnswered }) => !hasMajorityAnswered);
-      const known = isUnknown ? [] : quorumClaims;
+      const claimsToResolve = isUnknown ? [] : quorumClaims;
       const answers = await Promise.allSettled(
-        known.map((quorumClaim, index) =>
+        claimsToResolve.map((quorumClaim, index) =>
           this.#coordinator.resolveStatus(quorumClaim, tallies[index] as Tally, startedAt, deadline),
         ),
       );
@@ -188,7 +193,7 @@ class QuorumDriver implements Driver {
       if (isUnknown) throw (tallies[0] as Tally).failure;
       const first = answers[0];
       if (first?.status === "rejected" && answers.every(({ status }) => status === "rejected")) throw first.reason;
-      // what is not known of one claim costs the others nothing
+      // an unknown claim must not fail the others
       return answers.map((answer) => (answer.status === "rejected" ? undefined : answer.value));
     });
   }
@@ -200,13 +205,13 @@ class QuorumDriver implements Driver {
 
   async detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {
     const answers = await this.renew(claims);
-    if (answers.includes(undefined)) throw new Error("quorum: where a claim stands is not known, so it stays ours");
+    if (answers.includes(undefined)) throw new Error("quorum: cannot detach: the state of a claim is unknown");
     const held = claims.filter((_, index) => answers[index]?.state === "held");
     const quorumClaims = held.map((claim) => this.#claims.getOrCreate(claim, this.#time()));
     const detached = await detachClaims(this.#members, quorumClaims, this.#getTimeoutMs(claims), remainingMs);
     return claims.map((claim) => {
       const isDetached = detached[held.indexOf(claim)] === true;
-      // what becomes of it is no business of ours any more, not even if it comes back to us
+      // forget its member claims: after a later attach() in this process they would be out of date
       if (isDetached) this.#claims.remove(claim);
       return isDetached;
     });
@@ -225,14 +230,14 @@ class QuorumDriver implements Driver {
     return this.#members.filter(({ isOpen }) => isOpen).length;
   }
 
-  /** The core gives up on a call after a sixth of the lease. */
+  /** The client gives up on a call after a sixth of the lease. */
   #getTimeoutMs(claims: readonly Claim[]): number {
     let timeoutMs = this.#options.callTimeoutMs ?? 1_000;
     for (const { ttlMs } of claims) if (ttlMs !== "session") timeoutMs = Math.min(timeoutMs, ttlMs / 8);
     return timeoutMs;
   }
 
-  /** While a verb is at work on them, it sees what changes; afterwards what changes is told. */
+  /** While a verb handles these claims it sees their changes itself; after it onChange() pushes them. */
   async #whileActive<T>(quorumClaims: readonly QuorumClaim[], work: () => Promise<T>): Promise<T> {
     for (const quorumClaim of quorumClaims) quorumClaim.activeCalls++;
     try {

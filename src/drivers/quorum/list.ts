@@ -1,4 +1,4 @@
-/** What tools see: the claims that the members list, each once, with where a majority says it stands. */
+/** Lists for tools: each claim that a member lists, once, with the state that a majority reports. */
 
 import type { ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
 import type { Member } from "./member.ts";
@@ -8,7 +8,7 @@ import { Tally } from "./tally.ts";
 import type { TokenRun } from "./token-claims.ts";
 import { findRunsByTag, HASHED_TOKEN_KEY_PREFIX, hasHashedTokenKey, isTokenKey, toTokenKey } from "./token-claims.ts";
 
-/** Asked of a member at first; tickets are among them. */
+/** The size of the first page asked of a member; it includes token claims. */
 const FIRST_PAGE_SIZE = 1_000;
 
 interface ListQuery {
@@ -19,9 +19,9 @@ interface ListQuery {
 }
 
 /**
- * Members may have a line in different orders, and not all of them every claim yet: there is no cursor that they share.
- * Each is read in whole, and the pages are cut from what they say together, in an order that none of them decides. In
- * one piece the holder comes first, then those who have waited longest.
+ * Members may have a queue in different orders, and some may lack a claim: they share no cursor. Each member's list is
+ * read completely, and pages are cut from the merged list, ordered by key and tag. A list that fits into one page has
+ * the holders of a key first, then the waiters by age.
  * @throws (rejects) Error if fewer than a majority of members have answered
  */
 export async function listClaims(
@@ -46,31 +46,31 @@ export async function listClaims(
   await waitForMembers(calls, () => false, timeoutMs);
   if (!tally.hasMajorityAnswered) throw tally.failure;
   const mergedViews = mergeLists([...lists.values()], toMajority(members.length));
-  // nobody asks for what comes behind a page that is not full
+  // a page that is not full is the last one, so it needs no cursor
   if (after === undefined && mergedViews.length < max) return mergedViews.sort(compareByStatus);
   mergedViews.sort(compareByTag);
-  // a cursor whose claim is gone starts again
+  // if the cursor's claim is gone, the list starts again
   const start = mergedViews.findIndex(({ tag }) => tag === after) + 1;
   return mergedViews.slice(start, start + max);
 }
 
-/** The claims and their tickets. */
+/** The claims and their token claims. */
 async function listMember(
   driver: Driver,
   filter: ListFilter,
   signal: AbortSignal | undefined,
 ): Promise<readonly ClaimView[]> {
-  const listFilter = (part: ListFilter): Promise<readonly ClaimView[]> => listAll(driver, part, signal);
+  const listBy = (query: ListFilter): Promise<readonly ClaimView[]> => listAll(driver, query, signal);
   if (filter.key !== undefined) {
-    return (await Promise.all([listFilter(filter), listFilter({ key: toTokenKey(filter.key) })])).flat();
+    return (await Promise.all([listBy(filter), listBy({ key: toTokenKey(filter.key) })])).flat();
   }
-  const views = await listFilter(filter);
+  const views = await listBy(filter);
   const hasHashedKeys =
     !HASHED_TOKEN_KEY_PREFIX.startsWith(filter.prefix) && views.some(({ holds: [{ key }] }) => hasHashedTokenKey(key));
-  return hasHashedKeys ? [...views, ...(await listFilter({ prefix: HASHED_TOKEN_KEY_PREFIX }))] : views;
+  return hasHashedKeys ? [...views, ...(await listBy({ prefix: HASHED_TOKEN_KEY_PREFIX }))] : views;
 }
 
-/** Not by pages: a claim that goes would take the cursor with it. */
+/** Reads the list in one call, not by pages: a claim that ends between two pages would invalidate the cursor. */
 export async function listAll(
   driver: Driver,
   filter: ListFilter,
@@ -113,24 +113,24 @@ function mergeLists(lists: readonly (readonly ClaimView[])[], majority: number):
   return [...claims.values()].map((views) => mergeViews(views, majority, tokens));
 }
 
-/** Held if a majority says so; else it waits, whatever a minority has granted it. */
+/** Held if a majority says so; otherwise waiting, even if a minority has granted it. */
 function mergeViews(views: readonly ClaimView[], majority: number, tokens: ReadonlyMap<string, TokenRun>): ClaimView {
   const [first] = views as [ClaimView];
   const ageMs = Math.max(...views.map((view) => view.ageMs));
   const { heldMs: _, ...view } = first;
-  const held = views.filter(({ answer }) => answer.state === "held");
+  const heldViews = views.filter(({ answer }) => answer.state === "held");
   const token = tokens.get(first.tag)?.token;
-  const ttlsOf = (list: readonly ClaimView[]): number[] =>
+  const toTtls = (list: readonly ClaimView[]): number[] =>
     list.map(({ answer }) => (answer.state === "none" ? 0 : answer.ttlMs));
-  if (held.length < majority || token === undefined) {
-    const rechecks = views.map(({ answer }) => (answer.state === "waiting" ? answer.recheckMs : 1));
+  if (heldViews.length < majority || token === undefined) {
+    const recheckTimes = views.map(({ answer }) => (answer.state === "waiting" ? answer.recheckMs : 1));
     return {
       ...view,
       ageMs,
-      answer: { state: "waiting", ttlMs: Math.max(...ttlsOf(views)), recheckMs: Math.min(...rechecks) },
+      answer: { state: "waiting", ttlMs: Math.max(...toTtls(views)), recheckMs: Math.min(...recheckTimes) },
     };
   }
-  const heldMs = Math.min(...held.map((view) => view.heldMs ?? view.ageMs));
-  const ttlMs = Math.max(...ttlsOf(held));
+  const heldMs = Math.min(...heldViews.map((view) => view.heldMs ?? view.ageMs));
+  const ttlMs = Math.max(...toTtls(heldViews));
   return { ...view, ageMs, heldMs, answer: { state: "held", token, tokens: view.tokens, ttlMs } };
 }

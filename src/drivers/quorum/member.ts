@@ -1,6 +1,6 @@
 /**
- * One of the stores: opened when it can be, its calls counted, and what could not be given back there kept until it
- * answers again. The only file of this driver with a timer, which bounds calls.
+ * One of the stores: opens it when possible, counts its calls, and keeps unanswered releases until it answers again.
+ * The only file of this driver with a timer, which bounds calls.
  */
 
 import { isFatalError } from "../../errors.ts";
@@ -10,13 +10,13 @@ import type { Clock } from "../../util/clock.ts";
 /** A member that could not be opened is tried again at the next use, but not more often than this. */
 const REOPEN_INTERVAL_MS = 1_000;
 
-/** Calls that a member in trouble may owe an answer to; further ones fail at once. */
+/** How many unanswered calls a suspect member may have; further calls fail at once. */
 const MAX_UNANSWERED = 5_000;
 
-/** Releases kept for a member that is away; the oldest are left to the end of their lease. */
+/** How many releases are kept for a member that is down; the entries of the oldest ones end with their leases. */
 const MAX_PENDING_RELEASES = 10_000;
 
-/** In one release. */
+/** How many claims one release call has at most. */
 const MAX_RELEASES_PER_CALL = 500;
 
 type PushHandler = (index: number, id: ClaimId | null, answer?: Answer) => void;
@@ -25,11 +25,14 @@ type PushHandler = (index: number, id: ClaimId | null, answer?: Answer) => void;
 interface PendingRelease {
   readonly claim: Claim;
   readonly ttlMs: number;
-  /** The member has forgotten the claim by then. */
+  /** By then the member has ended the claim's entry. */
   expiresAt: number;
-  /** Of a claim that is to come back: told when nothing can end a new place of it. Else none is wanted that comes late. */
+  /**
+   * For a claim that is to be claimed again: called when no late release can end its new entry. Otherwise undefined: a
+   * late claim call must make no entry.
+   */
   readonly onReleased: (() => void) | undefined;
-  /** It was answered at last; one that was sent before may still be on its way. */
+  /** The last release was answered; an earlier one may still arrive. */
   isAnswered: boolean;
 }
 
@@ -37,10 +40,10 @@ export interface MemberOptions {
   readonly index: number;
   readonly driver: Driver;
   readonly clock: Clock;
-  /** Its time and what the machine was seen to sleep. */
+  /** The monotonic time plus the observed suspensions of the machine. */
   readonly time: () => number;
   readonly onPush: PushHandler;
-  /** It failed, or (null) it answers again. */
+  /** Called with the error when the member fails, and with null when it answers again. */
   readonly onHealthChange: (index: number, error: unknown) => void;
 }
 
@@ -48,9 +51,15 @@ export class Member {
   readonly index: number;
   readonly driver: Driver;
   readonly clock: Clock;
-  /** The last call failed or was not answered in time: it is asked, but nobody waits for it while the others can decide. */
+  /**
+   * The last call failed or was not answered in time: the member is asked, but not waited for while the others can
+   * decide.
+   */
   isSuspect = false;
-  /** Its wall clock minus our time, in milliseconds, at most (a trip too much); null: its answers do not tell. */
+  /**
+   * An upper bound of its wall clock minus `time()`, in milliseconds (too high by a round trip at most); null: its
+   * answers have no store time.
+   */
   wallOffsetMs: number | null = null;
   readonly #options: MemberOptions;
   readonly #pendingReleases = new Map<ClaimId, PendingRelease>();
@@ -73,7 +82,7 @@ export class Member {
     return this.#isOpen;
   }
 
-  /** @throws (rejects) what the driver's open() does; FatalDriverError if it cannot be a member */
+  /** @throws (rejects) as the driver's open(); TypeError if the driver cannot be a member */
   open(): Promise<void> {
     this.#opening ??= this.#open().finally(() => {
       this.#opening = null;
@@ -81,21 +90,21 @@ export class Member {
     return this.#opening;
   }
 
-  /** One call. A failure, or silence, is told and makes the member suspect. */
+  /** Makes one call. A failure or a timeout is reported and makes the member suspect. */
   async call<T>(work: (driver: Driver) => Promise<T>): Promise<T> {
     if (!this.#isOpen) {
       this.#reopen();
-      throw this.#openError ?? new Error(`quorum: member ${this.index} was not reached yet`);
+      throw this.#openError ?? new Error(`quorum: member ${this.index} has not been reached yet`);
     }
     if (this.isSuspect && this.#unansweredCount >= MAX_UNANSWERED)
-      throw new Error(`quorum: member ${this.index} owes too many answers`);
+      throw new Error(`quorum: member ${this.index} has too many unanswered calls`);
     this.#unansweredCount++;
     try {
       const result = await work(this.driver);
       this.#onAnswered();
       return result;
     } catch (error) {
-      // "no" is an answer
+      // a refusal is an answer
       if (!isFatalError(error)) this.markSuspect(error);
       throw error;
     } finally {
@@ -103,7 +112,7 @@ export class Member {
     }
   }
 
-  /** What an answer to a call that was sent then says of the member's clock. */
+  /** Reads the member's clock from the answer to a call sent at `sentAt`. */
   observeClock(answer: Answer, sentAt: number): void {
     if (answer.state !== "none" && answer.storeMs !== undefined) this.wallOffsetMs = answer.storeMs - sentAt;
   }
@@ -113,7 +122,7 @@ export class Member {
     this.isSuspect = true;
   }
 
-  /** To be released as soon as the member answers anything; nothing is lost if it does not before the lease ends. */
+  /** Keeps a release until the member answers anything. If it stays silent, its entry ends with the lease. */
   addPendingRelease(claim: Claim, ttlMs: number, onReleased?: () => void): void {
     if (this.#pendingReleases.size >= MAX_PENDING_RELEASES) {
       const [oldest] = this.#pendingReleases.keys();
@@ -123,7 +132,7 @@ export class Member {
     this.#pendingReleases.set(claim.id, { claim, ttlMs, expiresAt, onReleased, isAnswered: false });
   }
 
-  /** Gives back what is left over, in batches, one at a time. */
+  /** Sends the pending releases, in batches, one batch at a time. */
   flushReleases(): void {
     if (this.#pendingReleases.size === 0 || this.#isFlushing || !this.#isOpen) return;
     const now = this.#options.time();
@@ -151,14 +160,14 @@ export class Member {
         onSettled(true);
         this.flushReleases();
       },
-      () => onSettled(false), // tried again when it answers something else
+      () => onSettled(false), // sent again after the next answer
     );
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     const opening = this.#opening;
-    if (opening !== null) await opening.catch(() => undefined); // whoever opened was told
+    if (opening !== null) await opening.catch(() => undefined); // open() has rejected with this error
     if (!this.#isOpen) return;
     this.#isOpen = false;
     await this.driver.close();
@@ -181,7 +190,7 @@ export class Member {
       this.#isClosed = true;
       await driver.close();
       const missingTrait = !lease.claim ? "leases of claims" : permits === "one" ? "shared claims" : "fencing tokens";
-      throw new TypeError(`drivers[${index}] (${driver.name}) cannot vote: it has no ${missingTrait}`);
+      throw new TypeError(`drivers[${index}] (${driver.name}) cannot be a quorum member: it has no ${missingTrait}`);
     }
     this.#isOpen = true;
     this.#onAnswered();
@@ -192,7 +201,7 @@ export class Member {
       return;
     this.open().then(
       () => this.#options.onPush(this.index, null),
-      () => undefined, // told by markSuspect()
+      () => undefined, // markSuspect() has reported it
     );
   }
 
@@ -211,15 +220,15 @@ export class Member {
   }
 }
 
-/** A call under way at a member; settled never rejects. */
+/** A call in flight at a member; settled never rejects. */
 export interface MemberCall {
   readonly member: Member;
   readonly settled: Promise<void>;
 }
 
 /**
- * Waits until it is decided, until all have settled (members that are suspect are not waited for where the others are a
- * majority), or for `timeoutMs` at most. Who has not answered by then is suspect.
+ * Waits until the outcome is decided or all calls have settled, for `timeoutMs` at most. It does not wait for suspect
+ * members if the others are a majority. A member that has not answered by the timeout becomes suspect.
  */
 export function waitForMembers(
   calls: readonly MemberCall[],
@@ -255,7 +264,7 @@ export function waitForMembers(
   });
 }
 
-/** A pause, for jitter. */
+/** Resolves after `ms`; for jitter. */
 export function delay(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.timer(resolve);
@@ -264,11 +273,14 @@ export function delay(clock: Clock, ms: number): Promise<void> {
   });
 }
 
-/** Two clocks may drift apart by this much before it counts as sleep, and are compared once in COMPARE_INTERVAL_MS. */
+/**
+ * The two clocks may drift apart by this much before it counts as a suspension. They are compared once in
+ * COMPARE_INTERVAL_MS.
+ */
 const SUSPEND_TOLERANCE_MS = 250;
 const COMPARE_INTERVAL_MS = 10;
 
-/** The monotonic clock plus what the machine was seen to sleep: a vote's lease goes on while we sleep. */
+/** The monotonic clock plus the observed suspensions of the machine: a vote's lease continues during a suspension. */
 export function createSuspendAwareTime(clock: Clock): () => number {
   let uptimeOffsetMs = clock.uptime() - clock.now();
   let suspendedMs = 0;

@@ -1,64 +1,67 @@
 /**
- * What one client knows of one claim at each member: its votes. Pure: time comes in, nothing goes out.
+ * The state of one claim at each member, as this client knows it. Pure: it gets the time as a parameter and calls
+ * nothing. An entry that its member has granted is a vote.
  *
  * Invariants
- * - `endsAt` is a time up to which that member certainly keeps the vote, by our clock: nine tenths of what it said was
- *   left, counted from when the answered call was SENT there (design A.18). A push moves it not.
- * - An answer counts only if no later call to that member was answered before; "waiting" counts for nothing if its call
- *   was sent before the grant was pushed.
- * - A push may come by another connection than answers, and late: of a place that was made anew it tells nothing. Or before
- *   the answer that tells of the place, which was sent first: then it counts as soon as that answer is here.
- * - A vote that we gave back (`isReleasePending`) is none until the member has answered that; only then may it be asked for again,
- *   since a release that is still on its way would end the new place. Where a release has failed that is a lease later.
- * - Who has asked for a ticket and had no majority of votes for a moment never has one again: somebody else may have been
- *   granted, with a higher token, and be gone already.
+ * - `endsAt` is a time until which that member certainly keeps the entry, by this client's clock: nine tenths of the
+ *   remaining lease, counted from when the answered call was SENT (decision 0003). A push does not move it.
+ * - An answer counts only if no later call to that member was answered before; "waiting" is ignored if its call was
+ *   sent before the grant was pushed.
+ * - A push may use another connection than answers. It may come late: it says nothing about an entry that was made
+ *   again. It may also overtake the first answer about its entry: then it counts as soon as that answer arrives.
+ * - A released vote (`isReleasePending`) does not count, and may be claimed again only when the member has answered the
+ *   release: a release still in flight would end the new entry. After a failed release this takes a lease more.
+ * - A claim that has made a token claim and then had no majority of votes for a moment never has one again: another
+ *   claim may have been granted meanwhile, with a higher token, and have ended already.
  */
 
 import type { Answer, Claim } from "../../spi/driver.ts";
 
 export interface MemberClaim {
-  /** "unknown": nothing was heard of this member. */
+  /** "unknown": this member has not answered yet. */
   state: "unknown" | "none" | "waiting" | "held";
   endsAt: number;
   /** The member's own token for this vote. */
   token: bigint;
-  /** When it wants to be asked again, at the latest. */
+  /** The latest time to recheck, in milliseconds from the answer. */
   recheckMs: number;
-  /** Calls sent to this member so far, and the latest of them that was answered. */
+  /** How many calls were sent to this member, and the number of the latest answered one. */
   callCount: number;
   lastAnsweredCall: number;
   /** Calls up to this one were sent before the grant was pushed. */
   pushedAfterCall: number;
-  /** The token of a grant that was pushed before anything was answered; null: there was none. */
+  /** The token of a grant that was pushed before the first answer; null: there was none. */
   earlyGrant: bigint | null;
-  /** `claim` calls under way. */
+  /** `claim` calls in flight. */
   claimsInFlight: number;
-  /** Those of the ticket's, and such as have failed: they may still be on their way. */
+  /** `claim` calls of the token claim that are in flight or have failed: they may still arrive. */
   tokenClaimsInFlight: number;
-  /** The member has lost its ticket, and was asked for another one. */
+  /** The member has lost the token claim and got a replacement. */
   isTokenClaimReplaced: boolean;
-  /** A `claim` call has failed: it may still be on its way. */
+  /** A `claim` call has failed: it may still arrive. */
   isOutcomeUnknown: boolean;
   isReleasePending: boolean;
-  /** It may have had a place there before: a push may be of that one. */
+  /** The member may have had an older entry of this claim: a push may be about that one. */
   mayHaveOlderEntry: boolean;
 }
 
-/** The lease is believed for nine tenths of it. */
+/** The client relies on a lease for this share of it. */
 const BELIEVED_SHARE = 0.9;
 
-/** Of the lease: by so much may a pushed majority end earlier than the one that was told of to a waiting claim. */
+/**
+ * The share of a lease by which a pushed majority may end earlier than the lease last reported to the waiting claim.
+ */
 const PUSH_SLACK_SHARE = 0.02;
 
-/** How many of so many members any two of which share one. */
+/** The smallest number of members such that any two sets of that size share a member. */
 export function toMajority(members: number): number {
   return (members >> 1) + 1;
 }
 
 export class QuorumClaim {
-  /** As the members get it: a vote has no floor, so that its token tells what a member's clock was. */
+  /** The claim as the members get it, without a floor: the token of a vote then shows the member's clock. */
   readonly claim: Claim;
-  /** Below this no token may be granted. */
+  /** No token below this may be granted. */
   readonly floor: bigint;
   readonly ttlMs: number;
   readonly memberClaims: readonly MemberClaim[];
@@ -66,23 +69,23 @@ export class QuorumClaim {
   /** The grant's token; null: not granted yet. */
   token: bigint | null = null;
   tokens = 1;
-  /** Placed by this client. Of one that another client made only what is found at the members counts, and none of it is made. */
+  /** Made by this client. For a claim of another client, only entries found at the members count, and none are made. */
   isOurs = false;
-  /** A ticket was asked for, or found. */
+  /** A token claim was made, or found. */
   hasTokenClaim = false;
   tokenRequest: Promise<boolean> | null = null;
-  /** When the core last asked about it. */
+  /** When the client last asked about it. */
   lastUsedAt = 0;
-  /** Verbs of the core that are at work on it; what changes meanwhile they see. */
+  /** How many driver calls are handling it; these see its changes themselves. */
   activeCalls = 0;
-  /** Released, or told to be gone: nothing more is done about it. */
+  /** Released, or reported as gone: nothing more is done about it. */
   isDone = false;
-  /** Over without a release: what comes yet is given back as it comes. */
+  /** Ended without a release call: late grants are released when they arrive. */
   isAbandoned = false;
-  /** When a vote of a split is given back; null: there is no split. */
+  /** When a minority of votes is released; null: the votes are not split. */
   backOffAt: number | null = null;
   backOffCount = 0;
-  /** It had no majority any more after it had asked for a ticket. */
+  /** It lost its majority after it had made a token claim. */
   #hasLostMajority = false;
 
   constructor(claim: Claim, members: number) {
@@ -117,12 +120,12 @@ export class QuorumClaim {
     else memberClaim.recheckMs = answer.recheckMs;
   }
 
-  /** The member spoke first. False: that is only a hint, and it is to be asked. */
+  /** Applies a push. False: the push is only a hint, and the claim must be rechecked. */
   onPush(index: number, answer: Answer, now: number): boolean {
     const memberClaim = this.memberClaims[index] as MemberClaim;
     if (memberClaim.isReleasePending || answer.state === "waiting") return true;
     this.countHeld(now);
-    // while nothing was answered, the second call may have made the place anew, too
+    // before the first answer, a second call may also have made the entry again
     if (
       answer.state === "held" &&
       (memberClaim.mayHaveOlderEntry || (memberClaim.state === "unknown" && memberClaim.callCount > 1))
@@ -133,7 +136,7 @@ export class QuorumClaim {
       this.#loseMember(memberClaim);
       return false;
     }
-    // a place that nothing is known of has no lease that could be counted: the answer that is on its way has one
+    // an unknown entry has no lease to count; the answer in flight has one
     if (memberClaim.state === "unknown") memberClaim.earlyGrant = answer.token;
     if (memberClaim.state !== "waiting") return true;
     memberClaim.state = "held";
@@ -141,7 +144,7 @@ export class QuorumClaim {
     return true;
   }
 
-  /** We give the vote back. */
+  /** The vote is being released. */
   startRelease(index: number): void {
     const memberClaim = this.memberClaims[index] as MemberClaim;
     resetMemberClaim(memberClaim);
@@ -149,12 +152,15 @@ export class QuorumClaim {
     memberClaim.lastAnsweredCall = memberClaim.callCount + 1;
   }
 
-  /** The member has answered that it let the vote go. */
+  /** The member has answered the release. */
   confirmRelease(index: number): void {
     (this.memberClaims[index] as MemberClaim).isReleasePending = false;
   }
 
-  /** Votes that stand by our clock. Asked before any of them changes, it sees every moment without a majority. */
+  /**
+   * Counts the votes that are valid by this client's clock. It must be called before any of them changes: so it notices
+   * every moment without a majority.
+   */
   countHeld(now: number): number {
     const held = countMatching(
       this.memberClaims,
@@ -164,42 +170,42 @@ export class QuorumClaim {
     return this.#hasLostMajority ? 0 : held;
   }
 
-  /** Places that stand by our clock, held or waiting. */
-  countPlaced(now: number): number {
+  /** Counts the entries that are valid by this client's clock, held or waiting. */
+  countEntries(now: number): number {
     return countMatching(
       this.memberClaims,
       (memberClaim) => (memberClaim.state === "held" || memberClaim.state === "waiting") && memberClaim.endsAt > now,
     );
   }
 
-  /** Members of whom nothing is known. */
+  /** Counts the members that have not answered yet. */
   countUnknown(): number {
     return countMatching(this.memberClaims, ({ state }) => state === "unknown");
   }
 
-  /** Until when a majority of the votes stands: the least of the latest so many. */
+  /** Until when a majority of the votes is valid: the earliest end among the majority that ends last. */
   heldUntil(): number {
     return this.#majorityEndsAt((memberClaim) => memberClaim.state === "held");
   }
 
   /**
-   * Until when a majority of the places stands, and a little less: so that a majority of grants that is pushed is never
-   * believed for longer than it stands, and seldom stands for less.
+   * Until when a majority of the entries is valid, less a little. So the client never relies on a pushed majority for
+   * longer than it is valid, and it is seldom valid for less time than reported.
    */
-  placedUntil(): number {
+  enqueuedUntil(): number {
     return (
       this.#majorityEndsAt((memberClaim) => memberClaim.state === "held" || memberClaim.state === "waiting") -
       PUSH_SLACK_SHARE * this.ttlMs
     );
   }
 
-  /** Some votes, and not enough. */
+  /** Has it some votes, but not a majority? */
   isSplit(now: number): boolean {
     const held = this.countHeld(now);
     return held > 0 && held < this.majority;
   }
 
-  /** Nothing of it is on its way, nor may be. */
+  /** No call of it is in flight, or may be. */
   get isSettled(): boolean {
     return this.memberClaims.every(
       ({ isReleasePending, claimsInFlight, isOutcomeUnknown }) =>
@@ -215,15 +221,16 @@ export class QuorumClaim {
   }
 
   /**
-   * What the member's clock was, in microseconds, by the token of its vote: right where a key's tokens rise with that key
-   * alone. Where several keys share them, tickets are among them, and floors made of them would run ahead of each other.
+   * The member's clock in microseconds, as the token of its vote shows it. This is right if each key has its own
+   * tokens. If keys share tokens, token claims use them, too, and floors derived from them would run ahead of each
+   * other.
    */
   clockOfMember(index: number): bigint {
     const memberClaim = this.memberClaims[index];
     return memberClaim?.state === "held" ? memberClaim.token : 0n;
   }
 
-  /** endsAt: until when a place is left of it. */
+  /** endsAt: until when an entry remains. */
   #loseMember(memberClaim: MemberClaim, endsAt = 0): void {
     const wasHeld = memberClaim.state === "held";
     resetMemberClaim(memberClaim);
@@ -243,7 +250,10 @@ export class QuorumClaim {
   }
 }
 
-/** What a lease that ends at `endsAt` is told as by a call that began at `startedAt`: the core takes nine tenths of it. */
+/**
+ * The remaining lease to report for one that ends at `endsAt`, in the answer of a call that began at `startedAt`: the
+ * client relies on nine tenths of it.
+ */
 export function toRemainingMs(endsAt: number, startedAt: number, ttlMs: number): number {
   return Math.min((endsAt - startedAt) / BELIEVED_SHARE, ttlMs);
 }

@@ -1,4 +1,7 @@
-/** The ballots of one client by claim. One that the core asks no more about goes when its lease is long over. */
+/**
+ * The quorum claims of one client by id. A claim that the client no longer asks about is dropped when its lease ended
+ * long ago.
+ */
 
 import type { Claim, ClaimId } from "../../spi/driver.ts";
 import { QuorumClaim } from "./quorum-claim.ts";
@@ -18,7 +21,7 @@ export class QuorumClaims {
     return this.#byId.get(id);
   }
 
-  /** The claim's ballot; one of which nothing is known if another client made it. */
+  /** The quorum claim of this claim; a new one, with unknown entries, if another client made it. */
   getOrCreate(claim: Claim, now: number): QuorumClaim {
     let quorumClaim = this.#byId.get(claim.id);
     if (quorumClaim === undefined || isStale(quorumClaim, now)) {
@@ -31,7 +34,7 @@ export class QuorumClaims {
     return quorumClaim;
   }
 
-  /** It is over from now on. */
+  /** Removes the claim and marks it done. */
   remove(claim: Claim): QuorumClaim {
     const quorumClaim = this.#byId.get(claim.id) ?? new QuorumClaim(claim, this.#members);
     this.#byId.delete(claim.id);

@@ -1,4 +1,4 @@
-/** Gives claims back at every member, their votes and tickets in one call. */
+/** Releases claims at every member, their votes and token claims in one call. */
 
 import type { Claim, ClaimId } from "../../spi/driver.ts";
 import type { Member } from "./member.ts";
@@ -9,7 +9,8 @@ import { Tally } from "./tally.ts";
 import { createReplacementTokenClaim, createTokenClaim } from "./token-claims.ts";
 
 /**
- * Says of each whether a majority still had it. What a member has not answered it is told when it answers again.
+ * Says of each claim whether a majority still had it. A member that has not answered gets the release again when it
+ * answers again.
  * @throws (rejects) Error if fewer than a majority have answered
  */
 export async function releaseClaims(
@@ -22,7 +23,7 @@ export async function releaseClaims(
   const foundCounts = quorumClaims.map(() => 0);
   const tally = new Tally(members.length);
   const calls = members.map((member) => {
-    const { claims, loose: unansweredIds } = collectReleases(quorumClaims, member.index, unanswered);
+    const { claims, unansweredIds } = collectReleases(quorumClaims, member.index, unanswered);
     const settled = member
       .call((driver) => (unansweredIds.size > 0 ? driver.release(claims, unansweredIds) : driver.release(claims)))
       .then(
@@ -38,8 +39,8 @@ export async function releaseClaims(
       );
     return { member, settled };
   });
-  const isDecidedFor = (had: number): boolean =>
-    had >= majority || tally.answeredCount - had > members.length - majority;
+  const isDecidedFor = (foundCount: number): boolean =>
+    foundCount >= majority || tally.answeredCount - foundCount > members.length - majority;
   const isDecided = (): boolean =>
     tally.errors.length > members.length - majority || (tally.hasMajorityAnswered && foundCounts.every(isDecidedFor));
   await waitForMembers(calls, isDecided, timeoutMs);
@@ -49,18 +50,18 @@ export async function releaseClaims(
   );
 }
 
-/** What is released at one member: first the votes, in the order of the ballots, then the tickets. */
+/** The claims to release at one member: first the votes, in the order of the quorum claims, then the token claims. */
 function collectReleases(
   quorumClaims: readonly QuorumClaim[],
   index: number,
   unanswered: ReadonlySet<ClaimId> | undefined,
-): { readonly claims: readonly Claim[]; readonly loose: ReadonlySet<ClaimId> } {
+): { readonly claims: readonly Claim[]; readonly unansweredIds: ReadonlySet<ClaimId> } {
   const unansweredIds = new Set<ClaimId>();
   const claims = quorumClaims.map(({ claim }) => claim);
   const tokenClaims: Claim[] = [];
   for (const { claim, memberClaims, hasTokenClaim, isOurs } of quorumClaims) {
     const memberClaim = memberClaims[index];
-    // of a claim that another client made, or that was released before, nothing is known: any call may be on its way
+    // a claim of another client, or one released before, has no known calls: any may be in flight
     const isUnanswered = !isOurs || unanswered?.has(claim.id) === true;
     if (isUnanswered || (memberClaim?.claimsInFlight ?? 0) > 0 || memberClaim?.isOutcomeUnknown === true)
       unansweredIds.add(claim.id);
@@ -72,5 +73,5 @@ function collectReleases(
       if (!isOurs || (memberClaim?.tokenClaimsInFlight ?? 0) > 0) unansweredIds.add(tokenClaim.id);
     }
   }
-  return { claims: [...claims, ...tokenClaims], loose: unansweredIds };
+  return { claims: [...claims, ...tokenClaims], unansweredIds };
 }

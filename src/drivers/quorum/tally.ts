@@ -1,4 +1,4 @@
-/** What the members said when all were asked about one claim. */
+/** Counts the members' answers about one claim. */
 
 import { isFatalError } from "../../errors.ts";
 import type { Answer, EndReason, Pause } from "../../spi/driver.ts";
@@ -7,13 +7,13 @@ import { toMajority } from "./quorum-claim.ts";
 export class Tally {
   readonly #members: number;
   readonly #majority: number;
-  /** Said "held", "waiting", "none". */
+  /** Members that answered "held", "waiting", "none". */
   #heldCount = 0;
   #waitingCount = 0;
   #noneCount = 0;
   #notAskedCount = 0;
   #reason: EndReason | undefined;
-  /** Pauses of members that said "waiting" or "none" for no other reason. */
+  /** Pauses of members that answered "waiting" or "none" for no other reason. */
   readonly #pauses: Pause[] = [];
   readonly errors: unknown[] = [];
 
@@ -31,8 +31,8 @@ export class Tally {
   }
 
   /**
-   * The pause that keeps the claim from a majority; undefined: members that do not pause refuse it by themselves. It lasts
-   * until as many members grant again as are wanted for a majority.
+   * The pause that keeps the claim from a majority; undefined: the members that do not pause prevent one already. The
+   * pause lasts until enough members grant again for a majority.
    */
   get paused(): Pause | undefined {
     const missingCount = this.#majority - this.#heldCount;
@@ -41,12 +41,12 @@ export class Tally {
     return pauses[Math.min(missingCount, pauses.length) - 1];
   }
 
-  /** That the claim is gone, and why, if a member knows. */
+  /** The answer "none", with the end reason if a member has one. */
   get noneAnswer(): Answer {
     return this.#reason === undefined ? { state: "none" } : { state: "none", reason: this.#reason };
   }
 
-  /** It has no place there and was not asked. */
+  /** Counts a member that was not asked, since the claim has no entry there. */
   addNotAsked(): void {
     this.#notAskedCount++;
   }
@@ -56,8 +56,9 @@ export class Tally {
   }
 
   /**
-   * A majority holds; or it can hold no more, whatever the others say, and it is known whether it waits or is gone, and
-   * whether a pause is the reason. So whether it is held, busy or paused does not depend on the order of the answers.
+   * A majority holds; or none can hold any more, whatever the others answer, and it is known whether the claim waits or
+   * is gone, and whether a pause is the reason. So the result (held, busy or paused) does not depend on the order of
+   * the answers.
    */
   get isDecided(): boolean {
     const minority = this.#minority;
@@ -70,19 +71,21 @@ export class Tally {
     );
   }
 
-  /** A member pauses, and those that have not answered yet can make the others refuse by themselves. Unknown is not busy. */
+  /**
+   * A member pauses, and the unanswered members could still make the key busy without any pause. Unknown is not busy.
+   */
   get #isReasonOpen(): boolean {
     if (this.#pauses.length === 0 || this.#busyCount > this.#minority) return false;
     const unanswered = this.#members - this.answeredCount - this.#notAskedCount - this.errors.length;
     return this.#busyCount + unanswered > this.#minority;
   }
 
-  /** Members that refuse and do not pause. */
+  /** Members that refuse without a pause. */
   get #busyCount(): number {
     return this.#noneCount + this.#waitingCount - this.#pauses.length;
   }
 
-  /** A majority can do without so many. */
+  /** How many members a majority can do without. */
   get #minority(): number {
     return this.#members - this.#majority;
   }
@@ -91,12 +94,12 @@ export class Tally {
     return this.#heldCount + this.#waitingCount + this.#noneCount;
   }
 
-  /** A majority has spoken; what fewer say is unknown, not busy. */
+  /** Has a majority answered? With fewer answers the state is unknown, not busy. */
   get hasMajorityAnswered(): boolean {
     return this.answeredCount >= this.#majority;
   }
 
-  /** Why too few have answered; fatal if so many refuse for good that asking again cannot mend it. */
+  /** Why too few members have answered; fatal if so many refuse permanently that a retry cannot help. */
   get failure(): unknown {
     const fatal = this.errors.filter(isFatalError);
     if (fatal.length > this.#minority) return fatal[0];

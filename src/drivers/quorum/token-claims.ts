@@ -1,7 +1,8 @@
 /**
- * Where tokens come from: the key of a ticket beside each locked key, on every member. Who has a majority of the votes
- * claims the ticket everywhere with one floor, ahead of every clock seen, so that all members answer with that very
- * token; it is the grant's token when a majority has given it. See driver.ts for why that rises.
+ * Token claims: a second key beside each locked key, on every member, from which the grant's token comes (decision
+ * 0015). A claim with a majority of votes makes its token claim everywhere with one floor, ahead of every clock seen,
+ * so that all members answer with that same token; it is the grant's token when a majority has given it. driver.ts
+ * argues why tokens rise.
  */
 
 import { createHash } from "node:crypto";
@@ -13,10 +14,16 @@ import { MAX_KEY_BYTES } from "../../util/keys.ts";
 const TOKEN_KEY_SUFFIX = "#holdfast-token";
 export const HASHED_TOKEN_KEY_PREFIX: string = `${TOKEN_KEY_SUFFIX}:`;
 
-/** Tokens are asked for so far (microseconds) ahead of the highest clock, so that no clock is past them on arrival. */
+/**
+ * The floor of a token claim is this far (microseconds) ahead of the highest clock, so that no clock has passed it on
+ * arrival.
+ */
 export const CLOCK_LEAD = 1_000_000n;
 
-/** Shared by all, so that it is granted at once; kept and renewed beside the vote, so that the token can be found again. */
+/**
+ * Its permits are shared, so that it is granted at once. It is kept and renewed beside the vote, so that the token can
+ * be found again.
+ */
 export function createTokenClaim(claim: Claim, floor: bigint): Claim {
   const [{ key }] = claim.holds;
   return {
@@ -31,36 +38,39 @@ export function createTokenClaim(claim: Claim, floor: bigint): Claim {
 }
 
 /**
- * The one for a member that has lost it. It answers a token of that member alone; the grant's stands in its label, which
- * lists tell.
+ * The token claim for a member that has lost the first one. Its answer has a token of that member only; the grant's
+ * token is in its label, which lists show.
  */
 export function createReplacementTokenClaim(claim: Claim, token: bigint): Claim {
   const tokenClaim = createTokenClaim(claim, token);
   return { ...tokenClaim, id: toTokenClaimId(tokenClaim.id), label: `${tokenClaim.label} ${token}` };
 }
 
-/** The tag of the claim that a listed ticket belongs to. */
+/** The tag of the claim that a listed token claim belongs to. */
 export function parseClaimTag({ label }: ClaimView): string {
   return label.split(" ")[0] as string;
 }
 
-/** Is this the key of a ticket, which nobody may lock and no list shows? */
+/** Is this the key of token claims? It cannot be locked, and no list shows it. */
 export function isTokenKey(key: string): boolean {
   return key.endsWith(TOKEN_KEY_SUFFIX) || key.startsWith(HASHED_TOKEN_KEY_PREFIX);
 }
 
-/** Does this key leave no room for the suffix? Its ticket's key does not begin with it then, but with HASHED_TOKEN_KEY_PREFIX. */
+/**
+ * Is this key too long for the suffix? The key of its token claims then begins with HASHED_TOKEN_KEY_PREFIX, not with
+ * this key.
+ */
 export function hasHashedTokenKey(key: string): boolean {
   return Buffer.byteLength(key) + TOKEN_KEY_SUFFIX.length > MAX_KEY_BYTES;
 }
 
-/** A grant's token, and how many of its run all of a majority have set aside. */
+/** A grant's first token, and how many tokens from there a majority has reserved. */
 export interface TokenRun {
   readonly token: bigint;
   readonly tokens: number;
 }
 
-/** The token that a majority has given; null: there is none. */
+/** The token range that a majority has granted; null: there is none. */
 export function findAgreedRun(answers: readonly Answer[], majority: number): TokenRun | null {
   return findSharedRun(
     answers.filter((answer) => answer.state === "held"),
@@ -68,7 +78,7 @@ export function findAgreedRun(answers: readonly Answer[], majority: number): Tok
   );
 }
 
-/** Of tickets as they are listed: the grant's token by the tag of the claim that it belongs to. */
+/** The grants' tokens, from listed token claims, by the tag of the claim. */
 export function findRunsByTag(views: readonly ClaimView[], majority: number): ReadonlyMap<string, TokenRun> {
   const runs = new Map<string, TokenRun[]>();
   for (const view of views) {
@@ -97,7 +107,7 @@ function findSharedRun(runs: readonly TokenRun[], majority: number): TokenRun | 
   return null;
 }
 
-/** As secret as the claim's, and found from it by whoever has that. */
+/** Derives the token claim's id from the claim's. Both are secrets; any client with the claim's id can derive it. */
 function toTokenClaimId(id: string): string {
   const digest = createHash("sha256").update(`ticket ${id}`).digest();
   let text = "";
@@ -105,7 +115,7 @@ function toTokenClaimId(id: string): string {
   return text;
 }
 
-/** Where the tickets of a key stand. */
+/** The key of the token claims of a key. */
 export function toTokenKey(key: string): string {
   return hasHashedTokenKey(key)
     ? HASHED_TOKEN_KEY_PREFIX + createHash("sha256").update(key).digest("hex")

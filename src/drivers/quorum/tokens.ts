@@ -1,6 +1,6 @@
 /**
- * One token for a grant, given by a majority of members. See token-claims.ts for how, and driver.ts for why it rises. It is
- * found again as long as the claim is renewed: a ticket that a member has lost is made again there.
+ * Agrees on a grant's token with a majority of members. token-claims.ts says how, driver.ts why tokens rise. The token
+ * can be found as long as the claim is renewed: a token claim that a member has lost is made again there.
  */
 
 import { isFatalError } from "../../errors.ts";
@@ -29,8 +29,8 @@ const HALF_DAY = 43_200_000_000n;
 type AgreedRun = Agreed | null;
 
 /**
- * Did a majority agree? Then the ballot has its token.
- * @throws (rejects) FatalDriverError where so many members say that the floor cannot be reached that no majority is left
+ * Says whether a majority has agreed; if so, the quorum claim has its token.
+ * @throws (rejects) FatalDriverError if so many members refuse the floor that no majority is left
  */
 export async function agreeOnToken(
   members: readonly Member[],
@@ -58,7 +58,7 @@ export async function agreeOnToken(
   );
 }
 
-/** What lies above it is of a clock that no majority is near to: a floor made of it would be refused by the others. */
+/** A clock above this is far ahead of a majority: the other members would refuse a floor derived from it. */
 function findMaxClock(clocks: readonly bigint[], majority: number): bigint {
   const descending = clocks.toSorted((left, right) => (left < right ? 1 : -1));
   return (descending[Math.min(majority, descending.length) - 1] ?? 0n) + HALF_DAY;
@@ -77,8 +77,8 @@ function recordToken(quorumClaim: QuorumClaim, run: AgreedRun): boolean {
 }
 
 /**
- * The token of another client's grant, of which no ticket is made here: it could be taken for that client's. "none": a
- * majority has none of it, so it never had a token.
+ * Finds the token of another client's grant. It makes no token claim, which could be taken for that client's. "none": a
+ * majority has no token claim of it, so it never had a token.
  */
 async function findExistingToken(
   members: readonly Member[],
@@ -93,12 +93,12 @@ async function findExistingToken(
     };
     return { member, settled: member.call((driver) => driver.renew([tokenClaim])).then(onAnswers, () => undefined) };
   });
-  // where they differ there is no use in waiting for more
+  // if a majority's answers differ, more answers do not help
   await waitForMembers(calls, () => answers.length >= quorumClaim.majority, getRemainingMs());
   return findAgreedRun(answers, quorumClaim.majority) ?? findTokenInLists(members, quorumClaim, getRemainingMs);
 }
 
-/** The same where tickets were made again: only lists tell what they were. */
+/** The same if token claims were replaced: only lists show the original tokens. */
 async function findTokenInLists(
   members: readonly Member[],
   quorumClaim: QuorumClaim,
@@ -143,7 +143,7 @@ async function requestToken(
   const fatal = errors.filter(isFatalError);
   if (fatal.length > members.length - quorumClaim.majority) throw fatal[0];
   if (raisesLeft === 0 || answers.size < quorumClaim.majority || quorumClaim.isDone) return false;
-  // a counter is ahead of the floor at some member: all begin anew above it
+  // a member's counter is ahead of the floor: start again at all members with a higher floor
   await releaseTokenClaims([...answers.keys()], tokenClaim, getRemainingMs());
   return quorumClaim.isDone
     ? false
@@ -164,7 +164,7 @@ function raiseFloor(answers: readonly Answer[], floor: bigint): bigint {
 async function releaseTokenClaims(members: readonly Member[], tokenClaim: Claim, timeoutMs: number): Promise<void> {
   const calls = members.map((member) => ({
     member,
-    // one that did not let it go finds it again, with its old token, which then is not the one agreed on
+    // a member whose release failed still has the token claim; its old token then differs from the agreed one
     settled: member
       .call((driver) => driver.release([tokenClaim]))
       .then(
@@ -175,7 +175,10 @@ async function releaseTokenClaims(members: readonly Member[], tokenClaim: Claim,
   await waitForMembers(calls, () => false, timeoutMs);
 }
 
-/** The claims whose token is known keep their tickets there; one that is gone, or tells another, is made again. Nobody waits for it. */
+/**
+ * Renews the token claims of granted claims at this member, without waiting. A token claim that is gone, or has another
+ * token, is replaced.
+ */
 export function renewTokenClaims(member: Member, quorumClaims: readonly QuorumClaim[]): void {
   const grantedClaims = quorumClaims.filter(({ token }) => token !== null);
   if (grantedClaims.length === 0) return;
@@ -187,21 +190,21 @@ export function renewTokenClaims(member: Member, quorumClaims: readonly QuorumCl
       const isDifferent = answer?.state === "held" && !memberClaim.isTokenClaimReplaced && answer.token !== token;
       if ((answer?.state !== "none" && !isDifferent) || isDone || token === null) continue;
       memberClaim.isTokenClaimReplaced = true;
-      sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, token)).catch(() => undefined); // the next renewal tries again
+      sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, token)).catch(() => undefined); // the next renewal retries
     }
   };
   const tokenClaims = grantedClaims.map((quorumClaim) => getTokenClaim(quorumClaim, member.index));
   member.call((driver) => driver.renew(tokenClaims)).then(onAnswers, () => undefined);
 }
 
-/** The ticket that a member has, for all we know. */
+/** The token claim that a member should have. */
 export function getTokenClaim({ claim, memberClaims }: QuorumClaim, index: number): Claim {
   return memberClaims[index]?.isTokenClaimReplaced === true
     ? createReplacementTokenClaim(claim, 0n)
     : createTokenClaim(claim, 0n);
 }
 
-/** A ticket is asked for at one member. One that is not answered may come late. */
+/** Makes a token claim at one member. After a failure it stays counted as in flight, since it may still arrive. */
 async function sendTokenClaim(member: Member, quorumClaim: QuorumClaim, tokenClaim: Claim): Promise<Answer> {
   const memberClaim = quorumClaim.memberClaims[member.index] as MemberClaim;
   const isSent = member.isOpen;

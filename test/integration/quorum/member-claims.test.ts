@@ -208,6 +208,6 @@ describe("votes", () => {
     const lacking = delegate(memory(), {});
     Object.defineProperty(lacking, "traits", { value: { ...memory().traits, fencing: false } });
     const driver = quorum([memory(), memory(), lacking]);
-    await expect(driver.open(() => undefined)).rejects.toThrow(/drivers\[2\] \(memory\) cannot vote/);
+    await expect(driver.open(() => undefined)).rejects.toThrow(/drivers\[2\] \(memory\) cannot be a quorum member/);
   });
 });

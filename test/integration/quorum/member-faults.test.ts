@@ -263,7 +263,7 @@ test("only a member in trouble may owe no more than some thousands of answers", 
   const soon = member.call(() => Promise.resolve("answered"));
   expect(await Promise.race([...calls, soon])).toBe("answered");
   member.markSuspect(new Error("silent"));
-  await expect(member.call(() => Promise.resolve("answered"))).rejects.toThrow(/owes too many answers/);
+  await expect(member.call(() => Promise.resolve("answered"))).rejects.toThrow(/has too many unanswered calls/);
 });
 
 test("of more releases than are kept for a member the oldest are left to the end of their lease", async () => {
