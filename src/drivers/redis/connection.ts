@@ -115,7 +115,7 @@ export class Connection {
   ensureSubscribed(routingKey: string): Promise<void> | null {
     const subscribed = this.#subscriptions.ensureSubscribed(routingKey);
     if (subscribed !== null && this.#isClosed) return Promise.reject(new Error("redis: not connected"));
-    return subscribed && this.#timeouts.bound(subscribed, "inbox");
+    return subscribed && this.#timeouts.bound(subscribed, "subscription");
   }
 
   /** Of these routes one to each master, as far as they are known. */
@@ -162,7 +162,7 @@ export class Connection {
     const { database } = this.#options.adapter;
     this.#database ??= database;
     if (database !== this.#database) {
-      const problem = `its client was moved from database ${this.#database} to ${database}, where others do not see its locks`;
+      const problem = `the client switched from database ${this.#database} to ${database}, where other clients do not see its locks`;
       return Promise.reject(new Error(`redis: ${problem}`));
     }
     if (database === 0) return null;
@@ -202,8 +202,7 @@ export class Connection {
     if (this.#replicaAcks !== null && isHeldReply(script, reply)) {
       await this.#replicaAcks.waitForAcks(routingKey);
       // another server may have taken over meanwhile, without this grant
-      if (serverBefore !== this.#locateServer(routingKey))
-        throw new Error("redis: the connection changed while replicas were asked");
+      if (serverBefore !== this.#locateServer(routingKey)) throw new Error("redis: the connection changed during WAIT");
     }
     return reply;
   }
@@ -324,7 +323,7 @@ export class Connection {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#onChange = () => undefined;
-        reject(new Error("redis: too late"));
+        reject(new Error("redis: timed out"));
       }, remainingMs);
       this.#onChange = () => {
         if (!condition()) return;

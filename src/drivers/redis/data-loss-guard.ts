@@ -102,8 +102,7 @@ export class DataLossGuard {
     const { ttlMs } = claim;
     const { maxTtlMs } = this.#options;
     if (maxTtlMs !== null && Number(ttlMs) > maxTtlMs) {
-      const bound = `guardDataLoss.maxTtlMs (${maxTtlMs} ms)`;
-      throw new FatalDriverError(`redis: ttl of ${ttlMs} ms is longer than ${bound} allows`);
+      throw new FatalDriverError(`redis: the ttl of ${ttlMs} ms exceeds guardDataLoss.maxTtlMs (${maxTtlMs} ms)`);
     }
     return this.#track(claim);
   }
@@ -145,9 +144,11 @@ export class DataLossGuard {
     }
     this.#lostCount += lostCount;
     if (lostCount > 0) {
-      const subject =
-        lostCount === 1 ? "a lock of ours: its holder is" : `${lostCount} locks of ours: their holders are`;
-      this.#options.warn(`redis: the server has lost ${subject} told, and it may have been granted to others`);
+      const consequence =
+        lostCount === 1
+          ? "a lock that this client held: its holder is notified, and it may have been granted to others"
+          : `${lostCount} locks that this client held: their holders are notified, and they may have been granted to others`;
+      this.#options.warn(`redis: the server has lost ${consequence}`);
     }
     if (this.#options.maxTtlMs === null) return;
     for (const reply of replies) {
@@ -201,7 +202,7 @@ export class DataLossGuard {
         ...replies.map((reply) => Number((reply as unknown[])[0]) - Number((reply as unknown[])[1])),
       );
       if (remainingMs <= 0 || isOpenWarningSilenced) return;
-      warn(`redis: the server has forgotten what it had, or is new to us: it grants nothing new for ${remainingMs} ms`);
+      warn(`redis: the server has lost its data, or the prefix is new: it grants no new locks for ${remainingMs} ms`);
     } catch (error) {
       if (!/\bACL\b|NOPERM|can't run this command/i.test(String(error))) throw error;
       throw new FatalDriverError("redis: guardDataLoss needs the right to INFO (+info)", { cause: error });
@@ -211,8 +212,15 @@ export class DataLossGuard {
   /** What this client has lost, for tools. */
   diagnose(): Check[] {
     if (this.#lostCount === 0) return [];
-    const says = `${this.#lostCount} locks of this client were gone from the server while they were held`;
-    return [{ level: "doubtful", what: "loss", says, advice: "was it flushed, restarted, or a key deleted?" }];
+    const says = `the server lost ${this.#lostCount} locks that this client held`;
+    return [
+      {
+        level: "doubtful",
+        what: "loss",
+        says,
+        advice: "check whether it was flushed or restarted, or keys were deleted",
+      },
+    ];
   }
 
   /** Was it held, and is gone without any of the ends that the store tells of? `guarded`: as it was when it was asked about. */

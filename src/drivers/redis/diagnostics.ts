@@ -1,39 +1,40 @@
-/** What of a Redis server matters to locks, in plain words: for `holdfast doctor`, and warnings when a driver opens. */
+/** Checks the settings of a Redis server that matter to locks: for `holdfast doctor` and for warnings in open(). */
 
 import type { Check } from "../../spi/driver.ts";
 import type { Connection } from "./connection.ts";
 import { isPermissionError } from "./errors.ts";
 import { ALL_BUCKETS, toRoutingKey } from "./script-codec.ts";
 
-/** Sends a command; null: this user may not. */
+/** Sends a command. Null: the user lacks the permission. */
 export type Query = (args: string[]) => Promise<unknown>;
 
 export interface DiagnosticsContext {
-  /** The beginning of the names of all our keys, "holdfast:", and of those that stay for ever on purpose. */
+  /** The prefix of all keys, "holdfast:". */
   readonly prefix: string;
+  /** Whether a key has no time to live on purpose. */
   readonly isPermanentKey: (key: string) => boolean;
-  /** Does something promote replicas, as far as is known: Sentinels, or a Cluster? */
+  /** Whether Sentinels or a Cluster may promote replicas. */
   readonly hasFailover: boolean;
-  /** Is guardDataLoss on? */
+  /** Whether guardDataLoss is on. */
   readonly isGuarded: boolean;
-  /** How many replicas are waited for; 0: none. */
+  /** The option `replicas.minAcks`; 0: not set. */
   readonly replicaAcks: number;
 }
 
-/** ZRANDMEMBER came with it. */
+/** The first version with ZRANDMEMBER. */
 const MIN_VERSION = [6, 2];
-/** What the scripts were tested with. */
+/** The version that the tests use. */
 const TESTED_VERSION = "7.0";
-/** Nearly full: claims, or connections, will be refused. */
+/** Share of memory or connections above which refusals are likely soon. */
 const NEARLY_FULL = 0.9;
-/** How much is looked through for keys without a time to live. */
+/** Bounds of the search for keys without a time to live. */
 const MAX_SCANS = 50;
 const KEYS_PER_SCAN = 1_000;
 
-/** By a script: client libraries send a command that names no key to any node, and put prefixes of theirs before keys. */
+/** In a script: client libraries send a command without a key to an arbitrary node, and add their own prefix to keys. */
 const COMMAND_SCRIPT = "return redis.call(unpack(ARGV))";
 
-/** Commands to the server, or to each master; those this user has no right to answer null. */
+/** One query for the server, or for each master of a Cluster. */
 export function createQueries(connection: Connection, namePrefix: string): readonly Query[] {
   return connection
     .onePerMaster(ALL_BUCKETS.map((bucket) => toRoutingKey(namePrefix, bucket)))
@@ -49,14 +50,14 @@ export function createQueries(connection: Connection, namePrefix: string): reado
 
 const emittedWarnings = new Set<string>();
 
-/** A process says it once, however many drivers it opens. */
+/** Emits each warning once per process, however many drivers it opens. */
 export function warnOnce(warning: string): void {
   if (emittedWarnings.has(warning)) return;
   if (emittedWarnings.size < 100) emittedWarnings.add(warning);
   process.emitWarning(warning, "HoldfastWarning");
 }
 
-/** What may be warned of when a driver opens, by the names that `silenceWarnings` takes: those of doctor's findings. */
+/** The warnings of open(): the names that `silenceWarnings` takes and `holdfast doctor` shows. */
 export const WARNING_NAMES = [
   "version",
   "role",
@@ -71,7 +72,7 @@ export const WARNING_NAMES = [
 /** The name of a warning. */
 export type WarningName = (typeof WARNING_NAMES)[number];
 
-/** A finding that is warned of, unless it is good. */
+/** A check that open() warns of unless its result is good. */
 interface RedisCheck extends Check {
   readonly what: WarningName | "server";
 }
@@ -79,7 +80,7 @@ interface RedisCheck extends Check {
 /** From the best to the worst. */
 const STATUSES_BY_SEVERITY: readonly Check["level"][] = ["good", "unknown", "doubtful", "bad"];
 
-/** What INFO tells of the server; of several masters the worst of each. */
+/** Checks all masters. Of each check the worst result counts. */
 export async function diagnoseAll(queries: readonly Query[], context: DiagnosticsContext): Promise<RedisCheck[]> {
   const checks = (await Promise.all(queries.map((query) => diagnoseServer(query, context)))).flat();
   return [...new Set(checks.map(({ what }) => what))].map((what) => {
@@ -92,11 +93,11 @@ export async function diagnoseAll(queries: readonly Query[], context: Diagnostic
   });
 }
 
-/** What INFO tells of one server. */
+/** Checks one server by its INFO. */
 export async function diagnoseServer(query: Query, context: DiagnosticsContext): Promise<RedisCheck[]> {
   const reply = await query(["INFO"]);
   if (reply === null) {
-    const says = "this user has no right to INFO: version, role, memory and persistence are not known";
+    const says = "this user has no right to INFO: version, role, memory and persistence are unknown";
     return [{ level: "unknown", what: "server", says, advice: "grant +info" }];
   }
   const text = String(reply);
@@ -126,25 +127,25 @@ function checkVersion(info: InfoReader): RedisCheck {
     level: "bad",
     what,
     says,
-    advice: `its scripts need ${MIN_VERSION.join(".")}; they are tested with ${TESTED_VERSION}`,
+    advice: `use ${MIN_VERSION.join(".")} or later; the scripts are tested with ${TESTED_VERSION}`,
   };
 }
 
 function checkRole(info: InfoReader, { replicaAcks: wantedAcks }: DiagnosticsContext): RedisCheck {
   const what = "role";
   if (info("role") !== "master") {
-    return { level: "bad", what, says: "this is a replica", advice: "connect to the master: locks live there" };
+    return { level: "bad", what, says: "this is a replica", advice: "connect to the master, which keeps the locks" };
   }
   const replicas = Number(info("connected_slaves"));
   const replicaCount =
     replicas === 0 ? "without replicas" : `with ${replicas} ${replicas === 1 ? "replica" : "replicas"}`;
   const says = `master, ${replicaCount}`;
   if (replicas >= wantedAcks) return { level: "good", what, says };
-  const advice = `nobody is granted until ${wantedAcks} have connected (option replicas)`;
+  const advice = `no lock is granted until ${wantedAcks} replicas are connected (option replicas)`;
   return { level: "bad", what, says, advice };
 }
 
-/** What a replica that is promoted means to locks; null: there is none that could be. */
+/** How safe locks are in a fail-over; null: there is no replica to promote. */
 function checkFailover(
   info: InfoReader,
   { hasFailover, isGuarded, replicaAcks: wantedAcks }: DiagnosticsContext,
@@ -154,28 +155,24 @@ function checkFailover(
   if (info("role") !== "master" || !(hasFailover || count > 0)) return null;
   if (wantedAcks > 0)
     return { level: "good", what, says: `grants and renewals wait for ${wantedAcks} of ${count} replicas` };
-  // INFO has it only if both min-replicas-to-write and min-replicas-max-lag are set
+  // INFO contains the field only if min-replicas-to-write and min-replicas-max-lag are both set
   const stopsWriting = info("min_slaves_good_slaves") !== "";
-  const bounded = "min-replicas-to-write ends a master that was replaced within min-replicas-max-lag";
-  if (stopsWriting && isGuarded) return { level: "good", what, says: `guardDataLoss is on; ${bounded}` };
-  const lost = "a replica that is promoted may not know the last locks granted";
-  const split = "a master that was replaced while it was suspended or cut off goes on granting beside the new one";
-  const bound = "min-replicas-to-write 1 bounds that to min-replicas-max-lag";
-  const tokens = "fencing tokens keep the resource safe";
+  const stop = "min-replicas-to-write stops a replaced master within min-replicas-max-lag";
+  if (stopsWriting && isGuarded) return { level: "good", what, says: `guardDataLoss is on; ${stop}` };
+  const lost = "a promoted replica may not have the last locks granted";
+  const split = "a master that was replaced while suspended or cut off keeps granting beside the new one";
+  const prevention = "option replicas, with minAcks for all replicas, prevents";
+  const tokens = "fencing tokens protect the resource";
   if (isGuarded) {
     const says = `guardDataLoss is on; but ${split}`;
-    return {
-      level: "doubtful",
-      what,
-      says,
-      advice: `option replicas, for all of them, rules that out, ${bound}; ${tokens}`,
-    };
+    const advice = `${prevention} this, min-replicas-to-write 1 limits it to min-replicas-max-lag; ${tokens}`;
+    return { level: "doubtful", what, says, advice };
   }
   if (stopsWriting) {
-    const advice = `option replicas, for all of them, rules that out, guardDataLoss keeps it from being granted again; ${tokens}`;
-    return { level: "doubtful", what, says: `${lost}; ${bounded}`, advice };
+    const advice = `${prevention} this, guardDataLoss prevents a second grant; ${tokens}`;
+    return { level: "doubtful", what, says: `${lost}; ${stop}`, advice };
   }
-  const advice = `option replicas, for all of them, rules out both; else guardDataLoss for the first, while ${bound}; ${tokens}`;
+  const advice = `${prevention} both; otherwise guardDataLoss prevents the first, min-replicas-to-write 1 limits the second to min-replicas-max-lag; ${tokens}`;
   return { level: "doubtful", what, says: `${lost}, and ${split}`, advice };
 }
 
@@ -185,7 +182,7 @@ function checkClients(info: InfoReader): RedisCheck | null {
   if (!(maxClients > 0)) return null;
   const says = `${count} of ${maxClients} connections in use`;
   if (count < NEARLY_FULL * maxClients) return { level: "good", what, says };
-  const advice = "raise maxclients: a process that gets no connection to hear of grants waits for seconds at each lock";
+  const advice = "raise maxclients: a process without a connection for pushes waits seconds longer for each lock";
   return { level: "doubtful", what, says, advice };
 }
 
@@ -197,39 +194,45 @@ function checkMemory(info: InfoReader): RedisCheck {
     return {
       level: "bad",
       what,
-      says: `maxmemory-policy is ${policy}: locks that are held may be thrown away`,
-      advice: "set maxmemory-policy noeviction, or give locks a server of their own",
+      says: `maxmemory-policy is ${policy}: held locks may be evicted`,
+      advice: "set maxmemory-policy noeviction, or use a separate server for locks",
     };
   }
-  if (maxMemory === 0) return { level: "good", what, says: "no bound, nothing is evicted" };
+  if (maxMemory === 0) return { level: "good", what, says: "no limit, nothing is evicted" };
   const usedShare = Number(info("used_memory")) / maxMemory;
   if (usedShare >= 1) {
     const advice =
-      "raise maxmemory, or give locks a server of their own; held ones are renewed, handed over and released";
+      "raise maxmemory, or use a separate server for locks; held locks can still be renewed, handed over and released";
     return { level: "bad", what, says: "memory is full: no new lock is granted", advice };
   }
   const says = `${Math.round(usedShare * 100)} % of maxmemory in use, nothing is evicted`;
   if (usedShare < NEARLY_FULL) return { level: "good", what, says };
-  return { level: "doubtful", what, says, advice: "when it is full new locks are refused; held ones can be released" };
+  return {
+    level: "doubtful",
+    what,
+    says,
+    advice: "when memory is full, new locks are refused; held locks can still be released",
+  };
 }
 
 function checkPersistence(info: InfoReader, { isGuarded }: DiagnosticsContext): RedisCheck {
   const isOn = info("aof_enabled") === "1";
   const hasFailed = isOn ? info("aof_last_write_status") !== "ok" : info("rdb_last_bgsave_status") !== "ok";
   if (hasFailed) {
-    const advice = "look at its log and the space on its disk; it may refuse to write soon";
+    const advice = "check the server's log and free disk space; it may soon refuse writes";
     return { level: "doubtful", what: "disk", says: "the last write to disk failed", advice };
   }
   const what = "appendonly";
   if (isOn) {
-    const says = "append-only file: locks outlive a restart, but for the last second unless appendfsync is always";
+    const says =
+      "append-only file: locks survive a restart, except those of the last second unless appendfsync is always";
     return { level: "good", what, says };
   }
-  if (isGuarded) return { level: "good", what, says: "a restart forgets locks; guardDataLoss is on" };
+  if (isGuarded) return { level: "good", what, says: "a restart loses locks; guardDataLoss is on" };
   return {
     level: "doubtful",
     what,
-    says: "no append-only file: a restart forgets locks that are held, and grants them to others",
+    says: "no append-only file: a restart loses held locks and grants them to others",
     advice: "set appendonly yes and appendfsync always, or use guardDataLoss",
   };
 }
@@ -240,7 +243,7 @@ interface KeyScan {
   readonly withoutTtlCount: number;
 }
 
-/** Every key of ours ends by itself, or it would stay for ever. Looks through a bounded part of all keys. */
+/** Looks for keys that would never expire, in a bounded part of all keys. */
 export async function findKeysWithoutTtl(queries: readonly Query[], context: DiagnosticsContext): Promise<Check> {
   const what = "keys";
   const scans = await Promise.all(
@@ -248,18 +251,18 @@ export async function findKeysWithoutTtl(queries: readonly Query[], context: Dia
   );
   const completed = scans.filter((scan) => scan !== null);
   if (completed.length < queries.length) {
-    return { level: "unknown", what, says: "this user has no right to SCAN, so keys were not looked at" };
+    return { level: "unknown", what, says: "this user has no right to SCAN, so keys were not checked" };
   }
   const keyCount = completed.reduce((sum, scan) => sum + scan.keyCount, 0);
   const withoutTtlCount = completed.reduce((sum, scan) => sum + scan.withoutTtlCount, 0);
-  const scope = completed.every(({ cursor }) => cursor === "0") ? "" : " (of those looked at)";
+  const scope = completed.every(({ cursor }) => cursor === "0") ? "" : " (of those scanned)";
   if (withoutTtlCount === 0)
-    return { level: "good", what, says: `${keyCount} of ours, each with a time to live${scope}` };
+    return { level: "good", what, says: `${keyCount} keys of Holdfast, each with a time to live${scope}` };
   return {
     level: "bad",
     what,
-    says: `${withoutTtlCount} of ${keyCount} of ours have no time to live${scope}`,
-    advice: "something else wrote or persisted them: no script of ours leaves such a key",
+    says: `${withoutTtlCount} of ${keyCount} keys of Holdfast have no time to live${scope}`,
+    advice: "another program wrote or persisted them: no script of Holdfast leaves such a key",
   };
 }
 
@@ -283,7 +286,7 @@ async function scanKeys(
   return scan.cursor === "0" || remainingScans === 1 ? scan : scanKeys(query, context, scan, remainingScans - 1);
 }
 
-/** What is worth a warning when a driver opens, but for what is not to be warned of. */
+/** The warnings of open(), without the silenced ones. */
 export function formatWarnings(checks: readonly Check[], silenced: readonly string[] = []): string[] {
   return checks
     .filter(({ level, what }) => (level === "bad" || level === "doubtful") && !silenced.includes(what))

@@ -1,135 +1,135 @@
-/** What goes wrong with a Redis, in plain words: what it is, and what to do. No digest of a script, no id, no password. */
+/** Explains the errors of Redis servers and clients: what is wrong and what to do. No script digest, claim id or password. */
 
 import { FatalDriverError } from "../../errors.ts";
 import type { ClientAddress } from "./clients/address.ts";
 
 interface KnownError {
-  /** How the server, or a client library, says it. */
+  /** Matches the message of the server or the client library. */
   readonly pattern: RegExp;
   readonly message: string | ((match: RegExpExecArray) => string);
-  /** While a driver opens asking again is useless. Later the server may become again what it was. */
+  /** A retry is useless while a driver opens. Later it is not: the server may recover. */
   readonly isFatal?: true;
-  /** The same, but it is no refusal: nothing that could refuse was reached. */
+  /** A retry is useless, too, but no Redis was reached that could have refused: not a FatalDriverError. */
   readonly isNotRedis?: true;
 }
 
 const CLUSTER_MESSAGE =
-  "this server belongs to a Redis Cluster: give a client of the Cluster, or a url redis+cluster://host,host";
+  "this server belongs to a Redis Cluster: pass a cluster client, or a URL redis+cluster://host,host";
 const UNTRUSTED_CERTIFICATE =
   /(self-signed certificate|unable to (?:verify the first|get (?:local )?issuer) certificate)/;
 
 const LOADING = /\bLOADING\b/;
 const REPLICA = /\b(READONLY|MASTERDOWN)\b/;
 
-/** The first that fits. The server's own word for it stays in brackets: it is what its documentation knows. */
+/** The first match counts. The server's error code stays in brackets: users find it in the documentation of Redis. */
 const KNOWN_ERRORS: readonly KnownError[] = [
   {
     pattern: /\bOOM\b/,
     message:
-      "its memory is full (OOM): no new lock is granted, held ones go on; raise maxmemory, or give locks a server of their own",
+      "the server's memory is full (OOM): new locks are refused, held locks continue; raise maxmemory, or use a separate server for locks",
   },
   {
     pattern: /\bMISCONF\b/,
-    message: "it takes no writes since it could not save to its disk (MISCONF): look at its log and the space there",
+    message:
+      "the server refuses writes because its last save to disk failed (MISCONF): check its log and free disk space",
   },
   {
     pattern: /\bNOREPLICAS\b/,
     message:
-      "it takes no writes while too few replicas are connected (NOREPLICAS): see its setting min-replicas-to-write",
+      "the server refuses writes because too few replicas are connected (NOREPLICAS): check its setting min-replicas-to-write",
   },
   {
     pattern: REPLICA,
     message: ([word]) =>
-      `this is a replica (${word}): connect to the master, or let Sentinels name it, redis+sentinel://host,host/master`,
+      `this is a replica (${word}): connect to the master, or through Sentinels with a URL redis+sentinel://host,host/master`,
     isFatal: true,
   },
-  { pattern: LOADING, message: "it is still loading its data (LOADING): it will answer when it has" },
+  { pattern: LOADING, message: "the server is still loading its data (LOADING): try again later" },
   {
     pattern: /\bBUSY\b/,
-    message: "a script that is none of ours has run for too long there (BUSY): SCRIPT KILL ends it",
+    message: "a script of another program blocks the server (BUSY): SCRIPT KILL ends it",
   },
   {
     pattern: /\bCLUSTERDOWN\b/,
-    message: "the Cluster is not whole (CLUSTERDOWN): a slot is served by nobody, or most masters are away",
+    message: "the cluster is down (CLUSTERDOWN): a hash slot has no owner, or most masters are unreachable",
   },
   {
     pattern: /\bNOAUTH\b/,
-    message:
-      "it asks for a password and was given none (NOAUTH): name user and password, in a url redis://user:password@host",
+    message: "the server requires a password (NOAUTH): set user and password, in a URL redis://user:password@host",
     isFatal: true,
   },
   {
     pattern: /\bWRONGPASS\b|invalid password/,
-    message: "user or password is wrong, or the user is switched off (WRONGPASS): see ACL LIST there",
+    message: "the user or password is wrong, or the user is disabled (WRONGPASS): check ACL LIST on the server",
     isFatal: true,
   },
   {
     pattern: /\bDENIED\b/,
     message:
-      "it is in protected mode and takes connections of its own machine only (DENIED): give it a password, and locks a user of their own",
+      "the server is in protected mode and accepts only local connections (DENIED): set a password, and create a user for locks",
     isFatal: true,
   },
   { pattern: /\b(?:MOVED|CROSSSLOT)\b/, message: CLUSTER_MESSAGE, isFatal: true },
   {
     pattern: /cluster support disabled/,
-    message: "this server is in no Redis Cluster: give a client of a single server, or a url redis://host",
+    message: "this server does not belong to a Redis Cluster: pass a client for a single server, or a URL redis://host",
     isFatal: true,
   },
   {
     pattern: /unknown command.{1,2}sentinel/i,
-    message:
-      "no Sentinel answers there but a server: name the Sentinels (port 26379), or the server by a url redis://host",
+    message: "this is a Redis server, not a Sentinel: name the Sentinels (port 26379), or use a URL redis://host",
     isFatal: true,
   },
   {
     pattern: /\bDB index\b/,
-    message: "it has no such database (DB index is out of range): name a lower one, or raise its setting databases",
+    message:
+      "the database does not exist (DB index is out of range): choose a lower number, or raise the server's setting databases",
     isFatal: true,
   },
   {
     pattern: UNTRUSTED_CERTIFICATE,
-    message: ([word]) => `its certificate is not trusted (${word}): name its authority, in a url ?ca=FILE`,
+    message: ([word]) => `the server's certificate is not trusted (${word}): name its CA with ?ca=FILE in the URL`,
     isFatal: true,
   },
   {
     pattern: /does not match certificate's altnames/,
     message:
-      "its certificate bears another name than the one it was reached by: say which is meant, in a url ?servername=NAME",
+      "the server's certificate is for another host name: set the expected name with ?servername=NAME in the URL",
     isFatal: true,
   },
-  { pattern: /certificate has expired/, message: "its certificate has expired: it needs a new one", isFatal: true },
+  { pattern: /certificate has expired/, message: "the server's certificate has expired: replace it", isFatal: true },
   {
     pattern: /alert certificate required|alert handshake failure/,
     message:
-      "it wants a certificate of its clients, which a url cannot name: give a client of your own (tls: { cert, key })",
+      "the server requires a client certificate, which a URL cannot name: pass a client of your own (tls: { cert, key })",
     isFatal: true,
   },
   {
     pattern: /wrong version number|packet length too long/,
-    message: "no TLS is spoken at this port: connect without it, in a url redis:// and not rediss://",
+    message: "this port does not use TLS: connect without it, with redis:// instead of rediss:// in a URL",
     isFatal: true,
   },
   {
-    // the bracket that every frame of a lock server of ours begins with: as its code, or as it is
+    // a Holdfast server begins every frame with this bracket: clients report its code or the character
     pattern: /Unknown RESP type 123\b|Protocol error, got "\{"/,
-    message: "what answers there is not Redis, but seems to be a Holdfast server: its urls begin with holdfast://",
+    message: "this is not a Redis server, but probably a Holdfast server: use a URL holdfast://host",
     isNotRedis: true,
   },
   {
     pattern: /Unknown RESP type|Protocol error/,
-    message: "what answers there is not Redis: check host and port",
+    message: "this is not a Redis server: check host and port",
     isNotRedis: true,
   },
-  // what ioredis says of each command that was under way
-  { pattern: /max retries per request/, message: "the connection broke before it was answered" },
+  // the error with which ioredis fails every pending command
+  { pattern: /max retries per request/, message: "the connection broke before the reply arrived" },
 ];
 
 const SCRIPT_SHA = /,? script: [0-9a-f]{40}(?:, on @user_script:\d+)?\.?/;
 const PERMISSION_ERROR = /\bNOPERM\b|no permissions|executing the script can't|ACL failure in script/i;
 
-/** What a server or a client library said, in our words. */
+/** An explained error of a server or a client library. */
 class RedisStoreError extends Error {
-  /** Tools take an error with a code for an answer. */
+  /** The CLI treats an error with a code as the answer of the store. */
   readonly code = "REDIS";
   readonly isFatal: boolean;
   readonly isNotRedis: boolean;
@@ -144,17 +144,17 @@ class RedisStoreError extends Error {
   }
 }
 
-/** Does this user lack a right to it? */
+/** Whether the user lacks a permission. */
 export function isPermissionError(error: unknown): boolean {
   return PERMISSION_ERROR.test(String(error));
 }
 
-/** Does the server not have the script of that digest? */
+/** Whether the server does not know the digest of the script. */
 export function isNoScriptError(error: unknown): boolean {
   return /no_?script/i.test(String(error));
 }
 
-/** In our words, if we have any for it. `command`: the one that was refused, where the message does not name it. */
+/** Null if the error is not in the table. `command`: the refused command, if the message does not name it. */
 export function explainError(message: string, command?: string): Error | null {
   if (PERMISSION_ERROR.test(message))
     return new RedisStoreError(explainMissingPermission(message, command), { isFatal: true });
@@ -167,12 +167,12 @@ export function explainError(message: string, command?: string): Error | null {
 }
 
 /**
- * The error of a server or a client library in plain words, without what it carries of the command: ids and passwords are
- * secrets, and ioredis hangs all words of a command on the error.
+ * Explains an error of a server or a client library and drops its details of the command: ioredis attaches all arguments,
+ * among them claim ids and passwords.
  */
 export function sanitizeError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof RedisStoreError) return error;
-  // that of the last node asked says why none will do
+  // the generic error of a cluster client says nothing; the error of its last node gives the reason
   const { lastNodeError } = error as { readonly lastNodeError?: unknown };
   const { name, message, code } = (lastNodeError instanceof Error ? lastNodeError : error) as NodeJS.ErrnoException;
   const knownError = explainError(message);
@@ -180,41 +180,42 @@ export function sanitizeError(error: unknown): unknown {
   return Object.assign(new Error(message.replace(SCRIPT_SHA, "")), { name }, code === undefined ? {} : { code });
 }
 
-/** Does it say what waiting does not change? */
+/** Whether waiting and retrying are useless. */
 export function isPermanentError(error: unknown): boolean {
   const sanitized = sanitizeError(error);
   return sanitized instanceof RedisStoreError && (sanitized.isFatal || sanitized.isNotRedis);
 }
 
-/** Does a server say that it is starting? */
+/** Whether the server is starting and loads its data. */
 export function isLoadingError(error: unknown): boolean {
   return LOADING.test(String(error));
 }
 
 const CONNECTION_CLOSED = /ECONNRESET|EPIPE|Connection is closed|Socket closed|socket hang up/;
 
-/** Why a client is not connected, given what it said last. `timeoutMs`: it was waited for so long. */
+/** Why a client is not connected, from its last error. `timeoutMs`: how long the driver waited; undefined: it gave up before. */
 export function toConnectError(failure: unknown, { isTls }: ClientAddress, timeoutMs?: number): Error {
   const cause = sanitizeError(failure);
   if (cause instanceof RedisStoreError) return cause;
   if (cause instanceof Error && CONNECTION_CLOSED.test(cause.message)) {
-    const hint = isTls ? "with TLS (else redis://)" : "without TLS (else rediss://), and not in protected mode";
-    return new RedisStoreError(
-      `the connection was closed before it was answered: does Redis listen there, ${hint}?`,
-      {},
-    );
+    const hint = isTls
+      ? "does Redis use TLS on this port (else use redis://)?"
+      : "does Redis listen on this port without TLS (else use rediss://), with protected mode off?";
+    return new RedisStoreError(`the connection was closed before an answer: ${hint}`, {});
   }
-  // a client of a Cluster says only that
+  // a cluster client reports only "timeout"
   const isSilent = !(cause instanceof Error) || cause.message === "timeout";
   if (timeoutMs === undefined && !isSilent) return cause;
   const summary = timeoutMs === undefined ? "redis: not reached" : `redis: not reached within ${timeoutMs} ms`;
   if (!isSilent) return new Error(`${summary}: ${cause.message}`, { cause });
-  // a server without TLS takes its beginning for that of a command, and waits for the rest
-  const guess = isTls ? "is TLS spoken at this port (else redis://)?" : "is it loading its data, or behind a firewall?";
-  return new Error(`${summary}, nothing answers: ${guess}`);
+  // a server without TLS takes the TLS handshake for the beginning of a command and waits for the rest
+  const hint = isTls
+    ? "does Redis use TLS on this port (else use redis://)?"
+    : "is the server loading its data, or blocked by a firewall?";
+  return new Error(`${summary}, no answer: ${hint}`);
 }
 
-/** What is told of a failure while a driver opens: where it is, and whether asking again is useless. */
+/** The error of open(): with the server's address, and fatal if a retry is useless. */
 export function toOpenError(error: unknown, { label, isViaSentinel }: ClientAddress): unknown {
   if (!(error instanceof Error)) return error;
   const addLabel = (message: string): string =>
@@ -224,7 +225,7 @@ export function toOpenError(error: unknown, { label, isViaSentinel }: ClientAddr
     return error;
   }
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
-    // Sentinels that are changing the roles name the new master in a moment
+    // during a fail-over the Sentinels soon name the new master
     const isTransient = isViaSentinel && REPLICA.test(cause.message);
     if (cause instanceof RedisStoreError && cause.isFatal && !isTransient)
       return new FatalDriverError(addLabel(cause.message));
@@ -235,11 +236,12 @@ export function toOpenError(error: unknown, { label, isViaSentinel }: ClientAddr
 
 function explainMissingPermission(message: string, command = /'([^']+)'/.exec(message)?.[1] ?? ""): string {
   if (/channels?\b/.test(message)) {
-    return "this user may not use our channels (NOPERM): grant &PREFIX:*, by default &holdfast:*";
+    return "this user may not access Holdfast's channels (NOPERM): grant &PREFIX:*, by default &holdfast:*";
   }
   if (/\bkeys?\b/.test(message)) {
-    return "this user may not use our keys (NOPERM): grant ~PREFIX:*, by default ~holdfast:*";
+    return "this user may not access Holdfast's keys (NOPERM): grant ~PREFIX:*, by default ~holdfast:*";
   }
-  if (command === "") return "this user lacks a right that our scripts need (NOPERM): holdfast doctor tells which";
+  if (command === "")
+    return "this user lacks a right that Holdfast's scripts need (NOPERM): holdfast doctor shows which";
   return `this user has no right to ${command.toUpperCase()} (NOPERM): grant +${command.toLowerCase()}`;
 }

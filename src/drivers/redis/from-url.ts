@@ -1,4 +1,4 @@
-/** A Redis by its url, for which we make the client: ioredis, loaded only then. */
+/** The driver of a Redis URL. It creates an ioredis client; ioredis is loaded only here. */
 
 import { readFileSync } from "node:fs";
 import { FatalDriverError } from "../../errors.ts";
@@ -9,11 +9,11 @@ import { redis } from "./driver.ts";
 import type { RedisEndpoint } from "./url.ts";
 import { parseRedisUrl } from "./url.ts";
 
-/** Longest pause between attempts to connect again, in milliseconds. */
+/** Longest pause between attempts to reconnect, in milliseconds. */
 const MAX_BACKOFF_MS = 2_000;
 
 /**
- * The driver of a url: url.ts has the forms.
+ * Creates the driver of a URL; url.ts lists the forms.
  * @throws TypeError as connect()
  */
 export function redisFromUrl(url: string, options: RedisOptions): Driver {
@@ -28,7 +28,7 @@ export function redisFromUrl(url: string, options: RedisOptions): Driver {
   });
 }
 
-/** A client that keeps nothing for later and repeats nothing: the core asks again, with the same id. */
+/** A client without an offline queue and without resends: the claim machine retries with the same id. */
 async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Promise<RedisClient> {
   const { Redis, Cluster } = await loadIoredis();
   const { hosts, master, username, password } = endpoint;
@@ -48,7 +48,7 @@ async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Pr
       enableAutoPipelining: false,
       clusterRetryStrategy: retryDelayMs,
       redisOptions: settings,
-      // a certificate bears names, and Redis tells addresses
+      // Cluster nodes announce IP addresses, but certificates are issued for host names
       ...(tls !== undefined && {
         dnsLookup: (name: string, callback: (error: null, name: string) => void) => callback(null, name),
       }),
@@ -70,7 +70,7 @@ async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Pr
     enableOfflineQueue: false,
     enableAutoPipelining: false,
     retryStrategy: retryDelayMs,
-    // a master that became a replica refuses to write: another one has its place
+    // the master was demoted: reconnecting finds the new one
     reconnectOnError: ({ message }: Error) => message.startsWith("READONLY"),
   });
 }
@@ -93,7 +93,7 @@ function readCaFile(path: string): Buffer {
   }
 }
 
-/** As far as we use it; its types stay out of ours, since it need not be installed. */
+/** The part of ioredis that is used here. Its own types would make it a dependency of the published types. */
 interface IoredisModule {
   readonly Redis: new (options: object) => RedisClient;
   readonly Cluster: new (hosts: readonly object[], options: object) => RedisClient;
@@ -104,11 +104,10 @@ async function loadIoredis(): Promise<IoredisModule> {
     return (await import("ioredis")) as unknown as IoredisModule;
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
-    // the second: from a bundle of CommonJS
+    // MODULE_NOT_FOUND comes from a CommonJS bundle
     if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw cause;
-    throw new FatalDriverError(
-      'urls of Redis need the package "ioredis", which is not installed: npm install ioredis',
-      { cause },
-    );
+    throw new FatalDriverError('Redis URLs need the package "ioredis", which is not installed: npm install ioredis', {
+      cause,
+    });
   }
 }

@@ -1,4 +1,4 @@
-/** What a user may say of a Redis store. */
+/** The options of the Redis driver. */
 
 import { safeListener } from "../../errors.ts";
 import { describeValue } from "../../util/duration.ts";
@@ -18,55 +18,55 @@ import type { WarningName } from "./diagnostics.ts";
 import { WARNING_NAMES, warnOnce } from "./diagnostics.ts";
 import type { ReplicaSettings } from "./replica-acks.ts";
 
-/** What may be said of a Redis store. */
+/** Options of `redis()`. */
 export interface RedisOptions {
   /**
-   * The beginning of the names of our keys and channels. Clients with the same prefix see each other's locks. The prefix
-   * that a client of ioredis may have (`keyPrefix`) does not count. Default "holdfast".
+   * The prefix of all keys and channels. Clients with the same prefix see each other's locks. The option `keyPrefix` of
+   * ioredis has no effect. Default "holdfast".
    */
   readonly prefix?: string;
-  /** How long the server may take to be reached for the first time, in milliseconds. Default 5 s. */
+  /** How long `open()` tries to reach the server, in milliseconds. Default 5 s. */
   readonly connectTimeoutMs?: number;
-  /** After how many milliseconds a command is given up on; its outcome is found out by asking again. Default 5 s. */
+  /** Timeout of a command in milliseconds. Its outcome is then unknown, and a retry finds it out. Default 5 s. */
   readonly commandTimeoutMs?: number;
   /**
-   * Use a server that throws keys away when memory is full (any `maxmemory-policy` but noeviction): a lock that it throws
-   * away is granted to somebody else while it is held. Default false: open() refuses such a server.
+   * Allow a server that evicts keys when memory is full (any `maxmemory-policy` except noeviction). An evicted lock is
+   * granted to another client while it is held. Default false: open() refuses such a server.
    */
   readonly allowEviction?: boolean;
   /**
-   * After a loss of data (a flush, an empty restart, a replica promoted without the last writes) grant nothing new for as
-   * long as the longest ttl, while those who hold place their claims anew: so nobody is granted over a live holder. It
-   * needs the right to INFO, the first use of a prefix waits as long, too, and all clients of a prefix must have it alike.
-   * Default false: a loss is noticed, its holders are told at once, and `warn` tells how many.
+   * After a loss of data (a flush, an empty restart, the promotion of a replica that missed the last writes), grant
+   * nothing new for the longest ttl, while holders restore their claims. So no lock of a live holder is granted to another
+   * client. Needs permission for INFO. The first use of a prefix waits as long, too. All clients of a prefix need the same
+   * setting. Default false: holders are notified of a loss at once, and `warn` receives how many locks were lost.
    */
   readonly guardDataLoss?: boolean | GuardDataLossOptions;
   /**
-   * No lock is told to be held before so many replicas have acknowledged it, and no renewal of it counts before. While too
-   * few do, nobody is granted, and holders are told of the loss when their leases end. A fail-over to a replica that has
-   * acknowledged then loses no lock. It costs two more round trips and needs the right to WAIT. Default: none.
+   * A grant or a renewal counts only after so many replicas have acknowledged it. While too few do, no lock is granted, and
+   * holders lose their locks when their leases end. A fail-over to a replica that has acknowledged loses no lock. Costs two
+   * more round trips and needs permission for WAIT. Default: no replicas.
    */
   readonly replicas?: ReplicaOptions;
   /**
-   * Told in plain words of what endangers locks: settings of the server, locks that it lost. Default: a warning of the
-   * process.
+   * Receives warnings about what endangers locks: settings of the server, locks that it lost. Default: a process
+   * warning.
    */
   readonly warn?: (warning: string) => void;
   /**
-   * Which warnings `open()` does not give, by the names that `holdfast doctor` shows: "version", "role", "failover",
-   * "clients", "memory", "disk", "appendonly", and "guardDataLoss" for the grace period that it begins with. What happens
-   * later, such as locks that the server lost, is told all the same. Default: none.
+   * Warnings that `open()` leaves out, by the names that `holdfast doctor` shows: "version", "role", "failover",
+   * "clients", "memory", "disk", "appendonly", and "guardDataLoss" for a grace period that has not ended. Later warnings,
+   * such as about lost locks, are not affected. Default: none.
    */
   readonly silenceWarnings?: readonly WarningName[];
-  /** For claims that bring no label of their own. */
+  /** The label of claims that have none of their own. */
   readonly label?: string;
 }
 
-/** Replicas that are waited for. */
+/** How many replicas must acknowledge, and how long the driver waits for them. */
 export interface ReplicaOptions {
-  /** How many must have acknowledged, in a Cluster of each master. */
+  /** How many replicas must acknowledge; in a Cluster, replicas of each master. */
   readonly minAcks: number;
-  /** How long they are waited for, in milliseconds; less than `commandTimeoutMs`. Default 1 s. */
+  /** How long the driver waits for them, in milliseconds; less than `commandTimeoutMs`. Default 1 s. */
   readonly timeoutMs?: number;
 }
 
@@ -96,12 +96,12 @@ const OPTION_RULES: OptionRules<RedisOptions> = {
     if (!Array.isArray(value)) return `a list of ${names}`;
     const unknownName: unknown = value.find((name: unknown) => !(WARNING_NAMES as readonly unknown[]).includes(name));
     if (unknownName === undefined) return null;
-    throw new TypeError(`silenceWarnings knows no warning ${describeValue(unknownName)}, but ${names}`);
+    throw new TypeError(`silenceWarnings has no warning ${describeValue(unknownName)}: use ${names}`);
   },
   label: stringRule,
 };
 
-/** @throws TypeError naming the option that is wrong, or none */
+/** @throws TypeError naming the invalid option */
 export function validateRedisOptions(options: RedisOptions): void {
   validateOptions("redis", options, OPTION_RULES);
 }
@@ -112,12 +112,12 @@ export function resolveReplicaSettings(option: ReplicaOptions | undefined): Repl
 
 /** @throws TypeError */
 function validatePrefix(prefix: unknown): string {
-  // braces are what Redis Cluster finds a key's slot by, and we put them where we need them
+  // braces are for the driver's hash tags: Redis Cluster derives a key's slot from them
   if (typeof prefix === "string" && /^[^{}\s\p{Cc}]{1,64}$/u.test(prefix)) return prefix;
-  throw new TypeError("prefix must be 1 to 64 characters without spaces, braces and control characters");
+  throw new TypeError("prefix must be 1 to 64 characters without spaces, braces or control characters");
 }
 
-/** Whom to tell what makes locks less safe. */
+/** The listener for warnings; an exception of it does no harm. */
 export function resolveWarn({ warn = warnOnce }: RedisOptions): (warning: string) => void {
   return safeListener(warn);
 }

@@ -54,7 +54,7 @@ export class ReplicaAcks {
   /** Settles when enough replicas have all that was written this way. @throws Error if they do not say so in time */
   waitForAcks(routingKey: string): Promise<void> {
     const node = this.#options.adapter.resolveMaster(routingKey);
-    if (node === null) return Promise.reject(new Error("redis: nobody is known to have this slot"));
+    if (node === null) return Promise.reject(new Error("redis: no known master serves this slot"));
     const batch = this.#batches.get(node) ?? { lastRound: Promise.resolve(), nextRound: null };
     this.#batches.set(node, batch);
     if (batch.nextRound === null) {
@@ -103,12 +103,12 @@ export class ReplicaAcks {
       knownConnection ??
       Promise.resolve(adapter.openCommandConnection(routingKeys[0] as string, () => this.#dropConnection(node)));
     this.#connections.set(node, opening);
-    const connection = await bound(opening, "connection for replicas");
+    const connection = await bound(opening, "connection for WAIT");
     const removed = markers.map((marker) => connection.send(["DEL", marker]));
     const acks = connection.send(["WAIT", String(settings.minAcks), String(settings.timeoutMs)]);
-    const replies = await bound(Promise.all([acks, ...removed]), "answer about replicas");
+    const replies = await bound(Promise.all([acks, ...removed]), "answer to WAIT");
     if (replies.slice(1).some((reply) => Number(reply) !== 1)) {
-      throw new Error("redis: what was written is not where replicas were asked about");
+      throw new Error("redis: the commands and WAIT reached different servers");
     }
     return Number(replies[0]);
   }

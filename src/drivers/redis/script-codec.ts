@@ -127,7 +127,7 @@ export function decodeAnswer(reply: unknown): Answer {
     case "f":
       throw new FatalDriverError("redis: the token floor is more than a day ahead of the store's clock");
     default:
-      throw new Error(`redis: a script answered what it never does: ${String(reply).slice(0, 80)}`);
+      throw new Error(`redis: unexpected script reply: ${String(reply).slice(0, 80)}`);
   }
 }
 
@@ -173,7 +173,7 @@ export function decodeFlags(reply: unknown, count: number): { readonly flags: bo
   const [flags = "", ...pushes] = String(reply).split("\n");
   // "QUEUED": the client is within somebody else's MULTI
   if (flags.length !== count || /[^01]/.test(flags)) {
-    throw new Error(`redis: a script answered for ${flags.length} of ${count}: ${flags.slice(0, 20)}`);
+    throw new Error(`redis: a script answered for ${flags.length} of ${count} items: ${flags.slice(0, 20)}`);
   }
   return { flags: Array.from(flags, (flag) => flag === "1"), pushes };
 }

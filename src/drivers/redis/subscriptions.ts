@@ -192,7 +192,7 @@ export class Subscriptions {
     const { routingKey, channel } = inbox;
     const node = this.#options.adapter.resolveMaster(routingKey);
     try {
-      if (node === null) throw new Error("redis: nobody is known to have this slot");
+      if (node === null) throw new Error("redis: no known master serves this slot");
       inbox.node = node;
       const subscriber = await this.#subscriberAt(node, routingKey);
       await subscriber.subscribe(channel);

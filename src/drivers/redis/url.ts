@@ -1,10 +1,11 @@
 /**
- * The urls of Redis:
+ * Parses Redis URLs:
  *   redis://[user[:password]@]host[:6379][/database]
  *   redis+sentinel://[user[:password]@]host[:26379][,host...]/master[/database]
  *   redis+cluster://[user[:password]@]host[:6379][,host...]
- * With rediss, rediss+sentinel and rediss+cluster over TLS. Parameters: prefix; guardDataLoss: "true", or the longest ttl, as
- * "30s"; replicas: how many must have acknowledged; silenceWarnings: names with commas between; over TLS ca (a file) and servername.
+ * With rediss, rediss+sentinel and rediss+cluster over TLS. Parameters: prefix; guardDataLoss ("true", or the longest ttl
+ * such as "30s"); replicas (how many must acknowledge); silenceWarnings (names separated by commas); with TLS also ca (a
+ * file) and servername.
  */
 
 import { parseDuration } from "../../util/duration.ts";
@@ -13,7 +14,7 @@ import type { WarningName } from "./diagnostics.ts";
 export interface RedisEndpoint {
   readonly topology: "single" | "sentinel" | "cluster";
   readonly hosts: readonly { readonly host: string; readonly port: number }[];
-  /** What the Sentinels call the master. */
+  /** The name of the master in the Sentinels. */
   readonly master?: string;
   readonly database: number;
   readonly username?: string;
@@ -21,7 +22,7 @@ export interface RedisEndpoint {
   readonly prefix?: string;
   readonly guardDataLoss?: true | { readonly maxTtlMs: number };
   readonly replicas?: { readonly minAcks: number };
-  /** Checked by the driver. */
+  /** The driver checks them. */
   readonly silenceWarnings?: readonly WarningName[];
   /** Undefined: no TLS. */
   readonly tls?: { readonly ca?: string; readonly servername?: string };
@@ -33,14 +34,13 @@ const URL_FORMS = {
   cluster: "//user:password@host:6379,host:6379",
 };
 
-/** Parameters. */
 const URL_PARAMETERS: readonly string[] = ["prefix", "guardDataLoss", "replicas", "silenceWarnings"];
 const TLS_PARAMETERS: readonly string[] = ["ca", "servername"];
 
 const URL_PARTS = /^(rediss?)(?:\+(sentinel|cluster))?:\/\/(?:([^@/?#]*)@)?([^@/?#]+)(\/[^?#]*)?(?:\?([^#]*))?$/;
 const HOST = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/;
 
-/** @throws TypeError naming the form; the url is not shown, since it may hold a password */
+/** @throws TypeError naming the form. It does not contain the URL, which may hold a password. */
 export function parseRedisUrl(url: string): RedisEndpoint {
   const parts = URL_PARTS.exec(url);
   const [, scheme = "redis", kind = "single", login, names = "", path = "", query] = parts ?? [];

@@ -1,4 +1,4 @@
-/** What is asked of a server before the first claim goes there. */
+/** Checks a server before the first claim is sent to it. */
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
@@ -9,20 +9,20 @@ import { CLAIM, RELEASE, RENEW, VERIFY } from "./scripts.ts";
 export interface StoreNames {
   readonly namePrefix: string;
   readonly layoutKey: string;
-  /** Of our own, any. */
+  /** Any key with the prefix: routes the checks of a single server. */
   readonly routingKey: string;
 }
 
 export interface ServerRequirements {
   readonly connectTimeoutMs: number;
   readonly allowEviction: boolean;
-  /** Are replicas waited for? */
+  /** Whether the option `replicas` is set. */
   readonly waitsForReplicas: boolean;
 }
 
 /**
- * Connects, and sees that this server may keep our locks. `extraChecks`: what else is asked of it.
- * @throws FatalDriverError if it may not; Error if it was not reached
+ * Connects and verifies that this server can keep locks safely. `extraChecks` run last, on the same connection.
+ * @throws FatalDriverError if it cannot; Error if it was not reached
  */
 export async function connectAndVerify(
   connection: Connection,
@@ -48,10 +48,10 @@ async function verifyServer(
 ): Promise<void> {
   await connection.ensureDatabase(names.routingKey);
   await checkPermissions(connection, names);
-  // asks whether we may: for none it does not wait
+  // checks the permission: WAIT for 0 replicas returns at once
   if (requirements.waitsForReplicas) await connection.send(["WAIT", "0", "1"], names.routingKey);
   if (!requirements.allowEviction) await checkEvictionPolicy(connection, names);
-  // else the first call of each would bring its script along, which takes a second trip
+  // without SCRIPT LOAD the first call of each script takes a second round trip, to send its text
   await Promise.all([
     checkEvalsha(connection, names),
     ...[CLAIM, RENEW, RELEASE].map(({ text }) =>
@@ -62,9 +62,9 @@ async function verifyServer(
 }
 
 const REPLICAS_UNSUPPORTED =
-  "redis: option replicas needs ioredis, iovalkey or redis (node-redis): valkey-glide does not tell whose writes replicas have";
+  "redis: option replicas needs ioredis, iovalkey or redis (node-redis): with valkey-glide the driver cannot confirm which writes replicas have";
 
-/** No script has it. */
+/** A digest that no script has. */
 const UNKNOWN_SHA = "0".repeat(40);
 
 async function checkPermissions(
@@ -83,37 +83,37 @@ async function checkPermissions(
   ];
   const reply = await connection.send(command, routingKey);
   if (String(reply) === "QUEUED") {
-    throw new FatalDriverError("redis: the client is within a MULTI: give a client that nobody uses so");
+    throw new FatalDriverError("redis: the client is inside a MULTI transaction: pass a dedicated client");
   }
   const [layout, refusal] = reply as [unknown, unknown];
   if (String(refusal) !== "") throw explainRefusal(String(refusal), layoutKey);
   if (String(layout) !== LAYOUT_VERSION) {
     throw new FatalDriverError(
-      `redis: ${layoutKey} says that layout ${String(layout).slice(0, 20)} is in use here, and this version knows ${LAYOUT_VERSION}`,
+      `redis: ${layoutKey} uses layout ${String(layout).slice(0, 20)}, but this version supports layout ${LAYOUT_VERSION}`,
     );
   }
 }
 
-/** `refusal`: the command that we may not use, and what the server says to it. */
+/** `refusal`: the refused command and the server's error. */
 function explainRefusal(refusal: string, layoutKey: string): Error {
   const knownError = explainError(refusal, /^\w+/.exec(refusal)?.[0]);
   if (knownError !== null) return knownError;
   const explanation = /unknown/i.test(refusal)
-    ? `this server is too old, or was told to refuse a command that is needed: ${refusal}`
+    ? `the server is too old, or a required command is disabled: ${refusal}`
     : refusal.includes("WRONGTYPE")
-      ? `${layoutKey} is no key of ours: use another prefix`
-      : `it refuses a command that is needed: ${refusal}`;
+      ? `${layoutKey} was not written by Holdfast: use another prefix`
+      : `the server refused a required command: ${refusal}`;
   return new FatalDriverError(`redis: ${explanation}`);
 }
 
-/** Scripts are run by their digests, which is a right of its own. */
+/** Scripts run by digest, and EVALSHA needs its own permission. */
 async function checkEvalsha(connection: Connection, { routingKey }: StoreNames): Promise<void> {
   await connection.send(["EVALSHA", UNKNOWN_SHA, "1", routingKey], routingKey).catch((error: unknown) => {
     if (!isNoScriptError(error)) throw error;
   });
 }
 
-/** By a script: a client library sends a command that names no key to any node. */
+/** In a script: in a Cluster, client libraries send a command without a key to an arbitrary node. */
 const INFO_MEMORY_SCRIPT = "return redis.call('INFO', 'memory')";
 
 async function checkEvictionPolicy(connection: Connection, { namePrefix }: StoreNames): Promise<void> {
@@ -127,11 +127,11 @@ async function checkEvictionPolicy(connection: Connection, { namePrefix }: Store
   const policy = policies.find((candidate) => candidate !== "noeviction");
   if (policy === undefined) return;
   throw new FatalDriverError(
-    `redis: maxmemory-policy is ${policy}, so it may throw locks away when memory is full: set noeviction, or allow it (option allowEviction)`,
+    `redis: maxmemory-policy is ${policy}, so the server may evict held locks when memory is full: set noeviction, or allow it (option allowEviction)`,
   );
 }
 
-/** What a user may lack the right to, without harm. */
+/** For commands whose permission a user may lack without harm: null then. */
 async function ignorePermissionError(call: Promise<unknown>): Promise<unknown> {
   try {
     return await call;

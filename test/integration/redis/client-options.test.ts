@@ -72,7 +72,7 @@ describe("a Cluster", () => {
         says: expect.stringMatching(/^maxmemory-policy is volatile-lru.* \(1 of 3 masters\)$/),
       });
       const keys = found?.find(({ what }) => what === "keys");
-      expect(keys?.says).toMatch(/^3 of \d+ of ours have no time to live$/);
+      expect(keys?.says).toMatch(/^3 of \d+ keys of Holdfast have no time to live$/);
     }
     await last.config("SET", "maxmemory-policy", "noeviction");
     all.disconnect();

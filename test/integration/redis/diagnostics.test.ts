@@ -40,15 +40,15 @@ withRedis((server) => {
   test("a server that keeps nothing on disk is used, and that is said at once and by doctor", async () => {
     const { driver: one } = await scene.open(driver());
     expect(warnings).toEqual([
-      expect.stringMatching(/^redis: no append-only file: a restart forgets locks.*; set append/),
+      expect.stringMatching(/^redis: no append-only file: a restart loses held locks.*; set append/),
     ]);
     expect(await found(one)).toEqual({
       version: expect.stringMatching(/^good: Redis \d+\.\d+\.\d+$/),
       role: "good: master, without replicas",
-      memory: "good: no bound, nothing is evicted",
+      memory: "good: no limit, nothing is evicted",
       clients: expect.stringMatching(/^good: \d+ of \d+ connections in use$/),
       appendonly: expect.stringMatching(/^doubtful: no append-only file/),
-      keys: expect.stringMatching(/^good: \d+ of ours, each with a time to live$/),
+      keys: expect.stringMatching(/^good: \d+ keys of Holdfast, each with a time to live$/),
     });
   });
 
@@ -66,7 +66,7 @@ withRedis((server) => {
       await admin.config("SET", "maxmemory-policy", "volatile-lru");
       const { driver: one } = await scene.open(driver({ allowEviction: true }));
       expect(warnings).toEqual([
-        "redis: maxmemory-policy is volatile-lru: locks that are held may be thrown away; set maxmemory-policy noeviction, or give locks a server of their own",
+        "redis: maxmemory-policy is volatile-lru: held locks may be evicted; set maxmemory-policy noeviction, or use a separate server for locks",
       ]);
       await admin.config("SET", "maxmemory-policy", "noeviction");
       const { memory, appendonly } = await found(one);
@@ -93,24 +93,20 @@ withRedis((server) => {
       expect(await found(one)).toMatchObject({
         role: "good: master, with 1 replica",
         failover: expect.stringMatching(
-          /^doubtful: a replica that is promoted may not know the last locks granted, and a master .* goes on granting/,
+          /^doubtful: a promoted replica may not have the last locks granted, and a master .* keeps granting/,
         ),
       });
       const guard = { guardDataLoss: { maxTtlMs: 100 } };
       const { driver: guarded } = await scene.open(driver(guard));
-      expect((await found(guarded)).failover).toMatch(
-        /^doubtful: guardDataLoss is on; but a master .* goes on granting/,
-      );
+      expect((await found(guarded)).failover).toMatch(/^doubtful: guardDataLoss is on; but a master .* keeps granting/);
       await scene.admin.config("SET", "min-replicas-to-write", "1");
       // the server counts a replica only once a second, and not while it still takes over the data
       await until(async () => /min_slaves_good_slaves:1/.test(await scene.admin.info("replication")), {
         within: 15_000,
         what: "the replica to count",
       });
-      expect((await found(one)).failover).toMatch(
-        /^doubtful: a replica that is promoted may not know [^,]*; min-replicas/,
-      );
-      expect((await found(guarded)).failover).toMatch(/^good: guardDataLoss is on; min-replicas-to-write ends/);
+      expect((await found(one)).failover).toMatch(/^doubtful: a promoted replica may not have [^,]*; min-replicas/);
+      expect((await found(guarded)).failover).toMatch(/^good: guardDataLoss is on; min-replicas-to-write stops/);
       const { driver: patient } = await scene.open(driver({ replicas: { minAcks: 1 } }));
       expect((await found(patient)).failover).toBe("good: grants and renewals wait for 1 of 1 replicas");
     } finally {
@@ -133,11 +129,11 @@ withRedis((server) => {
     }
     for (const wrong of ["apendonly", 1, ""]) {
       expect(() => driver({ silenceWarnings: ["disk", wrong as "disk"] })).toThrow(
-        `silenceWarnings knows no warning ${JSON.stringify(wrong)}, but version, role,`,
+        `silenceWarnings has no warning ${JSON.stringify(wrong)}: use version, role,`,
       );
     }
     await expect(connect(`${server().url}?silenceWarnings=appendonly,nothing`)).rejects.toThrow(
-      /^silenceWarnings knows no warning "nothing"/,
+      /^silenceWarnings has no warning "nothing"/,
     );
   });
 
@@ -179,10 +175,10 @@ withRedis((server) => {
     await one.driver.renew(claims);
     await one.driver.release(claims.slice(0, 1), new Set([claims[0]!.id]));
     await one.driver.detach?.([shared]);
-    expect((await found(one.driver)).keys).toMatch(/^good: (?:[5-9]|\d\d) of ours, each with a time to live$/);
+    expect((await found(one.driver)).keys).toMatch(/^good: (?:[5-9]|\d\d) keys of Holdfast, each with a time to live$/);
     const [leaked] = (await scene.keys()).filter((key) => key.includes(":c:"));
     await scene.admin.persist(leaked as string);
-    expect((await found(one.driver)).keys).toMatch(/^bad: 1 of \d+ of ours have no time to live$/);
+    expect((await found(one.driver)).keys).toMatch(/^bad: 1 of \d+ keys of Holdfast have no time to live$/);
     await one.driver.release(claims);
     await scene.admin.pexpire(leaked as string, 60_000);
   });
@@ -193,8 +189,8 @@ withRedis((server) => {
     const one = await scene.open(driver({}, { username: "blind", password: "secret", enableReadyCheck: false }));
     expect(warnings).toEqual([]);
     expect(await found(one.driver)).toEqual({
-      server: "unknown: this user has no right to INFO: version, role, memory and persistence are not known",
-      keys: "unknown: this user has no right to SCAN, so keys were not looked at",
+      server: "unknown: this user has no right to INFO: version, role, memory and persistence are unknown",
+      keys: "unknown: this user has no right to SCAN, so keys were not checked",
     });
     const claim = makeClaim("key");
     await one.claimHeld(claim);
@@ -209,7 +205,7 @@ withRedis((server) => {
       code: "DRIVER_FATAL",
       message: expect.stringMatching(/NOPERM.*select/),
     });
-    await expect(scene.open(driver({}, { db: 99 }))).rejects.toThrow(/no such database.*setting databases/);
+    await expect(scene.open(driver({}, { db: 99 }))).rejects.toThrow(/database does not exist.*setting databases/);
     await scene.admin.call("ACL", "SETUSER", "stuck", "+select");
     const one = await scene.open(driver({}, { ...user, db: 3 }));
     await one.claimHeld(makeClaim("a"));
@@ -235,7 +231,7 @@ withRedis((server) => {
     const one = await scene.open(redis(shared, { prefix: scene.prefix, warn: () => undefined }));
     await one.claimHeld(makeClaim("a"));
     await shared.select(5);
-    await expect(one.driver.claim(makeClaim("a"))).rejects.toThrow(/moved from database 0 to 5/);
+    await expect(one.driver.claim(makeClaim("a"))).rejects.toThrow(/switched from database 0 to 5/);
     await shared.select(0);
     expect(await one.claim(makeClaim("a"))).toMatchObject({ state: "waiting" });
     shared.disconnect();
@@ -250,7 +246,7 @@ withRedis((server) => {
     await one.claimHeld(claim);
     await shared.select(5);
     expect(await one.renewOnce(claim)).toEqual({ state: "none" });
-    expect(warnings).toContainEqual(expect.stringMatching(/^redis: the server has lost a lock of ours/));
+    expect(warnings).toContainEqual(expect.stringMatching(/^redis: the server has lost a lock that this client held/));
     shared.destroy();
   });
 
@@ -260,10 +256,10 @@ withRedis((server) => {
     await expect(there.open(() => undefined)).rejects.toThrow(/too old.*ZRANDMEMBER/);
     await old.stop();
     await scene.admin.lpush(`${scene.prefix}:{00}:layout`, "x");
-    await expect(scene.open(driver())).rejects.toThrow(/:layout is no key of ours: use another prefix/);
+    await expect(scene.open(driver())).rejects.toThrow(/:layout was not written by Holdfast: use another prefix/);
     const busy = new Redis(server().port, "127.0.0.1");
     await busy.multi({ pipeline: false });
-    await expect(scene.open(redis(busy, { prefix: scene.prefix }))).rejects.toThrow(/within a MULTI/);
+    await expect(scene.open(redis(busy, { prefix: scene.prefix }))).rejects.toThrow(/inside a MULTI/);
     busy.disconnect();
   });
 

@@ -85,12 +85,15 @@ withRedis((server) => {
       expect(await errorsByBothClients(url)).toBe(
         fatal(
           port,
-          "it asks for a password and was given none (NOAUTH): name user and password, in a url redis://user:password@host",
+          "the server requires a password (NOAUTH): set user and password, in a URL redis://user:password@host",
         ),
       );
       for (const login of [`:${PASSWORD}@`, `nobody:${PASSWORD}@`]) {
         expect(await errorsByBothClients(url.replace("//", `//${login}`))).toBe(
-          fatal(port, "user or password is wrong, or the user is switched off (WRONGPASS): see ACL LIST there"),
+          fatal(
+            port,
+            "the user or password is wrong, or the user is disabled (WRONGPASS): check ACL LIST on the server",
+          ),
         );
       }
     });
@@ -101,8 +104,8 @@ withRedis((server) => {
       ["eval", "this user has no right to EVAL (NOPERM): grant +eval"],
       ["publish", "this user has no right to PUBLISH (NOPERM): grant +publish"],
       ["zadd", "this user has no right to ZADD (NOPERM): grant +zadd"],
-      ["~holdfast:*", "this user may not use our keys (NOPERM): grant ~PREFIX:*, by default ~holdfast:*"],
-      ["&holdfast:*", "this user may not use our channels (NOPERM): grant &PREFIX:*, by default &holdfast:*"],
+      ["~holdfast:*", "this user may not access Holdfast's keys (NOPERM): grant ~PREFIX:*, by default ~holdfast:*"],
+      ["&holdfast:*", "this user may not access Holdfast's channels (NOPERM): grant &PREFIX:*, by default &holdfast:*"],
     ])("a user without %s", async (lacking, says) => {
       const { port } = server();
       const all = ["~holdfast:*", "&holdfast:*", ...LEAST_PERMISSIONS];
@@ -119,7 +122,7 @@ withRedis((server) => {
       if (address === undefined) return;
       const { port } = await startServer("--bind", "127.0.0.1", address, "--protected-mode", "yes");
       expect(await errorByNodeRedis(`redis://${address}:${port}`)).toBe(
-        `DRIVER_FATAL: redis ${address}:${port}: it is in protected mode and takes connections of its own machine only (DENIED): give it a password, and locks a user of their own`,
+        `DRIVER_FATAL: redis ${address}:${port}: the server is in protected mode and accepts only local connections (DENIED): set a password, and create a user for locks`,
       );
       // ioredis may find the connection closed before it has read why
       expect(await errorByUrl(`redis://${address}:${port}`, 1_000)).toMatch(/protected mode/);
@@ -130,17 +133,20 @@ withRedis((server) => {
     test("a Cluster's or Sentinels' for a single server", async () => {
       const { port } = server();
       expect(await errorByUrl(`redis+cluster://127.0.0.1:${port}`)).toBe(
-        fatal(port, "this server is in no Redis Cluster: give a client of a single server, or a url redis://host"),
+        fatal(
+          port,
+          "this server does not belong to a Redis Cluster: pass a client for a single server, or a URL redis://host",
+        ),
       );
       expect(await errorByUrl(`redis+sentinel://127.0.0.1:${port}/mine`)).toBe(
-        `DRIVER_FATAL: redis mine by Sentinels at 127.0.0.1:${port}: no Sentinel answers there but a server: name the Sentinels (port 26379), or the server by a url redis://host`,
+        `DRIVER_FATAL: redis mine through Sentinels at 127.0.0.1:${port}: this is a Redis server, not a Sentinel: name the Sentinels (port 26379), or use a URL redis://host`,
       );
     });
 
     test("a replica's for the master's", async () => {
       const replica = await startServer("--replicaof", "127.0.0.1", String(server().port));
       const says = (word: string): string =>
-        `this is a replica (${word}): connect to the master, or let Sentinels name it, redis+sentinel://host,host/master`;
+        `this is a replica (${word}): connect to the master, or through Sentinels with a URL redis+sentinel://host,host/master`;
       expect(await errorsByBothClients(replica.url)).toBe(fatal(replica.port, says("READONLY")));
       const alone = await startServer("--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "no");
       expect(await errorsByBothClients(alone.url)).toBe(fatal(alone.port, says("MASTERDOWN")));
@@ -154,7 +160,7 @@ withRedis((server) => {
       cleanups.push(() => web.close());
       const { port } = web.address() as { port: number };
       expect(await errorsByBothClients(`redis://127.0.0.1:${port}`)).toBe(
-        `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: what answers there is not Redis: check host and port`,
+        `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: this is not a Redis server: check host and port`,
       );
     });
   });
@@ -174,15 +180,15 @@ withRedis((server) => {
     }, 60_000);
 
     const CLOSED =
-      "the connection was closed before it was answered: does Redis listen there, without TLS (else rediss://), and not in protected mode?";
+      "the connection was closed before an answer: does Redis listen on this port without TLS (else use rediss://), with protected mode off?";
 
     test("asked at a port without, and the other way round", async () => {
-      const silent = "not reached within 500 ms, nothing answers: is TLS spoken at this port (else redis://)?";
+      const silent = "not reached within 500 ms, no answer: does Redis use TLS on this port (else use redis://)?";
       const said = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
       expect(await errorByUrl(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
       expect(await errorByNodeRedis(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
       expect(await errorByUrl(`rediss+cluster://127.0.0.1:${secured.port}`, 1_000)).toMatch(
-        /is TLS spoken at this port/,
+        /does Redis use TLS on this port/,
       );
       const other = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${CLOSED}`;
       expect(await errorByUrl(`redis://127.0.0.1:${port}`, 1_000)).toBe(other);
@@ -193,12 +199,12 @@ withRedis((server) => {
 
     test("with a certificate that is not known, or bears another name", async () => {
       expect(await errorsByBothClients(`rediss://127.0.0.1:${port}`)).toMatch(
-        /^DRIVER_FATAL: redis 127\.0\.0\.1:\d+: its certificate is not trusted \(.*\): name its authority, in a url \?ca=FILE$/,
+        /^DRIVER_FATAL: redis 127\.0\.0\.1:\d+: the server's certificate is not trusted \(.*\): name its CA with \?ca=FILE in the URL$/,
       );
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}`)).toBe(
         fatal(
           port,
-          "its certificate bears another name than the one it was reached by: say which is meant, in a url ?servername=NAME",
+          "the server's certificate is for another host name: set the expected name with ?servername=NAME in the URL",
         ),
       );
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}&servername=localhost`)).toBe("");
@@ -206,7 +212,7 @@ withRedis((server) => {
 
     test("that wants a certificate of its clients; and a file that is not there", async () => {
       expect(await errorByUrl(`rediss://127.0.0.1:${strictPort}?ca=${ca}&servername=localhost`)).toMatch(
-        /it wants a certificate of its clients|closed before it was answered/,
+        /the server requires a client certificate|closed before an answer/,
       );
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}.none`)).toBe(
         `DRIVER_FATAL: url: ca names ${ca}.none, which cannot be read (ENOENT)`,
@@ -225,7 +231,7 @@ withRedis((server) => {
       await withAdmin(port, (admin) => admin.config("SET", "maxmemory", "1"));
       expect(await errorsByBothClients(url)).toBe(
         passing(
-          "its memory is full (OOM): no new lock is granted, held ones go on; raise maxmemory, or give locks a server of their own",
+          "the server's memory is full (OOM): new locks are refused, held locks continue; raise maxmemory, or use a separate server for locks",
         ),
       );
     });
@@ -245,7 +251,7 @@ withRedis((server) => {
       expect(await errorsByBothClients(url)).toBe(
         opening(
           port,
-          "it takes no writes since it could not save to its disk (MISCONF): look at its log and the space there",
+          "the server refuses writes because its last save to disk failed (MISCONF): check its log and free disk space",
         ),
       );
     });
@@ -255,7 +261,7 @@ withRedis((server) => {
       expect(await errorsByBothClients(url)).toBe(
         opening(
           port,
-          "it takes no writes while too few replicas are connected (NOREPLICAS): see its setting min-replicas-to-write",
+          "the server refuses writes because too few replicas are connected (NOREPLICAS): check its setting min-replicas-to-write",
         ),
       );
     });
@@ -272,11 +278,14 @@ withRedis((server) => {
       const slow = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
       const { url, port } = await startServer("--dir", own, ...slow);
       expect(await errorByNodeRedis(url)).toBe(
-        opening(port, "it is still loading its data (LOADING): it will answer when it has"),
+        opening(port, "the server is still loading its data (LOADING): try again later"),
       );
       // ioredis waits for it, and says nothing
       expect(await errorByUrl(url, 500)).toBe(
-        opening(port, "not reached within 500 ms, nothing answers: is it loading its data, or behind a firewall?"),
+        opening(
+          port,
+          "not reached within 500 ms, no answer: is the server loading its data, or blocked by a firewall?",
+        ),
       );
     });
   });
@@ -290,7 +299,9 @@ withRedis((server) => {
         env: { ...process.env, NO_COLOR: "1" },
       });
     const run = said("run", "key", "--wait", "1s", "--url", url, "--", "true");
-    expect(run.stderr).toMatch(/^holdfast: redis:.* cannot be used: redis: its memory is full \(OOM\): [^\n]+\n$/m);
+    expect(run.stderr).toMatch(
+      /^holdfast: redis:.* cannot be used: redis: the server's memory is full \(OOM\): [^\n]+\n$/m,
+    );
     expect(run.status).toBe(69);
     const doctor = said("doctor", "--url", url);
     expect(doctor.stdout).toMatch(/BAD {3}memory {5}memory is full: no new lock is granted\n +raise maxmemory/);
@@ -304,13 +315,13 @@ test.each([
     "NOPERM User app has no permissions to run the 'script|load' command",
     /SCRIPT\|LOAD \(NOPERM\): grant \+script\|load$/,
   ],
-  ["NOPERM this user has no permissions to access one of the channels used as arguments", /our channels/],
-  ["NOPERM No permissions to access a key", /our keys/],
+  ["NOPERM this user has no permissions to access one of the channels used as arguments", /Holdfast's channels/],
+  ["NOPERM No permissions to access a key", /Holdfast's keys/],
   ["ERR ACL failure in script: User app has no permissions to run the 'zadd' command", /ZADD .*grant \+zadd/],
-  ["ERR The user executing the script can't run this command or subcommand", /holdfast doctor tells which$/],
+  ["ERR The user executing the script can't run this command or subcommand", /holdfast doctor shows which$/],
   ["READONLY You can't write against a read only replica. script: 0123", /^redis: this is a replica \(READONLY\)/],
   ["BUSY Redis is busy running a script.", /SCRIPT KILL/],
-  ["CLUSTERDOWN Hash slot not served", /the Cluster is not whole/],
+  ["CLUSTERDOWN Hash slot not served", /the cluster is down/],
   ["ERR invalid password", /WRONGPASS/],
 ])(`%s: of ${REDIS_SERVER_PROGRAM} of any version, in our words`, (message, says) => {
   expect(explainError(message)?.message).toMatch(says);

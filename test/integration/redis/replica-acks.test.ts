@@ -177,7 +177,7 @@ test("replicas of another server than the one that granted count for nothing", a
     redis(() => Object.assign(made, { duplicate }), { prefix: scene.prefix, replicas: PATIENT_ACKS }),
   );
   const claim = makeClaim("key");
-  await expect(one.claim(claim)).rejects.toThrow("not where replicas were asked about");
+  await expect(one.claim(claim)).rejects.toThrow("the commands and WAIT reached different servers");
   expect((await one.renewOnce(claim)).state, "by a new connection, to the right server").toBe("held");
   await one.driver.release([claim]);
   made.disconnect();
@@ -231,7 +231,7 @@ test("doctor says how many there are of those that are waited for; a user withou
     says: "grants and renewals wait for 1 of 1 replicas",
   });
   await scene.open(redis(ioredisClient, awaiting(2)));
-  expect(warnings).toContainEqual(expect.stringMatching(/master, with 1 replica; nobody is granted until 2/));
+  expect(warnings).toContainEqual(expect.stringMatching(/master, with 1 replica; no lock is granted until 2/));
   await scene.admin.call("ACL", "SETUSER", "impatient", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait");
   const impatient = (): Redis =>
     new Redis({ port: master.port, host: "127.0.0.1", username: "impatient", password: "secret" });

@@ -82,10 +82,10 @@ withRedis((server) => {
         expect(said).toMatch(new RegExp(`^DRIVER_FATAL: .*grant \\+${lacking}$`));
       }
       expect(await refused(await user("lacking", `~${scene.prefix}:*`, ...LEAST_PERMISSIONS))).toMatch(
-        /^DRIVER_FATAL.*our channels/,
+        /^DRIVER_FATAL.*Holdfast's channels/,
       );
       expect(await refused(await user("lacking", "~other:*", `&${scene.prefix}:*`, ...LEAST_PERMISSIONS))).toMatch(
-        /^DRIVER_FATAL.*our keys/,
+        /^DRIVER_FATAL.*Holdfast's keys/,
       );
       expect(await refused({ username: "lacking", password: "wrong", lazyConnect: true })).toMatch(
         /^DRIVER_FATAL: redis \S+: .*WRONGPASS/,
@@ -110,7 +110,7 @@ withRedis((server) => {
       await scene.open();
       expect(await scene.admin.get(`${scene.prefix}:{00}:layout`)).toBe("1");
       await scene.admin.set(`${scene.prefix}:{00}:layout`, "2");
-      expect(await refused({})).toMatch(/^DRIVER_FATAL: .*layout 2 is in use here, and this version knows 1/);
+      expect(await refused({})).toMatch(/^DRIVER_FATAL: .*uses layout 2, but this version supports layout 1/);
     });
 
     test("a replica is refused", { timeout: 20_000 }, async () => {

@@ -16,7 +16,7 @@ test("redis:// at the port of a Holdfast server says what answers there, and end
     const { code, err, out } = await sandbox.run(["run", "k", "--url", url, "--", "echo", "ran"]);
     expect({ code, out }).toEqual({ code: 69, out: "" });
     expect(err).toContain(
-      "what answers there is not Redis, but seems to be a Holdfast server: its urls begin with holdfast://; nothing was run",
+      "this is not a Redis server, but probably a Holdfast server: use a URL holdfast://host; nothing was run",
     );
   } finally {
     await server.close();

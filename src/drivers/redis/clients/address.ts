@@ -35,7 +35,7 @@ export function readAddress(client: object): ClientAddress {
   );
   const isViaSentinel = Array.isArray(sentinels);
   if (isViaSentinel)
-    return { label: `${String(options.name)} by Sentinels at ${formatHosts(sentinels)}`, isTls, isViaSentinel };
+    return { label: `${String(options.name)} through Sentinels at ${formatHosts(sentinels)}`, isTls, isViaSentinel };
   const label =
     startupNodes === undefined ? formatHosts([options]) || formatHosts([socket]) : formatHosts(startupNodes);
   return { label, isTls, isViaSentinel };

@@ -35,12 +35,12 @@ export function adaptClient(client: unknown): ClientAdapter {
     names.every((name) => typeof methods[name] === "function");
   if (hasMethods("customCommand", "ssubscribe")) {
     throw new TypeError(
-      "client must be ioredis, iovalkey or redis (node-redis) for a Cluster: GlideClusterClient is not taken",
+      "client must be ioredis, iovalkey or redis (node-redis) for a Cluster: GlideClusterClient is not supported",
     );
   }
   if (hasMethods("sendCommand", "getSentinelNode")) {
     throw new TypeError(
-      "client must be ioredis or iovalkey for Sentinels: createSentinel() of node-redis is not taken",
+      "client must be ioredis or iovalkey for Sentinels: createSentinel() of node-redis is not supported",
     );
   }
   if (hasMethods("customCommand", "subscribe", "close") && isGlide(client)) return adaptGlide(client);
@@ -55,7 +55,5 @@ export function adaptClient(client: unknown): ClientAdapter {
   if (hasMethods("sendCommand", "duplicate", "subscribe") && typeof methods.isReady === "boolean") {
     return adaptNodeRedis(client as NodeRedisLike);
   }
-  throw new TypeError(
-    "client must be a Redis client of a known shape: ioredis, iovalkey, redis (node-redis) or valkey-glide (2.5)",
-  );
+  throw new TypeError("client must be a Redis client: ioredis, iovalkey, redis (node-redis) or valkey-glide (2.5)");
 }

@@ -83,7 +83,7 @@ export function adaptGlide(client: GlideLike): ClientAdapter {
     watchErrors: () => () => undefined, // it has no other way to say anything than by the calls that fail
     resolveMaster: () => "",
     openSubscriber: (_, events) => openGlideSubscriber(client, events),
-    openCommandConnection: () => Promise.reject(new Error("redis: valkey-glide cannot ask about replicas")), // refused when it opens
+    openCommandConnection: () => Promise.reject(new Error("redis: option replicas does not work with valkey-glide")), // refused when it opens
     disconnect: () => client.close(),
   };
 }

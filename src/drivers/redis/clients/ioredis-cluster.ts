@@ -13,13 +13,13 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
   if (enableAutoPipelining === true) throw new TypeError("client must have enableAutoPipelining off in a Cluster");
   if (/[{}]/.test(`${keyPrefix ?? ""}${redisOptions?.keyPrefix ?? ""}`)) {
     throw new TypeError(
-      "client must have no keyPrefix with braces in a Cluster: it would send our calls to another node",
+      "client must have no keyPrefix with braces in a Cluster: it would route calls to the wrong node",
     );
   }
   const findMaster = (routingKey: string): IoredisLike => {
     const name = resolveMasterName(client, routingKey);
     const master = client.nodes("master").find(({ options: { host, port } }) => `${host}:${port}` === name);
-    if (master === undefined) throw new Error("redis: nobody is known to have this slot");
+    if (master === undefined) throw new Error("redis: no known master serves this slot");
     return master;
   };
   return {

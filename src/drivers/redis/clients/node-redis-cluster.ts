@@ -10,7 +10,7 @@ export function adaptNodeRedisCluster(client: NodeRedisClusterLike): ClientAdapt
   let isConnected = client.isOpen;
   const findMaster = async (routingKey: string): Promise<NodeRedisLike> => {
     const master = client.slots[toHashSlot(routingKey)]?.master;
-    if (master === undefined) throw new Error("redis: nobody is known to have this slot");
+    if (master === undefined) throw new Error("redis: no known master serves this slot");
     return client.nodeClient(master);
   };
   return {
