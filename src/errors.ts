@@ -1,23 +1,23 @@
 /**
- * Every error Holdfast throws, with its stable code, and what becomes of errors that nobody catches. Match by `code`: two copies
- * of the package may meet in a process.
+ * Every error Holdfast throws, with its stable code, and how errors without a caller are reported. Match errors by `code`:
+ * a process may load two copies of the package, each with its own classes.
  */
 
 import type { LostReason, Pause, PauseReason } from "./spi/driver.ts";
 
-/** What an error may carry besides its message. */
+/** The optional fields of an error. */
 export interface LockErrorDetails {
-  /** The keys concerned, as the caller named them. */
+  /** The affected keys, without the client's prefix. */
   readonly keys?: readonly string[];
-  /** The error underneath, as the store's client threw it. */
+  /** The original error of the store's client. */
   readonly cause?: unknown;
 }
 
-/** The base of all errors of Holdfast but the TypeErrors for wrong arguments. */
+/** The base class of all Holdfast errors. Wrong arguments throw a TypeError instead. */
 export class LockError extends Error {
-  /** Stable, for programs; see the table in docs/reference/errors.md. */
+  /** A stable code for programs; docs/reference/errors.md lists all. */
   readonly code: string;
-  /** The keys concerned, without the client's prefix; may be empty. */
+  /** The affected keys, without the client's prefix; may be empty. */
   readonly keys: readonly string[];
   constructor(code: string, message: string, details: LockErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -27,21 +27,21 @@ export class LockError extends Error {
   }
 }
 
-/** Who stood in the way when a wait ended, as one look at the store's line told. Any part may be unknown. */
+/** What blocked a request when its wait ended, read from the store's queue once. Every field may be unknown. */
 export interface BlockerInfo {
-  /** The front holder's label. */
+  /** The label of the first holder in the queue. */
   readonly holder?: string;
-  /** How long it has held the key, in milliseconds; where the store does not tell, how long its claim has stood. */
+  /** How long it has held the key, in milliseconds. If the store does not know, the age of its claim. */
   readonly heldForMs?: number;
-  /** How many claims stood before ours in the line of the key; local requests before ours are counted in. */
+  /** How many claims were ahead in the key's queue, plus the local requests ahead of this one. */
   readonly ahead?: number;
-  /** The store granted nothing new to anyone: why, and for about how many milliseconds still when the wait ended. */
+  /** Set if the store was granting nothing new when the wait ended: the reason, and about how long it would last. */
   readonly paused?: Pause;
 }
 
-/** Not granted within `wait`. */
+/** The lock was not granted within `wait`. */
 export class LockTimeoutError extends LockError {
-  /** Who held the key when the wait ended, if the store could still tell. */
+  /** The holder and the queue when the wait ended, as far as the store could be asked in time. */
   readonly blocked: BlockerInfo;
   constructor(message: string, blocked: BlockerInfo = {}, details?: LockErrorDetails) {
     super("LOCK_TIMEOUT", message, details);
@@ -50,13 +50,13 @@ export class LockTimeoutError extends LockError {
 }
 
 /**
- * The store grants nothing new to anyone for a while, so whether the keys are free is unknown: thrown by tryAcquire() and
- * with `wait: 0`. Keys that are known to be held are busy all the same.
+ * The store is paused and grants nothing new, so it is unknown whether the keys are free. Thrown by tryAcquire() and
+ * with `wait: 0`. Keys that are known to be held are reported as busy even during a pause.
  */
 export class StorePausedError extends LockError {
   /** recovery: the server was restarted; gracePeriod: the store may have lost data. */
   readonly reason: PauseReason;
-  /** About how long the pause lasts still, in milliseconds. */
+  /** About how much longer the pause lasts, in milliseconds. */
   readonly remainingMs: number;
   constructor(message: string, { reason, remainingMs }: Pause, details?: LockErrorDetails) {
     super("PAUSED", message, details);
@@ -65,13 +65,13 @@ export class StorePausedError extends LockError {
   }
 }
 
-/** A pause for people. */
+/** Describes a pause in a message. */
 export function describePause({ reason, remainingMs }: Pause): string {
   const reasonText = reason === "recovery" ? "recovery after a restart" : "grace period after data loss";
   return `the store grants nothing new for about ${Math.ceil(remainingMs / 1_000)} s (${reasonText})`;
 }
 
-/** The lease ended, or was taken, while we held; also the reason of `lock.signal`. */
+/** A held lock was lost: its lease expired or was revoked. Also the abort reason of `lock.signal`. */
 export class LockLostError extends LockError {
   readonly reason: LostReason;
   constructor(message: string, reason: LostReason, details?: LockErrorDetails) {
@@ -80,52 +80,52 @@ export class LockLostError extends LockError {
   }
 }
 
-/** This async flow would wait for itself. */
+/** The acquire would wait for a lock that its own async flow holds. */
 export class DeadlockError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("LOCK_DEADLOCK", message, details);
   }
 }
 
-/** The store could not be asked and the wait is over; `cause` is what its client said. */
+/** The store could not be reached before the wait ended; `cause` is the error of its client. */
 export class DriverError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("DRIVER_FAILED", message, details);
   }
 }
 
-/** Thrown by a driver where asking again is useless: wrong credentials, wrong version, tokens that would fall. */
+/** Thrown by a driver when a retry cannot succeed: wrong credentials, wrong version, tokens that would decrease. */
 export class FatalDriverError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("DRIVER_FATAL", message, details);
   }
 }
 
-/** Did a driver say that asking again is useless? By code: each entry of the package is built with classes of its own. */
+/** Is this an error that a retry cannot mend? Compares the code, since each entry of the package has its own classes. */
 export function isFatalError(error: unknown): boolean {
   return error instanceof Error && (error as { code?: unknown }).code === "DRIVER_FATAL";
 }
 
-/** The driver's traits exclude what was asked for; thrown before anything is sent. */
+/** The driver does not support the request, by its traits. Thrown before anything is sent. */
 export class UnsupportedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("UNSUPPORTED", message, details);
   }
 }
 
-/** Used after `close()`. */
+/** The client was used after `close()`. */
 export class ClosedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("CLOSED", message, details);
   }
 }
 
-/** An error that nobody could be given becomes a warning of the process. `type` is for what is no Error, and so has no name. */
+/** Emits an error without a caller as a process warning. `type` names the warning if `error` is not an Error. */
 export function emitProcessWarning(error: unknown, type: string): void {
   process.emitWarning(error instanceof Error ? error : String(error), type);
 }
 
-/** The same listener; its faults are warnings, so that they break no lock and do not go unseen. */
+/** Wraps a user's listener: an exception becomes a process warning, so that it neither breaks a lock nor gets lost. */
 export function safeListener<Args extends readonly unknown[]>(
   listener: (...args: Args) => unknown,
 ): (...args: Args) => void {

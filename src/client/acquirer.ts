@@ -1,5 +1,5 @@
 /**
- * THE acquire path: context, lane, engine, lock. Every primitive goes through it.
+ * The acquire path: async context, local queue, engine, lock. Every primitive goes through it.
  */
 
 import { DeadlockError, DriverError, LockTimeoutError } from "../errors.ts";
@@ -25,7 +25,7 @@ export class Acquirer {
     this.flowHolds = flowHolds;
   }
 
-  /** The lock, or null if `isTry` and it was busy. Throws what can be said at once, rejects with the rest. */
+  /** Returns the lock, or null if `isTry` and it was busy. Throws errors known before anything is sent, rejects with others. */
   acquire(target: LockTarget, settings: AcquireSettings, isTry: boolean): Promise<LockHandle | null> {
     const { driver } = this.queues.engine;
     checkSupported(target, driver.traits, driver.name);
@@ -37,15 +37,15 @@ export class Acquirer {
   }
 
   /**
-   * Joins what this flow holds and claims the rest: together where the store can, else one key after another. A key may be
-   * lost again while another is waited for: then all are given back and asked for again.
+   * Joins the locks that this flow holds and claims the other keys: in one claim if the store supports that, else one key
+   * after another. A key may be lost while the acquire waits for another one: then it releases all keys and starts over.
    */
   async #acquireInParts(target: LockTarget, settings: AcquireSettings, isTry: boolean): Promise<LockHandle | null> {
     const joinedByKey = this.#findJoined(target);
     const parts = splitParts(target, joinedByKey, this.queues.engine.driver.traits.manyKeys);
     const joinedHolds = [...new Set(joinedByKey.values())];
     const startedAt = this.queues.engine.clock.now();
-    // joined before anything is waited for: the outer holder must not be the last to let go meanwhile
+    // before the first await: otherwise the outer holder could release the lock while this request waits
     for (const localHold of joinedHolds) localHold.refCount++;
     try {
       for (;;) {
@@ -67,7 +67,7 @@ export class Acquirer {
     }
   }
 
-  /** One tenure for each part, or null if `isTry` and one was not free. */
+  /** Acquires one local hold per part; null if `isTry` and a part was busy. */
   async #acquireParts(
     parts: readonly LockTarget[],
     settings: AcquireSettings,
@@ -78,9 +78,9 @@ export class Acquirer {
     const localHolds: LocalHold[] = [];
     try {
       for (const part of parts) {
-        // a signal that is aborted already tells nobody any more
+        // a signal that is already aborted fires no event any more
         settings.signal?.throwIfAborted();
-        // one deadline for all parts; what has run out still asks once
+        // all parts share one deadline; 0 would mean "do not wait", so a part that starts late still gets one try
         const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
         const localHold = await this.queues.acquire(part, { ...settings, waitMs }, isTry, (granted) => granted);
         if (localHold === null) {
@@ -96,17 +96,17 @@ export class Acquirer {
     }
   }
 
-  /** Some of the keys were lost again before all were held. @throws LockTimeoutError, DriverError if there is no time left */
+  /** Called when a key was lost before all were held. @throws LockTimeoutError, DriverError if no time is left to retry */
   #checkDeadline({ keys }: LockTarget, { waitMs }: AcquireSettings, startedAt: number): void {
     const { clock, driver } = this.queues.engine;
     if (waitMs === 0) throw new DriverError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
     const waitedMs = clock.now() - startedAt;
     if (waitedMs < waitMs) return;
     const waited = `waited ${formatDuration(waitedMs)} for ${formatKeys(keys)}`;
-    throw new LockTimeoutError(`${waited}: some were lost again while others were waited for`, {}, { keys });
+    throw new LockTimeoutError(`${waited}: some locks were lost while waiting for the others`, {}, { keys });
   }
 
-  /** The tenures of this flow that serve some of the keys. @throws DeadlockError, LockLostError */
+  /** Finds the local holds of this flow that the request can join, by key. @throws DeadlockError, LockLostError */
   #findJoined(target: LockTarget): Map<string, LocalHold> {
     const joinedByKey = new Map<string, LocalHold>();
     const { reentrant } = this.queues.settings;
@@ -121,7 +121,7 @@ export class Acquirer {
       if (nesting === "deadlock") {
         const key = target.keys[index] as string;
         throw new DeadlockError(
-          `this flow holds ${formatKeys([key])} already and would wait for itself: take the wider lock first`,
+          `deadlock: this async flow already holds ${formatKeys([key])} and would wait for itself; acquire the stronger lock first`,
           { keys: [key] },
         );
       }

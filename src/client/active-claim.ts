@@ -1,4 +1,4 @@
-/** One claim as the engine runs it: its machine's state, and who is told. */
+/** One claim that the engine runs: the state of its machine, and its listener. */
 
 import { nextWakeAt } from "../claim/machine.ts";
 import type { ClaimSettings, ClaimState } from "../claim/state.ts";
@@ -7,19 +7,19 @@ import type { HeapItem } from "../util/deadline-heap.ts";
 import type { PendingRelease, ReleaseCallback } from "./release-queue.ts";
 import type { ScheduledTask } from "./scheduled-task.ts";
 
-/** Who made a claim, and hears what becomes of it. Called synchronously; may start or leave claims in turn. */
+/** Receives the events of a claim. Called synchronously; may start or release claims in turn. */
 export interface ClaimListener {
   onGranted(now: number): void;
   /** The keys were not free (`wait: false`). */
   onBusy(): void;
-  /** The place is gone; the claim is over. */
+  /** The claim lost its queue entry before it was granted; it is over. */
   onExpired(): void;
   /** The store failed for good; the claim is over. */
   onFailed(error: unknown): void;
   onLost(reason: LostReason): void;
   /** A renewal failed (true), or one succeeded again (false). */
   onUnconfirmed(isUnconfirmed: boolean): void;
-  /** The store has said that the claim must wait. */
+  /** The store has queued the claim. */
   onQueued(): void;
 }
 
@@ -28,23 +28,23 @@ export class ActiveClaim implements ScheduledTask {
   readonly settings: ClaimSettings;
   readonly listener: ClaimListener;
   state: ClaimState;
-  /** When the last call for it was sent: a ttl later the store has forgotten it. */
+  /** When the last call for this claim was sent. One ttl later the store has dropped the claim. */
   lastSentAt: number;
-  /** What the last failed call said. */
+  /** The error of the last failed call. */
   lastError: unknown = null;
-  /** The pause that the store told of last, and when it is over; null: it told of none. */
+  /** The pause in the store's last answer, and when it ends; null if there was none. */
   pause: { readonly reason: PauseReason; readonly until: number } | null = null;
-  /** Told how the release went. */
+  /** Receives the result of the release. */
   onReleased: ReleaseCallback = noop;
-  /** It has gone to somebody else: whatever is still heard of it does not concern us. */
+  /** The claim was transferred to another client: late answers about it are ignored. */
   isForgotten = false;
-  /** Its lease is being shortened for a detach: a renewal would restart the full one. Never taken back: see transfer.ts. */
+  /** A detach is shortening the lease: a renewal would restart the full one. Never reset: see transfer.ts. */
   isShortened = false;
-  /** Its release. A late answer that shows a place brings another, which may arrive first. */
+  /** The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive first. */
   pendingRelease: PendingRelease | null = null;
-  /** Its holder has been told of jeopardy, and of nothing since. */
+  /** `jeopardy` was emitted, and `restored` not yet. */
   #isInJeopardy = false;
-  /** The last call sent before the store's clock stepped: a later one's answer ends the jeopardy. Infinity: none did. */
+  /** The last call sent before the store's clock stepped; the answer to a later call ends the jeopardy. Infinity: no step. */
   callAtClockStep: number = Number.POSITIVE_INFINITY;
   readonly mayRunEarly = true;
   dueAt = 0;
@@ -73,20 +73,20 @@ export class ActiveClaim implements ScheduledTask {
     this.#onDue(this, now, Math.min(withinMs, this.settings.ttlMs / 24));
   }
 
-  /** The store has said something of it. */
+  /** Takes over the pause from an answer of the store. */
   recordAnswer(answer: Answer, now: number): void {
     const pause = answer.state === "held" ? undefined : answer.paused;
     this.pause = pause === undefined ? null : { reason: pause.reason, until: now + pause.remainingMs };
   }
 
-  /** Grants the store nothing new to anyone now, as far as it has said? */
+  /** The pause that the store reported last, if it is not over yet. */
   currentPause(now: number): Pause | undefined {
     const { pause } = this;
     if (pause === null || pause.until <= now) return undefined;
     return { reason: pause.reason, remainingMs: pause.until - now };
   }
 
-  /** Why the store could not be asked. */
+  /** Why the last call failed. */
   get failure(): unknown {
     return this.lastError ?? new Error("the store did not answer in time");
   }
@@ -96,21 +96,21 @@ export class ActiveClaim implements ScheduledTask {
     return this.state.status === "lost" || this.state.status === "over" ? 0 : this.state.callState.calls;
   }
 
-  /** A call of a held claim failed, or the store's clock stepped: its holder hears of it once. */
+  /** A call of a held claim failed, or the store's clock stepped. Emits `jeopardy` once. */
   markUnconfirmed(): void {
     if (this.#isInJeopardy) return;
     this.#isInJeopardy = true;
     this.listener.onUnconfirmed(true);
   }
 
-  /** The store has spoken since: all is well. */
+  /** The store has confirmed the claim since. */
   markConfirmed(): void {
     this.#isInJeopardy = false;
     this.callAtClockStep = Number.POSITIVE_INFINITY;
     this.listener.onUnconfirmed(false);
   }
 
-  /** The store's clock stepped: what it said before may not hold. */
+  /** The store's clock stepped: the lease of an earlier answer may have ended. */
   onClockStep(): void {
     this.callAtClockStep = this.lastCall;
     this.markUnconfirmed();
@@ -121,7 +121,7 @@ export class ActiveClaim implements ScheduledTask {
     this.state = { status: "over", hasUnansweredClaim: false };
   }
 
-  /** Whoever waits to hear of the release is told once, of the first one. */
+  /** Returns the callback and clears it: only the first release reports its result. */
   takeOnReleased(): ReleaseCallback {
     const { onReleased } = this;
     this.onReleased = noop;
@@ -134,5 +134,5 @@ export class ActiveClaim implements ScheduledTask {
 }
 
 function noop(): void {
-  // nobody waits to hear of it
+  // the default: no caller waits for the release
 }

@@ -1,4 +1,4 @@
-/** Live claims, for tools; loaded when somebody looks. */
+/** Lists live claims; loaded on first use. */
 
 import type { ClaimView } from "../spi/driver.ts";
 import { callWithTimeout } from "./call-timeout.ts";
@@ -18,7 +18,7 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
   const { prefix } = settings;
   const call = (): Promise<readonly ClaimView[]> => driver.list({ prefix: prefix + keyPrefix }, MAX_LISTED);
   const views = await callWithTimeout(engine, LIST_TIMEOUT_MS, call).catch((error: unknown) => {
-    throw wrapDriverError(error, "could not list", []);
+    throw wrapDriverError(error, "could not list claims", []);
   });
   return prefix === "" ? views : views.map((view) => stripPrefix(view, prefix));
 }

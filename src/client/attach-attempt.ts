@@ -1,4 +1,4 @@
-/** A claim made elsewhere while it is being taken up (design A.23): ours once the store has confirmed it. */
+/** Attaches one detached claim. The client holds it once the store has confirmed it. */
 
 import { LockLostError } from "../errors.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
@@ -11,7 +11,7 @@ import type { LocalQueues } from "./local-queues.ts";
 
 export class AttachAttempt {
   readonly activeClaim: ActiveClaim;
-  /** @throws (rejects) LockLostError with the reason; DriverError if the store did not answer for as long as the lease */
+  /** Rejects with LockLostError and the reason, or with DriverError if the store did not answer for the length of the lease. */
   readonly result: Promise<LocalHold>;
   readonly #queue: LocalQueue;
   readonly #token: bigint;
@@ -56,12 +56,12 @@ export class AttachAttempt {
     const isUnanswered = reason === "expired" && lastError !== null;
     this.reject(
       isUnanswered
-        ? wrapDriverError(lastError, `could not ask for ${formatKeys(keys)}`, keys)
+        ? wrapDriverError(lastError, `could not attach ${formatKeys(keys)}`, keys)
         : attachLostError(reason, keys),
     );
   }
 
-  /** Nothing is released: whoever has the reference may try again. */
+  /** Releases nothing, so that attaching with the same reference can be retried. */
   reject(error: unknown): void {
     this.#queue.finishAttach(null);
     this.#queue.parent.engine.forget(this.activeClaim);
@@ -71,6 +71,6 @@ export class AttachAttempt {
 
 function attachLostError(reason: LostReason, keys: readonly string[]): LockLostError {
   if (reason !== "unknown") return lockLostError(reason, keys);
-  const message = `no such lock on ${formatKeys(keys)}: it was released, or its lease ended long ago`;
+  const message = `no such lock on ${formatKeys(keys)}: it was released, or its lease expired long ago`;
   return new LockLostError(message, reason, { keys });
 }

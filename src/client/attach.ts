@@ -1,4 +1,4 @@
-/** Takes up detached locks (design A.23). */
+/** Attaches detached locks. */
 
 import { UnsupportedError } from "../errors.ts";
 import { decodeReference } from "../protocol/decode-reference.ts";
@@ -10,31 +10,31 @@ import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
 
 /**
- * The lock of a reference, if the store confirms that it is still held.
- * @throws TypeError for a damaged reference; UnsupportedError if this client has it already; LockLostError with the
- * reason; DriverError if the store did not answer
+ * Returns the lock of a reference once the store has confirmed that it is still held.
+ * @throws TypeError for a damaged reference; UnsupportedError if this client already holds the lock; LockLostError with
+ * the reason; DriverError if the store did not answer
  */
 export async function attach(acquirer: Acquirer, reference: unknown): Promise<Lock> {
   const parts = decodeReference(reference);
   const { engine } = acquirer.queues;
   for (const { claim, prefix } of parts) {
-    // two that run one claim would be told of its end by turns
+    // with two local runs of one claim, each push about its end would reach only one of them
     if (!engine.listClaims().some((activeClaim) => activeClaim.claim.id === claim.id)) continue;
     const keys = claim.holds.map(({ key }) => key.slice(prefix.length));
-    throw new UnsupportedError(`this client has taken up ${formatKeys(keys)} already`, { keys });
+    throw new UnsupportedError(`this client already holds the detached lock on ${formatKeys(keys)}`, { keys });
   }
   const results = await Promise.allSettled(parts.map((part) => new AttachAttempt(acquirer.queues, part).result));
   const localHolds: LocalHold[] = [];
   for (const result of results) if (result.status === "fulfilled") localHolds.push(result.value);
   const failure = results.find((result) => result.status === "rejected");
   if (failure !== undefined) {
-    // nothing is given back here: who holds the reference may try again
+    // transfer out instead of releasing: the caller may retry with the same reference
     for (const localHold of localHolds) localHold.queue.transferOut(localHold);
     throw failure.reason;
   }
   const lostHold = localHolds.find(({ isHeld }) => !isHeld);
   if (lostHold !== undefined) {
-    // while another part was asked about
+    // this part was lost while the others were being confirmed
     for (const localHold of localHolds) if (localHold !== lostHold) localHold.queue.transferOut(localHold);
     throw lostHold.toLostError();
   }

@@ -1,11 +1,11 @@
-/** Which claims go together in one call. */
+/** Groups claims into batches, one call each. */
 
 import type { Claim, Driver } from "../spi/driver.ts";
 
-/** Claims in one renew or release call. */
+/** The most claims in one renew or release call. */
 const MAX_BATCH = 500;
 
-/** In calls of at most MOST, those of one part of the store each, in the order in which they came. */
+/** Splits items into batches of at most MAX_BATCH, each for one shard of the store; keeps their order. */
 export function splitBatches<T extends { readonly claim: Claim }>(
   items: readonly T[],
   driver: Driver,

@@ -1,4 +1,4 @@
-/** One client's life: opened at its first use or by connect(), closed once. */
+/** One client: opened by its first request or by connect(), closed once. */
 
 import { ClosedError, DriverError, isFatalError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
@@ -42,12 +42,15 @@ export class Client {
     return this.#opening;
   }
 
-  /** The acquirer if there is one: tools ask it, but do not open a client for it. */
+  /** The acquirer, or null if the client has not been opened. Does not open it. */
   get openedAcquirer(): Acquirer | null {
     return this.#acquirer;
   }
 
-  /** Gives back what is held; waiting requests go on waiting. Settles when the store has answered or forgotten. */
+  /**
+   * Releases all held locks; waiting requests keep waiting. Settles when the store has answered the releases or has
+   * certainly dropped the claims.
+   */
   async releaseAll(): Promise<void> {
     const engine = this.#acquirer?.queues.engine;
     if (engine === undefined) return;
@@ -67,7 +70,7 @@ export class Client {
     try {
       await driver.open((id, answer) => engine.notify(id, answer));
     } catch (error) {
-      this.#opening = null; // a later request may find the store up
+      this.#opening = null; // so that a later request tries again
       throw isFatalError(error) ? error : wrapDriverError(error, `could not open ${driver.name}`, []);
     }
     const tokenFloors = createTokenFloors(driver.traits.survives !== "process");
@@ -78,7 +81,7 @@ export class Client {
   async #close(): Promise<void> {
     if (this.#opening === null) return;
     const acquirer = await this.#opening.catch((error: unknown) => {
-      if (error instanceof DriverError || isFatalError(error)) return null; // whoever asked was told
+      if (error instanceof DriverError || isFatalError(error)) return null; // the caller of open() has received it
       throw error;
     });
     if (acquirer === null) return;

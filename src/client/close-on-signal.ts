@@ -1,11 +1,11 @@
-/** The one place that hears of process signals, and only if asked to. */
+/** The only listener for process signals; installed only by Locks.closeOnSignal(). */
 
 import { emitProcessWarning } from "../errors.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 const CLOSE_TIMEOUT_MS = 2_000;
 
-/** On SIGINT and SIGTERM closes, waits at most 2 s for it, and raises the signal again with its usual effect. */
+/** On SIGINT or SIGTERM calls `close`, waits at most 2 s for it, then raises the signal again with its default effect. */
 export function closeOnSignal(close: () => Promise<void>): Disposable {
   const dispose = (): void => {
     for (const signal of SIGNALS) process.removeListener(signal, onSignal);

@@ -1,22 +1,22 @@
-/** What our server knows a client by: from an option, the environment, or a file. Never from a url. */
+/** The credential for a Holdfast server: from an option, the environment or a file, never from a url. */
 
 import { readFileSync } from "node:fs";
 import { FatalDriverError } from "../errors.ts";
 
-/** A credential, or how to get the one that is good now. */
+/** A credential, or a function that returns the current one. */
 export type Credential = string | (() => string);
 
 const CREDENTIAL_VARIABLE = "HOLDFAST_CREDENTIAL";
 const CREDENTIAL_FILE_VARIABLE = "HOLDFAST_CREDENTIAL_FILE";
-/** Printable, without blanks: it is one word of a first line. */
+/** Printable, without blanks: the protocol sends it as one word. */
 const CREDENTIAL_PATTERN = /^[\x21-\x7e]{1,512}$/;
 
 /**
- * The credential to use; undefined: none.
- * @throws TypeError if it cannot be one; FatalDriverError if its file cannot be read
+ * Returns the credential to use, undefined if there is none.
+ * @throws TypeError for an invalid credential; FatalDriverError if its file cannot be read
  */
 export function resolveCredential(option: unknown, env: NodeJS.ProcessEnv = process.env): Credential | undefined {
-  if (typeof option === "function") return () => validateCredential(option(), "what credential gives");
+  if (typeof option === "function") return () => validateCredential(option(), "the value returned by credential");
   if (option !== undefined) return validateCredential(option, "credential");
   const [value, file] = [env[CREDENTIAL_VARIABLE] ?? "", env[CREDENTIAL_FILE_VARIABLE] ?? ""];
   if (value !== "" && file !== "")
@@ -25,7 +25,7 @@ export function resolveCredential(option: unknown, env: NodeJS.ProcessEnv = proc
   return file === "" ? undefined : credentialFromFile(file);
 }
 
-/** Read now, and for each connection again: it may have been changed. */
+/** Reads the file now, and again for each connection, since the credential may be replaced. */
 function credentialFromFile(path: string): Credential {
   const read = (): string => {
     let text: string;
@@ -37,21 +37,21 @@ function credentialFromFile(path: string): Credential {
         cause,
       });
     }
-    return validateCredential(text.trim(), `what stands in ${path}`);
+    return validateCredential(text.trim(), `the content of ${path}`);
   };
   let lastRead = read();
   return () => {
     try {
       lastRead = read();
     } catch (error) {
-      // in the moment of its change: the last one may still be good
+      // the file may be in the middle of a replacement: the previous credential may still be valid
       if (!(error instanceof FatalDriverError || error instanceof TypeError)) throw error;
     }
     return lastRead;
   };
 }
 
-/** The message never repeats it. */
+/** The error message never contains the value, which is a secret. */
 function validateCredential(value: unknown, name: string): string {
   if (typeof value === "string" && CREDENTIAL_PATTERN.test(value)) return value;
   throw new TypeError(`${name} must be a credential: one printable word`);

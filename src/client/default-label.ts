@@ -4,7 +4,7 @@ import { cleanLabel } from "../util/keys.ts";
 
 let cachedLabel: string | null = null;
 
-/** What people read of us in lists when no label was given: `user@host pid program`, never arguments. */
+/** The label of a client without the `label` option: `user@host pid program`. Arguments may hold secrets and stay out. */
 export function defaultLabel(): string {
   cachedLabel ??= cleanLabel(
     `${readUserName()}@${hostname()} pid ${process.pid} ${basename(process.argv[1] ?? process.execPath)}`,
@@ -16,7 +16,7 @@ function readUserName(): string {
   try {
     return userInfo().username;
   } catch (error) {
-    // a user id without an entry in the password database, as in some containers
+    // the user id has no entry in the password database, as in some containers
     if ((error as NodeJS.ErrnoException).syscall === undefined && !(error instanceof Error)) throw error;
     return `uid ${process.getuid?.() ?? "?"}`;
   }

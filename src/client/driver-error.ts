@@ -1,9 +1,9 @@
-/** Errors of stores are wrapped once, here, before a user sees them. */
+/** Wraps the errors of stores for users. */
 
 import type { LockError } from "../errors.ts";
 import { DriverError, FatalDriverError, isFatalError } from "../errors.ts";
 
-/** What the user is told of a store's error: fatal ones as they are, others as the cause of a DriverError. */
+/** Keeps a fatal error as it is; any other error becomes the cause of a DriverError. `action` begins its message. */
 export function wrapDriverError(error: unknown, action: string, keys: readonly string[]): LockError {
   const message = error instanceof Error ? error.message : String(error);
   if (isFatalError(error)) {

@@ -1,4 +1,4 @@
-/** The built-in drivers by the schemes of their urls; loaded by connect(), and each driver only when it is asked for. */
+/** The built-in drivers by the scheme of their url. connect() loads this file, and then only the driver that it needs. */
 
 import { FatalDriverError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
@@ -10,18 +10,18 @@ import { resolveCredential } from "./credential.ts";
 
 interface DriverUrlOptions {
   readonly connectTimeoutMs: number;
-  /** For claims that bring no label of their own. */
+  /** The default label of claims. */
   readonly label: string;
-  /** What the server shall know us by; undefined: nothing. */
+  /** Sent to the server; undefined: none. */
   readonly credential?: Credential;
 }
 
 interface Scheme {
-  /** Query parameters it knows. */
+  /** The query parameters that it accepts. */
   readonly parameters: readonly string[];
-  /** Does the store know its clients by a credential of ours? */
+  /** Does the store accept the `credential` option? */
   readonly credential?: true;
-  /** Its urls may name several hosts, or carry a password: it checks them whole. */
+  /** Its urls may have several hosts or a password, so the driver parses and checks them itself. */
   readonly parsesOwnUrl?: true;
   createDriver(url: string, options: DriverUrlOptions): Promise<Driver>;
 }
@@ -31,7 +31,7 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   "memory:": {
     parameters: [],
     async createDriver(url) {
-      // a name would look as if others could share it
+      // a url with a name would suggest that other processes can share the store
       if (!/^memory:(\/\/)?$/.test(url))
         throw new TypeError(`url of a store in memory is "memory:", not ${describeValue(url)}`);
       return (await import("../drivers/memory.ts")).memory();
@@ -43,9 +43,7 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     async createDriver(url, options) {
       const address = parseHostPort(url);
       if (options.credential !== undefined && !isLoopback(address.host)) {
-        throw new FatalDriverError(
-          `the credential would cross the network in plain sight: ${address.host} must be reached by holdfasts:// (nothing was sent)`,
-        );
+        throw new FatalDriverError(`refusing to send the credential to ${address.host} without TLS: use holdfasts://`);
       }
       const { server } = await import("../drivers/server/driver.ts");
       return server({ ...address, ...options });
@@ -73,10 +71,10 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     async createDriver(url, options) {
       const { host, pathname, hash } = new URL(url);
       const path = decodePath(pathname);
-      // what the parser takes for a host or a fragment is a part of the path to whoever wrote it
+      // the url parser treats parts of a mistyped path as host or fragment; ignoring them would use another path
       if (host !== "" || hash !== "" || !path.startsWith("/") || path === "/") {
         throw new TypeError(
-          `url must name a socket by its whole path: holdfast+unix:/path/to/socket, not ${describeValue(url)}`,
+          `url must have the socket's absolute path: holdfast+unix:/path/to/socket, not ${describeValue(url)}`,
         );
       }
       const { server } = await import("../drivers/server/driver.ts");
@@ -101,17 +99,17 @@ async function redisDriver(url: string, { connectTimeoutMs, label }: DriverUrlOp
   return (await import("../drivers/redis/from-url.ts")).redisFromUrl(url, { connectTimeoutMs, label });
 }
 
-/** The driver of a url, not opened yet. @throws TypeError as connect() */
+/** Creates the driver of a url; does not open it. @throws TypeError as connect() */
 export async function createDriver(
   urlOption: string | undefined,
   options: { readonly [Name in "connectTimeout" | "credential" | "label"]?: ConnectOptions[Name] | undefined } = {},
 ): Promise<Driver> {
-  // an empty variable is none, but an empty argument is a mistake: it must not become another store
+  // an empty variable counts as unset; an empty argument is a mistake and must not select the default store
   const url = urlOption === undefined ? process.env.HOLDFAST_URL || undefined : urlOption;
   const { connectTimeout = 5_000, label = "" } = options;
   const connectTimeoutMs = parseDuration(connectTimeout, "connectTimeout");
   if (url === undefined) {
-    rejectCredential(options.credential, "your own server");
+    rejectCredential(options.credential, "the per-user server");
     const { createAutostartDriver } = await import("../drivers/server/autostart.ts");
     return createAutostartDriver({ connectTimeoutMs, label });
   }
@@ -129,7 +127,7 @@ export async function createDriver(
     throw new TypeError(`url must begin with one of ${Object.keys(SCHEMES).join(" ")}, not ${describeValue(protocol)}`);
   }
   if (username !== "" || password !== "") throw new TypeError("url must not carry a user or password for this store");
-  // a mistyped parameter must not silently mean something else
+  // a mistyped parameter must not be ignored silently
   for (const name of searchParams.keys()) {
     if (!scheme.parameters.includes(name))
       throw new TypeError(`url has no parameter ${describeValue(name)} for ${protocol}`);
@@ -140,21 +138,21 @@ export async function createDriver(
 }
 
 function rejectCredential(credential: unknown, subject: string): void {
-  if (credential !== undefined) throw new TypeError(`credential means nothing to ${subject}, which asks for none`);
+  if (credential !== undefined) throw new TypeError(`credential must not be set: ${subject} does not use it`);
 }
 
-/** Host and port, without anything else behind them. */
+/** Parses host and port; rejects a path or fragment after them. */
 function parseHostPort(url: string): { readonly host: string; readonly port: number } {
   const { protocol, hostname, port, pathname, hash } = new URL(url);
   if (hostname === "" || !["", "/"].includes(pathname) || hash !== "") {
     throw new TypeError(
-      `url must name a host and nothing else: ${protocol}//host:7420, not ${describeValue(redactPassword(url))}`,
+      `url must have a host and port only: ${protocol}//host:7420, not ${describeValue(redactPassword(url))}`,
     );
   }
   return { host: hostname.replace(/^\[|\]$/g, ""), port: port === "" ? 7420 : Number(port) };
 }
 
-/** A url without its password, for messages. */
+/** Hides the password of a url in messages. */
 function redactPassword(url: string): string {
   const parsed = new URL(url);
   if (parsed.password !== "") parsed.password = "redacted";
@@ -165,6 +163,6 @@ function decodePath(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch (cause) {
-    throw new TypeError("url must be percent-encoded properly", { cause });
+    throw new TypeError("url must have a valid percent-encoding", { cause });
   }
 }

@@ -1,4 +1,4 @@
-/** What an engine works with. */
+/** The dependencies of the engine. */
 
 import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -7,7 +7,7 @@ import type { Events } from "./events.ts";
 export interface EngineOptions {
   readonly driver: Driver;
   readonly clock: Clock;
-  /** From 0 to 1. */
+  /** Returns a number from 0 to 1. */
   readonly random: () => number;
   readonly events: Events;
 }

@@ -1,6 +1,6 @@
 /**
- * Runs core/claim for every claim of one client: performs effects, batches calls, routes what the store says, and holds
- * the only timer. It decides nothing about claims.
+ * Runs the claim machine (src/claim) for every claim of one client: performs its effects, batches calls, routes the store's
+ * answers and has the client's only timer. All decisions about a claim are made by the machine.
  */
 
 import { isHeld, resumeClaim, startClaim, step } from "../claim/machine.ts";
@@ -21,7 +21,7 @@ import { callDriver, ReleaseQueue } from "./release-queue.ts";
 import type { ScheduledTask } from "./scheduled-task.ts";
 import { StoreMonitor } from "./store-monitor.ts";
 
-/** When the timer fires, calls due within this time ride along. */
+/** When the timer fires for a renewal, renewals due within this time join its batch. */
 const EARLY_RUN_MS = 1_000;
 
 export class Engine {
@@ -36,7 +36,7 @@ export class Engine {
   readonly #suspendDetector: SuspendDetector;
   readonly #storeMonitor: StoreMonitor;
   #pendingRenewals: ActiveClaim[] = [];
-  /** All that the machine was seen to sleep so far. */
+  /** The total time for which this machine was suspended, as far as it was detected. */
   suspendedMs = 0;
   readonly #onDue = (activeClaim: ActiveClaim, now: number, withinMs: number): void =>
     this.#apply(activeClaim, { type: "due", random: this.random(), withinMs }, now);
@@ -60,18 +60,18 @@ export class Engine {
     });
   }
 
-  /** Claims alive, and releases not yet answered. */
+  /** The number of live claims and unanswered releases. */
   get size(): number {
     return this.#claims.size + this.#releaseQueue.size;
   }
 
-  /** Makes a claim, now or after a delay. What has been left in this turn is released first. */
+  /** Starts a claim, now or after a delay. First sends the releases of this turn, so that they are ahead of it. */
   start(claim: Claim, settings: ClaimSettings, listener: ClaimListener, now: number, delayMs = 0): ActiveClaim {
     this.#releaseQueue.flush();
     return this.#addClaim(claim, settings, listener, startClaim(settings, now, delayMs), now);
   }
 
-  /** Takes up a claim that another client made and detached. */
+  /** Resumes a claim that another client made and detached. */
   resume(
     claim: Claim,
     settings: ClaimSettings,
@@ -83,18 +83,18 @@ export class Engine {
     return this.#addClaim(claim, settings, listener, resumeClaim(settings, now, token, tokenCount), now);
   }
 
-  /** We want it no more, held or waiting. `onReleased` is told what the store said; it is called once, perhaps late. */
+  /** Releases a claim, held or waiting. `onReleased` receives the store's reply exactly once, possibly late. */
   release(activeClaim: ActiveClaim, onReleased?: ReleaseCallback, now: number = this.clock.now()): void {
     if (onReleased !== undefined) activeClaim.onReleased = onReleased;
     this.#apply(activeClaim, { type: "left" }, now);
   }
 
-  /** The holder is given up although the lease stands. */
+  /** The holder has exceeded maxHold: gives the lock up although its lease has not ended. */
   exceedMaxHold(activeClaim: ActiveClaim): void {
     this.#apply(activeClaim, { type: "overstayed", reason: "maxHold" }, this.clock.now());
   }
 
-  /** Nothing more is done about a claim: it has gone to somebody else. */
+  /** Drops a claim without releasing it: another client has it now. */
   forget(activeClaim: ActiveClaim): void {
     this.#claims.delete(activeClaim.claim.id);
     this.#deadlines.remove(activeClaim);
@@ -102,16 +102,16 @@ export class Engine {
     this.#armTimer();
   }
 
-  /** Do we hold it, by every clock we have? Reads them now (`now` was read just before): a timer may be late. */
+  /** Is the claim held, by all clocks? Reads them now (`now` was read just before), since the timer may be late. */
   isHeld(activeClaim: ActiveClaim, now: number = this.clock.now()): boolean {
     this.elapsedMs(now);
     if (isHeld(activeClaim.state, now)) return true;
-    // its holder learns now what the timer would have said later
+    // report the loss now instead of waiting for the late timer
     this.#onDue(activeClaim, now, 0);
     return isHeld(activeClaim.state, now);
   }
 
-  /** What is due together with the claims: ends of waits, and the like. */
+  /** Schedules a task on the client's timer, for example the end of a wait. */
   schedule(item: ScheduledTask, dueAt: number): void {
     this.#deadlines.set(item, Math.ceil(dueAt));
     this.#armTimer();
@@ -121,19 +121,19 @@ export class Engine {
     this.#deadlines.remove(item);
   }
 
-  /** Our clock's time and all that the machine was seen to sleep: for what may span a sleep. Looks now. */
+  /** The clock's time plus all detected suspensions, for intervals that may span one. Checks for a suspension now. */
   elapsedMs(now: number = this.clock.now()): number {
     const suspendedMs = this.#suspendDetector.suspendedMs(now);
     if (suspendedMs > 0) this.#onSuspend(suspendedMs);
     return now + this.suspendedMs;
   }
 
-  /** Every live claim; a copy. */
+  /** Returns a copy of the list of live claims. */
   listClaims(): ActiveClaim[] {
     return this.#claims.values();
   }
 
-  /** The store speaks first. */
+  /** Handles a push from the store; see Notify in the SPI. */
   notify(id: ClaimId | null, answer?: Answer): void {
     const now = this.clock.now();
     if (id === null) {
@@ -147,17 +147,17 @@ export class Engine {
     this.#apply(activeClaim, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
   }
 
-  /** Sends the renewals that this turn has brought so far, ahead of whatever else its caller sends. */
+  /** Sends the renewals collected in this turn, so that they go out before the caller's next call. */
   flushRenewals(): void {
     if (this.#pendingRenewals.length > 0) this.#sendRenewals();
   }
 
-  /** Settles when all that was left has been released, or forgotten by the store. */
+  /** Settles when the store has answered every release or has certainly dropped the claim. */
   whenIdle(): Promise<void> {
     return this.#releaseQueue.whenIdle();
   }
 
-  /** Stops the timer, and ends what still waits for its time. For the very end. */
+  /** Runs all scheduled tasks and stops the timer; the last call on an engine. */
   stop(): void {
     this.#releaseQueue.stop();
     for (const item of this.#deadlines.takeAllDue(Number.POSITIVE_INFINITY)) item.onDue(this.clock.now(), 0);
@@ -173,7 +173,7 @@ export class Engine {
   }
 
   #apply(activeClaim: ActiveClaim, event: ClaimEvent, now: number): void {
-    if (activeClaim.isForgotten) return; // a late answer must not release what somebody else holds by now
+    if (activeClaim.isForgotten) return; // a late answer must not release a claim that another client holds now
     this.#perform(activeClaim, step(activeClaim.state, event, now, activeClaim.settings), now);
   }
 
@@ -182,14 +182,14 @@ export class Engine {
     activeClaim.state = state;
     if (state.status === "over" && previousStatus !== "over") this.#claims.delete(activeClaim.claim.id);
     for (const effect of effects) {
-      // the owner may have gone on from this state while it was told
+      // the listener may have changed the state during an earlier effect
       if (activeClaim.state !== state && effect !== "release") break;
       this.#performEffect(activeClaim, effect, now);
     }
     if (state.status === "waiting" && previousStatus === "asking") activeClaim.listener.onQueued();
     const wakeAt = activeClaim.nextWakeAt();
     if (wakeAt === Number.POSITIVE_INFINITY) this.#deadlines.remove(activeClaim);
-    // in whole milliseconds, as timers are: what one turn sets comes to stand in one row
+    // rounded up to milliseconds like timers: tasks scheduled in one turn then become due together
     else this.#deadlines.set(activeClaim, Math.ceil(wakeAt));
     this.#armTimer();
   }
@@ -248,7 +248,7 @@ export class Engine {
   }
 
   #renewBatch(batch: readonly ActiveClaim[]): void {
-    // a claim that is over by now was left in this very turn
+    // a claim may have been released later in the turn that scheduled its renewal
     const renewable = batch.filter(
       ({ state, isShortened }) => state.status !== "over" && state.status !== "lost" && !isShortened,
     );
@@ -282,7 +282,7 @@ export class Engine {
 
   #onAnswer(activeClaim: ActiveClaim, call: number, sentAt: number, answer: Answer): void {
     const now = this.clock.now();
-    // before it is believed: what the machine has slept since it was sent is missing in the lease
+    // before using the answer: a suspension since the call was sent shortens the lease
     if (answer.state === "held") this.elapsedMs(now);
     this.#recordContact(activeClaim.claim);
     activeClaim.recordAnswer(answer, now);
@@ -310,7 +310,7 @@ export class Engine {
     this.#armTimer();
   }
 
-  /** A renewal goes out anyway: those that are nearly due go with it. */
+  /** A renewal is sent anyway: adds those that are due soon to its batch. */
   #runEarlyTasks(now: number): void {
     for (const item of this.#deadlines.takeAllDue(now + EARLY_RUN_MS)) {
       if (item.mayRunEarly) item.onDue(now, EARLY_RUN_MS);
@@ -325,7 +325,7 @@ export class Engine {
     for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "slept", byMs }, now);
   }
 
-  /** A step of the store's clock may have ended leases: everything is in jeopardy until it has been asked about. */
+  /** A step of the store's clock may have ended leases: every held claim is unconfirmed until it has been rechecked. */
   #onStoreClockStep(now: number): void {
     for (const activeClaim of this.listClaims()) {
       if (activeClaim.state.status === "held") activeClaim.onClockStep();

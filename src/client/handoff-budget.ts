@@ -1,12 +1,13 @@
 /**
- * The local queue of one process for the same keys, and the hand-off decision (design A.3).
+ * The waiters of one process for the same keys, and the hand-off decision (decision 0004).
  *
- * Only the lane's claim stands in the store's line; local requests wait here. A grant brings a run of tokens; each local
- * holder takes the next one, so tokens rise with every holder. Two bounds keep other processes from starving: the run's
- * length and the time since the store's grant. After either the claim is released and another one queues at the end.
+ * Only one claim per local queue is in the store's queue; local requests wait here. A grant brings a token range; each
+ * local holder takes its next token, so tokens rise with every holder. Two limits keep other processes from starving: the
+ * length of the range, and the time since the store's grant. At either limit the claim is released, and a new one enters
+ * the store's queue at the end.
  *
- * Invariant: a run is only ever used for claims that take every permit of every key. Beside other holders its later
- * tokens would not lie above theirs.
+ * Invariant: a token range is only used for claims that take every permit of every key. With other holders beside it, the
+ * later tokens of the range would not be higher than theirs.
  */
 
 import { ALL_PERMITS } from "../lock-table/admission.ts";
@@ -14,13 +15,13 @@ import type { Linked } from "../util/linked-list.ts";
 import { LinkedList } from "../util/linked-list.ts";
 
 export interface HandoffLimits {
-  /** Longest run of local holders; 1: no hand-off. */
+  /** The most local holders per grant; 1: no hand-off. */
   readonly handoffs: number;
-  /** Longest time after the store's grant at which a hand-off may begin, milliseconds. */
+  /** How long after the store's grant a hand-off may begin, in milliseconds. */
   readonly handoffMs: number;
 }
 
-/** Can requests for these holds be served one after another by one claim? */
+/** Can one claim serve several requests for these locks one after another? */
 export function isExclusive(holds: readonly { readonly permits: number; readonly limit: number }[]): boolean {
   for (const { permits, limit } of holds) if (permits < ALL_PERMITS || limit > ALL_PERMITS) return false;
   return true;
@@ -30,12 +31,12 @@ export class HandoffBudget<R extends Linked<R>> {
   readonly queue: LinkedList<R> = new LinkedList();
   readonly #limits: HandoffLimits;
   #nextToken = 0n;
-  /** Tokens of the run, used or not. */
+  /** The length of the token range. */
   #tokenCount = 0;
-  /** Those not used yet. */
+  /** How many tokens of the range are unused. */
   #tokensLeft = 0;
   #grantedAt = 0;
-  /** What the last run says the next one should be. */
+  /** The length for the next range, from the use of the last one. */
   #suggestedCount = 1;
 
   constructor(limits: HandoffLimits) {
@@ -43,14 +44,14 @@ export class HandoffBudget<R extends Linked<R>> {
   }
 
   /**
-   * How many tokens a claim made now should ask for: one for each who waits, or what the last run has shown to be of use.
-   * Who waits is not all: whoever was just served may be on the way back. Those that nobody takes are left out.
+   * How many tokens a claim made now should request: one per waiter, or as many as the last range suggests. The number of
+   * waiters alone is too low, since holders that have just released often ask again at once. Unused tokens are skipped.
    */
   tokensToRequest(): number {
     return Math.min(Math.max(this.queue.size, this.#suggestedCount), this.#limits.handoffs);
   }
 
-  /** The store has granted a run. */
+  /** The store has granted a token range. */
   onGranted(token: bigint, tokenCount: number, now: number): void {
     this.#nextToken = token;
     this.#tokenCount = Math.min(tokenCount, this.#limits.handoffs);
@@ -64,12 +65,13 @@ export class HandoffBudget<R extends Linked<R>> {
     return this.#nextToken++;
   }
 
-  /** The token for the next local holder; null if the claim must go back to the store instead. `hasEnoughLease`: is enough of the lease left? */
+  /** Returns the token for the next local holder; null if the claim must be released instead, also without `hasEnoughLease`. */
   nextToken(now: number, hasEnoughLease: boolean): bigint | null {
     const isInTime = hasEnoughLease && now - this.#grantedAt < this.#limits.handoffMs;
     const canContinue = isInTime && this.queue.first !== null;
     if (canContinue && this.#tokensLeft > 0) return this.firstToken();
-    // A run spent while others wait and time is left was too short. Doubling, not all at once: tokens must not outrun their clock.
+    // A range that is used up with waiters and time left was too short: double it (decision 0018). Larger steps would let
+    // tokens run ahead of the clock that the token issuer follows.
     this.#suggestedCount = canContinue ? 2 * this.#tokenCount : this.#tokenCount - this.#tokensLeft;
     return null;
   }

@@ -1,4 +1,4 @@
-/** One local holder's time with a claim: from its grant, or the hand-off to it, until its last handle is given back. */
+/** One local holder's time with a claim: from its grant or hand-off until its last handle is released. */
 
 import { LockLostError } from "../errors.ts";
 import type { LostReason } from "../spi/driver.ts";
@@ -13,13 +13,13 @@ export class LocalHold implements ScheduledTask {
   readonly target: LockTarget;
   readonly token: bigint;
   readonly grantedAt: number;
-  /** Handles not given back yet; the first one, and one for each request that joined. */
+  /** The number of unreleased handles: the first one, and one for each request that joined. */
   refCount = 1;
-  /** Async contexts entered with it: who is in one cannot let the lock travel. */
+  /** The number of async contexts entered with this lock: while there is one, the lock cannot be detached. */
   openFlows = 0;
   lostReason: LostReason | null = null;
   #abort: AbortController | null = null;
-  // the end of maxHold
+  // a scheduled task: due at the end of maxHold
   readonly mayRunEarly = false;
   dueAt = 0;
   heapIndex = -1;
@@ -32,12 +32,12 @@ export class LocalHold implements ScheduledTask {
     this.grantedAt = grantedAt;
   }
 
-  /** May it be joined, and does its holder still count as one? Says nothing of the lease. */
+  /** Can requests still join it? Says nothing about the lease. */
   get isOpen(): boolean {
     return this.refCount > 0;
   }
 
-  /** By our clocks, read now. */
+  /** Is the lock held, by this process's clocks, read now? */
   get isHeld(): boolean {
     return this.refCount > 0 && this.lostReason === null && this.queue.isHeld(this.activeClaim);
   }
@@ -56,10 +56,10 @@ export class LocalHold implements ScheduledTask {
     this.#abort?.abort(this.toLostError());
   }
 
-  /** Aborted when it is lost. Of all who have joined it, so that none leaves anything behind; made when first read. */
+  /** Aborted when the lock is lost. Created when first read, and shared by all requests that joined. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
-    // read now: the timer that would tell of a loss may be late
+    // check the lease now: the timer that reports a loss may be late
     if (!this.isHeld && this.lostReason !== null) this.#abort.abort(this.toLostError());
     return this.#abort.signal;
   }
@@ -68,7 +68,7 @@ export class LocalHold implements ScheduledTask {
     return lockLostError(this.lostReason ?? "expired", this.target.keys);
   }
 
-  /** One handle less; the last one gives it back. Was it ours until now? */
+  /** Releases one handle, and the lock with the last one. True if the lock was held until now. */
   release(): boolean | Promise<boolean> {
     this.refCount--;
     return this.refCount > 0 ? this.wasHeldUntilNow() : this.queue.release(this);
@@ -84,15 +84,15 @@ const LOSS_TEXT: Readonly<Record<LostReason, string>> = {
   released: "it was released",
   revoked: "it was revoked",
   maxHold: "it was held longer than maxHold allows",
-  unknown: "the store does not know it any more",
+  unknown: "the store has no record of it",
 };
 
-/** The loss as its holder is told it. */
+/** The error by which a holder learns of the loss. */
 export function lockLostError(reason: LostReason, keys: readonly string[]): LockLostError {
   return new LockLostError(`lost the lock on ${formatKeys(keys)}: ${LOSS_TEXT[reason]}`, reason, { keys });
 }
 
-/** Keys for a message. */
+/** Formats keys for a message: at most three, each of at most 60 characters. */
 export function formatKeys(keys: readonly string[]): string {
   const listed = keys.slice(0, 3).map((key) => JSON.stringify(key.length > 60 ? `${key.slice(0, 60)}…` : key));
   return keys.length > 3 ? `${listed.join(", ")} and ${keys.length - 3} more` : listed.join(", ");

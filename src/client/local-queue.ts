@@ -1,13 +1,13 @@
 /**
- * The shell around core/lane: the local queue for the same keys and the claim that stands for it at the store. Requests
- * that cannot share a claim have a lane of their own for one request.
+ * The waiters of this process for the same keys, and the one claim that represents them at the store. A request that
+ * cannot share a claim has a local queue of its own.
  *
- *   no claim   nobody here wants the keys (then the lane is dropped), or the next claim is about to start
- *   pending    `activeClaim` asks or waits, for the head of the queue
- *   held       `localHold` is the local holder; the others queue
+ *   no claim   no local request wants the keys (then the queue is deleted), or the next claim is about to start
+ *   pending    `activeClaim` is being requested or waits at the store, for the first waiter
+ *   held       `localHold` is the local holder; the other requests wait
  *
- * Invariants: at most one live claim a lane; a lost claim leaves the lane at once (its tenure takes it along until its
- * body has ended), so that local waiters can queue at the store without waiting for that body.
+ * Invariants: a local queue has at most one live claim. A lost claim leaves the queue at once: its local hold keeps it until
+ * the holder's code has ended, but local waiters can queue at the store without waiting for that code.
  */
 
 import { DriverError, describePause, isFatalError, StorePausedError } from "../errors.ts";
@@ -32,13 +32,13 @@ export class LocalQueue implements ClaimListener {
   readonly parent: LocalQueues;
   readonly target: LockTarget;
   readonly #ttl: number | "session";
-  /** Its name in the host's map; null: nobody else may join it. */
+  /** The name in the map of `parent`; null: other requests cannot join this queue. */
   readonly #name: string | null;
   readonly #budget: HandoffBudget<Waiter>;
   #activeClaim: ActiveClaim | null = null;
   #localHold: LocalHold | null = null;
   #attachAttempt: AttachAttempt | null = null;
-  /** Places lost in a row. */
+  /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
 
   constructor(parent: LocalQueues, target: LockTarget, ttl: number | "session", name: string | null) {
@@ -51,14 +51,15 @@ export class LocalQueue implements ClaimListener {
 
   enqueue(waiter: Waiter): void {
     const isBusy = this.#activeClaim !== null;
-    waiter.join(this); // first: a signal may throw, and nobody may wait behind who will never take his turn
+    // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
+    waiter.join(this);
     this.#budget.queue.push(waiter);
     if (!isBusy) return this.#startClaim(waiter.startedAt);
     if (waiter.noWait) return this.#rejectBusy(waiter, this.#activeClaim as ActiveClaim);
     this.parent.emitWaiting(waiter);
   }
 
-  /** The request's user has given up; with its last request the claim goes too. */
+  /** The user has cancelled the request. Without further requests the claim is released, too. */
   withdraw(waiter: Waiter, reason: unknown): void {
     this.#removeWaiter(waiter);
     waiter.reject(reason);
@@ -70,7 +71,7 @@ export class LocalQueue implements ClaimListener {
         waiter,
         wrapDriverError(
           this.#activeClaim.failure,
-          `could not ask for ${formatKeys(waiter.target.keys)}`,
+          `could not acquire ${formatKeys(waiter.target.keys)}`,
           waiter.target.keys,
         ),
       );
@@ -116,11 +117,11 @@ export class LocalQueue implements ClaimListener {
   onFailed(error: unknown): void {
     this.#activeClaim = null;
     const { queue } = this.#budget;
-    // what is not fatal ends only who asked once; he may have left the claim to another who goes on waiting
+    // a transient error rejects only a no-wait request at the head; the other requests keep waiting
     while (queue.first !== null && (queue.first.noWait || isFatalError(error))) {
       const head = queue.first;
       queue.remove(head);
-      head.reject(wrapDriverError(error, `could not ask for ${formatKeys(head.target.keys)}`, head.target.keys));
+      head.reject(wrapDriverError(error, `could not acquire ${formatKeys(head.target.keys)}`, head.target.keys));
       if (!isFatalError(error)) break;
     }
     this.#startNext();
@@ -132,7 +133,7 @@ export class LocalQueue implements ClaimListener {
     this.#localHold = null;
     this.#activeClaim = null;
     this.parent.engine.cancel(localHold);
-    // first: whoever hears of the loss may ask for the same keys at once
+    // before the loss is reported: a listener may request the same keys at once and must queue behind the waiters
     this.#startNext();
     this.parent.emitLost(localHold, reason);
     localHold.lose(reason);
@@ -143,22 +144,22 @@ export class LocalQueue implements ClaimListener {
     else if (this.#localHold !== null) this.parent.emitJeopardy(this.#localHold, isUnconfirmed);
   }
 
-  /** The last handle of the local holder was given back. True if it was ours until now. */
+  /** Called when the last handle of the local holder is released. True if the lock was held until now. */
   release(localHold: LocalHold): boolean | Promise<boolean> {
     const { engine } = this.parent;
     engine.cancel(localHold);
     if (localHold !== this.#localHold) {
-      // lost: its claim has left the lane already, and goes now that the body has ended
+      // lost before: its claim is no longer in this queue, and is released now that the holder's code has ended
       engine.release(localHold.activeClaim);
       return false;
     }
     const now = engine.clock.now();
     const isHeld = engine.isHeld(localHold.activeClaim, now);
-    if (localHold !== this.#localHold) return this.release(localHold); // reading the clocks told us that it is lost
+    if (localHold !== this.#localHold) return this.release(localHold); // isHeld() read the clocks and reported a loss
     this.#localHold = null;
     const { activeClaim } = localHold;
     this.parent.emitReleased(localHold);
-    // whoever heard of it has withdrawn the last request, and with it the claim
+    // a listener of the event may have withdrawn the last request, and with it the claim
     if (this.#activeClaim !== activeClaim) return isHeld;
     const token = isHeld ? this.#budget.nextToken(now, hasEnoughLease(activeClaim, now)) : null;
     if (token !== null) {
@@ -169,7 +170,7 @@ export class LocalQueue implements ClaimListener {
     return this.#releaseToStore(activeClaim, isHeld, now);
   }
 
-  /** The local holder is given up, though it has not let go: close() and releaseAll() do so. */
+  /** Releases the claim although the local holder has not released it; for close() and releaseAll(). */
   forceRelease(): void {
     const localHold = this.#localHold;
     if (localHold === null) return;
@@ -179,13 +180,13 @@ export class LocalQueue implements ClaimListener {
     localHold.lose("released");
   }
 
-  /** All waiting requests end with this error. */
+  /** Rejects all waiting requests with this error. */
   rejectAll(error: unknown): void {
     this.#attachAttempt?.reject(error);
     for (const waiter of [...this.#budget.queue]) this.withdraw(waiter, error);
   }
 
-  /** The claim has gone to somebody else, with its holder's consent. */
+  /** Drops the claim without releasing it: its holder has detached it. */
   transferOut(localHold: LocalHold): void {
     this.#localHold = null;
     this.#activeClaim = null;
@@ -195,13 +196,13 @@ export class LocalQueue implements ClaimListener {
     this.#startNext();
   }
 
-  /** A claim made elsewhere is being taken up here: until it is confirmed or refused, all that is heard of it goes there. */
+  /** Attaches a claim that was made elsewhere: until it is confirmed or refused, its events go to `attempt`. */
   startAttach(attempt: AttachAttempt): void {
     this.#attachAttempt = attempt;
     this.#activeClaim = attempt.activeClaim;
   }
 
-  /** The adoption is over: this is the claim's one holder, or it is not ours. */
+  /** The attach attempt is over. `localHold` is the claim's holder; null: the attempt failed. */
   finishAttach(localHold: LocalHold | null): void {
     this.#attachAttempt = null;
     this.#localHold = localHold;
@@ -248,21 +249,21 @@ export class LocalQueue implements ClaimListener {
     parent.tokenFloors.record(this.target.holds, token);
     if (parent.settings.maxHoldMs < Number.POSITIVE_INFINITY)
       parent.engine.schedule(localHold, now + parent.settings.maxHoldMs);
-    // first: whoever hears of it may abort, and has nothing to abort any more
+    // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold);
     parent.emitAcquired(localHold, waiter);
   }
 
-  /** Releases the claim and, if somebody here waits, queues again at the store's end, in one turn. */
+  /** Releases the claim and, if requests wait here, starts the next claim in the same turn. */
   #releaseToStore(activeClaim: ActiveClaim, isHeld: boolean, now: number): Promise<boolean> {
     this.#activeClaim = null;
     const { engine } = this.parent;
     const expiresAt = activeClaim.state.status === "held" ? activeClaim.state.deadline + engine.suspendedMs : 0;
     const result = new Promise<boolean>((resolve) => {
-      // our own clock settles it; of the store only a plain "it was not there", said while the lease stands, is news.
-      // Where we are in doubt it is the other way round: only the store's "it was there" counts
-      const onReleased = (wasThere: boolean | null): void =>
-        resolve(isHeld ? wasThere !== false || engine.elapsedMs() >= expiresAt : wasThere === true);
+      // If the lease was valid by the local clock, the lock counts as held, unless the store answers within the lease that
+      // the claim did not exist. If it was not, the lock counts as lost, unless the store answers that the claim existed.
+      const onReleased = (existed: boolean | null): void =>
+        resolve(isHeld ? existed !== false || engine.elapsedMs() >= expiresAt : existed === true);
       engine.release(activeClaim, onReleased, now);
     });
     this.#startNext(now);
@@ -284,7 +285,7 @@ export class LocalQueue implements ClaimListener {
     this.#startNext();
   }
 
-  /** It was asked once, and not granted at once: busy, unless the store grants nothing to anyone and nobody here holds. */
+  /** Rejects a no-wait request: busy, unless the store is paused and no local holder has the lock. */
   #rejectBusy(waiter: Waiter, activeClaim: ActiveClaim): void {
     const pause =
       activeClaim.state.status === "held" ? undefined : activeClaim.currentPause(this.parent.engine.clock.now());
@@ -296,7 +297,7 @@ export class LocalQueue implements ClaimListener {
     );
   }
 
-  /** Takes the request out of the queue and, in the background, finds out why it had to wait. */
+  /** Removes the request from the queue and rejects it once the lookup of the current holder has ended. */
   #timeOutWaiter(waiter: Waiter, waitedMs: number): void {
     if (waiter.isTry) return this.withdraw(waiter, null);
     let localAhead = this.#localHold === null ? 0 : 1;
@@ -304,7 +305,7 @@ export class LocalQueue implements ClaimListener {
     const { holds, keys } = waiter.target;
     const id = this.#activeClaim?.claim.id ?? null;
     const paused = this.#activeClaim?.currentPause(this.parent.engine.clock.now());
-    // looked at while our own place still stands; the user is told when the look is back, or too late
+    // start the lookup before the claim's own entry is released, so that it counts the claims ahead of it
     const error = createTimeoutError(this.parent, { holds, keys, id, localAhead, waitedMs, paused });
     this.#removeWaiter(waiter);
     waiter.leave();

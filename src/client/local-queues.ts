@@ -1,4 +1,4 @@
-/** What all lanes of one client share: the engine, the settings, the map of lanes, and the events about locks. */
+/** The local queues of one client, by name, with what they share: engine, settings, token floors and the events about locks. */
 
 import type { ClaimSettings } from "../claim/state.ts";
 import type { LostReason } from "../spi/driver.ts";
@@ -31,7 +31,10 @@ export class LocalQueues {
     this.#events = events;
   }
 
-  /** What `toResult` makes of a tenure of these keys, or null if `isTry` and they were not free. Rejects as acquire() does. */
+  /**
+   * Queues a request. Resolves with `toResult` of the local hold, or with null if `isTry` and the keys were busy; rejects
+   * like acquire().
+   */
   acquire<T>(
     target: LockTarget,
     settings: AcquireSettings,
@@ -41,12 +44,12 @@ export class LocalQueues {
     const ttl = resolveTtl(settings, this.engine.driver.traits, this.engine.driver.name);
     return new Promise((resolve, reject) => {
       const startedAt = this.engine.clock.now();
-      const settle = resolve as (given: unknown) => void;
+      const settle = resolve as (result: unknown) => void;
       this.#queueFor(target, ttl).enqueue(new Waiter(target, settings, isTry, startedAt, toResult, settle, reject));
     });
   }
 
-  /** What a claim's machine must know. */
+  /** The settings of a claim's machine. */
   toClaimSettings(ttl: number | "session", wait: boolean): ClaimSettings {
     const { lease } = this.engine.driver.traits;
     const { renew } = this.settings;
@@ -90,7 +93,7 @@ export class LocalQueues {
   }
 
   #queueFor(target: LockTarget, ttl: number | "session"): LocalQueue {
-    // a run of tokens held beside other holders would not rise, so only exclusive claims are shared
+    // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
     if (this.settings.handoffs === 1 || !isExclusive(target.holds)) return new LocalQueue(this, target, ttl, null);
     const name = queueName(target, ttl === this.settings.ttl ? "" : ttl);
     let queue = this.queues.get(name);
@@ -102,7 +105,7 @@ export class LocalQueues {
   }
 }
 
-/** The same for requests with the same holds and ttl. Keys have no control characters, so names cannot collide. */
+/** Equal for requests with the same locks and ttl. Keys have no control characters, so names cannot collide. */
 function queueName({ holds }: LockTarget, ttl: number | string): string {
   const first = holds[0].key;
   if (holds.length === 1 && ttl === "") return first;

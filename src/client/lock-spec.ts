@@ -1,26 +1,26 @@
-/** What each primitive means, as lists of holds. */
+/** The lock specs of each lock type, and how a nested request relates to the locks of its flow. */
 
 import { ALL_PERMITS } from "../lock-table/admission.ts";
 import type { LockSpec } from "../spi/driver.ts";
 
 export type LockSpecs = readonly [LockSpec, ...LockSpec[]];
 
-/** A mutex, and the writing side of a read-write lock. */
+/** A mutex, or the write lock of a read-write lock. */
 export function exclusive(key: string): LockSpecs {
   return [{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }];
 }
 
-/** The reading side of a read-write lock. */
+/** The read lock of a read-write lock. */
 export function shared(key: string): LockSpecs {
   return [{ key, permits: 1, limit: ALL_PERMITS }];
 }
 
-/** Some permits of a semaphore. */
+/** Permits of a semaphore. */
 export function semaphorePermits(key: string, permits: number, limit: number): LockSpecs {
   return [{ key, permits, limit }];
 }
 
-/** Several at once, sorted by key. A key that is named twice must be wanted in the same way; then it counts once. null: it is not. */
+/** Merges lock specs and sorts them by key. Equal specs of one key count once; null if a key has two different specs. */
 export function mergeSpecs(specLists: readonly LockSpecs[]): LockSpecs | null {
   const byKey = new Map<string, LockSpec>();
   for (const spec of specLists.flat()) {
@@ -32,12 +32,12 @@ export function mergeSpecs(specLists: readonly LockSpecs[]): LockSpecs | null {
   return specs as unknown as LockSpecs;
 }
 
-/** How a wish relates to what its own flow holds of the same key. */
+/** How a nested request relates to the locks that its flow holds on the same key. */
 export type Nesting = "joins" | "beside" | "deadlock";
 
 /**
- * Joins: served by what is held (reading or writing inside writing, reading inside reading). Beside: permits of a
- * semaphore that fit beside those held, to be claimed. Deadlock: it could only wait for its own flow.
+ * joins: a held lock covers the request (reading or writing inside writing, reading inside reading). beside: the request
+ * needs a claim of its own, for semaphore permits that fit beside the held ones. deadlock: it would wait for its own flow.
  */
 export function resolveNesting(heldSpecs: readonly LockSpec[], wanted: LockSpec, reentrant: boolean): Nesting {
   let usedPermits = wanted.permits;

@@ -1,4 +1,4 @@
-/** What is to be locked, checked: the holds as the store sees them and the keys as the caller named them. */
+/** The target of an acquire, validated: the lock specs for the store, and the keys without the client's prefix. */
 
 import { UnsupportedError } from "../errors.ts";
 import { ALL_PERMITS, MAX_LOCKS } from "../lock-table/admission.ts";
@@ -9,9 +9,9 @@ import type { LockSpecs } from "./lock-spec.ts";
 import { exclusive, mergeSpecs, semaphorePermits, shared } from "./lock-spec.ts";
 
 export interface LockTarget {
-  /** Keys with the client's prefix, sorted. */
+  /** The lock specs, sorted; their keys have the client's prefix. */
   readonly holds: LockSpecs;
-  /** The same keys as the caller named them, in the same order. */
+  /** The same keys without the prefix, in the same order. */
   readonly keys: readonly string[];
 }
 
@@ -32,16 +32,16 @@ export function semaphoreTarget(prefix: string, key: unknown, permits: unknown =
   };
 }
 
-/** @throws TypeError if there is none, too many, or one key is wanted in two ways */
+/** @throws TypeError without targets, with too many keys, or if one key is requested in two different modes */
 export function combineTargets(prefix: string, targets: readonly LockTarget[]): LockTarget {
   if (targets.length === 0) throw new TypeError("all() needs at least one key");
   const holds = mergeSpecs(targets.map((target) => target.holds));
-  if (holds === null) throw new TypeError("all() must not name one key in two ways");
+  if (holds === null) throw new TypeError("all() must not request one key in two different modes");
   if (holds.length > MAX_LOCKS) throw new TypeError(`all() takes at most ${MAX_LOCKS} keys, not ${holds.length}`);
   return { holds, keys: holds.map(({ key }) => key.slice(prefix.length)) };
 }
 
-/** @throws UnsupportedError if the store cannot keep such claims; before anything is sent */
+/** @throws UnsupportedError if the store does not support these locks; called before anything is sent */
 export function checkSupported({ holds, keys }: LockTarget, traits: Traits, driver: string): void {
   if (traits.permits === "any") return;
   for (const { permits, limit } of holds) {

@@ -1,4 +1,4 @@
-/** What an acquire gives: a handle over one tenure, or over several where the store takes keys one by one or some were joined. */
+/** The result of an acquire: a handle on one local hold, or on several if the store takes keys one by one or some were joined. */
 
 import type { LockLostError } from "../errors.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -7,52 +7,53 @@ import { formatKeys, lockLostError } from "./local-hold.ts";
 import type { FlowHolds } from "./reentrancy.ts";
 import type { DetachOptions } from "./transfer.ts";
 
-/** A lock that is held, or was. */
+/** A lock that is held or was held. */
 export interface Lock extends AsyncDisposable {
-  /** The keys, as the caller named them, in key order. */
+  /** The keys, without the client's prefix, in key order. */
   readonly keys: readonly string[];
   /**
-   * Rises with every holder of these keys. Send it with every write and let the resource refuse older ones. For several
-   * keys the highest of theirs; they differ only where the store cannot claim several keys at once, or some were joined.
+   * The fencing token: rises with every holder of these keys. Send it with every write, and let the resource refuse lower
+   * ones. For several keys it is the highest of their tokens; these differ only if the store cannot claim several keys at
+   * once, or if some keys were joined.
    * @throws UnsupportedError on a store without fencing
    */
   readonly token: bigint;
   /** The token for one of several keys. @throws TypeError if the key is not among `keys`; UnsupportedError */
   tokenOf(key: string): bigint;
   /**
-   * Aborted, with a LockLostError, as soon as we can no longer be sure to hold. Made when first read. With `renew: false`
-   * nothing watches the lease: ask throwIfLost().
+   * Aborted with a LockLostError as soon as the lock is no longer certainly held. Created when first read. With
+   * `renew: false` no timer watches the lease: call throwIfLost().
    */
   readonly signal: AbortSignal;
-  /** @throws LockLostError if the lease has run out by our clocks, even before the signal's timer had its turn */
+  /** @throws LockLostError if the lease has ended by this process's clocks, even before the timer has aborted the signal */
   throwIfLost(): void;
   /** Runs fn as if inside using(): nested requests for these keys join this lock. */
   run<T>(fn: () => T): T;
-  /** Milliseconds of the lease left by our clock, the margin for stopping taken off; 0 when lost. */
+  /** The milliseconds left of the lease by this process's clock, minus a safety margin; 0 when lost. */
   readonly remainingMs: number;
   /**
-   * Stops renewing and gives a secret reference, with which attach() takes the lock up again anywhere. The lease runs on
-   * unrenewed, a full one or what `ttl` says. @throws UnsupportedError inside using(), for ttl "session", on session-only
-   * stores, or when it was joined; LockLostError; TypeError; DriverError if the store did not confirm: then the lock is
-   * still held here, but with `ttl` it is given up and ends by itself
+   * Stops renewing and returns a secret reference with which attach() continues the lock in any process. The lease, full or
+   * of length `ttl`, is no longer renewed. @throws UnsupportedError inside using(), for ttl "session", on session-only
+   * stores, or if another request has joined the lock; LockLostError; TypeError; DriverError if the store did not confirm:
+   * then this client still holds the lock, except with `ttl`, where it gives the lock up and the lease expires
    */
   detach(options?: DetachOptions): Promise<string>;
   /**
-   * Gives the lock back: true if it was ours until now, false if it had been lost. Never throws for a loss; calling it
-   * again gives the first answer. Settles when the store has answered; if the store cannot be reached, when it has
-   * forgotten the claim by itself.
+   * Releases the lock: true if it was held until now, false if it had been lost. Never throws for a loss; a second call
+   * returns the first result. Settles when the store has answered or, if it cannot be reached, when the claim's lease has
+   * certainly expired there.
    */
   release(): Promise<boolean>;
 }
 
 export class LockHandle implements Lock {
   readonly keys: readonly string[];
-  /** Private, so that a handle that is printed or logged shows no claim id: that is a secret. */
+  /** Private, so that a printed or logged handle does not show the claim id, which is a secret. */
   readonly #localHolds: readonly [LocalHold, ...LocalHold[]];
   readonly #flowHolds: FlowHolds;
   #released: Promise<boolean> | null = null;
   #signal: AbortSignal | null = null;
-  /** Why a lock that was not released is no longer ours: detached, or given up. */
+  /** Why a lock that was not released is no longer held: detached, or given up. */
   #loss: LockLostError | null = null;
 
   constructor(localHolds: readonly [LocalHold, ...LocalHold[]], keys: readonly string[], flowHolds: FlowHolds) {
@@ -61,7 +62,7 @@ export class LockHandle implements Lock {
     this.#flowHolds = flowHolds;
   }
 
-  /** What it consists of. */
+  /** The local holds that this handle combines. */
   get localHolds(): readonly [LocalHold, ...LocalHold[]] {
     return this.#localHolds;
   }
@@ -95,7 +96,7 @@ export class LockHandle implements Lock {
     if (error !== null) throw error;
   }
 
-  /** The loss that throwIfLost() would throw. */
+  /** The error that throwIfLost() would throw, or null. */
   currentLoss(): LockLostError | null {
     if (this.#released !== null) return this.#loss ?? lockLostError("released", this.keys);
     for (const localHold of this.#localHolds) if (!localHold.isHeld) return localHold.toLostError();
@@ -114,12 +115,12 @@ export class LockHandle implements Lock {
   }
 
   async detach(options?: DetachOptions): Promise<string> {
-    // few programs ever detach: they load it when they do
+    // loaded on first use, since few programs detach
     const { detach } = await import("./transfer.ts");
     return detach(this, options);
   }
 
-  /** It is no longer ours, and nothing is to be released here. */
+  /** Gives the lock up without releasing its claims. */
   transferOut(loss: LockLostError): void {
     this.#released = Promise.resolve(false);
     this.#loss = loss;
@@ -136,7 +137,7 @@ export class LockHandle implements Lock {
     if (!(await this.release())) throw this.releaseLoss();
   }
 
-  /** Why release() answered false. */
+  /** Why release() returned false. */
   releaseLoss(): LockLostError {
     return (
       this.#localHolds.find(({ lostReason }) => lostReason !== null)?.toLostError() ??

@@ -1,4 +1,4 @@
-/** The three verbs, bound to what is to be locked. */
+/** acquire(), tryAcquire() and using(), bound to a target. */
 
 import type { Acquirer } from "./acquirer.ts";
 import type { Lock, LockHandle } from "./lock.ts";
@@ -6,41 +6,41 @@ import type { LockTarget } from "./lock-target.ts";
 import type { AcquireOptions, AcquireSettings, ClientSettings, TryOptions } from "./options.ts";
 import { parseAcquireOptions } from "./options.ts";
 
-/** Something that can be locked: a fixed set of holds with three verbs. */
+/** Something that can be locked: a fixed set of keys and permits. */
 export interface Lockable<Extra = unknown> {
   /**
    * Waits for the lock.
    * @throws TypeError for wrong options; LockTimeoutError after `wait`; the signal's reason on abort; DeadlockError;
-   * DriverError if the store could not be asked until the wait was over; FatalDriverError; UnsupportedError; ClosedError
+   * DriverError if the store could not be reached before the wait ended; FatalDriverError; UnsupportedError; ClosedError
    */
   acquire(options?: AcquireOptions & Extra): Promise<Lock>;
-  /** The lock if it is free now, else null; asks once. @throws as acquire(), but never LockTimeoutError */
+  /** Returns the lock if it is free now, else null; tries once. @throws as acquire(), but never LockTimeoutError */
   tryAcquire(options?: TryOptions & Extra): Promise<Lock | null>;
   /**
-   * Acquires, runs fn in an async context in which nested requests join, and releases when fn has settled.
-   * @throws what fn throws, always; else LockLostError if the lock was lost on the way; and as acquire()
+   * Acquires the lock, runs fn in an async context in which nested requests join the lock, and releases it when fn has
+   * settled. @throws what fn throws; if fn succeeds, LockLostError if the lock was lost meanwhile; and as acquire()
    */
   using<T>(fn: (lock: Lock) => T | Promise<T>): Promise<T>;
   using<T>(options: AcquireOptions & Extra, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
 }
 
-/** What a Lockable needs of its client. */
+/** The part of a client that a Lockable uses. */
 export interface LockableClient {
   readonly settings: ClientSettings;
-  /** Ready to be asked. @throws ClosedError, DriverError */
+  /** Opens the client if necessary. @throws ClosedError, DriverError */
   getAcquirer(): Acquirer | Promise<Acquirer>;
 }
 
-/** What is locked: always the same, or made of the call's own options (a semaphore's permits). */
+/** A fixed target, or a function that makes one from the options of a call (the permits of a semaphore). */
 type TargetSource<Extra> = LockTarget | ((options: Extra | undefined) => LockTarget);
 
-/** A Lockable that remembers its target, so that all() can take it. */
+/** A Lockable whose target is known, so that all() can combine it with others. */
 export class BoundLockable<Extra> implements Lockable<Extra> {
   readonly #client: LockableClient;
   readonly #targetSource: TargetSource<Extra>;
   readonly #extraOption: string | undefined;
 
-  /** @param extraOption an option that only the target is made of */
+  /** @param extraOption the name of an option that targetSource reads */
   constructor(client: LockableClient, targetSource: TargetSource<Extra>, extraOption?: string) {
     this.#client = client;
     this.#targetSource = targetSource;
@@ -69,7 +69,7 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
     return runWithLock(lock as LockHandle, fn);
   }
 
-  /** No async function: an uncontended acquire is to cost one promise. */
+  /** Not an async function, since an uncontended acquire should cost only one promise. */
   #acquire(options: (AcquireOptions & Extra) | undefined, isTry: boolean): Promise<LockHandle | null> {
     try {
       const target = this.target(options);
@@ -90,7 +90,7 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
   }
 }
 
-/** The body's own error always wins; a loss is told even if the body succeeded. */
+/** An error of fn takes precedence; a loss is thrown even if fn succeeded. */
 async function runWithLock<T>(lock: LockHandle, fn: (lock: Lock) => T | Promise<T>): Promise<T> {
   let result: T;
   try {

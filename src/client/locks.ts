@@ -1,4 +1,4 @@
-/** createLocks(driver): the object users hold. */
+/** createLocks(driver): the main object of the API. */
 
 import { ALL_PERMITS } from "../lock-table/admission.ts";
 import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
@@ -27,47 +27,48 @@ export interface Locks extends AsyncDisposable {
   mutex(key: string): Lockable;
   /** Many readers or one writer, in order of arrival; write is the same as mutex(key). */
   rw(key: string): { readonly read: Lockable; readonly write: Lockable };
-  /** At most `limit` permits of the key out at once; each acquire takes `permits`, default 1. Never re-entrant. */
+  /** At most `limit` permits of the key are held at once; each acquire takes `permits`, default 1. Never re-entrant. */
   semaphore(key: string, limit: number): Lockable<{ readonly permits?: number }>;
-  /** Several at once, at most 128 keys, taken in key order, so that such requests never deadlock each other. */
+  /** Locks up to 128 keys at once. They are acquired in key order, so that such requests never deadlock each other. */
   all(...targets: readonly (string | Lockable)[]): Lockable;
   /**
-   * Takes up a detached lock. @throws TypeError for a damaged reference; UnsupportedError if this client has taken it up
-   * already; LockLostError with the reason; DriverError
+   * Continues a detached lock in this client. @throws TypeError for a damaged reference; UnsupportedError if this client
+   * already holds the lock; LockLostError with the reason; DriverError
    */
   attach(reference: string): Promise<Lock>;
-  /** Is this key held in the present async flow? */
+  /** Is this key held in the current async flow? */
   holds(key: string): boolean;
-  /** What the store can do. Final once connect() or the first request has settled. */
+  /** The abilities of the store. Final once connect() or the first request has settled. */
   readonly traits: Traits;
-  /** Live claims any of whose keys starts with prefix, at most 1,000: fronts of lines first. May be a little stale. */
+  /** Lists at most 1,000 live claims with a key that starts with prefix: fronts of queues first. May be a little stale. */
   list(prefix?: string): Promise<readonly ClaimView[]>;
-  /** Gives back everything this client holds, and stays usable. Holders find their lock lost, with reason "released". */
+  /** Releases all locks of this client, which stays usable. Their holders lose them with reason "released". */
   releaseAll(): Promise<void>;
-  /** On SIGINT and SIGTERM: close within 2 s, then raise the signal again. The Disposable takes it back. */
+  /** On SIGINT or SIGTERM, closes within 2 s, then raises the signal again. The Disposable removes the signal handlers. */
   closeOnSignal(): Disposable;
   /**
-   * Asks the holder of key with this token to go: it cannot renew any more and is told "revoked", but keeps its place until
-   * it has let go or its lease has ended; with `now` it is removed at once. True if it was held with that token.
-   * @throws TypeError; UnsupportedError if the store cannot; DriverError, FatalDriverError if it did not or would not
+   * Revokes the lock on key from the holder with this token. The holder cannot renew any more and loses the lock with reason
+   * "revoked", but the key stays locked until the holder releases it or its lease ends; with `now` it is free at once. True
+   * if the key was held with that token.
+   * @throws TypeError; UnsupportedError if the store cannot revoke; DriverError if it failed, FatalDriverError if it refused
    */
   revoke(key: string, token: bigint, options?: RevokeOptions): Promise<boolean>;
-  /** Hears of what happens to this client's locks; see LockEvents. */
+  /** Adds a listener for an event of this client; see LockEvents. */
   on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable;
-  /** Ends waits with ClosedError, gives back everything (waiting at most 10 s for the store), then lets the store go. */
+  /** Rejects waiting requests with ClosedError, releases all locks (waiting at most 10 s) and closes the connection. */
   close(): Promise<void>;
 }
 
 /**
- * Locks on the store of this driver, which is opened at the first request.
- * @throws TypeError for what is no driver, or naming the option
+ * Returns the locks on this driver's store. The first request opens the driver.
+ * @throws TypeError if the argument is not a driver, or naming the wrong option
  */
 export function createLocks(driver: Driver, options?: LocksOptions): Locks {
   requireMethod(driver, "claim", "driver");
   return bindLocks(new Client(driver, parseClientOptions(options), Math.random));
 }
 
-/** The Locks of a client. Internal: connect() opens the client first, the simulator brings its own randomness. */
+/** Returns the Locks of a client. Internal: connect() opens the client first, and the simulator has its own random source. */
 export function bindLocks(client: Client): Locks {
   const { settings, flowHolds, driver } = client;
   const { prefix } = settings;
@@ -99,7 +100,7 @@ export function bindLocks(client: Client): Locks {
         ),
       ),
     attach: async (reference) => {
-      // few programs ever attach: they load it when they do
+      // loaded on first use, since few programs attach
       const { attach } = await import("./attach.ts");
       return attach(await client.getAcquirer(), reference);
     },
@@ -117,7 +118,7 @@ export function bindLocks(client: Client): Locks {
   };
 }
 
-/** A wrong argument rejects like everything else. */
+/** Turns an exception for a wrong argument into a rejection. */
 function rejectOnThrow<T>(call: () => Promise<T>): Promise<T> {
   try {
     return call();
@@ -130,6 +131,6 @@ function toTarget(item: string | Lockable, prefix: string): LockTarget {
   if (typeof item === "string") return mutexTarget(prefix, item);
   if (Array.isArray(item)) throw new TypeError("all() takes keys one by one, not in an array: spread it, all(...keys)");
   if (!(item instanceof BoundLockable))
-    throw new TypeError("all() takes keys, and what mutex(), rw(), semaphore() and all() give");
+    throw new TypeError("all() takes keys and the results of mutex(), rw(), semaphore() and all()");
   return item.target();
 }

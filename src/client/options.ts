@@ -1,4 +1,4 @@
-/** Options, checked once at the border: durations become milliseconds, names that do not exist are errors. */
+/** Validates options once, at the API: durations become milliseconds, unknown names are errors. */
 
 import { UnsupportedError } from "../errors.ts";
 import type { Traits } from "../spi/driver.ts";
@@ -10,49 +10,50 @@ import { cleanLabel, validateKey } from "../util/keys.ts";
 import { defaultLabel } from "./default-label.ts";
 import { requireCount } from "./lock-target.ts";
 
-/** What may be said of one acquire. */
+/** The options of acquire(). */
 export interface AcquireOptions {
-  /** Longest wait; then LockTimeoutError. 0: ask once, leave no place. Default: the client's, else for ever. */
+  /** The longest wait; then LockTimeoutError. 0: try once without queueing. Default: the client's `wait`, else for ever. */
   readonly wait?: Duration | undefined;
   /**
-   * Lease length; renewed while held. Default the client's, else 30 s; at least 100 ms. "session": until released or the
-   * session ends (our server). Ignored, with a warning once, by stores that only have sessions.
+   * The length of the lease, which is renewed while the lock is held. Default: the client's `ttl`, else 30 s; at least
+   * 100 ms. "session": until the lock is released or the session ends (Holdfast server). Stores that have only sessions
+   * ignore it and warn once.
    */
   readonly ttl?: Duration | "session" | undefined;
-  /** Stops the wait; acquire rejects with signal.reason. Does not release a lock already held. */
+  /** Cancels the wait: acquire rejects with signal.reason. Does not release a lock that is already held. */
   readonly signal?: AbortSignal | undefined;
-  /** Shown by tools. Default: `user@host pid program`. */
+  /** Shown in lists of locks. Default: `user@host pid program`. */
   readonly label?: string | undefined;
 }
 
-/** What may be said of one tryAcquire: it never waits. */
+/** The options of tryAcquire(), which never waits. */
 export type TryOptions = Omit<AcquireOptions, "wait">;
 
-/** What may be said of a client. */
+/** The options of a client. */
 export interface LocksOptions {
-  /** Default of every acquire's `wait`. Default: for ever. */
+  /** The default for the `wait` of every acquire. Default: for ever. */
   readonly wait?: Duration | undefined;
-  /** Default of every acquire's `ttl`. Default 30 s. */
+  /** The default for the `ttl` of every acquire. Default 30 s. */
   readonly ttl?: Duration | "session" | undefined;
-  /** Default of every acquire's `label`. */
+  /** The default for the `label` of every acquire. */
   readonly label?: string | undefined;
-  /** Stands before every key at the store; not part of the keys this client shows. Default: none. */
+  /** Added in front of every key at the store; the keys that this client shows do not contain it. Default: none. */
   readonly prefix?: string | undefined;
-  /** How many local requests may be served by one grant of the store, 1 to 1024. 1: strict order of arrival. Default 64. */
+  /** How many local requests one grant of the store may serve, 1 to 1024. 1: strict order of arrival. Default 64. */
   readonly handoffs?: number | undefined;
-  /** How long after the store's grant the lock may still be passed on locally. Default 10 ms. */
+  /** How long after the store's grant the lock may be handed off locally. Default 10 ms. */
   readonly handoffMs?: number | undefined;
-  /** May a request join what its own async flow holds? Default true. */
+  /** May a request join a lock that its own async flow holds? Default true. */
   readonly reentrant?: boolean | undefined;
-  /** A holder is given up after this time, its signal aborted with reason "maxHold". Default: never. */
+  /** After this time a holder loses the lock, and its signal is aborted with reason "maxHold". Default: never. */
   readonly maxHold?: Duration | undefined;
-  /** false: no timer at all while held, for short-lived functions; the lease is what `ttl` says. Default true. */
+  /** false: no renewal and no timer while a lock is held, for short-lived functions; the lease lasts `ttl`. Default true. */
   readonly renew?: boolean | undefined;
-  /** Time, for tests. */
+  /** The clock; tests replace it. */
   readonly clock?: Clock | undefined;
 }
 
-/** LocksOptions with defaults, in milliseconds; as a wish it is what acquire() without options means. */
+/** LocksOptions with defaults, in milliseconds. As AcquireSettings they apply to acquire() without options. */
 export interface ClientSettings extends AcquireSettings {
   readonly prefix: string;
   readonly handoffs: number;
@@ -63,12 +64,12 @@ export interface ClientSettings extends AcquireSettings {
   readonly clock: Clock;
 }
 
-/** One acquire's options with defaults, in milliseconds. */
+/** AcquireOptions with defaults, in milliseconds. */
 export interface AcquireSettings {
-  /** Infinity: for ever. */
+  /** Infinity: waits for ever. */
   readonly waitMs: number;
   readonly ttl: number | "session";
-  /** The user has said so: it is no default. */
+  /** The user has set `ttl`; it is not the default. */
   readonly isTtlExplicit: boolean;
   readonly label: string;
   readonly signal: AbortSignal | undefined;
@@ -76,7 +77,7 @@ export interface AcquireSettings {
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
 
-/** @throws TypeError naming the option; @param caller who takes them */
+/** @throws TypeError naming the option; @param caller the name of the function that takes the options */
 export function parseClientOptions(options: LocksOptions = {}, caller = "createLocks"): ClientSettings {
   requireObject(options, caller);
   const { wait = UNLIMITED, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock, ...rest } = options;
@@ -106,7 +107,7 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
   };
 }
 
-/** @throws TypeError naming the option; @param extraOption further names that the caller reads itself */
+/** @throws TypeError naming the option; @param extraOption the name of an option that the caller parses itself */
 export function parseAcquireOptions(
   options: AcquireOptions,
   settings: ClientSettings,
@@ -131,22 +132,22 @@ export function parseAcquireOptions(
 
 let hasWarned = false;
 
-/** The lease a claim of this wish has at this store. @throws UnsupportedError for "session" where there are none */
+/** Returns the ttl of a claim at this store. @throws UnsupportedError for "session" if the store has no sessions */
 export function resolveTtl(settings: AcquireSettings, { lease }: Traits, driver: string): number | "session" {
   if (settings.ttl === "session" && lease.sessionMs === undefined) {
     throw new UnsupportedError(
-      `${driver} has no sessions: ttl "session" needs a store with sessions, such as our server`,
+      `${driver} has no sessions: ttl "session" needs a store with sessions, such as the Holdfast server`,
     );
   }
   if (settings.ttl === "session" || lease.claim) return settings.ttl;
   if (settings.isTtlExplicit && !hasWarned) {
     hasWarned = true;
-    process.emitWarning(`${driver} knows only session leases: ttl is ignored`, "HoldfastWarning");
+    process.emitWarning(`${driver} has only session leases: ttl is ignored`, "HoldfastWarning");
   }
   return "session";
 }
 
-/** Infinity: none. */
+/** Infinity: no limit. */
 function parseTimeLimit(value: unknown, name: string, min?: number): number {
   return value === UNLIMITED ? UNLIMITED : parseDuration(value, name, min);
 }
@@ -160,14 +161,14 @@ function requireBoolean(value: unknown, name: string): boolean {
   return value;
 }
 
-/** @throws TypeError naming whose options are none */
+/** @throws TypeError naming the function whose options are wrong */
 export function requireObject(options: unknown, caller: string): void {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw new TypeError(`options of ${caller} must be an object, not ${describeValue(options)}`);
   }
 }
 
-/** Does an object that has this method stand there, as far as one can tell? @throws TypeError naming the argument */
+/** Checks by one of its methods that the value is of the expected kind. @throws TypeError naming the argument */
 export function requireMethod(value: unknown, method: string, name: string): void {
   if (typeof (value as Record<string, unknown> | null | undefined)?.[method] !== "function")
     throw new TypeError(`${name} must be a ${name}, not ${describeValue(value)}`);

@@ -141,7 +141,7 @@ describe.concurrent("exit codes of run", () => {
     [["run", "k\nl", "--", "true"], /key must not contain control characters/],
     [["run", "k", "--url", "http://x", "--", "true"], /url must begin with one of/],
     [["run", "k", "--url", "", "--", "true"], /url must be a url, for example .*, not ""; nothing was run/],
-    [["run", "k", "--url", "holdfast+unix:socket", "--", "true"], /url must name a socket by its whole path/],
+    [["run", "k", "--url", "holdfast+unix:socket", "--", "true"], /url must have the socket's absolute path/],
     [["show"], /which key\? For example: holdfast show nightly-report$/m],
     [["rnu"], /unknown command 'rnu'; did you mean run\?/],
     [["run", "k", "--wait"], /^holdfast: --wait <duration> lacks its value\n$/],

@@ -222,7 +222,7 @@ withRedis((server) => {
   });
 
   describe("a server that takes no new lock now", () => {
-    const passing = (says: string): string => `DRIVER_FAILED: could not ask for "key": redis: ${says}`;
+    const passing = (says: string): string => `DRIVER_FAILED: could not acquire "key": redis: ${says}`;
     const opening = (port: number, says: string): string =>
       `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${says}`;
 

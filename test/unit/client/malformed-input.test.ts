@@ -194,7 +194,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
   test.each<[string, object, RegExp]>([
     ["connectTimeout null", { connectTimeout: null }, /^connectTimeout must/],
     ["an unknown one", { tsl: true }, /^connect has no option "tsl"/],
-    ["a credential where none is asked for", { credential: "x" }, /^credential means nothing to memory:, which/],
+    ["a credential where none is asked for", { credential: "x" }, /^credential must not be set: memory: does not use it/],
   ])("option of connect(): %s", (_, options, naming) => expectTypeError(() => connect("memory:", options), naming));
 
   test.each([undefined, null, "redis://cache:6379", {}, 5])("%s is no driver", (driver) =>
@@ -248,9 +248,9 @@ describe("urls", () => {
       /^url must be a url, for example redis:\/\/host:6379, not ""/,
     ],
     ["no socket", "holdfast+unix:", /socket/],
-    ["a socket in a place that depends on where we stand", "holdfast+unix:socket", /whole path/],
-    ["a path of which the parser makes a host", "holdfast+unix://run/socket", /whole path/],
-    ["a path of which the parser makes a fragment", "holdfast+unix:/run/a#b", /whole path/],
+    ["a socket in a place that depends on where we stand", "holdfast+unix:socket", /absolute path/],
+    ["a path of which the parser makes a host", "holdfast+unix://run/socket", /absolute path/],
+    ["a path of which the parser makes a fragment", "holdfast+unix:/run/a#b", /absolute path/],
     ["a name for a store that nobody shares", "memory:tests", /memory:/],
     ["a password", "holdfast://u:secret-canary@host", /user or password/],
   ])("%s", async (_, url, naming) => {
@@ -294,7 +294,7 @@ test("what is no mistake of spelling says what to do", async () => {
   const locks = createLocks(memory());
   assert.throws(() => locks.all(["a", "b"] as unknown as string), /not in an array: spread it, all\(\.\.\.keys\)/);
   const nested = locks.rw("k").read.using(() => locks.rw("k").write.acquire());
-  await assert.rejects(nested, /would wait for itself: take the wider lock first/);
+  await assert.rejects(nested, /would wait for itself; acquire the stronger lock first/);
   const lock = await locks.acquire("travels");
   const reference = await lock.detach();
   assert.throws(() => lock.throwIfLost(), /^LockLostError: the lock on "travels" was detached: it is held by whoever/);

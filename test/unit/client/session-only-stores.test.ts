@@ -32,7 +32,7 @@ test("a ttl is warned of only where one was given, and once", async () => {
     const given = createLocks(sessionOnlyDriver(), { ttl: "10s" });
     await (await given.acquire("k")).release();
     await (await plain.acquire("k", { ttl: "10s" })).release();
-    expect(await told()).toEqual([expect.stringMatching(/knows only session leases: ttl is ignored/)]);
+    expect(await told()).toEqual([expect.stringMatching(/has only session leases: ttl is ignored/)]);
     await Promise.all([plain.close(), given.close()]);
   } finally {
     process.off("warning", heard);
