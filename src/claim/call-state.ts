@@ -1,34 +1,34 @@
 /**
- * One claim's conversation with the store: the call under way, when to give up on it, when to try again.
+ * The calls of one claim to the store: the call in flight, its timeout, and the next retry.
  *
- * Invariant: at most one call of a claim is under way that has not been given up on; a nudge that comes meanwhile is
- * not dropped but answered by another call as soon as that one settles, since the answer under way may be older.
+ * Invariant: a claim has at most one call in flight that has not timed out. A recheck push that comes meanwhile is not
+ * dropped: another call follows as soon as the current one settles, since its answer may be older than the push.
  */
 
 import { backoffMs } from "../util/backoff.ts";
 
 export interface CallState {
-  /** How many calls were sent; the number of the last one. */
+  /** How many calls were sent; also the number of the last one. */
   readonly calls: number;
-  /** When the call under way was sent; null if none is. */
+  /** When the call in flight was sent; null if none is in flight. */
   readonly sentAt: number | null;
-  /** Is the call under way a `claim` (else a `renew`)? */
+  /** Is the call in flight a `claim` (else a `renew`)? */
   readonly isClaimCall: boolean;
-  /** Something may have changed since the call under way was sent: call again when it settles. */
+  /** The answer may have changed since the call in flight was sent: call again when it settles. */
   readonly callAgain: boolean;
-  /** Failures in a row. */
+  /** The number of consecutive failures. */
   readonly failures: number;
   /** When to call again after a failure. */
   readonly retryAt: number;
-  /** An earlier `claim` call was never answered: it may still arrive at the store. */
+  /** An earlier `claim` call was never answered and may still arrive at the store. */
   readonly hasUnansweredClaim: boolean;
-  /** Calls up to this number were sent before the machine slept: how old their answers are our clock cannot tell. */
+  /** Calls up to this number were sent before a suspension, so the local clock cannot tell the age of their answers. */
   readonly lastCallBeforeSuspend: number;
 }
 
 const MAX_RETRY_MS = 2_000;
 
-/** A conversation that begins with a `claim` sent now. */
+/** The state after a first `claim` call is sent now. */
 export function firstCall(now: number): CallState {
   return {
     calls: 1,
@@ -42,12 +42,12 @@ export function firstCall(now: number): CallState {
   };
 }
 
-/** A conversation that begins later. */
+/** The state before a first call that is delayed. */
 export function delayedCall(until: number): CallState {
   return { ...firstCall(0), calls: 0, sentAt: null, isClaimCall: false, failures: 1, retryAt: until };
 }
 
-/** A call is sent now. */
+/** The state after a call is sent now. */
 export function afterSend(callState: CallState, now: number, isClaimCall: boolean): CallState {
   const { calls, failures, retryAt, hasUnansweredClaim, lastCallBeforeSuspend } = callState;
   return {
@@ -62,7 +62,7 @@ export function afterSend(callState: CallState, now: number, isClaimCall: boolea
   };
 }
 
-/** The call under way, or a push that says as much, has been answered. */
+/** The state after the call in flight has been answered, or a push has made its answer known. */
 export function afterReply(callState: CallState): CallState {
   const { calls, hasUnansweredClaim, lastCallBeforeSuspend } = callState;
   return {
@@ -77,12 +77,12 @@ export function afterReply(callState: CallState): CallState {
   };
 }
 
-/** The call under way has been answered, too late to be good news: what failed before is not made up for. */
+/** The state after an answer that came too late to confirm the lease: earlier failures still count. */
 export function afterLateReply(callState: CallState): CallState {
   return { ...afterReply(callState), failures: callState.failures };
 }
 
-/** The call under way failed or was given up on: its outcome is unknown. */
+/** The state after the call in flight failed or timed out: its outcome is unknown. */
 export function afterFailure(callState: CallState, now: number, random: number, ttlMs: number): CallState {
   const failures = callState.failures + 1;
   const retryAt = now + (callState.callAgain ? 0 : backoffMs(failures, random, Math.min(MAX_RETRY_MS, ttlMs / 6)));
@@ -90,27 +90,27 @@ export function afterFailure(callState: CallState, now: number, random: number, 
   return { ...callState, sentAt: null, isClaimCall: false, callAgain: false, failures, retryAt, hasUnansweredClaim };
 }
 
-/** The machine slept without our clock counting it. */
+/** The state after a suspension that the local clock did not count. */
 export function afterSuspend(callState: CallState): CallState {
   return { ...callState, lastCallBeforeSuspend: callState.calls };
 }
 
-/** A nudge came while a call is under way. */
+/** Notes a recheck that came while a call is in flight. */
 export function askAgain(callState: CallState): CallState {
   return { ...callState, callAgain: true };
 }
 
-/** Would ending now leave a `claim` call behind that the store may still meet? */
+/** If the claim ended now, could a `claim` call of it still arrive at the store? */
 export function leavesClaimUnanswered(callState: CallState): boolean {
   return callState.hasUnansweredClaim || (callState.sentAt !== null && callState.isClaimCall);
 }
 
-/** When to give up on the call under way: at least four attempts fit between a renewal's due time and the lease's end. */
+/** When the call in flight times out: at least four attempts fit between a renewal's due time and the lease's end. */
 export function timesOutAt(callState: CallState, ttlMs: number): number {
   return callState.sentAt === null ? Number.POSITIVE_INFINITY : callState.sentAt + ttlMs / 6;
 }
 
-/** When this conversation has to do something by itself, `regularCallAt` being the next call if all is well. */
+/** When the next timeout, retry or call is due; `regularCallAt`: when the next call is due without a failure. */
 export function nextCallAt(callState: CallState, ttlMs: number, regularCallAt: number): number {
   if (callState.sentAt !== null) return timesOutAt(callState, ttlMs);
   return callState.failures > 0 ? callState.retryAt : regularCallAt;

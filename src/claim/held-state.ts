@@ -1,4 +1,4 @@
-/** A claim's machine while it is held. See machine.ts. */
+/** The claim machine in the state "held". See machine.ts. */
 
 import type { LostReason } from "../spi/driver.ts";
 import * as calls from "./call-state.ts";
@@ -10,7 +10,7 @@ export function stepHeld(state: HeldState, event: ClaimEvent, now: number, setti
   if (event.type === "overstayed") return loseClaim(state, event.reason, now, settings);
   if (now >= (state.unconfirmedUntil ?? state.deadline)) {
     if (state.unconfirmedUntil !== null || !settings.survivesSilence) return loseClaim(state, "expired", now, settings);
-    // silence does not end it: ask, and believe nothing until the store has spoken
+    // silence does not end this claim: ask the store, and count it as not held until the answer
     return requestRenewal({ ...state, unconfirmedUntil: now + settings.ttlMs }, now);
   }
   switch (event.type) {
@@ -34,11 +34,11 @@ export function stepHeld(state: HeldState, event: ClaimEvent, now: number, setti
   }
 }
 
-/** When a held claim has to do something by itself. */
+/** When a held claim needs its next "due" event. */
 export function heldWakeAt(state: HeldState, settings: ClaimSettings): number {
   const regularCallAt = settings.renews ? state.dueAt : Number.POSITIVE_INFINITY;
   const nextCallAt = calls.nextCallAt(state.callState, settings.ttlMs, regularCallAt);
-  // renew: false means no timer at all: such a loss is seen when somebody looks
+  // renew: false promises that there is no timer; the loss is detected when the lock is next used
   if (!settings.renews && nextCallAt === Number.POSITIVE_INFINITY) return nextCallAt;
   return Math.min(state.unconfirmedUntil ?? state.deadline, nextCallAt);
 }
@@ -53,7 +53,7 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
   const { answer } = event;
   const isLast = event.call === state.callState.calls;
   if (event.call <= state.callState.lastCallBeforeSuspend && answer.state !== "none") {
-    // how old this is we cannot tell; slept() saw to it that another call follows
+    // the age of this answer is unknown; onSuspend() has requested another call
     return isLast && state.callState.callAgain
       ? { state: afterRenewalSent(state, now), effects: RENEW_EFFECTS }
       : { state, effects: NO_EFFECTS };
@@ -61,7 +61,7 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
   if (answer.state === "held" && answer.token === state.token) {
     const deadline = extendDeadline(state, event, answer.ttlMs, settings);
     if (!isLast) return { state: { ...state, deadline }, effects: NO_EFFECTS };
-    // only in doubt, which goes on: what this answer says is over by our clock
+    // only possible while unconfirmed: the confirmed lease has already ended by the local clock, so ask again
     if (now >= deadline)
       return requestRenewal({ ...state, deadline, callState: calls.afterLateReply(state.callState) }, now);
     const dueAt = nextRenewalAt(event.sentAt, answer.ttlMs, settings);
@@ -83,7 +83,7 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
   if (!isLast) return { state, effects: NO_EFFECTS };
   const settled: HeldState = { ...state, callState: calls.afterReply(state.callState) };
   if (event.call <= state.grantedAtCall && answer.state === "waiting") {
-    // sent before the grant was known, so it may be older than the grant
+    // the call was sent before the grant was known, so its answer may be older than the grant
     return state.callState.callAgain ? requestRenewal(settled, now) : { state: settled, effects: NO_EFFECTS };
   }
   return loseClaim(settled, answer.state === "none" ? (answer.reason ?? "unknown") : "unknown", now, settings);
@@ -105,8 +105,8 @@ function afterRenewalSent(state: HeldState, now: number): HeldState {
 }
 
 /**
- * As if that time had passed. If the lease would be over by it, believe nothing until the store has spoken: not lost
- * yet, since it may be a false alarm (a wall clock was set).
+ * Counts the suspension as elapsed time. If that ends the lease, the claim is unconfirmed until the store has answered: not
+ * lost yet (decision 0010), since it may be a false alarm (the wall clock was set).
  */
 function onSuspend(state: HeldState, byMs: number, now: number, settings: ClaimSettings): Step {
   const deadline = state.deadline - byMs;

@@ -1,24 +1,25 @@
 /**
- * One claim's life on the client, as a state machine without time, I/O or randomness of its own.
+ * The life of one claim in the client, as a state machine without a clock, I/O or randomness of its own.
  *
- *   asking   a `claim` was sent (or waits for its retry); we do not know whether we have a place
- *   waiting  we have a place in line; renewed like a held claim, so that it stays ours
- *   held     granted, and our clock says that the lease stands
- *   lost     we held it and are no longer sure; the user was told and is still leaving
- *   over     nothing is left to do but a release
+ *   asking   a `claim` call was sent (or waits for its retry); it is unknown whether the claim has a queue entry
+ *   waiting  the claim has a queue entry; it is renewed like a held claim, so that it keeps the entry
+ *   held     granted, and the lease has not ended by the local clock
+ *   lost     was held and is no longer certainly held; the user was notified and has not released it yet
+ *   over     nothing is left to do except the release
  *
  * Invariants
- * - The lease-time rule: belief ends at `deadline = max(deadline, sentAt + 0.9 * min(answer.ttlMs, ttlMs))`, counted
- *   from when the answered call was SENT. The store counts later, so with clock rates within 1 % it never ends first. A
- *   push moves nothing; an answer that extended nothing extends nothing here. Until the first answer the deadline is that
- *   of what was asked for; the answer may say less, and then counts. A grant whose deadline has passed when it is
- *   answered is none: it is released, and whoever wants the keys makes a new claim.
- * - The same deadline ends every state, so no id outlives what the store may remember of it. The one exception is a
- *   session claim on a store where silence keeps it (`endures`): there a passed deadline means "ask", and until the
- *   answer we are in doubt, which counts as not held.
- * - A failure is "unknown", never "lost": only the deadline, `none`, or another token means lost.
- * - A lost claim is released only when its body has ended (or its lease certainly has): earlier, the next holder would
- *   enter while this one is still stopping.
+ * - The lease-time rule (decision 0003): the client assumes the lease until
+ *   `deadline = max(deadline, sentAt + 0.9 * min(answer.ttlMs, ttlMs))`, counted from when the answered call was SENT. The
+ *   store starts to count later, so with clock rates within 1 % its lease never ends first. A push does not move the
+ *   deadline, and an answer that extended nothing at the store extends nothing here. Until the first answer the deadline
+ *   follows from the requested ttl; if the answer has less, the answer counts. A grant whose deadline has passed when its
+ *   answer arrives is not a grant: the claim is released, and a request that still wants the keys makes a new claim.
+ * - The same deadline ends every state, so no id is used longer than the store may remember it. The only exception is a
+ *   session claim on a store where silence does not end it (`survivesSilence`): there a passed deadline means "ask the
+ *   store", and until the answer the claim is unconfirmed, which counts as not held.
+ * - A failure means "unknown", never "lost": only the deadline, `none` or another token means lost.
+ * - A lost claim is released only when its holder's code has ended (or its lease certainly has): a release before that would
+ *   let the next holder in while this one is still stopping.
  */
 
 import * as calls from "./call-state.ts";
@@ -27,7 +28,7 @@ import { pendingWakeAt, stepPending } from "./pending-state.ts";
 import type { ClaimEvent, ClaimSettings, ClaimState, Step } from "./state.ts";
 import { ASK_EFFECTS, doneState, NO_EFFECTS, RELEASE_EFFECTS, RENEW_EFFECTS } from "./state.ts";
 
-/** A claim is made now, or after a delay. */
+/** Starts a claim, now or after a delay. */
 export function startClaim(settings: ClaimSettings, now: number, delayMs = 0): Step {
   const deadline = now + delayMs + 0.9 * settings.ttlMs;
   if (delayMs === 0)
@@ -36,11 +37,11 @@ export function startClaim(settings: ClaimSettings, now: number, delayMs = 0): S
 }
 
 /**
- * A claim is taken up that another client made: nothing is known of it but its token, so it is asked about at once and
- * is in doubt until then; the effect "restored" tells of the answer.
+ * Resumes a claim that another client made. Only its token is known, so it is unconfirmed until the store has answered a
+ * renewal, which is sent at once; the effect "restored" reports that answer.
  */
 export function resumeClaim(settings: ClaimSettings, now: number, token: bigint, tokenCount: number): Step {
-  // for all we know a `claim` call of the other client is still on its way
+  // a `claim` call of the other client may still be in flight
   const callState = { ...calls.afterSend(calls.delayedCall(now), now, false), hasUnansweredClaim: true };
   const unconfirmedUntil = now + settings.ttlMs;
   return {
@@ -58,12 +59,12 @@ export function resumeClaim(settings: ClaimSettings, now: number, token: bigint,
   };
 }
 
-/** Do we hold it, as far as our own clock can tell? */
+/** Is the claim held, by the local clock? */
 export function isHeld(state: ClaimState, now: number): boolean {
   return state.status === "held" && now < state.deadline && state.unconfirmedUntil === null;
 }
 
-/** When the claim wants a "due" event; Infinity: never. */
+/** When the claim needs a "due" event; Infinity: never. */
 export function nextWakeAt(state: ClaimState, settings: ClaimSettings): number {
   switch (state.status) {
     case "asking":
@@ -78,7 +79,7 @@ export function nextWakeAt(state: ClaimState, settings: ClaimSettings): number {
   }
 }
 
-/** Pure: the next state and what is to be done. `now` is the client's monotonic clock. */
+/** Pure: returns the next state and the effects to perform. `now` is the client's monotonic clock. */
 export function step(state: ClaimState, event: ClaimEvent, now: number, settings: ClaimSettings): Step {
   switch (state.status) {
     case "asking":

@@ -1,4 +1,4 @@
-/** A claim's machine while it is asking or waiting. See machine.ts. */
+/** The claim machine in the states "asking" and "waiting". See machine.ts. */
 
 import type { Answer } from "../spi/driver.ts";
 import type { CallState } from "./call-state.ts";
@@ -25,14 +25,14 @@ import {
   RENEW_EFFECTS,
 } from "./state.ts";
 
-/** Released first: whoever makes a new claim is not to wait behind the old one. */
+/** Release first: otherwise a new claim for the same keys would wait behind the old one. */
 const RELEASE_AND_EXPIRE: readonly Effect[] = ["release", "expire"];
 
-/** Invariant: no effect "grant" without a lease that stands by our clock (`now < deadline`). */
+/** Invariant: the effect "grant" is only returned while the lease is valid by the local clock (`now < deadline`). */
 export function stepPending(state: PendingState, event: ClaimEvent, now: number, settings: ClaimSettings): Step {
   if (event.type === "left") return endClaim(state, ["release"]);
   if (now >= state.deadline) {
-    // the store may have forgotten the place, so whatever comes now is no grant
+    // the store may have dropped the entry, so no later answer counts as a grant
     if (!settings.survivesSilence || state.callState.failures > 0) return endClaim(state, RELEASE_AND_EXPIRE);
     return stepPending({ ...state, deadline: now + settings.ttlMs }, event, now, settings);
   }
@@ -48,7 +48,7 @@ export function stepPending(state: PendingState, event: ClaimEvent, now: number,
     case "notified":
       return callStore(state, now);
     case "slept": {
-      // as if that time had passed; then ask
+      // count the suspension as elapsed time, then ask the store
       const shortened = {
         ...state,
         deadline: state.deadline - event.byMs,
@@ -63,7 +63,7 @@ export function stepPending(state: PendingState, event: ClaimEvent, now: number,
   }
 }
 
-/** When a pending claim has to do something by itself. */
+/** When a pending claim needs its next "due" event. */
 export function pendingWakeAt(state: PendingState, settings: ClaimSettings): number {
   const regularCallAt = state.status === "asking" ? state.deadline : state.dueAt;
   return Math.min(state.deadline, calls.nextCallAt(state.callState, settings.ttlMs, regularCallAt));
@@ -85,14 +85,14 @@ function onPendingDue(
 function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number, settings: ClaimSettings): Step {
   const { answer } = event;
   const isLast = event.call === state.callState.calls;
-  // the late answer of a call given up on: only "held" is worth anything, the rest may be outdated
+  // the late answer to a call that has timed out: only "held" counts, other answers may be outdated
   if (!isLast && answer.state !== "held") return { state, effects: NO_EFFECTS };
   const callState = isLast ? calls.afterReply(state.callState) : state.callState;
   const callAgain = isLast && state.callState.callAgain;
   switch (answer.state) {
     case "held": {
       const deadline = extendDeadline(state, event, answer.ttlMs, settings);
-      // what it grants is over by our clock: no grant, though the store may count it as one for a while
+      // the granted lease has already ended by the local clock: not a grant, though the store may still count it as held
       if (now >= deadline) return endClaim({ ...state, callState }, RELEASE_AND_EXPIRE);
       const dueAt = nextRenewalAt(event.sentAt, answer.ttlMs, settings);
       return grantClaim(callState, answer, deadline, dueAt, callAgain, now, settings);
@@ -111,7 +111,7 @@ function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number,
 
 function onPendingPush(state: PendingState, answer: Answer, now: number, settings: ClaimSettings): Step {
   if (answer.state === "none") return onPendingNone(state, state.callState, settings);
-  // a push that grants less than we believe to have is older than what we know: only a hint
+  // a push with less time left than the deadline is older than the last answer: treat it as a recheck only
   if (answer.state === "waiting" || now + answer.ttlMs < state.deadline) return callStore(state, now);
   // a push carries no send time, so it moves no deadline
   const dueAt = state.deadline - 0.9 * settings.ttlMs + settings.ttlMs / 3;
@@ -147,7 +147,7 @@ function grantClaim(
 function onPendingNone(state: PendingState, callState: CallState, settings: ClaimSettings): Step {
   const hasUnansweredClaim = calls.leavesClaimUnanswered(callState);
   const effect: Effect = settings.wait ? "expire" : "refuse";
-  // "none" means no trace, unless an earlier `claim` is still on its way
+  // "none" means that the store has no trace of the claim, unless an earlier `claim` call is still in flight
   return {
     state: doneState(hasUnansweredClaim),
     effects: hasUnansweredClaim || state.status === "waiting" ? [effect, "release"] : [effect],
@@ -167,7 +167,7 @@ function onPendingFailure(
   return { state: { ...state, callState }, effects: NO_EFFECTS };
 }
 
-/** Sends the state's call, or notes that it must be sent when the one under way has settled. */
+/** Sends the call of this state, or notes that it must be sent when the call in flight has settled. */
 function callStore(state: PendingState, now: number): Step {
   if (state.callState.sentAt !== null)
     return { state: { ...state, callState: calls.askAgain(state.callState) }, effects: NO_EFFECTS };

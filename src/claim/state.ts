@@ -1,28 +1,28 @@
-/** What a claim's machine is made of: its terms, states, events and effects. The machine itself stands in machine.ts. */
+/** The settings, states, events and effects of the claim machine, which is in machine.ts. */
 
 import type { Answer, LostReason } from "../spi/driver.ts";
 import type { CallState } from "./call-state.ts";
 import { leavesClaimUnanswered } from "./call-state.ts";
 
-/** What does not change in a claim's life. */
+/** The settings that stay the same as long as a claim lives. */
 export interface ClaimSettings {
-  /** The lease's length, milliseconds; for a session claim the session's. */
+  /** The length of the lease in milliseconds; for a session claim that of the session. */
   readonly ttlMs: number;
-  /** false: asked once. */
+  /** false: the claim is tried once. */
   readonly wait: boolean;
   /** A session claim on a store where silence does not end it. */
   readonly survivesSilence: boolean;
-  /** false: nothing is renewed while held, and nothing wakes for it. */
+  /** false: a held claim is not renewed and has no timer. */
   readonly renews: boolean;
 }
 
-/** The store has not said yet that it knows the claim. */
+/** The store has not confirmed yet that it has the claim. */
 interface AskingState {
   readonly status: "asking";
   readonly callState: CallState;
   readonly deadline: number;
 }
-/** The store keeps a place for it, as far as is known. */
+/** The store has queued the claim. */
 export interface WaitingState {
   readonly status: "waiting";
   readonly callState: CallState;
@@ -30,7 +30,7 @@ export interface WaitingState {
   /** When the next call is due: a renewal or a recheck. */
   readonly dueAt: number;
 }
-/** Granted, and until `deadline` believed, by our clock. */
+/** Granted; counts as held until `deadline` by the local clock. */
 export interface HeldState {
   readonly status: "held";
   readonly callState: CallState;
@@ -41,55 +41,56 @@ export interface HeldState {
   readonly tokenCount: number;
   /** The last call sent before the grant was known: its answer may be older than the grant. */
   readonly grantedAtCall: number;
-  /** If not null we are unsure whether we still hold, until an answer; when this passes we have lost. */
+  /** Not null: the claim is unconfirmed until the store answers, and lost at this time without an answer. */
   readonly unconfirmedUntil: number | null;
 }
-/** Its holder has been told; it is released when its body has ended. */
+/** The holder was notified; the claim is released when the holder's code has ended. */
 interface LostState {
   readonly status: "lost";
   readonly reason: LostReason;
-  /** When the store has forgotten the claim in any case. */
+  /** The time at which the store has certainly dropped the claim. */
   readonly forgottenAt: number;
   readonly hasUnansweredClaim: boolean;
 }
-/** Nobody here wants it any more. */
+/** The claim has ended or was abandoned. */
 export interface DoneState {
   readonly status: "over";
-  /** A `claim` call may still be on its way to the store. */
+  /** A `claim` call may still arrive at the store. */
   readonly hasUnansweredClaim: boolean;
 }
 
 /** Not granted yet. */
 export type PendingState = AskingState | WaitingState;
-/** A claim is in one of these; only step() in machine.ts changes it. */
+/** The state of a claim; only step() in machine.ts changes it. */
 export type ClaimState = AskingState | WaitingState | HeldState | LostState | DoneState;
 
-/** What happens to a claim. Times in milliseconds, on the scale of step()'s `now`. */
+/** The inputs of the machine. Times are in milliseconds, on the scale of step()'s `now`. */
 export type ClaimEvent =
-  /** The call with that number, sent then, was answered. */
+  /** The call with this number, sent at `sentAt`, was answered. */
   | { readonly type: "answered"; readonly call: number; readonly sentAt: number; readonly answer: Answer }
   | { readonly type: "failed"; readonly call: number; readonly isFatal: boolean; readonly random: number }
   | { readonly type: "pushed"; readonly answer: Answer }
-  /** The store said that something may have changed. */
+  /** A recheck push: the answer may have changed. */
   | { readonly type: "notified" }
-  /** nextWakeAt() has come, or comes within withinMs: then a call may ride along with others. */
+  /** The time of nextWakeAt() has come, or will within withinMs: then the call may join a batch. */
   | { readonly type: "due"; readonly random: number; readonly withinMs: number }
-  /** The machine slept that long without our clock noticing. */
+  /** This machine was suspended for byMs, which the local clock did not count. */
   | { readonly type: "slept"; readonly byMs: number }
-  /** The holder is to be given up although the lease stands. */
+  /** The holder has exceeded maxHold: the claim counts as lost although its lease has not ended. */
   | { readonly type: "overstayed"; readonly reason: LostReason }
-  /** Released, aborted, or waited too long. */
+  /** The claim was released or aborted, or its wait has timed out. */
   | { readonly type: "left" };
 
-/** An answer to a call of ours. */
+/** An answer to a call of this claim. */
 export type AnsweredEvent = Extract<ClaimEvent, { type: "answered" }>;
 /** The answer that the claim is granted. */
 export type HeldAnswer = Extract<Answer, { state: "held" }>;
 
 /**
- * What the shell has to do, in order. ask, renew: send that call, number `callState.commandCount`. refuse: busy (`wait: false`).
- * expire: the place was lost; a new claim may be made. reject: the store failed for good. lose: tell the holder.
- * jeopardy, restored: a renewal failed; one succeeded again. release: tell the store, until it has answered.
+ * What the engine has to do, in order. ask, renew: send a `claim` or `renew` call with the number `callState.calls`.
+ * grant: hand the lock to the waiter. refuse: the keys are busy (`wait: false`). expire: the queue entry was lost; a new
+ * claim may be made. reject: the store failed permanently. lose: report the loss to the holder. jeopardy, restored: a renewal
+ * failed; a renewal succeeded again. release: send a release until the store has answered.
  */
 export type Effect =
   | "ask"
@@ -103,32 +104,32 @@ export type Effect =
   | "restored"
   | "release";
 
-/** What an event brought about. */
+/** The result of an event. */
 export interface Step {
   readonly state: ClaimState;
   readonly effects: readonly Effect[];
 }
 
-// shared, so that a step on the fast path allocates none
+// shared, so that a step on the fast path allocates no array
 export const NO_EFFECTS: readonly Effect[] = [];
 export const ASK_EFFECTS: readonly Effect[] = ["ask"];
 export const RENEW_EFFECTS: readonly Effect[] = ["renew"];
 export const GRANT_EFFECTS: readonly Effect[] = ["grant"];
 export const RELEASE_EFFECTS: readonly Effect[] = ["release"];
 
-/** The state after the end. */
+/** The final state. */
 export function doneState(hasUnansweredClaim: boolean): DoneState {
   return { status: "over", hasUnansweredClaim };
 }
 
-/** The claim is over. */
+/** Ends the claim. */
 export function endClaim(state: PendingState | HeldState, effects: readonly Effect[]): Step {
   return { state: doneState(leavesClaimUnanswered(state.callState)), effects };
 }
 
 /**
- * The lease-time rule (design A.18). Clock rates may differ by 1 %; the other 9 % is time for the holder to stop. A call
- * sent before the machine slept extends nothing: the time since is longer than our clock says.
+ * The lease-time rule (decision 0003). Clock rates may differ by 1 %; the other 9 % is time for the holder to stop. A call
+ * sent before a suspension extends nothing: more time has passed since than the local clock has counted.
  */
 export function extendDeadline(
   state: PendingState | HeldState,
@@ -137,7 +138,7 @@ export function extendDeadline(
   settings: ClaimSettings,
 ): number {
   const boundedMs = Math.min(remainingMs, settings.ttlMs);
-  // until the first answer the deadline is what was asked for, and the store may have given less
+  // until the first answer the deadline follows from the requested ttl, and the store may have granted less
   const isFirst = state.status === "asking" && !settings.survivesSilence;
   if (event.call <= state.callState.lastCallBeforeSuspend)
     return isFirst ? state.deadline - 0.9 * (settings.ttlMs - boundedMs) : state.deadline;
@@ -146,8 +147,8 @@ export function extendDeadline(
 }
 
 /**
- * A third of the lease after it began; it began before the send if the answer says that less is left. Never at once, so
- * that a store which does not lengthen a lease is not asked in a busy loop.
+ * Renews a third of the lease after its start, which was before the send if the answer has less than the full ttl. Never at
+ * once, since a store that does not extend the lease would then be called in a busy loop.
  */
 export function nextRenewalAt(sentAt: number, remainingMs: number, settings: ClaimSettings): number {
   const boundedMs = Math.min(remainingMs, settings.ttlMs);

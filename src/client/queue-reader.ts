@@ -1,12 +1,13 @@
 /**
- * Looks at the queues of keys, to name who is in the way. People read what they find, so they may cost no lock anything,
- * however many waits end at once:
+ * Reads the queues of keys, to name the holder in errors. Errors are for people, so these lookups must not cost a lock,
+ * however many waits end at once (decision 0029):
  *
- * - of one key at most one is under way, and all who ask meanwhile share it. Its answer counts for as long again as it took,
- *   so that a store that is slow is asked about a key for at most half of the time;
- * - of all keys at most MAX_IN_FLIGHT are under way: so many small requests may be sent before the releases of the very
- *   places they are to find, all others behind them. The renewals of a turn are sent before any of them;
- * - each ends when its patience does, answered, under way or not sent yet, and asks nothing more from then on.
+ * - At most one lookup per key is in flight, and callers share it. Its result is reused for as long as the lookup took, so
+ *   that a slow store spends at most half of the time on lookups of one key.
+ * - At most MAX_IN_FLIGHT lookups are in flight for all keys. Only these few small requests can be sent before the releases
+ *   of the claims whose entries they should still see; all others follow those releases. The renewals of a turn are sent
+ *   before any lookup.
+ * - Every lookup ends at its timeout, whether answered, in flight or not sent yet, and sends nothing afterwards.
  */
 
 import type { ClaimView } from "../spi/driver.ts";
@@ -14,12 +15,12 @@ import type { Engine } from "./engine.ts";
 import { callDriver } from "./release-queue.ts";
 import { createTask } from "./scheduled-task.ts";
 
-/** A wait that is over is not made much longer by asking why. */
+/** Short, since the lookup delays the error of a wait that is already over. */
 export const LOOKUP_TIMEOUT_MS = 500;
 const MAX_IN_FLIGHT = 4;
 const MAX_CLAIMS = 1_000;
 
-/** A queue as it was at that moment of the engine's clock, front first. */
+/** A queue at one moment of the engine's clock, front first. */
 export interface QueueSnapshot {
   readonly views: readonly ClaimView[];
   readonly readAt: number;
@@ -27,7 +28,7 @@ export interface QueueSnapshot {
 
 interface PendingRead {
   readonly key: string;
-  /** Aborted when its patience is over. */
+  /** Aborted at the timeout. */
   readonly signal: AbortSignal;
   readonly resolve: (queue: QueueSnapshot) => void;
   readonly reject: (error: unknown) => void;
@@ -44,7 +45,7 @@ export class QueueReader {
     this.#engine = engine;
   }
 
-  /** The queue of a key; rejects if that cannot be found out within LOOKUP_TIMEOUT_MS. */
+  /** Reads the queue of a key; rejects if the store does not answer within LOOKUP_TIMEOUT_MS. */
   read(key: string): Promise<QueueSnapshot> {
     const existing = this.#byKey.get(key);
     if (existing !== undefined) return existing;
@@ -70,7 +71,7 @@ export class QueueReader {
     return queue;
   }
 
-  /** Once for all looks of a turn, when all else that it brings to be renewed is known. */
+  /** Sends all lookups of a turn together at its end, after the renewals that the turn has caused. */
   #scheduleSend(): void {
     if (this.#isSendScheduled) return;
     this.#isSendScheduled = true;
@@ -96,7 +97,7 @@ export class QueueReader {
     this.#send();
   }
 
-  /** Settles when its turn is over: answered, or not in time, however long the driver goes on with it. */
+  /** Settles when the call is answered or has timed out, even if the driver continues with it. */
   async #callList({ key, signal, resolve, reject }: PendingRead): Promise<void> {
     const { driver, clock } = this.#engine;
     const readAt = clock.now();

@@ -1,19 +1,19 @@
 /**
- * Re-entrancy by async context (design A.4): who holds what in this flow. Entered only by using() and lock.run(), since
- * on Node 20 and 22 the first entry makes every later await of the process dearer; a bare acquire() never enters.
+ * Re-entrancy by async context (decision 0007): the locks held in an async flow. Only using() and lock.run() enter a context,
+ * since on Node 20 and 22 the first entry makes every later await of the process slower. acquire() alone never enters one.
  */
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { LockSpec } from "../spi/driver.ts";
 import type { LocalHold } from "./local-hold.ts";
 
-/** What a flow holds: the innermost first. Made by a hold, so that parallel requests cannot share a lock. */
+/** The locks of a flow, innermost frame first. Created when a lock is held, so that parallel requests cannot share it. */
 interface FlowFrame {
   readonly localHolds: readonly LocalHold[];
   readonly outer: FlowFrame | null;
 }
 
-/** One key as a flow holds it. */
+/** One key held by a flow, and the local hold that has it. */
 export interface FlowHold {
   readonly spec: LockSpec;
   readonly localHold: LocalHold;
@@ -34,7 +34,7 @@ export class FlowHolds {
       const result = this.#storage.run({ localHolds, outer }, fn);
       if (!isPromise(result)) return result;
       hasLeft = false;
-      // the flow is inside until its body has settled
+      // an async fn is inside the context until it settles
       result.then(leave, leave);
       return result;
     } finally {
@@ -42,18 +42,18 @@ export class FlowHolds {
     }
   }
 
-  /** The client is closed. A storage once entered makes every await of the process dearer until it is disabled (Node 20, 22). */
+  /** Disables the storage: on Node 20 and 22 every await of the process is slower until then. */
   close(): void {
     this.#storage?.disable();
     this.#storage = null;
   }
 
-  /** Nothing is held in this flow, as far as one cheap look can tell. */
+  /** A cheap check that this flow holds nothing; may be false although it holds nothing. */
   get isEmpty(): boolean {
     return this.#storage === null || this.#storage.getStore() === undefined;
   }
 
-  /** How this flow holds the key; outside of it, or after the release, not at all. */
+  /** The holds of this flow on the key; none outside of a flow or after the release. */
   find(key: string): readonly FlowHold[] {
     const flowHolds: FlowHold[] = [];
     for (let frame = this.#storage?.getStore() ?? null; frame !== null; frame = frame.outer) {

@@ -1,10 +1,10 @@
 /**
- * Leaving is certain (design A.15): a release is sent until it is answered, or until the store has forgotten the claim
- * by itself: one ttl after its last claim or renew was sent. A session's claim is never forgotten while the session
- * lives; whoever waits to hear of its release is told after that time that nothing is known, and it is sent on.
+ * Sends each release until it is answered, or until the store has certainly dropped the claim: one ttl after the claim's last
+ * `claim` or `renew` call was sent. A session claim is not dropped while its session lives: after that time its callback
+ * receives null (unknown), and the release is still repeated.
  *
- * Invariant: the store's "it was not there" is only believed of the first and only release sent; a repeated one finds
- * nothing although all was well.
+ * Invariant: "did not exist" counts only as the answer to a release that was sent once. A repeated release finds no claim
+ * if the first one succeeded and only its answer was lost.
  */
 
 import { isFatalError } from "../errors.ts";
@@ -18,18 +18,18 @@ import { createTask } from "./scheduled-task.ts";
 
 const MAX_RETRY_MS = 2_000;
 
-/** true, false: what the store said; null: it never said, or its word is worth nothing. */
-export type ReleaseCallback = (wasThere: boolean | null) => void;
+/** Receives whether the claim still existed at the store; null: the store never answered, or its answer proves nothing. */
+export type ReleaseCallback = (existed: boolean | null) => void;
 
-/** A claim on its way out. */
+/** A claim that is being released. */
 export interface PendingRelease {
   readonly claim: Claim;
   readonly ttlMs: number;
   readonly hasUnansweredClaim: boolean;
-  /** The store has forgotten the claim by then. */
+  /** The time at which the store has certainly dropped the claim. */
   readonly forgottenAt: number;
   onReleased: ReleaseCallback;
-  /** How often a release of this claim was sent; another PendingRelease for the same claim counts too. */
+  /** How often a release of this claim was sent, including those of another PendingRelease for it. */
   attempts: number;
 }
 
@@ -38,11 +38,11 @@ export interface ReleaseQueueOptions {
   readonly clock: Clock;
   readonly random: () => number;
   readonly deadlines: DeadlineHeap<ScheduledTask>;
-  /** The schedule has changed. */
+  /** Called after a change of `deadlines`. */
   readonly armTimer: () => void;
-  /** The part of the store that keeps this claim has answered. */
+  /** The shard of this claim has answered. */
   readonly onAnswered: (release: PendingRelease) => void;
-  /** It has not, or has failed, when it was asked then. */
+  /** The call sent at `sentAt` failed or timed out. */
   readonly onFailed: (release: PendingRelease, sentAt: number, error: unknown) => void;
 }
 
@@ -62,7 +62,7 @@ export class ReleaseQueue {
     return this.#inFlight;
   }
 
-  /** Release this claim, in one call with all others of this turn. */
+  /** Releases this claim in one call with all others of this turn. */
   add(
     claim: Claim,
     ttlMs: number,
@@ -76,7 +76,7 @@ export class ReleaseQueue {
     return release;
   }
 
-  /** Sends what has gathered; before a claim of the same turn, so that it does not queue behind its own predecessor. */
+  /** Sends the collected releases. Called before a new claim is sent, which would otherwise queue behind the released one. */
   flush(): void {
     if (this.#pending.length === 0) return;
     const releases = this.#pending;
@@ -84,13 +84,13 @@ export class ReleaseQueue {
     for (const batch of splitBatches(releases, this.#options.driver)) this.#send(batch);
   }
 
-  /** Settles when nothing is left to release. */
+  /** Settles when no release is left. */
   whenIdle(): Promise<void> {
     if (this.#inFlight === 0) return Promise.resolve();
     return new Promise((resolve) => this.#idleListeners.push(resolve));
   }
 
-  /** What fails from now on is not sent again: the store learns of it by the end of a lease or session. */
+  /** Ends the retries: a claim whose release fails from now on stays at the store until its lease or session ends. */
   stop(): void {
     this.#isStopped = true;
   }
@@ -119,7 +119,7 @@ export class ReleaseQueue {
       }
       const countError = new Error(`${driver.name}: release answered for ${answers?.length} of ${releases.length}`);
       this.#options.onFailed(first, now, error ?? countError);
-      // who waits for the end of all releases would wait in vain: asking again is useless
+      // a fatal error will not go away: settle now, so that whenIdle() cannot hang
       if (isFatalError(error) && this.#idleListeners[0]) this.#finishAll(releases);
       else this.#retry(releases);
     };
@@ -162,7 +162,7 @@ export class ReleaseQueue {
     armTimer();
   }
 
-  /** Those that the store may still know; who waits for the others is told. */
+  /** Returns the releases that must be repeated; finishes those whose claims the store has certainly dropped. */
   #dropForgotten(releases: readonly PendingRelease[], now: number): readonly PendingRelease[] {
     return releases.filter((pending) => {
       if (this.#isStopped || (now >= pending.forgottenAt && pending.claim.ttlMs !== "session")) {
@@ -181,16 +181,16 @@ export class ReleaseQueue {
     for (const [index, pending] of releases.entries()) this.#finish(pending, answers[index] ?? null);
   }
 
-  #finish(release: PendingRelease, wasThere: boolean | null): void {
+  #finish(release: PendingRelease, existed: boolean | null): void {
     this.#inFlight--;
-    release.onReleased(release.attempts === 1 || wasThere === true ? wasThere : null);
+    release.onReleased(release.attempts === 1 || existed === true ? existed : null);
     if (this.#inFlight > 0) return;
-    this.#options.armTimer(); // nothing keeps the process any more
+    this.#options.armTimer(); // so that the timer no longer keeps the process alive
     for (const resolve of this.#idleListeners.splice(0)) resolve();
   }
 }
 
-/** A driver that throws where it should reject is treated alike. */
+/** Turns a synchronous exception of a driver into a rejection. */
 export function callDriver<T>(call: () => Promise<T>): Promise<T> {
   try {
     return call();

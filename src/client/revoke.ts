@@ -1,4 +1,4 @@
-/** Asks the holder of a lock to go (design A.24); loaded when somebody does. */
+/** Revokes locks; loaded on first use. */
 
 import { UnsupportedError } from "../errors.ts";
 import { describeValue } from "../util/duration.ts";
@@ -7,11 +7,11 @@ import { callWithTimeout } from "./call-timeout.ts";
 import type { Client } from "./client.ts";
 import { wrapDriverError } from "./driver-error.ts";
 
-/** What may be said of one revoke. */
+/** The options of revoke(). */
 export interface RevokeOptions {
-  /** Removes the claim at once: the next one may be granted while the old holder is still working. Default false. */
+  /** Removes the claim at once: the next claim may be granted while the old holder is still working. Default false. */
   readonly now?: boolean | undefined;
-  /** Why, for the store's log and events; at most 256 bytes. Default: none. */
+  /** The reason, for the store's log and events; at most 256 bytes. Default: none. */
   readonly reason?: string | undefined;
 }
 

@@ -1,14 +1,14 @@
 import type { HeapItem } from "../util/deadline-heap.ts";
 
-/** Something of this client that has a due time in its one schedule. */
+/** A task with a due time in the client's one schedule. */
 export interface ScheduledTask extends HeapItem {
-  /** May it be called some milliseconds early, to share a batch with others? */
+  /** May it run early, to share a batch with others? */
   readonly mayRunEarly: boolean;
-  /** Its time has come, or comes within so many milliseconds. */
+  /** The task is due now, or within `withinMs`. */
   onDue(now: number, withinMs: number): void;
 }
 
-/** What is only to be called when its time has come. */
+/** Creates a task that never runs early. */
 export function createTask(onDue: () => void): ScheduledTask {
   return { mayRunEarly: false, dueAt: 0, heapIndex: -1, onDue };
 }

@@ -1,6 +1,6 @@
 /**
- * Whether the store answers, and whether its clock runs evenly: said once each time it changes. A refusal is an answer; and
- * a call that failed although a later one was answered by the same part of the store says nothing of the store.
+ * Detects whether the store answers and whether its clock steps, and emits an event at each change. A refusal counts as an
+ * answer. A failed call does not count if the same shard of the store has answered after the call was sent.
  */
 
 import { isFatalError } from "../errors.ts";
@@ -14,7 +14,7 @@ export class StoreMonitor {
   readonly #clock: Clock;
   readonly #storeClock = new StoreClock();
   #downSince: number | null = null;
-  /** When each part of the store (Driver.shardOf) answered last. */
+  /** When each shard of the store (Driver.shardOf) answered last. */
   readonly #lastContactAt = new Map<string | undefined, number>();
 
   constructor(events: Events, clock: Clock) {
@@ -22,19 +22,19 @@ export class StoreMonitor {
     this.#clock = clock;
   }
 
-  /** A call that was sent to this part of the store then has failed. */
+  /** A call that was sent to this shard at `sentAt` has failed. */
   onFailure(error: unknown, sentAt: number, shard: string | undefined): void {
     if (this.#downSince !== null || isFatalError(error) || (this.#lastContactAt.get(shard) ?? sentAt) > sentAt) return;
     this.#downSince = this.#clock.now();
     this.#events.emit("storeDown", { error });
   }
 
-  /** This part of the store has answered. */
+  /** This shard has answered. */
   recordContact(now: number, shard: string | undefined): void {
     this.#lastContactAt.set(shard, now);
   }
 
-  /** An answer came. Has the store's clock stepped since the last one? */
+  /** Handles an answer; returns whether the store's clock has stepped since the last one. */
   onAnswer(answer: Answer, sentAt: number, now: number): boolean {
     if (this.#downSince !== null) {
       const downMs = now - this.#downSince;

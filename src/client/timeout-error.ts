@@ -1,4 +1,4 @@
-/** Who stood in the way when a wait ended: one look at the store's queue. */
+/** Creates the error for a timed-out wait. It names the holder, from one read of the store's queue. */
 
 import type { BlockerInfo } from "../errors.ts";
 import { describePause, LockTimeoutError } from "../errors.ts";
@@ -14,28 +14,30 @@ import { withTimeout } from "./timeout.ts";
 export interface WaitInfo {
   readonly holds: readonly LockSpec[];
   readonly keys: readonly string[];
-  /** Our claim at the store, if we have one. */
+  /** The id of the local queue's claim at the store, if it has one. */
   readonly id: ClaimId | null;
-  /** Local requests before ours. */
+  /** The number of local requests ahead of this one. */
   readonly localAhead: number;
   readonly waitedMs: number;
-  /** The store grants nothing new to anyone. */
+  /** Set if the store is paused. */
   readonly paused: Pause | undefined;
 }
 
-/** The error for a wait that has ended. Never rejects: an unreachable store leaves the obstacle unnamed. */
+/** Creates the error for a wait that has ended. Never rejects: if the store cannot be reached, the error names no holder. */
 export async function createTimeoutError(queues: LocalQueues, waitInfo: WaitInfo): Promise<LockTimeoutError> {
   const { keys, waitedMs, paused } = waitInfo;
   const blocked = await withTimeout(queues.engine, LOOKUP_TIMEOUT_MS, findHolder(queues, waitInfo), noBlocker).catch(
     noBlocker,
   );
-  const waitText = waitedMs === 0 ? "not free" : `waited ${formatDuration(waitedMs)}`;
-  const parts = [`${waitText} for ${formatKeys(keys)}`];
+  const keysText = formatKeys(keys);
+  const parts = [
+    waitedMs === 0 ? `could not lock ${keysText} at once` : `waited ${formatDuration(waitedMs)} for ${keysText}`,
+  ];
   if (blocked.holder !== undefined) {
     parts.push(`held by ${blocked.holder} for ${formatDuration(blocked.heldForMs ?? 0)}`);
   }
   if (paused !== undefined) parts.push(describePause(paused));
-  if (waitedMs > 0 && blocked.ahead !== undefined) parts.push(`${blocked.ahead} ahead of us`);
+  if (waitedMs > 0 && blocked.ahead !== undefined) parts.push(`${blocked.ahead} ahead in the queue`);
   const [first, ...rest] = parts;
   return new LockTimeoutError(
     rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`,
@@ -44,10 +46,10 @@ export async function createTimeoutError(queues: LocalQueues, waitInfo: WaitInfo
   );
 }
 
-/** Why the store cannot tell is not this error's subject. */
+/** The result if the lookup fails: its error must not replace the timeout error. */
 const noBlocker = (): BlockerInfo => ({});
 
-/** The obstacle on the first of the keys that somebody holds before us, another request of this client among them. */
+/** Finds the holder of the first key that is held by another claim, or by another request of this client. */
 async function findHolder(
   { engine, queueReader }: LocalQueues,
   { holds, id, localAhead }: WaitInfo,

@@ -1,7 +1,7 @@
 import type { Engine } from "./engine.ts";
 import { createTask } from "./scheduled-task.ts";
 
-/** What the work gives, or what `onTimeout` gives if that takes more milliseconds of the engine's clock. */
+/** Settles like `work`, or with `onTimeout()` if it takes longer than timeoutMs by the engine's clock. */
 export function withTimeout<T>(
   engine: Engine,
   timeoutMs: number,

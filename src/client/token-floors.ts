@@ -1,25 +1,24 @@
 /**
- * The highest tokens this client has seen, as a witness against a store that lost its counters: sent as a claim's
- * floor. Bounded; nothing else is kept for an idle key.
+ * The highest tokens that this client has seen. They are sent as the floors of claims, so that a store that lost its counters
+ * cannot grant lower ones. Bounded; no other memory is kept for an idle key.
  */
 
 import type { LockSpec } from "../spi/driver.ts";
 
-/** Remembered are the last so many keys at least, and twice as many at most. */
+/** At least this many of the last used keys are kept, and at most twice as many. */
 const MIN_KEYS = 10_000;
 
 export interface TokenFloors {
-  /** No token below this is acceptable for these keys. */
+  /** The lowest token that is acceptable for these keys. */
   floor(holds: readonly LockSpec[]): bigint;
   record(holds: readonly LockSpec[], token: bigint): void;
 }
 
-/** @param isNeeded false where the store dies with this process, and so cannot forget what this process has seen */
+/** @param isNeeded false if the store lives in this process, and so cannot lose tokens that this process has seen */
 export function createTokenFloors(isNeeded: boolean): TokenFloors {
   if (!isNeeded) return { floor: () => 0n, record: () => undefined };
-  // Two generations instead of one map in order of use: moving a key to a Map's end leaves a hole at its front, and
-  // looking for the oldest key then walks over all of them. A key may stand in both; young then has its
-  // highest token.
+  // Two generations instead of one map in order of use: moving a key to the end of a Map leaves a hole at its front, and a
+  // search for the oldest key walks over all holes. A key may be in both maps; `recent` then has its highest token.
   let recent = new Map<string, bigint>();
   let older = recent;
   const lastToken = (key: string): bigint => recent.get(key) ?? older.get(key) ?? 0n;

@@ -1,4 +1,4 @@
-/** Lets a lock travel (design A.23); loaded when one does. */
+/** Detaches locks; loaded on first use. */
 
 import { isFatalError, LockLostError, UnsupportedError } from "../errors.ts";
 import { encodeReference } from "../protocol/lock-reference.ts";
@@ -13,16 +13,16 @@ import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
 import { withTimeout } from "./timeout.ts";
 
-/** What may be said of one detach. */
+/** The options of detach(). */
 export interface DetachOptions {
   /**
-   * How long the lock stays held from now on unless it is attached, which restarts its full lease. At most the lock's own
-   * ttl, which is the default.
+   * How long the lock stays held from now on. Attaching it restarts its full lease. At most the lock's own ttl, which is the
+   * default.
    */
   readonly ttl?: Duration | undefined;
 }
 
-/** How often a store that does not answer is asked to shorten a lease. */
+/** The interval of retries if the store does not confirm a shortened lease. */
 const RETRY_INTERVAL_MS = 100;
 
 /** See Lock.detach(). */
@@ -36,7 +36,7 @@ export async function detach(lock: LockHandle, options: DetachOptions = {}): Pro
     if (problem !== null) throw new UnsupportedError(`cannot detach ${formatKeys(keys)}: ${problem}`, { keys });
   }
   const claims = localHolds.map(({ activeClaim }) => activeClaim.claim);
-  // the store may have lengthened the lease although its answer was lost: a release is repeated for as long
+  // the store may extend the lease even if its answer is lost: a later release is repeated for a full ttl from now
   for (const { activeClaim } of localHolds) {
     activeClaim.lastSentAt = engine.clock.now();
     activeClaim.isShortened = newTtlMs !== undefined;
@@ -48,19 +48,19 @@ export async function detach(lock: LockHandle, options: DetachOptions = {}): Pro
         ? await callWithTimeout(engine, lock.remainingMs, () => detachClaims(engine.driver, claims))
         : await detachWithTtl(engine, claims, newTtlMs, lock.remainingMs);
   } catch (error) {
-    // the store may have shortened the lease although its answer was lost: nothing here may rely on it any more
+    // the store may have shortened the lease even if its answer was lost: the lock must not be used here any more
     if (newTtlMs !== undefined) lock.transferOut(lockLostError("unknown", keys));
     throw wrapDriverError(error, `could not detach ${formatKeys(keys)}`, keys);
   }
   if (wereHeld.includes(false)) throw lockLostError("unknown", keys);
   if (newTtlMs === undefined) lock.throwIfLost();
   const reference = toReference(lock);
-  const message = `the lock on ${formatKeys(keys)} was detached: it is held by whoever has the reference`;
+  const message = `the lock on ${formatKeys(keys)} was detached and is no longer held by this lock object`;
   lock.transferOut(new LockLostError(message, "released", { keys }));
   return reference;
 }
 
-/** A lock's reference without detaching it: for the command line, which gives it to its child. A secret. */
+/** Returns a lock's secret reference without detaching it: for the command line, which passes it to its child process. */
 export function toReference(lock: Lock): string {
   if (!(lock instanceof LockHandle)) throw new TypeError("lock must come from acquire()");
   const { prefix } = lock.localHolds[0].queue.parent.settings;
@@ -91,8 +91,9 @@ function parseTtlOption(options: unknown, { localHolds }: LockHandle): number | 
 }
 
 /**
- * Detaches with so much of the lease left, counted from now. Asked again until it is known: meanwhile nothing is believed
- * longer than the store holds it, whichever of the calls it has heard.
+ * Detaches with newTtlMs of the lease left, counted from now. Repeats the call until the store confirms it, each time with
+ * the remainder. It stops at the earlier end of both leases, so the lock is never assumed longer than the store keeps it,
+ * whichever of the calls the store has received.
  */
 async function detachWithTtl(
   engine: Engine,
@@ -115,7 +116,7 @@ async function detachWithTtl(
   }
 }
 
-/** Where claims belong to no session a full lease is all there is to give. */
+/** Without Driver.detach no claim belongs to a session: renewing gives it a full lease. */
 async function detachClaims(driver: Driver, claims: readonly Claim[], newTtlMs?: number): Promise<readonly boolean[]> {
   if (driver.detach !== undefined) return driver.detach(claims, newTtlMs);
   const answers = await driver.renew(claims);
@@ -127,7 +128,8 @@ async function detachClaims(driver: Driver, claims: readonly Claim[], newTtlMs?:
 }
 
 function detachProblem(driver: Driver, ttl: number | "session", refCount: number, openFlows: number): string | null {
-  if (!driver.traits.lease.claim) return `${driver.name} has no lease of one lock: all end with the client's session`;
+  if (!driver.traits.lease.claim)
+    return `${driver.name} has only session leases: all locks end with the client's session`;
   if (ttl === "session") return 'a "session" lease ends with its session';
   if (openFlows > 0) return "it is held by using() or run()";
   return refCount > 1 ? "another request has joined it" : null;

@@ -1,4 +1,4 @@
-/** One local request while it waits: for the store, or behind others of this client. */
+/** One local request while it waits: for the store, or behind other requests of this client. */
 
 import { setMaxListeners } from "node:events";
 import type { LocalHold } from "./local-hold.ts";
@@ -12,30 +12,30 @@ export class Waiter implements ScheduledTask {
   next: Waiter | null = null;
   readonly target: LockTarget;
   readonly settings: AcquireSettings;
-  /** Asked once: not granted at once means busy. */
+  /** `wait: 0`: if the lock is not granted at once, it is busy. */
   readonly noWait: boolean;
-  /** Nobody wants to know why it was busy. */
+  /** tryAcquire(): busy resolves with null instead of an error that names the holder. */
   readonly isTry: boolean;
   readonly startedAt: number;
-  /** Where it stands; null when it is settled. */
+  /** The queue that it waits in; null once it is settled. */
   queue: LocalQueue | null = null;
-  // the end of its wait
+  // a scheduled task: due at the end of the wait
   readonly mayRunEarly = false;
   dueAt = 0;
   heapIndex = -1;
   readonly #toResult: (localHold: LocalHold) => unknown;
-  readonly #resolve: (given: unknown) => void;
+  readonly #resolve: (result: unknown) => void;
   readonly #reject: (error: unknown) => void;
   #onAbort: (() => void) | null = null;
 
-  /** Settles with what `toResult` makes of a tenure, with null if `isTry` and the keys were not free, or with an error. */
+  /** Resolves with `toResult` of the local hold, or with null if `isTry` and the keys were busy; rejects with an error. */
   constructor(
     target: LockTarget,
     settings: AcquireSettings,
     isTry: boolean,
     startedAt: number,
     toResult: (localHold: LocalHold) => unknown,
-    resolve: (given: unknown) => void,
+    resolve: (result: unknown) => void,
     reject: (error: unknown) => void,
   ) {
     this.target = target;
@@ -48,12 +48,12 @@ export class Waiter implements ScheduledTask {
     this.#reject = reject;
   }
 
-  /** It comes to stand in this lane: from now on it can time out or be aborted. @throws what the signal throws */
+  /** Joins a local queue: from now on the wait can time out or be aborted. @throws what addEventListener of the signal throws */
   join(queue: LocalQueue): void {
     const { waitMs, signal } = this.settings;
     if (signal !== undefined) {
       this.#onAbort = () => this.queue?.withdraw(this, signal.reason);
-      // one signal may end a thousand waits at once: a listener each is meant, and no leak
+      // many waits may share one signal, with a listener each: suppress Node's warning about a leak
       setMaxListeners(0, signal);
       signal.addEventListener("abort", this.#onAbort, { once: true });
     }
@@ -70,14 +70,14 @@ export class Waiter implements ScheduledTask {
     this.#resolve(this.#toResult(localHold));
   }
 
-  /** Once, when it has left its lane. */
+  /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
   reject(error: unknown): void {
     this.leave();
     if (this.isTry && error === null) this.#resolve(null);
     else this.#reject(error);
   }
 
-  /** It stands in no lane any more: nothing can time it out or abort it. */
+  /** Leaves the queue: from now on the wait can neither time out nor be aborted. */
   leave(): void {
     if (this.heapIndex !== -1) this.queue?.parent.engine.cancel(this);
     this.queue = null;

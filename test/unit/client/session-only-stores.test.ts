@@ -44,7 +44,7 @@ test("why a lock cannot be detached is said of the store, not of an option that 
   const lock = await locks.acquire("k", { ttl: "10m" });
   await expect(lock.detach()).rejects.toMatchObject({
     code: "UNSUPPORTED",
-    message: 'cannot detach "k": memory has no lease of one lock: all end with the client\'s session',
+    message: 'cannot detach "k": memory has only session leases: all locks end with the client\'s session',
   });
   await lock.release();
   await locks.close();

@@ -13,7 +13,7 @@ test("whoever waits in vain for another request of its own client is told of tha
     assert.ok("blocked" in error);
     assert.equal(error.blocked.holder, "the first");
     assert.equal(error.blocked.ahead, 2, "the holder, and the request before it");
-    assert.match(error.message, /^(not free|waited \d+ ms) for "k": held by the first for \d+ ms/);
+    assert.match(error.message, /^(could not lock "k" at once|waited \d+ ms for "k"): held by the first for \d+ ms/);
   }
   await holder.release();
   await (await patient).release();
