@@ -225,8 +225,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a repeated release\'s "was not there" believed',
     file: "src/client/release-queue.ts",
-    find: "release.onReleased(release.attempts === 1 || wasThere === true ? wasThere : null);",
-    replace: "release.onReleased(wasThere);",
+    find: "release.onReleased(release.attempts === 1 || existed === true ? existed : null);",
+    replace: "release.onReleased(existed);",
   },
   {
     name: "a release beside another that is not counted",
