@@ -1,6 +1,4 @@
-/** Calls for many claims, bucket by bucket. */
-
-/** One call reaches one bucket in a Cluster. What came of it for each item, and why some calls failed, when all have settled. */
+/** Groups items by bucket, since one call reaches one bucket in a Cluster. Resolves when all calls have settled. */
 export async function callPerBucket<T, R>(
   items: readonly T[],
   toBucket: (item: T) => string,

@@ -1,14 +1,14 @@
-/** How long calls are waited for. */
+/** Timeouts of calls. */
 
 interface PendingCall {
   readonly dueAt: number;
   readonly onTimeout: () => void;
 }
 
-/** Gives up on calls that take too long. Its one timer keeps the process alive as long as a call is under way: the connections do not. */
+/** Times out calls with one timer, which keeps the process alive while a call is pending: the connections do not. */
 export class CallTimeouts {
   readonly #timeoutMs: number;
-  /** In the order in which they are given up on, all having the same patience. */
+  /** In the order of their deadlines, since all have the same timeout. */
   readonly #pending = new Set<PendingCall>();
   #timer: NodeJS.Timeout | null = null;
 
@@ -16,7 +16,10 @@ export class CallTimeouts {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** A call begins. Call what is given back when it is settled: was that in time? Else `onTimeout` was called. */
+  /**
+   * Starts the timeout of a call. Call the result when the call settles: true if in time; false if `onTimeout` was
+   * called before.
+   */
   start(onTimeout: () => void): () => boolean {
     const pending: PendingCall = { dueAt: performance.now() + this.#timeoutMs, onTimeout };
     if (this.#timer === null) this.#timer = setTimeout(() => this.#sweep(), this.#timeoutMs);
@@ -29,7 +32,7 @@ export class CallTimeouts {
     };
   }
 
-  /** @throws Error if it takes longer than a call may */
+  /** @throws Error when the work takes longer than a call may */
   bound<T>(work: Promise<T>, what: string): Promise<T> {
     return new Promise((resolve, reject) => {
       const stop = this.start(() => reject(new Error(`redis: no ${what} within ${this.#timeoutMs} ms`)));
@@ -37,7 +40,7 @@ export class CallTimeouts {
     });
   }
 
-  /** Gives up on all. */
+  /** Times out all pending calls at once. */
   expireAll(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;

@@ -1,13 +1,14 @@
 /**
- * The driver's connections: the link that its scripts go over, what it hears of grants by (subscriptions.ts), and what it asks
- * about replicas by (replica-acks.ts). The only places of the driver that time anything.
+ * The driver's connections: the client that runs the scripts, the subscriptions for grants (subscriptions.ts) and the
+ * connections for WAIT (replica-acks.ts). Only these files of the driver use timers.
  *
  * Invariants
- * - A call is answered, fails, or is given up on within its time. Nothing is sent while the link is down, so no client
- *   library keeps it for later; what a library sends again by itself after a break is told by `life`.
- * - In each life of the link its database is selected before any script runs: a client that may not select it goes on in
- *   database 0, where others do not see its locks.
- * - Where replicas are waited for, no answer says that a claim is held before they have it.
+ * - A call is answered, fails or times out within its time. Nothing is sent while the client is disconnected, so no
+ *   client library keeps a command for later. After a break a library may send a command again; a changed `epoch` shows
+ *   that.
+ * - In each epoch the database is selected before any script runs: a client that may not select it continues in
+ *   database 0, where other clients do not see its locks.
+ * - With the option replicas, no answer reports a claim as held before enough replicas have acknowledged it.
  */
 
 import { setTimeout as pause } from "node:timers/promises";
@@ -21,37 +22,37 @@ import { isHeldReply, isWaitingReply, toScriptKeys } from "./script-codec.ts";
 import type { Script } from "./scripts.ts";
 import { Subscriptions } from "./subscriptions.ts";
 
-/** Milliseconds after which a client that has given up connecting, or a server that could not answer, is asked again. */
+/** Milliseconds between attempts to open, when the client does not retry by itself or the server is loading. */
 const RETRY_INTERVAL_MS = 100;
 
-/** Sends a script the way that is a route: any key of its bucket. */
+/** Runs a script. `routingKey`: any key of its bucket. */
 export type RunScript = (script: Script, routingKey: string, args: readonly string[]) => Promise<unknown>;
 
 export interface ConnectionOptions {
   readonly adapter: ClientAdapter;
-  /** Was the link's client made by us? Then it ends with us. */
+  /** Whether the driver created the client: then close() disconnects it. */
   readonly ownsClient: boolean;
-  /** The beginning of all names that have a bucket. */
+  /** The prefix of all keys and channels with a bucket. */
   readonly namePrefix: string;
-  /** What our inbox is known by: random. */
+  /** Random id of the inbox channels of this driver. */
   readonly inboxId: string;
-  /** Milliseconds after which a call is given up on. */
+  /** Timeout of a call in milliseconds. */
   readonly commandTimeoutMs: number;
-  /** Null: no replicas are waited for. */
+  /** Null: the driver does not wait for replicas. */
   readonly replicas: ReplicaSettings | null;
-  /** Something was said to our channel. `isAnswer`: it may be taken at its word. */
+  /** A message arrived in an inbox. `isAnswer`: it counts as an answer, not only as a recheck push. */
   readonly onPush: (message: string, isAnswer: boolean) => void;
-  /** Anything may have been missed. */
+  /** Pushes may have been lost. */
   readonly onMissed: () => void;
 }
 
 interface DatabaseSelection {
   readonly epoch: number;
-  /** Null when it is done. */
+  /** Null: finished. */
   done: Promise<void> | null;
 }
 
-/** Told when a call is given up on, and when it is settled all the same. */
+/** Called when a call times out, and when its reply arrives after that. */
 export interface LateReply {
   readonly onTimeout: () => void;
   readonly onLateReply: () => void;
@@ -64,13 +65,13 @@ export class Connection {
   readonly #subscriptions: Subscriptions;
   readonly #replicaAcks: ReplicaAcks | null;
   #selection: DatabaseSelection | null = null;
-  /** Where our locks are: where the client was at first. */
+  /** The database of the locks: the one that the client used first. */
   #database: number | null = null;
   #isClosed = false;
   #onChange: () => void = () => undefined;
   #wasConnected = false;
   readonly #inboxChannel: string;
-  /** Counts the breaks of the link. */
+  /** Counts the breaks of the connection. */
   epoch = 0;
 
   constructor(options: ConnectionOptions) {
@@ -96,7 +97,7 @@ export class Connection {
     });
   }
 
-  /** Several masters: the calls of each bucket go by themselves, and each bucket has an inbox. */
+  /** In a Cluster each bucket has calls and an inbox of its own. */
   get isCluster(): boolean {
     return this.#options.adapter.isCluster;
   }
@@ -106,19 +107,19 @@ export class Connection {
     return this.#options.adapter.hidesDisconnects === true;
   }
 
-  /** The channel of the inbox for claims that go this way. */
+  /** The inbox channel for the claims of a bucket. */
   inboxChannel(routingKey: string): string {
     return this.isCluster ? toSiblingKey(routingKey, `inbox:${this.#options.inboxId}`) : this.#inboxChannel;
   }
 
-  /** Null if nothing said to the inbox of this route is missed; else settles when that is so. */
+  /** Null if the inbox of this bucket is subscribed; else settles when it is. */
   ensureSubscribed(routingKey: string): Promise<void> | null {
     const subscribed = this.#subscriptions.ensureSubscribed(routingKey);
     if (subscribed !== null && this.#isClosed) return Promise.reject(new Error("redis: not connected"));
     return subscribed && this.#timeouts.bound(subscribed, "subscription");
   }
 
-  /** Of these routes one to each master, as far as they are known. */
+  /** One of these routing keys for each known master. */
   onePerMaster(routingKeys: readonly string[]): readonly string[] {
     return [
       ...new Map(
@@ -127,14 +128,14 @@ export class Connection {
     ];
   }
 
-  /** Where the link goes, for messages. */
+  /** The address of the client, for messages. */
   get address(): ClientAddress {
     return this.#options.adapter.address;
   }
 
   /**
-   * Connects and does this work. What a broken connection or a restart of the server spoils is done again until the time is
-   * up. @throws what the work throws, or Error saying why there is no connection
+   * Connects and runs `work`. Repeats both after a broken connection or while the server is loading, until the timeout.
+   * @throws the error of `work`, or Error saying why there is no connection
    */
   async connectAndDo(timeoutMs: number, work: () => Promise<void>): Promise<void> {
     const { adapter } = this.#options;
@@ -155,8 +156,8 @@ export class Connection {
   }
 
   /**
-   * Null if the link's database has been selected in this life; else settles when that is so. While it fails scripts fail, and
-   * the next asks again.
+   * Null if the database has been selected in this epoch; else settles when it is. If SELECT fails, the script fails,
+   * and the next script tries again.
    */
   ensureDatabase(routingKey: string): Promise<void> | null {
     const { database } = this.#options.adapter;
@@ -183,7 +184,7 @@ export class Connection {
     return selection.done;
   }
 
-  /** Runs a script, in the database that is meant. */
+  /** Runs a script in the database of the locks. */
   async runScript(
     script: Script,
     routingKey: string,
@@ -194,14 +195,14 @@ export class Connection {
     if (databaseReady !== null) await databaseReady;
     const serverBefore = this.#replicaAcks && this.#locateServer(routingKey);
     const reply = await this.#sendScript(script, routingKey, args, lateReply);
-    // a library that sent it again after a break may have done so in another database
+    // after a break the library may have sent the script again, to database 0
     const databaseReadyAgain = this.ensureDatabase(routingKey);
     if (databaseReadyAgain !== null) await databaseReadyAgain;
     const isWaiting = isWaitingReply(script, reply);
     if (isWaiting || this.isCluster) this.#subscriptions.onCommandRouted(routingKey, isWaiting);
     if (this.#replicaAcks !== null && isHeldReply(script, reply)) {
       await this.#replicaAcks.waitForAcks(routingKey);
-      // another server may have taken over meanwhile, without this grant
+      // another server may have become master meanwhile, without this grant
       if (serverBefore !== this.#locateServer(routingKey)) throw new Error("redis: the connection changed during WAIT");
     }
     return reply;
@@ -252,7 +253,7 @@ export class Connection {
     });
   }
 
-  /** Which life of which server answers there. */
+  /** Identifies the server and the epoch; it changes when another server may answer. */
   #locateServer(routingKey: string): string {
     return `${this.epoch} ${this.#options.adapter.resolveMaster(routingKey)}`;
   }
@@ -283,7 +284,7 @@ export class Connection {
     this.epoch++;
   }
 
-  /** Waits for the link, but not while its client says what waiting does not change. */
+  /** Waits for the connection, but ends early on a permanent error. */
   async #waitUntilReady(timeoutMs: number, remainingMs: number): Promise<void> {
     const { adapter } = this.#options;
     let failure: unknown;
@@ -293,7 +294,7 @@ export class Connection {
     });
     let retryTimer: NodeJS.Timeout | undefined;
     let isOver = false;
-    // a client that has given up is asked again; one that goes on trying by itself has nothing to begin
+    // a client that has stopped reconnecting must be started again; for one that still retries this does nothing
     const connect = (): void => {
       adapter.connect().then(
         () => this.#onChange(),
@@ -317,7 +318,7 @@ export class Connection {
     if (!adapter.isReady) throw toConnectError(failure, adapter.address);
   }
 
-  /** Settles when a fact holds that `#onChange` tells of. @throws Error if that takes too long */
+  /** Settles when the condition holds; `#onChange` checks it again. @throws Error at the timeout */
   #waitFor(condition: () => boolean, remainingMs: number): Promise<void> {
     if (condition()) return Promise.resolve();
     return new Promise((resolve, reject) => {
@@ -335,7 +336,7 @@ export class Connection {
   }
 }
 
-/** A name beside the keys of this bucket: its hash tag makes it theirs. */
+/** A name with the hash tag of the routing key, so in the same slot. */
 function toSiblingKey(routingKey: string, name: string): string {
   return `${routingKey.slice(0, routingKey.indexOf("}") + 1)}:${name}`;
 }

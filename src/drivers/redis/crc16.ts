@@ -1,4 +1,4 @@
-/** CRC16 as Redis has it for its slots (XMODEM), a byte at a time. */
+/** CRC16 as Redis computes it for hash slots (XMODEM). */
 
 const TABLE: readonly number[] = Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;

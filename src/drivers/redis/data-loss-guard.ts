@@ -1,6 +1,6 @@
 /**
- * A store that forgot (option guardDataLoss). What it granted us is kept here, so that it can be placed anew; and what it
- * no longer knows is noticed, with the option and without.
+ * Notices a store that has lost data. The guard keeps the grants of this client: with the option guardDataLoss it
+ * restores lost claims from them; without it, it reports them as lost.
  */
 
 import { FatalDriverError } from "../../errors.ts";
@@ -19,24 +19,24 @@ import {
 } from "./script-codec.ts";
 import { GRACE } from "./scripts.ts";
 
-/** How a store that forgot is met. The same for every client of a prefix. */
+/** How the driver meets a store that has lost data. All clients of a prefix need the same settings. */
 export interface GuardDataLossOptions {
   /**
-   * No claim is longer than this, in milliseconds: so long does a store that forgot grant nothing new (if it is less than 4 s,
-   * up to 4 s after a restart or a promotion). Default 60 s.
+   * Longest ttl of a claim, in milliseconds. A store that has lost data grants nothing new for so long; if it is less
+   * than 4 s, for up to 4 s after a restart or a promotion. Default 60 s.
    */
   readonly maxTtlMs?: number;
 }
 
 export interface DataLossGuardOptions {
   readonly namePrefix: string;
-  /** Milliseconds; null: no guard. */
+  /** Milliseconds; null: guardDataLoss is off. */
   readonly maxTtlMs: number | null;
   readonly label: string | undefined;
   readonly warn: (warning: string) => void;
-  /** Is the grace period at the beginning not to be warned of? */
+  /** Whether open() does not warn of a grace period. */
   readonly isOpenWarningSilenced: boolean;
-  /** Whoever holds must ask now. */
+  /** Makes all claims ask the store now, so that held claims are restored. */
   readonly onDataLoss: () => void;
 }
 
@@ -45,27 +45,27 @@ interface Grant {
   readonly tokens: number;
 }
 
-/** One claim that came through. */
+/** What the guard keeps of one claim. */
 export interface GuardedClaim {
-  /** Null: asked for, not granted yet. */
+  /** Null: not granted yet. */
   grant: Grant | null;
-  /** Placed again under an id that was released before, as a majority does: a push may still be of the earlier place. */
+  /** The quorum driver claims a released id again: a late push may still belong to the earlier claim. */
   readonly wasReleasedBefore: boolean;
   readonly ttlMs: number;
-  /** When it was last asked or heard of. */
+  /** When the claim was last sent or answered. */
   lastSeenAt: number;
 }
 
-/** So many released ids are remembered, to know one that is placed again. */
+/** How many released ids are remembered, to recognize one that is claimed again. */
 const MAX_RELEASED_IDS = 4_096;
 
-/** Claims are looked through for those whose leases are long over when there are so many, and then twice as many as are left. */
+/** Number of claims at which expired ones are first removed; then again at twice the number that remained. */
 const FIRST_SWEEP_SIZE = 1_000;
 
-/** Places held claims anew, these words being theirs, and gives what the store says of each. */
+/** Runs restore.lua for claims, with these arguments; resolves to one reply for each. */
 export type RestoreLost = (lost: readonly Claim[], encode: (claim: Claim) => readonly string[]) => Promise<unknown>;
 
-/** The longest ttl in milliseconds; null: no guard. */
+/** The longest ttl in milliseconds; null: guardDataLoss is off. */
 export function resolveMaxTtlMs(option: boolean | GuardDataLossOptions | undefined): number | null {
   if (option === undefined || option === false) return null;
   return option === true ? 60_000 : (option.maxTtlMs ?? 60_000);
@@ -73,21 +73,21 @@ export function resolveMaxTtlMs(option: boolean | GuardDataLossOptions | undefin
 
 export class DataLossGuard {
   readonly #options: DataLossGuardOptions;
-  /** What we asked for and have not released. Who is detached, or whose lease ends, is never released. */
+  /** Claims that were sent and not released. Detached and expired claims stay until they are swept out. */
   readonly #claims = new Map<ClaimId, GuardedClaim>();
   #sweepAt = FIRST_SWEEP_SIZE;
-  /** The last ids that were released, the oldest first. */
+  /** The ids released last, the oldest first. */
   readonly #releasedIds = new Set<ClaimId>();
-  /** Until when the store grants nothing new, as it told last: a loss that we know of. */
+  /** The end of the grace period as the store last reported it: tells a new loss from a known one. */
   #graceEndsAt = "";
-  /** How many grants the store did not know any more, without any of the ends that it tells of. */
+  /** How many held claims the store did not know any more, without an end reason. */
   #lostCount = 0;
 
   constructor(options: DataLossGuardOptions) {
     this.#options = options;
   }
 
-  /** What scripts are told: the record to heed, and the longest ttl there is. On one server all buckets have one record. */
+  /** Script arguments: the key of the run record and the longest ttl. A single server has one record for all buckets. */
   scriptArgs(routingKey: string, isCluster: boolean): readonly [string, string] {
     const { namePrefix, maxTtlMs } = this.#options;
     if (maxTtlMs === null) return ["", "0"];
@@ -95,8 +95,8 @@ export class DataLossGuard {
   }
 
   /**
-   * A claim is placed; gives what `onAnswers` wants with its answer.
-   * @throws FatalDriverError if the claim could outlast the time in which nothing new is granted
+   * Called before a claim is sent. `onAnswers` takes the result, with the answer.
+   * @throws FatalDriverError if the claim could outlast a grace period
    */
   onClaim(claim: Claim): GuardedClaim {
     const { ttlMs } = claim;
@@ -108,14 +108,14 @@ export class DataLossGuard {
   }
 
   /**
-   * Claims are renewed; gives what `restoreLost` and `onAnswers` want with the answers. A grant counts only for the place that was
-   * asked about: an answer that comes after its release says nothing of a later place of the same id.
+   * Called before claims are renewed. `restoreLost` and `onAnswers` take the result, with the answers: it ties an
+   * answer to the claim that was renewed, since after a release the same id may be claimed again.
    */
   onRenew(claims: readonly Claim[]): readonly GuardedClaim[] {
     return claims.map((claim) => this.#track(claim));
   }
 
-  /** A push may be for a claim that we have given up, or for an earlier place of its id. */
+  /** Ignores a push for a released claim, or for an earlier claim with the same id. */
   onPush(id: ClaimId, answer: Answer): void {
     const guarded = this.#claims.get(id);
     if (guarded !== undefined && !guarded.wasReleasedBefore) this.#recordAnswer(id, guarded, answer);
@@ -131,7 +131,7 @@ export class DataLossGuard {
     }
   }
 
-  /** Notes what these claims were told, and a loss of data that is seen by it. */
+  /** Records the answers, and reports a loss of data that they show. */
   onAnswers(
     claims: readonly Claim[],
     guarded: readonly GuardedClaim[],
@@ -157,7 +157,7 @@ export class DataLossGuard {
     }
   }
 
-  /** What we hold and the store has forgotten is placed anew; the answers become what it says then. */
+  /** Restores held claims that the store has lost, and replaces their answers. */
   async restoreLost(
     claims: readonly Claim[],
     guarded: readonly GuardedClaim[],
@@ -183,8 +183,8 @@ export class DataLossGuard {
   }
 
   /**
-   * Has the store forgotten? Asked when a driver opens: the first use of a prefix counts as that, too.
-   * @throws FatalDriverError if we may not ask
+   * Checks for a loss of data when the driver opens. The first use of a prefix counts as one, too.
+   * @throws FatalDriverError if the user lacks permission for INFO
    */
   async checkOnOpen(
     runScript: RunScript,
@@ -209,7 +209,7 @@ export class DataLossGuard {
     }
   }
 
-  /** What this client has lost, for tools. */
+  /** The losses of this client, for `holdfast doctor`. */
   diagnose(): Check[] {
     if (this.#lostCount === 0) return [];
     const says = `the server lost ${this.#lostCount} locks that this client held`;
@@ -223,7 +223,10 @@ export class DataLossGuard {
     ];
   }
 
-  /** Was it held, and is gone without any of the ends that the store tells of? `guarded`: as it was when it was asked about. */
+  /**
+   * True if the claim was held and is gone without an end reason. `guarded`: the result of onClaim() or onRenew() for
+   * this call.
+   */
   #recordAnswer(id: ClaimId, guarded: GuardedClaim, answer: Answer): boolean {
     if (this.#claims.get(id) !== guarded) return false;
     if (answer.state === "none") {
@@ -255,7 +258,7 @@ export class DataLossGuard {
     return guarded;
   }
 
-  /** Those who hold must ask now, to place their claims anew. */
+  /** Renews all claims at once when a new loss is seen, so that held ones are restored within the grace period. */
   #onDataLoss(graceEndsAt: string): void {
     if (this.#graceEndsAt === graceEndsAt) return;
     this.#graceEndsAt = graceEndsAt;

@@ -31,7 +31,7 @@ const NEARLY_FULL = 0.9;
 const MAX_SCANS = 50;
 const KEYS_PER_SCAN = 1_000;
 
-/** In a script: client libraries send a command without a key to an arbitrary node, and add their own prefix to keys. */
+/** In a script: libraries send a command without a key to an arbitrary node, and add their prefix to keys. */
 const COMMAND_SCRIPT = "return redis.call(unpack(ARGV))";
 
 /** One query for the server, or for each master of a Cluster. */

@@ -1,6 +1,7 @@
 /**
- * Locks in Redis: lines of keys that Lua scripts keep (lua/lib.lua says how), one trip a verb. Whoever gives a lock back
- * grants it to the next in line in the same script, which tells the next one's process by its one inbox channel.
+ * The Redis driver. Lua scripts keep the queues of keys (see lua/lib.lua); each operation is one round trip. The script
+ * that releases a lock also grants it to the next waiter and publishes the grant to the inbox channel of the waiter's
+ * process.
  */
 
 import type { Answer, Check, Claim, ClaimId, ClaimView, Driver, ListFilter, Notify, Traits } from "../../spi/driver.ts";
@@ -48,11 +49,11 @@ const TRAITS: Traits = {
 };
 
 /**
- * A driver for Redis (tested with 7.0): a single server, one that Sentinels name, or a Cluster. `client`: one of ioredis
- * (5, 6), iovalkey, redis (node-redis 5, 6) or valkey-glide (2.5, no Cluster), connected or connecting, which stays the
- * caller's and is never closed by us; or a function that makes one, which is ours and closed with the driver. Beside it the
- * driver opens one connection of its own, to hear of grants; in a Cluster, which needs Redis 7, one to each master.
- * @throws TypeError naming the argument if the client or an option is not one
+ * Creates a driver for Redis (tested with 7.0): a single server, a master behind Sentinels, or a Cluster (Redis 7).
+ * `client`: a client of ioredis (5, 6), iovalkey, redis (node-redis 5, 6) or valkey-glide (2.5, no Cluster), connected
+ * or connecting, which the driver never closes; or a function that creates one, which the driver closes. The driver
+ * opens one more connection for pushes; in a Cluster one to each master.
+ * @throws TypeError naming the argument if the client or an option is invalid
  */
 export function redis(
   client: RedisClient | (() => RedisClient | Promise<RedisClient>),
@@ -66,7 +67,7 @@ export function redis(
 
 interface ClaimCalls {
   pendingCount: number;
-  /** Released meanwhile. */
+  /** Whether the claim was released while calls were pending. */
   isReleased: boolean;
 }
 
@@ -76,16 +77,16 @@ class RedisDriver implements Driver {
   readonly #makeClient: () => RedisClient | Promise<RedisClient>;
   readonly #ownsClient: boolean;
   readonly #options: RedisOptions;
-  /** The beginning of all our names but the layout's: "holdfast:1:". */
+  /** The prefix of all keys and channels except the layout key: "holdfast:1:". */
   readonly #namePrefix: string;
   readonly #layoutKey: string;
-  /** In a Cluster: its buckets, each of which one call reaches. */
+  /** Set in a Cluster: one call reaches one bucket. */
   shardOf?: (claim: Claim) => string;
   readonly #guard: DataLossGuard;
   readonly #warn: (warning: string) => void;
-  /** Claims with a `claim` call that may still come, however late: its client's library may keep it for long. */
+  /** Claims whose `claim` call may still reach the server: a client library may hold it back for long. */
   readonly #claimCalls = new Map<ClaimId, ClaimCalls>();
-  /** A release that is given up on may still grant our own waiters, and tell only here. */
+  /** A release that timed out may still grant waiters of this process, and only its late reply says so. */
   readonly #lateReleaseReply: LateReply = { onTimeout: () => undefined, onLateReply: () => this.#notify(null) };
   #connection: Connection | null = null;
   #notify: Notify = () => undefined;
@@ -160,7 +161,7 @@ class RedisDriver implements Driver {
     const guarded = this.#guard.onClaim(claim);
     const routingKey = toRoutingKey(this.#namePrefix, toClaimBucket(claim));
     const connection = this.#readyConnection;
-    // before the first wait in a bucket its inbox is there: who cannot be told loses its turn
+    // subscribe before the first wait in a bucket: an unreachable waiter would be passed over
     const subscribed = claim.wait ? connection.ensureSubscribed(routingKey) : null;
     if (subscribed !== null) await subscribed;
     const args = [
@@ -170,7 +171,7 @@ class RedisDriver implements Driver {
     ];
     const calls = this.#claimCalls.get(id) ?? { pendingCount: 0, isReleased: false };
     this.#claimCalls.set(id, calls);
-    calls.isReleased = false; // a majority gives a vote back and asks for it again
+    calls.isReleased = false; // the quorum driver may claim a released id again
     calls.pendingCount++;
     let hasTimedOut = false;
     const onSettled = (): void => {
@@ -181,7 +182,7 @@ class RedisDriver implements Driver {
     };
     const onLateReply = (): void => {
       onSettled();
-      // released while it was on its way: it may have taken a place that nobody wants
+      // released while it was on its way: it may have entered the queue after the release, so release it again
       if (calls.isReleased) this.release([claim], new Set([id])).catch(() => undefined);
     };
     const reply = await connection.runScript(CLAIM, routingKey, args, { onLateReply, onTimeout }).finally(() => {
@@ -199,7 +200,7 @@ class RedisDriver implements Driver {
     return claims.map((claim) => answers.get(claim));
   }
 
-  /** Claims that one call reaches. */
+  /** `claims`: those of one bucket in a Cluster. */
   async #renewBatch(claims: readonly Claim[]): Promise<readonly Answer[]> {
     const guarded = this.#guard.onRenew(claims);
     const replies = await this.#runForMany(RENEW, claims, toClaimBucket, encodeClaim);
@@ -227,7 +228,7 @@ class RedisDriver implements Driver {
       toUnansweredFlag(claim),
       ...encodeClaim(claim),
     ]);
-    // a client library may have sent it twice, and the second found nothing although all was well
+    // the library may have sent the command twice; the second call found nothing although the first succeeded
     if (epoch !== this.#readyConnection.epoch)
       throw new Error("redis: the connection broke while a release was under way");
     return released;
@@ -291,7 +292,7 @@ class RedisDriver implements Driver {
     return this.#connection;
   }
 
-  /** What the scripts that change lines begin with. */
+  /** The first arguments of every script that changes queues. */
   #scriptHeader(routingKey: string, connection: Connection = this.#readyConnection): readonly string[] {
     return [
       this.#namePrefix,
@@ -300,7 +301,7 @@ class RedisDriver implements Driver {
     ];
   }
 
-  /** One call for many; their buckets may differ where there is but one server. */
+  /** One call for many items. In a Cluster they must be of one bucket. */
   #runForMany<T>(
     script: Script,
     items: readonly T[],
@@ -318,7 +319,7 @@ class RedisDriver implements Driver {
     );
   }
 
-  /** A call that answers yes or no for each; in a Cluster one a bucket. */
+  /** Calls a script that answers yes or no for each item; in a Cluster one call for each bucket. */
   async #callForFlags<T>(
     script: Script,
     items: readonly T[],
@@ -342,7 +343,7 @@ class RedisDriver implements Driver {
     const push = decodePush(message);
     if (push === null) return;
     if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
-    // with replicas to wait for a grant is asked about, which waits for them
+    // with the option replicas a push is only a hint: the recheck waits for the replicas
     const isTrusted = isAnswer && this.#options.replicas === undefined && this.#connection?.hidesDisconnects !== true;
     if (push.answer !== undefined && isTrusted) this.#notify(push.id, push.answer);
     else this.#notify(push.id);

@@ -1,4 +1,4 @@
-/** Explains the errors of Redis servers and clients: what is wrong and what to do. No script digest, claim id or password. */
+/** Explains errors of Redis: what is wrong and what to do, without script digests, claim ids and passwords. */
 
 import { FatalDriverError } from "../../errors.ts";
 import type { ClientAddress } from "./clients/address.ts";
@@ -167,8 +167,8 @@ export function explainError(message: string, command?: string): Error | null {
 }
 
 /**
- * Explains an error of a server or a client library and drops its details of the command: ioredis attaches all arguments,
- * among them claim ids and passwords.
+ * Explains an error of a server or a client library and drops its details of the command: ioredis attaches all
+ * arguments, among them claim ids and passwords.
  */
 export function sanitizeError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof RedisStoreError) return error;
@@ -193,7 +193,7 @@ export function isLoadingError(error: unknown): boolean {
 
 const CONNECTION_CLOSED = /ECONNRESET|EPIPE|Connection is closed|Socket closed|socket hang up/;
 
-/** Why a client is not connected, from its last error. `timeoutMs`: how long the driver waited; undefined: it gave up before. */
+/** Why a client is not connected, from its last error. `timeoutMs`: set if the driver waited for so long. */
 export function toConnectError(failure: unknown, { isTls }: ClientAddress, timeoutMs?: number): Error {
   const cause = sanitizeError(failure);
   if (cause instanceof RedisStoreError) return cause;

@@ -1,4 +1,4 @@
-/** What tools see of a store: lines by key, each from its front, read in pages. */
+/** Lists claims for `holdfast ls` and similar tools: key by key, each queue from its front, in pages. */
 
 import type { Answer, ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
@@ -6,15 +6,15 @@ import type { RunScript } from "./connection.ts";
 import { ALL_BUCKETS, toBucket, toRoutingKey } from "./script-codec.ts";
 import { LIST, LIST_KEYS } from "./scripts.ts";
 
-/** Members of one bucket's index read at once. */
+/** Index members of one bucket read in one call. */
 const INDEX_PAGE_SIZE = 256;
-/** Lines read at once, and of each so many waiting places. */
+/** Queues read in one call, and waiting entries read of each. */
 const QUEUES_PER_CALL = 64;
 const WAITING_PER_CALL = 128;
-/** Texts of one claim in an answer of list.lua. */
+/** Fields of one claim in a reply of list.lua. */
 const FIELDS_PER_CLAIM = 12;
 
-/** A key with places ("owner" and "id": one claim over several keys that may not have come there yet). */
+/** `member`: a key; followed by "\\0" and an owner, a claim over several keys that may not be in that queue yet. */
 interface IndexEntry {
   readonly bucket: string;
   readonly member: string;
@@ -26,7 +26,7 @@ interface ListQuery {
   readonly after: string | undefined;
 }
 
-/** The live claims that the filter means. A cursor whose claim is gone starts again. */
+/** The live claims that match the filter. If the claim of the cursor has ended, the list starts at the beginning. */
 export async function listClaims(
   runScript: RunScript,
   namePrefix: string,
@@ -49,7 +49,7 @@ class ClaimLister {
   readonly #runScript: RunScript;
   readonly #namePrefix: string;
   readonly #query: ListQuery;
-  /** A call reads but one bucket. */
+  /** One call reads only one bucket then. */
   readonly #isCluster: boolean;
 
   constructor(runScript: RunScript, namePrefix: string, query: ListQuery, isCluster: boolean) {
@@ -69,7 +69,7 @@ class ClaimLister {
 
   async readKeys(afterMember: string, prefix: string): Promise<void> {
     const indexes = await this.#readIndexes(afterMember, prefix);
-    // what lies behind the end of a page that is full may be preceded by what that page left out
+    // after the last member of a full page, members that the page left out may come before those of other buckets
     let lastComplete: Buffer | null = null;
     const entries: IndexEntry[] = [];
     for (const [index, members] of indexes.entries()) {
@@ -87,7 +87,7 @@ class ClaimLister {
     if (bound !== null && !this.#isFull) await this.readKeys(bound.toString(), prefix);
   }
 
-  /** Of each bucket what its index has behind `afterMember`. */
+  /** The index members after `afterMember`, for each bucket. */
   async #readIndexes(afterMember: string, prefix: string): Promise<readonly (readonly unknown[])[]> {
     const readBuckets = async (buckets: readonly string[]): Promise<readonly (readonly unknown[])[]> => {
       const args = [this.#namePrefix, prefix, afterMember, String(INDEX_PAGE_SIZE), ...buckets];
@@ -101,13 +101,13 @@ class ClaimLister {
     return (await Promise.all(ALL_BUCKETS.map((bucket) => readBuckets([bucket])))).flat();
   }
 
-  /** Reads these lines, the first one from its waiting place `from` on. */
+  /** Reads these queues, the first one from its waiting entry `firstWaiting` on. */
   async #readQueues(entries: readonly IndexEntry[], firstWaiting: number): Promise<void> {
     if (entries.length === 0 || this.#isFull) return;
     const batch = entries.slice(0, this.#isCluster ? 1 : QUEUES_PER_CALL);
-    const args = batch.flatMap(({ bucket, member }, at) => {
+    const args = batch.flatMap(({ bucket, member }, index) => {
       const [key = "", owner] = member.split("\0");
-      return [bucket, key, owner === undefined ? String(at === 0 ? firstWaiting : 0) : `@${owner}`];
+      return [bucket, key, owner === undefined ? String(index === 0 ? firstWaiting : 0) : `@${owner}`];
     });
     const first = batch[0] as IndexEntry;
     const maxWaiting = String(WAITING_PER_CALL);

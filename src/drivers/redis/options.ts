@@ -36,15 +36,16 @@ export interface RedisOptions {
   readonly allowEviction?: boolean;
   /**
    * After a loss of data (a flush, an empty restart, the promotion of a replica that missed the last writes), grant
-   * nothing new for the longest ttl, while holders restore their claims. So no lock of a live holder is granted to another
-   * client. Needs permission for INFO. The first use of a prefix waits as long, too. All clients of a prefix need the same
-   * setting. Default false: holders are notified of a loss at once, and `warn` receives how many locks were lost.
+   * nothing new for the longest ttl, while holders restore their claims. So no lock of a live holder is granted to
+   * another client. Needs permission for INFO. The first use of a prefix waits as long, too. All clients of a prefix
+   * need the same setting. Default false: holders are notified of a loss at once, and `warn` receives how many locks
+   * were lost.
    */
   readonly guardDataLoss?: boolean | GuardDataLossOptions;
   /**
-   * A grant or a renewal counts only after so many replicas have acknowledged it. While too few do, no lock is granted, and
-   * holders lose their locks when their leases end. A fail-over to a replica that has acknowledged loses no lock. Costs two
-   * more round trips and needs permission for WAIT. Default: no replicas.
+   * A grant or a renewal counts only after so many replicas have acknowledged it. While too few do, no lock is granted,
+   * and holders lose their locks when their leases end. A fail-over to a replica that has acknowledged loses no lock.
+   * Costs two more round trips and needs permission for WAIT. Default: no replicas.
    */
   readonly replicas?: ReplicaOptions;
   /**
@@ -54,8 +55,8 @@ export interface RedisOptions {
   readonly warn?: (warning: string) => void;
   /**
    * Warnings that `open()` leaves out, by the names that `holdfast doctor` shows: "version", "role", "failover",
-   * "clients", "memory", "disk", "appendonly", and "guardDataLoss" for a grace period that has not ended. Later warnings,
-   * such as about lost locks, are not affected. Default: none.
+   * "clients", "memory", "disk", "appendonly", and "guardDataLoss" for a grace period that has not ended. Later
+   * warnings, such as about lost locks, are not affected. Default: none.
    */
   readonly silenceWarnings?: readonly WarningName[];
   /** The label of claims that have none of their own. */

@@ -1,17 +1,17 @@
 /**
- * Do enough replicas have what was written? WAIT blocks its connection, and counts the writes of that one alone. So it goes
- * over a connection of our own, behind a write of its own that comes after what is asked about.
+ * Waits until enough replicas have a write. WAIT blocks its connection and counts only writes of that connection. So it
+ * runs on a connection of its own, after a write there that is later than the write in question.
  *
  * Invariants
- * - A mark is set the way our commands go, after them, and removed over our own connection, behind which WAIT stands. So
- *   whoever acknowledges has all that was written before. No mark found: our own connection is with another server than
- *   our commands, and what it says counts for nothing.
- * - Each node has one round under way; who asks meanwhile shares the next.
+ * - A marker is set over the command connection, after the commands, and deleted over the WAIT connection, before WAIT.
+ *   So a replica that acknowledges has everything written before. If the marker is not found, the WAIT connection leads
+ *   to another server than the commands, and its answer is not used.
+ * - Each node has one round at a time; calls that arrive during a round share the next one.
  */
 
 import type { ClientAdapter, CommandConnection } from "./clients/types.ts";
 
-/** How many replicas must have a grant before it is told, and how long they are waited for. */
+/** How many replicas must have a grant before it counts, and how long the driver waits for them. */
 export interface ReplicaSettings {
   readonly minAcks: number;
   readonly timeoutMs: number;
@@ -20,29 +20,29 @@ export interface ReplicaSettings {
 export interface ReplicaAcksOptions {
   readonly adapter: ClientAdapter;
   readonly settings: ReplicaSettings;
-  /** The name of a mark beside this route. */
+  /** A new marker key in the slot of this routing key. */
   readonly createMarkerKey: (routingKey: string) => string;
   readonly send: (args: string[], routingKey: string) => Promise<unknown>;
   readonly bound: <T>(work: Promise<T>, what: string) => Promise<T>;
 }
 
 /**
- * Its first write is one that a full store does not refuse: whoever holds must be able to renew. The mark is no KEY, since a
- * client library may put a prefix before those.
+ * DEL comes first because Redis does not refuse it when memory is full: holders must be able to renew. The marker is an
+ * argument, not one of the KEYS, because client libraries may add a prefix to those.
  */
 const SET_MARKER_SCRIPT = "redis.call('DEL', ARGV[1]) redis.call('SET', ARGV[1], '1', 'PX', ARGV[2])";
-/** How long a mark stays that nobody removes, in milliseconds. */
+/** Time to live of a marker that is not deleted, in milliseconds. */
 const MARKER_TTL_MS = "10000";
 
 interface NodeBatch {
-  /** Settles when the round under way is over. */
+  /** Settles when the current round has ended. */
   lastRound: Promise<unknown>;
   nextRound: { readonly routingKeys: Set<string>; readonly done: Promise<void> } | null;
 }
 
 export class ReplicaAcks {
   readonly #options: ReplicaAcksOptions;
-  /** By the names of nodes. */
+  /** By node name. */
   readonly #batches = new Map<string, NodeBatch>();
   readonly #connections = new Map<string, Promise<CommandConnection>>();
   #isClosed = false;
@@ -51,7 +51,10 @@ export class ReplicaAcks {
     this.#options = options;
   }
 
-  /** Settles when enough replicas have all that was written this way. @throws Error if they do not say so in time */
+  /**
+   * Settles when enough replicas have everything written to this master before.
+   * @throws Error if they do not acknowledge in time
+   */
   waitForAcks(routingKey: string): Promise<void> {
     const node = this.#options.adapter.resolveMaster(routingKey);
     if (node === null) return Promise.reject(new Error("redis: no known master serves this slot"));
@@ -64,7 +67,7 @@ export class ReplicaAcks {
         return this.#runRound(node, [...routingKeys]);
       });
       batch.nextRound = { routingKeys, done };
-      batch.lastRound = done.catch(() => undefined); // whoever asked is told
+      batch.lastRound = done.catch(() => undefined); // the callers of this round get the error
     }
     batch.nextRound.routingKeys.add(routingKey);
     return batch.nextRound.done;
@@ -98,9 +101,9 @@ export class ReplicaAcks {
     ];
     await Promise.all(routingKeys.map((routingKey, index) => send(buildSetMarker(routingKey, index), routingKey)));
     if (this.#isClosed) throw new Error("redis: the driver was closed");
-    const knownConnection = this.#connections.get(node);
+    const existing = this.#connections.get(node);
     const opening =
-      knownConnection ??
+      existing ??
       Promise.resolve(adapter.openCommandConnection(routingKeys[0] as string, () => this.#dropConnection(node)));
     this.#connections.set(node, opening);
     const connection = await bound(opening, "connection for WAIT");
@@ -118,7 +121,7 @@ export class ReplicaAcks {
     this.#connections.delete(node);
     connection?.then(
       (opened) => opened.disconnect(),
-      () => undefined, // it was never there
+      () => undefined, // it was never opened
     );
   }
 }

@@ -1,4 +1,4 @@
-/** What the scripts are told, and what they say. lua/lib.lua has the names and forms. */
+/** Encodes script arguments and decodes script replies. lua/lib.lua describes the keys and formats. */
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Claim, EndReason, Pause } from "../../spi/driver.ts";
@@ -6,40 +6,39 @@ import { crc16 } from "./crc16.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RENEW, RESTORE } from "./scripts.ts";
 
-/** The number of our layout: in every key and channel, so that no two layouts serve one prefix. */
+/** The layout version. It is part of every key and channel, so that no two layouts share a prefix. */
 export const LAYOUT_VERSION = "1";
 
-/** How many hash tags the keys are spread over, on every topology. */
+/** Number of hash tags over which keys are spread, with and without Cluster. */
 const BUCKET_COUNT = 256;
 const BUCKET_NAMES: readonly string[] = Array.from({ length: BUCKET_COUNT }, (_, index) =>
   index.toString(16).padStart(2, "0"),
 );
 
-/** Every bucket there is. */
 export const ALL_BUCKETS: readonly string[] = BUCKET_NAMES;
 
-/** The bucket of a key: two hexadecimal digits, the same in every client and version. */
+/** The bucket of a key: two hexadecimal digits. Every client and version must compute the same. */
 export function toBucket(key: string): string {
   return BUCKET_NAMES[crc16(key) & (BUCKET_COUNT - 1)] as string;
 }
 
-/** Where a call goes: any name of its bucket. */
+/** A key of the bucket, by which a call is routed. */
 export function toRoutingKey(namePrefix: string, bucket: string): string {
   return `${namePrefix}{${bucket}}:n`;
 }
 
 /**
- * The keys that a call of a script names, and before them how many. In a Cluster one that never is goes along: while a slot
- * moves, Redis then refuses our scripts on both its nodes (TRYAGAIN). Else they would run where a part of the bucket's keys
- * is: whoever holds would not be seen.
+ * The KEYS of a script call, preceded by their number. In a Cluster a second key, which never exists, makes Redis
+ * refuse scripts on both nodes while a slot moves (TRYAGAIN). Without it a script would run where only a part of the
+ * bucket's keys is, and would not see the holders of the others.
  */
 export function toScriptKeys(routingKey: string, isCluster: boolean): readonly string[] {
   return isCluster ? ["2", routingKey, `${routingKey}ever`] : ["1", routingKey];
 }
 
 /**
- * The command that says something to the inbox of a route. In a Cluster a script does, as with grants: ioredis takes a
- * sharded channel for a key, and puts a prefix of its own before it.
+ * The command that publishes to an inbox. In a Cluster a script publishes, as for grants: ioredis takes a sharded
+ * channel for a key and would add its keyPrefix.
  */
 export function buildPublishCommand(
   routingKey: string,
@@ -57,14 +56,14 @@ export function buildPublishCommand(
   ];
 }
 
-/** The birth record of a bucket (guardDataLoss; lua/lib/grace.lua). */
+/** The run record of a bucket (guardDataLoss, see lua/lib/grace.lua). */
 export function toRunRecordKey(routingKey: string): string {
   return `${routingKey.slice(0, routingKey.indexOf("}") + 1)}:b`;
 }
 
 const encodedClaims = new WeakMap<Claim, readonly string[]>();
 
-/** A claim as every script takes it: id, ttl, count, then bucket, key, permits and limit of each hold. */
+/** The arguments of a claim in every script: id, ttl, count, then bucket, key, permits and limit of each lock. */
 export function encodeClaim(claim: Claim): readonly string[] {
   let args = encodedClaims.get(claim);
   if (args === undefined) {
@@ -80,12 +79,12 @@ export function encodeClaim(claim: Claim): readonly string[] {
   return args;
 }
 
-/** The bucket of a claim: that of its first key. */
+/** The bucket of a claim is that of its first key. */
 export function toClaimBucket(claim: Claim): string {
   return encodeClaim(claim)[3] as string;
 }
 
-/** What only `claim` tells: tokens, floor, waits, label, and the holds as the record keeps them. */
+/** The further arguments of claim.lua: tokens, floor, waits, label, and the locks as JSON, as the record keeps them. */
 export function encodeClaimDetails(claim: Claim, defaultLabel = ""): readonly string[] {
   const { holds, tokens, floor, wait, label } = claim;
   const lockRows = holds.map(({ key, permits, limit }) => [toBucket(key), key, String(permits), String(limit)]);
@@ -98,7 +97,7 @@ export function encodeClaimDetails(claim: Claim, defaultLabel = ""): readonly st
   ];
 }
 
-/** @throws FatalDriverError for a refused floor, Error for what no script of ours says */
+/** @throws FatalDriverError for a refused floor, Error for an unexpected reply */
 export function decodeAnswer(reply: unknown): Answer {
   const [state, field1, field2, field3, field4] = String(reply).split(" ");
   switch (state) {
@@ -131,54 +130,54 @@ export function decodeAnswer(reply: unknown): Answer {
   }
 }
 
-/** A store that may have lost data grants nothing new until then; both times are its own. */
+/** Both times are of the store's clock. */
 function toGracePause(graceEndsAt: number, storeTimeMs: number): Pause {
   return { reason: "gracePeriod", remainingMs: Math.max(graceEndsAt - storeTimeMs, 1) };
 }
 
-/** Does this answer let somebody believe that a claim is held? */
+/** Whether the reply reports a claim as held. */
 export function isHeldReply(script: Script, reply: unknown): boolean {
   if (script === DETACH) return String(reply).includes("1");
   if (script === CLAIM) return String(reply).startsWith("h ");
   return (script === RENEW || script === RESTORE) && [reply].flat().some((item) => String(item).startsWith("h "));
 }
 
-/** Does this answer tell somebody to wait? */
+/** Whether the reply reports a claim as waiting. */
 export function isWaitingReply(script: Script, reply: unknown): boolean {
   if (script === CLAIM) return String(reply).startsWith("w ");
   return script === RENEW && [reply].flat().some((item) => String(item).startsWith("w "));
 }
 
-/** From when on a store that forgot grants new claims, if an answer says so: its wall clock in milliseconds. */
+/** The end of the grace period that a reply reports: milliseconds of the store's wall clock. Null: no grace period. */
 export function parseGraceEnd(reply: unknown): string | null {
   const fields = String(reply).split(" ");
   return (fields[0] === "b" || fields[0] === "p" ? fields[1] : fields[fields[0] === "h" ? 5 : 4]) ?? null;
 }
 
-/** May this claim be placed anew? */
+/** Whether the store has lost data and does not know the claim: if it was held, it can be restored. */
 export function isForgottenReply(reply: unknown): boolean {
   return String(reply).startsWith("b ");
 }
 
 /**
- * Does a store that has forgotten take this claim for one that waits? If it was granted, a replica was promoted that had
- * missed the grant: nothing is granted meanwhile, so it is no answer from before the grant.
+ * Whether a store that has lost data reports the claim as waiting. If the claim was granted before, a replica was
+ * promoted that had missed the grant. The answer cannot be older than the grant, because a grace period grants nothing.
  */
 export function isMissedGrantReply(reply: unknown): boolean {
   return String(reply).startsWith("w ") && parseGraceEnd(reply) !== null;
 }
 
-/** "101": what was there; then, a line each, what the inbox would have heard. */
+/** "101": one flag for each item; then, one on each line, the pushes for the caller's inbox. */
 export function decodeFlags(reply: unknown, count: number): { readonly flags: boolean[]; readonly pushes: string[] } {
   const [flags = "", ...pushes] = String(reply).split("\n");
-  // "QUEUED": the client is within somebody else's MULTI
+  // "QUEUED": the client is inside a MULTI of its user
   if (flags.length !== count || /[^01]/.test(flags)) {
     throw new Error(`redis: a script answered for ${flags.length} of ${count} items: ${flags.slice(0, 20)}`);
   }
   return { flags: Array.from(flags, (flag) => flag === "1"), pushes };
 }
 
-/** A push: "<id> <token> <tokens> <ttl>" is a grant, "<id>" a nudge. Null: it is none of ours. */
+/** A push: "<id> <token> <tokens> <ttl>" is a grant, "<id>" a recheck push. Null: neither. */
 export function decodePush(message: string): { readonly id: string; readonly answer?: Answer } | null {
   const [id = "", token, tokens, ttlMs] = message.split(" ");
   if (id === "") return null;

@@ -1,13 +1,14 @@
 /**
- * What is published to us: one inbox for the whole store, or in a Cluster one for every bucket in use, on the master that
- * has it. It keeps each inbox where its bucket's commands go, through breaks, fail-over and slots that move. It pauses only
- * between attempts to subscribe: of claims it knows nothing.
+ * Receives pushes through inbox channels: one for the store, or in a Cluster one for each bucket in use, on the master
+ * of the bucket. Each inbox follows its bucket's commands through broken connections, fail-over and moving slots.
+ * Timers only space the attempts to subscribe and the probes; claims are unknown here.
  *
  * Invariants
- * - An inbox is in order only when a message sent the way our commands go was counted there as heard, and was heard by us.
- *   So it is on that very master, and all that was said to it before has passed.
- * - A push counts as an answer only if its inbox was in order in the present life of the link; else it is a nudge.
- * - Whoever waits hears, or finds out that he does not: a connection that went away without a word shows it by nothing.
+ * - An inbox is verified only if a probe published the way of the commands was counted as received by a subscriber and
+ *   arrived here. So the subscription is on that master, and all earlier messages have passed.
+ * - A push counts as an answer only if its inbox was verified in the current epoch; otherwise it is a recheck push.
+ * - A dead subscription is always detected: a half-open connection raises no event, so silence is probed while claims
+ *   wait.
  */
 
 import { setTimeout as pause } from "node:timers/promises";
@@ -15,46 +16,49 @@ import type { ClientAdapter, Subscriber } from "./clients/types.ts";
 import { isPermissionError, sanitizeError } from "./errors.ts";
 import { buildPublishCommand } from "./script-codec.ts";
 
-/** Milliseconds after which an attempt to bring an inbox in order is given up. */
+/** Timeout in milliseconds of an attempt to verify an inbox. */
 const ATTEMPT_TIMEOUT_MS = 2_000;
-/** Milliseconds after which ears that have heard nothing are asked whether they hear, if somebody waits. */
+/** Milliseconds without a message after which a subscriber is probed, if a claim waits. */
 const PROBE_AFTER_MS = 5_000;
 /** Longest pause between attempts, in milliseconds. */
 const MAX_BACKOFF_MS = 1_000;
-/** Inboxes that come back together are told of together: so many milliseconds after the first. */
+/** Milliseconds in which inboxes that are verified again share one call of onMissed. */
 const MISSED_DELAY_MS = 10;
-/** What begins so was sent by ourselves to see that we hear. */
+/** The driver publishes messages with this prefix itself, to verify its subscriptions. */
 const PROBE_PREFIX = "?";
-/** In a Cluster published before every grant, to count who listens; elsewhere replicas hear no grant (lua/lib/admission.lua). */
+/**
+ * A Cluster publishes it before every grant, to count subscribers; elsewhere replicas receive no grant
+ * (lua/lib/admission.lua).
+ */
 const PING = "";
-/** Milliseconds after which a knock that no grant followed is a sign: it was heard, but we were not counted. */
+/** Milliseconds after which a ping without a grant shows that the subscriber received it, but was not counted. */
 const PING_TIMEOUT_MS = 20;
 
 export interface SubscriptionsOptions {
   readonly adapter: ClientAdapter;
-  /** The channel of a route. */
+  /** The inbox channel of a bucket. */
   readonly toChannel: (routingKey: string) => string;
   readonly send: (args: string[], routingKey: string) => Promise<unknown>;
-  /** Counts the breaks of the link. */
+  /** Counts the breaks of the command connection. */
   readonly getEpoch: () => number;
-  /** Something was said to us. `isAnswer`: it may be taken at its word. */
+  /** A message arrived. `isAnswer`: it counts as an answer, not only as a recheck push. */
   readonly onPush: (message: string, isAnswer: boolean) => void;
-  /** Anything may have been missed. */
+  /** Pushes may have been lost. */
   readonly onMissed: () => void;
 }
 
 interface Inbox {
   readonly routingKey: string;
   readonly channel: string;
-  /** The node it was last in order at. */
+  /** The node of the last attempt to subscribe. */
   node: string | null;
-  /** The life in which it was last brought in order; -1: it is not. */
+  /** The epoch in which it was verified; -1: it is not. */
   verifiedInEpoch: number;
-  /** Counts what may have brought it out of order. */
+  /** Counts the events that may have ended the subscription. */
   invalidationCount: number;
   isVerifying: boolean;
   wasVerified: boolean;
-  /** Knocks that nothing has followed yet. */
+  /** Pings that no message has followed yet. */
   unansweredPings: number;
   pingTimer: NodeJS.Timeout | null;
   onProbe: (probe: string) => void;
@@ -63,17 +67,17 @@ interface Inbox {
 
 interface SubscriberState {
   readonly subscriber: Promise<Subscriber>;
-  /** When it last heard anything; null: not yet. */
+  /** When it last received a message; null: never. */
   lastMessageAt: number | null;
-  /** When it was last asked whether it does. */
+  /** When it was last probed. */
   lastProbeAt: number;
 }
 
 export class Subscriptions {
   readonly #options: SubscriptionsOptions;
-  /** By their channels. */
+  /** By channel. */
   readonly #inboxes = new Map<string, Inbox>();
-  /** By the names of nodes. */
+  /** By node name. */
   readonly #subscribers = new Map<string, SubscriberState>();
   readonly #closeController = new AbortController();
   #missedTimer: NodeJS.Timeout | null = null;
@@ -83,7 +87,7 @@ export class Subscriptions {
     this.#options = options;
   }
 
-  /** Null if what is published to the inbox of this route is heard, or was before and will be again; else settles when it is. */
+  /** Null if the inbox of this bucket was ever verified: it recovers by itself. Else settles when it is verified. */
   ensureSubscribed(routingKey: string): Promise<void> | null {
     const channel = this.#options.toChannel(routingKey);
     let inbox = this.#inboxes.get(channel);
@@ -110,7 +114,10 @@ export class Subscriptions {
     return ready;
   }
 
-  /** Commands went this way: if that is another node by now, the inbox follows. `isWaiting`: somebody waits for a push there. */
+  /**
+   * Called after each command: the inbox follows when the bucket has moved to another node. `isWaiting`: a claim waits
+   * for a push there.
+   */
   onCommandRouted(routingKey: string, isWaiting: boolean): void {
     const inbox = this.#inboxes.get(this.#options.toChannel(routingKey));
     if (inbox?.wasVerified !== true || inbox.isVerifying) return;
@@ -118,7 +125,7 @@ export class Subscriptions {
     else if (isWaiting) void this.#probeIfSilent(inbox, inbox.node ?? "");
   }
 
-  /** The link broke, or came back: every inbox may be in the wrong place. */
+  /** Called when the command connection is back: every inbox may be on the wrong server. */
   invalidateAll(): void {
     for (const inbox of this.#inboxes.values()) this.#invalidate(inbox);
   }
@@ -142,7 +149,7 @@ export class Subscriptions {
     void this.#ensureVerified(inbox);
   }
 
-  /** Tries until the inbox is in order. */
+  /** Tries until the inbox is verified. */
   async #ensureVerified(inbox: Inbox): Promise<void> {
     if (inbox.isVerifying) return;
     inbox.isVerifying = true;
@@ -183,7 +190,7 @@ export class Subscriptions {
     const isVerified = await Promise.race([this.#subscribeAndProbe(inbox), timeout]);
     attempt.abort();
     const node = inbox.node ?? "";
-    // those that heard once, and do not any more, never will
+    // a subscriber that delivered before and now times out will not recover
     if (isVerified === null && this.#subscribers.get(node)?.lastMessageAt != null) this.#dropSubscriber(node);
     return isVerified === true;
   }
@@ -197,16 +204,16 @@ export class Subscriptions {
       const subscriber = await this.#subscriberAt(node, routingKey);
       await subscriber.subscribe(channel);
     } catch (error) {
-      // it is for whoever waits for the inbox; who has it already goes on by rechecks
+      // only calls that wait for the first subscription fail; claims that wait already continue with rechecks
       if (isPermissionError(error)) for (const { reject } of inbox.waiters.splice(0)) reject(sanitizeError(error));
-      // the library learns where the slot is by a command that goes astray
+      // a redirected command shows the library the new node of the slot
       await ignoreErrors(this.#publish(inbox, PROBE_PREFIX));
       return false;
     }
-    return this.#isProbeReceived(inbox, node).catch(() => false); // the next attempt tells
+    return this.#isProbeReceived(inbox, node).catch(() => false); // the next attempt shows a lasting error
   }
 
-  /** Does a message that goes the way of our commands come back to us, and was it we who were counted? */
+  /** Publishes a probe the way of the commands: true if a subscriber was counted and the probe arrived here. */
   async #isProbeReceived(inbox: Inbox, node: string): Promise<boolean> {
     const probe = `${PROBE_PREFIX}${++this.#probeCount}`;
     const received = new Promise<void>((resolve) => {
@@ -215,7 +222,7 @@ export class Subscriptions {
       };
     });
     if (Number(await this.#publish(inbox, probe)) === 0) {
-      // these ears are on another server than our commands go to: a new connection finds the right one
+      // the subscriber is on another server than the commands: a new connection finds the right one
       if (this.#options.adapter.resolveMaster(inbox.routingKey) === node) this.#dropSubscriber(node);
       return false;
     }
@@ -223,7 +230,10 @@ export class Subscriptions {
     return true;
   }
 
-  /** Ears that are silent are asked whether they hear, as often as waiting claims are renewed, and are deaf if they never do. */
+  /**
+   * Probes a subscriber that has been silent for PROBE_AFTER_MS, and drops it if the probe does not arrive. The
+   * rechecks of waiting claims call this.
+   */
   async #probeIfSilent(inbox: Inbox, node: string): Promise<void> {
     const state = this.#subscribers.get(node);
     const now = performance.now();
@@ -235,7 +245,7 @@ export class Subscriptions {
     try {
       if (Number(await this.#publish(inbox, PROBE_PREFIX)) === 0) this.#invalidate(inbox);
     } catch {
-      state.lastProbeAt = 0; // that is known of the link, and not of the ears
+      state.lastProbeAt = 0; // the command connection failed, which says nothing about the subscriber
     }
   }
 
@@ -245,8 +255,8 @@ export class Subscriptions {
   }
 
   #subscriberAt(node: string, routingKey: string): Promise<Subscriber> {
-    const knownState = this.#subscribers.get(node);
-    if (knownState !== undefined) return knownState.subscriber;
+    const existing = this.#subscribers.get(node);
+    if (existing !== undefined) return existing.subscriber;
     const subscriber = Promise.resolve(
       this.#options.adapter.openSubscriber(routingKey, {
         onMessage: (channel, message) => {
@@ -285,7 +295,10 @@ export class Subscriptions {
     this.#options.onPush(message, inbox.verifiedInEpoch === this.#options.getEpoch());
   }
 
-  /** On a replica, where a fail-over may leave it, an inbox hears the knocks of its master and is not counted there. */
+  /**
+   * A fail-over may leave a subscription on a replica. There it receives the pings of its master, but the master does
+   * not count it.
+   */
   #onPing(inbox: Inbox): void {
     inbox.unansweredPings++;
     inbox.pingTimer ??= setTimeout(() => {
@@ -297,5 +310,5 @@ export class Subscriptions {
   }
 }
 
-/** What is tried anew by whoever calls it, and so needs no word. */
+/** For work whose caller retries anyway. */
 const ignoreErrors = (work: Promise<unknown>): Promise<unknown> => work.catch(() => undefined);

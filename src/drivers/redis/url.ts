@@ -3,9 +3,9 @@
  *   redis://[user[:password]@]host[:6379][/database]
  *   redis+sentinel://[user[:password]@]host[:26379][,host...]/master[/database]
  *   redis+cluster://[user[:password]@]host[:6379][,host...]
- * With rediss, rediss+sentinel and rediss+cluster over TLS. Parameters: prefix; guardDataLoss ("true", or the longest ttl
- * such as "30s"); replicas (how many must acknowledge); silenceWarnings (names separated by commas); with TLS also ca (a
- * file) and servername.
+ * The schemes rediss, rediss+sentinel and rediss+cluster use TLS.
+ * Parameters: prefix; guardDataLoss ("true", or the longest ttl such as "30s"); replicas (how many must acknowledge);
+ * silenceWarnings (names separated by commas); with TLS also ca (a file) and servername.
  */
 
 import { parseDuration } from "../../util/duration.ts";

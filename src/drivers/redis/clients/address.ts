@@ -1,11 +1,11 @@
-/** Where a client goes, as far as its options tell: for messages. Of users and passwords nothing is looked at. */
+/** Reads the address of a client from its options, for messages. It does not read user names or passwords. */
 
-/** Where a client goes. */
+/** The address of a client. */
 export interface ClientAddress {
-  /** "host:port", or what stands for it; "": not known. */
+  /** "host:port", a socket path or a list of hosts; "": unknown. */
   readonly label: string;
   readonly isTls: boolean;
-  /** Do Sentinels name the server? They may name another one soon. */
+  /** Whether Sentinels name the master. After a fail-over they name another one. */
   readonly isViaSentinel: boolean;
 }
 
@@ -16,7 +16,7 @@ interface HostSettings {
   readonly tls?: unknown;
 }
 
-/** What ioredis and node-redis have of it, single or Cluster. */
+/** The options of ioredis and node-redis that are read, for single servers and Clusters. */
 interface ConfiguredClient {
   readonly options?: HostSettings & {
     readonly socket?: HostSettings;

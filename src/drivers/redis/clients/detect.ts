@@ -1,4 +1,4 @@
-/** Which library a client is of. */
+/** Detects the library of a client and adapts it. */
 
 import { adaptGlide, isGlide } from "./glide.ts";
 import { adaptIoredis } from "./ioredis.ts";
@@ -23,7 +23,7 @@ type ClientMethod =
   | keyof NodeRedisLike
   | keyof NodeRedisClusterLike;
 
-/** @throws TypeError if it is no client of Redis, or of a kind that is not supported */
+/** @throws TypeError if it is not a Redis client, or not a supported one */
 export function adaptClient(client: unknown): ClientAdapter {
   if (typeof client !== "object" || client === null) {
     throw new TypeError(

@@ -1,24 +1,26 @@
 /**
- * valkey-glide as a link: one server. It connects again by itself and says so to nobody; what was under way then fails, and is
- * not sent again. So a reply is the first and only one; but who learns of a break late takes no push at its word (hidesDisconnects).
+ * The adapter for valkey-glide: a single server. It reconnects by itself without an event; pending commands fail and
+ * are not sent again. So no command runs twice. But breaks are detected late, so pushes are only hints
+ * (hidesDisconnects).
  *
- * What we hear comes over another client of the same making: a callback for messages can only be given with the settings. Of
- * that one, being ours, all that is pushed is looked at: what is no message is a break, or the end of one.
+ * Pushes need a second client with the same settings, because the callback for messages can only be set when a client
+ * is created. The adapter inspects every notification of that client: one that is not a message marks a break or its
+ * end.
  */
 
 import type { ClientAddress } from "./address.ts";
 import type { ClientAdapter, GlideLike, Subscriber, SubscriberEvents } from "./types.ts";
 
-/** Replies are texts, whatever the client was set to. */
+/** Decodes replies as text, whatever the decoder of the client is. */
 const DECODE_AS_TEXT = { decoder: 1 };
-/** Milliseconds after which it says that it subscribed, though it may not have: whether it did is found out by a message. */
+/** Milliseconds after which subscribe() returns. It may not have subscribed then; a probe finds that out. */
 const SUBSCRIBE_TIMEOUT_MS = 1_000;
-/** How it says that the connection broke, or could not be made again. */
+/** Errors for a broken connection and for a failed reconnect. */
 const CONNECTION_ERROR = /\bConnectionError\b|\bconnection error\b|\bFatal(?:Send|Receive)Error\b/i;
-/** What it makes of the word a server begins an error with; the rest it leaves. */
+/** Error codes of the server that the library rewrites. */
 const ERROR_CODES: Readonly<Record<string, string>> = { Moved: "MOVED", ReadOnly: "READONLY" };
 
-/** What of it is ours to use though its types do not tell: by its class and its settings another like it is made. */
+/** Members that its types do not declare. Its class and its settings serve to create the second client. */
 interface GlideInternals {
   readonly isClosed?: boolean;
   readonly socket?: { unref?(): unknown };
@@ -33,7 +35,7 @@ interface GlideSettings {
   readonly useTLS?: boolean;
 }
 
-/** Can another be made like it, and heard? */
+/** Whether a second client can be created from it and its notifications read. */
 export function isGlide(client: object): client is GlideLike {
   const {
     config,
@@ -58,7 +60,7 @@ export function adaptGlide(client: GlideLike): ClientAdapter {
     hidesDisconnects: true,
     address: readAddress(toInternals(client).config),
     database: 0,
-    connect: async () => undefined, // its maker gives it connected, or it connects when it is used
+    connect: async () => undefined, // it is created connected, or connects on first use
     takeOwnership: () => void toInternals(client).socket?.unref?.(),
     async send(args) {
       try {
@@ -80,16 +82,16 @@ export function adaptGlide(client: GlideLike): ClientAdapter {
       listeners.add(events);
       return () => void listeners.delete(events);
     },
-    watchErrors: () => () => undefined, // it has no other way to say anything than by the calls that fail
+    watchErrors: () => () => undefined, // it reports errors only through failed calls
     resolveMaster: () => "",
     openSubscriber: (_, events) => openGlideSubscriber(client, events),
-    openCommandConnection: () => Promise.reject(new Error("redis: option replicas does not work with valkey-glide")), // refused when it opens
+    openCommandConnection: () => Promise.reject(new Error("redis: option replicas does not work with valkey-glide")), // open() refuses the option replicas
     disconnect: () => client.close(),
   };
 }
 
 async function openGlideSubscriber(client: GlideLike, events: SubscriberEvents): Promise<Subscriber> {
-  // messages need RESP3, its default
+  // messages need RESP3, the default of `protocol`
   const {
     protocol: _,
     lazyConnect: __,
@@ -97,7 +99,7 @@ async function openGlideSubscriber(client: GlideLike, events: SubscriberEvents):
     ...settings
   } = toInternals(client).config as Record<string, unknown>;
   let isClosed = false;
-  // what was ended may go on for seconds
+  // a closed client may deliver messages for seconds
   const onMessage = (message: { readonly channel: unknown; readonly message: unknown }): void => {
     if (!isClosed) events.onMessage(String(message.channel), String(message.message));
   };
@@ -111,12 +113,12 @@ async function openGlideSubscriber(client: GlideLike, events: SubscriberEvents):
   const readNotification = internals.notificationToPubSubMessageSafe.bind(subscriber);
   internals.notificationToPubSubMessageSafe = (...notification) => {
     const message = readNotification(...notification);
-    // while we subscribe it is the word for that; whoever subscribes sees afterwards whether he hears
+    // during subscribe() this is its confirmation; a probe follows and verifies the subscription
     if (message === null && pendingSubscribes === 0 && !isClosed) events.onMaybeUnsubscribed();
     return message;
   };
   const close = internals.close.bind(subscriber);
-  // it closes itself when it is beyond help
+  // the library closes a client that cannot recover
   internals.close = (reason) => {
     close(reason);
     if (isClosed) return;

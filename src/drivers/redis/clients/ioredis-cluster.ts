@@ -1,4 +1,4 @@
-/** Redis.Cluster of ioredis and iovalkey as a link. The library routes and follows what moved; it knows whose a slot is. */
+/** The adapter for Redis.Cluster of ioredis and iovalkey. The library routes commands and knows the master of each slot. */
 
 import { toHashSlot } from "../hash-slot.ts";
 import { readAddress } from "./address.ts";
@@ -6,10 +6,10 @@ import { connectIoredis, openIoredisCommandConnection, openIoredisSubscriber } f
 import type { ClientAdapter, IoredisClusterLike, IoredisLike } from "./types.ts";
 import { watchClientErrors } from "./types.ts";
 
-/** @throws TypeError if it cannot be used, the way it was made */
+/** @throws TypeError if the options of the client are not supported */
 export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
   const { enableAutoPipelining, keyPrefix, redisOptions } = client.options ?? {};
-  // up to version 5 it takes a script's digest for the key by which a call goes to its node: renewals would fail
+  // up to version 5, auto-pipelining routes EVALSHA by the digest instead of a key: renewals would fail
   if (enableAutoPipelining === true) throw new TypeError("client must have enableAutoPipelining off in a Cluster");
   if (/[{}]/.test(`${keyPrefix ?? ""}${redisOptions?.keyPrefix ?? ""}`)) {
     throw new TypeError(
@@ -62,7 +62,7 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
   };
 }
 
-/** Nodes may be reached by other names than they know of themselves. */
+/** natMapper maps the address that a node announces to the one that reaches it. */
 interface NatMapping {
   natMapper?(name: string): { readonly host: string; readonly port: number };
 }

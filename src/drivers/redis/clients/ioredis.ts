@@ -1,4 +1,4 @@
-/** ioredis and iovalkey as a link: one server, or the master that Sentinels name. */
+/** The adapter for ioredis and iovalkey: a single server, or the master that Sentinels name. */
 
 import { readAddress } from "./address.ts";
 import type { ClientAdapter, CommandConnection, IoredisLike, Subscriber, SubscriberEvents } from "./types.ts";
@@ -33,7 +33,7 @@ export function adaptIoredis(client: IoredisLike): ClientAdapter {
   };
 }
 
-/** "wait": made with lazyConnect; any command would connect it, too. @throws why it could not */
+/** The status "wait" means lazyConnect: the client connects on first use. @throws the first connection error */
 export async function connectIoredis(client: Pick<IoredisLike, "status" | "on" | "off" | "connect">): Promise<void> {
   if (client.status !== "wait") return;
   let firstError: unknown;
@@ -44,7 +44,7 @@ export async function connectIoredis(client: Pick<IoredisLike, "status" | "on" |
   try {
     await client.connect();
   } catch (error) {
-    throw firstError ?? error; // what connect() throws is only that the connection is closed
+    throw firstError ?? error; // connect() itself reports only "Connection is closed."
   } finally {
     client.off("error", recordError);
   }
@@ -56,7 +56,7 @@ function takeOwnership(client: IoredisLike): void {
   client.stream?.unref?.();
 }
 
-/** What every connection of ours beside a client is made with: it connects once, and names are what we say. */
+/** Options of the additional connections: they connect once, and channel names get no prefix. */
 const ONE_SHOT_OPTIONS = {
   lazyConnect: true,
   autoResubscribe: false,
@@ -92,10 +92,10 @@ function openSibling(client: IoredisLike, onDisconnected: () => void): SiblingCo
   };
 }
 
-/** @param isSharded for sharded channels, of a node of a Cluster */
+/** @param isSharded subscribe to sharded channels, on a node of a Cluster */
 export function openIoredisSubscriber(client: IoredisLike, events: SubscriberEvents, isSharded: boolean): Subscriber {
   const { client: subscriber, disconnect } = openSibling(client, events.onDisconnected);
-  // a subscription that the server ended comes as "moved", or in older versions as a reply that nobody asked for
+  // ioredis reports a subscription that the server ended as "moved", older versions as an error for an unexpected reply
   subscriber.on("moved", () => events.onMaybeUnsubscribed());
   subscriber.on("error", () => events.onMaybeUnsubscribed());
   const onMessage = (channel: unknown, message: unknown): void => events.onMessage(String(channel), String(message));

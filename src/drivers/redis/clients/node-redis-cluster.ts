@@ -1,4 +1,4 @@
-/** createCluster() of node-redis as a link. The library routes and follows what moved; it knows whose a slot is. */
+/** The adapter for createCluster() of node-redis. The library routes commands and knows the master of each slot. */
 
 import { toHashSlot } from "../hash-slot.ts";
 import { readAddress } from "./address.ts";

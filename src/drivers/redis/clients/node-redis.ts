@@ -1,4 +1,4 @@
-/** node-redis as a link: one server. */
+/** The adapter for node-redis: a single server. */
 
 import { readAddress } from "./address.ts";
 import type { ClientAdapter, CommandConnection, NodeRedisLike, Subscriber, SubscriberEvents } from "./types.ts";
@@ -68,7 +68,7 @@ function openSibling(client: NodeRedisLike, onDisconnected: () => void): Sibling
   return { client: sibling, connected, disconnect };
 }
 
-/** @param isSharded for sharded channels, of a node of a Cluster */
+/** @param isSharded subscribe to sharded channels, on a node of a Cluster */
 export function openNodeRedisSubscriber(
   client: NodeRedisLike,
   events: SubscriberEvents,
@@ -76,7 +76,7 @@ export function openNodeRedisSubscriber(
 ): Subscriber {
   const { client: subscriber, connected, disconnect } = openSibling(client, events.onDisconnected);
   const listeners = new Map<string, (message: string) => void>();
-  // by the names that one version and another have for it
+  // the name of the event depends on the version
   for (const event of ["sharded-channel-moved", "server-sunsubscribe"])
     subscriber.on(event, () => events.onMaybeUnsubscribed());
   return {

@@ -1,6 +1,6 @@
 /**
- * The clients of Redis as far as we use them, by their shape: nothing is imported from them and no class is asked for, so
- * any version, and any library made like them, will do.
+ * The parts of Redis client libraries that the driver uses, as structural types. Nothing is imported from the libraries
+ * and no class is checked, so any version and any compatible library works.
  */
 
 import type { ClientAddress } from "./address.ts";
@@ -14,7 +14,7 @@ interface Emitter {
 export interface IoredisLike extends Emitter {
   readonly status: string;
   readonly stream?: { unref?(): unknown } | undefined;
-  /** What it selects after each connect. */
+  /** The database that it selects after each connect. */
   readonly condition?: { readonly select?: number | undefined } | null | undefined;
   call(command: string, ...args: string[]): Promise<unknown>;
   duplicate(override?: object): IoredisLike;
@@ -28,7 +28,7 @@ export interface IoredisLike extends Emitter {
 export interface IoredisClusterLike extends Emitter {
   readonly isCluster: true;
   readonly status: string;
-  /** Of each slot its nodes as "host:port", the master first. */
+  /** The nodes of each slot as "host:port", the master first. */
   readonly slots: readonly (readonly string[] | undefined)[];
   readonly options?: {
     readonly enableAutoPipelining?: boolean;
@@ -75,7 +75,7 @@ export interface GlideLike {
   close(): void;
 }
 
-/** What a client says to be wrong. */
+/** Watches the error events of a client. Returns the function that stops it. */
 export function watchClientErrors(client: Emitter, onError: (error: unknown) => void): () => void {
   client.on("error", onError);
   return () => void client.off("error", onError);
@@ -84,69 +84,69 @@ export function watchClientErrors(client: Emitter, onError: (error: unknown) => 
 /** A client of Redis that the driver can use. */
 export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike | GlideLike;
 
-/** A connection comes up, or breaks. */
+/** Reports that a connection is ready or broken. */
 interface AdapterEvents {
   onConnected(): void;
   onDisconnected(): void;
 }
 
 /**
- * Whatever takes our commands: one connection, or those to all masters of a Cluster. A route is any key of ours with a
- * hash tag: in a Cluster a command goes to the master that has it; elsewhere it says nothing.
+ * Sends commands over a client of the user: to one server, or to all masters of a Cluster. `routingKey` is any key with
+ * a hash tag: in a Cluster the command goes to the master of its slot; a single server ignores it.
  */
 export interface ClientAdapter {
   readonly isReady: boolean;
   readonly isCluster: boolean;
   /**
-   * Breaks of an idle connection are not told: what is published may be of an older one than the last reply, and no count of
-   * what one connection wrote can be asked for. But nothing is ever sent twice.
+   * The client does not report breaks of an idle connection. So a push may belong to an older connection than the last
+   * reply, and WAIT cannot be tied to the writes of one connection. But the client never sends a command twice.
    */
   readonly hidesDisconnects?: true;
   readonly address: ClientAddress;
   /**
-   * The database that its client means to use, if the client goes on in database 0 should the server refuse to select it; 0:
-   * nothing need be asked.
+   * The database of a client that would continue in database 0 if the server refused SELECT: the driver must check it.
+   * 0: no check is needed.
    */
   readonly database: number;
-  /** Begins to connect, if that has to be asked for. */
+  /** Starts to connect if the client does not do so by itself. */
   connect(): Promise<unknown>;
   send(args: string[], routingKey: string): Promise<unknown>;
-  /** Tells of every change from now on, until the function given back is called. In a Cluster: of any node's. */
+  /** Reports every change, in a Cluster of any node, until the returned function is called. */
   watchConnection(events: AdapterEvents): () => void;
-  /** Tells of what its client says to be wrong, until the function given back is called. */
+  /** Reports the errors of the client until the returned function is called. */
   watchErrors(onError: (error: unknown) => void): () => void;
-  /** The name of the master that has this route, as far as is known; null: not known, or none. */
+  /** The name of the master for this routing key; null: unknown or none. */
   resolveMaster(routingKey: string): string | null;
-  /** A connection of our own beside it, to the master that has this route. */
+  /** Opens an additional connection for pushes, to the master for this routing key. */
   openSubscriber(routingKey: string, events: SubscriberEvents): Subscriber | Promise<Subscriber>;
-  /** Another such connection, for commands. `onDisconnected`: it is gone; told once. */
+  /** Opens an additional connection for commands. `onDisconnected` is called once, when it breaks. */
   openCommandConnection(routingKey: string, onDisconnected: () => void): CommandConnection | Promise<CommandConnection>;
   /**
-   * The client was made for us: its errors are told by the calls that fail, and it keeps no process alive by itself.
-   * Called once, before connect().
+   * Prepares a client that the driver created: error events are ignored, because failed calls report the errors, and
+   * its sockets do not keep the process alive. Called once, before connect().
    */
   takeOwnership(): void;
-  /** Ends the connection at once. Only for one that is ours. */
+  /** Disconnects at once. Only for a client that the driver created. */
   disconnect(): void;
 }
 
-/** What is heard by ears. */
+/** Events of a subscriber. */
 export interface SubscriberEvents {
   onMessage(channel: string, message: string): void;
-  /** The connection is gone. Told once, also when it was never there; nothing follows. */
+  /** The connection broke or could not be opened. Called once; no event follows. */
   onDisconnected(): void;
-  /** A subscription may have ended: its slot has gone to another node. */
+  /** A subscription may have ended because its slot moved to another node. */
   onMaybeUnsubscribed(): void;
 }
 
-/** A connection for what is published. It is made once: when it breaks, it is over. */
+/** A connection for pushes. It does not reconnect. */
 export interface Subscriber {
-  /** Subscribes, or does so again; settles when that is done. In a Cluster: to a sharded channel. */
+  /** Subscribes, or subscribes again; in a Cluster to a sharded channel. */
   subscribe(channel: string): Promise<unknown>;
   disconnect(): void;
 }
 
-/** A connection for commands that would hold up others. It is made once: when it breaks, it is over. */
+/** A connection for commands that would block others. It does not reconnect. */
 export interface CommandConnection {
   send(args: string[]): Promise<unknown>;
   disconnect(): void;
