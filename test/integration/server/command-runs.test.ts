@@ -64,7 +64,7 @@ type RunFixture = {
   die(): void;
 };
 
-const sessionId = ({ driver }: HarnessClient): string => (driver as unknown as { readonly session: string }).session;
+const sessionId = ({ driver }: HarnessClient): string => (driver as unknown as { readonly sessionId: string }).sessionId;
 
 async function createRunFixture(
   more: Partial<Claim> = {},

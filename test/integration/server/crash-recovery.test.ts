@@ -98,7 +98,7 @@ test.for([
     else harness.crash();
     await harness.start();
     const { linesSent } = client;
-    const { session } = client.driver as unknown as { readonly session: string };
+    const { sessionId: session } = client.driver as unknown as { readonly sessionId: string };
     const passed = harness.clock.advance(2_000);
     while (!harness.openedBackend?.sessions.byId.get(session)?.sink) await flushEventLoop(1);
     client.isUnreachable = true;
