@@ -30,7 +30,7 @@ const EXPECTED_OUTPUT: Readonly<Record<string, readonly (readonly string[])[]>> 
     ["most readers at once: 3"],
   ],
   semaphore: [["large done", "a done", "b done", "c done", "d done", "e done"], ["most permits out at once: 4"]],
-  all: [["ana 95, ben 105, eva 100"]],
+  "several-keys": [["ana 95, ben 105, eva 100"]],
   "detach-attach": [
     ["free meanwhile: false"],
     ["the same token in the second process: true"],

@@ -8,7 +8,7 @@ import { cliSandbox } from "../support/cli-sandbox.ts";
 const sandbox = cliSandbox();
 
 const PROGRAM = resolve("build/examples/token-server/main.js");
-const SOURCES = ["main", "pairs", "pairs.child", "rules", "carry.child"];
+const SOURCES = ["main", "lock-loop", "lock-loop.child", "semantics", "detach.child"];
 
 /** Every line but the first two, which tell times. */
 const SEMANTICS_OUTPUT = [

@@ -64,7 +64,8 @@ type RunFixture = {
   die(): void;
 };
 
-const sessionId = ({ driver }: HarnessClient): string => (driver as unknown as { readonly sessionId: string }).sessionId;
+const sessionId = ({ driver }: HarnessClient): string =>
+  (driver as unknown as { readonly sessionId: string }).sessionId;
 
 async function createRunFixture(
   more: Partial<Claim> = {},
