@@ -75,7 +75,7 @@ test("what is held cannot be written down: nothing is run, and nothing stays hel
   const out = createTemporaryDirectory();
   const options = parseRunOptions(["k"], { url }, ["touch", join(out, "ran")]);
   await expect(runCommand(options)).rejects.toMatchObject({
-    why: "output",
+    kind: "output",
     code: 74,
     message: `what this run holds cannot be written to ${join(server.dir, "state", "runs")} (ENOENT; a run must see this folder of its server at the same path, not only the socket); nothing was run`,
   });

@@ -117,7 +117,7 @@ test("what is wrong with an address is said, and what was probably meant", async
     'holdfast: --listen: "/run/x" is none of unix:/path, tcp://host:port and tls://host:port; did you mean unix:/run/x?',
     'holdfast: --listen: "x" is none of unix:/path, tcp://host:port and tls://host:port',
     expect.stringMatching(/^holdfast: --http: the port of "localhost:7421:1" must be/),
-    expect.stringMatching(/^holdfast: --limit: limits.foo is not a limit: there are connections, .*, streamMs$/),
+    expect.stringMatching(/^holdfast: --limit: limits.foo is not a limit: there are connections, .*, eventStreamMs$/),
   ]);
 });
 
