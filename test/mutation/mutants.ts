@@ -683,9 +683,24 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a client that has told a new start what it had never taken for dead",
     file: "src/server/connection/request-handler.ts",
-    find: "      if (isAll) session.returning = false;\n",
+    find: "        if (isAll) session.returning = false;\n",
     replace: "",
     tests: "test/integration/server/crash-recovery.test.ts",
+  },
+  {
+    name: "a client whose reclaim has failed taken for one that has told all",
+    file: "src/server/connection/request-handler.ts",
+    find: "      const answers = backend.reclaim(session, part, isAll);\n",
+    replace:
+      "      if (isAll) session.returning = false;\n      const answers = backend.reclaim(session, part, isAll);\n",
+    tests: "test/integration/server/crash-recovery.test.ts",
+  },
+  {
+    name: "a run that began while no server was there, overlooked when its wrapper dies between hello and reclaim",
+    file: "src/server/session/session.ts",
+    find: "if (session.returning) this.onRunFound(session, session.commandRun);",
+    replace: "",
+    tests: "test/integration/server/command-runs.test.ts",
   },
   {
     name: "what is to be held for longer ends with its run",
@@ -697,16 +712,44 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "what is to be held for longer held for the whole lease",
     file: "src/server/runs/lease-renewal.ts",
-    find: "detach(session, ids, remainingMs);",
+    find: "detach(session, ids, run.remainingHoldMs());",
     replace: "detach(session, ids);",
     tests: "test/integration/server/command-runs.test.ts",
   },
   {
     name: "the file of a run removed before what it left held is written",
     file: "src/server/session/session.ts",
-    find: "void detachForRemainder(this.#backend, session, commandRun);",
-    replace: "void (detachForRemainder(this.#backend, session, commandRun), commandRun.remove());",
+    find: 'this.#detachments.set(commandRun, "pending");',
+    replace: 'this.#detachments.set(commandRun, "pending");\n    commandRun.remove();',
     tests: "test/integration/server/command-runs.test.ts",
+  },
+  {
+    name: "a session ended before what its run left held is written: a failed write frees the lock",
+    file: "src/server/session/session.ts",
+    find: 'if (detachment === "pending") return false;',
+    replace: 'if (detachment === "pending") return true;',
+    tests: "test/integration/server/command-runs.test.ts",
+  },
+  {
+    name: "a failed write of what a run left held taken for done",
+    file: "src/server/session/session.ts",
+    find: "() => this.#detachments.delete(commandRun),",
+    replace: '() => this.#detachments.set(commandRun, "done"),',
+    tests: "test/integration/server/command-runs.test.ts",
+  },
+  {
+    name: "the timer of a watchdog that was replaced left to end the command",
+    file: "src/cli/commands/run/watchdog-supervisor.ts",
+    find: "    void previous.dismiss();\n",
+    replace: "",
+    tests: "test/integration/cli/stopped-wrapper.test.ts",
+  },
+  {
+    name: "the timer of a watchdog that has died left to hold the lock when the command has ended",
+    file: "src/cli/commands/run/watchdog.ts",
+    find: "      if (!isGroupKilled) killGroup(sh);\n",
+    replace: "      if (!isGroupKilled && sh.signalCode === null) killGroup(sh);\n",
+    tests: "test/integration/cli/stopped-wrapper.test.ts",
   },
   {
     name: "a run that is over, and is to be held for longer, forgotten at a start",

@@ -156,13 +156,17 @@ export class RequestHandler {
     };
   }
 
-  /** That a session has told all is passed on when all of it has been taken back. */
+  /** The last part ends the session's return, once it has been taken back. */
   #createReclaimCall(session: Session, isLastFrame: boolean): (part: ReclaimItem[], isLast: boolean) => AnswersResult {
     const { backend } = this.#service;
     const writes: Promise<unknown>[] = [];
     const take = (part: ReclaimItem[], isAll: boolean): AnswersResult => {
-      if (isAll) session.returning = false;
-      return backend.reclaim(session, part, isAll);
+      const finish = <T>(answers: T): T => {
+        if (isAll) session.returning = false;
+        return answers;
+      };
+      const answers = backend.reclaim(session, part, isAll);
+      return answers instanceof Promise ? answers.then(finish) : finish(answers);
     };
     return (part, isLast) => {
       if (isLast && writes.length > 0) return Promise.all(writes).then(() => take(part, isLastFrame));

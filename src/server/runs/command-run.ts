@@ -29,7 +29,7 @@ export interface CommandRun {
   remainingHoldMs(): number;
   /** What the kernel says now, and when to ask again, in milliseconds. */
   probe(): { readonly status: RunStatus; readonly nextProbeMs: number };
-  /** Removes the file of a run that is over. */
+  /** Removes the file of a run that is over. Never throws: the log has a file that cannot be removed. */
   remove(): void;
 }
 

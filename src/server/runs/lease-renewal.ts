@@ -23,21 +23,15 @@ async function renewQuietly(backend: Backend, session: Session, items: Parameter
 }
 
 /**
- * What a run that is over wanted to be held for longer (`--hold-at-least`) stays held, as nobody's, for what is left of that.
- * Its file goes when that is written: a server that dies before leaves it to the next one.
+ * Detaches the claims of a run that is over for what is left of `--hold-at-least`. The file of the run must stay until this
+ * settles: a server that dies before leaves it to the next one.
+ * @throws (rejects) RequestError if the disk fails: the session still holds them then
  */
 export async function detachForRemainder(backend: Backend, session: Session, run: CommandRun): Promise<void> {
-  const remainingMs = run.remainingHoldMs();
-  const runClaimIds = new Set(remainingMs > 0 ? run.claims.map(({ claim }) => claim.id) : []);
+  const runClaimIds = new Set(run.claims.map(({ claim }) => claim.id));
   const ids = [];
   for (const { claim, isHeld, revokeReason } of session.records) {
     if (isHeld && revokeReason === null && runClaimIds.has(claim.id)) ids.push(claim.id);
   }
-  try {
-    if (ids.length > 0) await backend.detach(session, ids, remainingMs);
-  } catch {
-    // it is held for now; that a disk cannot be written stands in the log, and the file is left to the next start
-    return;
-  }
-  run.remove();
+  if (ids.length > 0) await backend.detach(session, ids, run.remainingHoldMs());
 }

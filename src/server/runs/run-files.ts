@@ -68,7 +68,7 @@ export async function openCommandRuns(directory: string, log: Logger): Promise<C
   if (statSync(dirname(directory), { throwIfNoEntry: false })?.isDirectory() !== true) return NO_COMMAND_RUNS;
   await ensurePrivateDirectory(directory, (message) => log(message, undefined, { level: "warn" }));
   return {
-    find: (session) => openRunFile(runFilePath(directory, session), session),
+    find: (session) => openRunFile(runFilePath(directory, session), session, log),
     findLiving: () => findLivingRuns(directory, log),
   };
 }
@@ -78,9 +78,9 @@ async function findLivingRuns(directory: string, log: Logger): Promise<LivingRun
   let hasUnreadable = false;
   for (const name of readdirSync(directory)) {
     const path = join(directory, name);
-    if (name.endsWith(TEMPORARY_SUFFIX)) removeAbandoned(path);
+    if (name.endsWith(TEMPORARY_SUFFIX)) removeAbandoned(path, log);
     if (!name.endsWith(RUN_SUFFIX)) continue;
-    const run = openRunFile(path, null);
+    const run = openRunFile(path, null, log);
     if (run === null) continue;
     const status = await probeUntilKnown(run);
     if (status === "over" && run.remainingHoldMs() === 0) {
@@ -106,9 +106,9 @@ async function probeUntilKnown(run: StoredRun): Promise<RunStatus> {
 }
 
 /** A file of a run; the session of a damaged one is not known from it. */
-function openRunFile(path: string, session: string | null): StoredRun | null {
+function openRunFile(path: string, session: string | null, log: Logger): StoredRun | null {
   const text = readRunFile(path);
-  return text === null ? null : new StoredRun(path, session, text === UNREADABLE ? null : decodeRunRecord(text));
+  return text === null ? null : new StoredRun(path, session, text === UNREADABLE ? null : decodeRunRecord(text), log);
 }
 
 class StoredRun implements CommandRun {
@@ -118,6 +118,7 @@ class StoredRun implements CommandRun {
   readonly wrapper: CommandRun["wrapper"];
   readonly isDamaged: boolean;
   readonly #path: string;
+  readonly #log: Logger;
   readonly #holdUntil: number;
   /** Processes of the run that its file does not name. */
   #unnamedProcesses: readonly RunProcess[] = [];
@@ -126,8 +127,9 @@ class StoredRun implements CommandRun {
   #lockProbe: Promise<void> | null = null;
   #lockProbedAt = 0;
 
-  constructor(path: string, session: string | null, record: RunRecord | null) {
+  constructor(path: string, session: string | null, record: RunRecord | null, log: Logger) {
     this.#path = path;
+    this.#log = log;
     this.isDamaged = record === null;
     this.session = record?.session ?? session ?? "";
     this.label = record?.label ?? "";
@@ -198,7 +200,7 @@ class StoredRun implements CommandRun {
   }
 
   remove(): void {
-    removeIfExists(this.#path);
+    tryToRemove(this.#path, this.#log);
   }
 }
 
@@ -265,15 +267,16 @@ function openIfExists(path: string): number | null {
   }
 }
 
-function removeAbandoned(path: string): void {
+function removeAbandoned(path: string, log: Logger): void {
   const stats = statSync(path, { throwIfNoEntry: false });
-  if (stats !== undefined && Date.now() - stats.mtimeMs > ABANDONED_AFTER_MS) removeIfExists(path);
+  if (stats !== undefined && Date.now() - stats.mtimeMs > ABANDONED_AFTER_MS) tryToRemove(path, log);
 }
 
-function removeIfExists(path: string): void {
+/** A file that stays, as on a file system that has become read-only, names a run that is over: the next start finds that out. */
+function tryToRemove(path: string, log: Logger): void {
   try {
     unlinkSync(path);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") log(`${path} cannot be removed`, error, { level: "warn" });
   }
 }

@@ -113,6 +113,8 @@ export class SessionRegistry {
   readonly #clock: Clock;
   readonly #probe: ProcessProbe;
   readonly #commandRuns: CommandRuns;
+  /** Of runs that are over. */
+  readonly #detachments = new WeakMap<CommandRun, "pending" | "done">();
   readonly sessionMs: number;
   /** Called when a session that was noted has nothing any more. */
   onForgotten: (session: Session) => void = () => undefined;
@@ -183,6 +185,8 @@ export class SessionRegistry {
     if (session.isRestored || session.commandRun !== null) return;
     session.commandRun = session.isLocal ? this.#commandRuns.find(session.id) : null;
     if (session.commandRun !== null) {
+      // its file may be newer than the start: a client that has not reclaimed yet has nothing in the table
+      if (session.returning) this.onRunFound(session, session.commandRun);
       // the run keeps what is held, but nobody is left to be told of a grant
       this.#backend.endClaims(session, "waiting");
       return this.#markDisconnected(session, this.#clock.now());
@@ -301,12 +305,33 @@ export class SessionRegistry {
         ? now + nextProbeMs
         : this.#expireClaims(session, now);
     }
-    if (status === "over") void detachForRemainder(this.#backend, session, commandRun);
+    if (status === "over") {
+      if (!this.#isRemainderDetached(session, commandRun)) return now + PROBE_INTERVAL_MS;
+      commandRun.remove();
+    }
     session.commandRun = null;
     // of a client that is still on its way back no run tells any more: its process does
     if (status !== "over" && session.isRestored) return this.#nextCheckAt(session, now);
     this.#endSession(session);
     return null;
+  }
+
+  /**
+   * Are the claims of a run that is over detached for the time they are to stay held (`--hold-at-least`), and on disk as
+   * such? Until then they must stay the session's: the end of the session would free them. A write that has failed is
+   * repeated by the next call.
+   */
+  #isRemainderDetached(session: Session, commandRun: CommandRun): boolean {
+    const detachment = this.#detachments.get(commandRun);
+    if (detachment === "done" || commandRun.remainingHoldMs() === 0) return true;
+    if (detachment === "pending") return false;
+    this.#detachments.set(commandRun, "pending");
+    detachForRemainder(this.#backend, session, commandRun).then(
+      () => this.#detachments.set(commandRun, "done"),
+      // the log already has that the disk cannot be written
+      () => this.#detachments.delete(commandRun),
+    );
+    return false;
   }
 
   #endSession(session: Session): void {

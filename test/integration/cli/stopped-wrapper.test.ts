@@ -12,7 +12,8 @@ import { startWatchdog } from "../../../src/cli/commands/run/watchdog.ts";
 import { superviseWatchdog } from "../../../src/cli/commands/run/watchdog-supervisor.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import { END_LINE } from "../../../src/server/runs/run-file-format.ts";
-import { commandLine, descendants, sendSignal } from "../../support/processes/process-tree.ts";
+import type { ProcessId } from "../../support/processes/process-tree.ts";
+import { commandLine, descendants, isAlive, sendSignal } from "../../support/processes/process-tree.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, onCleanup } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -70,6 +71,70 @@ test("when the guard has ended a child in silence, it notes in the file that the
   await watchdog.dismiss();
 });
 
+/** The shell of a watchdog, which leads its group, and the timer below it. */
+async function waitForShellAndTimer(): Promise<{ readonly shell: ProcessId; readonly timer: ProcessId }> {
+  return await until(
+    () => {
+      const all = watchdogProcesses();
+      const isBelow = (processId: ProcessId, { pid }: ProcessId): boolean =>
+        descendants(pid).some((descendant) => descendant.pid === processId.pid);
+      const timer = all.find((processId) => all.some((other) => isBelow(processId, other)));
+      const shell = all.find((processId) => processId !== timer);
+      return all.length === 2 && shell !== undefined && timer !== undefined ? { shell, timer } : null;
+    },
+    { within: 3_500, what: "the timer" },
+  );
+}
+
+test("the shell of a watchdog is killed, its timer is not: when the next watchdog is armed the timer ends, and the renewed command lives", async () => {
+  const runFile = createRunFile();
+  const child = startStubbornChild();
+  const watchdog = await superviseWatchdog({
+    driver: memory(),
+    hasOwnGroup: true,
+    graceMs: GRACE_MS,
+    token: "4714",
+    keepSessionSocket: null,
+    runFile,
+  });
+  watchdog?.watch(child.pid);
+  watchdog?.setDeadline(4_000);
+  const { shell, timer } = await waitForShellAndTimer();
+  sendSignal(shell, "SIGKILL");
+  await until(() => !isAlive(timer), { within: 3_000, what: "the end of the old timer, long before its time is over" });
+  watchdog?.setDeadline(60_000);
+  const next = await waitForShellAndTimer();
+  expect(next.shell.pid).not.toBe(shell.pid);
+  expect({ exit: child.exitCode, signal: child.signalCode, text: runFile.text() }).toEqual({
+    exit: null,
+    signal: null,
+    text: "the head\n\n\n",
+  });
+  await watchdog?.dismiss();
+  await until(() => watchdogProcesses().length === 0, { within: 3_000, what: "the end of the watchdog" });
+});
+
+test("the shell of a watchdog has died when its command ends: its timer, which has the lock of the run's file, ends with it", async () => {
+  const child = startStubbornChild();
+  let hasDied = false;
+  const watchdog = await startWatchdog({
+    hasOwnGroup: true,
+    graceMs: GRACE_MS,
+    token: "4715",
+    runFile: createRunFile(),
+    onDeath: () => {
+      hasDied = true;
+    },
+  });
+  watchdog.watch(child.pid);
+  watchdog.setDeadline(20_000);
+  const { shell, timer } = await waitForShellAndTimer();
+  sendSignal(shell, "SIGKILL");
+  await until(() => hasDied, { within: 3_000, what: "the end of the shell" });
+  await watchdog.dismiss();
+  await until(() => !isAlive(timer), { within: 3_000, what: "the end of the timer" });
+});
+
 test("a guard that replaces one that was killed ends the child in time, although its wrapper says nothing more", async () => {
   const child = startStubbornChild();
   const watchdog = await superviseWatchdog({
@@ -82,12 +147,8 @@ test("a guard that replaces one that was killed ends the child in time, although
   });
   watchdog?.watch(child.pid);
   watchdog?.setDeadline(4_000);
-  // the guard itself, and its timer, which would go on without it
-  const both = await until(() => (watchdogProcesses().length === 2 ? watchdogProcesses() : null), {
-    within: 3_500,
-    what: "the timer",
-  });
-  for (const processId of both) sendSignal(processId, "SIGKILL");
+  const { shell, timer } = await waitForShellAndTimer();
+  for (const processId of [shell, timer]) sendSignal(processId, "SIGKILL");
   await until(() => child.signalCode !== null, { within: 15_000, what: "the end of the child" });
   await watchdog?.dismiss();
 });

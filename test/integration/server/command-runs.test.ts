@@ -274,6 +274,58 @@ test.for(["before", "after", "when it is left", "never"] as const)(
   },
 );
 
+test.for(["for a while", "until the time is over"] as const)(
+  "--hold-at-least, wrapper and command killed while the disk is full (%s): the key stays held for what is left, and the file goes",
+  async (duration) => {
+    const { world, runs, wrapper, is, die, token } = await createRunFixture({ ttlMs: 60_000 });
+    const storage = world.storage as NonNullable<typeof world.storage>;
+    const entry = runs.all.get(sessionId(wrapper));
+    if (entry !== undefined) entry.holdUntil = world.clock.now() + 40_000;
+    storage.isFull = "journal";
+    const startedAt = world.clock.now();
+    is("over");
+    die();
+    await world.clock.advance(10_000);
+    expect(world.openedBackend?.backend.table.records.size).toBe(1);
+    expect(runs.removed).toEqual([]);
+    // once a second, not whenever the run is looked at
+    expect(storage.writes.filter((what) => what !== "save").length).toBeLessThan(30);
+    if (duration === "for a while") {
+      storage.isFull = false;
+      await world.clock.advance(3_000);
+      expect(runs.removed).toEqual([sessionId(wrapper)]);
+      expect([...(world.openedBackend?.backend.table.records.values() ?? [])]).toMatchObject([{ isDetached: true }]);
+      expect(world.openedBackend?.sessions.byId.has(sessionId(wrapper))).toBe(false);
+    }
+    await world.clock.advance(startedAt + 39_000 - world.clock.now());
+    expect(world.openedBackend?.backend.table.records.size).toBe(1);
+    await world.clock.advance(3_000);
+    expect(world.openedBackend?.backend.table.records.size).toBe(0);
+    expect(runs.removed).toEqual([sessionId(wrapper)]);
+    storage.isFull = false;
+    await world.clock.advance(2_000);
+    expect(expectHeld(await openWaiter(world)).token).toBeGreaterThan(token);
+  },
+);
+
+test("--hold-at-least, the disk hangs until the time is over: nothing is left of the run, and nothing comes back later", async () => {
+  const { world, runs, wrapper, is, die } = await createRunFixture({ ttlMs: 60_000 });
+  const entry = runs.all.get(sessionId(wrapper));
+  if (entry !== undefined) entry.holdUntil = world.clock.now() + 10_000;
+  const goOn = world.storage?.blockWrites();
+  is("over");
+  die();
+  await world.clock.advance(9_000);
+  expect(await openWaiter(world)).toEqual({ state: "none" });
+  expect(runs.removed).toEqual([]);
+  await world.clock.advance(2_000);
+  expect(runs.removed).toEqual([sessionId(wrapper)]);
+  goOn?.();
+  await world.clock.advance(1_000);
+  expect(world.openedBackend?.backend.table.records.size).toBe(0);
+  expect(world.openedBackend?.sessions.byId.has(sessionId(wrapper))).toBe(false);
+});
+
 test("--hold-at-least, wrapper and command killed when the time is over: the lease ends with them", async () => {
   const { world, runs, wrapper, is, die } = await createRunFixture({ ttlMs: 60_000 });
   const entry = runs.all.get(sessionId(wrapper));
@@ -306,6 +358,23 @@ test("a run that began while no server was there, its wrapper dead before it cam
   await world.clock.advance(2_000);
   if (entry !== undefined) runs.all.set(sessionId(wrapper), entry);
   die();
+  await world.clock.advance(10 * MINUTE_MS);
+  expect(await openWaiter(world)).toEqual({ state: "none" });
+  expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+});
+
+test("a run that began while no server was there, its wrapper dead between its hello and its reclaim: what it holds is restored", async () => {
+  const { world, runs, wrapper, die } = await createRunFixture();
+  const session = sessionId(wrapper);
+  const entry = runs.all.get(session);
+  runs.all.clear();
+  await restartServer(world);
+  const passed = world.clock.advance(2_000);
+  while (!world.openedBackend?.sessions.byId.get(session)?.sink) await flushEventLoop(1);
+  if (entry !== undefined) runs.all.set(session, entry);
+  die();
+  await passed;
+  expect(world.openedBackend?.backend.table.records.size).toBe(1);
   await world.clock.advance(10 * MINUTE_MS);
   expect(await openWaiter(world)).toEqual({ state: "none" });
   expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);

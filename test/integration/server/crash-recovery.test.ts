@@ -123,6 +123,33 @@ test.for([
   },
 );
 
+test("on a Unix socket a connection ends after the disk has refused what its client reclaims: that is not its death either", async () => {
+  const harness = new ServerHarness();
+  const storage = harness.storage as NonNullable<typeof harness.storage>;
+  await harness.start();
+  const client = await harness.connectClient();
+  const { sessionId } = client.driver as unknown as { readonly sessionId: string };
+  const { state: olderState } = storage;
+  const a = makeClaim("a", { ttlMs: 50_000 });
+  const { token } = expectHeld(await client.driver.claim(a));
+  harness.crash();
+  // an older copy, which knows only of shorter leases: what is reclaimed needs a write
+  storage.state = olderState;
+  await harness.start();
+  storage.isFull = true;
+  await harness.clock.advance(2_000);
+  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  client.isUnreachable = true;
+  client.disconnect();
+  await flushEventLoop();
+  expect(harness.openedBackend?.sessions.byId.has(sessionId)).toBe(true);
+  storage.isFull = false;
+  await harness.clock.advance(3_000);
+  client.isUnreachable = false;
+  await harness.clock.advance(5_000);
+  expect(await claimState(client, a)).toMatchObject({ state: "held", token });
+});
+
 test("on a Unix socket it opens as soon as every client has come back or its process is gone", async () => {
   const harness = new ServerHarness();
   await harness.start();

@@ -7,8 +7,10 @@ import {
   appendFileSync,
   closeSync,
   existsSync,
+  mkdirSync,
   openSync,
   renameSync,
+  rmSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
@@ -308,6 +310,25 @@ test("a file that is being made is no run yet; one whose maker has died goes aft
   utimesSync(making, 1, 1);
   await runs.findLiving();
   expect(existsSync(making)).toBe(false);
+});
+
+test("a file that cannot be removed ends neither the server nor its start: the log has it", async () => {
+  const it = writeRecord({ processes: [{ role: "wrapper", pid: 1, start: "0" }] });
+  const abandoned = temporaryRunFilePath(it.runsIn, randomId());
+  mkdirSync(abandoned);
+  utimesSync(abandoned, 1, 1);
+  const logLines: string[] = [];
+  const runs = await openCommandRuns(it.runsIn, (message, error) => void logLines.push(`${message}: ${error}`));
+  const run = runs.find(it.session);
+  expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: false });
+  expect(logLines).toEqual([expect.stringMatching(/[.]new cannot be removed: .*(EISDIR|EPERM)/)]);
+  // a path that leads through a file: unlink fails, for root too
+  renameSync(it.runsIn, `${it.runsIn}-away`);
+  onCleanup(() => rmSync(`${it.runsIn}-away`, { recursive: true }));
+  writeFileSync(it.runsIn, "");
+  run?.remove();
+  expect(logLines).toHaveLength(2);
+  expect(logLines[1]).toContain(`${it.path} cannot be removed: Error: ENOTDIR`);
 });
 
 test("what cannot be read is unknown, not over", async () => {

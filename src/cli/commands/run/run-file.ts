@@ -5,9 +5,23 @@
  *
  * Invariant: from before the command is started until it and everything below it has ended, the file stands there, and
  * the command has inherited the lock on it. Its process id is added in the same turn in which it is started.
+ *
+ * With `--hold-at-least` file and name are on disk before the command is started: the first server after a power failure
+ * keeps the lock for what is left. Without it the file says nothing after a power failure, which no process of a run
+ * survives, so its writes are not synced.
  */
 
-import { chownSync, closeSync, constants, openSync, renameSync, statSync, unlinkSync, writeSync } from "node:fs";
+import {
+  chownSync,
+  closeSync,
+  constants,
+  fsyncSync,
+  openSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+  writeSync,
+} from "node:fs";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import type { RunRole } from "../../../server/runs/run-file-format.ts";
 import { encodeHeader, encodeProcess } from "../../../server/runs/run-file-format.ts";
@@ -57,12 +71,15 @@ export async function writeRunFile(
     const file = new WrittenRunFile(path, descriptor, holdUntil > 0);
     file.writeHeader(encodeHeader({ ...header, locked: await isLocked(descriptor) }));
     file.addProcess("wrapper", process.pid);
+    if (file.isKeptByServer) fsyncSync(descriptor);
     renameSync(temporaryPath, path);
+    if (file.isKeptByServer) syncDirectory(directory);
     return file;
   } catch (error) {
     if (descriptor !== null) {
       closeSync(descriptor);
       removeIfExists(temporaryPath);
+      removeIfExists(path);
     }
     throw toWriteError(directory, error);
   }
@@ -116,6 +133,15 @@ async function isLocked(descriptor: number): Promise<boolean> {
 function chownToServer(path: string, directory: string): void {
   const { uid, gid } = statSync(directory);
   if (process.getuid?.() === 0 && uid !== 0) chownSync(path, uid, gid);
+}
+
+function syncDirectory(path: string): void {
+  const descriptor = openSync(path, constants.O_RDONLY);
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 function writeFully(descriptor: number, text: string, position: number): void {

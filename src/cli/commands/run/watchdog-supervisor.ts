@@ -49,16 +49,21 @@ export async function superviseWatchdog({
   const start = (): Promise<Watchdog> => startWatchdog({ ...options, keepSessionSocket, onDeath: replace });
 
   function replace(): void {
-    if (++watchdogCount > MAX_WATCHDOGS) return;
-    // where no process can be started the watch of the wrapper itself is left
-    start().then(adopt, () => undefined);
+    const dead = current;
+    // the watch of the wrapper itself is left, and the dead one's timer must not end a command whose lease was renewed
+    const giveUp = (): void => void dead.dismiss();
+    if (++watchdogCount > MAX_WATCHDOGS) return giveUp();
+    start().then(adopt, giveUp);
   }
 
+  /** Invariant: all but the current one are dismissed, each when the next one is armed, so that one timer runs at a time. */
   function adopt(next: Watchdog): void {
     if (isStopped) return void next.dismiss();
+    const previous = current;
     current = next;
     if (watchedPid !== null) next.watch(watchedPid);
     if (leaseEndsAt !== null) next.setDeadline(leaseEndsAt - performance.now());
+    void previous.dismiss();
   }
 
   /** Its server has gone: the next one must hear of the tether, too. */
@@ -72,14 +77,7 @@ export async function superviseWatchdog({
     if (next === null) return;
     keepSessionSocket = next.socket;
     reconnectOnClose(next.socket);
-    const previous = current;
-    start().then(
-      (replacement) => {
-        adopt(replacement);
-        if (current !== previous) void previous.dismiss();
-      },
-      () => undefined,
-    );
+    start().then(adopt, () => undefined);
   }
 
   function reconnectOnClose(socket: Socket): void {

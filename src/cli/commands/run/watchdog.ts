@@ -160,7 +160,7 @@ export interface Watchdog {
   forwardSignal(name: NodeJS.Signals): void;
   /** TERM now, KILL after `ms`; settles when nothing of it is left. */
   terminate(ms: number): Promise<void>;
-  /** The child has ended by itself; settles when the guard is gone. */
+  /** The child has ended by itself, or another guard is armed; settles when the guard is gone. Also for one that has died. */
   dismiss(): Promise<void>;
 }
 
@@ -194,6 +194,7 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog>
     env: { PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" },
   });
   let isStopping = false;
+  let isGroupKilled = false;
   const exited = new Promise<void>((resolve) => sh.once("exit", () => resolve()));
   await waitUntilStarted(sh);
   try {
@@ -222,7 +223,9 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog>
     },
     dismiss() {
       isStopping = true;
-      killGroup(sh);
+      // once: later the id may be another group's
+      if (!isGroupKilled) killGroup(sh);
+      isGroupKilled = true;
       return exited;
     },
   };
@@ -233,9 +236,12 @@ function waitUntilStarted(child: ChildProcess): Promise<void> {
   return new Promise((_, reject) => child.once("error", reject));
 }
 
-/** The guard and its sleeping timers, which are a group of their own. */
-function killGroup({ pid, exitCode, signalCode }: ChildProcess): void {
-  if (pid === undefined || exitCode !== null || signalCode !== null) return;
+/**
+ * The guard and its timer, which are a group of their own. A timer outlives a shell that was killed alone: it would end the
+ * child when its time is over, whatever was renewed since, and keep the file's lock and the session until then.
+ */
+function killGroup({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
   try {
     process.kill(-pid, "SIGKILL");
   } catch (error) {

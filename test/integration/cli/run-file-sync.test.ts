@@ -1,0 +1,47 @@
+// The file of a run that is to stay held for a while must survive a power failure: the order of its writes and syncs.
+
+import { beforeEach, expect, test, vi } from "vitest";
+import { parseRunOptions } from "../../../src/cli/commands/run/options.ts";
+import { runCommand } from "../../../src/cli/commands/run/run.ts";
+import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
+
+/** What was done to run files, with what was in the directory or the file by then. */
+const steps: string[] = [];
+
+// the real functions, which also note what they are called for
+vi.mock("node:fs", async (importOriginal) => {
+  const original = await importOriginal<typeof import("node:fs")>();
+  return {
+    ...original,
+    fsyncSync(descriptor: number) {
+      const stats = original.fstatSync(descriptor);
+      steps.push(stats.isDirectory() ? "sync of the directory" : `sync of ${stats.size > 1_000 ? "all" : "a part"}`);
+      original.fsyncSync(descriptor);
+    },
+    renameSync(from: string, to: string) {
+      if (to.endsWith(".run")) steps.push("rename");
+      original.renameSync(from, to);
+    },
+  };
+});
+
+cleanUpAfterEach();
+beforeEach(() => {
+  steps.length = 0;
+});
+
+async function run(flags: Parameters<typeof parseRunOptions>[1]): Promise<number> {
+  const server = await startServer();
+  const url = `holdfast+${server.addresses[0]}`;
+  return runCommand(parseRunOptions(["k"], { url, quiet: true, ...flags }, ["true"]));
+}
+
+test("with --hold-at-least its content is on disk before it has its name, and its name before the command starts", async () => {
+  expect(await run({ holdAtLeast: "5s" })).toBe(0);
+  expect(steps).toEqual(["sync of all", "rename", "sync of the directory"]);
+});
+
+test("without it nothing is synced: no process of a run survives a power failure, so its file says nothing then", async () => {
+  expect(await run({})).toBe(0);
+  expect(steps).toEqual(["rename"]);
+});
