@@ -72,7 +72,9 @@ test("when the guard has ended a child in silence, it notes in the file that the
 });
 
 /** The shell of a watchdog, which leads its group, and the timer below it. */
-async function waitForShellAndTimer(): Promise<{ readonly shell: ProcessId; readonly timer: ProcessId }> {
+async function waitForShellAndTimer(
+  within = 15_000,
+): Promise<{ readonly shell: ProcessId; readonly timer: ProcessId }> {
   return await until(
     () => {
       const all = watchdogProcesses();
@@ -82,7 +84,7 @@ async function waitForShellAndTimer(): Promise<{ readonly shell: ProcessId; read
       const shell = all.find((processId) => processId !== timer);
       return all.length === 2 && shell !== undefined && timer !== undefined ? { shell, timer } : null;
     },
-    { within: 3_500, what: "the timer" },
+    { within, what: "the timer" },
   );
 }
 
@@ -98,10 +100,10 @@ test("the shell of a watchdog is killed, its timer is not: when the next watchdo
     runFile,
   });
   watchdog?.watch(child.pid);
-  watchdog?.setDeadline(4_000);
+  watchdog?.setDeadline(40_000);
   const { shell, timer } = await waitForShellAndTimer();
   sendSignal(shell, "SIGKILL");
-  await until(() => !isAlive(timer), { within: 3_000, what: "the end of the old timer, long before its time is over" });
+  await until(() => !isAlive(timer), { within: 15_000, what: "the end of the old timer, before its time is over" });
   watchdog?.setDeadline(60_000);
   const next = await waitForShellAndTimer();
   expect(next.shell.pid).not.toBe(shell.pid);
@@ -111,7 +113,7 @@ test("the shell of a watchdog is killed, its timer is not: when the next watchdo
     text: "the head\n\n\n",
   });
   await watchdog?.dismiss();
-  await until(() => watchdogProcesses().length === 0, { within: 3_000, what: "the end of the watchdog" });
+  await until(() => watchdogProcesses().length === 0, { within: 15_000, what: "the end of the watchdog" });
 });
 
 test("the shell of a watchdog has died when its command ends: its timer, which has the lock of the run's file, ends with it", async () => {
@@ -127,12 +129,12 @@ test("the shell of a watchdog has died when its command ends: its timer, which h
     },
   });
   watchdog.watch(child.pid);
-  watchdog.setDeadline(20_000);
+  watchdog.setDeadline(40_000);
   const { shell, timer } = await waitForShellAndTimer();
   sendSignal(shell, "SIGKILL");
-  await until(() => hasDied, { within: 3_000, what: "the end of the shell" });
+  await until(() => hasDied, { within: 15_000, what: "the end of the shell" });
   await watchdog.dismiss();
-  await until(() => !isAlive(timer), { within: 3_000, what: "the end of the timer" });
+  await until(() => !isAlive(timer), { within: 15_000, what: "the end of the timer" });
 });
 
 test("a guard that replaces one that was killed ends the child in time, although its wrapper says nothing more", async () => {
@@ -147,7 +149,7 @@ test("a guard that replaces one that was killed ends the child in time, although
   });
   watchdog?.watch(child.pid);
   watchdog?.setDeadline(4_000);
-  const { shell, timer } = await waitForShellAndTimer();
+  const { shell, timer } = await waitForShellAndTimer(3_500);
   for (const processId of [shell, timer]) sendSignal(processId, "SIGKILL");
   await until(() => child.signalCode !== null, { within: 15_000, what: "the end of the child" });
   await watchdog?.dismiss();
