@@ -1,14 +1,14 @@
-/** What stands behind the sessions of a server: the keeper (our own table) or the relay (any driver). */
+/** The interface between sessions and what keeps their claims: our own lock table, or any driver. */
 
 import type { ReclaimItem } from "../protocol/frames.ts";
 import type { StateEpoch } from "../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListFilter, Traits } from "../spi/driver.ts";
 import type { Session } from "./session/session.ts";
 
-/** A result at once where it can be had: the hot path makes no promise. */
+/** A plain value if the result is available at once, so that the hot path creates no promise. */
 export type MaybePromise<T> = T | Promise<T>;
 
-/** One call is refused; the connection goes on. `code` is in the table of docs/reference/protocol.md. */
+/** Refuses one call; the connection stays open. `code` is in the table of docs/reference/protocol.md. */
 export class RequestError extends Error {
   readonly code: string;
   constructor(code: string, message: string, cause?: unknown) {
@@ -18,51 +18,51 @@ export class RequestError extends Error {
   }
 }
 
-/** Nothing is changed any more: the table is about to be saved, or the store let go of. */
+/** No more changes: the table is about to be saved, or the store to be closed. */
 export function drainingError(): RequestError {
-  return new RequestError("DRAINING", "the server is going away");
+  return new RequestError("DRAINING", "the server is stopping");
 }
 
-/** A claim to renew: by its id, or whole if its client has no answer for it from this start of the server. */
+/** A claim to renew: only its id, or all of it if its client has had no answer for it from this run of the server. */
 export interface RenewRequest {
   readonly id: ClaimId;
   readonly claim: Claim | null;
 }
 
-/** An id to release; with the ttl of its claim if a `claim` call of it was never answered. */
+/** An id to release; with the ttl of its claim if a `claim` call for it is still unanswered. */
 export interface ReleaseRequest {
   readonly id: ClaimId;
   readonly unansweredTtl: number | "session" | undefined;
 }
 
-/** What an operator asks to go. */
+/** A lock that an operator takes away. */
 export interface RevokeRequest {
   readonly key: string;
-  /** Any of the grant's run. */
+  /** Any token of the grant's token range. */
   readonly token: bigint;
   readonly now: boolean;
-  /** For people; "" if none was given. */
+  /** Free text for people; "" for none. */
   readonly reason: string;
 }
 
-/** A claim that a backend knows, as far as it matters who may see it. */
+/** What an access check needs to know about a claim. */
 export interface OwnedClaim {
   readonly claim: Claim;
-  /** The account that placed it; "" for none. */
+  /** The account that created it; "" for none. */
   readonly account: string;
 }
 
 /** A page of a listing. */
 export interface ClaimPage {
   readonly views: readonly ClaimView[];
-  /** There is more behind it. */
+  /** More claims follow this page. */
   readonly hasMore: boolean;
 }
 
-/** A page ends when about this much text is in it. */
+/** A page ends when it contains about this many characters. */
 const MAX_PAGE_CHARS = 1_000_000;
 
-/** A page of at most `max` of these, cut short where it would become too long. */
+/** A page of at most `max` views, shorter if the text would become too long. */
 export function truncatePage(views: readonly ClaimView[], max: number): ClaimPage {
   let chars = 0;
   let count = 0;
@@ -75,58 +75,61 @@ export function truncatePage(views: readonly ClaimView[], max: number): ClaimPag
   return { views, hasMore: false };
 }
 
-/** Which claims of a session end. */
+/** Which claims of a session to end. */
 export type EndScope = "all" | "waiting" | "session";
 
-/** What stands behind the sessions of a server: a table of its own (local-backend.ts), or another store (proxy-backend.ts). */
+/** Keeps the claims of a server's sessions: a lock table (local-backend.ts), or another store (proxy-backend.ts). */
 export interface Backend {
-  /** Its calls take our own time: large ones are made in parts. Those of another store are better made whole. */
+  /**
+   * True if calls use this process's own CPU time: large calls are then split into parts. Another store handles a large
+   * call better as one.
+   */
   readonly isInProcess: boolean;
-  /** `listener` is called when something has changed outside a call, so that somebody calls endBatch(). */
+  /** `listener` is called after a change outside a call, so that the caller can run endBatch(). */
   onChange(listener: () => void): void;
-  /** What a client of this transport may rely on. local: a Unix socket. */
+  /** The guarantees for a client of this transport. isLocal: a Unix socket. */
   traits(isLocal: boolean): Traits;
-  /** Milliseconds until new grants are made again; 0: they are. */
+  /** Milliseconds until new locks are granted again; 0 when not recovering. */
   recoveryRemainingMs(): number;
-  /** Which state it keeps; null or missing: none that outlives it. */
+  /** Identifies the saved state; null or missing if nothing is saved. */
   readonly identity?: StateEpoch | null;
-  /** A client has seen a later state: others may hold what this one knows nothing of. */
+  /** A client has seen a later state than ours: there may be holders that this server does not know. */
   reportOutdatedState?(): void;
   /** @throws RequestError */
   claim(session: Session, claim: Claim): MaybePromise<Answer>;
-  /** undefined: where this one stands is not known now. */
+  /** undefined: the state of this claim is currently unknown. */
   renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]>;
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]>;
   /** `leftMs`: see Driver.detach. */
   detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]>;
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]>;
-  /** Only what the session's principal may inspect: what it may not is left out before the page is cut. */
+  /** Returns only claims that the session's principal may inspect. The others are removed before the page is cut. */
   list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage>;
-  /** last: the session has told everything it had. */
+  /** isLast: the session has reported all its claims. */
   reclaim(
     session: Session,
     items: readonly ReclaimItem[],
     isLast: boolean,
   ): MaybePromise<readonly (Answer | undefined)[]>;
-  /** The claim with that id; undefined: there is none, or not any more. */
+  /** The claim with that id; undefined if there is none, or it has ended. */
   findClaim(id: ClaimId): OwnedClaim | undefined;
-  /** Where a waiting claim stands among all that have come; 0 if that is not known. */
+  /** The arrival of a waiting claim; 0 if unknown. */
   arrivalOf(id: ClaimId): number;
 
   /** Ends claims of a session. */
   endClaims(session: Session, scope: EndScope): void;
-  /** The session cannot be reached: grants pass over its waiting places until it is back. */
+  /** The session is unreachable: grants pass over its waiting claims until it is back. */
   suspend(session: Session): void;
   resume(session: Session): void;
-  /** Does it still have claims? */
+  /** True if the session still has claims. */
   hasClaims(session: Session): boolean;
 
-  /** When advance() has work, on the clock's scale; Infinity: it has none. */
+  /** When advance() has work to do, on the clock's scale; Infinity: never. */
   nextDueAt(): number;
-  /** Lets time pass. */
+  /** Performs everything that is due at `now`. */
   advance(now: number): void;
-  /** Calls that come until endBatch() are made in one go. Default: it does not matter. */
+  /** Combines the calls until endBatch() into one batch. Default: no-op. */
   beginBatch?(): void;
-  /** After a batch of calls: passes on what they brought about. */
+  /** After a batch of calls: delivers the resulting notifications. */
   endBatch(): void;
 }

@@ -1,4 +1,4 @@
-/** The parts of a server, put together. Nothing listens yet. */
+/** Creates the parts of a server and connects them. Opens no listening socket. */
 
 import { PACKAGE_VERSION, PROTOCOL_VERSION } from "../protocol/handshake.ts";
 import type { Clock } from "../util/clock.ts";
@@ -20,13 +20,12 @@ import { resolveRunDirectory } from "./runs/run-files.ts";
 import type { Readiness, ServeOptions } from "./server.ts";
 import { LockService } from "./service.ts";
 
-/** A server's parts. */
 export interface ServerParts {
   readonly backendHandle: BackendHandle;
   readonly service: LockService;
   readonly listeners: Listeners;
   readonly eventLog: EventLog;
-  /** It grants nothing any more. */
+  /** The server is stopping and grants nothing any more. */
   isStopping: boolean;
   checkReadiness(): Readiness;
 }
@@ -36,7 +35,7 @@ function createEventLog(clock: Clock, limits: ServerConfig["limits"]): EventLog 
   return new EventLog({ clock, maxSubscribers, maxSubscribersPerAccount });
 }
 
-/** @throws StateError if the state cannot be used; whatever a driver throws when it is opened */
+/** @throws StateError if the state cannot be used; any error of the driver's open() */
 export async function composeServer(
   options: ServeOptions,
   config: ServerConfig,
@@ -146,6 +145,6 @@ function checkReadiness({ isStopping, backendHandle }: ServerParts): Readiness {
   const remainingSeconds = Math.ceil(recoveryRemainingMs / 1_000);
   return {
     ok: false,
-    reason: `after an unclean start clients tell what they hold, for up to ${remainingSeconds} s more`,
+    reason: `recovering after an unclean shutdown; new locks will be granted in at most ${remainingSeconds} s`,
   };
 }

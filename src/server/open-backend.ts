@@ -1,4 +1,4 @@
-/** What stands behind a server's hub: our own table, or any store. */
+/** Opens a server's backend: its own lock table, or a proxy for another store. */
 
 import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -20,36 +20,39 @@ import { StateError } from "./storage/private-files.ts";
 import type { DirectoryStorage } from "./storage/state-directory.ts";
 import { openStateDirectory } from "./storage/state-directory.ts";
 
-/** How long a session lasts in silence. */
+/** How long a session survives without contact. */
 const SESSION_MS = 30_000;
 
-/** What a server asks of what stands behind it. */
+/** A backend with what the server needs to run it. */
 export interface BackendHandle {
   readonly backend: Backend;
   readonly sessions: SessionRegistry;
   claimCount(): number;
-  /** Why what is new cannot be granted, as far as the last attempt showed; null: nothing is known. */
+  /** Why new locks cannot be granted, judged by the most recent attempt; null if no problem is known. */
   unhealthyReason(): string | null;
-  /** Why the server must not go on: others may use its state by now. Null: it may. */
+  /** Why the server must stop: another server may be using its state. Null: it may go on. */
   lostReason(): string | null;
-  /** After the clients were told. @throws StateError if the state could not be saved; all is let go of nevertheless */
+  /**
+   * To be called after the clients were informed. @throws StateError if the state could not be saved; all resources are
+   * released even so
+   */
   close(): Promise<void>;
 }
 
 export interface OpenBackendOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Clients may come over something else than a Unix socket. */
+  /** Clients may connect by something other than a Unix socket. */
   readonly remote: boolean;
   readonly limits: ServerLimits;
   readonly eventLog: EventLog;
-  /** The folder with the files of runs; null: there are none. */
+  /** The directory of the run files; null if there is none. */
   readonly runDirectory: string | null;
-  /** Told of every durable write, and whether it was done. */
+  /** Called after each durable write, with its outcome. */
   readonly onWrite: MetricsRecorder["recordWrite"];
 }
 
-/** @throws StateError if the state cannot be used; whatever the driver throws when it is opened */
+/** @throws StateError if the state cannot be used; any error of the driver's open() */
 export async function openBackend(
   { driver, state, firstStart }: ServeOptions,
   options: OpenBackendOptions,
@@ -97,7 +100,7 @@ function toBackendHandle({ backend, sessions, save }: OpenedBackend, storage: Mo
       try {
         await save();
       } catch (error) {
-        throw new StateError("the state could not be saved: the next start will ask the clients what they hold", error);
+        throw new StateError("the state could not be saved: the next start will begin with a recovery", error);
       } finally {
         await storage?.close();
       }
@@ -106,18 +109,18 @@ function toBackendHandle({ backend, sessions, save }: OpenedBackend, storage: Mo
 }
 
 interface MonitoredStorage extends DirectoryStorage {
-  /** What is wrong with durable writes: the last one of a kind failed, or one hangs; null: nothing. */
+  /** The problem with durable writes: the last write of a kind failed, or one has stalled; null if there is none. */
   unhealthyReason(): string | null;
 }
 
-const WRITES_FAILING = "the state cannot be written: what needs a write is not granted";
-const WRITES_STALLED = "the disk does not answer: what needs a write is not granted";
-/** A write that takes longer than this hangs, as far as anybody can tell. */
+const WRITES_FAILING = "the state directory is not writable: locks that must be persisted are refused";
+const WRITES_STALLED = "a write to the state directory has stalled: locks that must be persisted are refused";
+/** A write that takes longer than this counts as stalled. */
 const STALL_MS = 5_000;
 
 /**
- * Tells of durable writes, and remembers whether the last one of each kind was done. The log has the first one that failed,
- * and that all are done again: in between there may be one a second, on a disk that has no room for them.
+ * Counts durable writes and remembers whether the last one of each kind succeeded. Only the first failure and the
+ * recovery from it are logged: on a full disk there may be one failure a second.
  */
 function monitorWrites(
   storage: DirectoryStorage,
@@ -126,7 +129,7 @@ function monitorWrites(
 ): MonitoredStorage {
   const failed = { state: false, journal: false };
   const isFailing = (): boolean => failed.state || failed.journal;
-  /** When the write under way of each kind began: there is one at a time. */
+  /** Start time of the pending write of each kind. At most one per kind is pending. */
   const startedAt = { state: Number.POSITIVE_INFINITY, journal: Number.POSITIVE_INFINITY };
   const isStalled = (): boolean => Math.min(startedAt.state, startedAt.journal) + STALL_MS <= clock.now();
   async function track<T>(file: "journal" | "state", write: Promise<T>): Promise<T> {
@@ -135,7 +138,7 @@ function monitorWrites(
     try {
       const result = await write;
       failed[file] = false;
-      if (wasFailing && !isFailing()) log("the state can be written again");
+      if (wasFailing && !isFailing()) log("the state directory is writable again");
       return result;
     } catch (error) {
       failed[file] = true;

@@ -1,20 +1,20 @@
 /**
- * What makes a server the only one of its kind: the lock on its state, and the sockets that its clients find it by. Each
- * is a name in a folder. Once it names something else, or nothing, another server can be started beside this one, which
- * must not go on granting.
+ * Watches the names that make a server unique: the lock file of its state and the socket files by which clients find
+ * it. If such a path no longer leads to the same file, another server can be started beside this one, so this one must
+ * stop granting.
  */
 
 import { statSync } from "node:fs";
 import type { Clock } from "../util/clock.ts";
 
 const CHECK_INTERVAL_MS = 1_000;
-/** A look may fall into a moment of somebody's repair; twice in a row it does not. */
+/** One failed check may be a moment of a repair by an operator; two in a row are not. */
 const MAX_MISSES = 2;
 
-/** Why a server is not what it was any more; null: it is. */
+/** Why the server has lost a path; null: it has not. */
 export type OwnershipCheck = () => string | null;
 
-/** Calls `onLost` once, when a place has been lost for two looks in a row. Keeps no process alive. */
+/** Calls `onLost` once, after a path was missing in two checks in a row. Does not keep the process alive. */
 export function monitorOwnership(
   clock: Clock,
   check: OwnershipCheck,
@@ -32,8 +32,8 @@ export function monitorOwnership(
 }
 
 /**
- * Looks whether the path still leads to the file that it leads to now. The file must stay in use (a socket that is listened
- * on, an open file): else its number in the file system may be given to another one.
+ * Creates a check that the path still leads to the same file as now. The file must stay in use (a listening socket, an
+ * open file): otherwise the file system may give its inode number to another file.
  */
 export function createPathCheck(path: string): OwnershipCheck {
   const initial = statSync(path);

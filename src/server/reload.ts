@@ -1,4 +1,7 @@
-/** Credentials and certificates read again while the server runs. What cannot be used leaves the old one in its place. */
+/**
+ * Reloads credentials and certificates while the server runs. Files that cannot be used leave the previous ones in
+ * force.
+ */
 
 import { loadAccounts } from "./auth/accounts-file.ts";
 import type { ServerConfig } from "./config/config.ts";
@@ -7,7 +10,7 @@ import type { Listeners } from "./net/listeners.ts";
 import { loadTlsConfig } from "./net/tls-config.ts";
 import type { ServeOptions } from "./server.ts";
 
-/** @throws Error naming all that was left as it was */
+/** @throws Error naming everything that was not reloaded */
 export function reloadFiles(
   { tls, access }: ServeOptions,
   config: ServerConfig,
@@ -20,7 +23,7 @@ export function reloadFiles(
       log(`reloaded: ${work()}`);
     } catch (error) {
       failures.push(`${subject}: ${(error as Error).message}`);
-      log(`NOT reloaded, the old ${subject} stay in use`, error, { level: "error" });
+      log(`NOT reloaded; the previous ${subject} remain in use`, error, { level: "error" });
     }
   };
   if (tls !== undefined) {

@@ -1,4 +1,4 @@
-/** The lock server, to be embedded or run by `holdfast serve`. */
+/** The lock server, embedded in a program or run by `holdfast serve`. */
 
 import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -19,95 +19,96 @@ export type { PreflightResult } from "./config/preflight.ts";
 export { checkOptions } from "./config/preflight.ts";
 export { StateError } from "./storage/private-files.ts";
 
-/** The files of a TLS server, PEM each. They are read at the start and again by reload(). */
+/** The PEM files of a TLS server. They are read at the start and again by reload(). */
 export interface TlsFiles {
-  /** The certificate, with what leads to its issuer behind it. */
+  /** The certificate, followed by its intermediate certificates. */
   readonly cert: string;
   /** The private key of the certificate. */
   readonly key: string;
-  /** Demands of every client a certificate that these issuers have signed. Default: none is asked for. */
+  /** Requires of every client a certificate signed by one of these CAs. Default: none is required. */
   readonly clientCa?: string;
 }
 
-/** How a lock server is to run. */
+/** Options of a lock server. */
 export interface ServeOptions {
   /**
-   * Where to listen: "unix:/path", "tcp://127.0.0.1:7420", "tls://0.0.0.0:7420" (port 0: any). An address that other
-   * machines reach needs `access` and TLS, or `insecure`.
+   * Where to listen: "unix:/path", "tcp://127.0.0.1:7420", "tls://0.0.0.0:7420" (port 0: any free port). An address
+   * that other machines can reach requires `access` and TLS, or `insecure`.
    */
   readonly listen: string | readonly string[];
   /**
-   * The folder that keeps what survives a restart; made if it is missing. In an empty one nothing can be held, and locks are
-   * granted at once. "none": nothing is kept; every start then grants nothing for 60 s, and no lease may be longer. Required
-   * unless `driver` is given.
+   * The directory for the state that survives a restart; created if it is missing. With an empty one no lock can be
+   * held, and locks are granted at once. "none": nothing is saved; every start then grants no new locks for 60 s, and
+   * no lease may be longer than that. Required unless `driver` is given.
    */
   readonly state?: string;
   /**
-   * This is the first start: nothing that an earlier run granted can be held. Skips the 60 s of `state: "none"`, once; with a
-   * folder, one that has been in use is refused. Default false.
+   * This is the first start: no lock of an earlier run can be held. Skips the 60 s of `state: "none"`, once; a
+   * directory that has been in use is refused. Default false.
    */
   readonly firstStart?: boolean;
-  /** Serves this store instead of a table of its own: a plain relay. It is opened and closed by the server. */
+  /** Serves this store as a proxy instead of a lock table of its own. The server opens and closes the driver. */
   readonly driver?: Driver;
-  /** Who may do what; a file is read again by reload(). Default: whoever can connect may do everything. */
+  /** Which client may do what; a file is read again by reload(). Default: every client may do everything. */
   readonly access?: AccessControl | { readonly file: string };
-  /** Needed for "tls://" addresses, and for `http` that other machines reach. */
+  /** Required for "tls://" addresses, and for an `http` address that other machines can reach. */
   readonly tls?: TlsFiles;
-  /** Serves HTTP at "host:port", too; with TLS if the address is not loopback. Default: it does not. */
+  /** Also serves HTTP at this "host:port", with TLS unless the address is a loopback address. Default: no HTTP. */
   readonly http?: string;
-  /** Names by which HTTP clients call the server, besides its address and the names of its certificate. */
+  /** Host names that HTTP clients may use for the server, besides its address and the names in its certificate. */
   readonly httpNames?: readonly string[];
-  /** Bounds other than the usual ones. */
+  /** Limits that differ from the defaults. */
   readonly limits?: Partial<ServerLimits>;
-  /** Other machines may connect without TLS, or without credentials. Default false. */
+  /** Allows other machines to connect without TLS or without credentials. Default false. */
   readonly insecure?: boolean;
-  /** Time; for tests. Default: the machine's. */
+  /** The clock, for tests. Default: the system clock. */
   readonly clock?: Clock;
-  /** Told what people should know. Default: console.error. */
+  /** Receives the log messages. Default: console.error. */
   readonly log?: Logger;
 }
 
-/** Whether a server could grant a lock now. */
+/** Whether a server can grant a lock now. */
 export type Readiness = { readonly ok: true } | { readonly ok: false; readonly reason: string };
 
 /** A running lock server. */
 export interface Server extends AsyncDisposable {
-  /** Where it listens, in the order of `listen`; ports that were 0 are the real ones. */
+  /** Listening addresses in the order of `listen`, with the actual port in place of a port 0. */
   readonly addresses: readonly string[];
-  /** Where it serves HTTP, as "http://host:port"; null: it does not. */
+  /** The HTTP address as "http://host:port"; null if HTTP is not served. */
   readonly httpAddress: string | null;
-  /** Names this run; every client learns it. */
+  /** Identifies this run; every client receives it. */
   readonly runId: string;
-  /** Milliseconds until it grants anything new: after an unclean start clients first tell what they held; 0: it does. */
+  /** Milliseconds until recovery ends and new locks are granted; 0 when not recovering. */
   readonly recoveryRemainingMs: number;
-  /** Could it grant a lock now, and if not, why? */
+  /** Whether it can grant a lock now, and if not, why. */
   ready(): Readiness;
-  /** How many clients it knows, connected or not, and how many claims there are, waiting and held. */
+  /** The number of known clients, connected or not, and of claims, waiting and held. */
   stats(): { readonly sessions: number; readonly claims: number };
   /**
-   * Reads credentials and certificates again; no connection ends for it. What cannot be used is left as it was, and
-   * logged.
-   * @throws Error naming what was left
+   * Reads credentials and certificates again; connections stay open. Files that cannot be used are logged, and the
+   * previous ones stay in force.
+   * @throws Error naming what was not reloaded
    */
   reload(): Promise<void>;
   /**
-   * Settles, saying why, when the server ends by itself: a socket that it listens on, or the lock of its state, was removed or
-   * replaced, so that another server could be granting beside it. It has stopped granting then, and is closing.
+   * Settles with a reason if the server stops by itself: one of its sockets, or the lock file of its state, was removed
+   * or replaced, so that another server could grant the same locks. The server has stopped granting by then and is
+   * closing.
    */
   readonly ownershipLost: Promise<string>;
   /**
-   * Grants nothing more, tells the clients, saves the state and lets go of everything: within a few seconds, unless the
-   * disk hangs. Giving up on it then is safe only if the process ends, as that of `holdfast serve` does after 10 s: what
-   * is written late would be written over the state of the next server.
-   * @throws (rejects) StateError if the state could not be saved; all is let go of nevertheless
+   * Stops granting, informs the clients, saves the state and releases all resources: within a few seconds, unless the
+   * disk hangs. It is safe to give up waiting only if the process then exits, as `holdfast serve` does after 10 s: a
+   * late write would overwrite the state of the next server.
+   * @throws (rejects) StateError if the state could not be saved; all resources are released even so
    */
   close(): Promise<void>;
 }
 
 /**
  * Runs a lock server in this process.
- * @throws TypeError for options that mean nothing; Error naming a file that cannot be used; StateError if the state
- * cannot be used; Error of the system, naming the address, if one cannot be had
+ * @throws TypeError for invalid options; Error naming a file that cannot be used; StateError if the state cannot be
+ * used; a system error, naming the address, if listening fails
  */
 export async function serve(options: ServeOptions): Promise<Server> {
   const { config, problems } = resolveConfig(options);
@@ -135,8 +136,8 @@ export async function serve(options: ServeOptions): Promise<Server> {
       clock,
       () => backendHandle.lostReason() ?? listeners.lostReason(),
       (reason) => {
-        log(`the server ends: ${reason}`, undefined, { level: "error" });
-        close().catch((error: unknown) => log("what was left could not be saved", error));
+        log(`the server is ending: ${reason}`, undefined, { level: "error" });
+        close().catch((error: unknown) => log("the state could not be saved at the end", error));
         resolve(reason);
       },
     );
@@ -170,7 +171,9 @@ async function shutDown(parts: ServerParts): Promise<void> {
   }
 }
 
-/** A wrong value is a TypeError, as everywhere. It carries the faults one by one, for who knows where they were said. */
+/**
+ * An invalid value is a TypeError, as everywhere. `problems` carries each one, for callers that know where it was set.
+ */
 function toConfigError(problems: readonly ConfigProblem[]): Error {
   const text = problems.map(({ option, message }) => `${option}: ${message}`).join("\n");
   return Object.assign(

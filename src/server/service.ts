@@ -1,6 +1,6 @@
 /**
- * Sessions, their links and what stands behind them, with the one timer of a server. It knows no sockets: a simulator
- * gives it streams of its own.
+ * The transport-independent part of a server: connections, sessions, the backend and the server's one timer. It opens
+ * no sockets, so a simulator can pass in transports of its own.
  */
 
 import type { ClientHello, LastSeenState } from "../protocol/handshake.ts";
@@ -29,18 +29,18 @@ export interface LockServiceOptions {
   readonly backend: Backend;
   readonly sessions: SessionRegistry;
   readonly clock: Clock;
-  /** Names this run of the server. */
+  /** Identifies this run of the server. */
   readonly runId: string;
   readonly version: string;
   readonly log: Logger;
-  /** Who may do what. Default: everybody everything. */
+  /** Which client may do what. Default: every client may do everything. */
   readonly access?: AccessControl;
   readonly limits?: ServerLimits;
-  /** Answers the frames that serve people. Default: there are none. */
+  /** Answers the admin frames. Default: the server has none. */
   readonly adminHandler?: AdminHandler;
-  /** Told the code of each call and connection that is refused. Default: nobody is. */
+  /** Called with the error code of each refused call and connection. Default: no-op. */
   readonly onRefused?: (code: string) => void;
-  /** Where runs on a Unix socket write down what they hold. Default: nowhere. */
+  /** Directory in which runs of `holdfast run` on a Unix socket record their claims. Default: none. */
   readonly runDirectory?: string | null;
 }
 
@@ -53,13 +53,13 @@ export class LockService {
   readonly onRefused: (code: string) => void;
   readonly connectionLimiter: ConnectionLimiter<Connection>;
   readonly scheduler: RoundRobinScheduler;
-  /** Told of each who showed no valid credential. For HTTP, too. */
+  /** Records failed authentication attempts, those over HTTP, too. */
   readonly rejectionLog: RejectionLog;
-  /** What stands behind the links, as far as each of them may see and use it. For HTTP, too. */
+  /** The backend, restricted by the permissions of each session. HTTP uses it, too. */
   readonly backend: Backend;
-  /** Links with something to write. */
+  /** Connections with unwritten output. */
   pendingFlush: Connection[] = [];
-  /** The link that said something last. */
+  /** The connection whose input was handled last. */
   lastActive: Connection | null = null;
   readonly #sessions: SessionRegistry;
   readonly #access: AccessControl;
@@ -67,7 +67,9 @@ export class LockService {
   readonly #version: string;
   readonly #runDirectory: string | null;
   readonly #connections = new Set<Connection>();
-  /** Those who have not said hello, due when they are given up, and those who are to be refused. */
+  /**
+   * Connections without a completed handshake, by the time at which they are closed, and those with a delayed refusal.
+   */
   readonly #unauthenticated = new DeadlineHeap<Connection>();
   readonly #timer: Timer;
   #timerDueAt = Number.POSITIVE_INFINITY;
@@ -97,8 +99,9 @@ export class LockService {
   }
 
   /**
-   * A connection has come. The caller hands its lines to the link, and tells it when the stream has ended. Where there is
-   * no room one that has not said hello is given up for it; if there is none the link is closed at once.
+   * Registers a new connection. The caller passes it the received lines and reports the end of the transport. If a
+   * limit is reached, an unauthenticated connection is evicted to make room; if there is none, the new connection is
+   * closed at once.
    */
   accept(transport: Transport, peer: Peer): Connection {
     const connection = new Connection(this, transport, peer);
@@ -121,25 +124,25 @@ export class LockService {
     return connection;
   }
 
-  /** Writes what there is to write, and sees that the timer will ring in time. */
+  /** Flushes pending output and makes sure that the timer fires in time. */
   endTurn(): void {
     this.backend.endBatch();
     if (this.pendingFlush.length > 0) {
       const connections = this.pendingFlush;
       this.pendingFlush = [];
-      // who was granted something comes before who let go of it, whose wake-up might take our core
+      // A new holder is woken before the client that released: waking the latter first might cost us the CPU core.
       for (const connection of connections) if (connection !== this.lastActive) connection.flush();
       this.lastActive?.flush();
     }
     this.#scheduleTimer();
   }
 
-  /** It listens to nobody any more, and what stands behind it must not be changed. */
+  /** True once the server reads no more input. The backend must not change any more. */
   get isDraining(): boolean {
     return this.#isDraining;
   }
 
-  /** Tells every client that the server goes, and listens to nobody from now on. */
+  /** Announces the shutdown to every client and stops reading input. */
   drain(): void {
     this.#isDraining = true;
     this.#timer.stop();
@@ -149,26 +152,29 @@ export class LockService {
     this.#connections.clear();
   }
 
-  /** @throws ProtocolError AUTH or LIMIT if its credential is none */
+  /** @throws ProtocolError AUTH or LIMIT if the credential is not valid */
   openSession(hello: ClientHello, connection: Connection): Session {
     const principal = this.#access.authenticate(hello.credential ?? null, connection.peer.address);
     const { session, replaced } = this.#sessions.open(hello, connection, principal);
     this.#markHandshakeDone(connection);
     if (this.#hasSeenLaterState(hello.seen)) this.backend.reportOutdatedState?.();
-    replaced?.fail(new ProtocolError("REPLACED", "a newer connection of this session has come"));
+    replaced?.fail(new ProtocolError("REPLACED", "a newer connection of this session has replaced this one"));
     return session;
   }
 
-  /** Needs no credential: who knows the session, which is secret, may keep it alive. */
+  /** Needs no credential: the session's id is a secret, and a client that knows it may keep the session alive. */
   attachKeepSession(hello: ClientHello, connection: Connection): Session {
-    if (!connection.isLocal) throw new ProtocolError("UNSUPPORTED", "a tether needs a Unix socket");
+    if (!connection.isLocal) throw new ProtocolError("UNSUPPORTED", "a keep-session connection needs a Unix socket");
     const session = this.#sessions.attachKeepSession(hello.session, connection);
-    if (session === null) throw new ProtocolError("PROTOCOL", "a tether needs a session that is connected");
+    if (session === null) throw new ProtocolError("PROTOCOL", "a keep-session connection needs a connected session");
     this.#markHandshakeDone(connection);
     return session;
   }
 
-  /** Refuses who showed no valid credential, after a while if not too many wait for that. Nothing of it is read meanwhile. */
+  /**
+   * Refuses a client without a valid credential, after a delay unless too many refusals are pending. Its input is
+   * ignored meanwhile.
+   */
   refuseAfterDelay(connection: Connection, error: ProtocolError): void {
     const { refusals, refusalMs } = this.limits;
     this.rejectionLog.record(error, connection.peer.address);
@@ -204,7 +210,7 @@ export class LockService {
     });
   }
 
-  /** A link has closed, from either side. severed: from ours, although its client may be well. */
+  /** A connection has closed. isClosedByServer: the server closed it, so its client may be alive. */
   connectionClosed(connection: Connection, session: Session | null, isClosedByServer: boolean): void {
     if (!this.#connections.delete(connection)) return;
     if (this.lastActive === connection) this.lastActive = null;
@@ -216,7 +222,10 @@ export class LockService {
     this.#sessions.connectionLost(session, connection, isClosedByServer);
   }
 
-  /** Has a client seen a later state than ours, or another one under our address? Then ours was put back, or begun anew. */
+  /**
+   * True if the client has seen a later state than ours, or a different one at our address: the state directory was
+   * emptied or restored from an older copy.
+   */
   #hasSeenLaterState(lastSeen: LastSeenState | null | undefined): boolean {
     const state = this.backend.identity ?? null;
     if (state === null || !lastSeen || lastSeen.start === this.runId) return false;
@@ -228,7 +237,7 @@ export class LockService {
     this.connectionLimiter.markAuthenticated(connection.peer, connection);
   }
 
-  /** The accounts have changed: whoever came in by a credential that is gone goes. */
+  /** The accounts have changed: disconnects the clients whose credential was removed. */
   #revalidatePrincipals(): void {
     for (const connection of [...this.#connections]) {
       if (connection.session !== null && !connection.session.principal.isValid)
@@ -246,14 +255,14 @@ export class LockService {
       connection !== null;
       connection = this.#unauthenticated.takeDue(now)
     ) {
-      connection.fail(connection.pendingRefusal ?? new ProtocolError("PROTOCOL", "no hello in time"));
+      connection.fail(connection.pendingRefusal ?? new ProtocolError("PROTOCOL", "no hello received in time"));
     }
     this.#sessions.advance(now);
     this.backend.advance(now);
     this.endTurn();
   }
 
-  /** The timer is only ever moved forward: an early ring costs less than arming it anew for every claim. */
+  /** The timer is only ever moved forward: a spurious wake-up is cheaper than re-arming it for every claim. */
   #scheduleTimer(): void {
     if (this.#isDraining) return;
     const dueAt = Math.min(

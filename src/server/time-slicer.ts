@@ -1,12 +1,12 @@
 /**
- * Small jobs of which one client could ask for so many that nobody else is served: done at once as long as that takes
- * little time, then a few at a time, and others are served for as long in between.
+ * Runs small jobs without letting one client block all others. Jobs run at once as long as they take little time; then
+ * a few at a time, with as much time for other work in between.
  */
 
 import type { Clock, Timer } from "../util/clock.ts";
 import { RequestError } from "./backend.ts";
 
-/** So long it is at jobs at a time, in milliseconds. */
+/** How long to run jobs at a stretch, in milliseconds. */
 const SLICE_MS = 5;
 
 interface SlicedJob {
@@ -20,13 +20,13 @@ export class TimeSlicer {
   readonly #maxPerClient: number;
   readonly #maxJobs: number;
   readonly #jobs: SlicedJob[] = [];
-  /** How many jobs of each wait. */
+  /** The number of queued jobs of each client. */
   readonly #queuedByClient = new Map<object, number>();
-  /** Time spent on jobs in this slice, and when the next one begins at the latest. */
+  /** The time spent on jobs in this slice, and when the next slice begins at the latest. */
   #spentMs = 0;
   #idleUntil = 0;
 
-  /** most: jobs of one client that may wait. */
+  /** maxPerClient: how many jobs of one client may wait. */
   constructor(clock: Clock, maxPerClient: number, maxJobs: number) {
     this.#clock = clock;
     this.#timer = clock.timer(() => this.#onTimer());
@@ -34,7 +34,9 @@ export class TimeSlicer {
     this.#maxJobs = maxJobs;
   }
 
-  /** Does it now or in a while. @throws RequestError LIMIT if too many wait; whatever `work` throws, if it is done now */
+  /**
+   * Runs the job now or later. @throws RequestError LIMIT if too many jobs wait; any error of the job, if it runs now
+   */
   run(client: object, job: () => void): void {
     if (this.#jobs.length === 0 && this.#hasTime()) return this.#runJob(job);
     const queued = this.#queuedByClient.get(client) ?? 0;
@@ -46,7 +48,7 @@ export class TimeSlicer {
     this.#timer.set(this.#idleUntil);
   }
 
-  /** Nothing of this client's is done any more. */
+  /** Drops the queued jobs of this client. */
   cancel(client: object): void {
     this.#queuedByClient.delete(client);
   }

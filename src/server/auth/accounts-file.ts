@@ -55,7 +55,7 @@ function readAccountsFile(path: string): string {
     const user = process.getuid?.();
     const modeText = (mode & 0o777).toString(8).padStart(3, "0");
     if (user !== undefined && uid !== user && uid !== 0)
-      throw new Error(`${path} belongs to another user than this one or root`);
+      throw new Error(`${path} belongs to a user other than this one and root`);
     if (user !== undefined && (mode & 0o027) !== 0) {
       throw new Error(
         `${path} is open to others (mode ${modeText}): chmod 600 it, or 640 for a group that may read it`,
@@ -73,7 +73,7 @@ function parseJson(text: string, source: string): unknown {
     return parseStrictJson(text);
   } catch (error) {
     const { field, message } = error as JsonError;
-    if (field === null) throw new Error(`${source}: this is not JSON`);
+    if (field === null) throw new Error(`${source}: not valid JSON`);
     // what stands in a wrong place may be a credential
     throw new Error(`${source}: ${field.includes("hf1_") ? "a member" : field} ${message}`);
   }
@@ -94,8 +94,9 @@ class AccountsParser {
   parse(raw: unknown): Account[] {
     const file = this.#parseFields(raw, "the file", ["version", "accounts"]);
     if (file === null) return [];
-    if (file.version !== FILE_VERSION) this.#report("version", `must be ${FILE_VERSION}: this server reads no other`);
-    return this.#parseList(file.accounts, "accounts", "would let nobody in").map((account, index) =>
+    if (file.version !== FILE_VERSION)
+      this.#report("version", `must be ${FILE_VERSION}: this server supports no other version`);
+    return this.#parseList(file.accounts, "accounts", "would admit no client").map((account, index) =>
       this.#parseAccount(account, `accounts[${index}]`),
     );
   }
@@ -104,11 +105,14 @@ class AccountsParser {
     const { name, hashes, rules } = this.#parseFields(raw, path, ["name", "hashes", "rules"]) ?? {};
     if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
       this.#report(`${path}.name`, "must be 1 to 64 letters, digits and . _ @ - and begin with a letter or digit");
-    } else if (this.#names.has(name)) this.#report(`${path}.name`, "stands in another account, too");
+    } else if (this.#names.has(name)) this.#report(`${path}.name`, "is used by another account, too");
     else this.#names.add(name);
-    const rawHashes = this.#parseList(hashes, `${path}.hashes`, "would let nobody in");
+    const rawHashes = this.#parseList(hashes, `${path}.hashes`, "would admit no client");
     if (rawHashes.length > MAX_HASHES) {
-      this.#report(`${path}.hashes`, `may have ${MAX_HASHES}: the one in use and the one that takes its place`);
+      this.#report(
+        `${path}.hashes`,
+        `may have at most ${MAX_HASHES} entries: the current credential and its replacement`,
+      );
     }
     return {
       name: String(name),
@@ -125,10 +129,10 @@ class AccountsParser {
       this.#report(
         path,
         isSecret
-          ? "is a credential itself: its hash belongs here, and it must be replaced now"
-          : "must be a SHA-256: 64 of 0-9 and a-f",
+          ? "is a credential itself, not its hash: store the hash here, and replace the credential now, since it has leaked"
+          : "must be a SHA-256 hash: 64 characters of 0-9 and a-f",
       );
-    } else if (this.#hashes.has(raw)) this.#report(path, "stands in this file twice");
+    } else if (this.#hashes.has(raw)) this.#report(path, "occurs twice in this file");
     else this.#hashes.add(raw);
     return String(raw);
   }
@@ -153,7 +157,7 @@ class AccountsParser {
     else if (/[\p{L}\p{N}]$/u.test(raw)) {
       this.#report(
         path,
-        'must end with a separator, such as "/" or ":", or it would reach longer names, too; "key" names one whole key',
+        'must end with a separator, such as "/" or ":", or it would match longer names, too; use "key" for a single key',
       );
     }
   }
@@ -191,7 +195,7 @@ class AccountsParser {
       return null;
     }
     for (const name of Object.keys(raw)) {
-      if (!allowed.includes(name)) this.#report(path, `has a field that is not known; known are ${allowed.join(", ")}`);
+      if (!allowed.includes(name)) this.#report(path, `has an unknown field; known fields: ${allowed.join(", ")}`);
     }
     return raw as Fields;
   }

@@ -76,7 +76,7 @@ class AuthorizedBackend implements Backend {
 
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {
     if (!targets.every(({ key }) => session.principal.can("force", key))) {
-      throw new RequestError("FORBIDDEN", "this credential may not revoke what others hold of every one of these keys");
+      throw new RequestError("FORBIDDEN", "this credential may not revoke locks of others on every one of these keys");
     }
     return this.#backend.revoke(session, targets);
   }

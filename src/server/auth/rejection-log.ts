@@ -24,14 +24,14 @@ export class RejectionLog {
   /** One was not let in. error: "AUTH", or "LIMIT" for one too many of that address. */
   record({ code }: ProtocolError, address: string): void {
     if (code !== "LIMIT") {
-      this.#log("a client was not let in: it showed no valid credential", undefined, { level: "warn", address });
+      this.#log("a client was refused: it sent no valid credential", undefined, { level: "warn", address });
       return;
     }
     this.#unlogged++;
     const now = this.#clock.now();
     if (now < this.#nextLogAt) return;
     const fields = { level: "warn" as const, address, refused: this.#unlogged };
-    this.#log("too many wrong credentials: they are refused at once, and told of once a minute", undefined, fields);
+    this.#log("too many wrong credentials: refused without delay, and logged once a minute", undefined, fields);
     this.#nextLogAt = now + MINUTE_MS;
     this.#unlogged = 0;
   }

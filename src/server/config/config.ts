@@ -74,7 +74,7 @@ const OPTION_CHECKS: OptionRules<ServeOptions> = {
   tls: objectRule,
   http: noProblem,
   httpNames: (value) =>
-    Array.isArray(value) && value.every((name) => typeof name === "string") ? null : "an array of texts",
+    Array.isArray(value) && value.every((name) => typeof name === "string") ? null : "an array of strings",
   limits: objectRule,
   insecure: booleanRule,
   clock: clockRule,
@@ -96,7 +96,7 @@ export function resolveConfig(options: ServeOptions): ConfigResult {
   checkStateOptions(options, report);
   for (const name of options.httpNames ?? []) {
     if (!HOST_NAME_PATTERN.test(name))
-      report("httpNames", `${describeValue(name)} is no host name or address: no scheme, port or * belongs to it`);
+      report("httpNames", `${describeValue(name)} is not a host name or address: leave out the scheme, the port and *`);
   }
   const secured = { tls: options.tls !== undefined, credentials: options.access !== undefined };
   const warnings = [
@@ -108,7 +108,7 @@ export function resolveConfig(options: ServeOptions): ConfigResult {
     !addresses.some((address) => "tls" in address && address.tls) &&
     (http === null || !isHttpReachable(http))
   ) {
-    warnings.push("certificates are given, but no address speaks TLS: tls://host:port does");
+    warnings.push("a certificate is set, but no address uses TLS: listen on tls://host:port");
   }
   return { config: { addresses, http, tls, access, limits, warnings }, problems };
 }
@@ -117,7 +117,7 @@ export function resolveConfig(options: ServeOptions): ConfigResult {
 function checkOptionTypes(options: ServeOptions, report: ReportProblem): void {
   if (!isObject(options)) throw new TypeError(`options must be an object, not ${describeValue(options)}`);
   for (const name of Object.keys(options)) {
-    if (!Object.hasOwn(OPTION_CHECKS, name)) report(name, "serve has no such option");
+    if (!Object.hasOwn(OPTION_CHECKS, name)) report(name, "unknown option of serve");
   }
   for (const [name, check] of Object.entries(OPTION_CHECKS)) {
     const value = options[name];
@@ -130,7 +130,8 @@ function checkOptionTypes(options: ServeOptions, report: ReportProblem): void {
 
 function parseAddresses(listen: unknown, report: ReportProblem): ListenAddress[] {
   const texts: readonly unknown[] = Array.isArray(listen) ? listen : [listen];
-  if (texts.length === 0) report("listen", "no address is given: unix:/path, tcp://host:port or tls://host:port");
+  if (texts.length === 0)
+    report("listen", "no address to listen on: give unix:/path, tcp://host:port or tls://host:port");
   const addresses = texts.flatMap((text) => tryOption("listen", report, () => parseListenAddress(text)) ?? []);
   const seenTexts = new Set<string>();
   for (const address of addresses) {
@@ -165,10 +166,15 @@ function loadAccess(
 
 function checkStateOptions({ driver, state, firstStart }: ServeOptions, report: ReportProblem): void {
   if (driver !== undefined) {
-    if (firstStart === true) report("firstStart", "it belongs to the server's own table: another store keeps its own");
-    if (state !== undefined) report("state", "it belongs to the server's own table: another store keeps its own");
+    if (firstStart === true)
+      report(
+        "firstStart",
+        "it applies only to a server that keeps the locks itself, not to one in front of another store",
+      );
+    if (state !== undefined)
+      report("state", "it applies only to a server that keeps the locks itself, not to one in front of another store");
   } else if (typeof state !== "string" || state === "") {
-    report("state", `a folder or "none" is needed, not ${describeValue(state)}`);
+    report("state", `must be a directory or "none", not ${describeValue(state)}`);
   }
 }
 
@@ -182,17 +188,22 @@ function checkExposure(
 ): string[] {
   const warnings: string[] = [];
   const checkAddress = (option: string, text: string, hasTls: boolean, remedy: string): void => {
-    const missing = [...(hasTls ? [] : ["speaks no TLS"]), ...(secured.credentials ? [] : ["asks for no credentials"])];
+    const missing = [
+      ...(hasTls ? [] : ["does not use TLS"]),
+      ...(secured.credentials ? [] : ["requires no credentials"]),
+    ];
     if (missing.length === 0) return;
-    const finding = `${text} is open to other machines and ${missing.join(" and ")}`;
+    const finding = `${text} is reachable from other machines and ${missing.join(" and ")}`;
     if (isInsecureAllowed)
-      warnings.push(`INSECURE: ${finding}: whoever reaches it can read, take and remove every lock`);
-    else report(option, `${finding}: ${remedy}, or say insecure`);
+      warnings.push(`INSECURE: ${finding}: any client that can reach it can read, acquire and remove every lock`);
+    else report(option, `${finding}: ${remedy}, or set insecure`);
   };
   for (const address of addresses) {
     if (!isReachableRemotely(address) || "path" in address) continue;
     const hostPort = formatHostPort(address);
-    const remedy = address.tls ? "give credentials" : `listen on tls://${hostPort}, with a certificate and credentials`;
+    const remedy = address.tls
+      ? "configure credentials"
+      : `listen on tls://${hostPort}, with a certificate and credentials`;
     checkAddress("listen", formatListenAddress(address), address.tls, remedy);
   }
   for (const address of addresses) {
@@ -204,7 +215,7 @@ function checkExposure(
       "http",
       formatHostPort(http),
       secured.tls,
-      "give a certificate and credentials, or a loopback address",
+      "configure a certificate and credentials, or use a loopback address",
     );
   }
   return warnings;

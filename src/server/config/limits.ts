@@ -192,7 +192,7 @@ export function resolveLimits(
   const problems: string[] = [];
   for (const [name, value] of Object.entries(overrides) as [keyof ServerLimits, unknown][]) {
     if (!Object.hasOwn(DEFAULT_LIMITS, name)) {
-      problems.push(`limits.${name} is not a limit: there are ${Object.keys(DEFAULT_LIMITS).join(", ")}`);
+      problems.push(`limits.${name} is not a limit; the limits are ${Object.keys(DEFAULT_LIMITS).join(", ")}`);
       continue;
     }
     const [min, max] = limitRange(name);

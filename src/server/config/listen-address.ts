@@ -18,7 +18,7 @@ export type ListenAddress = { readonly path: string } | (HostPort & { readonly t
 
 /** "unix:/path", "tcp://host:port" or "tls://host:port". @throws TypeError that says what is wrong with it */
 export function parseListenAddress(text: unknown): ListenAddress {
-  if (typeof text !== "string") throw new TypeError(`an address is a text, not ${describeValue(text)}`);
+  if (typeof text !== "string") throw new TypeError(`an address must be a string, not ${describeValue(text)}`);
   if (text.startsWith("unix:")) return { path: parseSocketPath(text) };
   const [scheme] = /^(?:tcp|tls):\/\//i.exec(text) ?? [];
   if (scheme === undefined) throw new TypeError(describeMissingScheme(text));
@@ -27,17 +27,18 @@ export function parseListenAddress(text: unknown): ListenAddress {
 
 /** "host:port", "[::1]:port". @throws TypeError that says what is wrong with it */
 export function parseHostPort(text: unknown): HostPort {
-  if (typeof text !== "string") throw new TypeError(`${describeValue(text)} is not host:port, as 127.0.0.1:7421`);
+  if (typeof text !== "string") throw new TypeError(`${describeValue(text)} is not host:port, such as 127.0.0.1:7421`);
   return parseHostAndPort(text, text, 7421);
 }
 
 /** `text` is what was written, `port` the usual one, for messages. */
 function parseHostAndPort(text: string, hostPort: string, defaultPort: number): HostPort {
   const [, host, digits] = /^(\[[0-9a-f:.]+\]|[^/:[\]\s@]+)(?::([^/\s@]*))?$/i.exec(hostPort) ?? [];
-  if (host === undefined) throw new TypeError(`${describeValue(text)} is not host:port, as 127.0.0.1:${defaultPort}`);
+  if (host === undefined)
+    throw new TypeError(`${describeValue(text)} is not host:port, such as 127.0.0.1:${defaultPort}`);
   const scheme = text.slice(0, text.length - hostPort.length);
   if (digits === undefined || digits === "") {
-    throw new TypeError(`${describeValue(text)} lacks a port: ${scheme}${host}:${defaultPort}`);
+    throw new TypeError(`${describeValue(text)} has no port: use ${scheme}${host}:${defaultPort}`);
   }
   if (!/^\d{1,9}$/.test(digits) || Number(digits) > MAX_PORT) {
     throw new TypeError(
@@ -51,7 +52,7 @@ function parseHostAndPort(text: string, hostPort: string, defaultPort: number): 
 
 /** What is wrong with an address that begins with no scheme of ours, and what was probably meant. */
 function describeMissingScheme(text: string): string {
-  const problem = `${describeValue(text)} is none of unix:/path, tcp://host:port and tls://host:port`;
+  const problem = `${describeValue(text)} is not unix:/path, tcp://host:port or tls://host:port`;
   if (text.startsWith("/")) return `${problem}; did you mean unix:${text}?`;
   return /^(\[[0-9a-f:.]+\]|[^/:[\]\s@]+):\d{1,5}$/i.test(text) ? `${problem}; did you mean tcp://${text}?` : problem;
 }
@@ -74,9 +75,11 @@ export function isReachableRemotely(address: ListenAddress): boolean {
 
 function parseSocketPath(text: string): string {
   const path = text.slice("unix:".length);
-  if (!path.startsWith("/")) throw new TypeError(`${describeValue(text)} names no whole path, as unix:/path does`);
+  if (!path.startsWith("/")) throw new TypeError(`${describeValue(text)} is not an absolute path, such as unix:/path`);
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
-    throw new TypeError(`a socket's path has at most ${MAX_PATH_BYTES} bytes (HOLDFAST_DIR names a shorter folder)`);
+    throw new TypeError(
+      `the path of a socket has at most ${MAX_PATH_BYTES} bytes (set HOLDFAST_DIR to a shorter directory)`,
+    );
   }
   return path;
 }

@@ -54,7 +54,7 @@ async function findSocketProblem(path: string): Promise<string | null> {
     await access(`${dirname(path)}/.`, constants.W_OK | constants.X_OK);
     return !(await exists(path)) || (await lstat(path)).isSocket() ? null : `${path} is not a socket: move it away`;
   } catch (error) {
-    return `no socket can be made in ${dirname(path)} (${(error as NodeJS.ErrnoException).code})`;
+    return `cannot create a socket in ${dirname(path)} (${(error as NodeJS.ErrnoException).code})`;
   }
 }
 
@@ -71,7 +71,7 @@ async function checkState(rawPath: string, remote: boolean, firstStart: boolean)
     if (missing.length > 0) return { problem: await findParentProblem(path, parent), warnings: [] };
     const mode = await checkPrivateDirectory(path);
     const warnings =
-      mode === null ? [] : [`${path} is empty and open to others (mode ${mode}): the start sets mode 700`];
+      mode === null ? [] : [`${path} is empty and open to other users (mode ${mode}): the server will set mode 700`];
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
     const isUnused = !hasBeenUsed(path);
     if (firstStart && !isUnused) throw new StateError(`${path} has been in use: this is not its first start`);
@@ -100,7 +100,7 @@ async function findParentProblem(path: string, parent: string): Promise<string |
     await access(parent, constants.W_OK | constants.X_OK);
     return null;
   } catch (error) {
-    return `${path} cannot be made in ${parent} (${(error as NodeJS.ErrnoException).code})`;
+    return `${path} cannot be created in ${parent} (${(error as NodeJS.ErrnoException).code})`;
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The frames of the lock protocol that serve people rather than locks: history, watch, unwatch, info. Whatever a caller
- * may not see is left out before anything is counted or cut.
+ * The admin frames of the lock protocol: history, watch, unwatch, info. Whatever a caller may not see is removed before
+ * anything is counted or cut.
  */
 
 import type { ServerInfo } from "../../protocol/admin-frames.ts";
@@ -15,45 +15,45 @@ import { RequestError } from "../backend.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { TimeSlicer } from "../time-slicer.ts";
 
-/** The connection a frame of the tools came on. */
+/** The connection on which an admin frame arrived. */
 interface Caller {
   readonly principal: Principal;
-  /** Adds a frame to what is written next. */
+  /** Adds a frame to the pending output. */
   send(frame: string): void;
-  /** Writes at once what there is. */
+  /** Writes the pending output at once. */
   flush(): void;
 }
 
 export interface AdminHandler {
   /**
-   * Answers a frame of the tools; false: it is none of them.
+   * Answers an admin frame. Returns false if the frame is not an admin frame.
    * @throws ProtocolError if it is malformed
    */
   handleFrame(caller: Caller, verb: unknown, n: number, frame: readonly unknown[]): boolean;
-  /** The connection has ended, and with it what it followed. */
+  /** The connection has ended; so do its watches. */
   connectionClosed(caller: Caller): void;
 }
 
 export interface AdminHandlerOptions {
   readonly eventLog: EventLog;
-  /** Events of one key in one answer. Default 100. */
+  /** Maximum number of events of one key in one answer. Default 100. */
   readonly maxEvents?: number;
-  /** Watches of one connection. Default 16. */
+  /** Maximum number of watches of one connection. Default 16. */
   readonly maxWatches?: number;
-  /** `history` frames of one connection that may wait. Default 16. */
+  /** Maximum number of pending `history` frames of one connection. Default 16. */
   readonly maxPendingHistories?: number;
-  /** Default: the machine's. */
+  /** Default: the system clock. */
   readonly clock?: Clock;
-  /** What the server says of itself. */
+  /** Status of the server, the same for every caller. */
   readonly serverStatus: () => ServerStatus;
-  /** Told of calls that are refused, by code. */
+  /** Called with the error code of each refused call. */
   readonly onRefused?: (code: string) => void;
 }
 
-/** Of ServerInfo what does not depend on who asks. */
+/** The part of ServerInfo that does not depend on the caller. */
 export type ServerStatus = Required<Omit<ServerInfo, "account" | "rights">>;
 
-/** `history` frames that wait, of all connections. */
+/** Maximum number of pending `history` frames of all connections. */
 const MAX_PENDING_HISTORIES = 1_000;
 
 export function createAdminHandler({
@@ -68,11 +68,11 @@ export function createAdminHandler({
   const subscriptionsByCaller = new Map<Caller, Map<number, Disposable>>();
   const timeSlicer = new TimeSlicer(clock, maxPendingHistories, MAX_PENDING_HISTORIES);
 
-  /** Each looks through all events that are remembered, and a line has room for thousands of these frames. */
+  /** Runs in slices: each call scans all recorded events, and one line can contain thousands of these frames. */
   function history(caller: Caller, n: number, frame: readonly unknown[]): void {
     const [key, max] = [requireString(frame[2], "key"), requireCount(frame[3], "max")];
     const canInspect = (keyName: string): boolean => caller.principal.can("inspect", keyName);
-    // says nothing of what there is: it depends on the key's name alone
+    // reveals nothing about existing locks: the answer depends on the key's name alone
     if (!canInspect(key)) throw new RequestError("FORBIDDEN", "this credential may not inspect this key");
     let isLate = false;
     timeSlicer.run(caller, () => {
@@ -95,7 +95,7 @@ export function createAdminHandler({
       ({ events, hasGap }) => {
         caller.send(encodeWatchFrame(n, events, hasGap));
         caller.flush();
-        // a caller that does not read is closed by its limit of unread bytes, and has left then
+        // a caller that does not read is closed by its limit of unread bytes; its watches have gone by then
         return subscriptionsByCaller.get(caller)?.has(n) === true;
       },
       afterSequence,

@@ -1,52 +1,52 @@
-/** Who may come in: how many connections, from where, and how those are answered who show no valid credential. */
+/** Limits connections: how many in all, how many from one address, and how many without a completed handshake. */
 
 import { isIPv6 } from "node:net";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { ServerLimits } from "../config/limits.ts";
 
-/** Where a connection comes from. */
+/** The remote end of a connection. */
 export interface Peer {
-  /** By a Unix socket of this machine. */
+  /** Connected by a Unix socket of this machine. */
   readonly isLocal: boolean;
   /** The peer's network address; "" for a Unix socket. */
   readonly address: string;
 }
 
-/** Why there is no room for a connection. */
+/** The limit that refuses a connection. */
 export interface CapacityProblem<S> {
   readonly error: ProtocolError;
-  /** Who has waited for longest of those that may be given up for it; null: nobody may. */
+  /** The unauthenticated connection to close in favour of the new one; null if there is none. */
   readonly evictable: S | null;
 }
 
 /**
- * Counts connections. S: what is given up of one that has not said hello.
+ * Counts connections. S: the handle by which an unauthenticated connection is evicted.
  *
- * Invariant: however many come from one address and say nothing, they cost those of other addresses nothing, and a
- * newcomer always has room for its hello. Whoever is given up is the oldest of the address that has most of them.
+ * Invariant: silent connections from one address, however many, cost other addresses nothing, and a new connection always
+ * has room for its handshake. The connection that is evicted is the oldest one of the address with the most of them.
  */
 export class ConnectionLimiter<S> {
   readonly #limits: ServerLimits;
   readonly #countByNetwork = new Map<string, number>();
-  /** Those that have not said hello, in the order in which they came, each with its number. */
+  /** Unauthenticated connections in the order of arrival, each with its number. */
   readonly #unauthenticatedByNetwork = new Map<string, Map<S, number>>();
   #lastNumber = 0;
-  /** Connections inside. */
+  /** Open connections. */
   open = 0;
-  /** Of these, those that have not said hello, or wait to be refused. */
+  /** Of these, the ones without a completed handshake or with a delayed refusal. */
   unauthenticated = 0;
-  /** Of these, those that wait to be refused. */
+  /** Of these, the ones with a delayed refusal. */
   pendingRefusals = 0;
-  /** Connections that came in, since the start. */
+  /** Connections accepted since the start. */
   accepted = 0;
-  /** Connections that found no room, or were given up for others, since the start. */
+  /** Connections refused or evicted since the start because of a limit. */
   rejected = 0;
 
   constructor(limits: ServerLimits) {
     this.#limits = limits;
   }
 
-  /** Is there room for one more? Null, or why not. Nothing is counted. */
+  /** Null if one more connection fits, else the limit that it exceeds. Changes no counter. */
   check(peer: Peer): CapacityProblem<S> | null {
     const { connections, connectionsPerAddress, unauthenticatedConnections } = this.#limits;
     const network = networkOf(peer);
@@ -65,7 +65,7 @@ export class ConnectionLimiter<S> {
     };
   }
 
-  /** One more is inside; stranger: it has not said hello, and may be given up for another. */
+  /** Counts a new connection. connection: the handle of one that has not completed its handshake and may be evicted. */
   add(peer: Peer, connection: S | null): void {
     const network = networkOf(peer);
     this.open++;
@@ -77,7 +77,7 @@ export class ConnectionLimiter<S> {
     this.unauthenticated++;
   }
 
-  /** It has said hello. */
+  /** The connection has completed its handshake. */
   markAuthenticated(peer: Peer, connection: S): void {
     const network = networkOf(peer);
     const unauthenticated = this.#unauthenticatedByNetwork.get(network);
@@ -99,7 +99,10 @@ export class ConnectionLimiter<S> {
     return this.#unauthenticatedByNetwork.get(network)?.keys().next().value ?? null;
   }
 
-  /** The oldest of the address that has most strangers: of its own if that has as many as any other. */
+  /**
+   * The oldest connection of the address with the most unauthenticated ones; on a tie with the newcomer's own address,
+   * of that one.
+   */
   #findEvictable(network: string): S | null {
     let maxCount = this.#unauthenticatedByNetwork.get(network)?.size ?? 0;
     let evictable = this.#oldestInNetwork(network);
@@ -113,16 +116,16 @@ export class ConnectionLimiter<S> {
   }
 }
 
-/** Connections of this machine are of one neighbourhood. */
+/** All connections of this machine count as one network. */
 function networkOf({ isLocal, address }: Peer): string {
   return isLocal ? "" : clientNetwork(address);
 }
 
 function limitError(message: string): ProtocolError {
-  return new ProtocolError("LIMIT", `the server takes ${message}`);
+  return new ProtocolError("LIMIT", `the server accepts ${message}`);
 }
 
-/** What one customer of a provider has: an IPv4 address, or the 2^64 addresses of one IPv6 network. */
+/** The addresses that a provider gives to one customer: an IPv4 address, or the 2^64 addresses of one IPv6 network. */
 export function clientNetwork(address: string): string {
   const mappedIpv4 = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address);
   if (mappedIpv4 !== null) return mappedIpv4[1] as string;

@@ -1,10 +1,11 @@
 /**
- * One connection, on any stream: lines in, lines out. The first line says who it is; a malformed one ends it.
+ * One connection over any transport: lines in, lines out. The first line identifies the client; a malformed one ends the
+ * connection.
  *
- *   new         it has not said hello
- *   sentenced   it showed no valid credential and is told so after a while; nothing more of it is read
+ *   new         no handshake yet
+ *   sentenced   no valid credential; the refusal is delayed and further input is ignored
  *   open        its calls are answered (request-handler.ts)
- *   tether      it keeps a session alive; nothing of it is read
+ *   tether      it keeps a session alive; its input is ignored
  *   closed
  */
 
@@ -22,20 +23,23 @@ import type { Peer } from "./connection-limiter.ts";
 import { decodeLabel } from "./decode-request.ts";
 import { RequestHandler } from "./request-handler.ts";
 
-/** What a link is given to speak over. */
+/** The byte stream under a connection. */
 export interface Transport {
   write(text: string): void;
-  /** Ends it after what was written has left. */
+  /** Closes the transport after the written bytes have been sent. */
   close(): void;
-  /** Bytes that were written and have not left yet. Default: it is not known, and nothing is bounded by it. */
+  /** Bytes written but not sent yet. Default: unknown, and output is not limited. */
   bufferedBytes?(): number;
-  /** Nothing more is to be read from it for now (true), or again. Default: what comes is kept until it is looked at. */
+  /** Stops reading (true), or resumes it (false). Default: input is buffered until it is handled. */
   setPaused?(isPaused: boolean): void;
 }
 
-/** A line is written at the latest when this much has gathered for it. */
+/** Output is flushed at the latest when it has this length. */
 const MAX_BUFFERED_CHARS = 8_192;
-/** Likewise while nobody else says anything: it is to work while we do. With others to serve writing often is only dear. */
+/**
+ * The same while no other connection is active: the client then works in parallel with the server. With other clients
+ * to serve, frequent writes would only cost time.
+ */
 const MAX_BUFFERED_CHARS_ALONE = 1_024;
 
 const NO_LINES: readonly string[] = [];
@@ -53,11 +57,11 @@ export class Connection {
   #outputBuffer = "";
   #flushThreshold = MAX_BUFFERED_CHARS_ALONE;
   #pendingRefusal: ProtocolError | null = null;
-  /** Lines that are not looked at yet: those before them are not done. */
+  /** Received lines that are not handled yet. */
   #pendingLines: readonly string[] = NO_LINES;
-  /** It takes its turn with others (round-robin-scheduler.ts), and is not read from. */
+  /** Paused: waits for its turn in round-robin-scheduler.ts and is not read from. */
   #isPaused = false;
-  // for the schedule of those who have not said hello
+  // for the deadlines of unauthenticated connections
   dueAt = 0;
   heapIndex = -1;
 
@@ -68,37 +72,37 @@ export class Connection {
     this.#requestHandler = new RequestHandler(service, this);
   }
 
-  /** On a Unix socket of this machine. */
+  /** Connected by a Unix socket of this machine. */
   get isLocal(): boolean {
     return this.peer.isLocal;
   }
 
-  /** Are its bytes still looked at? */
+  /** True while input is still handled. */
   get isReadable(): boolean {
     return this.#state === "new" || this.#state === "open";
   }
 
-  /** Has it said more than could be done at once? Then it is not read from for now. */
+  /** True while more input has arrived than fits one turn. Nothing is read meanwhile. */
   get isPaused(): boolean {
     return this.#isPaused;
   }
 
-  /** Are its calls still answered? */
+  /** True while its calls are answered. */
   get isOpen(): boolean {
     return this.#state === "open";
   }
 
-  /** Null until it has said hello. */
+  /** Null until the handshake is complete. */
   get session(): Session | null {
     return this.#session;
   }
 
-  /** Who it is. */
+  /** The authenticated principal. */
   get principal(): Principal {
     return this.#session?.principal ?? ANONYMOUS;
   }
 
-  /** What it is told when its time to say hello has come; null: that it has come. */
+  /** The error to send when the handshake deadline passes; null: the deadline itself is the error. */
   get pendingRefusal(): ProtocolError | null {
     return this.#pendingRefusal;
   }
@@ -107,7 +111,7 @@ export class Connection {
     return this.#pendingRefusal !== null;
   }
 
-  /** What one read has brought. What it brings about is written together, as far as it is not much. */
+  /** Handles the lines of one read. Their replies are written together unless they are long. */
   receive(lines: readonly string[]): void {
     const now = this.#service.clock.now();
     if (this.#session !== null) this.#session.lastHeardAt = now;
@@ -122,7 +126,7 @@ export class Connection {
     this.#service.scheduler.add(this);
   }
 
-  /** Does what it was told, in order, until then; false: there is more. */
+  /** Handles input in order until `deadline`; false: there is more. */
   runUntil(deadline: number): boolean {
     if (!this.isReadable) return true;
     this.#flushThreshold = this.#service.lastActive === this ? MAX_BUFFERED_CHARS_ALONE : MAX_BUFFERED_CHARS;
@@ -162,48 +166,48 @@ export class Connection {
     else this.#requestHandler.handleLine(frames.decodeLine(line, this.#service.runId));
   }
 
-  /** The stream has ended, by whichever side. */
+  /** The transport has ended, closed by either side. */
   transportClosed(): void {
     this.#close(false);
     this.#service.endTurn();
   }
 
-  /** Ends the connection with one line that says why. */
+  /** Ends the connection with one line that gives the reason. */
   fail(error: unknown): void {
     this.#failWith(error, false);
   }
 
-  /** The same, of a client that has done nothing to be given up for: what it holds stays until its leases end. */
+  /** Like fail(), for a client that is not at fault: its claims remain until their leases expire. */
   disconnect(error: ProtocolError): void {
     this.#failWith(error, true);
   }
 
-  /** It is to be refused, but not yet. */
+  /** Remembers a refusal that is sent after a delay. */
   delayRefusal(refusal: ProtocolError): void {
     this.#state = "sentenced";
     this.#pendingRefusal = refusal;
   }
 
-  /** There is no room for it. */
+  /** Refuses a connection that exceeds a limit. */
   reject(error: ProtocolError): void {
     this.#state = "closed";
     this.#transport.write(encodeConnectionError(error));
     this.#transport.close();
   }
 
-  /** Tells a client what became of its claim. */
+  /** Sends the client a new answer about its claim. */
   pushAnswer(id: ClaimId, answer: Answer): void {
     if (this.#state === "open") this.send(frames.encodePush(id, frames.encodeAnswer(answer, 0)));
   }
 
-  /** Tells a client, at once, that something may have changed for its claim. */
+  /** Tells the client at once that checking its claim again is worthwhile. */
   pushRecheck(id: ClaimId): void {
     if (this.#state !== "open") return;
     this.send(frames.encodeRecheck(id));
     this.flush();
   }
 
-  /** The server is going away: says so and ends. */
+  /** Announces the shutdown and closes. */
   drain(): void {
     if (this.#state === "open") this.send('["drain"]');
     this.flush();
@@ -211,7 +215,7 @@ export class Connection {
     this.#transport.close();
   }
 
-  /** Adds a frame to what is written next. */
+  /** Adds a frame to the pending output. */
   send(frame: string): void {
     if (this.#state === "closed") return;
     if (this.#outputBuffer === "") {
@@ -223,13 +227,13 @@ export class Connection {
     if (this.#outputBuffer.length > this.#flushThreshold) this.flush();
   }
 
-  /** Writes at once what there is; ends the connection instead if too much waits to be read already. */
+  /** Writes the pending output at once, or ends the connection if too much output is unread already. */
   flush(): void {
     if (this.#outputBuffer === "") return;
     const line = `["${this.#service.runId}",${this.#outputBuffer}]\n`;
     this.#outputBuffer = "";
     if (this.#state !== "closed" && (this.#transport.bufferedBytes?.() ?? 0) > this.#service.limits.slowConsumerBytes) {
-      return this.disconnect(new ProtocolError("SLOW", "too much waits for a client that does not read"));
+      return this.disconnect(new ProtocolError("SLOW", "too much unread output for this client"));
     }
     this.#transport.write(line);
   }
@@ -248,7 +252,7 @@ export class Connection {
     this.#transport.close();
   }
 
-  /** As a call, since flush() may have closed it, which the compiler cannot know. */
+  /** A method, because flush() may close the connection, which the compiler cannot know. */
   #isClosed(): boolean {
     return this.#state === "closed";
   }
@@ -268,7 +272,7 @@ export class Connection {
       return;
     }
     if (exceedsDepth(line, this.#service.limits.depth))
-      throw new ProtocolError("PROTOCOL", "the first line is too deep");
+      throw new ProtocolError("PROTOCOL", "the first line is nested too deeply");
     const hello = decodeClientHello(line);
     if (hello.probe === true) return this.#answerProbe();
     if (!isId(hello.session))
@@ -293,7 +297,7 @@ export class Connection {
     }
   }
 
-  /** Somebody only asks who answers here: a server that looks at its own socket. */
+  /** Answers a probe: another server checks which server listens on this socket. */
   #answerProbe(): void {
     if (!this.isLocal) throw new ProtocolError("UNSUPPORTED", "a probe needs a Unix socket");
     this.#transport.write(this.#service.encodeHello(true));

@@ -1,4 +1,4 @@
-/** What comes in is checked here, once, and is a claim of the SPI behind it. */
+/** Validates requests, once, and converts them to claims of the SPI. */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import { decodeLockSpec, isCount, isDecimalString } from "../../protocol/frames.ts";
@@ -16,7 +16,10 @@ import type { ServerLimits } from "../config/limits.ts";
 const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
 const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
 
-/** A claim whose id stands at `index`, followed by holds, ttl and options. @throws ProtocolError; RequestError for what is too much */
+/**
+ * Decodes a claim: its id at `index`, followed by holds, ttl and options. @throws ProtocolError; RequestError if it
+ * exceeds a limit
+ */
 export function decodeClaim(raw: readonly unknown[], index: number, label: string, limits: ServerLimits): Claim {
   const options = decodeOptions(raw[index + 3]);
   const { tokens, floor, wait } = options;
@@ -41,13 +44,13 @@ function decodeId(raw: unknown): ClaimId {
   return raw;
 }
 
-/** A label as people may see it in a terminal: no control characters, not too long. */
+/** Cleans a label for display in a terminal: removes control characters and cuts it. */
 export function decodeLabel(raw: unknown): string {
   if (typeof raw !== "string") throw malformed("label must be a string");
   return PLAIN_LABEL.test(raw) ? raw : cleanLabel(raw);
 }
 
-/** The number by which the reply is known. */
+/** The number that identifies the reply. */
 export function decodeCallNumber(raw: unknown): number {
   if (!isCount(raw)) throw malformed("a call's number must be a whole number");
   return raw;
@@ -72,16 +75,16 @@ export function decodeIds(raw: unknown, limits: ServerLimits): ClaimId[] {
   return decodeBatch(raw, "ids", limits).map(decodeId);
 }
 
-/** What a detached lease is to have left; undefined: all of it. */
+/** The remaining time that a detached lease gets; undefined: its full ttl. */
 export function decodeRemainingMs(raw: unknown): number | undefined {
   if (raw === undefined) return undefined;
   if (isCount(raw) && raw >= 1 && raw <= MAX_DURATION_MS) return raw;
-  throw malformed(`what a lease has left must be milliseconds from 1 to ${MAX_DURATION_MS}`);
+  throw malformed(`the remaining time of a lease must be milliseconds from 1 to ${MAX_DURATION_MS}`);
 }
 
 export function decodeRevoke(raw: unknown, limits: ServerLimits): RevokeRequest[] {
   const items = decodeArray(raw, "targets");
-  // each looks through the holders of its key
+  // limited, because each target scans the holders of its key
   if (items.length > limits.revocations) throw limitExceeded(`at most ${limits.revocations} targets in a frame`);
   return items.map((item) => {
     const [key, token, now, reason = ""] = decodeArray(item, "a target");
@@ -150,7 +153,7 @@ function decodeTtl(raw: unknown, limits: ServerLimits): number | "session" {
   if (!isCount(raw) || raw < MIN_TTL_MS || raw > MAX_DURATION_MS) {
     throw malformed(`ttl must be "session" or milliseconds from ${MIN_TTL_MS} to ${MAX_DURATION_MS}`);
   }
-  if (raw > limits.ttlMs) throw limitExceeded(`no lease over ${formatExactDuration(limits.ttlMs)}`);
+  if (raw > limits.ttlMs) throw limitExceeded(`the longest lease is ${formatExactDuration(limits.ttlMs)}`);
   return raw;
 }
 
@@ -165,7 +168,7 @@ function decodeArray(raw: unknown, name: string): readonly unknown[] {
   return raw;
 }
 
-/** Not more of them than one frame may have. */
+/** Limits the number of items in a frame. */
 function decodeBatch(raw: unknown, name: string, limits: ServerLimits): readonly unknown[] {
   const items = decodeArray(raw, name);
   if (items.length > limits.itemsPerFrame) throw limitExceeded(`at most ${limits.itemsPerFrame} ${name} in a frame`);

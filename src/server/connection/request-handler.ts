@@ -1,6 +1,6 @@
 /**
- * The calls of one connection, answered: frames in, replies out as each is ready. Frames are answered one after another,
- * and large ones in parts, so that whoever calls can stop between two of them and go on when others have been served.
+ * Answers the calls of one connection: frames in, replies out as each becomes ready. Frames are handled in order, and
+ * large ones in parts, so that the caller can stop between two parts and serve other connections.
  */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
@@ -17,9 +17,9 @@ import * as decode from "./decode-request.ts";
 type AnswersResult = MaybePromise<readonly (Answer | undefined)[]>;
 type FlagsResult = MaybePromise<readonly boolean[]>;
 
-/** Items of one frame that are seen to at a time: each may have as many keys as a claim may have. */
+/** Items of one frame handled at a time: each may have as many keys as a claim may have. */
 const ITEMS_PER_PART = 64;
-/** Likewise of a reclaim: each may be in conflict with all who hold its keys. */
+/** The same for a reclaim: each item may conflict with all holders of its keys. */
 const RECLAIMS_PER_PART = 1;
 const NO_FRAMES: readonly unknown[] = [];
 const ignore = (): void => undefined;
@@ -27,14 +27,14 @@ const ignore = (): void => undefined;
 export class RequestHandler {
   readonly #service: LockService;
   readonly #connection: Connection;
-  /** `list` frames in this line. */
+  /** `list` frames in the current line. */
   #listsInLine = 0;
-  /** Those that have no answer yet. */
+  /** `list` frames without a reply yet. */
   #pendingLists = 0;
-  /** The line that is being answered, and the place in it of the next frame. */
+  /** The line being answered, and the index of its next frame. */
   #frames = NO_FRAMES;
   #nextFrame = 0;
-  /** Sees to the next part of a frame; null: none is under way. */
+  /** Handles the next part of a large frame; null if none is in progress. */
   #resumeFrame: (() => void) | null = null;
 
   constructor(service: LockService, connection: Connection) {
@@ -42,7 +42,9 @@ export class RequestHandler {
     this.#connection = connection;
   }
 
-  /** Frames of a line, behind its start id, are to be answered by processFrames(). @throws ProtocolError if there are too many */
+  /**
+   * Accepts the frames of a line, without its run id, for processFrames(). @throws ProtocolError if there are too many
+   */
   handleLine(lineFrames: readonly unknown[]): void {
     this.#listsInLine = 0;
     if (lineFrames.length - 1 > this.#service.limits.framesPerLine) {
@@ -52,12 +54,15 @@ export class RequestHandler {
     this.#nextFrame = 1;
   }
 
-  /** Is something of a line still to be answered? */
+  /** True while frames of a line are unanswered. */
   get isBusy(): boolean {
     return this.#resumeFrame !== null || this.#nextFrame < this.#frames.length;
   }
 
-  /** Goes on until all is answered, or time is over. @throws ProtocolError at the first frame that is malformed */
+  /**
+   * Handles frames until all are answered or the deadline has passed. @throws ProtocolError at the first malformed
+   * frame
+   */
   processFrames(session: Session, deadline: number): void {
     while (this.isBusy) {
       if (!this.#connection.isOpen) return this.#discardRest();
@@ -81,7 +86,7 @@ export class RequestHandler {
     } catch (error) {
       this.#resumeFrame = null;
       if (error instanceof ProtocolError) throw error;
-      // the call's own affair
+      // the error concerns only this call
       this.#connection.send(this.#encodeError(frame[1] as number, error));
     }
   }
@@ -128,11 +133,11 @@ export class RequestHandler {
         return this.#connection.send(frames.encodeOk(n, "[]"));
       default:
         if (this.#service.adminHandler?.handleFrame(this.#connection, verb, n, frame) === true) return;
-        throw new ProtocolError("PROTOCOL", "no such frame");
+        throw new ProtocolError("PROTOCOL", "unknown frame");
     }
   }
 
-  /** Answers a frame when each part of its items has been seen to. */
+  /** Answers a frame after all parts of its items were handled. */
   #handleInParts<T, R>(
     n: number,
     items: T[],
@@ -147,7 +152,7 @@ export class RequestHandler {
       const part = items.slice(nextItem, nextItem + size);
       nextItem += size;
       const result = call(part, nextItem >= items.length);
-      // it may fail before anybody asks how it went
+      // it may reject before a handler is attached
       if (result instanceof Promise) result.catch(ignore);
       results.push(result);
       if (nextItem < items.length) return;
@@ -156,7 +161,7 @@ export class RequestHandler {
     };
   }
 
-  /** The last part ends the session's return, once it has been taken back. */
+  /** The last part ends the session's recovery, after all its claims were reclaimed. */
   #createReclaimCall(session: Session, isLastFrame: boolean): (part: ReclaimItem[], isLast: boolean) => AnswersResult {
     const { backend } = this.#service;
     const writes: Promise<unknown>[] = [];
@@ -188,7 +193,7 @@ export class RequestHandler {
     });
   }
 
-  /** Answers at once if the result is there, else when it is. */
+  /** Replies at once if the result is available, else as soon as it is. */
   #reply<T>(n: number, result: MaybePromise<T>, encode: (result: T) => string): void {
     if (result instanceof Promise) this.#replyWhenSettled(n, result, encode);
     else this.#connection.send(frames.encodeOk(n, encode(result)));
@@ -229,7 +234,7 @@ export class RequestHandler {
   }
 }
 
-/** The results of all parts, as if there had been one. */
+/** Merges the results of all parts as if the frame had been handled as one. */
 function mergeResults<R>(results: readonly MaybePromise<readonly R[]>[]): MaybePromise<readonly R[]> {
   if (results.some((result) => result instanceof Promise)) {
     return Promise.all(results.map((result) => Promise.resolve(result))).then((parts) => parts.flat());

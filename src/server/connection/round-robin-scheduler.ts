@@ -1,17 +1,16 @@
 /**
- * Connections that have said more than can be done at once, each served a little at a time: however much one says, nobody
- * else waits for long. Whoever says something while nothing of it is left to do is served at once; what is left of it then
- * takes its turn here.
+ * Serves connections with much pending input in turns, a little at a time, so that none delays the others for long.
+ * Input of a connection without a backlog is handled at once; what remains of it is handled here.
  */
 
 import type { Clock, Timer } from "../../util/clock.ts";
 
-/** So long work is done at a time, in milliseconds; then all others are read from. */
+/** How long to work at a stretch, in milliseconds, before reading from all other connections. */
 const SLICE_MS = 5;
 
-/** Something with more to do. */
+/** A task that may have more work to do. */
 export interface RoundRobinTask {
-  /** Goes on until `until`, or a little longer; false: there is more. */
+  /** Works until `deadline` or slightly longer; false: there is more to do. */
   runUntil(deadline: number): boolean;
 }
 
@@ -25,18 +24,18 @@ export class RoundRobinScheduler {
     this.#timer = clock.timer(() => this.#onTimer());
   }
 
-  /** Until when what comes now may be worked at: the more wait already, the shorter. */
+  /** How long new input may be handled at once: the more tasks wait, the shorter. */
   deadlineFor(now: number): number {
     return now + SLICE_MS / (1 + this.#tasks.length);
   }
 
-  /** It takes its turn behind all that wait. */
+  /** Adds the task at the end of the queue. */
   add(task: RoundRobinTask): void {
     this.#tasks.push(task);
     this.#timer.set(this.#clock.now());
   }
 
-  /** Nothing is gone on with. */
+  /** Stops all tasks. */
   stop(): void {
     this.#timer.stop();
     this.#tasks = [];
@@ -52,7 +51,7 @@ export class RoundRobinScheduler {
       const task = tasks[index] as RoundRobinTask;
       if (!task.runUntil(this.#clock.now() + sliceMs)) this.#tasks.push(task);
     }
-    // who had no turn yet comes first
+    // tasks that had no turn yet come first
     this.#tasks = [...tasks.slice(index), ...this.#tasks];
     if (this.#tasks.length > 0) this.#timer.set(this.#clock.now());
   }

@@ -1,9 +1,10 @@
 /**
- * What happened: for `holdfast show` and `watch`, for event streams and metrics. It is fed on the hot path, so noting an
- * event writes one slot of a ring and some counters; tags, times of day and rights are worked out when somebody reads.
+ * The event log: for `holdfast show` and `watch`, event streams and metrics. It is on the hot path, so recording an event
+ * writes one slot of a ring and some counters; tags, wall-clock times and permissions are computed on reading.
  *
- * Rare events have a ring of their own: the bustle of grants and releases does not wash them away. The rings are small on
- * purpose: a claim that is kept is copied by the collector of garbage, and with 8,192 of them that cost more than the rest.
+ * Rare events have a ring of their own, so that frequent grants and releases do not overwrite them. The rings are small on
+ * purpose: the garbage collector copies each claim that a ring keeps alive, and with 8,192 of them that cost more than all
+ * the rest.
  */
 
 import type { EventKind, Observer } from "../../lock-table/events.ts";
@@ -22,15 +23,15 @@ export interface EventLogOptions {
   readonly clock: Clock;
   /** Events kept, and as many rare ones; a power of two. Default 2,048. */
   readonly capacity?: number;
-  /** Most subscribers at a time. Default 64. */
+  /** Maximum number of subscribers. Default 64. */
   readonly maxSubscribers?: number;
-  /** Most of them of one account. Default: all. */
+  /** Maximum number of subscribers of one account. Default: no limit of its own. */
   readonly maxSubscribersPerAccount?: number;
 }
 
-/** A claim as an event tells of it. */
+/** What the log needs to know about a claim. */
 export interface ClaimLifecycle extends RingEntry {
-  /** On the clock's scale, milliseconds. */
+  /** Monotonic milliseconds of the clock. */
   readonly placedAt: number;
   readonly heldAt: number;
 }
@@ -39,17 +40,17 @@ const GRANTED = EVENT_KINDS.indexOf("granted");
 const RELEASED = EVENT_KINDS.indexOf("released");
 const END_EVENTS: ReadonlySet<EventKind> = new Set(["left", "expired", "gone", "removed"]);
 const LOW_VOLUME: ReadonlySet<EventKind> = new Set(["expired", "gone", "revoked", "outstayed", "removed"]);
-/** A wall clock that has moved further than this against the monotonic one was set. */
+/** If the wall clock deviates from the monotonic clock by more than this, it was set. */
 const CLOCK_STEP_MS = 1_000;
-/** How long events gather before subscribers are told. */
+/** How long events are collected before they are delivered to subscribers. */
 const BATCH_DELAY_MS = 50;
-/** How long subscribers are looked after at a time: a thousand of them would keep a busy server from its locks. */
+/** How long to serve subscribers at a stretch: a thousand of them would keep a busy server from its locks. */
 const SLICE_MS = 5;
 
 export class EventLog implements Observer {
-  /** From placing a claim to its grant. */
+  /** Time from the claim's arrival to its grant. */
   readonly waitTimes: Histogram = new Histogram();
-  /** From the grant to the end of the hold. */
+  /** Time from the grant to the end of the hold. */
   readonly holdTimes: Histogram = new Histogram();
   /** Claims held now. */
   heldCount = 0;
@@ -63,13 +64,13 @@ export class EventLog implements Observer {
   readonly #maxSubscribersPerAccount: number;
   readonly #subscribers = new Set<Subscription>();
   #lastSequence = 0;
-  /** From the clock's scale to the wall clock's. */
+  /** Difference between the wall clock and the monotonic clock. */
   #wallOffset: number;
   readonly #toWallTime = (time: number): number => this.#computeWallTime(time);
   #isScheduled = false;
-  /** Until then nobody is looked after again. */
+  /** Subscribers are not served again before this time. */
   #idleUntil = 0;
-  /** Events since the subscribers were last looked after. */
+  /** Events since subscribers were last served. */
   #newEvents = 0;
 
   constructor({
@@ -88,23 +89,23 @@ export class EventLog implements Observer {
     this.#maxSubscribersPerAccount = maxSubscribersPerAccount;
   }
 
-  /** How many listen now. */
+  /** Current number of subscribers. */
   get subscriberCount(): number {
     return this.#subscribers.size;
   }
 
-  /** The number of the newest event; 0: none. */
+  /** The sequence number of the newest event; 0: none. */
   get newestSequence(): number {
     return this.#lastSequence;
   }
 
-  /** How often that happened. */
+  /** The number of events of this kind since the start. */
   count(kind: EventKind): number {
     return this.#counts[EVENT_KINDS.indexOf(kind)] as number;
   }
 
   onEvent(kind: EventKind, claim: ClaimLifecycle, now: number): void {
-    // these two are nearly everything there is
+    // these two kinds are nearly all events
     if (kind === "granted") {
       this.heldCount++;
       this.waitTimes.add(now - claim.placedAt);
@@ -119,7 +120,7 @@ export class EventLog implements Observer {
     }
   }
 
-  /** Says who had the last revocation or removal done, and why. To be called right after it. */
+  /** Adds the operator and the reason to the newest revocation or removal. To be called right after it. */
   annotateLast(operator: string, reason: string): void {
     this.#lowVolume.annotateLast({ operator, reason });
   }
@@ -142,7 +143,7 @@ export class EventLog implements Observer {
     return events.reverse();
   }
 
-  /** Events behind number `afterSequence`, oldest first, at most `max`. */
+  /** Events after sequence number `afterSequence`, oldest first, at most `max`. */
   since(afterSequence: number, max: number, filter: EventFilter): EventBatch {
     const subscription = new Subscription(this.#rings(), this.#toWallTime, filter, afterSequence);
     subscription.poll(max);
@@ -150,9 +151,9 @@ export class EventLog implements Observer {
   }
 
   /**
-   * Hands events over in batches as they come, from number `afterSequence` on (default: from now). The subscriber is cut when its
-   * listener gives false.
-   * @throws RequestError LIMIT when there are too many subscribers, in all or of one account
+   * Delivers events in batches, from sequence number `afterSequence` on (default: from now). The subscription ends when
+   * its listener returns false.
+   * @throws RequestError LIMIT if there are too many subscribers, in all or of one account
    */
   subscribe(
     filter: EventFilter,
@@ -160,14 +161,14 @@ export class EventLog implements Observer {
     afterSequence: number = this.#lastSequence,
   ): Disposable {
     if (this.#subscribers.size >= this.#maxSubscribers) {
-      throw new RequestError("LIMIT", `at most ${this.#maxSubscribers} may follow the events`);
+      throw new RequestError("LIMIT", `at most ${this.#maxSubscribers} event subscribers`);
     }
     const subscription = new Subscription(this.#rings(), this.#toWallTime, filter, afterSequence, listener);
     if (
       subscription.account !== "" &&
       this.#countSubscriptions(subscription.account) >= this.#maxSubscribersPerAccount
     ) {
-      throw new RequestError("LIMIT", `at most ${this.#maxSubscribersPerAccount} of one account may follow the events`);
+      throw new RequestError("LIMIT", `at most ${this.#maxSubscribersPerAccount} event subscribers of one account`);
     }
     this.#subscribers.add(subscription);
     if (afterSequence < this.#lastSequence) this.#schedule(this.#clock.now());
@@ -180,13 +181,13 @@ export class EventLog implements Observer {
     return count;
   }
 
-  /** Nobody is told anything any more. */
+  /** Ends all subscriptions. */
   close(): void {
     this.#subscribers.clear();
     this.#timer.stop();
   }
 
-  /** The same for an event whenever it is read; only a step of the wall clock changes it. */
+  /** Gives the same result for an event whenever it is read; only a step of the wall clock changes it. */
   #computeWallTime(time: number): number {
     const offset = this.#clock.wall() - this.#clock.now();
     if (Math.abs(offset - this.#wallOffset) > CLOCK_STEP_MS) this.#wallOffset = offset;
@@ -200,7 +201,7 @@ export class EventLog implements Observer {
   }
 
   #recordEnd(claim: ClaimLifecycle, now: number): void {
-    // a waiting place was never held
+    // a claim that never got a token was never held
     if (claim.token === 0) return;
     this.heldCount--;
     this.holdTimes.add(now - claim.heldAt);
@@ -211,7 +212,7 @@ export class EventLog implements Observer {
   }
 
   #onAppend(now: number): void {
-    // before the ring has gone round, so that a busy server loses nothing for those who follow one quiet key
+    // before the ring wraps around, so that a busy server loses no event of a quiet key
     if (++this.#newEvents > this.#capacity / 4) this.#pollSubscribers(false);
     this.#schedule(now);
   }
@@ -223,8 +224,8 @@ export class EventLog implements Observer {
   }
 
   /**
-   * Looks after the subscribers, for a slice of time; then locks are served for as long. Who is not reached comes first
-   * the next time, and may have missed something then. False: somebody has more to look at.
+   * Serves the subscribers for one slice of time; locks are then served for as long. Subscribers that are not reached
+   * come first the next time, and may have missed events by then. False: there is more to read.
    */
   #pollSubscribers(delivers: boolean): boolean {
     const startedAt = this.#clock.now();
@@ -237,7 +238,7 @@ export class EventLog implements Observer {
         isDone = false;
         break;
       }
-      // to the end of the line, unless it was cut meanwhile
+      // moves it to the end of the queue, unless it was removed meanwhile
       if (!this.#subscribers.delete(subscription)) continue;
       this.#subscribers.add(subscription);
       if (!subscription.poll()) isDone = false;

@@ -1,30 +1,30 @@
 /**
- * The last events of a server, in order. What is old is overwritten, and so much of it that what is kept stays small:
- * an event keeps its claim's keys alive.
+ * A ring of the last events of a server, in order. Old events are overwritten early enough that the total number of
+ * keys stays small: an event keeps its claim's keys alive.
  */
 
 import type { EventKind } from "../../lock-table/events.ts";
 import type { Claim } from "../../spi/driver.ts";
 
-/** What a ring is given of an event. */
+/** The data of an event. */
 export interface RingEntry {
   readonly claim: Claim;
   /** 0: none. */
   readonly token: number | bigint;
-  /** The account that placed it. */
+  /** The account that created the claim. */
   readonly account?: string;
 }
 
-/** Why an operator's event came about. */
+/** Who caused an administrative event, and why. */
 export interface AuditDetails {
   readonly operator: string;
   readonly reason: string;
 }
 
-/** Keys in all events of a ring together, as a multiple of its size. */
+/** Maximum number of keys in all events of a ring, as a multiple of its capacity. */
 const KEYS_PER_EVENT = 2;
 
-/** All that can happen. A ring keeps the numbers of kinds, which are their places in here. */
+/** All kinds of events. A ring stores a kind as its index in this list. */
 export const EVENT_KINDS: readonly EventKind[] = [
   "waiting",
   "granted",
@@ -45,21 +45,21 @@ export class EventRing {
   readonly #sequences: Float64Array;
   readonly #times: Float64Array;
   readonly #tokens: Float64Array;
-  /** Keys of each event, at most 255: to be known without touching a claim of long ago. */
+  /** Number of keys of each event, at most 255: known without touching an old claim object. */
   readonly #keyCounts: Uint8Array;
   readonly #claims: (Claim | null)[];
   readonly #accounts: string[];
-  /** What only few have, by their slots: tokens beyond 2^53, and reasons. */
+  /** Rare data by slot: tokens above 2^53, and reasons. */
   readonly #bigTokens = new Map<number, bigint>();
   readonly #auditDetails = new Map<number, AuditDetails>();
-  /** Counts all that ever came; the slot is the remainder by size. */
+  /** Counts all events ever recorded; the slot is the remainder by the capacity. */
   #next = 0;
   #first = 0;
   #lastDropped = 0;
-  /** Keys of all events that are kept. */
+  /** Number of keys of all events that are kept. */
   #keyCount = 0;
 
-  /** size: a power of two. */
+  /** capacity: a power of two. */
   constructor(capacity: number) {
     this.#capacity = capacity;
     this.#mask = capacity - 1;
@@ -72,7 +72,7 @@ export class EventRing {
     this.#accounts = new Array<string>(capacity).fill("");
   }
 
-  /** Where the oldest that is kept stands, and one behind the newest. */
+  /** Index of the oldest event that is kept. */
   get first(): number {
     return this.#first;
   }
@@ -81,12 +81,12 @@ export class EventRing {
     return this.#next;
   }
 
-  /** The number of the newest event that was overwritten; 0: none was. */
+  /** The sequence number of the newest overwritten event; 0: none. */
   get lastDropped(): number {
     return this.#lastDropped;
   }
 
-  /** kind: its place in KINDS. */
+  /** kind: its index in EVENT_KINDS. */
   push(kind: number, entry: RingEntry, sequence: number, time: number): void {
     if (this.#next - this.#first === this.#capacity) this.#dropOldest();
     const slot = this.#next & this.#mask;
@@ -97,7 +97,7 @@ export class EventRing {
     this.#times[slot] = time;
     this.#keyCounts[slot] = keyCount;
     this.#claims[slot] = claim;
-    // nearly always it is the same, and not to write costs less
+    // usually unchanged, and a comparison is cheaper than a write
     if (this.#accounts[slot] !== account) this.#accounts[slot] = account;
     if (typeof token === "number") this.#tokens[slot] = token;
     else this.#setBigToken(slot, token);
@@ -106,7 +106,7 @@ export class EventRing {
     while (this.#keyCount > this.#capacity * KEYS_PER_EVENT && this.#next - this.#first > 1) this.#dropOldest();
   }
 
-  /** Says why the newest came about. */
+  /** Adds the operator and the reason to the newest event. */
   annotateLast(details: AuditDetails): void {
     if (this.#next > this.#first) this.#auditDetails.set((this.#next - 1) & this.#mask, details);
   }
@@ -119,7 +119,7 @@ export class EventRing {
     return EVENT_KINDS[this.#kinds[index & this.#mask] as number] as EventKind;
   }
 
-  /** On the clock's scale, milliseconds. */
+  /** Monotonic milliseconds of the clock. */
   timeAt(index: number): number {
     return this.#times[index & this.#mask] as number;
   }
@@ -146,7 +146,7 @@ export class EventRing {
     this.#bigTokens.set(slot, token);
   }
 
-  /** Forgets the oldest; its slot is written anew by the next, or holds no claim any more. */
+  /** Drops the oldest event; its slot is overwritten by the next one, or keeps no claim. */
   #dropOldest(): void {
     const slot = this.#first & this.#mask;
     this.#keyCount -= this.#keyCounts[slot] as number;

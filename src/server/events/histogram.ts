@@ -1,14 +1,14 @@
-/** How often what took how long, in fixed steps: enough for rates and rough quantiles, and no more than some numbers. */
+/** A histogram of durations with fixed buckets: enough for rates and rough quantiles, at the cost of a few numbers. */
 
-/** Upper ends of the steps, in seconds; the last one is infinity. */
+/** Upper bounds of the buckets, in seconds; the last one is infinity. */
 export const BUCKETS: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1_800, 3_600];
 
 const BUCKETS_MS: readonly number[] = BUCKETS.map((seconds) => seconds * 1_000);
 
 export class Histogram {
-  /** Of each step alone; one more than STEPS. */
+  /** One count per bucket, not cumulative; one more than BUCKETS. */
   readonly counts: Float64Array = new Float64Array(BUCKETS.length + 1);
-  /** Milliseconds together. */
+  /** Sum of all durations, in milliseconds. */
   sumMs = 0;
 
   add(ms: number): void {

@@ -1,6 +1,6 @@
 /**
- * What a server counts, as Prometheus reads it. No key, label or account stands in it: its size does not grow with use,
- * and who may read it learns nothing of what is locked.
+ * The server's metrics in Prometheus' text format. They contain no key, label or account: their size does not grow with
+ * use, and reading them reveals nothing about what is locked.
  */
 
 import type { EventLog } from "./event-log.ts";
@@ -11,39 +11,39 @@ import { BUCKETS } from "./histogram.ts";
 /** The content type of Metrics.render(). */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
-/** What the counters are told, by whoever sees it happen. */
+/** The events that update counters. */
 export interface MetricsRecorder {
-  /** A call, or a whole connection, was refused with this code of the protocol. */
+  /** A call, or a complete connection, was refused with this code of the protocol. */
   recordRefusal(code: string): void;
-  /** Something was written durably, or could not be. */
+  /** A durable write succeeded or failed. */
   recordWrite(file: "journal" | "state", isOk: boolean): void;
 }
 
-/** Connections open now, and since the start those that were accepted and those that found no room. */
+/** Connections open now, and since the start those accepted and those refused because of a limit. */
 export interface ConnectionCounts {
   readonly open: number;
   readonly accepted: number;
   readonly rejected: number;
 }
 
-/** Where the numbers come from that are looked up only when somebody asks. */
+/** Where the values come from that are computed only on reading. */
 export interface MetricSources {
   readonly eventLog: EventLog;
   readonly version: string;
-  /** By the lock protocol. */
+  /** Connections of the lock protocol. */
   readonly connections: () => ConnectionCounts;
-  /** Over HTTP; null: there is no such port. Default: there is none. */
+  /** Connections over HTTP; null: HTTP is not served. Default: null. */
   readonly http?: () => ConnectionCounts | null;
-  /** How often somebody was not let in, since the start. */
+  /** Failed authentication attempts since the start. */
   readonly authFailures: () => number;
   readonly sessions: () => number;
-  /** Held and waiting. */
+  /** Held and waiting claims. */
   readonly claims: () => number;
-  /** Milliseconds until new grants are made; 0: they are. */
+  /** Milliseconds until recovery ends; 0 when not recovering. */
   readonly recoveryRemainingMs: () => number;
 }
 
-/** Codes that are counted one by one; all others together. */
+/** Codes with a counter of their own; all others share one. */
 const COUNTED_CODES = [
   "AUTH",
   "DISK",
@@ -82,7 +82,7 @@ export class Metrics implements MetricsRecorder {
     this.#writes[file][isOk ? "ok" : "failed"]++;
   }
 
-  /** Everything, in Prometheus' text format (content type METRICS_TYPE). */
+  /** All metrics, in Prometheus' text format (content type METRICS_TYPE). */
   render(): string {
     return [...this.#renderLocks(), ...this.#renderClients(), ...this.#renderServer(), ...renderProcess(), ""].join(
       "\n",
@@ -147,7 +147,7 @@ export class Metrics implements MetricsRecorder {
   }
 }
 
-/** What every process has, under the names that every dashboard knows. */
+/** Process metrics under the names that common dashboards use. */
 function renderProcess(): string[] {
   const { user, system } = process.cpuUsage();
   const { rss, heapUsed } = process.memoryUsage();

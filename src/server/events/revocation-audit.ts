@@ -1,11 +1,14 @@
-/** What an operator takes away by force is told: in the log, and to those who look at the key. */
+/** Records locks that an operator takes away: in the log, and in the history of the key. */
 
 import type { RevokeRequest } from "../backend.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Session } from "../session/session.ts";
 import type { EventLog } from "./event-log.ts";
 
-/** Notes that a revocation was done just now. The reason is text of people: it was freed of control characters at the border. */
+/**
+ * Records a revocation right after it was done. The reason is free text; its control characters were removed when it
+ * was decoded.
+ */
 export function recordRevocation(
   { key, token, now, reason }: RevokeRequest,
   { principal, label }: Session,
@@ -13,6 +16,6 @@ export function recordRevocation(
   eventLog: EventLog | null,
 ): void {
   eventLog?.annotateLast(principal.name, reason);
-  const message = now ? "a lock was taken away at once" : "a lock was revoked";
+  const message = now ? "a lock was removed at once" : "a lock was revoked";
   log(message, undefined, { level: "warn", key, token, reason, account: principal.name, label });
 }

@@ -1,4 +1,4 @@
-/** What one reader is told of the events: those it asked for and may see, in order, and no more than it can take. */
+/** One subscription to events: those that match its filter and are visible to it, in order, within its buffer. */
 
 import type { EventKind } from "../../lock-table/events.ts";
 import type { ServerEvent } from "../../protocol/admin-frames.ts";
@@ -6,28 +6,28 @@ import type { Claim } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { EventRing } from "./event-ring.ts";
 
-/** One event as a reader is told of it. */
+/** One event as it is delivered. */
 export type RecordedEvent = ServerEvent<EventKind>;
 
-/** What a reader asked for and what it may see. */
+/** What a subscriber asked for and may see. */
 export interface EventFilter {
   readonly prefix: string;
   readonly canSee: (key: string) => boolean;
-  /** The account that asks; "", the default: nobody in particular. */
+  /** The subscriber's account; "", the default: none. */
   readonly account?: string;
 }
 
-/** What a reader is handed. */
+/** A batch of events. */
 export interface EventBatch {
   readonly events: readonly RecordedEvent[];
-  /** Events before these were overwritten before this reader could be handed them; some may have been for it. */
+  /** Earlier events were overwritten before this subscription read them; some may have matched its filter. */
   readonly hasGap: boolean;
 }
 
-/** Gives false when it cannot take any more: it is then cut off. Must not throw. */
+/** Returns false when it can take no more: the subscription then ends. Must not throw. */
 export type SubscriptionListener = (batch: EventBatch) => boolean;
 
-/** Events that are kept for a reader until it is told. */
+/** Events that are buffered for a subscriber until the next delivery. */
 const MAX_BUFFERED_EVENTS = 500;
 
 export class Subscription {
@@ -35,12 +35,12 @@ export class Subscription {
   readonly #toWallTime: (time: number) => number;
   readonly #filter: EventFilter;
   readonly #listener: SubscriptionListener | undefined;
-  /** The number of the last event looked at. */
+  /** The sequence number of the last event read. */
   #lastSequence: number;
   #events: RecordedEvent[] = [];
   #hasGap = false;
 
-  /** toWallTime: the wall clock at a time of the record's clock. */
+  /** toWallTime: converts a time of the event log's clock to the wall clock. */
   constructor(
     rings: readonly EventRing[],
     toWallTime: (time: number) => number,
@@ -55,10 +55,7 @@ export class Subscription {
     this.#listener = listener;
   }
 
-  /**
-   * Looks at the events that have come since, and keeps those that are for this reader, at most so many. False: there are
-   * more to look at.
-   */
+  /** Reads new events and buffers those that match, at most `maxEvents`. False: there are more to read. */
   poll(maxEvents: number = MAX_BUFFERED_EVENTS): boolean {
     const indexes = this.#rings.map((ring) => this.#firstUnread(ring));
     for (;;) {
@@ -73,12 +70,12 @@ export class Subscription {
     }
   }
 
-  /** The account that asks; "": nobody in particular. */
+  /** The subscriber's account; "" for none. */
   get account(): string {
     return this.#filter.account ?? "";
   }
 
-  /** What was kept; from now on nothing is. */
+  /** Returns the buffered events and empties the buffer. */
   drain(): EventBatch {
     const batch = { events: this.#events, hasGap: this.#hasGap };
     this.#events = [];
@@ -86,13 +83,13 @@ export class Subscription {
     return batch;
   }
 
-  /** Tells the reader; false: it is to be cut. */
+  /** Delivers the buffer; false: the subscription must end. */
   deliver(): boolean {
     if (this.#events.length === 0 && !this.#hasGap) return true;
     return this.#listener?.(this.drain()) ?? true;
   }
 
-  /** The event at a place; null: nothing of it may be seen. */
+  /** The event at an index; null if the subscriber may see none of its keys. */
   eventAt(ring: EventRing, index: number): RecordedEvent | null {
     const claim = ring.claimAt(index);
     const keys = claimKeys(claim).filter(this.#filter.canSee);
@@ -111,7 +108,7 @@ export class Subscription {
     };
   }
 
-  /** All places of all rings from the newest on. */
+  /** All events of all rings, from the newest on. */
   *newestFirst(): Generator<readonly [EventRing, number]> {
     const indexes = this.#rings.map(({ next }) => next - 1);
     for (;;) {
@@ -134,7 +131,7 @@ export class Subscription {
     return claim.holds.some(({ key }) => key.startsWith(prefix) && canSee(key));
   }
 
-  /** The first place whose event has not been looked at. */
+  /** The index of the first event that was not read yet. */
   #firstUnread(ring: EventRing): number {
     if (ring.lastDropped > this.#lastSequence) this.#hasGap = true;
     let index = ring.next;
@@ -143,7 +140,7 @@ export class Subscription {
   }
 }
 
-/** The ring whose next place has the lowest number; -1: none has any. */
+/** The ring whose next event has the lowest sequence number; -1: none has one. */
 function findOldestRing(rings: readonly EventRing[], indexes: readonly number[]): number {
   let oldestRing = -1;
   for (const [ringIndex, ring] of rings.entries()) {

@@ -102,7 +102,7 @@ export class ClaimQuotas implements Observer {
 
   #exceededQueue({ tokenIssuer }: LockTable, { holds }: Claim, maxEntries: number): string | null {
     const isFull = holds.some(({ key }) => (tokenIssuer.queues.get(key)?.entries.size ?? 0) >= maxEntries);
-    return isFull ? `${this.#limits.waitersPerKey} places in the line of a key` : null;
+    return isFull ? `${this.#limits.waitersPerKey} entries in the queue of a key` : null;
   }
 
   #exceededWaiters({ records }: LockTable, waiters: number): string | null {
@@ -113,5 +113,5 @@ export class ClaimQuotas implements Observer {
 const END_EVENTS: ReadonlySet<EventKind> = new Set(["released", "expired", "gone", "removed"]);
 
 function formatPerKey(holds: Claim["holds"]): string {
-  return holds.length === 1 ? "" : `, each of its ${holds.length} keys counted`;
+  return holds.length === 1 ? "" : `, counting each of its ${holds.length} keys`;
 }

@@ -35,12 +35,12 @@ export const NO_RECOVERY: RecoveryPlan = {
 };
 
 const REASON_TEXTS: Readonly<Record<RecoveryReason, string>> = {
-  crash: "the last server did not stop cleanly",
-  stateless: "nothing is kept of the last run",
-  missing: "the state file is missing from a folder that has been in use",
-  runs: "the file of a run is damaged",
+  crash: "the previous run of the server did not stop cleanly",
+  stateless: "no state is kept from the previous run",
+  missing: "the state file is missing from a directory that has been in use",
+  runs: "a run file is damaged",
   outdated:
-    "a client has seen a later state than this one: an older copy of the state folder was put back, or it was emptied",
+    "a client has seen a later state than this one: the state directory was emptied, or restored from an older copy",
 };
 
 /** Why nothing new is granted, and for how long at most. For people. */

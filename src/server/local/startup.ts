@@ -120,7 +120,7 @@ export async function openLocalBackend(options: OpenLocalBackendOptions): Promis
     try {
       storage.removeSession(id);
     } catch (error) {
-      log("the list of sessions could not be written", error);
+      log("cannot write the list of sessions", error);
     }
   };
   restoreState(backend, registry, startupPlan, clock);
@@ -252,7 +252,11 @@ function createSessionPersister(storage: Storage): (session: Session) => void {
     try {
       storage.addSession(toSavedSession(session));
     } catch (error) {
-      throw new RequestError("DISK", "the server cannot write its state; it grants nothing that needs it", error);
+      throw new RequestError(
+        "DISK",
+        "the server cannot write its state; locks that must be persisted are refused",
+        error,
+      );
     }
     session.isPersisted = true;
   };

@@ -88,24 +88,22 @@ function toHostPort({ host, port }: HostPort): HostPort {
   return { host, port };
 }
 
-const LISTEN_ERRORS: Readonly<Record<string, string>> = {
-  EADDRINUSE: "another program listens on",
-  EADDRNOTAVAIL: "this machine has no address for",
-  EACCES: "this user may not listen on",
-  ENOENT: "no folder leads to",
-  ENOTDIR: "no folder leads to",
-  ENOTFOUND: "nobody knows the host of",
-  EAI_AGAIN: "there is no answer yet to where the host is of",
+const LISTEN_ERRORS: Readonly<Record<string, (address: string) => string>> = {
+  EADDRINUSE: (address) => `another program already listens on ${address}`,
+  EADDRNOTAVAIL: (address) => `this machine does not have the address of ${address}`,
+  EACCES: (address) => `no permission to listen on ${address}`,
+  ENOENT: (address) => `the directory of ${address} does not exist`,
+  ENOTDIR: (address) => `the directory of ${address} does not exist`,
+  ENOTFOUND: (address) => `unknown host in ${address}`,
+  EAI_AGAIN: (address) => `DNS lookup failed temporarily for ${address}`,
 };
 
-/** The same error, in words, with the address. */
+/** Adds the address and a plain explanation to an error of listen(). */
 function describeListenError(error: NodeJS.ErrnoException, address: ListenAddress): Error {
-  const reason = LISTEN_ERRORS[error.code ?? ""];
-  if (reason === undefined && !("syscall" in error)) return error;
-  const message =
-    reason === undefined
-      ? `${formatListenAddress(address)}: ${error.message}`
-      : `${reason} ${formatListenAddress(address)}`;
+  const describe = LISTEN_ERRORS[error.code ?? ""];
+  if (describe === undefined && !("syscall" in error)) return error;
+  const text = formatListenAddress(address);
+  const message = describe === undefined ? `${text}: ${error.message}` : describe(text);
   return Object.assign(new Error(message, { cause: error }), { code: error.code });
 }
 

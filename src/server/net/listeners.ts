@@ -51,7 +51,7 @@ export class Listeners {
   lostReason(): string | null {
     for (const check of this.#ownershipChecks) {
       const reason = check();
-      if (reason !== null) return `nobody can reach this server any more: ${reason}`;
+      if (reason !== null) return `clients can no longer reach this server: ${reason}`;
     }
     return null;
   }
@@ -79,10 +79,11 @@ export class Listeners {
 async function lockSocketPath(path: string): Promise<{ close(): void }> {
   const lock = await acquireFileLock(`${path}.lock`).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ENOENT" && error.code !== "ENOTDIR") throw error;
-    throw Object.assign(new Error(`no folder leads to unix:${path}: make it first`, { cause: error }), {
+    throw Object.assign(new Error(`the directory of unix:${path} does not exist: create it first`, { cause: error }), {
       code: error.code,
     });
   });
-  if (lock === null) throw Object.assign(new Error(`another server listens on unix:${path}`), { code: "EADDRINUSE" });
+  if (lock === null)
+    throw Object.assign(new Error(`another server already listens on unix:${path}`), { code: "EADDRINUSE" });
   return lock;
 }

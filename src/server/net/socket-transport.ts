@@ -21,7 +21,7 @@ export function attachPlainSocket(socket: Socket, service: LockService, limits: 
   let isFirst = true;
   socket.on("data", (chunk: Buffer) => {
     if (isFirst && chunk[0] === TLS_HANDSHAKE) {
-      connection.fail(new ProtocolError("PROTOCOL", "this port speaks no TLS: its url begins with holdfast://"));
+      connection.fail(new ProtocolError("PROTOCOL", "this port does not use TLS: connect with holdfast://"));
     }
     isFirst = false;
     feed(chunk);
@@ -39,7 +39,7 @@ export function acceptSocket(
   isLocal: boolean,
 ): Connection {
   const onSlowConsumer = (): void => {
-    connection.disconnect(new ProtocolError("SLOW", "what waits for this client has not been read for too long"));
+    connection.disconnect(new ProtocolError("SLOW", "this client has not read its output for too long"));
   };
   /** Nothing is read from it until it has read; over a network it must go on reading. */
   const pauseReading = (target: Socket): void => {

@@ -64,7 +64,7 @@ export function createTlsAcceptor(
       if (!connection.isReadable) return;
       if (first[0] !== TLS_HANDSHAKE) {
         setOutput(socket);
-        return connection.fail(new ProtocolError("PROTOCOL", "this port speaks TLS: its url begins with holdfasts://"));
+        return connection.fail(new ProtocolError("PROTOCOL", "this port uses TLS: connect with holdfasts://"));
       }
       socket.pause();
       socket.unshift(first);
@@ -82,5 +82,5 @@ function socketKey({ remoteAddress, remotePort, localAddress, localPort }: Socke
 function clientCertificateError({ authorizationError }: TLSSocket): ProtocolError {
   const reason = String(authorizationError ?? "");
   const suffix = reason === "UNABLE_TO_GET_ISSUER_CERT" ? "" : ` (${reason})`;
-  return new ProtocolError("AUTH", `this server demands a client certificate that its issuers have signed${suffix}`);
+  return new ProtocolError("AUTH", `this server requires a client certificate signed by a CA that it trusts${suffix}`);
 }

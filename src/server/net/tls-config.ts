@@ -82,7 +82,7 @@ function parseCertificate(text: string, path: string): X509Certificate {
   try {
     return new X509Certificate(text);
   } catch (error) {
-    throw new TlsError(`${path} holds no PEM certificate`, error);
+    throw new TlsError(`${path} contains no PEM certificate`, error);
   }
 }
 
@@ -94,7 +94,7 @@ function checkKey(cert: X509Certificate, text: string, { cert: certPath, key: pa
     const needsPassphrase = (error as NodeJS.ErrnoException).code === "ERR_MISSING_PASSPHRASE";
     // the parser's own message may be about the key's text
     throw new TlsError(
-      `${path} ${needsPassphrase ? "needs a passphrase: give it without one" : "holds no PEM private key"}`,
+      `${path} ${needsPassphrase ? "is encrypted with a passphrase: store it without one" : "contains no PEM private key"}`,
     );
   }
   if (!matches) throw new TlsError(`the key ${path} does not belong to the certificate ${certPath}`);
@@ -114,5 +114,5 @@ function findExpiryWarning({ validTo }: X509Certificate, path: string, now: numb
 
 function findPermissionWarning(path: string): string | null {
   if (process.getuid === undefined || (statSync(path).mode & 0o004) === 0) return null;
-  return `the key ${path} can be read by everybody: chmod 640 it`;
+  return `the key ${path} is readable by every user: chmod 640 it`;
 }

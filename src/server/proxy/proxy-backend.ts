@@ -289,7 +289,7 @@ class ProxyBackend implements Backend {
   #track(session: Session, claim: Claim, isCreator: boolean): ProxiedClaim {
     const existing = this.#claims.get(claim.id);
     if (existing !== undefined && existing.session !== null && existing.session !== session) {
-      throw new RequestError("LIMIT", "this id is another client's");
+      throw new RequestError("LIMIT", "this id belongs to another client");
     }
     if (existing === undefined) checkSupported(claim, this.#driver.traits);
     const now = this.#clock.now();
@@ -313,7 +313,7 @@ class ProxyBackend implements Backend {
         throw new RequestError("FATAL", (error as Error).message, error);
       }
       this.upstreamHealth.recordFailure(error);
-      throw new RequestError("STORE", `the server could not ask its store (${this.#driver.name})`, error);
+      throw new RequestError("STORE", `the server's call to its store failed (${this.#driver.name})`, error);
     }
   }
 }

@@ -33,7 +33,7 @@ export class ReleaseRetries {
   release(claims: readonly ProxiedClaim[]): void {
     this.#release(claims).catch((error: unknown) => {
       for (const proxied of claims) this.#pending.add(proxied);
-      this.#log("the claims of a client that has gone could not be released yet", error);
+      this.#log("cannot release the claims of a disconnected client; trying again", error);
     });
   }
 

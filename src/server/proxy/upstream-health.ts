@@ -74,7 +74,7 @@ export class UpstreamHealth {
     const now = this.#clock.now();
     if (now - lastFailureAt < OUTAGE_END_MS) return;
     this.#outage = null;
-    this.#log(`${this.#driver.name} answers again`, undefined, { calls, ms: Math.round(now - startedAt) });
+    this.#log(`${this.#driver.name} can be reached again`, undefined, { calls, ms: Math.round(now - startedAt) });
   }
 
   #probe(now: number): void {

@@ -272,7 +272,7 @@ export class DurableLog {
     const code = (error as NodeJS.ErrnoException | null)?.code ?? "an error";
     const requestError = new RequestError(
       "DISK",
-      `the server cannot write its state (${code}); it grants nothing that needs it`,
+      `the server cannot write its state (${code}); locks that must be persisted are refused`,
       error,
     );
     this.#failure = { error: requestError, until: this.#now() + RETRY_MS };

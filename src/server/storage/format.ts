@@ -27,7 +27,9 @@ export function decodeJournal(text: string | null, path: string, state: StateEpo
   const journal = decodeChain("journal", text);
   if (journal === null) throw new StateError(`${path} is damaged: ${JOURNAL_ADVICE}`);
   if (state !== null && !belongsTo(journal.epoch, state)) {
-    throw new StateError(`${path} does not belong to the state beside it, but to another start: ${JOURNAL_ADVICE}`);
+    throw new StateError(
+      `${path} does not belong to the state beside it, but to another run of the server: ${JOURNAL_ADVICE}`,
+    );
   }
   return journal.lines.map(decodeRecord);
 }
@@ -80,8 +82,8 @@ export function decodeState(
     clean: (Omit<NonNullable<SavedState["clean"]>, "claims"> & { claims: JsonClaim[] }) | null;
   } & Omit<SavedState, "clean">;
   if (layout !== FORMAT_VERSION) {
-    const advice = layout > FORMAT_VERSION ? "run a newer holdfast" : "move its folder away once nothing is held";
-    throw new StateError(`${path} has layout ${layout}, this version knows ${FORMAT_VERSION}: ${advice}`);
+    const advice = layout > FORMAT_VERSION ? "run a newer holdfast" : "move its directory away when no lock is held";
+    throw new StateError(`${path} has layout ${layout}, but this version supports ${FORMAT_VERSION}: ${advice}`);
   }
   return { saved: { ...rest, clean: clean && { ...clean, claims: clean.claims.map(fromJson) } }, boot };
 }
@@ -97,6 +99,6 @@ function fromJson(saved: JsonClaim): SavedClaim {
   return { ...saved, claim: { ...saved.claim, floor: BigInt(saved.claim.floor) } };
 }
 
-const RECOVERY_ADVICE = "the next start then asks the clients what they hold, for a minute, before it grants anything";
+const RECOVERY_ADVICE = "the next start then begins with a recovery of a minute, in which nothing new is granted";
 const STATE_ADVICE = `move it away; ${RECOVERY_ADVICE}`;
-const JOURNAL_ADVICE = `once no lock that is detached, or has a lease over a minute, is held any more, move it and "state" away; ${RECOVERY_ADVICE}`;
+const JOURNAL_ADVICE = `when no lock is held that is detached or has a lease longer than a minute, move it and "state" away; ${RECOVERY_ADVICE}`;

@@ -28,7 +28,7 @@ export async function ensurePrivateDirectory(path: string, log: (message: string
   const openMode = await checkPrivateDirectory(path);
   if (openMode !== null) {
     await restrictDirectory(path);
-    log(`${path} is empty and was open to others (mode ${openMode}): it has mode 700 now`);
+    log(`${path} was empty and open to other users (mode ${openMode}): its mode is now 700`);
   }
   for (const directory of created) await syncDirectory(dirname(directory));
 }
@@ -39,8 +39,8 @@ export async function ensurePrivateDirectory(path: string, log: (message: string
  */
 export async function checkPrivateDirectory(path: string): Promise<string | null> {
   const stats = await lstat(path, { bigint: true });
-  if (stats.isSymbolicLink()) throw new StateError(`${path} is a link: name the folder itself`);
-  if (!stats.isDirectory()) throw new StateError(`${path} is not a folder: name a folder for the server's state`);
+  if (stats.isSymbolicLink()) throw new StateError(`${path} is a symbolic link: name the directory itself`);
+  if (!stats.isDirectory()) throw new StateError(`${path} is not a directory: name a directory for the server's state`);
   if (await canRestrict(path, stats)) return formatMode(stats);
   checkOwnership(path, stats, "700");
   return null;
@@ -66,7 +66,7 @@ function createDirectories(path: string): readonly string[] {
   try {
     return createPrivateDirectory(path);
   } catch (error) {
-    if (error instanceof DirectoryError) throw new StateError(`${error.message}; name another folder`, error);
+    if (error instanceof DirectoryError) throw new StateError(`${error.message}; name another directory`, error);
     throw error;
   }
 }
@@ -79,7 +79,7 @@ export async function openPrivate(path: string, flags: number): Promise<FileHand
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT") return null;
-    if (code === "ELOOP") throw new StateError(`${path} is a link: put the file itself there`, error);
+    if (code === "ELOOP") throw new StateError(`${path} is a symbolic link: put the file itself there`, error);
     throw accessError("be opened", path, error as NodeJS.ErrnoException);
   }
   try {
@@ -151,7 +151,7 @@ function checkOwnership(path: string, stats: BigIntStats, mode: string): void {
     throw new StateError(`${path} belongs to another user: remove it or run as its owner`);
   if ((stats.mode & 0o077n) === 0n) return;
   throw new StateError(
-    `${path} is open to others (mode ${formatMode(stats)}): chmod ${mode} it if you trust what is in it`,
+    `${path} is open to other users (mode ${formatMode(stats)}): chmod ${mode} it if you trust its contents`,
   );
 }
 
@@ -161,7 +161,7 @@ function formatMode({ mode }: BigIntStats): string {
 
 function accessError(action: string, path: string, error: NodeJS.ErrnoException): StateError {
   return new StateError(
-    `${path} cannot ${action} (${error.code}): see that this user may, and that the disk has room`,
+    `${path} cannot ${action} (${error.code}): check this user's permissions and the free disk space`,
     error,
   );
 }

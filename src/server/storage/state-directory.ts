@@ -65,7 +65,7 @@ export async function openStateDirectory(
   await ensurePrivateDirectory(path, log);
   const isUsed = hasBeenUsed(path);
   const lock = await acquireLock(join(path, "lock"));
-  if (lock === null) throw new StateError(`${path} is used by another server: stop it, or name another folder`);
+  if (lock === null) throw new StateError(`${path} is used by another server: stop it, or name another directory`);
   // looked at once more: another server may have come and gone before we had the lock
   const leftFiles = FILES.filter((name) => name !== "lock" && existsSync(join(path, name)));
   if (firstStart && leftFiles.length > 0) {
@@ -244,7 +244,7 @@ class StateDirectory implements DirectoryStorage {
 
 function writeFullySync(descriptor: number, bytes: Buffer, position: number): void {
   if (writeSync(descriptor, bytes, 0, bytes.length, position) !== bytes.length) {
-    throw new Error("a line was written in part: the disk is full");
+    throw new Error("a line was only partly written: the disk is full");
   }
 }
 

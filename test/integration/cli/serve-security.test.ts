@@ -96,15 +96,15 @@ test("SIGHUP with bad files keeps what there was, and says so loudly", async () 
   writeFileSync(files.cert, "no certificate");
   writeFileSync(accounts, "{");
   server.process.kill("SIGHUP");
-  await waitForLog(server, "error: NOT reloaded, the old certificates stay in use");
-  await waitForLog(server, "error: NOT reloaded, the old credentials stay in use");
+  await waitForLog(server, "error: NOT reloaded; the previous certificates remain in use");
+  await waitForLog(server, "error: NOT reloaded; the previous credentials remain in use");
   expect(await certificateSerial(port, files.ca)).toBe(before);
   const env = { HOLDFAST_CREDENTIAL: credential };
   expect((await sandbox.run(["run", "k", "--url", url, "--", "true"], { env })).code).toBe(0);
   const expired = createAuthority("late");
   writeCertificate(join(files.cert, ".."), expired.issue(["127.0.0.1"], { age: 3, days: 1 }), expired);
   server.process.kill("SIGHUP");
-  await waitForLog(server, "error: NOT reloaded, the old certificates stay in use", 2);
+  await waitForLog(server, "error: NOT reloaded; the previous certificates remain in use", 2);
   await stopServer(server);
 });
 
@@ -208,7 +208,7 @@ test("--tls-client-ca demands a client certificate, and --check may be asked whi
     sandbox.run(["run", "k", "--url", `${url}${more}`, "--", "true"], { env: { HOLDFAST_CREDENTIAL: credential } });
   const bare = await run("");
   expect(bare.code).toBe(77);
-  expect(bare.err).toContain(`${at} refused: this server demands a client certificate`);
+  expect(bare.err).toContain(`${at} refused: this server requires a client certificate`);
   expect((await run(`&cert=${own.cert}&key=${own.key}`)).code).toBe(0);
   expect(await sandbox.run(["serve", "--check", ...args])).toMatchObject({ code: 0, out: "all is well\n" });
   await stopServer(server);

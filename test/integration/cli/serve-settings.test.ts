@@ -80,7 +80,7 @@ test("everything that is wrong is said at once, each with where it was said", as
     `holdfast: "tls-crt" in ${config}: there is no such setting`,
     `holdfast: "http" in ${config}: a text is needed`,
     `holdfast: "insecure" in ${config}: true or false is needed`,
-    "holdfast: --listen: tcp://0.0.0.0:7420 is open to other machines and speaks no TLS: listen on tls://0.0.0.0:7420, with a certificate and credentials, or say insecure",
+    "holdfast: --listen: tcp://0.0.0.0:7420 is reachable from other machines and does not use TLS: listen on tls://0.0.0.0:7420, with a certificate and credentials, or set insecure",
     "holdfast: HOLDFAST_TLS_CERT: the certificate /none/cert.pem cannot be read (ENOENT)",
     "holdfast: HOLDFAST_CREDENTIALS: /none/accounts.json cannot be read (ENOENT)",
     "holdfast: HOLDFAST_LOG_LEVEL: debug, info, warn, error, none are possible",
@@ -111,13 +111,15 @@ test("what is wrong with an address is said, and what was probably meant", async
   expect(err.trimEnd().split("\n")).toEqual([
     'holdfast: --listen: the port of "tcp://127.0.0.1:99999" must be a number from 0 to 65535, not "99999"',
     'holdfast: --listen: the port of "tcp://127.0.0.1:80a" must be a number from 0 to 65535, not "80a"',
-    'holdfast: --listen: "tls://[::1]" lacks a port: tls://[::1]:7420',
-    'holdfast: --listen: "tcp://[::1]:" lacks a port: tcp://[::1]:7420',
-    'holdfast: --listen: "127.0.0.1:7420" is none of unix:/path, tcp://host:port and tls://host:port; did you mean tcp://127.0.0.1:7420?',
-    'holdfast: --listen: "/run/x" is none of unix:/path, tcp://host:port and tls://host:port; did you mean unix:/run/x?',
-    'holdfast: --listen: "x" is none of unix:/path, tcp://host:port and tls://host:port',
+    'holdfast: --listen: "tls://[::1]" has no port: use tls://[::1]:7420',
+    'holdfast: --listen: "tcp://[::1]:" has no port: use tcp://[::1]:7420',
+    'holdfast: --listen: "127.0.0.1:7420" is not unix:/path, tcp://host:port or tls://host:port; did you mean tcp://127.0.0.1:7420?',
+    'holdfast: --listen: "/run/x" is not unix:/path, tcp://host:port or tls://host:port; did you mean unix:/run/x?',
+    'holdfast: --listen: "x" is not unix:/path, tcp://host:port or tls://host:port',
     expect.stringMatching(/^holdfast: --http: the port of "localhost:7421:1" must be/),
-    expect.stringMatching(/^holdfast: --limit: limits.foo is not a limit: there are connections, .*, eventStreamMs$/),
+    expect.stringMatching(
+      /^holdfast: --limit: limits.foo is not a limit; the limits are connections, .*, eventStreamMs$/,
+    ),
   ]);
 });
 
@@ -143,13 +145,13 @@ test("with --json the same is one object, its message without what begins our li
 });
 
 test.each([
-  ["tcp://0.0.0.0:0", "speaks no TLS and asks for no credentials"],
-  ["tcp://[::]:0", "speaks no TLS and asks for no credentials"],
-  ["tcp://example.test:0", "speaks no TLS and asks for no credentials"],
+  ["tcp://0.0.0.0:0", "does not use TLS and requires no credentials"],
+  ["tcp://[::]:0", "does not use TLS and requires no credentials"],
+  ["tcp://example.test:0", "does not use TLS and requires no credentials"],
 ])("%s is refused without TLS and credentials", async (listen, why) => {
   const { code, err } = await sandbox.run(["serve", "--listen", listen, "--state", "none"]);
   expect(code).toBe(64);
-  expect(err).toContain(`${listen} is open to other machines and ${why}`);
+  expect(err).toContain(`${listen} is reachable from other machines and ${why}`);
 });
 
 test("tls:// for other machines needs credentials, HTTP needs both; --insecure opens with a warning", async () => {
@@ -157,17 +159,21 @@ test("tls:// for other machines needs credentials, HTTP needs both; --insecure o
   const tls = ["--tls-cert", cert, "--tls-key", key, "--state", "none"];
   const bare = await sandbox.run(["serve", "--listen", "tls://0.0.0.0:0", ...tls]);
   expect(bare).toMatchObject({ code: 64 });
-  expect(bare.err).toContain("tls://0.0.0.0:0 is open to other machines and asks for no credentials: give credentials");
+  expect(bare.err).toContain(
+    "tls://0.0.0.0:0 is reachable from other machines and requires no credentials: configure credentials",
+  );
   const http = await sandbox.run(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--http", "0.0.0.0:0"]);
   expect(http.err).toContain(
-    "--http: 0.0.0.0:0 is open to other machines and speaks no TLS and asks for no credentials",
+    "--http: 0.0.0.0:0 is reachable from other machines and does not use TLS and requires no credentials",
   );
   const guarded = sandbox.start(["serve", "--listen", "tls://0.0.0.0:0", ...tls, "--credentials", accounts]);
   expect((await waitUntilReady(guarded))[0]).toMatch(/^listening on tls:\/\/0\.0\.0\.0:\d+$/);
   expect(await stopServer(guarded)).not.toContain("INSECURE");
   const open = sandbox.start(["serve", "--listen", "tcp://0.0.0.0:0", "--state", "none", "--insecure"]);
   await waitUntilReady(open);
-  expect(await stopServer(open)).toContain("holdfast: warning: INSECURE: tcp://0.0.0.0:0 is open to other machines");
+  expect(await stopServer(open)).toContain(
+    "holdfast: warning: INSECURE: tcp://0.0.0.0:0 is reachable from other machines",
+  );
 });
 
 test("--check says that all is well, and starts nothing", async () => {
@@ -203,22 +209,22 @@ test("--check finds what is wrong with certificates, credentials and the state",
   expect(garbled.err).toContain("accounts[0].name must be");
   expect(garbled.err).toContain("accounts[0].hashes must be");
   const noCert = await check("--tls-cert", text, "--tls-key", key, "--state", "none");
-  expect(noCert.err).toContain(`${text} holds no PEM certificate`);
+  expect(noCert.err).toContain(`${text} contains no PEM certificate`);
   const noPem = await check("--tls-cert", cert, "--tls-key", accounts, "--state", "none");
-  expect(noPem.err).toContain(`${accounts} holds no PEM private key`);
+  expect(noPem.err).toContain(`${accounts} contains no PEM private key`);
   mkdirSync(state, { mode: 0o700 });
   chmodSync(state, 0o755);
   // empty, it would be closed
-  expect((await check(...tls, "--state", state)).err).toContain(`${state} is empty and open to others (mode 755)`);
+  expect((await check(...tls, "--state", state)).err).toContain(`${state} is empty and open to other users (mode 755)`);
   writeFileSync(join(state, "notes"), "");
   const open = await check(...tls, "--state", state);
   expect(open.code).toBe(78);
-  expect(open.err).toContain(`--state: ${state} is open to others (mode 755): chmod 700 it`);
+  expect(open.err).toContain(`--state: ${state} is open to other users (mode 755): chmod 700 it`);
   chmodSync(state, 0o700);
   writeFileSync(join(state, "state"), "damaged", { mode: 0o600 });
   expect((await check(...tls, "--state", state)).err).toContain("--state: ");
   const file = await check(...tls, "--state", text);
-  expect(file.err).toContain(`--state: ${text} is not a folder`);
+  expect(file.err).toContain(`--state: ${text} is not a directory`);
 });
 
 test("--first-start is for a flag alone; --check warns of the minute that it skips", async () => {
@@ -226,7 +232,7 @@ test("--first-start is for a flag alone; --check warns of the minute that it ski
   const none = await sandbox.run([...listen, "--state", "none", "--check"]);
   expect([none.code, none.err]).toEqual([
     0,
-    expect.stringMatching(/nothing is kept.*granting nothing new for up to 60 s/),
+    expect.stringMatching(/no state is kept.*granting nothing new for up to 60 s/),
   ]);
   expect((await sandbox.run([...listen, "--state", "none", "--first-start", "--check"])).err).toBe("");
   const variable = await sandbox.run([...listen, "--state", "none", "--check"], { env: { HOLDFAST_FIRST_START: "1" } });
@@ -242,10 +248,10 @@ test("what cannot be had is named: a folder that is missing, an address in use, 
   const missing = `unix:${join(sandbox.folder, "none", "socket")}`;
   const noFolder = await sandbox.run(["serve", "--listen", missing, "--state", "none"]);
   expect(noFolder.code).toBe(69);
-  expect(noFolder.err).toContain(`no folder leads to ${missing}`);
+  expect(noFolder.err).toContain(`the directory of ${missing} does not exist`);
   const long = await sandbox.run(["serve", "--listen", `unix:/${"x".repeat(120)}`, "--state", "none"]);
   expect(long.code).toBe(64);
-  expect(long.err).toContain("a socket's path has at most 103 bytes");
+  expect(long.err).toContain("the path of a socket has at most 103 bytes");
 });
 
 test("--store serves another store, which keeps its own state", async () => {
@@ -260,7 +266,7 @@ test("--store serves another store, which keeps its own state", async () => {
   await stopServer(store);
   const both = await sandbox.run([...serve, "--store", behind, "--state", "/x"]);
   expect(both.code).toBe(64);
-  expect(both.err).toContain("--state: it belongs to the server's own table");
+  expect(both.err).toContain("--state: it applies only to a server that keeps the locks itself");
   const forgets = await sandbox.run([...serve, "--store", "memory:"]);
   expect(forgets.code).toBe(64);
   expect(forgets.err).toContain("--store: memory: would be empty after a restart while clients still hold locks");

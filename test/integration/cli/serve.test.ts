@@ -66,7 +66,7 @@ test("a second server on one state or one address is refused", async () => {
   expect(onState.code).toBe(69);
   const onAddress = await sandbox.run(["serve", "--listen", address, "--state", join(sandbox.folder, "s3")]);
   expect(onAddress.code).toBe(69);
-  expect(onAddress.err).toMatch(/another program listens on/);
+  expect(onAddress.err).toMatch(/another program already listens on/);
   expect(isProcessAlive(server.pid)).toBe(true);
   server.process.kill("SIGTERM");
   await server.ended;
@@ -106,10 +106,10 @@ test("serve ends with 74 if its state could not be saved, and with 69 if the loc
   mkdirSync(join(state, "state.new"));
   full.process.kill("SIGTERM");
   expect((await full.ended).code).toBe(74);
-  expect(full.err()).toMatch(/the state could not be saved: the next start will ask the clients/);
+  expect(full.err()).toMatch(/the state could not be saved: the next start will begin with a recovery/);
   rmSync(join(state, "state.new"), { recursive: true });
   const robbed = await startServer(...args);
   rmSync(join(state, "lock"));
   expect((await robbed.ended).code).toBe(69);
-  expect(robbed.err()).toMatch(/the server ends: .*lock was removed or replaced/);
+  expect(robbed.err()).toMatch(/the server is ending: .*lock was removed or replaced/);
 });

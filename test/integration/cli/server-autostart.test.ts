@@ -114,7 +114,7 @@ test("a server that finds another on its path stops granting and leaves", async 
   renameSync(join(sandbox.folder, "link"), join(sandbox.directory, "socket"));
   await until(() => !isProcessAlive(old), { within: 20_000, what: "the end of the first server" });
   expect(readFileSync(join(sandbox.directory, "server.log"), "utf8")).toMatch(
-    /stopping: nobody can reach this server any more: .*socket was removed or replaced/,
+    /stopping: clients can no longer reach this server: .*socket was removed or replaced/,
   );
   usurper.process.kill("SIGTERM");
   await usurper.ended;

@@ -236,7 +236,7 @@ test("/ready tells why not: a store that does not answer, a state that cannot be
   expect((await post(server.url, "/v1/claims", { key: "k", ttl: "2m" })).status).toBeGreaterThanOrEqual(500);
   const state = await request(server.url, "/ready");
   expect(state).toMatchObject({ status: 503, json: { code: "NOT_READY", reason: "store" } });
-  expect(state.json.detail).toContain("state cannot be written");
+  expect(state.json.detail).toContain("state directory is not writable");
   for (const { url } of [relay, server]) expect((await request(url, "/health")).status).toBe(200);
 });
 

@@ -83,7 +83,7 @@ test("serve() takes such a file, and reload() reads it again", async () => {
   await openClient(address, { credential: next.credential });
   // a file that is no good changes nothing
   writeFileSync(path, "{");
-  await expect(it.reload()).rejects.toThrow("not JSON");
+  await expect(it.reload()).rejects.toThrow("not valid JSON");
   expectHeld(await driver.claim(makeClaim("billing/2")));
 });
 
@@ -105,25 +105,25 @@ test("all that is wrong is told at once, each with its place", () => {
   };
   const places = [
     "version",
-    "the file has a field",
+    "the file has an unknown field",
     "accounts[0].name",
     "accounts[0].hashes",
     "accounts[0].rules",
     "accounts[1].name",
     "accounts[1].hashes may",
     "accounts[1].hashes[0]",
-    "accounts[1].hashes[2] stands",
+    "accounts[1].hashes[2] occurs twice",
     "accounts[1].rules[0] must",
     "accounts[1].rules[0].rights[1]",
     "accounts[1].rules[1] must",
     "accounts[1].rules[1].prefix",
     "accounts[1].rules[1].rights",
     "accounts[2].hashes[0] is a credential itself",
-    "accounts[2].rules[0] has a field",
+    "accounts[2].rules[0] has an unknown field",
     "accounts[2].rules[0].rights",
     "accounts[2].rules[0].maxHold",
-    "accounts[3].name stands in another",
-    "accounts[3].hashes[0] stands",
+    "accounts[3].name is used by another",
+    "accounts[3].hashes[0] occurs twice",
     "accounts[3].rules[0].prefix",
     "accounts[3].rules[0].maxHold",
     "accounts[4] must be an object",
@@ -182,7 +182,7 @@ test("a link is followed, as mounted secrets need it; a missing file and one tha
   expect(loadAccounts(link)).toHaveLength(1);
   expect(() => loadAccounts("/nowhere/at/all.json")).toThrow("/nowhere/at/all.json cannot be read (ENOENT)");
   const broken = writeAccountsFile(`${credential} {`);
-  expect(() => loadAccounts(broken)).toThrow("this is not JSON");
+  expect(() => loadAccounts(broken)).toThrow("not valid JSON");
   expect(() => loadAccounts(broken)).not.toThrow(credential);
 });
 

@@ -205,7 +205,7 @@ test("subscribersPerAccount: one account, by whichever port and however many con
   const first = await as(a);
   await first.call("watch", "");
   await first.call("watch", "");
-  const message = "at most 3 of one account may follow the events";
+  const message = "at most 3 event subscribers of one account";
   await expect((await as(a)).call("watch", "")).rejects.toThrow(`LIMIT: ${message}`);
   const refused = await stream(a, reading.signal);
   expect(refused.status).toBe(429);

@@ -59,7 +59,7 @@ test("whatever is wrong with a credential, the answer is the same, and comes lat
     said.add(stranger.lines.join());
   }
   expect([...said]).toEqual(['{"error":{"code":"AUTH","message":"no valid credential was given"}}']);
-  expect(it.logged.filter((line) => line.includes("was not let in"))).toHaveLength(4);
+  expect(it.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(4);
 });
 
 test("while some wait to be refused others are served; of those who wait there are only so many", async () => {
@@ -95,7 +95,7 @@ test("too many wrong credentials in a minute are refused at once and told of onc
     ...["AUTH", "AUTH", "AUTH"],
     ...["LIMIT", "LIMIT"],
   ]);
-  expect(it.logged.filter((line) => line.includes("was not let in"))).toHaveLength(3);
+  expect(it.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(3);
   // the first of those beyond; the others are told of a minute later
   expect(it.logged.filter((line) => line.includes("too many wrong credentials"))).toHaveLength(1);
   expect(it.logged).toHaveLength(4);

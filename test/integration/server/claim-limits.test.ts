@@ -61,7 +61,7 @@ test("claims and claimsPerAccount: one of several keys is counted once for each 
   const three = makeClaim(["a", "b", "c"]);
   expectHeld(await client.driver.claim(three));
   await expect(client.driver.claim(makeClaim(["d", "e", "f", "g", "h", "i"]))).rejects.toThrow(
-    "at most 8 claims of one account, each of its 6 keys counted",
+    "at most 8 claims of one account, counting each of its 6 keys",
   );
   expectHeld(await client.driver.claim(makeClaim(["d", "e", "f", "g", "h"])));
   await expect(client.driver.claim(makeClaim("j"))).rejects.toThrow("at most 8 claims of one account");
@@ -117,8 +117,8 @@ test("waitersPerKey: places in one line; other lines have their own", async () =
   const [first, second] = (await startHarness({ waitersPerKey: 3 }, 2)) as [OpenDriver, OpenDriver];
   const line = [makeClaim("k"), makeClaim("k"), makeClaim("k")];
   for (const claim of line) await first.driver.claim(claim);
-  await expect(second.driver.claim(makeClaim("k"))).rejects.toThrow("at most 3 places in the line of a key");
-  await expect(second.driver.claim(makeClaim(["j", "k"]))).rejects.toThrow("at most 3 places");
+  await expect(second.driver.claim(makeClaim("k"))).rejects.toThrow("at most 3 entries in the queue of a key");
+  await expect(second.driver.claim(makeClaim(["j", "k"]))).rejects.toThrow("at most 3 entries");
   expect(await second.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
   expectHeld(await second.driver.claim(makeClaim("j")));
   expect(await first.driver.release(line.slice(0, 1))).toEqual([true]);
@@ -130,7 +130,7 @@ test("waitersPerKey: its holders among them, also those that were granted withou
   const [first, second] = (await startHarness({ waitersPerKey: 3 }, 2)) as [OpenDriver, OpenDriver];
   const once = () => makeClaim([lockSpec("k")], { wait: false });
   for (let at = 0; at < 3; at++) expectHeld(await first.driver.claim(once()));
-  await expect(second.driver.claim(once())).rejects.toThrow("at most 3 places in the line of a key");
+  await expect(second.driver.claim(once())).rejects.toThrow("at most 3 entries in the queue of a key");
   // what is not free is no matter of room: of a line so full as well
   expect(await second.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
 });
@@ -180,8 +180,8 @@ test("the counts of held, of accounts and of sessions come back to nothing howev
 test("ttlMs: a longer lease is refused, in a claim, a renewal and a reclaim", async () => {
   const [{ driver }] = (await startHarness({ ttlMs: DAY_MS }, 1)) as [OpenDriver];
   expectHeld(await driver.claim(makeClaim("k", { ttlMs: DAY_MS })));
-  await expect(driver.claim(makeClaim("j", { ttlMs: DAY_MS + 1 }))).rejects.toThrow("no lease over 24 h");
-  await expect(driver.renew([makeClaim("j", { ttlMs: DAY_MS + 1 })])).rejects.toThrow("no lease over");
+  await expect(driver.claim(makeClaim("j", { ttlMs: DAY_MS + 1 }))).rejects.toThrow("the longest lease is 24 h");
+  await expect(driver.renew([makeClaim("j", { ttlMs: DAY_MS + 1 })])).rejects.toThrow("the longest lease is");
 });
 
 test("holds: a claim of more keys than fit ends the connection that sent it", async () => {

@@ -172,7 +172,7 @@ test.each(journalFiles)("journal: %s: refused, saying what to do, and left as it
   damage(path, readFileSync(path, "utf8"));
   await expect(startServer(crashedServer.options)).rejects.toThrow(message);
   await expect(startServer(crashedServer.options)).rejects.toThrow(
-    /once no lock that is detached.* is held any more, move it and "state" away/,
+    /when no lock is held that is detached.*, move it and "state" away/,
   );
   // the operator did as told, too early: a client that is alive is not forgotten all the same
   rmSync(path, { force: true });

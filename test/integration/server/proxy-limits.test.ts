@@ -68,7 +68,7 @@ test("renewals that a store did not answer leave no trace of claims that it neve
   });
   const { driver } = await openClient(it.addresses[0] as string);
   const never = Array.from({ length: 50 }, (_, n) => makeClaim(`k${n}`));
-  await expect(driver.renew(never)).rejects.toThrow("could not ask its store");
+  await expect(driver.renew(never)).rejects.toThrow("call to its store failed");
   expect(it.stats().claims).toBe(0);
 });
 
@@ -89,7 +89,7 @@ test("a forced release is logged with its reason, whoever placed the lock", asyn
   const told = it.logged.filter((line) => line.startsWith("a lock was"));
   expect(told).toEqual([
     expect.stringMatching(/^a lock was revoked .*"here".*its host is gone/),
-    expect.stringMatching(/^a lock was taken away at once .*"there".*so is this one/),
+    expect.stringMatching(/^a lock was removed at once .*"there".*so is this one/),
   ]);
   await elsewhere.close();
 });

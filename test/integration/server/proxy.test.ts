@@ -122,7 +122,7 @@ test("what the store throws fails the call and is logged, not told", async () =>
   const driver: Driver = { ...memory(), claim: () => Promise.reject(new Error("password=hunter2")) };
   const it = await startServer({ driver });
   const { driver: through } = await openClient(it.addresses[0] as string);
-  await expect(through.claim(makeClaim("k"))).rejects.toThrow("the server could not ask its store (memory)");
+  await expect(through.claim(makeClaim("k"))).rejects.toThrow("the server's call to its store failed (memory)");
   expect(it.logged.join()).toContain("hunter2");
 });
 
@@ -134,18 +134,18 @@ test("an outage of the store is told in the log once, and at its end with how ma
   const it = await startServer({ driver: { ...inner, name: "redis", claim }, clock });
   const { driver } = await openClient(it.addresses[0] as string);
   for (let n = 0; n < 20; n++)
-    await expect(driver.claim(makeClaim(`k${n}`))).rejects.toThrow("could not ask its store");
+    await expect(driver.claim(makeClaim(`k${n}`))).rejects.toThrow("call to its store failed");
   // one that is answered among others that are not is no end
   isDown = false;
   await expect(driver.claim(makeClaim("a"))).resolves.toMatchObject({ state: "held" });
   isDown = true;
-  await expect(driver.claim(makeClaim("b"))).rejects.toThrow("could not ask its store");
+  await expect(driver.claim(makeClaim("b"))).rejects.toThrow("call to its store failed");
   isDown = false;
   await expect(driver.claim(makeClaim("b"))).resolves.toMatchObject({ state: "held" });
   expect(it.logged).toEqual(["redis failed: Error: no route"]);
   await clock.advance(5_000);
   await expect(driver.claim(makeClaim("c"))).resolves.toMatchObject({ state: "held" });
-  expect(it.logged.slice(1)).toEqual(['redis answers again {"calls":21,"ms":5000}']);
+  expect(it.logged.slice(1)).toEqual(['redis can be reached again {"calls":21,"ms":5000}']);
 });
 
 test.each([true, false])(
@@ -277,7 +277,7 @@ test("what the store cannot do is refused, not done in part: of several keys it 
 test("a server on a Unix socket is no store for a relay: with the relay all that its clients hold would end at once", async () => {
   const store = await startServer();
   const relay = startServer({ driver: serverDriver({ path: store.path }), listen: "tcp://127.0.0.1:0" });
-  await expect(relay).rejects.toThrow("a lock server on a Unix socket cannot be the store of another one");
+  await expect(relay).rejects.toThrow("a server on a Unix socket cannot be the store of another server");
   await until(() => store.stats().sessions === 0, { within: 2_000, what: "the end of the relay's session" });
 });
 

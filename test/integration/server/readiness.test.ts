@@ -31,7 +31,7 @@ test("a server is ready, unless it asks its clients what they hold, stops, or ca
   const fresh = await startServer({ state: "none" });
   expect(fresh.ready()).toMatchObject({
     ok: false,
-    reason: expect.stringMatching(/tell what they hold, for up to \d+ s more/),
+    reason: expect.stringMatching(/^recovering after an unclean shutdown; .* in at most \d+ s$/),
   });
 });
 
@@ -48,7 +48,7 @@ test("a state that cannot be written is a reason not to be ready, until it was w
   for (let again = 0; again < 3; again++) {
     await expect(driver.claim(makeClaim("k", { ttlMs: 120_000 }))).rejects.toThrow();
   }
-  expect(it.ready()).toMatchObject({ ok: false, reason: expect.stringMatching(/state cannot be written/) });
+  expect(it.ready()).toMatchObject({ ok: false, reason: expect.stringMatching(/state directory is not writable/) });
   expectHeld(await driver.claim(makeClaim("short")));
   rmSync(blocked, { recursive: true });
   rmSync(journal, { recursive: true });
@@ -56,8 +56,11 @@ test("a state that cannot be written is a reason not to be ready, until it was w
   expectHeld(await driver.claim(makeClaim("other", { ttlMs: 120_000 })));
   expect(it.ready()).toEqual({ ok: true });
   // however many writes failed, the log has it once, and that it is over
-  const told = it.logged.filter((line) => line.startsWith("the state can"));
-  expect(told).toEqual([expect.stringMatching(/^the state cannot be written: /), "the state can be written again"]);
+  const told = it.logged.filter((line) => line.startsWith("the state directory is"));
+  expect(told).toEqual([
+    expect.stringMatching(/^the state directory is not writable: /),
+    "the state directory is writable again",
+  ]);
 });
 
 test("a server whose disk has room again is ready although nobody asks it for anything that needs a write", async () => {
@@ -85,7 +88,10 @@ test.runIf(process.platform === "linux")("a server whose disk hangs is not ready
   await until(async () => (await driver.list({ prefix: "k" }, 1)).length === 1, { within: 10_000, what: "the claim" });
   expect(it.ready()).toEqual({ ok: true });
   await clock.advance(5_000);
-  expect(it.ready()).toMatchObject({ ok: false, reason: expect.stringMatching(/disk does not answer/) });
+  expect(it.ready()).toMatchObject({
+    ok: false,
+    reason: expect.stringMatching(/a write to the state directory has stalled/),
+  });
   const reader = await open(journal, "r");
   // nothing is durable in a pipe
   expect(await claim).toBe("refused");
@@ -139,13 +145,13 @@ test("all that is wrong with options is thrown at once, with the faults one by o
 });
 
 test.each<[string, string, unknown]>([
-  ["acess", "serve has no such option", { file: "accounts.json" }],
+  ["acess", "unknown option of serve", { file: "accounts.json" }],
   ["access", "it must be { file }", "hf1_secret"],
   ["access", "it must be { file }", { fil: "accounts.json" }],
   ["access", "it must be { file }", null],
   ["driver", "it must be a driver, not an object", {}],
   ["tls", "it must be an object, not 5", 5],
-  ["httpNames", 'it must be an array of texts, not "locks.example"', "locks.example"],
+  ["httpNames", 'it must be an array of strings, not "locks.example"', "locks.example"],
   ["limits", "it must be an object, not 5", 5],
   ["insecure", 'it must be true or false, not "no"', "no"],
   ["clock", "it must be a clock, not an object", {}],
@@ -189,13 +195,13 @@ test("checkOptions() finds that a socket cannot be made where it is asked for, a
   const { problems } = await checkOptions({ listen, state: "none" });
   expect(problems.map(({ message }) => message)).toEqual([
     `${file} is not a socket: move it away`,
-    `no socket can be made in ${join(dir, "deep")} (ENOENT)`,
-    `no socket can be made in ${file} (ENOTDIR)`,
+    `cannot create a socket in ${join(dir, "deep")} (ENOENT)`,
+    `cannot create a socket in ${file} (ENOTDIR)`,
   ]);
   expect(problems).toMatchObject(Array(3).fill({ option: "listen", isEnvironmental: true }));
   for (const one of listen) {
     const started = serve({ listen: one, state: "none", log: () => undefined });
-    await expect(started).rejects.toThrow(/move it away|no folder leads/);
+    await expect(started).rejects.toThrow(/move it away|the directory of .* does not exist/);
   }
 });
 
@@ -205,7 +211,7 @@ test("a name that no Host header can have is a fault: everybody who used it woul
   expect((await checkOptions({ ...options, httpNames: good })).problems).toEqual([]);
   const bad = ["https://locks.example", "locks.example:443", "*.example", "[fd00::1]", "", "a b", "locks.example/x"];
   const { problems } = await checkOptions({ ...options, httpNames: bad });
-  expect(problems.map(({ option, message }) => [option, message.split(" is no ")[0]])).toEqual(
+  expect(problems.map(({ option, message }) => [option, message.split(" is not ")[0]])).toEqual(
     bad.map((name) => ["httpNames", JSON.stringify(name)]),
   );
 });

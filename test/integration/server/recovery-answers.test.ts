@@ -62,12 +62,12 @@ test("serve() logs that nothing new is granted, why and for how long, and when t
   expect(first.logged).toEqual([]);
   const stateless = await startServer({ state: "none" });
   expect(stateless.logged).toEqual([
-    'nothing is kept of the last run: granting nothing new for up to 60 s {"level":"warn"}',
+    'no state is kept from the previous run: granting nothing new for up to 60 s {"level":"warn"}',
   ]);
 
   const { world } = await startRecovering();
   expect(world.logLines.filter((said) => /grant/.test(said))).toEqual([
-    expect.stringMatching(/^the last server did not stop cleanly: granting nothing new for up to 30 s/),
+    expect.stringMatching(/^the previous run of the server did not stop cleanly: granting nothing new for up to 30 s/),
   ]);
   await world.clock.advance(26_000);
   expect(world.logLines.at(-1)).toMatch(/^recovery is over: new locks are granted/);

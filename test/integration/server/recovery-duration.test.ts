@@ -52,13 +52,13 @@ test.each([0o755, 0o750, 0o711])("an empty folder of mode %o is closed to others
   const { problems, warnings } = await checkOptions({ listen: `unix:${join(dir, "socket")}`, state });
   expect([problems, warnings]).toEqual([
     [],
-    [expect.stringMatching(/empty and open to others.*the start sets mode 700/)],
+    [expect.stringMatching(/empty and open to other users.*the server will set mode 700/)],
   ]);
   const it = await startServer({ in: dir });
   expect(statSync(state).mode & 0o777).toBe(0o700);
   expect(it.recoveryRemainingMs).toBe(0);
   expect(it.logged).toEqual([
-    expect.stringMatching(/is empty and was open to others \(mode \d+\): it has mode 700 now/),
+    expect.stringMatching(/was empty and open to other users \(mode \d+\): its mode is now 700/),
   ]);
 });
 
@@ -72,7 +72,7 @@ test.each([
   mkdirSync(state);
   for (const name of names) writeFileSync(join(state, name), "");
   chmodSync(state, mode);
-  await expect(startServer({ in: dir })).rejects.toThrow(/open to others.*chmod 700/);
+  await expect(startServer({ in: dir })).rejects.toThrow(/open to other users.*chmod 700/);
   expect(statSync(state).mode & 0o777).toBe(mode);
 });
 
@@ -232,7 +232,7 @@ test("close() rejects if the state could not be saved, and lets go of everything
   mkdirSync(blocked);
   const closed = it.close();
   await expect(closed).rejects.toThrow(StateError);
-  await expect(closed).rejects.toThrow(/the state could not be saved: the next start will ask the clients/);
+  await expect(closed).rejects.toThrow(/the state could not be saved: the next start will begin with a recovery/);
   rmSync(blocked, { recursive: true });
   expect((await startServer({ in: it.dir })).recoveryRemainingMs).toBeGreaterThan(0);
 });
@@ -257,7 +257,7 @@ test.each([
   await expect(driver.claim(makeClaim("long", { ttlMs: 600_000, wait: false }))).rejects.toThrow();
   expect(await it.ownershipLost).toMatch(/lock was removed or replaced/);
   expect(it.ready()).toMatchObject({ ok: false });
-  expect(it.logged.join("\n")).toMatch(/the server ends: .*lock was removed or replaced/);
+  expect(it.logged.join("\n")).toMatch(/the server is ending: .*lock was removed or replaced/);
   await expect(it.close()).rejects.toThrow(/could not be saved/);
   await driver.close();
 });
@@ -280,7 +280,7 @@ test("a second server that took the state of a running one finds it as after a c
 test("a server whose socket was removed saves its state and ends", async () => {
   const it = await startServer();
   rmSync(it.path);
-  expect(await it.ownershipLost).toMatch(/nobody can reach this server any more: .*socket was removed or replaced/);
+  expect(await it.ownershipLost).toMatch(/clients can no longer reach this server: .*socket was removed or replaced/);
   await it.close();
   expect((await startServer({ in: it.dir })).recoveryRemainingMs).toBe(0);
 });
@@ -311,7 +311,7 @@ const rejectedOptions: readonly (readonly [string, (dir: string) => string, RegE
       symlinkSync(join(dir, "real"), join(dir, "link"));
       return `${join(dir, "link")}/`;
     },
-    /link is a link/,
+    /link is a symbolic link/,
   ],
 ];
 
@@ -345,14 +345,14 @@ test("checkOptions() warns of a start that would grant nothing for a while, unle
   writeFileSync(join(dir, "state", "state"), killed);
   writeFileSync(join(dir, "state", "sessions"), list);
   expect((await checkOptions(options)).warnings).toEqual([
-    "the last server did not stop cleanly: granting nothing new for up to 30 s",
+    "the previous run of the server did not stop cleanly: granting nothing new for up to 30 s",
   ]);
   rmSync(join(dir, "state", "state"));
   expect((await checkOptions(options)).warnings).toEqual([
-    "the state file is missing from a folder that has been in use: granting nothing new for up to 60 s",
+    "the state file is missing from a directory that has been in use: granting nothing new for up to 60 s",
   ]);
   const none = { ...options, state: "none" };
-  expect((await checkOptions(none)).warnings).toEqual([expect.stringMatching(/nothing is kept.* for up to 60 s/)]);
+  expect((await checkOptions(none)).warnings).toEqual([expect.stringMatching(/no state is kept.* for up to 60 s/)]);
   expect((await checkOptions({ ...none, firstStart: true })).warnings).toEqual([]);
   expect((await checkOptions({ ...options, firstStart: true })).problems).toMatchObject([{ option: "state" }]);
 });

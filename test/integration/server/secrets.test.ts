@@ -83,7 +83,7 @@ test("no log line, error, list, event or answer to another has a secret of a cli
   for (const word of [
     '"events"',
     "no valid credential was given",
-    "a lock was taken away at once",
+    "a lock was removed at once",
     "why",
     "more than a day",
   ]) {

@@ -55,7 +55,7 @@ test("a second server on one state is refused", async () => {
 test("a second server on one socket is refused, and the first goes on", async () => {
   const dir = createTemporaryDirectory();
   const it = await startServer({ in: dir });
-  await expect(startServer({ in: dir, state: join(dir, "state2") })).rejects.toThrow(/another server listens/);
+  await expect(startServer({ in: dir, state: join(dir, "state2") })).rejects.toThrow(/another server already listens/);
   const { driver } = await openClient(it.addresses[0] as string);
   expectHeld(await driver.claim(makeClaim("k")));
 });
@@ -94,8 +94,8 @@ test("a journal that was cut while it was written loses only what was being writ
 });
 
 test.each([
-  [1, /has layout 1, this version knows 2: move its folder away once nothing is held$/],
-  [3, /has layout 3, this version knows 2: run a newer holdfast$/],
+  [1, /has layout 1, but this version supports 2: move its directory away when no lock is held$/],
+  [3, /has layout 3, but this version supports 2: run a newer holdfast$/],
 ])("a state of layout %i is refused in one sentence", async (layout, message) => {
   const dir = await createUsedState();
   const path = join(dir, "state", "state");
@@ -118,10 +118,10 @@ test("a linked state is refused: the folder, a file, and a second name", async (
   const dir = await createUsedState();
   const state = join(dir, "state");
   symlinkSync(state, join(dir, "link"));
-  await expect(startServer({ in: dir, state: join(dir, "link") })).rejects.toThrow(/is a link/);
+  await expect(startServer({ in: dir, state: join(dir, "link") })).rejects.toThrow(/is a symbolic link/);
   renameSync(join(state, "state"), join(dir, "elsewhere"));
   symlinkSync(join(dir, "elsewhere"), join(state, "state"));
-  await expect(startServer({ in: dir })).rejects.toThrow(/is a link/);
+  await expect(startServer({ in: dir })).rejects.toThrow(/is a symbolic link/);
   rmSync(join(state, "state"));
   linkSync(join(dir, "elsewhere"), join(state, "state"));
   await expect(startServer({ in: dir })).rejects.toThrow(/second name/);
@@ -130,10 +130,10 @@ test("a linked state is refused: the folder, a file, and a second name", async (
 test("a state that is open to others is refused: the folder, and a file", async () => {
   const dir = await createUsedState();
   chmodSync(join(dir, "state"), 0o750);
-  await expect(startServer({ in: dir })).rejects.toThrow(/open to others \(mode 750\): chmod 700/);
+  await expect(startServer({ in: dir })).rejects.toThrow(/open to other users \(mode 750\): chmod 700/);
   chmodSync(join(dir, "state"), 0o700);
   chmodSync(join(dir, "state", "journal"), 0o644);
-  await expect(startServer({ in: dir })).rejects.toThrow(/open to others \(mode 644\): chmod 600/);
+  await expect(startServer({ in: dir })).rejects.toThrow(/open to other users \(mode 644\): chmod 600/);
 });
 
 test("a folder in the place of a file is refused, and a file in the place of the folder", async () => {
@@ -143,7 +143,7 @@ test("a folder in the place of a file is refused, and a file in the place of the
   await expect(startServer({ in: dir })).rejects.toThrow(/is not a file: move it away|EISDIR/);
   rmSync(join(dir, "state"), { recursive: true });
   writeFileSync(join(dir, "state"), "");
-  await expect(startServer({ in: dir })).rejects.toThrow(/not a folder/);
+  await expect(startServer({ in: dir })).rejects.toThrow(/not a directory/);
 });
 
 test("a state that cannot be written stops the start", async () => {

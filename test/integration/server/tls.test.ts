@@ -129,9 +129,9 @@ test("a TLS hello to the plain port and plain bytes to the TLS port end at once,
     `holdfasts://127.0.0.1:${plainPort} does not speak TLS there: without it the url begins with holdfast://`,
   );
   await expect(connect(`holdfast://127.0.0.1:${port}`)).rejects.toThrow(
-    `holdfast://127.0.0.1:${port}: this port speaks TLS: its url begins with holdfasts://`,
+    `holdfast://127.0.0.1:${port}: this port uses TLS: connect with holdfasts://`,
   );
-  expect(await responseTo(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")).toContain("this port speaks TLS");
+  expect(await responseTo(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")).toContain("this port uses TLS");
   const locks = await connect(url());
   onCleanup(() => locks.close());
   await locks.using("k", async () => undefined);
@@ -170,9 +170,9 @@ test("with a client CA a client must show a certificate of its issuer, and is to
     tls: { cert: files.cert, key: files.key, clientCa: own.ca },
   });
   const url = `holdfasts://127.0.0.1:${server.addresses[0]?.split(":").at(-1)}?ca=${files.ca}`;
-  await expect(connect(url)).rejects.toThrow(/demands a client certificate that its issuers have signed/);
+  await expect(connect(url)).rejects.toThrow(/requires a client certificate signed by a CA that it trusts/);
   await expect(connect(url)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  await expect(connect(`${url}&cert=${alien.cert}&key=${alien.key}`)).rejects.toThrow(/demands a client certificate/);
+  await expect(connect(`${url}&cert=${alien.cert}&key=${alien.key}`)).rejects.toThrow(/requires a client certificate/);
   const locks = await connect(`${url}&cert=${own.cert}&key=${own.key}`);
   onCleanup(() => locks.close());
   await locks.using("k", async () => undefined);

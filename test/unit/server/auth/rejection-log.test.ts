@@ -14,7 +14,7 @@ test("those beyond the bound are told of once a minute, with how many there were
   add("AUTH");
   for (let at = 0; at < 100; at++) add("LIMIT");
   expect(logged).toEqual([
-    ["a client was not let in", { level: "warn", address: "10.0.0.1" }],
+    ["a client was refused", { level: "warn", address: "10.0.0.1" }],
     ["too many wrong credentials", { level: "warn", address: "10.0.0.1", refused: 1 }],
   ]);
   clock.jump(59_999);
