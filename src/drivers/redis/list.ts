@@ -14,7 +14,7 @@ const WAITING_PER_CALL = 128;
 /** Fields of one claim in a reply of list.lua. */
 const FIELDS_PER_CLAIM = 12;
 
-/** `member`: a key; followed by "\\0" and an owner, a claim over several keys that may not be in that queue yet. */
+/** `member`: a key; followed by "\0" and an owner, a claim over several keys that may not be in that queue yet. */
 interface IndexEntry {
   readonly bucket: string;
   readonly member: string;

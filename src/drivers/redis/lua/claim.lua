@@ -1,11 +1,11 @@
---[[ claim.lua — places a claim, or finds it by its id, and says where it stands. One trip.
-     KEYS  1 any name of the bucket of its first key: where to send the call
-     ARGV  root, inbox, birth record, longest ttl, the claim (id, ttl, count, holds), tokens, floor, waits ("1" or "0"), label, holds as JSON
-     Gives "h <token> <tokens> <ttl left> <store ms>" | "w <ttl left> <recheck> <store ms>" | "n [how it ended]" |
-           "p <grants again at (ms)> <store ms>": not granted, since nothing new is | "f":
-           the floor is more than a day ahead of the clock. A store that has forgotten adds to "h" and "w" from when
-           on it grants again (ms)
-     Work  O(admitted + run out) a line ]]
+--[[ claim.lua — makes a claim, or finds it by its id, and answers whether it is held. One round trip.
+     KEYS  1 any name in the bucket of its first key: routes the call
+     ARGV  root, inbox, run record, longest ttl, the claim (id, ttl, count, locks), tokens, floor, waits ("1" or "0"), label,
+           locks as JSON
+     Returns "h <token> <tokens> <remaining ttl> <store ms>" | "w <remaining ttl> <recheck> <store ms>" | "n [end reason]" |
+           "p <end of grace period (ms)> <store ms>": not granted because of a grace period | "f": the floor is more than a
+           day ahead of the clock. In a grace period "h" and "w" end with another field, its end (ms)
+     Cost  O(admitted + expired entries) for each queue ]]
 --- include lib/prelude.lua
 --- include lib/grace.lua
 --- include lib/records.lua
@@ -22,11 +22,11 @@ local claim = {
 }
 local waits, label, json = take(), take(), take()
 local line = lineOf(claim.bucket, holds[1][2])
--- the most usual call: it is new, and nobody has a place
+-- the fast path: the claim is new and the queue is empty
 local isAlone = claim.count == 1 and call('EXISTS', claim.key, line.admitted, line.waiting) == 0
 local isTooHigh = claim.floor > micros + DAY * 1000
 
---- The new claim is noted, which holds or waits by now.
+--- Saves the new claim, which is held or waiting by now.
 local function note(arrived)
   claim.rest = restOf(now, waits, arrived, json, label)
   save(claim)
@@ -61,7 +61,7 @@ if isTooHigh then return 'f' end
 local function isFree(of, hold)
   settle(of)
   if breathing or not fits(of, hold[3], hold[4]) or frontAlive(of) then return false end
-  return fits(of, hold[3], hold[4]) -- those behind a dead one in front may have been admitted meanwhile
+  return fits(of, hold[3], hold[4]) -- removing an expired claim at the front may have admitted those behind it
 end
 
 if waits == '0' then
@@ -73,13 +73,13 @@ if waits == '0' then
   end
   if isRefused then
     settleAll()
-    -- unknown is not busy: whoever holds its keys may not have placed its claim again yet
+    -- unknown is not busy: the holder of its keys may not have restored its claim yet
     if breathing and not isHeld then return 'p ' .. opensAt .. ' ' .. clock end
     return none()
   end
 end
 
--- the first write is one that Redis refuses if it must (for want of memory), while nothing is written
+-- Redis may refuse the first write (for lack of memory): nothing is written then
 local arrived = {}
 while claim.token == 0 do
   claim.stage = claim.stage + 1
@@ -96,7 +96,7 @@ while claim.token == 0 do
   if claim.stage == claim.count then grant(claim, line, mint(claim, line)) end
 end
 note(table.concat(arrived, ','))
--- where it is wanted but does not stand yet
+-- list the claim also under the keys whose queues it has not entered yet
 if claim.count > 1 and claim.token == 0 then
   for _, hold in ipairs(holds) do enlist(hold[1], hold[2] .. '\0' .. claim.bucket .. claim.id, claim.ttl) end
 end

@@ -1,12 +1,13 @@
---[[ detach.lua — held claims go their own way: a lease of their own from now on, and how they end is remembered. One trip.
-     KEYS  1 where to send the call
-     ARGV  root, inbox, birth record, longest ttl, number of claims, then for each: what its lease is to have left (more
-           than its ttl: the ttl), and the claim (id, ttl, count, holds)
-     Gives a string with "1" for each claim that was held, else "0" ]]
+--[[ detach.lua — detaches held claims: their leases no longer depend on the client, and the way they end is kept as a
+     tombstone. One round trip.
+     KEYS  1 routes the call
+     ARGV  root, inbox, run record, longest ttl, number of claims, then for each: the time that its lease shall have left (at
+           most the ttl counts), and the claim (id, ttl, count, locks)
+     Returns a string with "1" for each claim that was held, else "0" ]]
 --- include lib.lua
 --- include lib/renewal.lua
 
---- The lease ends sooner than a full one. Whoever renews it restarts the full one.
+--- Cuts the lease short. A later renewal restores the full lease.
 local function shorten(claim, holds, left)
   claim.expires = now + left
   save(claim)
@@ -24,7 +25,7 @@ for at = 1, tonumber(take()) do
   local claim = read(asked.bucket, asked.id)
   done[at] = '0'
   if alive(claim) and claim.token > 0 and claim.state ~= 'r' and stands(claim, holds) then
-    claim.state, claim.stepped = 'd', true -- extends whatever is left
+    claim.state, claim.stepped = 'd', true -- makes `extend` restart the lease however much is left
     extend(claim, holds)
     if left < claim.ttl then shorten(claim, holds, left) end
     done[at] = '1'

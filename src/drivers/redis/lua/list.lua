@@ -1,16 +1,16 @@
---[[ list.lua — the claims in the lines of some keys, each line from its front. Writes nothing.
-     KEYS  1 where to send the call
-     ARGV  root, most waiting places to give of a line, then for each line: bucket, key, first waiting place to give (from
-           0; then the admitted, too); or bucket, key, and "@" .. bucket .. id of one claim over several keys that may not have
-           come to this key yet
-     Gives the store's ms, then for each of these { are there more, then twelve texts a claim: id, end of lease, ttl, token,
-           tokens, floor, placed at, label, waits, permits, limit, holds as JSON or "" }
-     Work  O(admitted + most) a line ]]
+--[[ list.lua — lists the claims in the queues of some keys, each queue from its front. Writes nothing.
+     KEYS  1 routes the call
+     ARGV  root, maximum of waiting entries to return of a queue, then for each queue: bucket, key, index of the first waiting
+           entry to return (0: return the admitted entries, too); or bucket, key, and "@" .. bucket .. id of one claim over
+           several keys that may not have entered this queue yet
+     Returns the store's time (ms), then for each of these { "1" if there are more, then twelve fields of each claim: id, end
+           of lease, ttl, token, tokens, floor, time of the claim, label, waits, permits, limit, locks as JSON or "" }
+     Cost  O(admitted + maximum) for each queue ]]
 --- include lib/prelude.lua
 --- include lib/records.lua
 local most = tonumber(ARGV[2])
 
---- A claim's texts, and its arrival in the line of this key; nil if it is no more.
+--- The fields of a claim, and its arrival in the queue of this key; nil if the claim has ended.
 local function view(owner, id, key)
   local claim = read(owner, id)
   if not claim or claim.ended or claim.expires <= now then return nil end

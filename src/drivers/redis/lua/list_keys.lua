@@ -1,7 +1,7 @@
---[[ list_keys.lua — the keys that have places and begin with a prefix, from the index of each bucket. Writes nothing.
-     KEYS  1 where to send the call
-     ARGV  root, prefix, start (members behind this one; "": from the first), most members a bucket, then buckets
-     Gives for each bucket its members: keys, and key .. "\0" .. bucket .. id of claims over several keys ]]
+--[[ list_keys.lua — lists the keys with entries that begin with a prefix, from the index of each bucket. Writes nothing.
+     KEYS  1 routes the call
+     ARGV  root, prefix, start (members after this one; "": from the first), maximum of members from each bucket, then buckets
+     Returns the members of each bucket: keys, and key .. "\0" .. bucket .. id of claims over several keys ]]
 local root, prefix, start, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local from = start == '' and '[' .. prefix or '(' .. start
 local found = {}

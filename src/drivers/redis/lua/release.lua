@@ -1,15 +1,17 @@
---[[ release.lua — removes claims, waiting or held, grants who is admitted now and says so to their inboxes. One trip.
-     KEYS  1 where to send the call
-     ARGV  root, inbox, birth record, longest ttl, number of claims, then for each: "1" if a `claim` call of it may still come, else "0"; the claim
-     Gives a string with "1" for each claim that was there, else "0"; then "\n" and a push for each claim granted whose
-           inbox is the caller's own
-     Work  O(claims x (admitted + run out)), and a publication for each other grant. Its first write is one that frees: it
-           succeeds when memory is full. ]]
+--[[ release.lua — removes claims, waiting or held, grants to those that are admitted now, and publishes the grants to
+     their inboxes. One round trip.
+     KEYS  1 routes the call
+     ARGV  root, inbox, run record, longest ttl, number of claims, then for each: "1" if a `claim` call of it may still
+           arrive, else "0"; the claim
+     Returns a string with "1" for each claim that was there, else "0"; then "\n" and a push for each granted claim with the
+           caller's own inbox
+     Cost  O(claims x (admitted + expired entries)), and one PUBLISH for each other grant. The first write frees memory, so
+           the script succeeds when memory is full. ]]
 --- include lib/prelude.lua
 --- include lib/grace.lua
 --- include lib/records.lua
 
--- the most usual call: one claim that holds one key. Nothing is made that it does not need
+-- the fast path: one held claim with one key. It sets up nothing that it does not need
 local bucket, name = ARGV[10], ARGV[11]
 local only = ARGV[5] == '1' and ARGV[6] == '0' and ARGV[9] == '1' and read(bucket, ARGV[7])
 local isUsual = only and not only.ended and only.state == 'o' and only.token > 0 and only.expires > now
@@ -20,7 +22,7 @@ if isUsual then
   dirty = true
   call('DEL', only.key)
   local waiting = named(bucket, 'w', name)
-  left = call('EXISTS', admitted, waiting, waiting) -- who waits counts twice
+  left = call('EXISTS', admitted, waiting, waiting) -- waiting entries count twice
   if left == 0 then
     call('ZREM', shared(bucket, 'i'), name)
     return there[1]
@@ -40,7 +42,7 @@ local function remove(unanswered, asked, holds)
   local was = '0'
   if not claim then
     sweep(asked, holds)
-    -- it may have been there before the store forgot; nobody was granted since. Nor is it placed anew by a late call
+    -- it may have been held before the loss of data; nothing was granted since. The tombstone stops a late claim call
     if breathing then was, unanswered = '1', true end
   elseif not claim.ended then
     local isAll = leave(claim, holds) == claim.stage

@@ -1,9 +1,9 @@
---[[ renew.lua — restarts the leases of claims, held and waiting alike, and says where each stands. One trip.
-     KEYS  1 where to send the call
-     ARGV  root, inbox, birth record, longest ttl, number of claims, then each claim (id, ttl, count, holds)
-     Gives one answer a claim, as claim.lua, or "b <from when on it grants (ms)>": not there or run out, but the store has
-           forgotten since (a renewal, perhaps), and what was held may be placed anew
-     Work  O(claims x (admitted + run out)) ]]
+--[[ renew.lua — restarts the leases of claims, held and waiting alike, and answers for each. One round trip.
+     KEYS  1 routes the call
+     ARGV  root, inbox, run record, longest ttl, number of claims, then each claim (id, ttl, count, locks)
+     Returns one answer for each claim, as claim.lua, or "b <end of grace period (ms)>": the claim is unknown or expired after
+           a loss of data, which may have lost a renewal; if it was held, the caller may restore it
+     Cost  O(claims x (admitted + expired entries)) ]]
 --- include lib.lua
 --- include lib/answers.lua
 --- include lib/recheck.lua

@@ -1,19 +1,19 @@
---[[ restore.lua — places claims anew that were held when the store forgot, with the tokens they have. One trip.
-     KEYS  1 where to send the call
-     ARGV  root, inbox, birth record, longest ttl, number of claims, then for each: the claim, tokens, floor, waits, label,
-           holds as JSON, and its token
-     Gives one answer a claim, as claim.lua
-     A claim that is there as waiting is placed, too: a replica that was promoted may have missed its grant. A hold is held
-     as asserted: the admission rule was asked when it was granted. Only if a store that forgot a part
-     remembers others that conflict with it, those with the lowest tokens end, until all left in the line could have been
-     granted in some order (as lock-table/key-queue.ts has it: if any will do, the least limit first does).
-     Work  O(claims + admitted), and O(admitted) for each that must go, without a command ]]
+--[[ restore.lua — restores claims that were held when the store lost data, with their tokens. One round trip.
+     KEYS  1 routes the call
+     ARGV  root, inbox, run record, longest ttl, number of claims, then for each: the claim, tokens, floor, waits, label,
+           locks as JSON, and its token
+     Returns one answer for each claim, as claim.lua
+     A claim that is waiting at the store is restored, too: a promoted replica may have missed its grant. The script trusts
+     the caller: the admission rule was checked when the claim was granted. Only if the store has lost a part of its data and
+     still has claims in conflict with a restored one, those with the lowest tokens end, until all that are left in the queue
+     could have been granted in some order (as in lock-table/key-queue.ts: if any order works, ascending limits do).
+     Cost  O(claims + admitted), and O(admitted) without a command for each claim that ends ]]
 --- include lib.lua
 --- include lib/answers.lua
 --- include lib/recheck.lua
 --- include lib/renewal.lua
 
---- The claims admitted in a line, the least limit first; who waits in a later line of its own has no token yet.
+--- The admitted claims of a queue, in ascending order of limit; a claim that waits for a later key has no token yet.
 local function holdersOf(line)
   local found = {}
   for _, place in ipairs(call('ZRANGE', line.admitted, 0, -1)) do
@@ -27,7 +27,7 @@ local function holdersOf(line)
   return found
 end
 
---- Which of these must go; nil if they fit.
+--- The index of the claim that must end; nil if all fit.
 local function overfull(holders)
   local used, lowest = 0, 1
   for at, one in ipairs(holders) do
@@ -50,7 +50,7 @@ local function clear(line)
 end
 
 local function place(claim, rest)
-  call('DEL', claim.key) -- the first write is one that Redis never refuses
+  call('DEL', claim.key) -- Redis never refuses this first write
   dirty = true
   claim.rest = rest
   for _, hold in ipairs(claim.holds) do
@@ -87,7 +87,7 @@ for at = 1, tonumber(take()) do
     place(claim, restOf(now, waits, string.rep(token .. ',', claim.count), json, label))
   end
 end
--- only now, since of two that conflict the later one may be the one that stays; and each line once
+-- only after all are restored: of two claims in conflict the later one may stay. Each queue is checked once
 for _, claim in ipairs(all) do
   for _, hold in ipairs(claim.holds) do
     local line = lines[hold[2]]

@@ -1,9 +1,9 @@
---[[ revoke.lua — asks holders to go: they answer "n revoked" from now on and keep their place until they release it or
-     their lease ends; with "now" they are removed at once. Their processes are told to ask. One trip.
-     KEYS  1 where to send the call
-     ARGV  root, inbox, birth record, longest ttl, number of targets, then for each: bucket, key, token, now ("1" or "0")
-     Gives a string with "1" for each that was there, else "0"
-     Work  O(admitted) a target ]]
+--[[ revoke.lua — revokes held claims: from now on they are answered "n revoked" and keep their entries until they are
+     released or their leases end; with "now" they are removed at once. Their processes get a recheck push. One round trip.
+     KEYS  1 routes the call
+     ARGV  root, inbox, run record, longest ttl, number of targets, then for each: bucket, key, token, now ("1" or "0")
+     Returns a string with "1" for each target that was found, else "0"
+     Cost  O(admitted) for each target ]]
 --- include lib.lua
 
 local function holder(bucket, key, token, atOnce)

@@ -1,10 +1,10 @@
---[[ verify.lua — notes which layout this prefix has, and tries every command the other scripts use, so that none of them can
-     be refused half-way for want of a right. One trip, when a driver opens.
-     KEYS  1 where to send the call
-     ARGV  our layout, our inbox, the key with the layout of this prefix (it alone stays for ever, so that no other layout
-           serves it beside us), the beginning of names to try the commands on
-     Gives the layout as text (ours, if there was none), and what is refused ("" if nothing). A full store refuses nothing
-           by that: whoever holds a lock must be able to give it back. ]]
+--[[ verify.lua — notes the layout of this prefix, and tries every command that the other scripts use. So no script fails
+     half-way because of a missing permission. One round trip, when a driver opens.
+     KEYS  1 routes the call
+     ARGV  layout version of the driver, its inbox, the key that keeps the layout of this prefix (it never expires, so that no
+           other layout shares the prefix), the prefix of keys to try the commands on
+     Returns the layout as text (that of the driver, if there was none), and the first refused command with its error ("" if
+           none). A refusal for lack of memory does not count: a holder must be able to connect and release its lock. ]]
 local refused = ''
 local function try(...)
   local said = redis.pcall(...)

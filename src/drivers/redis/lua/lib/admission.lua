@@ -1,24 +1,26 @@
---[[ admission.lua — who is admitted, and who is passed over since its process does not listen (an unreachable waiter).
+--[[ admission.lua — admits waiting claims, and passes over those whose process does not listen (unreachable waiters).
 
      Invariants
-     - Only `settle` admits those who wait, and everyone fits beside the sum of those admitted at that moment: whoever leaves
-       takes the sum along (`leftBy`), and `look` reads it again before it is asked for.
-     - Whoever is granted, or goes on to its next queue, is let through: it holds its place here. Once somebody was let through,
-       nobody is granted for want of listeners; and who is granted so stands first and fits like anyone.
-     - Nothing is said before it is written: `offer`.
-     - A script that has settled a line leaves nobody in front who fits, but for those who are unreachable. ]]
+     - Only `settle` admits waiting claims, and each fits beside the sum of those admitted at that moment. A claim that
+       leaves invalidates the sum (`leftBy`), and `look` computes it again before it is used.
+     - A claim that is granted, or that goes on to its next queue, is let through: its entry here is admitted. After a claim
+       was let through, `settle` grants to no unreachable waiter. An unreachable waiter that is granted is first in the
+       queue and fits like any other.
+     - A grant is written before it is published: see `offer` and decision 23.
+     - After `settle` no claim that fits is left at the front of the queue, except unreachable ones. ]]
 local MOST_PASSED = 32
 local SECOND = 1000
-local unreachable = {} -- by inbox, as far as this script has found out: nothing changes that while it runs
-local granted = {} -- claims that this call answers for, by id, which it granted after it came to them
+local unreachable = {} -- by inbox, as far as this script has found out; it cannot change while the script runs
+local granted = {} -- by id: claims that this call answers for and grants after it has computed their answers
 
---- Whoever called hears it in the answer, where that has room for it.
+--- The caller's own process gets the push in the reply, if the reply has room for pushes (`told`).
 local function hearsAnswer(claim)
   return told and claim.inbox == inbox
 end
 
---- In a Cluster an inbox may have been left behind on a replica, which hears all that is published there: so it is asked
---- first, with nothing, and hears no grant that is not counted. Elsewhere only a message tells who hears it.
+--- In a Cluster a fail-over may leave a subscription on a replica, where it receives everything and is not counted. So an
+--- empty ping counts the subscribers first, and no grant is published that is not counted. Elsewhere the count comes with
+--- the message itself.
 local function isUnreachable(claim)
   if hearsAnswer(claim) then return false end
   local home = claim.inbox
@@ -28,8 +30,8 @@ local function isUnreachable(claim)
   return unreachable[home]
 end
 
---- Says it to the claim's process; was it listening? An error of Redis (no right to publish) is no sign of that. What is
---- published is kept from the replicas, where an inbox may have been left behind.
+--- Pushes a message to the claim's process and returns whether it is reachable. An error of Redis (no permission to
+--- publish) does not count as unreachable. Messages are not replicated: a replica may have a left-over subscription.
 local function tell(claim, message)
   if hearsAnswer(claim) then
     told[#told + 1] = message
@@ -47,18 +49,18 @@ local function tell(claim, message)
   return not unreachable[home]
 end
 
---- After any write Redis refuses none for want of memory: here the first one frees, and changes nothing.
+--- After its first write a script is not refused for lack of memory. So the first write is a ZREM that changes nothing.
 local function beginWrites(line)
   if not dirty then call('ZREM', line.waiting, '') end
   dirty = true
 end
 
---- Does the claim wait in this very line? A script that was refused a command may have left its place behind.
+--- Whether the claim waits in this queue. A script that ended at a refused command may have left a stale entry.
 local function waitsIn(line, claim)
   return alive(claim) and claim.token == 0 and (claim.count == 1 or holdsOf(claim)[claim.stage][2] == line.name)
 end
 
---- Admitted in this line, the claim enters its next one.
+--- Admits the claim in this queue and enters it in its next one.
 local function goOn(line, claim, place, permits)
   local hold = holdsOf(claim)[claim.stage + 1]
   local following = lineOf(hold[1], hold[2])
@@ -74,7 +76,7 @@ local function goOn(line, claim, place, permits)
   settle(following)
 end
 
---- The claim holds from now on, as far as others can see.
+--- Writes the grant: from now on the claim is held for all other scripts.
 local function write(line, claim, place, permits)
   beginWrites(line)
   grant(claim, line, mint(claim, line))
@@ -82,11 +84,11 @@ local function write(line, claim, place, permits)
   save(claim)
 end
 
---- Grants the place of a claim in its last line, if its process hears of it. Says so.
---- A command that is refused ends the script there (a right that was taken away), and what is written stays. So the grant is
---- written first, in an order in which each beginning of it does no harm: a counter is too high, a place is counted that
---- nobody has, until its lease ends; and last the place is taken out of the queue, where `settle` knows it for a relic. Only
---- what is written is said; and if nobody hears it, taken back. That costs no further command unless nobody hears it.
+--- Grants a claim in its last queue if its process is reachable, and returns whether it did.
+--- A refused command (a permission was revoked) ends the script, and its earlier writes stay. So the grant is written first,
+--- in an order in which every partial write is harmless: a counter is too high, or permits count as used by no claim until
+--- the lease ends. Removing the waiting entry comes last, and `settle` recognizes a stale one. Only a written grant is
+--- published. If no process receives it, it is undone; only that case costs further commands.
 local function offer(line, claim, place, permits)
   if asking[claim.id] then
     granted[claim.id] = claim
@@ -106,8 +108,8 @@ local function offer(line, claim, place, permits)
   return false
 end
 
---- The claim's process does not listen: it loses a turn, and if that happens again a second later without a word from
---- it in between, its place. Does it keep its place?
+--- Passes over a claim whose process is unreachable. If that happens again a second or more later, without a call of the
+--- process in between, the claim is removed. Returns whether the claim keeps its entry.
 local function passOver(line, claim, permits, limit)
   local heardAt = claim.expires - claim.ttl
   if claim.missed > heardAt and now - claim.missed >= SECOND then
@@ -125,7 +127,7 @@ local function fits(line, permits, limit)
   return line.used + permits <= tonumber(limit)
 end
 
---- Are those that were passed over kept from their turn by now?
+--- Whether a claim that was passed over does not fit any more, because of grants behind it.
 local function blocks(passed, line)
   for _, one in ipairs(passed) do
     if not fits(line, one.permits, one.limit) then return true end
@@ -133,7 +135,7 @@ local function blocks(passed, line)
   return false
 end
 
---- Nobody listens of those who might go: the first of them has the lock for a second, which its renewal makes whole.
+--- All claims that fit are unreachable: grants to the first one for a second. A renewal restores the full lease.
 local function grantUnheard(line, first)
   look(line)
   if frontOf(line) ~= first.place or not fits(line, first.permits, first.limit) then return end
@@ -149,7 +151,7 @@ local function grantUnheard(line, first)
   unqueue(line, first.place)
 end
 
---- Admits whoever may go in this line. Those whose processes do not listen are passed over.
+--- Admits the claims of this queue that fit. Passes over unreachable waiters.
 settle = function(line)
   local passed, isLetThrough = nil, false
   while true do
@@ -179,7 +181,8 @@ settle = function(line)
   line.left = false
 end
 
---- The claim that waits in front, or nil. `settle` does not look at whoever has no room: one that has died holds up nobody.
+--- The first live waiting claim, or nil. `settle` does not read a claim that does not fit, so expired ones are removed here:
+--- they must not block the queue.
 local function frontAlive(line)
   local front = frontOf(line)
   while front do
@@ -192,7 +195,7 @@ local function frontAlive(line)
   end
 end
 
---- Settles the lines that somebody has left.
+--- Settles the queues that claims have left.
 settleAll = function()
   local at = 1
   while unsettled[at] and looks > 0 do

@@ -1,5 +1,5 @@
---[[ answers.lua — where a claim stands. ]]
---- `recheck`: if it waits, when it should ask again (ms from now).
+--[[ answers.lua — encodes the answer for a held or waiting claim. ]]
+--- `recheck`: for a waiting claim, the time to its next recheck (ms).
 local function answer(claim, recheck)
   local times = claim.expires - now .. ' ' .. (recheck and recheck .. ' ' or '') .. clock
   if breathing then times = times .. ' ' .. opensAt end

@@ -1,4 +1,4 @@
---[[ arguments.lua — what scripts are told of claims. ]]
+--[[ arguments.lua — decodes the claims in a script's arguments. ]]
 local inbox = ARGV[2]
 local words = ARGV
 local cursor = 4
@@ -8,7 +8,7 @@ local function take()
   return words[cursor]
 end
 
---- Takes id, ttl (stays text, which counts like a number), count, then bucket, key, permits, limit for each hold.
+--- Reads id, ttl (as text, which Lua converts in arithmetic), count, then bucket, key, permits, limit of each lock.
 local function takeClaim()
   local at, holds = cursor + 1, {}
   local count = tonumber(words[at + 2])

@@ -1,5 +1,5 @@
---[[ enqueue.lua — how claims come to wait. ]]
---- Puts a place at the end of those that wait; gives its arrival.
+--[[ enqueue.lua — adds waiting claims to a queue. ]]
+--- Appends an entry to the waiting ones and returns its arrival.
 local function queue(line, place, ttl)
   if isIdle(line) then enlist(line.bucket, line.name, ttl) end
   local last = frontOf(line) and call('ZRANGE', line.waiting, -1, -1, 'WITHSCORES')[2]

@@ -1,10 +1,10 @@
---[[ entries.lua — who stands in a line, and how claims leave it. ]]
+--[[ entries.lua — reads the entries of a queue and removes claims from it. ]]
 local looks = 2000
 local unsettled = {}
-local told -- what the caller's own process hears in the answer to this call; nil: it hears nothing there
-local settle, settleAll -- made by admission.lua: not every call needs them
+local told -- pushes for the caller's own process, returned in the reply; nil: the reply has no room for them
+local settle, settleAll -- defined by admission.lua, which not every call loads
 
---- Ends what has run out among the admitted, and sums up the rest.
+--- Removes expired admitted entries and sums up the permits of the rest.
 local function look(line)
   if line.used then return end
   empty(line)
@@ -25,39 +25,39 @@ local function look(line)
   end
 end
 
---- The place that waits in front, or false.
+--- The first waiting entry, or false.
 local function frontOf(line)
   if line.front == nil then line.front = call('ZRANGE', line.waiting, '0', '0')[1] or false end
   return line.front
 end
 
---- Nobody holds the key or waits for it. To be asked when the line is settled.
+--- Whether the queue is empty. Valid only after `settle`.
 local function isIdle(line)
   return line.used == 0 and not frontOf(line)
 end
 
---- A place of those that wait goes.
+--- Removes a waiting entry.
 local function unqueue(line, place)
   line.front = nil
   return call('ZREM', line.waiting, place)
 end
 
---- Somebody has left this line: it is to be summed up again, and settled.
+--- A claim has left this queue: its sum must be computed again, and the queue settled.
 local function leftBy(line)
   line.used = nil
   if not line.left then unsettled[#unsettled + 1] = line end
   line.left = true
 end
 
---- As leftBy, where whoever left had all permits, so that most likely nobody else is admitted: one command sees that.
+--- As leftBy, after a claim with all permits: most likely no other entry is admitted, and one command checks that.
 local function leftByAll(line)
   leftBy(line)
-  local left = call('EXISTS', line.admitted, line.waiting, line.waiting) -- who waits counts twice
+  local left = call('EXISTS', line.admitted, line.waiting, line.waiting) -- waiting entries count twice
   if left % 2 == 0 then empty(line) end
   if left < 2 then line.front = false end
 end
 
---- Takes a claim out of the lines it has entered; says from how many. Its first write is one that frees.
+--- Removes a claim from the queues that it has entered and returns from how many. The first write frees memory.
 local function leave(claim, holds)
   local left = 0
   dirty = true

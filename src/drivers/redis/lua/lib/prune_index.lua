@@ -1,4 +1,4 @@
---[[ prune_index.lua — keys whose places ran out unseen are still in the index: a few of it are looked at. ]]
+--[[ prune_index.lua — removes a few stale members of the index: keys whose entries expired without a script noticing. ]]
 for _, member in ipairs(call('ZRANDMEMBER', shared(claim.bucket, 'i'), 8)) do
   local name, owner, id = match(member, '^(%Z+)%z(..)(%w+)$')
   local left = id and call('EXISTS', named(owner, 'c', id))

@@ -1,5 +1,5 @@
---[[ recheck.lua — when those who wait should ask again, and what those who do not are told. ]]
---- When a lease ahead of the claim may end (ms from now); false if it holds.
+--[[ recheck.lua — when waiting claims should recheck, and the answer "none". ]]
+--- The time until a lease ahead of the claim may end (ms); false if the claim is held.
 local function recheckOf(claim, line)
   if claim.token > 0 then return false end
   if looks == 0 then return 50 end

@@ -1,8 +1,8 @@
---[[ records.lua — the forms of a claim's record and of its place in a line: nothing else knows them. ]]
-local CLAIM = '>ddddddddc1s' -- struct.pack is several times as fast as texts or cmsgpack, and keeps tokens exact
+--[[ records.lua — the formats of a claim's record and of its entry in a queue. No other file knows them. ]]
+local CLAIM = '>ddddddddc1s' -- struct.pack is several times as fast as text or cmsgpack, and exact for tokens
 local REST = '>dc1ss'
 
---- What only lists tell of a claim. `arrived`: its arrivals in the lines it has entered, with commas between.
+--- The details that only lists need. `arrived`: arrivals in the queues entered, separated by commas.
 local function restOf(placed, waits, arrived, json, label)
   return struct.pack(REST, placed, waits, arrived, json) .. label
 end
@@ -13,7 +13,7 @@ local function save(claim)
   call('SET', claim.key, record .. claim.rest, 'PX', claim.ttl * 2 + SLACK)
 end
 
---- What is known of a claim, or nil. A lease that a step back of the clock made longer than its ttl is cut to it.
+--- Reads the record of a claim, or nil. A lease that a backward step of the clock made longer than the ttl is cut to the ttl.
 local function read(bucket, id)
   local key = named(bucket, 'c', id)
   local record = call('GET', key)
@@ -28,13 +28,13 @@ local function read(bucket, id)
   }
 end
 
---- Only how a claim ended is remembered, for as long as a late call of it may come.
+--- Replaces the record by a tombstone, which stays for one ttl: a late call of the claim may still arrive.
 local function bury(key, how, ttl)
   if not dirty then call('DEL', key) end
   call('SET', key, 'x ' .. how, 'PX', ttl)
 end
 
---- Holds are { bucket, key, permits, limit }, all text. Only claims over several keys keep them.
+--- The locks as { bucket, key, permits, limit }, all text. Only records of claims over several keys contain them.
 local function holdsOf(claim)
   claim.holds = claim.holds or cjson.decode((select(4, struct.unpack(REST, claim.rest))))
   return claim.holds
@@ -44,7 +44,7 @@ local function placeOf(claim, hold)
   return claim.bucket .. claim.id .. ':' .. hold[3] .. ':' .. hold[4] .. ':' .. claim.ttl
 end
 
---- The bucket and the id of a place's claim, its permits, limit and ttl.
+--- Parses an entry: bucket and id of its claim, permits, limit and ttl.
 local function parse(place)
   return match(place, '^(..)(%w+):(%d+):(%d+):(%d+)$')
 end

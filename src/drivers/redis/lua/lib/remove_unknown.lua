@@ -1,5 +1,5 @@
---[[ remove_unknown.lua — what is left in lines of a claim that is not known (any more): it was evicted, deleted, or never placed.
-     Its first write is one that frees. ]]
+--[[ remove_unknown.lua — removes the entries of a claim without a record: it was evicted, deleted or never made.
+     The first write frees memory. ]]
 local function sweep(claim, holds)
   dirty = true
   for _, hold in ipairs(holds) do

@@ -1,6 +1,6 @@
---[[ renewal.lua — a known claim's lease goes on. ]]
---- Restarts the lease, unless more than three quarters of it are left (and it was not found away since). Its first write
---- is one that Redis does not refuse when memory is full.
+--[[ renewal.lua — renews the lease of a claim that has a record. ]]
+--- Restarts the lease, unless more than three quarters of it are left and its process was not found unreachable since. Its
+--- first write is one that Redis does not refuse when memory is full.
 local function extend(claim, holds)
   local heardAt = claim.expires - claim.ttl
   if now - heardAt < 0.25 * claim.ttl and not claim.stepped and claim.missed <= heardAt then return end
@@ -21,7 +21,7 @@ local function extend(claim, holds)
   end
 end
 
---- Does it still stand in the lines it has entered? They may have been evicted or deleted.
+--- Whether the entries of the claim still exist: they may have been evicted or deleted.
 local function stands(claim, holds)
   for at = 1, claim.stage do
     local line = lineOf(holds[at][1], holds[at][2])
@@ -31,7 +31,7 @@ local function stands(claim, holds)
   return true
 end
 
---- A known claim asks: its lease goes on, its turn may have come.
+--- Renews a claim and settles its queue if it waits: it may be granted now. Returns its answer.
 local function renew(claim, holds)
   if claim.ended then return none(claim.ended) end
   if claim.state == 'r' then return none('revoked') end
@@ -50,7 +50,7 @@ local function renew(claim, holds)
   return answer(claim, recheckOf(claim, lineOf(holds[claim.stage][1], holds[claim.stage][2])))
 end
 
---- Settles the lines that were left. Whoever was granted by that after it was answered is answered again: it hears no push.
+--- Settles the queues that claims have left. A claim granted by that gets no push, so its earlier answer is replaced.
 local function settledAnswers(answers, claims)
   settleAll()
   for at, claim in ipairs(claims) do

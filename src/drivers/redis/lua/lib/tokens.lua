@@ -1,12 +1,12 @@
---[[ tokens.lua — fencing tokens. The last one of each bucket is kept exactly, and no token of the bucket is granted at or
-     below it: so tokens rise whatever the clock does. Where the last ones may be missing, after a restart or a promotion, they
-     go on above the floor (grace.lua). ]]
---- Tokens up to this one are spent: with guardDataLoss the mark stays ahead of them.
+--[[ tokens.lua — fencing tokens. The last token of each bucket is kept exactly, and every new token of the bucket is
+     higher: so tokens rise even if the clock steps back. After a restart or a promotion the last tokens may be missing; then
+     tokens continue above the floor (grace.lua). ]]
+--- Notes that tokens up to this one are issued: with guardDataLoss the mark stays ahead of them.
 local function spend(last)
   if last > mark - LEAST then noteBirth(last + AHEAD) end
 end
 
---- The first token that may be granted to a claim now, its last line being this one.
+--- The lowest token that the claim may get now; `line` is its last queue.
 local function mint(claim, line)
   local token = math.max(micros, claim.floor, tokenFloor + 1)
   for at = 1, claim.count do
@@ -16,7 +16,7 @@ local function mint(claim, line)
   return token
 end
 
---- The claim holds from now on, and its run of tokens is spent. Its record is the caller's affair.
+--- Sets the token of the claim and notes that its token range is issued. The caller saves the record.
 local function grant(claim, line, token)
   claim.token = token
   local highest = token + claim.tokens - 1
