@@ -1,4 +1,4 @@
-/** What the driver knows of its own claims in this session. */
+/** The driver's own claims in this session, and their nodes. */
 
 import type { Answer, Claim, ClaimId, EndReason } from "../../spi/driver.ts";
 import { toKeyPath } from "./node-names.ts";
@@ -6,39 +6,42 @@ import { toKeyPath } from "./node-names.ts";
 /**
  * One claim's node.
  *
- *   new    there is none, as far as we know: not made yet, or given up to wait aside
- *   there  it is there, as far as we know: waiting, or held when its token is known
- *   gone   released, deleted by somebody else, or ended with its session: it never comes back
+ *   new      no node is known: not created yet, or deleted to wait without one (fair: false)
+ *   present  a node is known: waiting, or held if its token is known
+ *   gone     released, deleted by another client, or ended with its session: final
  */
 export class ClaimNode {
   readonly claim: Claim;
   readonly keyPath: string;
-  status: "new" | "there" | "gone" = "new";
-  /** A create has left and was not answered: the node may be there all the same. */
+  status: "new" | "present" | "gone" = "new";
+  /** A create was sent and not answered: the node may exist. */
   isOutcomeUnknown = false;
   endReason: EndReason | null = null;
-  /** Its node's name, once it is there. */
+  /** The node's name, once it exists. */
   name = "";
   czxid = 0n;
   /** 0n while it waits. */
   token = 0n;
-  /** In which turn its node was asked about last (Watching.confirmOne). */
+  /** The turn in which the node was last confirmed (NodeWatches.confirmOne). */
   confirmedAtTurn = 0;
-  /** Asked to go, but its node stays until it has. */
+  /** Revoked; the node stays until the holder releases it. */
   isRevoked = false;
-  /** While it is held: we are told when somebody touches its node. */
+  /** While it is held: a watch on its node is set. */
   isWatched = false;
-  /** Somebody has touched its node: a look at it is under way. */
+  /** The check of its node that is in flight, after a change by another client. */
   pendingCheck: Promise<void> | null = null;
-  /** The create that is under way. */
+  /** The create in flight. */
   pendingCreation: Promise<void> | null = null;
-  /** fair: false: the look that is under way. */
+  /** fair: false: the read in flight. */
   pendingRead: Promise<Answer> | null = null;
-  /** Whose end it waits for: the path of a node, or its own folder for any of the line; "": nobody is watched. */
+  /**
+   * The watched path: a node that must be deleted first, or the key's node if any removal in the queue counts; "":
+   * none.
+   */
   watchedPath = "";
-  /** It waits without a node, having found others before it (fair: false). */
+  /** It waits without a node, since others are before it (fair: false). */
   isWaitingWithoutNode = false;
-  /** Who was in its way has gone. */
+  /** The node that blocked it has been deleted. */
   isBlockerGone = false;
 
   constructor(claim: Claim, root: string) {
@@ -54,7 +57,7 @@ export class ClaimNode {
     return this.token !== 0n;
   }
 
-  /** It was given up, and its node may be there still: a delete of it has failed. */
+  /** Released, but a delete of its node has failed: the node may still exist. */
   get isDeletePending(): boolean {
     return this.status === "gone" && this.endReason === "released" && this.name !== "";
   }
@@ -68,7 +71,9 @@ export class ClaimNode {
 export class ClaimNodes {
   readonly #root: string;
   readonly #byId = new Map<ClaimId, ClaimNode>();
-  /** A claim keeps its object, so what became of it is known as long as anybody can ask. */
+  /**
+   * Ended claims, by the identity of the claim object: their outcome is known as long as the client can ask about them.
+   */
   readonly #ended = new WeakMap<Claim, ClaimNode>();
 
   constructor(root: string) {
@@ -79,12 +84,12 @@ export class ClaimNodes {
     return this.#byId.size;
   }
 
-  /** Those that are not gone; a copy. */
+  /** The nodes that are not gone; a copy. */
   all(): ClaimNode[] {
     return [...this.#byId.values()];
   }
 
-  /** The claim's place, made if there is none; one that is gone stays gone. */
+  /** The claim's node, created if there is none. A gone one is returned as it is. */
   getOrCreate(claim: Claim): ClaimNode {
     const existing = this.find(claim);
     if (existing !== null) return existing;
@@ -97,7 +102,7 @@ export class ClaimNodes {
     return this.#byId.get(claim.id) ?? this.#ended.get(claim) ?? null;
   }
 
-  /** The place of a claim of this client that is not gone. */
+  /** The node of a claim of this client, if it is not gone. */
   findById(id: ClaimId): ClaimNode | undefined {
     return this.#byId.get(id);
   }
@@ -109,7 +114,7 @@ export class ClaimNodes {
     this.#ended.set(node.claim, node);
   }
 
-  /** The session is over, and all nodes with it. */
+  /** The session has ended, and all nodes with it. */
   endSession(): void {
     for (const node of this.all()) this.end(node, "expired");
   }

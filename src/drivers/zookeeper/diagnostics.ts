@@ -1,17 +1,17 @@
-/** What `holdfast doctor` is told of the servers. */
+/** The checks of `holdfast doctor` on the servers. */
 
 import type { Check } from "../../spi/driver.ts";
 import type { Acl } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 
-/** A session shorter than this ends with a pause of a garbage collector. */
+/** A shorter session can end during a garbage collector's pause. */
 const MIN_SAFE_SESSION_MS = 2_000;
 const WRITE_CREATE_DELETE = 2 | 4 | 8;
 
-/** An older one is refused when the client connects, and so by doctor before it looks (client/connection.ts). */
-const VERSION_CHECK: Check = { level: "good", what: "version", says: "3.6 or newer, as locks need it" };
+/** Always good: the client refuses an older server when it connects (client/connection.ts), before any check runs. */
+const VERSION_CHECK: Check = { level: "good", what: "version", says: "3.6 or newer, as required" };
 
-/** Reads only. */
+/** Runs all checks; changes nothing. */
 export async function diagnose(zk: ZooKeeper, root: string, requestedMs: number): Promise<readonly Check[]> {
   return [
     VERSION_CHECK,
@@ -27,7 +27,7 @@ async function checkMode(zk: ZooKeeper): Promise<Check> {
   try {
     members = await zk.members();
   } catch (error) {
-    return { level: "unknown", what: "mode", says: `the servers do not tell: ${(error as Error).message}` };
+    return { level: "unknown", what: "mode", says: `the configuration cannot be read: ${(error as Error).message}` };
   }
   const voterCount = members.filter((line) => !line.includes(":observer")).length;
   if (voterCount > 2) return { level: "good", what: "mode", says: `an ensemble of ${voterCount} voting servers` };
@@ -35,11 +35,9 @@ async function checkMode(zk: ZooKeeper): Promise<Check> {
     level: "doubtful",
     what: "mode",
     says:
-      voterCount === 0
-        ? "one server alone"
-        : `an ensemble of ${voterCount} voting servers, which outlives none of them`,
+      voterCount === 0 ? "a single server" : `an ensemble of ${voterCount} voting servers, which tolerates no failure`,
     advice:
-      "nothing is granted while it is down; sessions outlive a restart that is short enough. Three servers outlive one",
+      "nothing is granted during an outage; sessions survive a short restart. Three servers tolerate the failure of one",
   };
 }
 
@@ -50,16 +48,17 @@ function checkSession(zk: ZooKeeper, requestedMs: number): Check {
     return {
       level: "doubtful",
       what,
-      says: `${sessionMs} ms, although ${requestedMs} ms were asked for: the servers have a bound there`,
-      advice: "minSessionTimeout and maxSessionTimeout of the servers, by default 2 and 20 ticks",
+      says: `${sessionMs} ms, although ${requestedMs} ms were requested: the servers limit it`,
+      advice:
+        "change minSessionTimeout and maxSessionTimeout of the servers (by default 2 and 20 ticks), or request a session within them",
     };
   }
-  if (sessionMs >= MIN_SAFE_SESSION_MS) return { level: "good", what, says: `${sessionMs} ms, as asked for` };
+  if (sessionMs >= MIN_SAFE_SESSION_MS) return { level: "good", what, says: `${sessionMs} ms, as requested` };
   return {
     level: "doubtful",
     what,
-    says: `${sessionMs} ms: a pause of less ends all locks of a client`,
-    advice: "sessionMs, in the url or the driver's options",
+    says: `${sessionMs} ms: a garbage collector's pause can end all locks of a client`,
+    advice: "set a longer sessionMs in the url or the driver's options",
   };
 }
 
@@ -69,7 +68,7 @@ async function checkRoundTrip(zk: ZooKeeper, root: string): Promise<Check> {
   return {
     level: "good",
     what: "trip",
-    says: `${(performance.now() - startedAt).toFixed(2)} ms to the server we are on and back`,
+    says: `${(performance.now() - startedAt).toFixed(2)} ms for a round trip to the connected server`,
   };
 }
 
@@ -79,7 +78,7 @@ async function checkPermissions(zk: ZooKeeper, root: string): Promise<Check> {
   try {
     acl = await zk.getAcl(root);
   } catch (error) {
-    return { level: "unknown", what, says: `the ACL of ${root} is not for us to read: ${(error as Error).message}` };
+    return { level: "unknown", what, says: `the ACL of ${root} cannot be read: ${(error as Error).message}` };
   }
   const says = `${root}: ${acl.map(({ scheme, id, perms }) => `${scheme}:${id}:${formatPermissions(perms)}`).join(", ")}`;
   const isOpen = acl.some(({ scheme, perms }) => scheme === "world" && (perms & WRITE_CREATE_DELETE) !== 0);
@@ -88,16 +87,17 @@ async function checkPermissions(zk: ZooKeeper, root: string): Promise<Check> {
     level: "doubtful",
     what,
     says: withoutDigests(says),
-    advice: "whoever reaches the servers may take and delete locks: give the driver auth or sasl on a path of its own",
+    advice:
+      "any client that reaches the servers can create and delete locks: give the driver auth or sasl, and a path of its own",
   };
 }
 
-/** As ZooKeeper's own tools write them. */
+/** Formats permissions as ZooKeeper's own tools do. */
 function formatPermissions(perms: number): string {
   return ["r", "w", "c", "d", "a"].filter((_, bit) => perms & (1 << bit)).join("");
 }
 
-/** digest:user:hash tells of the password what nobody needs to see. */
+/** Removes password hashes (digest:user:hash), which must not be shown. */
 function withoutDigests(text: string): string {
   return text.replace(/(digest:[^:,]*):[A-Za-z0-9+/=]{20,}/g, "$1:...");
 }

@@ -1,15 +1,16 @@
 /**
- * ZooKeeper as a store: an ephemeral sequential node a claim, in the order of its numbers; whoever waits watches only the
- * one that stands in its way (Hunt et al., "ZooKeeper", 2010, 2.4). Leases are the session's: all claims of a client end
- * together when its session does.
+ * ZooKeeper as a store: one ephemeral sequential node per claim, ordered by its number; a waiting claim watches only
+ * the node that blocks it (Hunt et al., "ZooKeeper", 2010, 2.4). The lease is the session's: all claims of a client end
+ * together with its session.
  *
  * Invariants
- * - A claim has at most one node in our session: a create without an answer is looked for by the claim's id before another
- *   one is sent (client/connection.ts never sends anything twice).
- * - "held" is answered only for a node that was seen in its line in this session, and never beyond what our own clock
- *   allows the session (client/session-timer.ts).
- * - What is held at close() was not given back, so somebody may still believe in it: its session is left to its time.
- * - A claim that was left never gets a node that stays: who releases looks behind every create on the same connection.
+ * - A claim has at most one node in this client's session: after a create without an answer, the node is looked up by
+ *   the claim's id before another create is sent (client/connection.ts never sends a request twice).
+ * - "held" is answered only for a node that was seen in its queue in this session, and never for longer than the
+ *   session lasts by this client's clock (client/session-timer.ts).
+ * - A claim held at close() was not released, so its holder may still rely on it: the session is left to expire.
+ * - A released claim never keeps a node: a release looks for the node of every unanswered create, on the same
+ *   connection.
  */
 
 import { countAdmitted } from "../../lock-table/admission.ts";
@@ -73,9 +74,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
     async open(listener) {
       const events: SessionEvents = {
-        // whatever was missed meanwhile: watches are set again, and the core asks
+        // events may have been missed: watches are set again, and the client rechecks its claims
         onConnected: () => notify(null),
-        // the core asks, hears nothing, and tells its holders
+        // the recheck fails, so the client notifies its holders
         onSuspended: () => notify(null),
         onExpired() {
           claimNodes.endSession();
@@ -85,7 +86,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       };
       let mayHaveCertificate = options.acl === undefined && options.tls !== undefined;
       await openClient(zk, events, connectTimeoutMs, async () => {
-        // asked once: a server that does not know the question ends the connection
+        // asked once: a server that does not know the request ends the connection
         if (mayHaveCertificate && (await hasCertificate(zk))) acl = CREATOR_ALL;
         mayHaveCertificate = false;
         await zk.makeChroot(acl);
@@ -113,17 +114,17 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
       const nodes = claims.map((claim) => claimNodes.find(claim));
       const hasLive = nodes.some((node) => node !== null && node.status !== "gone");
-      // told at once, so that holders know that their session is at stake
+      // fail at once, so that holders learn that their session is in danger
       if (hasLive && !zk.isConnected) throw new ConnectionLossError(false, "ZooKeeper: no server is connected");
-      // One question proves the session for all that are held. Its leader answers it: a server that has lost its own goes on
-      // answering reads and pings for a while, in which our session ends and our nodes go.
-      const held = nodes.filter((node) => node?.isHeld && node.status === "there") as ClaimNode[];
+      // One request proves the session for all held claims. It must be a sync, which the leader answers: a server that
+      // has lost its leader answers reads and pings for a while, in which the session may end and its nodes be deleted.
+      const held = nodes.filter((node) => node?.isHeld && node.status === "present") as ClaimNode[];
       if (held.length > 0) await Promise.all([zk.sync("/"), watches.confirmOne(held)]);
       for (const node of nodes)
         if (node?.isHeld && !node.isWatched && node.pendingCheck === null) watches.watchOwnNode(node);
-      // what somebody did to our nodes before that was told before it was answered
+      // events of changes before the sync came before its answer: wait for the checks they started
       await Promise.all(nodes.map((node) => node?.pendingCheck ?? Promise.resolve()));
-      // what is read now tells of the nodes that are there by now, and of no later ones
+      // the names read below show only nodes that exist by now: remember which nodes those are
       const namesAtRead = new Map<ClaimNode, string>();
       for (const node of nodes) if (node !== null && isWaitingInQueue(node)) namesAtRead.set(node, node.name);
       const namesByPath = await readNames([...new Set([...namesAtRead.keys()].map(({ keyPath }) => keyPath))]);
@@ -134,14 +135,14 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
             if (node.isDeletePending) return await releaseNode(node);
             if (node.isOutcomeUnknown) return await placement.ensureQueued(node);
             if (node.isWaitingWithoutNode) return await placement.retryUnfair(node);
-            if (node.status !== "there" || node.isRevoked) return node.noneAnswer;
+            if (node.status !== "present" || node.isRevoked) return node.noneAnswer;
             if (node.isHeld) return queues.toHeldAnswer(node);
             if (namesAtRead.get(node) !== node.name) return await placement.ensureQueued(node);
-            // what could not be read with the others is read, and refused, alone
+            // a queue that could not be read is read again for this claim alone, which reports the refusal
             const names = namesByPath.get(node.keyPath);
             return names === undefined ? await placement.ensureQueued(node) : await placement.statusFrom(node, names);
           } catch (error) {
-            // the connection is the affair of all; what else there is, of this one
+            // a connection error concerns all claims; other errors concern this one
             if (!(error instanceof FatalDriverError || error instanceof ZooKeeperError)) throw error;
             if (error instanceof FatalDriverError || isPermanent(error)) return releaseNode(node);
             return undefined;
@@ -168,7 +169,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     },
 
     async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
-      // at once if it can be: whoever asks for a place that is about to go leaves it behind this
+      // no await if connected: so the list is sent before a release that the caller makes next
       if (!zk.isConnected) await zk.waitConnected();
       return listClaims(
         { zk, root, family, queues, claimNodes, wall: () => clock.wall() },
@@ -182,20 +183,23 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       notify = () => undefined;
       const nodes = claimNodes.all();
       if (!nodes.some(({ isHeld }) => isHeld)) return zk.close();
-      // a relay's clients have not let go of what they hold: the session outlives us, and their own clocks end it first
+      // a proxy's clients have not released their claims: the session stays, and their own clocks end first
       const waiting = zk.isConnected ? nodes.filter(({ isHeld }) => !isHeld) : [];
       await Promise.allSettled(waiting.map((node) => placement.deleteNode(node)));
       await zk.abandonSession();
     },
   };
 
-  /** Out of line a claim is claimed anew, and that call says why it is refused. */
+  /** Deletes the node, so that the claim is made again; that call then reports why it is refused. */
   async function releaseNode(node: ClaimNode): Promise<Answer> {
     await deleteNode(node);
     return { state: "none" };
   }
 
-  /** Deletes its node and says whether it was there; one that we may not delete any more stays as long as our session. */
+  /**
+   * Deletes the node and says whether it existed. A node that this client may no longer delete stays as long as its
+   * session.
+   */
   async function deleteNode(node: ClaimNode): Promise<boolean> {
     try {
       return await placement.deleteNode(node);
@@ -206,7 +210,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     }
   }
 
-  /** Without those that the servers refuse to read. */
+  /** The names below each path; paths that the servers refuse to read are left out. */
   async function readNames(keyPaths: readonly string[]): Promise<Map<string, readonly string[]>> {
     const namesByPath = new Map<string, readonly string[]>();
     const readInto = async (keyPath: string): Promise<void> => {
@@ -222,15 +226,15 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
   async function revokeTarget({ key, token, now }: RevokeTarget): Promise<boolean> {
     const keyPath = toKeyPath(key, root);
-    const { line: queue } = parseQueue(await listChildren(zk, keyPath), family);
+    const { queue } = parseQueue(await listChildren(zk, keyPath), family);
     const revoked = await Promise.all(
       queue.slice(0, countAdmitted(queue)).map(async ({ name }) => {
         const path = `${keyPath}/${name}`;
         try {
           const { data, stat } = await zk.get(path);
           if (!queues.hasToken(stat.czxid, decodeData(data)?.tokens ?? 1, token)) return false;
-          if (!now && REVOKE_DATA.equals(data)) return false; // somebody was first
-          // its holder's watch tells of the change, and so why the node is gone
+          if (!now && REVOKE_DATA.equals(data)) return false; // already revoked
+          // setting the data first shows the holder's watch why the node is gone
           await zk.multi([
             { kind: "set", path, data: REVOKE_DATA },
             ...(now ? [{ kind: "delete" as const, path }] : []),
@@ -247,7 +251,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 }
 
 function isWaitingInQueue(node: ClaimNode): boolean {
-  return node.status === "there" && !node.isHeld && !node.isRevoked;
+  return node.status === "present" && !node.isHeld && !node.isRevoked;
 }
 
 function validateKeyPath({ holds: [{ key }] }: Claim): void {
@@ -260,7 +264,7 @@ function validateKeyPath({ holds: [{ key }] }: Claim): void {
   }
 }
 
-/** Do the servers know us by our certificate? Those before 3.7 do not tell. */
+/** Do the servers authenticate this client by its certificate? Servers before 3.7 cannot say. */
 async function hasCertificate(zk: ZooKeeper): Promise<boolean> {
   try {
     return (await zk.whoAmI()).some(({ scheme }) => scheme === "x509");

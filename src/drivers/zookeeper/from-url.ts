@@ -1,6 +1,6 @@
 /**
- * zookeeper://a:2181,b:2181/chroot?root=/locks&sessionMs=10000: an ensemble by its servers, as ZooKeeper's own clients name
- * it; zookeepers:// over TLS.
+ * zookeeper://a:2181,b:2181/chroot?root=/locks&sessionMs=10000: an ensemble by its servers, in the format of
+ * ZooKeeper's own clients; zookeepers:// is over TLS.
  */
 
 import { readFileSync } from "node:fs";
@@ -20,7 +20,7 @@ const TLS_PARAMETERS: readonly string[] = ["ca", "cert", "key", "servername"];
 
 /**
  * The driver of a url, not opened yet.
- * @throws TypeError for a url that means nothing; FatalDriverError naming a file that cannot be read, or used
+ * @throws TypeError for an invalid url; FatalDriverError naming a file that cannot be read, or used
  */
 export function zookeeperFromUrl(url: string, { connectTimeoutMs }: { readonly connectTimeoutMs: number }): Driver {
   const match = /^(zookeepers?):\/\/([^/?#@]+)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url);
@@ -38,12 +38,12 @@ export function zookeeperFromUrl(url: string, { connectTimeoutMs }: { readonly c
     servers: hosts.split(",").map(parseServer),
     chroot: path === "/" ? "" : decodeURIComponent(path),
     connectTimeoutMs,
-    ...parseChoices(parameters),
+    ...parseParameters(parameters),
     ...(isTls && { tls: createTlsReader(parameters) }),
   });
 }
 
-function parseChoices(parameters: URLSearchParams): Partial<ZooKeeperDriverOptions> {
+function parseParameters(parameters: URLSearchParams): Partial<ZooKeeperDriverOptions> {
   const [root, sessionMs] = [parameters.get("root"), parameters.get("sessionMs")];
   const [family, fair, tokenBase] = [parameters.get("family"), parameters.get("fair"), parameters.get("tokenBase")];
   if (fair !== null && fair !== "true" && fair !== "false")
@@ -60,8 +60,8 @@ function parseChoices(parameters: URLSearchParams): Partial<ZooKeeperDriverOptio
 }
 
 /**
- * The files are read for each connection, so that renewed ones are used. In the moment of their renewal they may be
- * missing, or not belong together: then the last ones are good enough.
+ * Reads the files for each connection, so that renewed certificates are used. During a renewal files may be missing or
+ * not match each other: then the last valid ones are used.
  */
 function createTlsReader(parameters: URLSearchParams): () => ConnectionOptions {
   let lastOptions = readTlsOptions(parameters);

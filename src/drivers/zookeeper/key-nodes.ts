@@ -1,8 +1,8 @@
 /**
- * The nodes below which queues stand: containers, made when they are first needed.
+ * The nodes of keys, the parents of queues: containers, created on first use.
  *
- * Invariant: no place is made in a folder before it is known that we may delete it there. The right to delete a node is its
- * parent's to give, apart from the right to create it: without it a lock could be taken and never be given back.
+ * Invariant: no claim's node is created below a key's node before this client is known to have the permission to delete
+ * it there. The parent's ACL grants delete separately from create: without it a lock could be taken but not released.
  */
 
 import { FatalDriverError } from "../../errors.ts";
@@ -12,19 +12,19 @@ import type { Acl } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 
 const DELETE_PERMISSION = 8;
-/** Folders remembered; the servers remove those that are empty. */
+/** How many verified key nodes are remembered; the servers remove empty ones. */
 const MAX_VERIFIED = 10_000;
 
 export class KeyNodes {
   readonly #zk: ZooKeeper;
   readonly #acl: () => readonly Acl[];
-  /** In these we may delete. */
+  /** Key nodes with the permission to delete children. */
   readonly #verified = new Set<string>();
-  /** In folders with such an ACL we may delete. */
+  /** ACLs, as JSON, that give this client the permission to delete children. */
   readonly #verifiedAcls = new Set<string>();
   readonly #pending = new Map<string, Promise<void>>();
 
-  /** acl: who may do what with folders that are made. */
+  /** acl: the ACL of created key nodes. */
   constructor(zk: ZooKeeper, acl: () => readonly Acl[]) {
     this.#zk = zk;
     this.#acl = acl;
@@ -35,8 +35,9 @@ export class KeyNodes {
   }
 
   /**
-   * It is there, or was a moment ago, and we may delete in it: one that we make has had a child already that we deleted.
-   * @throws FatalDriverError if we may not
+   * Ensures that the key's node exists, or existed a moment ago, and that its children can be deleted: a node created
+   * here has already had a child that was deleted.
+   * @throws FatalDriverError without that permission
    */
   ensure(keyPath: string): Promise<void> {
     let pending = this.#pending.get(keyPath);
@@ -47,7 +48,7 @@ export class KeyNodes {
     return pending;
   }
 
-  /** Somebody has taken rights away there. */
+  /** Forgets a key node, after permissions were removed there. */
   forget(keyPath: string): void {
     this.#verified.delete(keyPath);
     this.#verifiedAcls.clear();
@@ -56,7 +57,7 @@ export class KeyNodes {
   async #verify(keyPath: string): Promise<void> {
     const acl = await this.#readAcl(keyPath);
     if (acl === "absent") await makeContainers(this.#zk, keyPath, this.#acl());
-    else if (acl === "secret") await this.#checkDelete(keyPath);
+    else if (acl === "unreadable") await this.#checkDelete(keyPath);
     else if (!isDeleteOpen(acl)) {
       const text = JSON.stringify(acl);
       if (!this.#verifiedAcls.has(text)) await this.#checkDelete(keyPath);
@@ -66,24 +67,24 @@ export class KeyNodes {
     this.#verified.add(keyPath);
   }
 
-  async #readAcl(keyPath: string): Promise<readonly Acl[] | "absent" | "secret"> {
+  async #readAcl(keyPath: string): Promise<readonly Acl[] | "absent" | "unreadable"> {
     try {
       return await this.#zk.getAcl(keyPath);
     } catch (error) {
       if (hasCode(error, "NO_NODE")) return "absent";
-      if (hasCode(error, "NO_AUTH")) return "secret";
+      if (hasCode(error, "NO_AUTH")) return "unreadable";
       throw error;
     }
   }
 
-  /** The servers look at the right before they look for the node. */
+  /** Tries to delete a node that does not exist: the servers check the permission first. */
   async #checkDelete(keyPath: string): Promise<void> {
     try {
       await this.#zk.delete(`${keyPath}/${UNUSED_NAME}`);
     } catch (error) {
       if (hasCode(error, "NO_NODE")) return;
       if (!hasCode(error, "NO_AUTH")) throw error;
-      const message = `zookeeper: in ${keyPath} we may not delete, so that a lock could not be given back: NO_AUTH`;
+      const message = `zookeeper: no permission to delete nodes in ${keyPath}, so a lock could not be released: NO_AUTH`;
       throw new FatalDriverError(message, { cause: error });
     }
   }

@@ -1,4 +1,4 @@
-/** What tools see: lines of keys below the root, or of a path, with places that other clients have taken. */
+/** Lists for tools: the queues of keys below the root, or of a path, including nodes of other clients. */
 
 import { countAdmitted } from "../../lock-table/admission.ts";
 import type { Answer, ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
@@ -21,7 +21,7 @@ export interface ListOptions {
   readonly family: Family;
   readonly queues: NodeQueues;
   readonly claimNodes: ClaimNodes;
-  /** Wall clock, in milliseconds. */
+  /** The wall clock, in milliseconds. */
   readonly wall: () => number;
 }
 
@@ -34,9 +34,9 @@ interface ListQuery {
 }
 
 /**
- * At most `max` claims that the filter means, fronts of queues first, behind the one with the tag `after`. Queues that the
- * servers do not let us read are left out, unless it is the very one that was asked for.
- * @throws FatalDriverError if that, or the folder of all of them, is not for us to read
+ * At most `max` claims that match the filter, each queue from its front, after the one with the tag `after`. Queues
+ * that this client has no permission to read are left out, unless the filter names exactly that queue.
+ * @throws FatalDriverError if there is no permission to read that queue, or the parent node of all queues
  */
 export async function listClaims(options: ListOptions, query: ListQuery): Promise<readonly ClaimView[]> {
   const { filter, max, after, signal } = query;
@@ -54,17 +54,17 @@ export async function listClaims(options: ListOptions, query: ListQuery): Promis
   );
   const views = await collect(queued.slice(findStart(queued, after)), (item) => readView(options, item), {
     signal,
-    enough: (found) => found.length >= max,
+    isEnough: (results) => results.length >= max,
   });
   return views.slice(0, max);
 }
 
 /**
  * The queue of one key costs two requests, however long it is: the names of its nodes, and the data of the first one.
- * Where the others stand is in their names; what they contain is not read, but of our own it is known.
+ * The names of the others show their order. Their data are not read; those of this client's own nodes are known.
  */
 async function listQueue(options: ListOptions, key: string, { max, after, signal }: ListQuery): Promise<ClaimView[]> {
-  if (!isPath(toKeyPath(key, options.root)) || key === "" || key === "/") return []; // nobody can hold it
+  if (!isPath(toKeyPath(key, options.root)) || key === "" || key === "/") return []; // no lock can have such a key
   const queued = await readQueue(options, key).catch(throwFatal);
   const [firstNode, ...others] = queued.slice(findStart(queued, after)).slice(0, max);
   if (firstNode === undefined) return [];
@@ -72,7 +72,7 @@ async function listQueue(options: ListOptions, key: string, { max, after, signal
   return [...(await readView(options, firstNode)), ...others.map((item) => toViewFromName(options, item))];
 }
 
-/** 0n and 0 stand for a token and an age that are not known. */
+/** An unknown token is 0n, an unknown age 0. */
 function toViewFromName({ claimNodes, zk }: ListOptions, queued: QueuedNode): ClaimView {
   const ownNode = claimNodes.findById(queued.node.id);
   const { label, tokens, floor, wait } = ownNode?.claim ?? { label: "", tokens: 1, floor: 0n, wait: true };
@@ -87,19 +87,22 @@ function throwFatal(error: unknown): never {
   throw toFatalError(error);
 }
 
-/** A place in the line of a key. */
+/** A node in the queue of a key. */
 interface QueuedNode {
   readonly key: string;
   readonly node: QueueNode;
   readonly isHeld: boolean;
-  /** Of a family that is not ours: a line of its own, for which ours is refused. */
+  /**
+   * The node's family if it is not this driver's: it forms a queue of its own, and this driver refuses the key because
+   * of it.
+   */
   readonly otherFamily: Family | null;
 }
 
 async function readQueue({ zk, root, family }: ListOptions, key: string): Promise<readonly QueuedNode[]> {
   const names = await listChildren(zk, toKeyPath(key, root));
   return FAMILIES.flatMap((candidate) => {
-    const { line: queue } = parseQueue(names, candidate);
+    const { queue } = parseQueue(names, candidate);
     const admittedNodes = countAdmitted(queue);
     return queue.map((node, index) => ({
       key,
@@ -110,7 +113,7 @@ async function readQueue({ zk, root, family }: ListOptions, key: string): Promis
   });
 }
 
-/** A prefix that begins with "/" is the beginning of a path, of which only the last folder is searched. */
+/** A prefix that begins with "/" is the beginning of a path; only its last parent node is searched. */
 async function readKeys({ zk, root }: ListOptions, prefix: string): Promise<string[]> {
   if (!prefix.startsWith("/")) {
     const keys = (await listChildren(zk, root)).map(parseKey).filter((key) => key !== null);
@@ -118,16 +121,16 @@ async function readKeys({ zk, root }: ListOptions, prefix: string): Promise<stri
   }
   const parentPath = prefix.slice(0, prefix.lastIndexOf("/"));
   const paths = (await listChildren(zk, parentPath || "/")).map((name) => `${parentPath}/${name}`);
-  // the server's own node is nobody's key
+  // /zookeeper is the server's own node, not a key
   return paths.filter((path) => path.startsWith(prefix) && path !== "/zookeeper").sort();
 }
 
-/** None: it has gone meanwhile. */
+/** Reads a node; no view if it has been deleted meanwhile. */
 async function readView(options: ListOptions, queued: QueuedNode): Promise<readonly ClaimView[]> {
   const { zk, root, queues, wall } = options;
-  const read = await readNode(zk, `${toKeyPath(queued.key, root)}/${queued.node.name}`);
-  if (read === null) return [];
-  const { data, stat } = read;
+  const content = await readNode(zk, `${toKeyPath(queued.key, root)}/${queued.node.name}`);
+  if (content === null) return [];
+  const { data, stat } = content;
   const ourData = data === null ? null : decodeData(data);
   const { tokens, floor, wait } = ourData ?? { tokens: 1, floor: 0n, wait: true };
   const label = formatLabel(ourData?.label ?? null, data, queued);
@@ -144,7 +147,7 @@ function toView({ key, node, isHeld }: QueuedNode, ttlMs: number, token: bigint,
   return { tag: publicTag(id), holds, ttlMs: "session" as const, tokens, answer };
 }
 
-/** Null: it has gone. That it is there may be known also of what is not for us to read: then its data are null. */
+/** Null: the node does not exist. If it exists but this client has no permission to read it, its data are null. */
 async function readNode(
   zk: ZooKeeper,
   path: string,
@@ -159,11 +162,11 @@ async function readNode(
   return stat === null ? null : { data: null, stat };
 }
 
-/** What is not as usual stands before it; of a place that is not ours what its client wrote there, if it can be shown. */
+/** The label, with marks in front for anything unusual. For a foreign node: the data its client wrote, if printable. */
 function formatLabel(ourLabel: string | null, data: Buffer | null, { node, otherFamily }: QueuedNode): string {
   const marks: string[] = [];
-  // nobody can tell any more whose it was
-  if (data?.equals(REVOKE_DATA)) marks.push("asked to go");
+  // the mark has replaced the data, so the owner's label is lost
+  if (data?.equals(REVOKE_DATA)) marks.push("revoked");
   else if (ourLabel === null && !isClaimId(node.id)) marks.push("not Holdfast");
   else if (ourLabel === null) marks.push(data === null ? "data not readable" : "data overwritten");
   if (otherFamily !== null) marks.push(`family ${otherFamily}`);

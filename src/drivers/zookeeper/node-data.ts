@@ -1,11 +1,11 @@
-/** What stands in a node: for people and tools, never for admission. */
+/** The data of a claim's node: for people and tools, never for admission. */
 
 import type { Claim } from "../../spi/driver.ts";
 
-/** What Curator writes into the node of a lock whose holder is asked to go. */
+/** Curator writes this into the node of a lock to revoke it. */
 export const REVOKE_DATA: Buffer = Buffer.from("__REVOKE__");
 
-/** Of the data, and with it of the names beside it. */
+/** The version of the data, and of the node names that go with it. */
 const DATA_VERSION = 1;
 
 export interface NodeData {
@@ -19,13 +19,13 @@ export function encodeData({ label, tokens, floor, wait }: Claim): Buffer {
   return Buffer.from(JSON.stringify({ v: DATA_VERSION, label, tokens, floor: String(floor), wait }));
 }
 
-/** Null: somebody else's, or of a later version. */
+/** Null: not Holdfast's data, or of a later version. */
 export function decodeData(data: Buffer): NodeData | null {
   let parsed: Partial<Record<keyof NodeData | "v", unknown>> | null;
   try {
     parsed = JSON.parse(data.toString("utf8")) as typeof parsed;
   } catch {
-    // Curator writes the address of its host
+    // not JSON: Curator, for instance, writes the address of its host
     return null;
   }
   if (typeof parsed !== "object" || parsed?.v !== DATA_VERSION || typeof parsed.label !== "string") return null;

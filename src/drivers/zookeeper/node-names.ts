@@ -1,9 +1,9 @@
 /**
- * Names of nodes. They are Curator's, so that its locks and ours keep each other out: those of its InterProcessMutex,
- * which orders by what stands behind "lock-": `_c_<id>-lock-<number>`; or those of its InterProcessReadWriteLock:
- * `_c_<id>-__WRIT__<number>` and `_c_<id>-__READ__<number>`. Permits that neither knows stand before that:
- * `_c_<id>-p2.5-lock-<number>`. A reader of Curator's minds writers only, and so does one of ours beside a semaphore; a
- * mutex and a writer of Curator's mind every node before them.
+ * Names of nodes. They have Curator's format, so that its locks and Holdfast's exclude each other: that of its
+ * InterProcessMutex, which orders by the number after "lock-": `_c_<id>-lock-<number>`; or that of its
+ * InterProcessReadWriteLock: `_c_<id>-__WRIT__<number>` and `_c_<id>-__READ__<number>`. Permits that Curator has no
+ * name for come before that: `_c_<id>-p2.5-lock-<number>`. A Curator reader waits for writers only, and so does a
+ * Holdfast reader beside a semaphore; Curator's mutex and writer wait for every node before them.
  */
 
 import type { PermitRequest } from "../../lock-table/admission.ts";
@@ -11,20 +11,20 @@ import { ALL_PERMITS } from "../../lock-table/admission.ts";
 import type { LockSpec } from "../../spi/driver.ts";
 import { redactIds } from "./client/errors.ts";
 
-/** Whose names the nodes of a path bear: of Curator's InterProcessMutex, or of its InterProcessReadWriteLock. */
+/** The format of a path's node names: that of Curator's InterProcessMutex, or of its InterProcessReadWriteLock. */
 export type Family = "mutex" | "readWrite";
 
-/** Each of them. */
+/** All families. */
 export const FAMILIES: readonly Family[] = ["mutex", "readWrite"];
 
-/** A node of a line, as its name tells. */
+/** A node of a queue, parsed from its name. */
 export interface QueueNode extends PermitRequest {
   readonly name: string;
-  /** As the server counted it, in 32 bits: it wraps around. */
+  /** The server's counter, in 32 bits: it wraps around. */
   readonly sequence: number;
 }
 
-/** How the name of a claim's node begins; the server appends its number. */
+/** The beginning of a claim's node name; the server appends the number. */
 export function formatNodePrefix(id: string, { permits, limit }: LockSpec, family: Family): string {
   const isExclusive = permits === ALL_PERMITS && limit === ALL_PERMITS;
   if (family === "mutex")
@@ -34,24 +34,24 @@ export function formatNodePrefix(id: string, { permits, limit }: LockSpec, famil
   return isReader ? `${formatClaimPrefix(id)}__READ__` : `${formatClaimPrefix(id)}p${permits}.${limit}-__READ__`;
 }
 
-/** Did one of our clients make this id (ids.ts)? Others' are UUIDs. */
+/** Was this id made by a Holdfast client (ids.ts)? Curator's ids are UUIDs. */
 export function isClaimId(id: string): boolean {
   return /^[a-z2-7]{26}$/.test(id);
 }
 
-/** How the names of all nodes of a claim begin, whichever number they have. */
+/** The beginning of the names of all nodes of a claim. */
 export function formatClaimPrefix(id: string): string {
   return `_c_${id}-`;
 }
 
-// the server writes %010d, the sign counting as a digit
+// the server formats the number as %010d, in which the sign counts as a digit
 const ID_AND_PERMITS = "^_c_([0-9A-Za-z]+(?:-[0-9A-Fa-f]+)*?)-(?:p(\\d{1,10})\\.(\\d{1,10})-)?";
 const NODE_PATTERNS: Readonly<Record<Family, RegExp>> = {
   mutex: new RegExp(`${ID_AND_PERMITS}(lock-)(-?\\d{9,10})$`),
   readWrite: new RegExp(`${ID_AND_PERMITS}(__READ__|__WRIT__)(-?\\d{9,10})$`),
 };
 
-/** What a node of a line is; null: it is not of this family. */
+/** Parses a node's name; null: it is not of this family. */
 function parseQueueNode(name: string, family: Family): QueueNode | null {
   const match = NODE_PATTERNS[family].exec(name);
   if (match === null) return null;
@@ -74,16 +74,16 @@ function parseQueueNode(name: string, family: Family): QueueNode | null {
 }
 
 /**
- * The line that these children of a node form, and the first child that is of another family, if there is one. Numbers
- * are compared by their distance, so that order survives their wrap-around. Equal ones are a writer of Curator's and its
- * own reader, which it made to keep the place: the writer comes first.
+ * The queue that these children of a node form, and the first child that is not of this family, if there is one.
+ * Numbers are compared by their distance, so that the order survives a wrap-around. Equal numbers belong to a Curator
+ * writer and its own reader, which was made to keep the entry: the writer comes first.
  */
 export function parseQueue(
   children: readonly string[],
   family: Family,
 ): {
-  readonly line: readonly QueueNode[];
-  readonly stranger: string | null;
+  readonly queue: readonly QueueNode[];
+  readonly foreignNode: string | null;
 } {
   const queue: QueueNode[] = [];
   let foreignNode: string | null = null;
@@ -93,26 +93,26 @@ export function parseQueue(
     else foreignNode ??= name;
   }
   queue.sort((left, right) => (left.sequence - right.sequence) | 0 || right.permits - left.permits);
-  return { line: queue, stranger: foreignNode };
+  return { queue, foreignNode };
 }
 
-/** Why nobody may hold a path on which this child stands: recipes that do not know each other admit one each. */
+/** Explains why a path with this child cannot be locked: each of two different recipes would admit its own claim. */
 export function explainForeignNode(foreignNode: string, keyPath: string, family: Family): string {
   const [ourRecipe, otherFamily, otherRecipe] = (
     family === "mutex"
       ? ["mutex", "readWrite", "Curator's read-write lock"]
-      : ["read-write lock", "mutex", "a mutex, as Curator and Holdfast make it"]
+      : ["read-write lock", "mutex", "a mutex of Curator or Holdfast"]
   ) as readonly [string, Family, string];
   const isOther = parseQueueNode(foreignNode, otherFamily) !== null;
-  const description = isOther ? `a place of ${otherRecipe}` : `which is no place of a ${ourRecipe}`;
+  const description = isOther ? `a node of ${otherRecipe}` : `which is not a ${ourRecipe} node`;
   const advice = isOther ? `; use the driver's option family: "${otherFamily}" for this path` : "";
-  return `zookeeper: ${keyPath} holds ${redactIds(foreignNode)}, ${description}: two recipes on one path do not exclude each other${advice}`;
+  return `zookeeper: ${keyPath} contains ${redactIds(foreignNode)}, ${description}: two recipes on one path do not exclude each other${advice}`;
 }
 
-// letters, digits and what no tool that lists paths minds
+// letters, digits and characters that are safe in every tool that lists paths
 const PLAIN_KEY = /^[0-9A-Za-z_~-][0-9A-Za-z._~-]*$/;
 
-/** The node below which a key's line stands: a key that begins with "/" is the node's path itself. */
+/** The path of a key's node, the parent of its queue. A key that begins with "/" is itself the path. */
 export function toKeyPath(key: string, root: string): string {
   return key.startsWith("/") ? key : `${root}/${escapeKey(key)}`;
 }
@@ -122,20 +122,20 @@ function escapeKey(key: string): string {
   let text = "";
   for (const byte of Buffer.from(key)) {
     const char = String.fromCharCode(byte);
-    // a dot in front could make "." or ".."
+    // a leading dot could form "." or ".."
     const isPlain = /[0-9A-Za-z_~-]/.test(char) || (char === "." && text !== "");
     text += isPlain ? char : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
   }
   return text;
 }
 
-/** The key whose line stands below this child of the root; null: it is not ours. */
+/** The key that this child of the root belongs to; null: it is not a Holdfast node. */
 export function parseKey(name: string): string | null {
   let key: string;
   try {
     key = decodeURIComponent(name);
   } catch {
-    // somebody else's
+    // not escaped by escapeKey()
     return null;
   }
   return escapeKey(key) === name ? key : null;

@@ -1,4 +1,4 @@
-/** Whom a claim watches: who stands in its way while it waits, its own node while it is held. */
+/** The watches of claims: a waiting claim watches the node that blocks it, a held claim its own node. */
 
 import { findBlocker } from "../../lock-table/admission.ts";
 import type { ClaimId } from "../../spi/driver.ts";
@@ -9,17 +9,17 @@ import type { ZooKeeper } from "./client/zookeeper.ts";
 import { REVOKE_DATA } from "./node-data.ts";
 import type { QueueNode } from "./node-names.ts";
 
-/** A watch of a whole line. */
+/** A watch on all nodes of a queue. */
 interface QueueWatch {
-  /** With the line as each has seen it. */
+  /** The waiting claims, each with the queue as it has seen it. */
   readonly queues: Map<ClaimNode, readonly QueueNode[]>;
-  /** What stood there when it was set; null: that is not known yet. */
+  /** The names that existed when the watch was set; null: not known yet. */
   names: ReadonlySet<string> | null;
-  /** Has any of that line gone? Hundreds have seen the same one. */
+  /** Caches hasMissedRemoval() by queue: hundreds of claims have seen the same one. */
   readonly missesByQueue: WeakMap<readonly QueueNode[], boolean>;
 }
 
-/** Had some of this line gone when the watch was set? Nobody is told of those. */
+/** Was a node of this queue deleted before the watch was set? The watch does not fire for such a node. */
 function hasMissedRemoval({ names, missesByQueue }: QueueWatch, queue: readonly QueueNode[]): boolean {
   if (names === null) return false;
   let hasMissed = missesByQueue.get(queue);
@@ -36,11 +36,11 @@ export class NodeWatches {
   readonly #onChange: (id: ClaimId) => void;
   /** By the path of the node that must go first. */
   readonly #waitersByPath = new Map<string, Set<ClaimNode>>();
-  /** By the folder of the line. */
+  /** By the path of the key's node. */
   readonly #queueWatches = new Map<string, QueueWatch>();
   #turn = 0;
 
-  /** changed: a claim's answer may have changed. */
+  /** onChange: a claim's answer may have changed. */
   constructor(zk: ZooKeeper, claimNodes: ClaimNodes, onChange: (id: ClaimId) => void) {
     this.#zk = zk;
     this.#claimNodes = claimNodes;
@@ -48,8 +48,8 @@ export class NodeWatches {
   }
 
   /**
-   * Exactly one watch a waiting claim. It is set behind the look on the same connection: if the blocker has gone in
-   * between, the answer says so, and the claim is asked about again.
+   * Sets exactly one watch per waiting claim. The request follows the read of the queue on the same connection: if the
+   * blocker was deleted in between, the answer shows it, and the claim is rechecked.
    */
   watchBlocker(node: ClaimNode, queue: readonly QueueNode[], ownIndex: number): void {
     const blocker = findBlocker(queue, ownIndex);
@@ -61,14 +61,14 @@ export class NodeWatches {
     else this.#watchNode(node, target);
   }
 
-  /** It waits no more. What was asked of the servers for it they tell nobody. */
+  /** Stops watching. The server-side watch remains, but its event is ignored. */
   stop(node: ClaimNode): void {
     this.#waitersByPath.get(node.watchedPath)?.delete(node);
     this.#queueWatches.get(node.watchedPath)?.queues.delete(node);
     node.watchedPath = "";
   }
 
-  /** All that wait for one node share its watch, however many come and go while it stands. */
+  /** All claims that wait for one node share its watch, however many come and go meanwhile. */
   #watchNode(node: ClaimNode, path: string): void {
     const waiters = this.#waitersByPath.get(path);
     if (waiters !== undefined) {
@@ -91,20 +91,23 @@ export class NodeWatches {
       .then((stat) => {
         if (stat !== null) return;
         onGone();
-        // where that cannot be said, the connection is lost, and with it what it was about
+        // if this fails, the connection is lost, and the watch with it
         this.#zk.removeWatches(path).catch(() => undefined);
       })
       .catch(onGone);
   }
 
-  /** Any removal counts: the first change of the list ends it. All that wait for one in a line share its watch. */
+  /**
+   * Waits for any removal: the watch fires at the first change of the list of children. All claims of a queue that wait
+   * for any removal share it.
+   */
   #joinQueueWatch(node: ClaimNode, queue: readonly QueueNode[]): void {
     const path = node.keyPath;
     const existing = this.#queueWatches.get(path);
     const watch = existing ?? { queues: new Map(), names: null, missesByQueue: new WeakMap() };
     watch.queues.set(node, queue);
     if (existing === undefined) this.#watchQueue(path, watch);
-    // its look may be older than the watch
+    // the claim's read of the queue may be older than the watch
     else if (hasMissedRemoval(watch, queue)) queueMicrotask(() => this.#onBlockerGone(node, path));
   }
 
@@ -135,7 +138,10 @@ export class NodeWatches {
     if (node.status !== "gone") this.#onChange(node.claim.id);
   }
 
-  /** As watchOwnNode(), when this turn of the event loop is over: a lock that was released by then costs no request more. */
+  /**
+   * Like watchOwnNode(), after this turn of the event loop: a lock that has been released by then costs no further
+   * request.
+   */
   watchOwnNodeLater(node: ClaimNode): void {
     void nextTurn().then(() => {
       if (!node.isWatched && node.pendingCheck === null) this.watchOwnNode(node);
@@ -143,25 +149,25 @@ export class NodeWatches {
   }
 
   /**
-   * Tells when our node is deleted, or revoked by its data (Curator's convention). Nobody but who revokes changes it: one
-   * that was changed and is gone was revoked, and removed at once.
+   * Detects that a held claim's node is deleted, or revoked by its data (Curator's convention). Only a revocation
+   * changes the data: a node that was changed and is gone was revoked and deleted at once.
    */
   watchOwnNode(node: ClaimNode, isChanged = false): void {
-    if (node.status !== "there") return;
-    const reading = this.#zk.get(node.path, (event) => {
-      // there is nothing left to ask about
+    if (node.status !== "present") return;
+    const readTask = this.#zk.get(node.path, (event) => {
+      // deleted: no further read is needed
       if (event?.kind === "deleted") this.#onDeleted(node);
       else if (event !== null) this.watchOwnNode(node, true);
     });
-    const pendingCheck = reading.then(
+    const pendingCheck = readTask.then(
       ({ data }) => {
         node.isWatched = true;
         if (data.equals(REVOKE_DATA)) this.#onRevoked(node);
       },
       (error: unknown) => {
-        // where it could not be asked, the next renewal does
+        // after another error the next renewal sets the watch
         node.isWatched = false;
-        if (node.status !== "there" || !hasCode(error, "NO_NODE")) return;
+        if (node.status !== "present" || !hasCode(error, "NO_NODE")) return;
         if (isChanged) this.#onRevoked(node);
         this.#onDeleted(node);
       },
@@ -173,8 +179,8 @@ export class NodeWatches {
   }
 
   /**
-   * Asks whether the node of one of these is there: of the one that was not asked about for longest. Events are what tells
-   * that a node is gone; should one be lost, for whatever reason, its holder learns of it all the same, by renewals.
+   * Checks that one of these nodes exists: the one whose last check is the oldest. Events normally report a deleted
+   * node; if an event is lost for any reason, the renewals still detect it.
    */
   async confirmOne(held: readonly ClaimNode[]): Promise<void> {
     let next: ClaimNode | undefined;
@@ -185,13 +191,13 @@ export class NodeWatches {
   }
 
   #onDeleted(node: ClaimNode): void {
-    if (node.status !== "there") return;
+    if (node.status !== "present") return;
     this.#claimNodes.end(node, null);
     this.#onChange(node.claim.id);
   }
 
   #onRevoked(node: ClaimNode): void {
-    if (node.isRevoked || node.status !== "there") return;
+    if (node.isRevoked || node.status !== "present") return;
     node.isRevoked = true;
     this.#onChange(node.claim.id);
   }

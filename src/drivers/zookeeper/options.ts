@@ -1,4 +1,4 @@
-/** How a driver of ZooKeeper is made: its options, checked before anything else, since they may come from JavaScript. */
+/** The options of the ZooKeeper driver, validated first, since they may come from JavaScript. */
 
 import type { Clock } from "../../util/clock.ts";
 import type { OptionRules } from "../../util/validate.ts";
@@ -19,50 +19,59 @@ import type { ServerAddress } from "./client/server-list.ts";
 import type { TlsOptions } from "./client/transport.ts";
 import type { Family } from "./node-names.ts";
 
-/** How to reach an ensemble, and where locks stand in it. */
+/** How to reach an ensemble, and where its locks are. */
 export interface ZooKeeperDriverOptions {
-  /** At least one server; all of one ensemble. */
+  /** At least one server; all must belong to one ensemble. */
   readonly servers: readonly ServerAddress[];
-  /** A node that stands before every path, as Curator's namespace does; made if need be. Default: none. */
+  /** A node that is prepended to every path, like Curator's namespace; created if necessary. Default: none. */
   readonly chroot?: string;
-  /** The node below which keys stand; made if need be. Keys that begin with "/" are paths themselves. Default "/holdfast". */
+  /**
+   * The parent node of all keys; created if necessary. A key that begins with "/" is itself a path. Default
+   * "/holdfast".
+   */
   readonly root?: string;
-  /** How long the servers keep a client's claims without hearing of it, in milliseconds; they have bounds of their own. Default 30 s. */
+  /** How long the servers keep the claims of a silent client, in milliseconds; the servers limit it. Default 30 s. */
   readonly sessionMs?: number;
   /** How long the first connection may take, in milliseconds. Default 5 s. */
   readonly connectTimeoutMs?: number;
-  /** Added to every token: for locks that were moved here from a store with higher ones. Default 0n. */
+  /** Added to every token: for locks that were moved here from a store with higher tokens. Default 0n. */
   readonly tokenBase?: bigint;
   /** Credentials of ZooKeeper's own schemes, for instance digest and "user:password". Secrets. */
   readonly auth?: readonly { readonly scheme: string; readonly auth: string }[];
   /** SASL with DIGEST-MD5. */
   readonly sasl?: SaslOptions;
-  /** Over TLS, with these options of node:tls; a function is asked for them before each connection: certificates are renewed. */
+  /**
+   * Connects over TLS with these options of node:tls. A function is called before each connection, so that certificates
+   * can be renewed.
+   */
   readonly tls?: TlsOptions;
   /**
-   * Whose names nodes bear, so that the locks of Java programs and ours exclude each other on one path: those of Curator's
-   * InterProcessMutex, or those of its InterProcessReadWriteLock. Default "mutex".
+   * The format of node names, so that locks of Java programs and of Holdfast exclude each other on one path: that of
+   * Curator's InterProcessMutex, or that of its InterProcessReadWriteLock. Default "mutex".
    */
   readonly family?: Family;
   /**
-   * false: a waiting claim keeps no place in line; it tries again, after a short random time, when whoever is in its way
-   * has gone, and who comes later may be first. Default true.
+   * false: a waiting claim keeps no queue entry. It tries again, after a short random time, when the claim that blocks
+   * it has ended, and a later claim may be first. Default true.
    */
   readonly fair?: boolean;
-  /** How long to rest before another connection is tried. Default: exponential(20, 1_000). */
+  /** The delay before the next attempt to connect. Default: exponential(20, 1_000). */
   readonly retry?: RetryPolicy;
-  /** Who may do what with our nodes. Default: if the servers know who we are, only we; else everybody. */
+  /**
+   * The ACL of created nodes. Default: if the client has credentials or an accepted certificate, only that identity;
+   * otherwise open to all.
+   */
   readonly acl?: readonly Acl[];
-  /** Time, for tests. */
+  /** The clock, for tests. */
   readonly clock?: Clock;
 }
 
-/** One that is shorter is over before its first answer; the servers take its length as 32 bits. */
+/** A shorter session would end before its first answer. */
 const MIN_SESSION_MS = 100;
-/** Tokens fit signed 64 bits, with room for those of the store itself. */
+/** Tokens must fit into signed 64 bits, with room for those of the store itself. */
 const MAX_TOKEN_BASE = 2n ** 62n;
 
-/** Says what each must be, where it is not that. */
+/** Each rule returns what the option must be, or null. */
 const OPTION_RULES: OptionRules<ZooKeeperDriverOptions> = {
   servers: (value) => (isListOf(value, isServer) ? null : "a list of at least one { host, port }"),
   chroot: (value) => noProblem(value === "" || validatePath(value, "chroot")),
@@ -73,18 +82,18 @@ const OPTION_RULES: OptionRules<ZooKeeperDriverOptions> = {
     typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
       ? null
       : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
-  auth: (value) => (isListOf(value, isCredential, 0) ? null : "a list of { scheme, auth }, two texts each"),
-  sasl: (value) => (hasStrings(value, "user", "password") ? null : "{ user, password }, two texts"),
+  auth: (value) => (isListOf(value, isCredential, 0) ? null : "a list of { scheme, auth }, both strings"),
+  sasl: (value) => (hasStrings(value, "user", "password") ? null : "{ user, password }, both strings"),
   tls: (value) =>
-    isObject(value) || typeof value === "function" ? null : "options of node:tls, or a function that gives them",
+    isObject(value) || typeof value === "function" ? null : "options of node:tls, or a function that returns them",
   family: (value) => (value === "mutex" || value === "readWrite" ? null : '"mutex" or "readWrite"'),
   fair: booleanRule,
-  retry: (value) => (typeof value === "function" ? null : "a function of the rounds that have failed"),
+  retry: (value) => (typeof value === "function" ? null : "a function of the number of failed rounds"),
   acl: (value) => (isListOf(value, isAcl) ? null : "a list of at least one { perms, scheme, id }"),
   clock: clockRule,
 };
 
-/** @throws TypeError naming the option that is wrong, or missing, or none; it shows no credential */
+/** @throws TypeError naming the option that is wrong, missing or unknown; it shows no credential */
 export function validateZooKeeperOptions(options: ZooKeeperDriverOptions): void {
   validateOptions("zookeeper", options, OPTION_RULES, { required: ["servers"], secret: ["auth", "sasl"] });
 }

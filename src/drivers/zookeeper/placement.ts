@@ -1,4 +1,4 @@
-/** Making a claim's node and taking it away again: what a claim, its polls and its release have in common. */
+/** Creates and deletes a claim's node: shared by claim, renew and release. */
 
 import type { Answer } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
@@ -10,7 +10,7 @@ import type { KeyNodes } from "./key-nodes.ts";
 import type { NodeWatches } from "./node-watches.ts";
 import type { NodeQueues } from "./queue.ts";
 
-/** Those who wait aside try again within so long, each at a moment of its own, when the holder has gone. */
+/** When the holder has ended, claims that wait without a node try again within this time, each at a random moment. */
 const RETRY_SPREAD_MS = 20;
 
 export interface PlacementOptions {
@@ -19,7 +19,7 @@ export interface PlacementOptions {
   readonly claimNodes: ClaimNodes;
   readonly keyNodes: KeyNodes;
   readonly watches: NodeWatches;
-  /** Does a waiting claim keep its place? */
+  /** Does a waiting claim keep its queue entry? */
   readonly isFair: boolean;
   readonly random: () => number;
 }
@@ -31,19 +31,19 @@ export class Placement {
     this.#options = options;
   }
 
-  /** Places the claim if it is not placed yet, and says where it stands. */
+  /** Creates the claim's node if it has none, and derives its answer. */
   ensureQueued(node: ClaimNode): Promise<Answer> {
     return this.#serialize(node, () => this.#ensureQueued(node));
   }
 
-  /** Where the claim stands among these children of its folder, read when its node was there. */
+  /** Derives the claim's answer from these children of the key's node, which were read when its node existed. */
   statusFrom(node: ClaimNode, names: readonly string[]): Promise<Answer> {
     return this.#serialize(node, async () => this.#leaveIfUnfair(node, this.#options.queues.statusIn(node, names)));
   }
 
   /**
-   * Invariant: of an unfair claim only one look is under way. What one call finds and leaves, as it cannot hold, another
-   * must not find free in between: it would say "held" of a node that is about to be deleted.
+   * Invariant: an unfair claim has only one read in flight. If a call finds that the claim cannot hold, it deletes the
+   * node; another call that found the key free in between would report "held" for a node that is about to be deleted.
    */
   #serialize(node: ClaimNode, read: () => Promise<Answer>): Promise<Answer> {
     if (this.#options.isFair) return read();
@@ -56,14 +56,14 @@ export class Placement {
   async #ensureQueued(node: ClaimNode): Promise<Answer> {
     const { zk, queues, keyNodes } = this.#options;
     node.isWaitingWithoutNode = false;
-    if (node.status === "there")
+    if (node.status === "present")
       return node.isRevoked ? node.noneAnswer : this.#leaveIfUnfair(node, await queues.readStatus(node));
     if (!keyNodes.isVerified(node.keyPath)) {
       await keyNodes.ensure(node.keyPath);
-      // it was left meanwhile, when there was nothing to delete yet
+      // released meanwhile, when there was no node to delete yet
       if (node.status !== "new") return node.noneAnswer;
     }
-    // both leave in one write: a free lock costs one round trip
+    // both are sent in one write, so that a free lock costs one round trip
     const [creation, listing] = await Promise.allSettled([queues.createNode(node), zk.children(node.keyPath)]);
     if (creation.status === "rejected") throw creation.reason;
     const names = listing.status === "fulfilled" ? listing.value.names : [];
@@ -73,7 +73,7 @@ export class Placement {
     );
   }
 
-  /** Unfair claims leave the line again as long as they cannot hold. */
+  /** An unfair claim that is not admitted leaves the queue again. */
   async #leaveIfUnfair(node: ClaimNode, answer: Answer): Promise<Answer> {
     const { zk, isFair } = this.#options;
     if (isFair || answer.state !== "waiting" || !node.claim.wait) return answer;
@@ -83,16 +83,16 @@ export class Placement {
       if (!hasCode(error, "NO_NODE")) throw error;
     }
     node.name = "";
-    if (node.status === "there") node.status = "new";
+    if (node.status === "present") node.status = "new";
     node.isWaitingWithoutNode = true;
     return node.status === "gone" ? node.noneAnswer : answer;
   }
 
-  /** What a poll finds of a claim that waits without a node. */
+  /** Rechecks a claim that waits without a node. */
   async retryUnfair(node: ClaimNode): Promise<Answer> {
     const { queues, random } = this.#options;
     if (node.isBlockerGone) {
-      // all that wait for the same holder are told at once
+      // all that wait for the same holder are notified at once: spread their attempts
       node.isBlockerGone = false;
       return queues.toWaitingAnswer(1 + random() * RETRY_SPREAD_MS);
     }
@@ -101,22 +101,22 @@ export class Placement {
     return isFree ? this.ensureQueued(node) : queues.toWaitingAnswer();
   }
 
-  /** Deletes the claim's node, wherever a create of it may have got to. Says whether it was ours until then. */
+  /** Deletes the claim's node, also that of an unanswered create. Says whether the claim had its entry until then. */
   async deleteNode(node: ClaimNode): Promise<boolean> {
     const { zk, queues, claimNodes, watches } = this.#options;
-    const wasOurs = node.isWaitingWithoutNode || (node.status === "there" && !node.isRevoked);
+    const hadEntry = node.isWaitingWithoutNode || (node.status === "present" && !node.isRevoked);
     const hasNoNode = node.name === "" && node.pendingCreation === null && !node.isOutcomeUnknown;
-    // from now on nobody else answers for it
+    // end it first: no other call may answer for the claim from here on
     claimNodes.end(node, "released");
     watches.stop(node);
     node.isWaitingWithoutNode = false;
-    if (hasNoNode) return wasOurs;
+    if (hasNoNode) return hadEntry;
     try {
       await node.pendingCreation?.catch(() => undefined);
       if (node.name === "" && !(await queues.findNode(node))) return false;
       await zk.delete(node.path);
       node.name = "";
-      return wasOurs;
+      return hadEntry;
     } catch (error) {
       if (error instanceof SessionExpiredError) return false;
       if (!hasCode(error, "NO_NODE")) throw error;
@@ -125,7 +125,7 @@ export class Placement {
     }
   }
 
-  /** What cannot get better is fatal, and its place is not kept. Should that fail, the core's release comes again. */
+  /** Makes a permanent error fatal and deletes the node. If the delete fails, the client's release repeats it. */
   async toFatalOrCleanUp(error: unknown, node: ClaimNode): Promise<unknown> {
     const fatal = toFatalError(error);
     if (fatal instanceof FatalDriverError) await this.deleteNode(node).catch(() => undefined);

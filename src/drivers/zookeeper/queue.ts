@@ -1,4 +1,4 @@
-/** Lines of the store: placing a node, looking where it stands, and what that means. */
+/** Queues of nodes: creates a claim's node, finds its position, and derives the claim's answer. */
 
 import { countAdmitted } from "../../lock-table/admission.ts";
 import type { Answer } from "../../spi/driver.ts";
@@ -14,13 +14,13 @@ import type { Family, QueueNode } from "./node-names.ts";
 import { explainForeignNode, formatClaimPrefix, formatNodePrefix, parseQueue } from "./node-names.ts";
 import type { NodeWatches } from "./node-watches.ts";
 
-/** Room in a token for the run of a local hand-off. */
+/** The size of a grant's token range, which local hand-offs use. */
 const TOKENS_PER_NODE = 1_024n;
 
 export interface NodeQueuesOptions {
   readonly zk: ZooKeeper;
   readonly claimNodes: ClaimNodes;
-  /** Who may do what with new nodes. */
+  /** The ACL of new nodes. */
   readonly acl: () => readonly Acl[];
   readonly tokenBase: bigint;
   readonly family: Family;
@@ -31,7 +31,10 @@ export class NodeQueues {
   readonly #zk: ZooKeeper;
   readonly #claimNodes: ClaimNodes;
   readonly #options: NodeQueuesOptions;
-  /** Hundreds of a client may wait in one line, which is read for all of them. */
+  /**
+   * Parsed queues by the list they came from: hundreds of claims of a client may wait in one queue, which is read once
+   * for all.
+   */
   readonly #parsed = new WeakMap<readonly string[], ReturnType<typeof parseQueue>>();
 
   constructor(options: NodeQueuesOptions) {
@@ -41,8 +44,8 @@ export class NodeQueues {
   }
 
   /**
-   * Makes the claim's node, if it is not there. A create whose reply was lost is found by the claim's own id, in this
-   * session: a node of an earlier session of ours is about to go.
+   * Creates the claim's node, if it does not exist. A create whose reply was lost is found by the claim's id, among the
+   * nodes of this session: a node of an earlier session is about to be deleted.
    */
   createNode(node: ClaimNode): Promise<void> {
     node.pendingCreation ??= this.#createNode(node).finally(() => {
@@ -73,14 +76,14 @@ export class NodeQueues {
     node.name = name;
     node.czxid = czxid;
     node.isOutcomeUnknown = false;
-    // who left meanwhile looks for the node itself, behind us on the same connection
-    if (node.status !== "gone") node.status = "there";
+    // a release that came meanwhile looks for the node itself, later on the same connection
+    if (node.status !== "gone") node.status = "present";
   }
 
-  /** Is the node of a create without an answer there, in our session? */
+  /** Does the node of an unanswered create exist, in this session? */
   async findNode(node: ClaimNode): Promise<boolean> {
     const { keyPath, claim } = node;
-    // this server may not have heard yet of what another one has done for us
+    // without a sync this server may not have seen the create that another server carried out
     const [, names] = await Promise.all([this.#sync(keyPath), listChildren(this.#zk, keyPath)]);
     const ownNames = names.filter((name) => name.startsWith(formatClaimPrefix(claim.id)));
     const stats = await Promise.all(ownNames.map((name) => this.#zk.exists(`${keyPath}/${name}`)));
@@ -97,7 +100,7 @@ export class NodeQueues {
     });
   }
 
-  /** Reads the line and says where the claim stands. */
+  /** Reads the queue and derives the claim's answer. */
   async readStatus(node: ClaimNode): Promise<Answer> {
     try {
       return this.statusIn(node, (await this.#zk.children(node.keyPath)).names);
@@ -107,9 +110,9 @@ export class NodeQueues {
     }
   }
 
-  /** Where the claim stands among these children of its folder. */
+  /** Derives the claim's answer from the names of these children of the key's node. */
   statusIn(node: ClaimNode, names: readonly string[]): Answer {
-    if (node.status !== "there") return node.noneAnswer;
+    if (node.status !== "present") return node.noneAnswer;
     const queue = this.#parseQueue(node, names);
     const ownIndex = queue.findIndex(({ name }) => name === node.name);
     if (ownIndex === -1) return this.#onMissing(node);
@@ -118,12 +121,12 @@ export class NodeQueues {
     return this.toWaitingAnswer();
   }
 
-  /** recheckMs: when to ask again, if nothing is told before. */
+  /** recheckMs: when to recheck, unless a watch fires before. */
   toWaitingAnswer(recheckMs: number = this.#zk.sessionMs): Answer {
     return { state: "waiting", ttlMs: this.#zk.leftMs(), recheckMs };
   }
 
-  /** Would a claim that has no node be held if it got one now? If not, it watches who stands in its way. */
+  /** Would a claim without a node be admitted if it got one now? If not, watches the node that blocks it. */
   async isFree(node: ClaimNode): Promise<boolean> {
     const queue = this.#parseQueue(node, await listChildren(this.#zk, node.keyPath));
     const [{ permits, limit }] = node.claim.holds;
@@ -133,7 +136,7 @@ export class NodeQueues {
     return false;
   }
 
-  /** @throws FatalDriverError if a place of another recipe stands there */
+  /** @throws FatalDriverError if there is a node of another recipe */
   #parseQueue({ keyPath }: ClaimNode, names: readonly string[]): readonly QueueNode[] {
     const { family } = this.#options;
     let parsed = this.#parsed.get(names);
@@ -141,24 +144,24 @@ export class NodeQueues {
       parsed = parseQueue(names, family);
       this.#parsed.set(names, parsed);
     }
-    const { line: queue, stranger: foreignNode } = parsed;
+    const { queue, foreignNode } = parsed;
     if (foreignNode !== null) throw new FatalDriverError(explainForeignNode(foreignNode, keyPath, family));
     return queue;
   }
 
-  /** What is known of a held claim without asking: its watch tells when that changes. */
+  /** The answer of a held claim, without a request: its watch reports changes. */
   toHeldAnswer(node: ClaimNode): Answer {
     const { token, claim } = node;
     const tokens = Math.min(claim.tokens, Number(TOKENS_PER_NODE));
     return { state: "held", token, tokens, ttlMs: this.#zk.leftMs() };
   }
 
-  /** The token of a node that was made by this transaction. */
+  /** The first token of a node that this transaction created. */
   toToken(czxid: bigint): bigint {
     return czxid * TOKENS_PER_NODE + this.#options.tokenBase;
   }
 
-  /** Is that token one of those that were granted with this node, whose claim wanted so many? */
+  /** Is that token in the range that was granted with this node, whose claim wanted `count` tokens? */
   hasToken(czxid: bigint, count: number, token: bigint): boolean {
     const first = this.toToken(czxid);
     return token >= first && token < first + BigInt(Math.min(count, Number(TOKENS_PER_NODE)));
@@ -169,7 +172,7 @@ export class NodeQueues {
       const token = this.toToken(node.czxid);
       if (token < node.claim.floor) {
         throw new FatalDriverError(
-          "zookeeper: its tokens lie below those seen on this key before: set tokenBase, for the store was moved",
+          "zookeeper: its tokens are below those seen on this key before: set tokenBase if the locks were moved from another store",
         );
       }
       node.token = token;
@@ -178,7 +181,7 @@ export class NodeQueues {
     return this.toHeldAnswer(node);
   }
 
-  /** Our node is not in its line: somebody has deleted it. */
+  /** The claim's node is not in its queue: another client has deleted it. */
   #onMissing(node: ClaimNode): Answer {
     this.#claimNodes.end(node, null);
     return node.noneAnswer;

@@ -76,7 +76,7 @@ test("the servers know us by our certificate: our nodes are for us alone, and no
   });
   await expect(openLocks({ ca: issuer.cert, ...ben }, { root: "/known" }).acquire("key")).rejects.toMatchObject({
     code: "DRIVER_FATAL",
-    message: expect.stringMatching(/in \/known\/key we may not delete, .*: NO_AUTH$/),
+    message: expect.stringMatching(/no permission to delete nodes in \/known\/key, .*: NO_AUTH$/),
   });
   await expect(openLocks({ ca: issuer.cert }, { connectTimeoutMs: 3_000 }).acquire("key")).rejects.toMatchObject({
     message: expect.stringMatching(/did not answer within 3000 ms: .*certificate/),

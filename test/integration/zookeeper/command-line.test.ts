@@ -45,7 +45,7 @@ test("ls and show tell of others' places, and a run waits for them or is refused
   const refused = await sandbox.run(["run", "/shown-latch", "--", "true"], { env });
   expect([refused.code, refused.err]).toEqual([
     77,
-    expect.stringContaining("latch-0000000000, which is no place of a"),
+    expect.stringContaining("latch-0000000000, which is not a mutex node"),
   ]);
   for (const { out, err } of [listed, shown, busy, refused]) {
     expect(out + err).not.toContain("9f0c2a55");

@@ -118,9 +118,9 @@ test("Curator's LeaderSelector and InterProcessMultiLock stand in the same line 
 test("a path where another recipe of Curator's stands is refused to our mutex, which names it and leaves no node", async () => {
   const { holdfast, curator } = await fixture.startContest();
   const others = [
-    ["read", /a place of Curator's read-write lock/],
+    ["read", /a node of Curator's read-write lock/],
     ["latch", /latch-/],
-    ["semaphoreMutex", /holds (leases|locks)/],
+    ["semaphoreMutex", /contains (leases|locks)/],
   ] as const;
   for (const [recipe, why] of others) {
     const path = `/one-recipe-${recipe}`;

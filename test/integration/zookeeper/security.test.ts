@@ -171,10 +171,10 @@ test("who may make nothing at the servers' root uses a path that exists", async 
   }
 });
 
-test("doctor tells of one server alone, of a bound on sessions, and of nodes that anybody may delete", async () => {
+test("doctor reports a single server, a limited session, and nodes that any client may delete", async () => {
   const wide = await openDriver({ sessionMs: 90_000 });
   const found = new Map((await wide.diagnose?.())?.map((check) => [check.what, check]));
-  expect(found.get("mode")).toMatchObject({ level: "doubtful", says: "one server alone" });
+  expect(found.get("mode")).toMatchObject({ level: "doubtful", says: "a single server" });
   expect(found.get("session")).toMatchObject({
     level: "doubtful",
     says: expect.stringContaining("40000 ms, although 90000"),

@@ -59,7 +59,7 @@ test.each([
   ]);
   await expect(locks.acquire(path)).rejects.toMatchObject({
     code: "DRIVER_FATAL",
-    message: expect.stringMatching(new RegExp(`in ${path} we may not delete.*NO_AUTH`)),
+    message: expect.stringMatching(new RegExp(`no permission to delete nodes in ${path},.*NO_AUTH`)),
   });
   expect((await admin.children(path)).names).toEqual([]);
   const theirs = createLocks(fixture.createDriver({ auth: [{ scheme: "digest", auth: "admin:secret" }] }));

@@ -88,7 +88,7 @@ export async function listChildren(zk: ZooKeeper, path: string): Promise<readonl
 export async function collect<T, R>(
   items: readonly T[],
   request: (item: T) => Promise<readonly R[]>,
-  { signal, enough: isEnough }: { readonly signal: AbortSignal | undefined; enough?(found: readonly R[]): boolean },
+  { signal, isEnough }: { readonly signal: AbortSignal | undefined; isEnough?(results: readonly R[]): boolean },
 ): Promise<R[]> {
   const results: R[] = [];
   for (let start = 0; start < items.length && isEnough?.(results) !== true; start += MAX_CONCURRENT) {

@@ -103,8 +103,8 @@ test("doctor tells of this store what matters to its locks", async () => {
   const { host, port } = fixture.server.address;
   const { code, out } = await sandbox.run(["doctor", "--url", `zookeeper://${host}:${port}?sessionMs=90000`]);
   expect(code).toBe(0);
-  expect(out).toMatch(/one server alone/);
-  expect(out).toMatch(/40000 ms, although 90000 ms were asked for/);
+  expect(out).toMatch(/a single server/);
+  expect(out).toMatch(/40000 ms, although 90000 ms were requested/);
   expect(out).toMatch(/world:anyone:rwcda/);
   expect(out).toMatch(/acquire and release take/);
 });

@@ -16,7 +16,7 @@ function numberedName(name: string, number: number): string {
 }
 
 function sortNames(names: readonly string[], family: Family = "mutex"): string[] {
-  return parseQueue(names, family).line.map(({ name }) => name);
+  return parseQueue(names, family).queue.map(({ name }) => name);
 }
 
 test.each([
@@ -35,28 +35,28 @@ describe("the line of Curator's read-write lock", () => {
   const read = (number: number): string => numberedName(`_c_${GUID}-__READ__`, number);
 
   test("readers at the front are in together, a writer behind them waits, and readers behind it too", () => {
-    const { line, stranger } = parseQueue([read(4), write(3), read(1), read(2)], "readWrite");
-    expect(stranger).toBeNull();
-    expect(line.map(({ name }) => name)).toEqual([read(1), read(2), write(3), read(4)]);
-    expect(countAdmitted(line)).toBe(2);
+    const { queue, foreignNode } = parseQueue([read(4), write(3), read(1), read(2)], "readWrite");
+    expect(foreignNode).toBeNull();
+    expect(queue.map(({ name }) => name)).toEqual([read(1), read(2), write(3), read(4)]);
+    expect(countAdmitted(queue)).toBe(2);
   });
 
   test("a writer that reads too has both nodes under one number, and stands before its own", () => {
-    const { line } = parseQueue([read(5), read(6), write(5)], "readWrite");
-    expect(line.map(({ name }) => name)).toEqual([write(5), read(5), read(6)]);
-    expect(countAdmitted(line)).toBe(1);
+    const { queue } = parseQueue([read(5), read(6), write(5)], "readWrite");
+    expect(queue.map(({ name }) => name)).toEqual([write(5), read(5), read(6)]);
+    expect(countAdmitted(queue)).toBe(1);
   });
 
   test("permits that it does not know stand where it orders nothing by them", () => {
     const semaphore = formatNodePrefix(ID, { key: "k", permits: 2, limit: 5 }, "readWrite");
     expect(semaphore).toBe(`_c_${ID}-p2.5-__READ__`);
-    const { line } = parseQueue([numberedName(semaphore, 1), read(2), write(3)], "readWrite");
-    expect(line.map(({ permits, limit }) => [permits, limit])).toEqual([
+    const { queue } = parseQueue([numberedName(semaphore, 1), read(2), write(3)], "readWrite");
+    expect(queue.map(({ permits, limit }) => [permits, limit])).toEqual([
       [2, 5],
       [1, ALL_PERMITS],
       [ALL_PERMITS, ALL_PERMITS],
     ]);
-    expect(countAdmitted(line)).toBe(2);
+    expect(countAdmitted(queue)).toBe(2);
   });
 });
 
@@ -70,7 +70,7 @@ test.each<[Family, number, number, string]>([
 ])("a claim of %s for %i of %i reads back as what it was", (family, permits, limit, end) => {
   const name = formatNodePrefix(ID, { key: "k", permits, limit }, family);
   expect(name).toBe(`_c_${ID}-${end}`);
-  expect(parseQueue([numberedName(name, 7)], family).line).toEqual([
+  expect(parseQueue([numberedName(name, 7)], family).queue).toEqual([
     { name: numberedName(name, 7), id: ID, sequence: 7, permits, limit },
   ]);
 });
@@ -80,23 +80,23 @@ test.each<[Family, string, string]>([
   ["mutex", `_c_${ID}-p2.5-__READ__0000000001`, 'family: "readWrite"'],
   ["readWrite", `_c_${GUID}-lock-0000000001`, 'family: "mutex"'],
   ["readWrite", `_c_${ID}-p1.5-lock-0000000001`, 'family: "mutex"'],
-  ["mutex", `_c_${GUID}-lease-0000000001`, "no place of a mutex"],
-  ["mutex", "_c_-lock-0000000001", "no place of a mutex"],
-  ["mutex", `_c_${GUID}-lock-12`, "no place of a mutex"],
-  ["mutex", `_c_${GUID}-p1.2.3-lock-0000000001`, "no place of a mutex"],
-  ["readWrite", "f00__lock__0000000001", "no place of a read-write lock"],
-  ["mutex", "leases", "no place of a mutex"],
+  ["mutex", `_c_${GUID}-lease-0000000001`, "not a mutex node"],
+  ["mutex", "_c_-lock-0000000001", "not a mutex node"],
+  ["mutex", `_c_${GUID}-lock-12`, "not a mutex node"],
+  ["mutex", `_c_${GUID}-p1.2.3-lock-0000000001`, "not a mutex node"],
+  ["readWrite", "f00__lock__0000000001", "not a read-write lock node"],
+  ["mutex", "leases", "not a mutex node"],
 ])("to a %s the child %s is a stranger, named without its id", (family, child, why) => {
   expect(
     parseQueue(
       [numberedName(formatNodePrefix(ID, { key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS }, family), 1), child],
       family,
     ),
-  ).toMatchObject({ stranger: child, line: [{ sequence: 1 }] });
-  const said = explainForeignNode(child, "/locks/k", family);
-  expect(said).toContain("/locks/k");
-  expect(said).toContain(why);
-  expect(said).not.toContain(GUID);
-  expect(said).not.toContain(ID);
-  expect(said).toContain(child.replace(GUID, "...").replace(ID, "..."));
+  ).toMatchObject({ foreignNode: child, queue: [{ sequence: 1 }] });
+  const message = explainForeignNode(child, "/locks/k", family);
+  expect(message).toContain("/locks/k");
+  expect(message).toContain(why);
+  expect(message).not.toContain(GUID);
+  expect(message).not.toContain(ID);
+  expect(message).toContain(child.replace(GUID, "...").replace(ID, "..."));
 });
