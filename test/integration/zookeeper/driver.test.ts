@@ -287,7 +287,7 @@ test("a floor that the store's tokens cannot reach is refused, unless tokenBase 
 });
 
 test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
-  ["SASL where the servers have no users", { sasl: { user: "bob", password: "canary" } }, "does not ask for SASL"],
+  ["SASL where the servers have no users", { sasl: { user: "bob", password: "canary" } }, "does not request SASL"],
   ["an ACL for whom we are, where we are nobody", { acl: [{ perms: 31, scheme: "auth", id: "" }] }, "INVALID_ACL"],
   ["an ACL of a scheme that the servers do not have", { acl: [{ perms: 31, scheme: "x", id: "y" }] }, "INVALID_ACL"],
 ])("%s is refused for good, at once", async (_, options, why) => {

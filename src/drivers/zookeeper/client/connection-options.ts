@@ -1,4 +1,4 @@
-/** How a connection is made and proved, and what its owner is told. */
+/** The options and the listener of a connection. */
 
 import type { Clock } from "../../../util/clock.ts";
 import type { AuthInfo } from "./handshake.ts";
@@ -7,7 +7,7 @@ import type { SaslOptions } from "./sasl.ts";
 import type { ServerAddress } from "./server-list.ts";
 import type { Connector } from "./transport.ts";
 
-/** How connections are made and proved. */
+/** How to connect and authenticate. */
 export interface ConnectionOptions {
   /** At least one. */
   readonly servers: readonly ServerAddress[];
@@ -15,20 +15,20 @@ export interface ConnectionOptions {
   readonly clock: Clock;
   readonly random: () => number;
   readonly retry: RetryPolicy;
-  /** What is asked for; the servers have bounds of their own. */
+  /** The requested session length; the servers limit it. */
   readonly sessionMs: number;
   readonly auth: readonly AuthInfo[];
   readonly sasl: SaslOptions | null;
 }
 
-/** What its owner is told. */
+/** Receives the events of a connection. */
 export interface ConnectionListener {
-  /** renewed: the session is another one than before, or the first. */
+  /** isNewSession: the session is another one than before, or the first. */
   onConnected(isNewSession: boolean): void;
   /** The connection is lost; the session may still live. */
   onSuspended(): void;
-  /** The session is over. */
+  /** The session has ended. */
   onExpired(): void;
-  /** It was closed, or is refused for good. */
+  /** The connection was closed, or was refused permanently. */
   onClosed(error: Error): void;
 }

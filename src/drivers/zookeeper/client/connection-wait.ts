@@ -1,9 +1,9 @@
-/** Whether a server can be reached: who asks while none is connected waits a moment for another, and no longer. */
+/** Waits for a connection: callers wait briefly while no server is connected, then fail. */
 
 import type { Clock, Timer } from "../../../util/clock.ts";
 import { ConnectionLossError } from "./errors.ts";
 
-/** Another server is mostly found within this; who was told by then that there is none can do something about it. */
+/** Another server is usually found within this time; after it callers should get an error that they can handle. */
 const CONNECTION_WAIT_MS = 1_000;
 
 interface Waiter {
@@ -19,14 +19,14 @@ export class ConnectionWait {
   #waitUntil = 0;
   #isConnected = false;
 
-  /** why: what ended the last attempt to connect. */
+  /** getFailure: the error of the last attempt to connect. */
   constructor(clock: Clock, getFailure: () => Error | null) {
     this.#clock = clock;
     this.#getFailure = getFailure;
     this.#timer = clock.timer(() => this.#rejectAll());
   }
 
-  /** Settles when a server is connected. @throws ConnectionLossError if none has been for a second */
+  /** Settles when a server is connected. @throws ConnectionLossError if none has been connected for a second */
   wait(): Promise<void> {
     if (this.#isConnected) return Promise.resolve();
     return new Promise((resolve, reject) => {

@@ -1,23 +1,23 @@
 /**
- * One session with an ensemble, over its connections.
+ * One session with an ensemble, across its connections.
  *
- *   idle      before open()
- *   dialing   a connection is being made to one of the servers
- *   greeting  it stands; the session is being made, or found again
- *   proving   with SASL only: the server's challenges are answered
- *   up        requests leave as they come
- *   resting   the attempt failed; the next server has its turn in a moment
- *   over      closed, or refused for good; open() begins anew
+ *   idle            before open()
+ *   connecting      a connection to one of the servers is being made
+ *   handshake       connected; the session is being opened or resumed
+ *   authenticating  with SASL only: the server's challenges are answered
+ *   connected       requests are sent at once
+ *   backing-off     the attempt failed; the next server is tried soon
+ *   closed          closed, or refused permanently; open() starts again
  *
  * Invariants
- * - On a new connection first credentials are sent, then watches, then requests: nothing is asked as nobody.
- * - No request is answered on a connection before SetWatches2 was: a server that does not know it (before 3.6) would lose our
- *   watches at the first reconnect, and is refused for good, on whichever connection it is met.
- * - Replies come in the order of requests: one that is not the oldest's ends the connection.
- * - What has left and has no answer when its connection ends has an unknown outcome, and is never sent again.
- * - A session ends by our own clock (session-timer.ts) before its server may end it, whether we reach anybody or not. Then
- *   what was asked within it fails, its watches end, and another one is made.
- * - Another session number than ours after a reconnect means that ours is gone.
+ * - A new connection sends credentials first, then watches, then requests: no request is sent unauthenticated.
+ * - No request is answered on a connection before SetWatches2 was. A server that does not support it (before 3.6) would
+ *   lose the watches at the first reconnect; it is refused permanently, on any connection.
+ * - Replies come in the order of requests: a reply to any but the oldest request ends the connection.
+ * - A request that was sent and not answered when its connection ends has an unknown outcome, and is never sent again.
+ * - A session ends by this client's clock (session-timer.ts) before its server may end it, even if no server can be
+ *   reached. Then its requests fail, its watches end, and another session is opened.
+ * - Another session id after a reconnect means that the session has ended.
  */
 
 import type { Clock, Timer } from "../../../util/clock.ts";
@@ -52,16 +52,16 @@ export class Connection {
   readonly #timer: Timer;
   readonly #handshake: Handshake;
   readonly #requests = new PendingRequests();
-  #status: "idle" | "dialing" | "greeting" | "proving" | "up" | "resting" | "over" = "idle";
+  #status: "idle" | "connecting" | "handshake" | "authenticating" | "connected" | "backing-off" | "closed" = "idle";
   #transport: Transport | null = null;
   #session: Session | null = null;
-  /** Its owner knows the session that stands. */
+  /** The listener knows the current session. */
   #isSessionReported = false;
   #lastZxid = 0n;
   readonly #servers: ServerList;
   #helloSentAt = 0;
   #isFlushScheduled = false;
-  /** Why it is over. */
+  /** Why the connection was closed. */
   #closeError: Error = createClosedError();
   #isNeeded = false;
   #isKeptAlive = false;
@@ -76,65 +76,68 @@ export class Connection {
   }
 
   get isClosed(): boolean {
-    return this.#status === "over";
+    return this.#status === "closed";
   }
 
   get isConnected(): boolean {
-    return this.#status === "up";
+    return this.#status === "connected";
   }
 
-  /** Why the last connection ended, or never stood. */
+  /** Why the last connection ended, or could not be made. */
   get failure(): Error | null {
     return this.#servers.failure;
   }
 
-  /** 0: there is none. */
+  /** 0: there is no session. */
   get sessionId(): bigint {
     return this.#session?.id ?? 0n;
   }
 
-  /** What the servers agreed to, or what they will be asked for. */
+  /** The length that the servers agreed to, or the length to request. */
   get sessionMs(): number {
     return this.#session?.timer.timeoutMs ?? this.#options.sessionMs;
   }
 
-  /** Milliseconds for which the session cannot have ended yet; 0: it may have. */
+  /** How long the session certainly lasts, in milliseconds; 0: it may have ended. */
   leftMs(): number {
     return this.#session === null ? 0 : Math.max(this.#session.timer.endsAt() - this.#clock.now(), 0);
   }
 
   open(): void {
-    if (this.#status === "idle" || this.#status === "over") this.#connect();
+    if (this.#status === "idle" || this.#status === "closed") this.#connect();
   }
 
-  /** Settles with the answer, or fails with an error of errors.ts. Waits for a connection as long as `timeoutMs` allows. */
+  /** Settles with the answer, or an error of errors.ts. Waits for a connection, for `timeoutMs` at most. */
   request<T>(request: Request<T>, timeoutMs: number): Promise<T> {
     return new Promise((resolve, reject) => {
-      if (this.#status === "over") return reject(this.#closeError);
+      if (this.#status === "closed") return reject(this.#closeError);
       this.#requests.add(request, this.#clock.now() + timeoutMs, resolve, reject);
-      if (this.#status === "up") this.#scheduleFlush();
+      if (this.#status === "connected") this.#scheduleFlush();
       this.#armTimer();
     });
   }
 
-  /** Keeps the process alive for the session's sake, or not. */
+  /** Sets whether the session keeps the process alive. */
   keepAlive(on: boolean): void {
     this.#isNeeded = on;
     this.#armTimer();
   }
 
-  /** Ends the session, if it can be reached within so long (null: it is left to its own time), and everything else. */
+  /**
+   * Closes the connection. First ends the session, if a server answers within that time; null: leaves the session to
+   * expire.
+   */
   async close(timeoutMs: number | null): Promise<void> {
     if (this.#session !== null && timeoutMs !== null) {
-      // a server that is not told ends it by itself
+      // without an answer the server ends the session when it expires
       await this.request(closeSession(), timeoutMs).catch(() => undefined);
     }
     this.#closeWith(createClosedError());
   }
 
   #closeWith(error: Error): void {
-    if (this.#status === "over") return;
-    this.#status = "over";
+    if (this.#status === "closed") return;
+    this.#status = "closed";
     this.#closeError = error;
     this.#transport?.close();
     this.#transport = null;
@@ -147,14 +150,14 @@ export class Connection {
   #endSession(error: Error): void {
     this.#session = null;
     this.#isSessionReported = false;
-    // a store that was restored, or is empty, is behind what the last session saw, and would refuse us for ever
+    // a restored or empty store is behind the last session's transactions, and would refuse this client for ever
     this.#lastZxid = 0n;
     this.#requests.rejectAll(error);
     this.watches.end();
   }
 
   #connect(): void {
-    this.#status = "dialing";
+    this.#status = "connecting";
     this.#transport = this.#options.connector(this.#servers.next(this.#clock.now(), this.sessionMs), {
       onConnected: () => this.#sendHello(),
       onFrames: (frames) => this.#onFrames(frames),
@@ -165,7 +168,7 @@ export class Connection {
   }
 
   #sendHello(): void {
-    this.#status = "greeting";
+    this.#status = "handshake";
     this.#helloSentAt = this.#clock.now();
     this.#transport?.write([this.#handshake.encodeConnect(this.#lastZxid, this.#options.sessionMs, this.#session)]);
   }
@@ -174,9 +177,9 @@ export class Connection {
     this.#session?.timer.recordReceived(this.#clock.now());
     try {
       for (const frame of frames) {
-        if (this.#status === "greeting") this.#onHello(frame);
-        else if (this.#status === "proving") this.#authenticate(frame);
-        else if (this.#status === "up") this.#onReply(new JuteReader(frame));
+        if (this.#status === "handshake") this.#onHello(frame);
+        else if (this.#status === "authenticating") this.#authenticate(frame);
+        else if (this.#status === "connected") this.#onReply(new JuteReader(frame));
       }
     } catch (error) {
       if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return this.#closeWith(error);
@@ -194,7 +197,7 @@ export class Connection {
     this.#session.timer.onAttached(timeoutMs, this.#helloSentAt, this.#clock.now());
     const saslStart = this.#handshake.encodeSaslStart();
     if (saslStart === null) return this.#onConnected();
-    this.#status = "proving";
+    this.#status = "authenticating";
     this.#transport?.write([saslStart]);
   }
 
@@ -205,7 +208,7 @@ export class Connection {
   }
 
   #onConnected(): void {
-    this.#status = "up";
+    this.#status = "connected";
     this.#servers.onConnected();
     this.#transport?.write([
       ...this.#handshake.encodeCredentials(),
@@ -233,17 +236,17 @@ export class Connection {
         return;
       case XID.setWatches:
         if (code === UNIMPLEMENTED_CODE) throw new OutdatedServerError();
-        // without its watches this connection is worth nothing
+        // the connection is unusable without its watches
         if (code !== 0) this.#onDisconnected(toServerError(code, "set watches"));
         return;
     }
     const sentAt = this.#requests.settleOldest(xid, zxid, code, reader);
-    // the server says that it has ended the session meanwhile; nothing is proved by that
+    // the server reports that the session has ended: such a reply must not extend it
     if (code === EXPIRED_CODE) this.#onDisconnected(new SessionExpiredError());
     else this.#session?.timer.recordAnswered(sentAt);
   }
 
-  /** All that one turn of the event loop wants leaves in one write. */
+  /** Sends the requests of one turn of the event loop in one write. */
   #scheduleFlush(): void {
     if (this.#isFlushScheduled) return;
     this.#isFlushScheduled = true;
@@ -252,7 +255,7 @@ export class Connection {
 
   #flush(): void {
     this.#isFlushScheduled = false;
-    if (this.#status !== "up") return;
+    if (this.#status !== "connected") return;
     const now = this.#clock.now();
     const frames = this.#requests.drain(now);
     if (frames.length === 0) return;
@@ -261,21 +264,21 @@ export class Connection {
     this.#armTimer();
   }
 
-  /** The connection has ended, or never stood, or is worth nothing. */
+  /** The connection has ended, could not be made, or is unusable. */
   #onDisconnected(cause: Error | null): void {
-    if (this.#status === "over" || this.#status === "resting") return;
-    const wasConnected = this.#status === "up";
+    if (this.#status === "closed" || this.#status === "backing-off") return;
+    const wasConnected = this.#status === "connected";
     this.#transport?.close();
     this.#transport = null;
     this.#servers.onFailed(this.#clock.now(), cause);
-    this.#status = "resting";
+    this.#status = "backing-off";
     this.#requests.rejectSent(cause);
     if (wasConnected) this.#listener.onSuspended();
     if (cause instanceof SessionExpiredError) this.#expire();
     this.#armTimer();
   }
 
-  /** The session is over; the next connection makes another one. */
+  /** The session has ended; the next connection opens another one. */
   #expire(): void {
     if (this.#session === null) return;
     const wasKnown = this.#isSessionReported;
@@ -289,16 +292,17 @@ export class Connection {
       this.#onDisconnected(new SessionExpiredError());
       this.#expire();
     }
-    const isConnecting = this.#status === "dialing" || this.#status === "greeting" || this.#status === "proving";
+    const isConnecting =
+      this.#status === "connecting" || this.#status === "handshake" || this.#status === "authenticating";
     if (isConnecting && now >= this.#servers.dueAt) this.#onDisconnected(new Error("no answer in time"));
-    if (this.#status === "up" && this.#session !== null) this.#checkLiveness(this.#session.timer, now);
-    if (this.#status === "resting" && now >= this.#servers.dueAt) this.#connect();
+    if (this.#status === "connected" && this.#session !== null) this.#checkLiveness(this.#session.timer, now);
+    if (this.#status === "backing-off" && now >= this.#servers.dueAt) this.#connect();
     this.#requests.rejectOverdue(now);
     this.#armTimer();
   }
 
   #checkLiveness(timer: SessionTimer, now: number): void {
-    if (now >= timer.deadAt()) return this.#onDisconnected(new Error("the server has fallen silent"));
+    if (now >= timer.deadAt()) return this.#onDisconnected(new Error("the server stopped answering"));
     if (now < timer.pingDueAt()) return;
     timer.recordPing(now);
     this.#transport?.write([new JuteWriter().int(XID.ping).int(OP.ping).frame()]);
@@ -306,16 +310,16 @@ export class Connection {
 
   #armTimer(): void {
     if (this.#status === "idle") return;
-    const isKeptAlive = this.#status !== "over" && (this.#isNeeded || this.#requests.size > 0);
+    const isKeptAlive = this.#status !== "closed" && (this.#isNeeded || this.#requests.size > 0);
     if (isKeptAlive !== this.#isKeptAlive) {
       this.#isKeptAlive = isKeptAlive;
       this.#transport?.keepAlive(isKeptAlive);
       this.#timer.keepAlive(isKeptAlive);
     }
-    if (this.#status === "over") return;
+    if (this.#status === "closed") return;
     const timer = this.#session?.timer;
     let dueAt = Math.min(this.#requests.dueAt, timer?.endsAt() ?? Number.POSITIVE_INFINITY);
-    if (this.#status !== "up") dueAt = Math.min(dueAt, this.#servers.dueAt);
+    if (this.#status !== "connected") dueAt = Math.min(dueAt, this.#servers.dueAt);
     else if (timer !== undefined) dueAt = Math.min(dueAt, timer.pingDueAt(), timer.deadAt());
     this.#timer.set(dueAt === Number.POSITIVE_INFINITY ? null : dueAt);
   }

@@ -1,6 +1,6 @@
-/** What can go wrong with a request, told apart by `code`. */
+/** The errors of requests, distinguished by `code`. */
 
-/** Codes of the server, as its protocol numbers them. */
+/** The server's error codes, by their numbers in the protocol. */
 const ERROR_NAMES: Readonly<Record<number, string>> = {
   [-1]: "SYSTEM_ERROR",
   [-2]: "RUNTIME_INCONSISTENCY",
@@ -32,9 +32,9 @@ const ERROR_NAMES: Readonly<Record<number, string>> = {
   [-127]: "THROTTLED",
 };
 
-/** The server has answered, and refused: nothing was changed. */
+/** The server refused the request: nothing was changed. */
 export class ZooKeeperError extends Error {
-  /** As the server names it, for instance "NO_NODE". */
+  /** The server's name of the error, for instance "NO_NODE". */
   readonly code: string;
   constructor(code: string, message: string) {
     super(message);
@@ -44,8 +44,8 @@ export class ZooKeeperError extends Error {
 }
 
 /**
- * There is no answer, and none will come. `isSent` false: the request has not left, nothing was changed. `isSent` true: it may
- * have been carried out; whoever asked must look.
+ * There is no answer, and none will come. `isSent` false: the request was not sent, and nothing was changed. `isSent`
+ * true: it may have been carried out, so the caller must read the state.
  */
 export class ConnectionLossError extends Error {
   readonly code = "CONNECTION_LOSS";
@@ -61,7 +61,7 @@ export function createClosedError(): ConnectionLossError {
   return new ConnectionLossError(false, "the ZooKeeper client was closed");
 }
 
-/** The session is over, and with it its ephemeral nodes and watches; what is asked next belongs to another session. */
+/** The session has ended, with its ephemeral nodes and watches; later requests belong to another session. */
 export class SessionExpiredError extends Error {
   readonly code = "SESSION_EXPIRED";
   constructor() {
@@ -70,7 +70,7 @@ export class SessionExpiredError extends Error {
   }
 }
 
-/** Asking again changes nothing: wrong credentials, or a server that wants others. */
+/** Wrong credentials, or a server that requires others: a retry does not help. */
 export class AuthFailedError extends Error {
   readonly code = "AUTH_FAILED";
   constructor(message = "ZooKeeper refused the credentials") {
@@ -84,18 +84,18 @@ export class OutdatedServerError extends Error {
   readonly code = "OUTDATED_SERVER";
   constructor() {
     super(
-      "this ZooKeeper is older than 3.6, the oldest one that locks can rely on: it does not know SetWatches2, which restores watches",
+      "this ZooKeeper server is older than 3.6, the oldest supported version: it lacks SetWatches2, which restores watches",
     );
     this.name = "OutdatedServerError";
   }
 }
 
-/** What was asked, for people: the id of a protected node (Curator's `_c_<id>-`) is a secret. */
-export function redactIds(what: string): string {
-  return what.replace(/_c_[0-9A-Za-z]+(?:-[0-9A-Fa-f]{4,12})*-/g, "_c_...-");
+/** Removes claim ids from a text for messages: the id of a protected node (Curator's `_c_<id>-`) is a secret. */
+export function redactIds(text: string): string {
+  return text.replace(/_c_[0-9A-Za-z]+(?:-[0-9A-Fa-f]{4,12})*-/g, "_c_...-");
 }
 
-/** The error of a reply's code, which is not 0. */
+/** The error of a reply code other than 0. */
 export function toServerError(code: number, description: string): Error {
   if (code === -112) return new SessionExpiredError();
   if (code === -115) return new AuthFailedError();
@@ -106,15 +106,15 @@ export function toServerError(code: number, description: string): Error {
 const PERMANENT_CODES: readonly string[] = ["NO_AUTH", "INVALID_ACL", "QUOTA_EXCEEDED"];
 
 /**
- * Would asking again change nothing: are the servers too old, do they not know us, not take what our nodes are to allow,
- * or not take any more of them where an operator has set a quota?
+ * Is a retry useless? The server is too old, the credentials or permissions are refused, the ACL is invalid, or a quota
+ * set by an operator is exceeded.
  */
 export function isPermanent(error: unknown): boolean {
   if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return true;
   return error instanceof ZooKeeperError && PERMANENT_CODES.includes(error.code);
 }
 
-/** Is this the server's refusal of that name? */
+/** Is this the server's error with that code? */
 export function hasCode(error: unknown, code: string): boolean {
   return error instanceof ZooKeeperError && error.code === code;
 }

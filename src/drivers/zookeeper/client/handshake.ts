@@ -1,4 +1,4 @@
-/** What is said first on a connection: the session, who we are, what we watch. */
+/** The first messages on a connection: the session, the credentials, the watches. */
 
 import { AuthFailedError } from "./errors.ts";
 import { JuteReader, JuteWriter } from "./jute.ts";
@@ -8,7 +8,7 @@ import type { SaslOptions } from "./sasl.ts";
 import { digestMd5 } from "./sasl.ts";
 import type { Watches } from "./watches.ts";
 
-/** A credential of ZooKeeper's own schemes, for instance digest and user:password. */
+/** A credential of one of ZooKeeper's own schemes, for instance digest and user:password. */
 export interface AuthInfo {
   readonly scheme: string;
   readonly auth: Buffer;
@@ -26,7 +26,7 @@ export class Handshake {
     this.#sasl = sasl;
   }
 
-  /** Asks for the session, or for a new one. */
+  /** Requests the existing session, or a new one. */
   encodeConnect(
     lastZxidSeen: bigint,
     timeoutMs: number,
@@ -42,13 +42,13 @@ export class Handshake {
     return readConnect(new JuteReader(frame));
   }
 
-  /** With SASL: asks for the server's challenge; else null. */
+  /** With SASL: requests the server's challenge; otherwise null. */
   encodeSaslStart(): Buffer | null {
     this.#isAuthenticated = false;
     return this.#sasl === null ? null : encodeSaslFrame(Buffer.alloc(0));
   }
 
-  /** Answers the server's challenge; null: it is satisfied. @throws AuthFailedError */
+  /** Answers the server's challenge; null: authentication is complete. @throws AuthFailedError */
   answerChallenge(frame: Buffer): Buffer | null {
     const reader = new JuteReader(frame);
     reader.int();
@@ -56,9 +56,9 @@ export class Handshake {
     if (reader.int() !== 0) throw new AuthFailedError();
     const challenge = reader.buffer();
     if (challenge === null || challenge.length === 0) {
-      // it lets us in as nobody
+      // the server would accept the client without authentication
       if (!this.#isAuthenticated)
-        throw new AuthFailedError("ZooKeeper does not ask for SASL credentials: it has no users");
+        throw new AuthFailedError("ZooKeeper does not request SASL credentials: no users are configured");
       return null;
     }
     const answer = digestMd5(challenge, this.#sasl as SaslOptions);
@@ -72,7 +72,7 @@ export class Handshake {
     );
   }
 
-  /** Sets all watches again, as of the last transaction we know of: what has changed since then fires at once. */
+  /** Sets all watches again, as of the last transaction seen: changes since then fire at once. */
   encodeWatches(watches: Watches, lastZxid: bigint): Buffer[] {
     return Array.from(watches.encodeChunks(), (write) => {
       const writer = new JuteWriter().int(XID.setWatches).int(OP.setWatches2);

@@ -1,33 +1,33 @@
-/** Small recipes of several requests that know nothing of locks. */
+/** Small recipes of several requests, independent of locks. */
 
 import { hasCode } from "./errors.ts";
 import type { Created, CreateOptions } from "./operations.ts";
 import type { Acl } from "./records.ts";
 import type { ZooKeeper } from "./zookeeper.ts";
 
-/** The servers may remove an empty container between our making it and our using it. */
+/** The servers may remove an empty container between its creation and its first use. */
 const MAX_CREATE_TRIES = 5;
-/** A name that no place has. */
+/** A name that no claim's node has. */
 export const UNUSED_NAME = "no-such-place";
-/** So many requests of a recipe are under way at once. */
+/** How many requests of a recipe are in flight at once. */
 const MAX_CONCURRENT = 256;
 
 /**
- * Makes a node and all above it, as far as they are not there, from below: who may not make what exists already (the root
- * of the servers, mostly) is not stopped by that.
+ * Creates a node and its missing ancestors. It tries the node first: a client without the permission to create an
+ * ancestor that exists already (usually the root) must not fail.
  */
 export function makePath(zk: Pick<ZooKeeper, "create" | "exists">, path: string, acl: readonly Acl[]): Promise<void> {
   return makeAll(zk, path, (ancestor) => zk.create(ancestor, { acl }));
 }
 
-/** The same with containers. @throws ZooKeeperError NO_AUTH also if we may not delete in one that was to be made */
+/** The same with containers. @throws ZooKeeperError NO_AUTH also if children of a new container could not be deleted */
 export function makeContainers(zk: ZooKeeper, path: string, acl: readonly Acl[]): Promise<void> {
   return makeAll(zk, path, (ancestor) => makeContainer(zk, ancestor, acl));
 }
 
 /**
- * The servers remove a container that has no child any more, but one that never had any stays for ever. So it is made
- * together with a child that goes at once: all that, or nothing.
+ * The servers remove a container whose last child was deleted, but one that never had a child stays for ever. So one
+ * transaction creates it together with a child and deletes the child.
  */
 async function makeContainer(zk: ZooKeeper, path: string, acl: readonly Acl[]): Promise<void> {
   const child = `${path}/${UNUSED_NAME}`;
@@ -56,7 +56,10 @@ async function makeAll(
   }
 }
 
-/** Makes a node below a container, which is made if it is not there, and so is all above it: the servers remove them again. */
+/**
+ * Creates a node below a container. Creates the container and its ancestors if they do not exist, since the servers
+ * remove empty ones.
+ */
 export async function createBelow(
   zk: ZooKeeper,
   parentPath: string,
@@ -67,14 +70,14 @@ export async function createBelow(
     try {
       return await zk.create(`${parentPath}/${name}`, options);
     } catch (error) {
-      // refused, so nothing was made: this is another request, not the same one again
+      // refused, so nothing was created: the next try is a new request, not a repeated one
       if (!hasCode(error, "NO_NODE") || tries === MAX_CREATE_TRIES) throw error;
       await makeContainers(zk, parentPath, options.acl);
     }
   }
 }
 
-/** The names below a node; none if there is no such node. */
+/** The names below a node; empty if the node does not exist. */
 export async function listChildren(zk: ZooKeeper, path: string): Promise<readonly string[]> {
   try {
     return (await zk.children(path)).names;
@@ -84,7 +87,10 @@ export async function listChildren(zk: ZooKeeper, path: string): Promise<readonl
   }
 }
 
-/** What `request` finds of these, in their order, some of them at once; stops when `enough` says so. @throws the signal's reason */
+/**
+ * The results of `request` for all items, in their order, some requests at once; stops when `isEnough` says so. @throws
+ * the signal's reason
+ */
 export async function collect<T, R>(
   items: readonly T[],
   request: (item: T) => Promise<readonly R[]>,
@@ -99,7 +105,7 @@ export async function collect<T, R>(
   return results;
 }
 
-/** Settles when this turn of the event loop is over: for a request that may not be needed any more by then. */
+/** Settles after this turn of the event loop: for a request that may not be needed by then. */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,8 +1,8 @@
-/** Jute, ZooKeeper's encoding: big-endian numbers, and texts, buffers and vectors behind their lengths. */
+/** Jute, ZooKeeper's encoding: big-endian numbers, and strings, buffers and vectors after their lengths. */
 
 const NULL_LENGTH = -1;
 
-/** Writes one frame: four bytes of length, then what is put into it. */
+/** Writes one frame: four bytes of length, then the fields. */
 export class JuteWriter {
   #bytes = Buffer.allocUnsafe(256);
   #offset = 4;
@@ -43,7 +43,7 @@ export class JuteWriter {
     return this;
   }
 
-  /** The frame, its length in front. The writer is not to be used any more. */
+  /** The frame, with its length. The writer must not be used afterwards. */
   frame(): Buffer {
     this.#bytes.writeInt32BE(this.#offset - 4, 0);
     return this.#bytes.subarray(0, this.#offset);
@@ -59,7 +59,7 @@ export class JuteWriter {
   }
 }
 
-/** What was received is not what it should be: the connection is worth nothing any more. */
+/** A malformed frame: the connection is unusable. */
 export class JuteError extends Error {
   constructor(message: string) {
     super(message);
@@ -67,7 +67,10 @@ export class JuteError extends Error {
   }
 }
 
-/** Reads one frame, without its length. Every length is checked against what is there before anything is made of it. */
+/**
+ * Reads one frame, without its length. Every length is checked against the remaining bytes before anything is
+ * allocated.
+ */
 export class JuteReader {
   readonly #bytes: Buffer;
   #offset = 0;
@@ -93,7 +96,7 @@ export class JuteReader {
     return this.#bytes[this.#take(1)] !== 0;
   }
 
-  /** A copy: the frame may be a part of a larger read. */
+  /** Returns a copy: the frame may be part of a larger chunk. */
   buffer(): Buffer | null {
     const length = this.int();
     if (length === NULL_LENGTH) return null;
@@ -111,20 +114,20 @@ export class JuteReader {
   vector<T>(readItem: (reader: this) => T): T[] {
     const length = this.int();
     if (length === NULL_LENGTH) return [];
-    // the shortest item there is has one byte
+    // an item has at least one byte
     if (length < 0 || length > this.remaining) throw new JuteError("a vector is longer than its frame");
     return Array.from({ length }, () => readItem(this));
   }
 
   #take(bytes: number): number {
     const start = this.#offset;
-    if (bytes < 0 || bytes > this.remaining) throw new JuteError("a frame ends too early");
+    if (bytes < 0 || bytes > this.remaining) throw new JuteError("a frame is truncated");
     this.#offset += bytes;
     return start;
   }
 }
 
-/** Chunks of a stream to frames. Made anew for every connection: half a frame must not survive it. */
+/** Splits a stream's chunks into frames. Each connection has its own: half a frame must not survive the connection. */
 export class FrameReader {
   readonly #maxBytes: number;
   #chunks: Buffer[] = [];

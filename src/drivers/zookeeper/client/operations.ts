@@ -1,4 +1,4 @@
-/** What can be asked of a server, as requests. Paths are whole ones: the client's root is in them already. */
+/** The operations of a server, as requests. Paths are complete: they include the chroot. */
 
 import { toServerError } from "./errors.ts";
 import type { JuteReader, JuteWriter } from "./jute.ts";
@@ -11,26 +11,26 @@ const NO_WATCHER = -121;
 const ANY_VERSION = -1;
 const NO_DATA = Buffer.alloc(0);
 
-/** What may be said of a node that is to be made. */
+/** Options of a new node. */
 export interface CreateOptions {
   readonly data?: Uint8Array;
   /** Default "persistent". */
   readonly mode?: Mode;
   /** Default: open to all. */
   readonly acl?: readonly Acl[];
-  /** For the modes with "Ttl": removed after so long without children and changes. */
+  /** For the modes with "Ttl": removed after this time without children and changes. */
   readonly ttlMs?: number;
 }
 
-/** A node that was made. */
+/** A created node. */
 export interface Created {
-  /** With its number, if it has one. */
+  /** With its sequence number, if it has one. */
   readonly path: string;
-  /** The transaction that made it. */
+  /** The transaction that created it. */
   readonly czxid: bigint;
 }
 
-/** A step of a `multi`: all are done, or none. */
+/** A step of a `multi`: all steps are done, or none. */
 export type Step =
   | ({ readonly kind: "create"; readonly path: string } & Omit<CreateOptions, "ttlMs">)
   | { readonly kind: "delete"; readonly path: string; readonly version?: number }
@@ -61,11 +61,11 @@ export function remove(path: string, version: number = ANY_VERSION): Request<voi
   };
 }
 
-/** What a server knows of the node; null: there is none. `onSet` is told which of the two it was. */
+/** The node's stat; null: it does not exist. `onSet` is called with whether it exists. */
 export function exists(path: string, isWatched: boolean, onSet: (isPresent: boolean) => void): Request<Stat | null> {
   return {
     op: OP.exists,
-    description: `look at ${path}`,
+    description: `check ${path}`,
     encode: (writer) => writer.text(path).bool(isWatched),
     decode(reader) {
       onSet(true);
@@ -116,7 +116,7 @@ export function getChildren(
   };
 }
 
-/** The server has heard of all that was done before this was asked. */
+/** After the answer the server has seen all changes made before the request. */
 export function sync(path: string): Request<void> {
   return { op: OP.sync, description: `sync ${path}`, encode: (writer) => writer.text(path), decode: () => undefined };
 }
@@ -139,7 +139,7 @@ export function setAcl(path: string, acl: readonly Acl[], version: number = ANY_
   return { op: OP.setAcl, description: `set the ACL of ${path}`, encode, decode: () => undefined };
 }
 
-/** A watch that stays: 0 on the node and its list of children, 1 on it and everything below. */
+/** A persistent watch: mode 0 on the node and its list of children, 1 on the node and everything below. */
 export function addWatch(path: string, recursive: boolean, onSet: () => void): Request<void> {
   return {
     op: OP.addWatch,
@@ -151,7 +151,7 @@ export function addWatch(path: string, recursive: boolean, onSet: () => void): R
 
 const WATCHER_KINDS = { children: 1, data: 2, any: 3 } as const;
 
-/** Makes the server forget the watches of this session on a node. Having none is no error. */
+/** Removes the server's watches of this session on a node. It is not an error if there are none. */
 export function removeWatches(path: string, kind: keyof typeof WATCHER_KINDS): Request<void> {
   return {
     op: OP.removeWatches,
@@ -162,7 +162,7 @@ export function removeWatches(path: string, kind: keyof typeof WATCHER_KINDS): R
   };
 }
 
-/** Who the server takes us for: pairs of scheme and user. */
+/** The identities that the server has authenticated on this session: pairs of scheme and user. */
 export function whoAmI(): Request<readonly { readonly scheme: string; readonly user: string }[]> {
   const decode = (reader: JuteReader): { scheme: string; user: string }[] =>
     reader.vector((item) => ({ scheme: item.text(), user: item.text() }));
@@ -173,7 +173,7 @@ export function closeSession(): Request<void> {
   return { op: OP.closeSession, description: "close", encode: () => undefined, decode: () => undefined };
 }
 
-/** Gives the paths of the nodes made, in the order of the steps; null for other steps. */
+/** Returns the paths of the created nodes, in the order of the steps; null for other steps. */
 export function multi(
   steps: readonly Step[],
 ): Request<{ readonly paths: readonly (string | null)[]; readonly zxid: bigint }> {
@@ -217,7 +217,7 @@ function writeStep(writer: JuteWriter, step: Step): void {
   }
 }
 
-/** @throws the error of the step that failed: the others carry only "not done for that reason" */
+/** @throws the error of the step that failed: the other steps have only "not done because of it" */
 function readResults(reader: JuteReader, steps: readonly Step[]): (string | null)[] {
   const paths: (string | null)[] = [];
   let failure: Error | null = null;
@@ -232,7 +232,7 @@ function readResults(reader: JuteReader, steps: readonly Step[]): (string | null
     else if (op === -1) {
       const code = reader.int();
       const step = steps[paths.length];
-      // 0 and -2: would have been done, not tried
+      // 0: would have succeeded; -2: not attempted
       if (code !== 0 && code !== -2) failure ??= toServerError(code, `${step?.kind ?? "step"} ${step?.path ?? ""}`);
     }
     paths.push(path);

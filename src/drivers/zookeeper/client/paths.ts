@@ -1,11 +1,11 @@
-/** Paths of nodes, checked before anything is sent, and the folder that a client takes for the root. */
+/** Paths of nodes, validated before any request is sent, and the chroot of a client. */
 
 import { describeValue } from "../../../util/duration.ts";
 
-// what the server refuses, and line separators, which could forge a line in a log
+// characters that the server refuses, and line separators, which could forge a line in a log
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
 const FORBIDDEN = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\ud800-\uf8ff\ufff0-\uffff]/;
-// characters beyond the first plane are pairs of what is forbidden alone
+// characters outside the basic plane are surrogate pairs; FORBIDDEN refuses only unpaired surrogates
 const SURROGATE_PAIRS = /[\ud800-\udbff][\udc00-\udfff]/g;
 
 /** @throws TypeError naming what is wrong */
@@ -16,7 +16,7 @@ export function validatePath(path: unknown, name = "path"): string {
   return path;
 }
 
-/** Can a node stand there? */
+/** Is this a valid path of a node? */
 export function isPath(path: string): boolean {
   return findPathProblem(path) === null;
 }

@@ -1,8 +1,8 @@
-/** Records of the protocol, both ways, and the numbers of its operations. Named as ZooKeeper's own definition names them. */
+/** Records of the protocol, in both directions, and its operation numbers. Names follow ZooKeeper's own definition. */
 
 import type { JuteReader, JuteWriter } from "./jute.ts";
 
-/** Numbers of operations. */
+/** Operation numbers. */
 export const OP = {
   create: 1,
   delete: 2,
@@ -28,12 +28,12 @@ export const OP = {
   closeSession: -11,
 } as const;
 
-/** Numbers of requests that are no requests. */
+/** Reserved request numbers, for messages that are not ordinary requests. */
 export const XID = { event: -1, ping: -2, auth: -4, setWatches: -8 } as const;
 
-/** What a server knows of a node besides its data. */
+/** A node's metadata. */
 export interface Stat {
-  /** The transaction that made it: rises over all nodes, and over restarts. */
+  /** The transaction that created it: it rises across all nodes, and across restarts. */
   readonly czxid: bigint;
   readonly mzxid: bigint;
   /** Milliseconds since 1970, by the leader's clock. */
@@ -42,7 +42,7 @@ export interface Stat {
   readonly version: number;
   readonly cversion: number;
   readonly aversion: number;
-  /** The session it goes with; 0: none. */
+  /** The session that it ends with; 0: none. */
   readonly ephemeralOwner: bigint;
   readonly dataLength: number;
   readonly numChildren: number;
@@ -65,7 +65,7 @@ export function readStat(reader: JuteReader): Stat {
   };
 }
 
-/** Who may do what with a node. */
+/** One entry of a node's access control list. */
 export interface Acl {
   /** Sum of 1 read, 2 write, 4 create, 8 delete, 16 admin. */
   readonly perms: number;
@@ -75,7 +75,7 @@ export interface Acl {
 
 const ALL_PERMISSIONS = 31;
 export const OPEN_TO_ALL: readonly Acl[] = [{ perms: ALL_PERMISSIONS, scheme: "world", id: "anyone" }];
-/** Everything for whoever is authenticated on the connection that creates the node, nothing for others. */
+/** All permissions for the identities authenticated on the creating connection, none for others. */
 export const CREATOR_ALL: readonly Acl[] = [{ perms: ALL_PERMISSIONS, scheme: "auth", id: "" }];
 
 export function writeAcl(writer: JuteWriter, acl: readonly Acl[]): void {
@@ -98,7 +98,7 @@ export const MODE = {
 } as const;
 export type Mode = keyof typeof MODE;
 
-/** The first thing said on a connection. */
+/** The first message on a connection. */
 export interface ConnectRequest {
   readonly lastZxidSeen: bigint;
   readonly timeoutMs: number;
@@ -106,7 +106,7 @@ export interface ConnectRequest {
   readonly password: Buffer;
 }
 
-/** A session as the server has it; timeoutMs 0 or less: it is over. */
+/** The server's answer about the session; timeoutMs 0 or less: the session has ended. */
 export interface ConnectResponse {
   readonly timeoutMs: number;
   readonly sessionId: bigint;
@@ -121,11 +121,11 @@ export function writeConnect(writer: JuteWriter, request: ConnectRequest): void 
 export function readConnect(reader: JuteReader): ConnectResponse {
   reader.int();
   const [timeoutMs, sessionId] = [reader.int(), reader.long()];
-  // an old server says nothing of read-only, which we never are
+  // the read-only flag, which old servers omit, is not read: this client is never read-only
   return { timeoutMs, sessionId, password: reader.buffer() ?? Buffer.alloc(16) };
 }
 
-/** What a watch has seen. */
+/** The kinds of watch events. */
 export type WatchedKind = "created" | "deleted" | "changed" | "children" | "removed";
 
 export interface WatchedEvent {
@@ -143,7 +143,7 @@ const EVENT_KINDS: Readonly<Record<number, WatchedKind>> = {
   7: "removed",
 };
 
-/** Null for what concerns the session: we know more of it than the server tells. */
+/** Null for session events: this client tracks the session itself. */
 export function readEvent(reader: JuteReader): WatchedEvent | null {
   const kind = EVENT_KINDS[reader.int()];
   reader.int();

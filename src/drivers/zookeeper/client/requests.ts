@@ -1,25 +1,25 @@
-/** Requests of one session: those that wait for a connection, and those that have left, oldest first. */
+/** The requests of one session: those that wait for a connection, and those that were sent, oldest first. */
 
 import { ConnectionLossError, redactIds, toServerError } from "./errors.ts";
 import type { JuteReader } from "./jute.ts";
 import { JuteError, JuteWriter } from "./jute.ts";
 
-/** What can be asked of a server. */
+/** One request to a server. */
 export interface Request<T> {
   readonly op: number;
-  /** For messages: what is wanted, and of which node. */
+  /** For messages: the operation and the node. */
   readonly description: string;
   encode(writer: JuteWriter): void;
-  /** zxid: the last transaction the server had carried out, or the one that this request was. */
+  /** zxid: the last transaction the server had carried out, or this request's own. */
   decode(reader: JuteReader, zxid: bigint): T;
-  /** A refusal that is an answer all the same; null: it is an error. */
+  /** A refusal that counts as an answer; null: it is an error. */
   decodeRefusal?(code: number): { readonly result: T } | null;
 }
 
-/** A request with whoever waits for it. */
+/** A request and the promise of its caller. */
 interface PendingRequest {
   readonly request: Request<unknown>;
-  /** When nobody waits any more. */
+  /** When the request times out. */
   readonly dueAt: number;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: Error) => void;
@@ -33,17 +33,17 @@ const MAX_XID = 0x7fff_ffff;
 export class PendingRequests {
   #waiting: PendingRequest[] = [];
   #sent: PendingRequest[] = [];
-  /** Of #sent, how many have been answered: cut off now and then. */
+  /** How many at the front of #sent have been answered; they are removed in batches. */
   #answeredCount = 0;
   #lastXid = 0;
-  /** No call is due before; it may be too early. */
+  /** No request is due before this time; it may be earlier than necessary. */
   #soonestDueAt = Number.POSITIVE_INFINITY;
 
   get size(): number {
     return this.#waiting.length + this.#sent.length - this.#answeredCount;
   }
 
-  /** When rejectOverdue() may have work to do. */
+  /** When rejectOverdue() must be called next. */
   get dueAt(): number {
     return this.size === 0 ? Number.POSITIVE_INFINITY : this.#soonestDueAt;
   }
@@ -54,7 +54,7 @@ export class PendingRequests {
     this.#soonestDueAt = Math.min(this.#soonestDueAt, dueAt);
   }
 
-  /** The frames of all that waited: they have left from now on. */
+  /** The frames of all waiting requests, which count as sent from now on. */
   drain(now: number): Buffer[] {
     const frames: Buffer[] = [];
     for (const pending of this.#waiting) {
@@ -70,10 +70,13 @@ export class PendingRequests {
     return frames;
   }
 
-  /** A reply has come, its header read; gives when its request had left. @throws JuteError if it is not the oldest's */
+  /**
+   * Settles the oldest request with a reply whose header was read; returns when the request was sent. @throws JuteError
+   * if the reply is for another request
+   */
   settleOldest(xid: number, zxid: bigint, code: number, reader: JuteReader): number {
     const pending = this.#sent[this.#answeredCount];
-    if (pending?.xid !== xid) throw new JuteError("a reply came out of its turn");
+    if (pending?.xid !== xid) throw new JuteError("a reply is out of order");
     this.#answeredCount++;
     if (this.#answeredCount >= 1_024 && this.#answeredCount * 2 >= this.#sent.length) {
       this.#sent = this.#sent.slice(this.#answeredCount);
@@ -83,7 +86,7 @@ export class PendingRequests {
     return pending.sentAt;
   }
 
-  /** The connection is gone: nobody knows what became of what had left. */
+  /** The connection has ended: the outcome of the sent requests is unknown. */
   rejectSent(cause: Error | null): void {
     for (const pending of this.#takeSent()) {
       rejectRequest(
@@ -103,7 +106,7 @@ export class PendingRequests {
     for (const pending of [...this.#takeSent(), ...waiting]) rejectRequest(pending, error);
   }
 
-  /** Nobody waits any longer for some. A reply that still comes has its turn all the same. */
+  /** Times out overdue requests. They keep their slot, because replies arrive in request order. */
   rejectOverdue(now: number): void {
     if (now < this.#soonestDueAt) return;
     const sent = this.#sent.slice(this.#answeredCount);
@@ -123,7 +126,7 @@ export class PendingRequests {
   }
 }
 
-/** @throws JuteError if the reply is not what it should be */
+/** @throws JuteError if the reply is malformed */
 function settleRequest(pending: PendingRequest, zxid: bigint, code: number, reader: JuteReader): void {
   const { request } = pending;
   try {

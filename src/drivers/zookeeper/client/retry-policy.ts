@@ -1,27 +1,28 @@
-/** How long to stay away from servers none of which could be reached. */
+/** The delay before the next attempt when no server could be reached. */
 
 import { describeValue } from "../../../util/duration.ts";
 
 /**
- * Milliseconds to rest after so many rounds in a row in which each server had its turn and none took us: 1, 2, ...
- * Locks are not given up by it: how long a caller waits is said by its `wait`, how long a session lives by its clock.
+ * Returns the delay in milliseconds after this many failed rounds in a row (1, 2, ...); in a round each server is tried
+ * once. It does not limit waiting: a caller's `wait` does, and the session's clock ends the session.
  */
 export type RetryPolicy = (rounds: number) => number;
 
 /**
- * Doubles from firstMs to maxMs, and takes a random share of that (Brooker, "Exponential Backoff and Jitter", 2015).
- * @throws TypeError for times that are none
+ * A delay that doubles from firstMs to maxMs, of which a random share is taken (Brooker, "Exponential Backoff and
+ * Jitter", 2015).
+ * @throws TypeError for invalid times
  */
 export function exponential(firstMs: number, maxMs: number, random: () => number = Math.random): RetryPolicy {
   if (!(firstMs > 0 && firstMs <= maxMs && Number.isFinite(maxMs))) {
     throw new TypeError(
-      `exponential() takes two times in milliseconds, not ${describeValue(firstMs)} and ${describeValue(maxMs)}`,
+      `exponential() takes two durations in milliseconds, not ${describeValue(firstMs)} and ${describeValue(maxMs)}`,
     );
   }
   return (rounds) => Math.max(1, random() * Math.min(maxMs, firstMs * 2 ** Math.min(rounds - 1, 50)));
 }
 
-/** A user's policy, held to times: what is none counts as the longest rest of the default. */
+/** Calls a user-supplied policy; an invalid delay is replaced by the default's maximum. */
 export function toBackoffMs(retry: RetryPolicy, rounds: number): number {
   const ms = retry(rounds);
   return ms >= 0 && ms <= MAX_USER_BACKOFF_MS ? ms : MAX_BACKOFF_MS;

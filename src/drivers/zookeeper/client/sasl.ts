@@ -1,4 +1,4 @@
-/** SASL DIGEST-MD5 (RFC 2831), the client's side, as ZooKeeper's servers ask for it: authentication only. */
+/** SASL DIGEST-MD5 (RFC 2831), the client's side, as ZooKeeper's servers require it: authentication only. */
 
 import { createHash, randomBytes } from "node:crypto";
 import { AuthFailedError } from "./errors.ts";
@@ -9,12 +9,12 @@ export interface SaslOptions {
   readonly password: string;
   /** Default "zookeeper". */
   readonly service?: string;
-  /** Default "zk-sasl-md5", as the servers have it. */
+  /** Default "zk-sasl-md5", the servers' default. */
   readonly serverName?: string;
 }
 
 /**
- * The answer to a server's challenge; null when it has only confirmed that it knows the password, too.
+ * The answer to a server's challenge; null if the server only confirmed that it knows the password, too.
  * @throws AuthFailedError if the challenge cannot be answered
  */
 export function digestMd5(
@@ -26,7 +26,7 @@ export function digestMd5(
   if (directives.has("rspauth")) return null;
   const serverNonce = directives.get("nonce");
   if (serverNonce === undefined)
-    throw new AuthFailedError("ZooKeeper asked for a SASL mechanism other than DIGEST-MD5");
+    throw new AuthFailedError("ZooKeeper requested a SASL mechanism other than DIGEST-MD5");
   const realm = directives.get("realm") ?? "";
   const uri = `${options.service ?? "zookeeper"}/${options.serverName ?? "zk-sasl-md5"}`;
   const [count, quality] = ["00000001", "auth"];

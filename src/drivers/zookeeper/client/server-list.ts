@@ -1,4 +1,4 @@
-/** The servers of an ensemble, which of them has its turn, and when the next one has. */
+/** The servers of an ensemble: which one to try next, and when. */
 
 import type { RetryPolicy } from "./retry-policy.ts";
 import { toBackoffMs } from "./retry-policy.ts";
@@ -9,12 +9,14 @@ export interface ServerAddress {
   readonly port: number;
 }
 
-/** How long an attempt may take at least, if the session leaves so much to each server, and at most, in milliseconds. */
+/**
+ * The least time for one attempt, if the session is long enough for that at each server, and the most, in milliseconds.
+ */
 const [MIN_ATTEMPT_MS, MAX_ATTEMPT_MS] = [2_000, 5_000];
 
 /**
- * How long an attempt at one server may take: a server that is just starting may take a connection and forget it, so that
- * it must be asked again while the session lasts.
+ * How long an attempt at one server may take. A server that is just starting may accept a connection and then ignore
+ * it, so it must be tried again while the session lasts.
  */
 function toAttemptTimeoutMs(sessionMs: number, servers: number): number {
   const share = sessionMs / servers;
@@ -27,11 +29,11 @@ export class ServerList {
   readonly #retry: RetryPolicy;
   #round: ServerAddress[] = [];
   #failures = 0;
-  /** Of the last attempt; null: it said nothing, or there was none. */
+  /** The error of the last failed attempt; null: it had none, or no attempt failed. */
   failure: Error | null = null;
   #dueAt = 0;
 
-  /** @throws TypeError if there is none */
+  /** @throws TypeError if there are no servers */
   constructor(addresses: readonly ServerAddress[], random: () => number, retry: RetryPolicy) {
     if (addresses.length === 0) throw new TypeError("servers must name at least one server");
     this.#addresses = addresses;
@@ -39,12 +41,12 @@ export class ServerList {
     this.#retry = retry;
   }
 
-  /** When the present attempt has taken too long, or after a failure the next one may begin. */
+  /** When the current attempt times out, or, after a failure, when the next one may begin. */
   get dueAt(): number {
     return this.#dueAt;
   }
 
-  /** The next one in random order, anew for each round, so that clients spread over them. */
+  /** The next server. Each round has a new random order, so that clients spread over the servers. */
   next(now: number, sessionMs: number): ServerAddress {
     if (this.#round.length === 0) this.#round = shuffle(this.#addresses, this.#random);
     this.#dueAt = now + toAttemptTimeoutMs(sessionMs, this.#addresses.length);
@@ -55,7 +57,7 @@ export class ServerList {
     this.#failures = 0;
   }
 
-  /** Each of them has its turn before there is a pause. */
+  /** Each server is tried once before there is a pause. */
   onFailed(now: number, cause: Error | null): void {
     this.failure = cause;
     this.#failures++;
@@ -64,7 +66,7 @@ export class ServerList {
   }
 }
 
-/** Fisher and Yates. */
+/** The Fisher-Yates shuffle. */
 function shuffle<T>(items: readonly T[], random: () => number): T[] {
   const result = [...items];
   for (let lastIndex = result.length - 1; lastIndex > 0; lastIndex--) {

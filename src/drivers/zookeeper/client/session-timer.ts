@@ -1,22 +1,24 @@
 /**
- * How long a session lasts, by our own clock. The server ends a session when it has heard nothing of it for its timeout. It
- * heard of us, at the earliest, when we sent the last thing that it has answered (`provenAt`); so until provenAt + timeout
- * it cannot have ended it. Clock rates may differ by 1 %: a hundredth is taken off.
+ * How long a session lasts, by this client's clock. The server ends a session when it has received nothing from it for
+ * the session's timeout. It received something, at the earliest, when the client sent the last request that was
+ * answered (`provenAt`); so until provenAt + timeout the server cannot have ended the session. Clock rates may differ
+ * by 1 %: a hundredth is subtracted.
  *
- * Invariant: endsAt() never lies behind the moment at which the server that answered may end the session, if it is the leader or
- * the only one. It is the leader that ends sessions. A follower tells it twice a tick whom it heard, so what a follower
- * answered last before it is cut off may never be told. Then the leader counts from what was said before, at most half a tick
- * and one pause of ours (PING_AFTER_SHARE) earlier. A tenth of the session, which holders leave unused (core/claim), covers that for
- * sessions of at least 15 ticks, as by default. That a leader answers at all is the driver's to ask (renew).
+ * Invariant: endsAt() is never later than the time at which the server that answered may end the session, if that
+ * server is the leader or the only one. Only the leader ends sessions. A follower reports to it twice a tick which
+ * sessions were active, so the last request answered by a follower before it is cut off may never be reported. Then the
+ * leader counts from an earlier request: at most half a tick and one ping interval (PING_AFTER_SHARE) before. The tenth
+ * of the session that holders leave unused (src/claim) covers that for sessions of at least 15 ticks, as by default.
+ * The driver checks by a sync that a leader answers at all (renew).
  */
 
 const CLOCK_RATE_FACTOR = 0.99;
-/** Something is said when so much of the timeout has passed since we last said anything (ADR 0022). */
+/** A ping is sent when this share of the timeout has passed since the last request (decision 0022). */
 const PING_AFTER_SHARE = 1 / 15;
-/** A server that has said nothing for so much of the timeout is not there: a third is left to find another. */
+/** A server that was silent for this share of the timeout counts as dead: a third remains to find another. */
 const DEAD_AFTER_SHARE = 2 / 3;
 
-/** A session as we hold it: its number, what proves that it is ours, and how long it lives. */
+/** A session: its id, the password that proves its ownership, and its lifetime. */
 export interface Session {
   readonly id: bigint;
   readonly password: Buffer;
@@ -28,7 +30,7 @@ export class SessionTimer {
   #lastSentAt: number;
   #lastReceivedAt: number;
   #provenAt: number;
-  /** When those pings left that have no answer yet. */
+  /** When the unanswered pings were sent. */
   #pingsSentAt: number[] = [];
 
   constructor(timeoutMs: number, now: number) {
@@ -38,7 +40,7 @@ export class SessionTimer {
     this.#provenAt = now;
   }
 
-  /** A connection was made, and the session made or found again on it: `sentAt` is when we asked for that. */
+  /** The session was opened or resumed on a new connection. sentAt: when the request for that was sent. */
   onAttached(timeoutMs: number, sentAt: number, now: number): void {
     this.timeoutMs = timeoutMs;
     this.#lastSentAt = sentAt;
@@ -51,12 +53,12 @@ export class SessionTimer {
     this.#lastSentAt = now;
   }
 
-  /** Any byte shows that the server is there. */
+  /** Any received byte shows that the server is alive. */
   recordReceived(now: number): void {
     this.#lastReceivedAt = now;
   }
 
-  /** What we sent then was answered. */
+  /** A request that was sent at `sentAt` was answered. */
   recordAnswered(sentAt: number): void {
     if (sentAt > this.#provenAt) this.#provenAt = sentAt;
   }
@@ -66,7 +68,7 @@ export class SessionTimer {
     this.#pingsSentAt.push(now);
   }
 
-  /** Pings are answered in their order. */
+  /** Pings are answered in order. */
   recordPingAnswered(): void {
     const sentAt = this.#pingsSentAt.shift();
     if (sentAt !== undefined) this.recordAnswered(sentAt);

@@ -1,4 +1,4 @@
-/** Streams to servers, as the connection needs them. */
+/** Streams of frames to servers, over TCP or TLS. */
 
 import type { Socket } from "node:net";
 import { connect, isIP } from "node:net";
@@ -7,38 +7,41 @@ import { connect as connectTls, createSecureContext } from "node:tls";
 import { FrameReader } from "./jute.ts";
 import type { ServerAddress } from "./server-list.ts";
 
-/** One stream of frames to a server. */
+/** A stream of frames to one server. */
 export interface Transport {
   write(frames: readonly Buffer[]): void;
-  /** Ends it at once; closed() is not called for this. */
+  /** Closes the stream at once; onClosed() is not called for this. */
   close(): void;
-  /** Does it keep the process alive? */
+  /** Sets whether it keeps the process alive. */
   keepAlive(on: boolean): void;
 }
 
-/** What a wire tells. After closed() it tells nothing more. */
+/** Events of a transport. There are none after onClosed(). */
 interface TransportEvents {
   onConnected(): void;
   onFrames(frames: readonly Buffer[]): void;
   onClosed(error: Error | null): void;
 }
 
-/** Begins to connect. Never calls the events at once. */
+/** Begins to connect. Never calls the events synchronously. */
 export type Connector = (address: ServerAddress, events: TransportEvents) => Transport;
 
 /** A list of 100,000 children has about 6 MB. */
 const MAX_FRAME_BYTES = 16_777_216;
 
-/** An address is no name to ask for, but the certificate is checked for it all the same. */
+/** Server name indication allows only host names; for an IP address the certificate is still verified. */
 function toHostTlsOptions(host: string): ConnectionOptions {
-  // whatever the environment says (NODE_TLS_REJECT_UNAUTHORIZED)
+  // explicit, so that NODE_TLS_REJECT_UNAUTHORIZED in the environment cannot disable it
   return { ...(isIP(host) === 0 && { servername: host }), rejectUnauthorized: true };
 }
 
-/** Options of node:tls, or what gives them, asked anew for each connection: certificates are renewed. */
+/**
+ * Options of node:tls, or a function that is called for them before each connection, so that certificates can be
+ * renewed.
+ */
 export type TlsOptions = ConnectionOptions | (() => ConnectionOptions);
 
-/** @throws Error if TLS cannot use the options, or whatever gives them throws */
+/** @throws Error if TLS cannot use the options, or the function for them throws */
 function openSocket({ host, port }: ServerAddress, tls: TlsOptions | undefined): Socket {
   if (tls === undefined) return connect({ host, port, noDelay: true });
   const options = typeof tls === "function" ? tls() : tls;
@@ -56,13 +59,13 @@ function validateTls(options: ConnectionOptions): void {
 }
 
 /**
- * Dials TCP, or TLS if its options are given. The host's addresses are looked up anew each time.
- * @throws TypeError if TLS cannot use the options; what is only given later fails the connection it was given for
+ * Connects over TCP, or over TLS if it has options. The host name is resolved for each connection.
+ * @throws TypeError if TLS cannot use the options; invalid options from a function fail their connection instead
  */
 export function createSocketConnector(tls?: TlsOptions): Connector {
   if (typeof tls === "object") validateTls(tls);
   return (address, events) => {
-    // made here, so that half a frame of an earlier connection cannot be taken for the beginning of this one
+    // one per connection: half a frame of an earlier connection must not be read as the beginning of this one
     const reader = new FrameReader(MAX_FRAME_BYTES);
     let isClosed = false;
     let failure: Error | null = null;

@@ -1,6 +1,6 @@
 /**
- * Watches of one session: who is told when a node changes. Set when the server has answered the request that asked for it,
- * never before; told to every server we come back to, since servers forget them with the connection.
+ * The watches of one session. A watch is added when the server has answered the request that set it, never before. All
+ * watches are sent again on every new connection, since servers forget them with the connection.
  */
 
 import type { JuteWriter } from "./jute.ts";
@@ -9,13 +9,13 @@ import type { WatchedEvent, WatchedKind } from "./records.ts";
 /** data, exists, children fire once; persistent and recursive until they are removed. */
 export type WatchKind = "data" | "exists" | "children" | "persistent" | "recursive";
 
-/** Called with what has happened; null: the session is over, and the watch with it. */
+/** Called with the event; null: the session has ended, and the watch with it. */
 export type Watcher = (event: WatchedEvent | null) => void;
 
-/** The order in which SetWatches2 has them. */
+/** The order of the kinds in SetWatches2. */
 const KINDS: readonly WatchKind[] = ["data", "exists", "children", "persistent", "recursive"];
 
-/** Which watches that fire once an event concerns. */
+/** Which one-time watches an event fires. */
 const KINDS_BY_EVENT: Readonly<Record<WatchedKind, readonly WatchKind[]>> = {
   created: ["data", "exists"],
   changed: ["data", "exists"],
@@ -24,7 +24,7 @@ const KINDS_BY_EVENT: Readonly<Record<WatchedKind, readonly WatchKind[]>> = {
   removed: [],
 };
 
-/** A server reads at most a megabyte at once; this is what other clients keep to. */
+/** A server accepts requests of at most a megabyte; other clients use this limit. */
 const CHUNK_BYTES = 128 * 1_024;
 
 type WatchersByPath = Map<string, Set<Watcher>>;
@@ -49,7 +49,7 @@ export class Watches {
     else watchers.add(watcher);
   }
 
-  /** Says whether nobody watches that path in that way any more: then the server may forget it, too. */
+  /** Says whether this was the last watcher of that kind on the path: then the server's watch can be removed, too. */
   remove(kind: WatchKind, path: string, watcher: Watcher): boolean {
     const watchers = this.#all[kind].get(path);
     if (watchers === undefined || !watchers.delete(watcher) || watchers.size > 0) return false;
@@ -57,7 +57,7 @@ export class Watches {
     return true;
   }
 
-  /** Nobody is told any more when that node is made. */
+  /** Removes the watches for the creation of that node. */
   forget(path: string): void {
     this.#all.exists.delete(path);
   }
@@ -69,7 +69,7 @@ export class Watches {
       this.#all[kind].delete(event.path);
     }
     for (const watcher of this.#all.persistent.get(event.path) ?? []) notified.add(watcher);
-    // a recursive watch hears of nodes, not of lists of children
+    // recursive watches get events of nodes, not of lists of children
     if (event.kind !== "children" && this.#all.recursive.size > 0) {
       for (const ancestor of ancestors(event.path)) {
         for (const watcher of this.#all.recursive.get(ancestor) ?? []) notified.add(watcher);
@@ -78,7 +78,7 @@ export class Watches {
     for (const watcher of notified) watcher(event);
   }
 
-  /** The session is over. */
+  /** Ends all watches with the session. */
   end(): void {
     const notified = new Set<Watcher>();
     for (const kind of KINDS) {
@@ -89,8 +89,8 @@ export class Watches {
   }
 
   /**
-   * All of them as the bodies of SetWatches2 requests, none of them longer than a server reads; one that is empty if there
-   * are none, since a server that does not know the request must show it at once.
+   * All watches as the bodies of SetWatches2 requests, each within the size that a server accepts. If there are none,
+   * the result is one empty request, since a server that does not support it must be detected at once.
    */
   *encodeChunks(): Generator<(writer: JuteWriter, lastZxid: bigint) => void> {
     let chunk: Record<WatchKind, string[]> = createChunk();
@@ -121,7 +121,7 @@ function createBodyWriter(chunk: Readonly<Record<WatchKind, readonly string[]>>)
   };
 }
 
-/** The path and all above it. */
+/** The path and all its ancestors. */
 function* ancestors(path: string): Generator<string> {
   for (let end = path.length; end > 0; end = path.lastIndexOf("/", end - 1)) yield path.slice(0, end);
   yield "/";

@@ -1,6 +1,6 @@
 /**
- * A ZooKeeper client that can be trusted with locks: its session ends by our own clock before a server may end it, requests
- * whose outcome is unknown say so, and nothing is sent twice.
+ * A ZooKeeper client that is safe for locks: its session ends by its own clock before a server may end it, an unknown
+ * outcome is a distinct error, and no request is sent twice.
  */
 
 import type { Clock } from "../../../util/clock.ts";
@@ -23,42 +23,42 @@ import type { Connector, TlsOptions } from "./transport.ts";
 import { createSocketConnector } from "./transport.ts";
 import type { Watcher, WatchKind } from "./watches.ts";
 
-/** How a client is made. */
+/** Options of a client. */
 export interface ZooKeeperOptions {
   readonly servers: readonly ServerAddress[];
-  /** Stands before every path; must exist, or be made by makeChroot(). Default: none. */
+  /** Prepended to every path; must exist, or be created by makeChroot(). Default: none. */
   readonly chroot?: string;
-  /** How long the servers keep the session without hearing of us; they have bounds of their own. Default 30 s. */
+  /** How long the servers keep the session of a silent client; they limit it. Default 30 s. */
   readonly sessionMs?: number;
-  /** How long a request may take, the time without a connection included. Default: the session's length, at most 10 s. */
+  /** The timeout of a request, including time without a connection. Default: the session's length, at most 10 s. */
   readonly requestMs?: number;
   /** Credentials of ZooKeeper's own schemes. Secrets. */
   readonly auth?: readonly { readonly scheme: string; readonly auth: string }[];
   /** SASL with DIGEST-MD5. */
   readonly sasl?: SaslOptions;
-  /** Over TLS, with these options of node:tls; a function is asked for them before each connection. */
+  /** Connects over TLS with these options of node:tls. A function is called before each connection. */
   readonly tls?: TlsOptions;
-  /** How long to rest before another connection is tried. Default: exponential(20, 1_000). */
+  /** The delay before the next attempt to connect. Default: exponential(20, 1_000). */
   readonly retry?: RetryPolicy;
-  /** Time, for tests. */
+  /** The clock, for tests. */
   readonly clock?: Clock;
-  /** Connections, for tests. */
+  /** Makes connections; for tests. */
   readonly connector?: Connector;
   readonly random?: () => number;
 }
 
-/** What happens to the session. */
+/** Events of the session. */
 export interface SessionEvents {
-  /** renewed: it is another session than before, or the first. */
+  /** isNewSession: it is another session than before, or the first. */
   onConnected?(isNewSession: boolean): void;
   /** The connection is lost; the session may still live. */
   onSuspended?(): void;
-  /** The session is over, and its ephemeral nodes are going. */
+  /** The session has ended; the servers delete its ephemeral nodes. */
   onExpired?(): void;
 }
 
 export const DEFAULT_SESSION_MS = 30_000;
-/** Whoever has no answer by then may well ask what became of it; a session may be longer. */
+/** The longest default timeout of a request: a session may be much longer. */
 const MAX_REQUEST_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 2_000;
 
@@ -88,7 +88,7 @@ export class ZooKeeper {
         random,
         retry: options.retry ?? exponential(FIRST_BACKOFF_MS, MAX_BACKOFF_MS, random),
         sessionMs,
-        auth: auth.map((one) => ({ scheme: one.scheme, auth: Buffer.from(one.auth) })),
+        auth: auth.map((credential) => ({ scheme: credential.scheme, auth: Buffer.from(credential.auth) })),
         sasl,
       },
       {
@@ -112,35 +112,36 @@ export class ZooKeeper {
     );
   }
 
-  /** 0: there is no session. */
+  /** The id of the session; 0: there is none. */
   get sessionId(): bigint {
     return this.#connection.sessionId;
   }
 
-  /** What the servers agreed to. */
+  /** The session length that the servers agreed to. */
   get sessionMs(): number {
     return this.#connection.sessionMs;
   }
 
-  /** Can requests leave now? */
+  /** Can requests be sent now? */
   get isConnected(): boolean {
     return this.#connection.isConnected;
   }
 
-  /** Milliseconds for which the session cannot have ended yet, whatever the servers think; 0: it may have. */
+  /** How long the session certainly lasts, in milliseconds; 0: it may have ended. */
   leftMs(): number {
     return this.#connection.leftMs();
   }
 
-  /** Settles when requests can leave: at once, or soon. @throws ConnectionLossError if no server has been connected for a second */
+  /** Settles when requests can be sent. @throws ConnectionLossError if no server has been connected for a second */
   waitConnected(): Promise<void> {
     return this.#connectionWait.wait();
   }
 
   /**
-   * Settles with the first session, when what `prepare` asks of it is done. That is begun again when the connection under it
-   * is lost, so it must be harmless to do it twice.
-   * @throws AuthFailedError; OutdatedServerError; ConnectionLossError when it is closed before, or too late; what `prepare` throws
+   * Opens the first session and settles when `prepare` has settled. `prepare` runs again if its connection is lost, so
+   * it must be idempotent.
+   * @throws AuthFailedError; OutdatedServerError; ConnectionLossError after a timeout or close(); the errors of
+   * `prepare`
    */
   async open(
     events: SessionEvents = {},
@@ -189,22 +190,28 @@ export class ZooKeeper {
     });
   }
 
-  /** Is the process to be kept alive for the session's sake? Not by default. */
+  /** Sets whether the session keeps the process alive. Default: it does not. */
   keepAlive(on: boolean): void {
     this.#connection.keepAlive(on);
   }
 
-  /** Ends the session, and with it its ephemeral nodes: at once where a server can be told, else after the session's time. */
+  /**
+   * Ends the session and so deletes its ephemeral nodes: at once if a server answers, otherwise when the session
+   * expires.
+   */
   close(): Promise<void> {
     return this.#connection.close(CLOSE_TIMEOUT_MS);
   }
 
-  /** Lets go of the servers without a word: the session's nodes stay until its time has passed. */
+  /** Disconnects without ending the session: its nodes stay until it expires. */
   abandonSession(): Promise<void> {
     return this.#connection.close(null);
   }
 
-  /** @throws ZooKeeperError NODE_EXISTS, NO_NODE (of its parent), NO_AUTH...; ConnectionLossError; SessionExpiredError; so do all below */
+  /**
+   * @throws ZooKeeperError NODE_EXISTS, NO_NODE (of its parent), NO_AUTH...; ConnectionLossError; SessionExpiredError;
+   * as do all methods below
+   */
   async create(path: string, options: CreateOptions = {}): Promise<Created> {
     const created = await this.#request(operations.create(this.#chroot.toFullPath(path), options));
     return { ...created, path: this.#chroot.toRelativePath(created.path) };
@@ -214,14 +221,14 @@ export class ZooKeeper {
     return this.#request(operations.remove(this.#chroot.toFullPath(path), version));
   }
 
-  /** Null: there is no such node. The watcher is told once when the node is made, changed or deleted. */
+  /** Null: there is no such node. The watcher is called once, when the node is created, changed or deleted. */
   exists(path: string, watcher?: Watcher): Promise<Stat | null> {
     const [fullPath, onEvent] = this.#resolveWatch(path, watcher);
     const onSet = (isPresent: boolean): void => this.#addWatch(isPresent ? "data" : "exists", fullPath, onEvent);
     return this.#request(operations.exists(fullPath, onEvent !== null, onSet));
   }
 
-  /** Takes back the watches on a node that was not there, and never will be: else they stay as long as the session. */
+  /** Removes the watches on a node that does not exist and never will: they would last as long as the session. */
   async removeWatches(path: string): Promise<void> {
     const fullPath = this.#chroot.toFullPath(path);
     this.#connection.watches.forget(fullPath);
@@ -243,7 +250,7 @@ export class ZooKeeper {
     return this.#request(operations.setData(this.#chroot.toFullPath(path), data, version));
   }
 
-  /** The watcher is told once when a child comes or goes, or the node is deleted. */
+  /** The watcher is called once, when a child is created or deleted, or the node is deleted. */
   children(path: string, watcher?: Watcher): Promise<{ readonly names: readonly string[]; readonly stat: Stat }> {
     const [fullPath, onEvent] = this.#resolveWatch(path, watcher);
     return this.#request(
@@ -251,12 +258,12 @@ export class ZooKeeper {
     );
   }
 
-  /** What is read after it is at least as new as what anybody had been answered before it was asked. */
+  /** Later reads are at least as new as every answer that any client got before this call. */
   sync(path: string): Promise<void> {
     return this.#request(operations.sync(this.#chroot.toFullPath(path)));
   }
 
-  /** Makes the node that stands before every path, if it is not there. */
+  /** Creates the chroot, if it does not exist. */
   async makeChroot(acl: readonly Acl[]): Promise<void> {
     const unprefixed = {
       create: (path: string, options: CreateOptions = {}) => this.#request(operations.create(path, options)),
@@ -281,7 +288,10 @@ export class ZooKeeper {
     return paths.map((path) => (path === null ? null : this.#chroot.toRelativePath(path)));
   }
 
-  /** Watches a node and its list of children, or with `recursive` it and all below, until stopped or the session is over. */
+  /**
+   * Watches a node and its list of children, or with `recursive` the node and everything below, until stop() or the end
+   * of the session.
+   */
   async addWatch(path: string, recursive: boolean, watcher: Watcher): Promise<{ stop(): Promise<void> }> {
     const [fullPath, onEvent] = this.#resolveWatch(path, watcher);
     const kind: WatchKind = recursive ? "recursive" : "persistent";
@@ -298,7 +308,7 @@ export class ZooKeeper {
     return this.#request(operations.whoAmI());
   }
 
-  /** The servers of the ensemble as its configuration names them; none: it is one server alone. */
+  /** The servers of the ensemble from its configuration; empty: it is a single server. */
   async members(): Promise<readonly string[]> {
     const { data } = await this.#request(operations.getData("/zookeeper/config", false, () => undefined));
     return data
@@ -324,7 +334,7 @@ export class ZooKeeper {
   }
 }
 
-/** Is this a request whose outcome nobody knows? Then whoever asked must look. */
+/** Is the outcome of this request unknown? Then the caller must read the state. */
 export function isOutcomeUnknown(error: unknown): boolean {
   return error instanceof ConnectionLossError && error.isSent;
 }
