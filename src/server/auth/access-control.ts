@@ -1,6 +1,6 @@
 /**
- * Who may do what: accounts with their credentials and rules. A credential is 256 random bits; the server knows only its
- * SHA-256. Whatever no rule allows is refused.
+ * Access control: accounts with their credentials and rules. A credential is 256 random bits, of which the server knows
+ * only the SHA-256. Everything that no rule allows is refused.
  */
 
 import { createHash } from "node:crypto";
@@ -10,49 +10,52 @@ import { clientNetwork } from "../connection/connection-limiter.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 
 /**
- * What a rule may allow below its prefix: to take locks; to see claims, events and figures; to revoke what others hold;
- * to reload and look at the server itself.
+ * What a rule may allow below its prefix: to acquire locks; to see claims, events and metrics; to revoke locks of
+ * others; to reload and inspect the server itself.
  */
 export type Permission = "acquire" | "inspect" | "force" | "admin";
 
-/** Every right there is. */
+/** All permissions. */
 export const PERMISSIONS: readonly Permission[] = ["acquire", "inspect", "force", "admin"];
 
-/** Whoever has been let in, by one credential. Its rules may change while it is connected. */
+/** A client authenticated by one credential. Its rules may change while it is connected. */
 export interface Principal {
-  /** The account; "" where the server asks for none. */
+  /** The account; "" on a server without credentials. */
   readonly name: string;
-  /** false: its credential, or its whole account, has been taken away. */
+  /** false: its credential, or its account, was removed. */
   readonly isValid: boolean;
-  /** Is it allowed this for this key? */
+  /** True if the permission is granted for this key. */
   can(permission: Permission, key: string): boolean;
-  /** How long these keys may be held at most, in milliseconds; Infinity: as long as one likes. */
+  /** The longest time that these keys may be held, in milliseconds; Infinity: no limit. */
   maxHoldMs(keys: Iterable<string>): number;
 }
 
 /** What an account may do with the keys that begin with a prefix. */
 export interface Rule {
-  /** Literally, byte by byte; "" is every key. One of accounts-file.ts ends with a separator, so "team-a/" is not "team-ab". */
+  /**
+   * A literal prefix; "" matches every key. In an accounts file it ends with a separator, so that "team-a/" does not
+   * match "team-ab".
+   */
   readonly prefix: string;
-  /** The prefix is one whole key. Default false. */
+  /** The prefix is one complete key. Default false. */
   readonly isExactKey?: boolean;
   readonly permissions: readonly Permission[];
-  /** How long a claim on such a key may be held, in milliseconds. Default: as long as it is renewed. */
+  /** The longest time that a claim on such a key may be held, in milliseconds. Default: as long as it is renewed. */
   readonly maxHoldMs?: number;
 }
 
-/** One user of a server: a team, a service. */
+/** One user of a server: a team or a service. */
 export interface Account {
   readonly name: string;
-  /** SHA-256 of each of its credentials, in hexadecimal: one, or two while the credential is being changed. */
+  /** SHA-256 of each of its credentials, in hexadecimal: one, or two while the credential is being replaced. */
   readonly hashes: readonly string[];
   readonly rules: readonly Rule[];
 }
 
-/** What everybody is told who is not let in, whatever the reason. */
+/** The message for every failed authentication, whatever the cause. */
 export const AUTH_FAILED = "no valid credential was given";
 
-/** Everything is allowed: whoever a server without credentials serves. */
+/** The principal on a server without credentials: everything is allowed. */
 export const ANONYMOUS: Principal = {
   name: "",
   isValid: true,
@@ -60,39 +63,40 @@ export const ANONYMOUS: Principal = {
   maxHoldMs: () => Number.POSITIVE_INFINITY,
 };
 
-/** Somebody whose account is known, but not whether it still exists: it is allowed nothing. */
+/** A principal whose account is known, but not whether it still exists: nothing is allowed. */
 export function deniedPrincipal(name: string): Principal {
   return { name, isValid: false, can: () => false, maxHoldMs: () => Number.POSITIVE_INFINITY };
 }
 
 /**
- * Does what was placed by `account` answer to this principal? What was placed while the server asked for no credentials is its
- * who knows the id, which is secret; a server that asks for none answers whoever knows the id, too.
+ * True if the principal may use a claim created by `account`. A claim created while the server required no credentials
+ * belongs to every client that knows its id, which is secret; a server without credentials accepts every such client,
+ * too.
  */
 export function ownsClaim(account: string, principal: Principal): boolean {
   return account === principal.name || account === "" || principal === ANONYMOUS;
 }
 
-/** Decides who is let in. */
+/** Authenticates clients. */
 export interface AccessControl {
-  /** false: everybody is. */
+  /** false: the server requires no credentials. */
   readonly isRequired: boolean;
-  /** How often somebody was not let in, since the start. */
+  /** Failed authentication attempts since the start. */
   readonly failureCount: number;
   /**
-   * Whom a credential stands for.
-   * @param address from where it came; "" for this machine
-   * @throws ProtocolError "AUTH", always the same one, if it stands for nobody; "LIMIT" instead of it for those of whom
-   * there were too many in a minute
+   * The principal of a credential.
+   * @param address the client's address; "" for this machine
+   * @throws ProtocolError "AUTH", always with the same message, if the credential is not valid; "LIMIT" instead after
+   * too many failures in a minute
    */
   authenticate(credential: string | null, address: string): Principal;
-  /** Other accounts from now on. A principal whose credential stands in them stays valid and has the new rules. */
+  /** Replaces the accounts. A principal whose credential is among the new ones stays valid and gets the new rules. */
   replace(accounts: readonly Account[]): void;
-  /** Calls back after each replace(). */
+  /** Calls the listener after each replace(). */
   onChange(listener: () => void): Disposable;
 }
 
-/** For a server that asks nobody who they are. */
+/** For a server without credentials. */
 export const ALLOW_ALL: AccessControl = {
   isRequired: false,
   failureCount: 0,
@@ -101,7 +105,7 @@ export const ALLOW_ALL: AccessControl = {
   onChange: () => ({ [Symbol.dispose]: () => undefined }),
 };
 
-/** How createAccessControl() is to count those who fail. */
+/** How createAccessControl() counts failures. */
 export interface AccessControlOptions {
   /** Wrong credentials in a minute from one address. Default: that of DEFAULT_LIMITS. */
   readonly failuresPerMinute?: number;
@@ -109,7 +113,7 @@ export interface AccessControlOptions {
   readonly now?: () => number;
 }
 
-/** Lets in who shows a credential of these accounts. */
+/** Authenticates clients by the credentials of these accounts. */
 export function createAccessControl(accounts: readonly Account[], options: AccessControlOptions = {}): AccessControl {
   const { failuresPerMinute = DEFAULT_LIMITS.failuresPerMinute, now = () => performance.now() } = options;
   const principals = new Map<string, AccountPrincipal>();
@@ -122,7 +126,7 @@ export function createAccessControl(accounts: readonly Account[], options: Acces
     );
     for (const [hash, member] of principals) {
       const account = accountsByHash.get(hash);
-      // a credential that has changed its account is not the one that was let in
+      // a credential that moved to another account is not the one that was authenticated
       if (account?.name === member.name) continue;
       member.isValid = false;
       principals.delete(hash);
@@ -142,9 +146,9 @@ export function createAccessControl(accounts: readonly Account[], options: Acces
       return failureLimiter.total;
     },
     authenticate(credential, address) {
-      // A look-up by the hash, not a comparison one after another: how long it takes tells at most something of the
-      // hash of what was sent. To use that, one would need other credentials whose hashes begin as a stored one does,
-      // and would learn of that hash, from which 256 random bits cannot be found.
+      // A lookup by hash instead of a constant-time comparison: its duration reveals at most part of the hash of what
+      // was sent. An attacker would need other credentials whose hashes begin like a stored one, and would learn
+      // something about that hash, which does not lead to 256 random bits.
       const member = credential === null ? undefined : principals.get(hashCredential(credential));
       if (member !== undefined) return member;
       if (failureLimiter.record(clientNetwork(address))) throw new ProtocolError("AUTH", AUTH_FAILED);
@@ -160,8 +164,8 @@ export function createAccessControl(accounts: readonly Account[], options: Acces
 }
 
 /**
- * What is stored of a credential. A fast hash is right here: slow ones make guessing words and names dear, and nobody
- * can try even a part of 256 random bits; but every hello would pay for it.
+ * The stored form of a credential. A fast hash is right here: slow ones make guessing passwords expensive, but 256
+ * random bits cannot be guessed, and every handshake would pay for it.
  */
 export function hashCredential(credential: string): string {
   return createHash("sha256").update(credential).digest("hex");

@@ -1,6 +1,6 @@
 /**
- * Credentials and the file of accounts. A credential is hf1_ and 260 random bits in base32: the beginning is for people
- * and for programs that look for secrets where none should be.
+ * Credentials and the accounts file. A credential is hf1_ and 260 random bits in base32. The prefix is for people, and
+ * for tools that scan for leaked secrets.
  */
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
@@ -11,30 +11,30 @@ import { parseStrictJson } from "../../util/strict-json.ts";
 import type { Account, Permission, Rule } from "./access-control.ts";
 import { hashCredential, PERMISSIONS } from "./access-control.ts";
 
-/** The form of the file. */
+/** The version of the file format. */
 const FILE_VERSION = 1;
 const CREDENTIAL_PATTERN = /^hf1_[a-z2-7]{52}$/;
 const HASH_PATTERN = /^[0-9a-f]{64}$/;
 const NAME_PATTERN = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
-/** One that is in use, and one that takes its place. */
+/** The credential in use, and its replacement. */
 const MAX_HASHES = 2;
 
-/** Makes a credential; nobody can tell it from its hash. */
+/** Creates a credential; it cannot be derived from its hash. */
 export function createCredential(): { readonly credential: string; readonly hash: string } {
   const credential = `hf1_${randomId()}${randomId()}`;
   return { credential, hash: hashCredential(credential) };
 }
 
 /**
- * The accounts of a file; or of its text, if what is given begins with a brace.
- * @throws Error with one line for everything that is wrong, each with its place
+ * Loads the accounts from a file, or from `source` itself if it begins with a brace.
+ * @throws Error with one line for each problem and its place
  */
 export function loadAccounts(source: string): readonly Account[] {
   const isText = source.trimStart().startsWith("{");
   return parseAccounts(isText ? source : readAccountsFile(source), isText ? "credentials" : source);
 }
 
-/** @throws Error as loadAccounts(); `source` is named in it */
+/** @throws Error as loadAccounts(), with `source` in each line */
 export function parseAccounts(text: string, source: string): readonly Account[] {
   const problems: string[] = [];
   const accounts = new AccountsParser(problems).parse(parseJson(text, source));
@@ -42,7 +42,7 @@ export function parseAccounts(text: string, source: string): readonly Account[] 
   return accounts;
 }
 
-/** Who else may read it could try hashes, which is hopeless; who may write it gives himself rights. */
+/** Reading the file would allow attempts to invert hashes, which is hopeless; writing to it grants permissions. */
 function readAccountsFile(path: string): string {
   let descriptor: number;
   try {
@@ -74,14 +74,14 @@ function parseJson(text: string, source: string): unknown {
   } catch (error) {
     const { field, message } = error as JsonError;
     if (field === null) throw new Error(`${source}: not valid JSON`);
-    // what stands in a wrong place may be a credential
+    // a value in the wrong place may be a credential
     throw new Error(`${source}: ${field.includes("hf1_") ? "a member" : field} ${message}`);
   }
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Looks through the whole file; no fault hides another. */
+/** Parses the complete file, so that no problem hides another. */
 class AccountsParser {
   readonly #problems: string[];
   readonly #names = new Set<string>();
@@ -151,7 +151,7 @@ class AccountsParser {
     };
   }
 
-  /** "team-a" would reach "team-ab": where a name ends must stand in the prefix. */
+  /** "team-a" would match "team-ab", so a prefix must include the separator. */
   #checkPrefix(raw: unknown, path: string): void {
     if (typeof raw !== "string") this.#report(path, 'must be a string; "" is every key');
     else if (/[\p{L}\p{N}]$/u.test(raw)) {
@@ -176,7 +176,7 @@ class AccountsParser {
       const ms = parseDuration(raw, "it");
       if (ms > 0) return ms;
     } catch {
-      // said below, without what stands there
+      // reported below, without the value
     }
     this.#report(path, 'must be a duration above 0, such as "10m" or 600000 (milliseconds)');
     return undefined;
@@ -188,7 +188,7 @@ class AccountsParser {
     return [];
   }
 
-  /** A word that is not known may be a known one mistyped. */
+  /** An unknown field may be a misspelled known one. */
   #parseFields(raw: unknown, path: string, allowed: readonly string[]): Fields | null {
     if (typeof raw !== "object" || raw === null || Array.isArray(raw)) {
       this.#report(path, "must be an object");

@@ -1,6 +1,6 @@
 /**
- * Rights in front of a store: a credential sees and touches only what its account placed and its rules allow. What it may
- * not touch answers as what is not there; only where the answer depends on the rules alone is it told that it may not.
+ * Authorization in front of a backend: a client sees and changes only what its account created and its rules allow. A
+ * claim that it may not use is treated as missing. It gets an error only where the answer depends on its rules alone.
  */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
@@ -23,12 +23,12 @@ import { ANONYMOUS, ownsClaim } from "./access-control.ts";
 
 const NONE: Answer = { state: "none" };
 
-/** The backend as its clients may use it: itself where nobody is asked for a credential. */
+/** The backend with authorization; without credentials the backend itself. */
 export function withAuthorization(backend: Backend, access: AccessControl): Backend {
   return access.isRequired ? new AuthorizedBackend(backend) : backend;
 }
 
-/** May it acquire all keys of the claim? */
+/** True if the principal may acquire all keys of the claim. */
 function canAcquire(principal: Principal, claim: Claim): boolean {
   return claim.holds.every(({ key }) => principal.can("acquire", key));
 }
@@ -47,7 +47,7 @@ class AuthorizedBackend implements Backend {
         throw new RequestError("FORBIDDEN", "this credential may not acquire every key of this claim");
       }
       const known = this.#backend.findClaim(claim.id);
-      // the store goes on with the claim it knows by this id, whatever keys are named now
+      // the store continues with the claim that it knows by this id, whatever keys the request names
       if (known !== undefined && !this.#canUse(principal, claim.id, null)) return NONE;
     }
     return this.#backend.claim(session, claim);
@@ -55,15 +55,17 @@ class AuthorizedBackend implements Backend {
 
   renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]> {
     const canUse = (item: RenewRequest): boolean => this.#canUse(session.principal, item.id, item.claim);
-    // as long as clients tell what they hold: as if nobody had told of it yet, so that it cannot be seen that somebody has
+    // During recovery answer as if the claim were unreported, so the answer does not reveal that another account has
+    // reclaimed it.
     const fallback = this.#backend.recoveryRemainingMs() > 0 ? undefined : NONE;
     return filterBatch(items, canUse, fallback, (allowed) => this.#backend.renew(session, allowed));
   }
 
-  /** What it placed it may give back, whatever its rules say by now. */
+  /** A client may release the claims that it created, whatever its rules say now. */
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]> {
     const hasPlaced = ({ id }: ReleaseRequest): boolean => this.#hasPlaced(session.principal, id);
-    // while clients tell what they hold, what nobody has told of is answered `true`: what another has told of, too
+    // During recovery the answer for an unreported claim is `true`, so it must be the same for a claim that another
+    // account has reclaimed.
     return filterBatch(items, hasPlaced, this.#backend.recoveryRemainingMs() > 0, (allowed) =>
       this.#backend.release(session, allowed),
     );
@@ -85,7 +87,7 @@ class AuthorizedBackend implements Backend {
     return this.#backend.list(session, filter, max, cursor);
   }
 
-  /** Always passed on, were it empty: the store waits for the last one. */
+  /** Always forwarded, even if no items are left, because the backend waits for the last call. */
   reclaim(
     session: Session,
     items: readonly ReclaimItem[],
@@ -96,8 +98,8 @@ class AuthorizedBackend implements Backend {
   }
 
   /**
-   * May it go on with this claim? One that the store does not know, or not yet, is as good as its keys.
-   * @param claim as it was sent; null: by its id alone
+   * True if the principal may use the claim. One that the store does not know, or not yet, is judged by its keys.
+   * @param claim as it was sent; null: by its id only
    */
   #canUse(principal: Principal, id: ClaimId, claim: Claim | null): boolean {
     const known = this.#backend.findClaim(id);
@@ -110,7 +112,7 @@ class AuthorizedBackend implements Backend {
     return known === undefined || ownsClaim(known.account, principal);
   }
 
-  // the rest concerns nobody's rights
+  // the rest needs no authorization
   get isInProcess(): boolean {
     return this.#backend.isInProcess;
   }
@@ -161,7 +163,7 @@ class AuthorizedBackend implements Backend {
   }
 }
 
-/** The results of a call for those items that are allowed, and `fallback` in the places of the others. */
+/** The results of a call for the allowed items, with `fallback` in the places of the others. */
 function filterBatch<T, R>(
   items: readonly T[],
   predicate: (item: T) => boolean,

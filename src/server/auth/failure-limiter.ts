@@ -1,29 +1,29 @@
-/** How often wrong credentials came, by where they came from. */
+/** Counts wrong credentials by address. */
 
 const MINUTE_MS = 60_000;
-/** Addresses remembered; beyond, the oldest is forgotten. */
+/** Maximum number of remembered addresses; beyond it the oldest is dropped. */
 const MAX_ADDRESSES = 10_000;
 
 export class FailureLimiter {
-  /** All of them, since the start. */
+  /** Failures of all addresses since the start. */
   total = 0;
   readonly #maxPerMinute: number;
   readonly #now: () => number;
   readonly #windows = new Map<string, { count: number; readonly until: number }>();
 
-  /** most: in a minute, from one address. */
+  /** maxPerMinute: from one address. */
   constructor(maxPerMinute: number, now: () => number) {
     this.#maxPerMinute = maxPerMinute;
     this.#now = now;
   }
 
-  /** Counts one; false: there were too many from there in this minute. */
+  /** Counts a failure; false: too many from that address in this minute. */
   record(address: string): boolean {
     this.total++;
     const now = this.#now();
     const window = this.#windows.get(address);
     if (window !== undefined && now < window.until) return ++window.count <= this.#maxPerMinute;
-    // anew, at the end: the first is always the oldest
+    // deleted and inserted at the end: the first entry is always the oldest
     this.#windows.delete(address);
     this.#windows.set(address, { count: 1, until: now + MINUTE_MS });
     if (this.#windows.size > MAX_ADDRESSES) {

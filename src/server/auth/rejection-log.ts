@@ -1,6 +1,6 @@
 /**
- * What the log is told of those who showed no valid credential: of each, as long as one address has not had too many in a
- * minute; beyond that once a minute, with how many there were, so that nobody fills the log.
+ * Logs failed authentication: each failure as long as an address stays within its limit per minute; beyond that one
+ * line a minute with their number, so that no client can flood the log.
  */
 
 import type { ProtocolError } from "../../protocol/handshake.ts";
@@ -12,7 +12,7 @@ const MINUTE_MS = 60_000;
 export class RejectionLog {
   readonly #log: Logger;
   readonly #clock: Clock;
-  /** Refused at once since the log was told last. */
+  /** Failures since the last log line that were not logged. */
   #unlogged = 0;
   #nextLogAt = Number.NEGATIVE_INFINITY;
 
@@ -21,7 +21,7 @@ export class RejectionLog {
     this.#clock = clock;
   }
 
-  /** One was not let in. error: "AUTH", or "LIMIT" for one too many of that address. */
+  /** Records a failure. error: "AUTH", or "LIMIT" if the address has exceeded its limit. */
   record({ code }: ProtocolError, address: string): void {
     if (code !== "LIMIT") {
       this.#log("a client was refused: it sent no valid credential", undefined, { level: "warn", address });

@@ -1,4 +1,4 @@
-/** What a server's options mean, checked before anything is opened: every fault at once. */
+/** Validates a server's options before anything is opened, and reports all problems at once. */
 
 import { describeValue } from "../../util/duration.ts";
 import type { OptionRules } from "../../util/validate.ts";
@@ -20,28 +20,28 @@ import {
   parseListenAddress,
 } from "./listen-address.ts";
 
-/** One thing that is wrong with the options of a server. */
+/** One problem with the options of a server. */
 export interface ConfigProblem {
-  /** The option, as "listen" or "tls". */
+  /** The option, such as "listen" or "tls". */
   readonly option: string;
-  /** A sentence. */
+  /** The description for the user. */
   readonly message: string;
-  /** The value means something, but what it names (a file, a folder) cannot be used. */
+  /** The value itself is valid, but the file or directory that it names cannot be used. */
   readonly isEnvironmental: boolean;
 }
 
-/** Options that were found good. */
+/** Validated options. */
 export interface ServerConfig {
   readonly addresses: readonly ListenAddress[];
   readonly http: HostPort | null;
   readonly tls: TlsConfig | null;
   readonly access: AccessControl;
   readonly limits: ServerLimits;
-  /** What an operator should know although the server starts. */
+  /** Warnings for the operator; the server starts nevertheless. */
   readonly warnings: readonly string[];
 }
 
-/** The plan, which means something only if there are no faults. */
+/** The configuration, which is valid only if there are no problems. */
 export interface ConfigResult {
   readonly config: ServerConfig;
   readonly problems: readonly ConfigProblem[];
@@ -49,7 +49,7 @@ export interface ConfigResult {
 
 type ReportProblem = (option: string, message: string, named?: boolean) => void;
 
-/** Nothing is planned where the options themselves are none. */
+/** The result for options that are no object. */
 const EMPTY_CONFIG: ServerConfig = {
   addresses: [],
   http: null,
@@ -61,10 +61,10 @@ const EMPTY_CONFIG: ServerConfig = {
 
 const objectRule = (value: unknown): string | null => (isObject(value) ? null : "an object");
 
-/** What may stand in a Host header before the port; of an IPv6 address what stands in the brackets. */
+/** The host part of a Host header; for an IPv6 address the part inside the brackets. */
 const HOST_NAME_PATTERN = /^(?:[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45})$/i;
 
-/** What each option must be, as far as nothing else says so. */
+/** Type checks of options that have no other check. */
 const OPTION_CHECKS: OptionRules<ServeOptions> = {
   listen: noProblem,
   state: noProblem,
@@ -81,7 +81,10 @@ const OPTION_CHECKS: OptionRules<ServeOptions> = {
   log: functionRule,
 };
 
-/** Reads the files that the options name; opens and makes nothing. @throws TypeError for what is no object */
+/**
+ * Validates the options and reads the files that they name; opens and creates nothing. @throws TypeError if the options
+ * are not an object
+ */
 export function resolveConfig(options: ServeOptions): ConfigResult {
   const problems: ConfigProblem[] = [];
   const report: ReportProblem = (option, message, isEnvironmental = false) =>
@@ -113,7 +116,7 @@ export function resolveConfig(options: ServeOptions): ConfigResult {
   return { config: { addresses, http, tls, access, limits, warnings }, problems };
 }
 
-/** From JavaScript anything may come, and `acess` must not mean a server that asks nobody for a credential. */
+/** Options from JavaScript may have any type, and a misspelled `acess` must not start a server without credentials. */
 function checkOptionTypes(options: ServeOptions, report: ReportProblem): void {
   if (!isObject(options)) throw new TypeError(`options must be an object, not ${describeValue(options)}`);
   for (const name of Object.keys(options)) {
@@ -122,7 +125,7 @@ function checkOptionTypes(options: ServeOptions, report: ReportProblem): void {
   for (const [name, check] of Object.entries(OPTION_CHECKS)) {
     const value = options[name];
     const expected = value === undefined ? null : check(value);
-    // instead of a file's name there may be a credential
+    // the value could be a credential instead of a file name
     if (expected !== null)
       report(name, `it must be ${expected}${name === "access" ? "" : `, not ${describeValue(value)}`}`);
   }
@@ -178,7 +181,7 @@ function checkStateOptions({ driver, state, firstStart }: ServeOptions, report: 
   }
 }
 
-/** What other machines could reach must be guarded, or opened by a word of its own. */
+/** An address that other machines can reach needs TLS and credentials, or the explicit option `insecure`. */
 function checkExposure(
   addresses: readonly ListenAddress[],
   http: HostPort | null,
@@ -225,7 +228,7 @@ function isHttpReachable(hostPort: HostPort): boolean {
   return isReachableRemotely({ ...hostPort, tls: false });
 }
 
-/** Null if it fails, and a fault is noted. */
+/** Null if it fails; the problem is then reported. */
 function tryOption<T>(
   option: string,
   report: ReportProblem,

@@ -1,6 +1,6 @@
 /**
- * Every bound of a server in one place, so that no client can exhaust it. What is full refuses what is new: renewals and
- * releases of what is there go on. Tests under test/server/limits* hit each of them.
+ * All limits of a server in one place, so that no client can exhaust it. A server at its limit refuses new claims;
+ * renewals and releases of existing ones go on. Each limit has a test in test/integration/server.
  */
 
 import { getHeapStatistics } from "node:v8";
@@ -8,101 +8,103 @@ import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
 import { describeValue, MAX_DURATION_MS, MIN_TTL_MS } from "../../util/duration.ts";
 import { MAX_KEY_BYTES, MAX_LABEL_BYTES } from "../../util/keys.ts";
 
-/** What a server allows. Whole numbers; times in milliseconds, sizes in bytes of UTF-8. */
+/** The limits of a server. Integers; times in milliseconds, sizes in bytes of UTF-8. */
 export interface ServerLimits {
   // connections
-  /** Connections at once, on all addresses together. */
+  /** Maximum number of connections, on all addresses together. */
   readonly connections: number;
-  /** Connections at once from one network address. A Unix socket has none. */
+  /** Maximum number of connections from one network address. Does not apply to Unix sockets. */
   readonly connectionsPerAddress: number;
   /**
-   * Connections at once that have not said hello, or whose refusal is being delayed. They are shared out by address: for a
-   * newcomer the oldest of the address that has most of them is given up.
+   * Maximum number of connections without a completed handshake or with a delayed refusal. They are shared by address:
+   * a new one evicts the oldest of the address with the most of them.
    */
   readonly unauthenticatedConnections: number;
-  /** How long a connection may take to say hello. */
+  /** How long a connection may take for its handshake. */
   readonly helloMs: number;
-  /** How long the answer to a wrong credential is held back. */
+  /** How long the answer to a wrong credential is delayed. */
   readonly refusalMs: number;
-  /** Such answers held back at once; who fails beyond is refused without delay. */
+  /** Maximum number of delayed answers; further ones are sent at once. */
   readonly refusals: number;
-  /** Wrong credentials in a minute from one address; beyond, they are refused at once and no more logged one by one. */
+  /** Wrong credentials in a minute from one address; further ones are refused at once and not logged one by one. */
   readonly failuresPerMinute: number;
-  /** What may wait for a client that does not read, before its connection is ended. */
+  /** Unsent output of a client that does not read, before its connection is closed. */
   readonly slowConsumerBytes: number;
   /**
-   * How long a client over the network may read nothing while more than 1 MiB waits for it, before its connection is
-   * ended. On a Unix socket it is only not read from meanwhile: a stopped process is still there.
+   * How long a client over the network may read nothing while more than 1 MiB is unsent, before its connection is
+   * closed. On a Unix socket the server only stops reading meanwhile: a stopped process still exists.
    */
   readonly slowConsumerMs: number;
 
   // what a client may say at a time
-  /** Longest line to the server, its line feed included. */
+  /** Longest line to the server, including its line feed. */
   readonly lineBytes: number;
   /** Longest first line. */
   readonly helloBytes: number;
-  /** Levels of arrays and objects in a first line, and in a body over HTTP. Later lines have the form of their frames. */
+  /** Nesting depth of a first line, and of a body over HTTP. Later lines have the fixed form of their frames. */
   readonly depth: number;
-  /** Frames in one line. */
+  /** Maximum number of frames in one line. */
   readonly framesPerLine: number;
-  /** Ids or claims in one frame. */
+  /** Maximum number of ids or claims in one frame. */
   readonly itemsPerFrame: number;
-  /** Targets in one `revoke`. */
+  /** Maximum number of targets in one `revoke`. */
   readonly revocations: number;
 
   // one claim; all but ttlMs are fixed by this version of the protocol
-  /** Keys of one claim. */
+  /** Maximum number of keys of one claim. */
   readonly holds: number;
   /** Longest key. */
   readonly keyBytes: number;
   /** Longest label; longer ones are cut. */
   readonly labelBytes: number;
-  /** Longest lease that may be asked for. */
+  /** Longest lease that a client may request. */
   readonly ttlMs: number;
-  /** Longest run of fencing tokens of one claim. */
+  /** Longest token range of one claim. */
   readonly tokens: number;
-  /** How far ahead of the server's clock a floor of tokens may lie. */
+  /** How far a token floor may be ahead of the server's clock. */
   readonly floorMs: number;
 
   // claims, waiting and held
-  /** Claims of one session. */
+  /** Maximum number of claims of one session. */
   readonly claimsPerSession: number;
-  /** Claims of one credential's account, counted as `claims` are; whoever a server without credentials serves is no account. */
+  /**
+   * Maximum number of claims of one account, counted as in `claims`. Does not apply to a server without credentials.
+   */
   readonly claimsPerAccount: number;
   /**
-   * Claims in all, one of several keys counted once for each; and, by themselves, claims that have ended and are remembered
-   * for a while. The default is lower where the process has a heap of less than 6 KiB for each.
+   * Maximum number of claims in all; a claim on several keys counts once for each. Also the maximum number of
+   * tombstones. The default is lower if the process has a heap of less than 6 KiB per claim.
    */
   readonly claims: number;
-  /** Places in the line of one key, its holders among them. */
+  /** Maximum number of entries in the queue of one key, including its holders. */
   readonly waitersPerKey: number;
-  /** Waiting claims in all. */
+  /** Maximum number of waiting claims in all. */
   readonly waiters: number;
 
   // what tools ask
-  /** Claims in one page of a list. */
+  /** Maximum number of claims in one page of a list. */
   readonly pageSize: number;
-  /** How long the server may be at lists at a time; then it serves others for as long. */
+  /** How long the server may work on lists at a stretch; other work then gets as much time. */
   readonly listSliceMs: number;
-  /** `list` frames in one line, and `history` frames of one connection that wait. */
+  /** Maximum number of `list` frames in one line, and of pending `history` frames of one connection. */
   readonly concurrentLists: number;
-  /** Subscriptions to events at once, in all. */
+  /** Maximum number of subscriptions to events in all. */
   readonly subscribers: number;
-  /** Subscriptions to events of one credential's account. */
+  /** Maximum number of subscriptions to events of one account. */
   readonly subscribersPerAccount: number;
-  /** Subscriptions to events of one connection. */
+  /** Maximum number of subscriptions to events of one connection. */
   readonly subscribersPerConnection: number;
-  /** How long one stream of events over HTTP lasts; its reader comes back and goes on where it was. */
+  /** How long an event stream over HTTP lasts; its reader reconnects and continues where it was. */
   readonly eventStreamMs: number;
 }
 
-/** The bounds of claims: a start notes them, so that the next one knows what may have been held under them. */
+/** The limits on claims. Each start saves them, so that the next one knows the limits of claims granted earlier. */
 export type ClaimLimits = Pick<
   ServerLimits,
   "claims" | "claimsPerAccount" | "claimsPerSession" | "waiters" | "waitersPerKey"
 >;
 
-/** What holds where nothing else is said. */
+/** The default limits. */
 export const DEFAULT_LIMITS: ServerLimits = {
   connections: 10_000,
   connectionsPerAddress: 1_000,
@@ -139,7 +141,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   eventStreamMs: 3_600_000,
 };
 
-/** Of each bound the wider one. */
+/** The larger of each pair of limits. */
 export function widestLimits(first: ClaimLimits, second: ClaimLimits = first): ClaimLimits {
   return {
     claims: Math.max(first.claims, second.claims),
@@ -150,13 +152,15 @@ export function widestLimits(first: ClaimLimits, second: ClaimLimits = first): C
   };
 }
 
-/** Beyond these a limit would break what the protocol, the stores or the design promise. All others: 1 and no end. */
+/**
+ * Values outside these ranges would break promises of the protocol, the stores or the design. All others: 1 or more.
+ */
 const LIMIT_RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, most: number]>> = {
-  // the default ones must fit, as those of any client of this version
+  // at least the defaults, which every client of this version relies on
   lineBytes: [PROTOCOL_LIMITS.lineBytes, 67_108_864],
   helloBytes: [1_024, 65_536],
   depth: [8, 1_000],
-  // what our own clients of every version send at a time
+  // at least what our own clients of every version send in a line
   framesPerLine: [6_000, 1_000_000],
   itemsPerFrame: [2_000, 1_000_000],
   holds: [PROTOCOL_LIMITS.holds, PROTOCOL_LIMITS.holds],
@@ -172,17 +176,17 @@ const LIMIT_RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, 
   eventStreamMs: [1_000, 86_400_000],
 };
 
-/** What a limit may be set to; the same number twice: it is part of the protocol. */
+/** The range of a limit; twice the same number: it is fixed by the protocol. */
 export function limitRange(name: keyof ServerLimits): readonly [least: number, most: number] {
   return LIMIT_RANGES[name] ?? [1, Number.MAX_SAFE_INTEGER];
 }
 
-/** Heap for each claim: twice what the longest key with its place, and a claim that has ended, were seen to take. */
+/** Heap per claim: twice what the longest key with its entry, and a tombstone, were measured to take. */
 const HEAP_BYTES_PER_CLAIM = 6_144;
 
 /**
- * The default limits with these in their place.
- * @param heapBytes what the process may have; default: what it has
+ * The default limits, overridden by these.
+ * @param heapBytes the heap limit of the process; default: the actual one
  * @throws TypeError naming everything that is wrong
  */
 export function resolveLimits(

@@ -1,13 +1,13 @@
-/** Listening addresses as people write them. */
+/** Parses and prints listening addresses. */
 
 import { describeValue } from "../../util/duration.ts";
 import { isLoopback } from "../../util/loopback.ts";
 
-/** A Unix socket's path may have this many bytes on every system we know. */
+/** The longest path of a Unix socket that every supported system accepts, in bytes. */
 const MAX_PATH_BYTES = 103;
 const MAX_PORT = 65_535;
 
-/** A host and a port, 0: any. */
+/** A host and a port; 0: any free port. */
 export interface HostPort {
   readonly host: string;
   readonly port: number;
@@ -16,7 +16,7 @@ export interface HostPort {
 /** Where a server listens. */
 export type ListenAddress = { readonly path: string } | (HostPort & { readonly tls: boolean });
 
-/** "unix:/path", "tcp://host:port" or "tls://host:port". @throws TypeError that says what is wrong with it */
+/** Parses "unix:/path", "tcp://host:port" or "tls://host:port". @throws TypeError that says what is wrong */
 export function parseListenAddress(text: unknown): ListenAddress {
   if (typeof text !== "string") throw new TypeError(`an address must be a string, not ${describeValue(text)}`);
   if (text.startsWith("unix:")) return { path: parseSocketPath(text) };
@@ -25,13 +25,13 @@ export function parseListenAddress(text: unknown): ListenAddress {
   return { ...parseHostAndPort(text, text.slice(scheme.length), 7420), tls: scheme.toLowerCase() === "tls://" };
 }
 
-/** "host:port", "[::1]:port". @throws TypeError that says what is wrong with it */
+/** Parses "host:port" or "[::1]:port". @throws TypeError that says what is wrong */
 export function parseHostPort(text: unknown): HostPort {
   if (typeof text !== "string") throw new TypeError(`${describeValue(text)} is not host:port, such as 127.0.0.1:7421`);
   return parseHostAndPort(text, text, 7421);
 }
 
-/** `text` is what was written, `port` the usual one, for messages. */
+/** `text` is the complete address and `defaultPort` the usual port, both for messages. */
 function parseHostAndPort(text: string, hostPort: string, defaultPort: number): HostPort {
   const [, host, digits] = /^(\[[0-9a-f:.]+\]|[^/:[\]\s@]+)(?::([^/\s@]*))?$/i.exec(hostPort) ?? [];
   if (host === undefined)
@@ -46,18 +46,18 @@ function parseHostAndPort(text: string, hostPort: string, defaultPort: number): 
     );
   }
   const address = host.replace(/^\[|\]$/g, "");
-  // a system may give "localhost" one of two addresses; a client is told one
+  // "localhost" may resolve to either of two addresses, but clients are told one
   return { host: address.toLowerCase() === "localhost" ? "127.0.0.1" : address, port: Number(digits) };
 }
 
-/** What is wrong with an address that begins with no scheme of ours, and what was probably meant. */
+/** The message for an address without a known scheme, with what was probably meant. */
 function describeMissingScheme(text: string): string {
   const problem = `${describeValue(text)} is not unix:/path, tcp://host:port or tls://host:port`;
   if (text.startsWith("/")) return `${problem}; did you mean unix:${text}?`;
   return /^(\[[0-9a-f:.]+\]|[^/:[\]\s@]+):\d{1,5}$/i.test(text) ? `${problem}; did you mean tcp://${text}?` : problem;
 }
 
-/** How an address is printed, and may be given to serve() again. */
+/** The printed form of an address, which serve() accepts again. */
 export function formatListenAddress(address: ListenAddress): string {
   if ("path" in address) return `unix:${address.path}`;
   return `${address.tls ? "tls" : "tcp"}://${formatHostPort(address)}`;
@@ -68,7 +68,7 @@ export function formatHostPort({ host, port }: HostPort): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** Can another machine connect to it? */
+/** True if another machine can connect to it. */
 export function isReachableRemotely(address: ListenAddress): boolean {
   return !("path" in address || isLoopback(address.host));
 }

@@ -1,14 +1,14 @@
-/** What the server tells people: one line an event, for eyes or as JSON, with nothing in it that could forge another. */
+/** The server's log: one line per event, as text or JSON. No value can forge another line. */
 
-/** How much it matters. */
+/** The severity of a log message. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
 
-/** What stands beside the sentence in a log line. Keys are shortened; secrets have no place here. */
+/** The fields of a log line. Keys are shortened; secrets must not be passed. */
 export interface LogFields {
-  /** Default: "error" where there is an error, else "info". */
+  /** Default: "error" if there is an error, else "info". */
   readonly level?: LogLevel;
   readonly [name: string]: string | number | boolean | bigint | null | undefined;
 }
 
-/** Told what people should know: one sentence, the error where there is one, and what a program would like to know. */
+/** Receives log messages: a sentence, the error if there is one, and the fields. */
 export type Logger = (message: string, error?: unknown, details?: LogFields) => void;

@@ -1,4 +1,4 @@
-/** Whether a server with these options could start, found out without starting one. */
+/** Checks whether a server with these options could start, without starting it. */
 
 import { constants } from "node:fs";
 import { access, lstat } from "node:fs/promises";
@@ -14,17 +14,17 @@ import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
 import type { ConfigProblem } from "./config.ts";
 import { resolveConfig } from "./config.ts";
 
-/** What an operator is told before a server is started. */
+/** The result of a check for the operator. */
 export interface PreflightResult {
-  /** It would not start, or nobody could use it. */
+  /** The server would not start, or no client could use it. */
   readonly problems: readonly ConfigProblem[];
-  /** It would start all the same. */
+  /** The server would start nevertheless. */
   readonly warnings: readonly string[];
 }
 
 /**
- * Checks the options of a server: the values, the files they name, and the state; all faults at once. Nothing is opened
- * or changed, so a server may be running with them.
+ * Checks the options of a server: the values, the files that they name, and the state. Reports all problems at once.
+ * Opens and changes nothing, so a server may be running with these options.
  */
 export async function checkOptions(options: ServeOptions): Promise<PreflightResult> {
   const { config, problems: faults } = resolveConfig(options);
@@ -47,10 +47,13 @@ export async function checkOptions(options: ServeOptions): Promise<PreflightResu
   return { problems, warnings };
 }
 
-/** Could a socket be made there? Whether another server listens on it is not asked: it may be the one that is checked. */
+/**
+ * Whether a socket could be created there. A server that already listens on it is no problem: it may be the one being
+ * checked.
+ */
 async function findSocketProblem(path: string): Promise<string | null> {
   try {
-    // a folder, not a file that may be written
+    // the directory itself, not a writable file of that name
     await access(`${dirname(path)}/.`, constants.W_OK | constants.X_OK);
     return !(await exists(path)) || (await lstat(path)).isSocket() ? null : `${path} is not a socket: move it away`;
   } catch (error) {
@@ -58,7 +61,7 @@ async function findSocketProblem(path: string): Promise<string | null> {
   }
 }
 
-/** What a start would find in the state folder. */
+/** What a start would find in the state directory. */
 interface StatePreflight {
   readonly problem: string | null;
   readonly warnings: readonly string[];
@@ -76,7 +79,7 @@ async function checkState(rawPath: string, remote: boolean, firstStart: boolean)
     const isUnused = !hasBeenUsed(path);
     if (firstStart && !isUnused) throw new StateError(`${path} has been in use: this is not its first start`);
     const loadedState = await loadState(path, isUnused);
-    // what a running server has there is of its own start
+    // the files of a running server belong to its own run
     if (await isInUse(join(path, "lock"))) return { problem: null, warnings };
     const { reason, durationMs, expectedSessions } = planStartup(loadedState, 0, { remote, sessionMs: 0 });
     const isShort = reason === null || durationMs === 0 || expectedSessions?.size === 0;
@@ -86,7 +89,7 @@ async function checkState(rawPath: string, remote: boolean, firstStart: boolean)
   }
 }
 
-/** Does a server use it? Nothing is made, and nothing kept. */
+/** True if a server uses it. Creates and keeps nothing. */
 async function isInUse(path: string): Promise<boolean> {
   if (!(await exists(path))) return false;
   const lock = await acquireFileLock(path);
@@ -94,7 +97,7 @@ async function isInUse(path: string): Promise<boolean> {
   return lock === null;
 }
 
-/** The folder would be made: may it be? */
+/** The directory does not exist: whether it could be created. */
 async function findParentProblem(path: string, parent: string): Promise<string | null> {
   try {
     await access(parent, constants.W_OK | constants.X_OK);

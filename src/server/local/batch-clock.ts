@@ -1,15 +1,15 @@
 /**
- * The two times of the lock table. Calls of which one read has brought many are made in one go: one reading of the clocks
- * does for all of them. Leases then count from the beginning of the batch, which no client has sent its call after.
+ * The two clocks of the lock table. All calls of one batch share one reading of the clocks. Their leases count from the
+ * beginning of the batch, and every client sent its call before that.
  */
 
 import type { Clock } from "../../util/clock.ts";
 
-/** What the table's verbs are given. */
+/** The times passed to the table's methods. */
 export interface Timestamps {
   /** Monotonic milliseconds, for leases. */
   readonly now: number;
-  /** The wall clock in microseconds, for tokens only. */
+  /** Wall clock in microseconds, only for tokens. */
   readonly micros: number;
 }
 
@@ -21,7 +21,7 @@ export class BatchClock {
     this.#clock = clock;
   }
 
-  /** Time stands still until endBatch(), which must come before anything is waited for. */
+  /** Freezes the time until endBatch(), which must be called before anything is awaited. */
   beginBatch(): void {
     this.#batch = this.#readClocks();
   }

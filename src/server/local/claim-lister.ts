@@ -1,6 +1,6 @@
 /**
- * Lists of the keeper's table, made a little at a time: however many keys there are and however many ask, the server is
- * never at them for more than `sliceMs`, and then serves others for as long.
+ * Lists the claims of the local backend in slices: however many keys and callers there are, listing never takes more
+ * than `sliceMs` at a stretch, with as much time for other work in between.
  */
 
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
@@ -14,16 +14,16 @@ import { ANONYMOUS } from "../auth/access-control.ts";
 import type { ClaimPage, MaybePromise } from "../backend.ts";
 import { RequestError, truncatePage } from "../backend.ts";
 
-/** Ends of pages remembered, so that the next one need not be looked for. */
+/** Maximum number of remembered page ends: the next page starts there without a search. */
 const MAX_CURSORS = 1_000;
-/** Lists that wait, of all clients. */
+/** Maximum number of waiting lists of all clients. */
 const MAX_JOBS = 1_000;
 
 interface ListJob {
   readonly steps: Generator<void, ClaimRecord[], void>;
   readonly finish: (records: readonly ClaimRecord[]) => ClaimPage;
   readonly resolve: (page: ClaimPage) => void;
-  /** What is to be told, found; null: not yet. */
+  /** The records of the page; null until they were found. */
   records: readonly ClaimRecord[] | null;
 }
 
@@ -41,7 +41,7 @@ export class ClaimLister {
     this.#sliceMs = sliceMs;
   }
 
-  /** At once if it takes no long time and no other waits. @throws RequestError if too many wait */
+  /** Lists at once if that is quick and no other list waits. @throws RequestError if too many wait */
   list(principal: Principal, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
     const canInspect = principal === ANONYMOUS ? undefined : (key: string): boolean => principal.can("inspect", key);
     const query = {
@@ -53,7 +53,7 @@ export class ClaimLister {
     const steps = listSteps(this.#table, publicTag, query, this.#resumeAfter(cursor));
     const finish = (records: readonly ClaimRecord[]): ClaimPage => {
       const now = this.#clock.now();
-      // what has gone meanwhile is not shown any more
+      // skips claims that have ended meanwhile
       const live = records.filter(({ claim }) => this.#table.records.has(claim.id));
       const page = truncatePage(
         live.map((record) => toView(this.#table, publicTag, record, now, canInspect)),
@@ -70,7 +70,7 @@ export class ClaimLister {
     return new Promise((resolve) => this.#jobs.push({ steps, finish, resolve, records: null }));
   }
 
-  /** When advance() has work. */
+  /** When advance() has work to do. */
   nextDueAt(): number {
     return this.#jobs.length === 0 ? Number.POSITIVE_INFINITY : this.#idleUntil;
   }
@@ -78,7 +78,7 @@ export class ClaimLister {
   advance(now: number): void {
     const job = this.#jobs[0];
     if (job === undefined || now < this.#idleUntil) return;
-    // to find them and to tell of them are two turns: each takes about as long as a turn may
+    // finding the records and converting them are two slices, since each may take as long as a slice may
     if (job.records === null) {
       job.records = this.#runSlice(job.steps);
       return;
@@ -87,7 +87,7 @@ export class ClaimLister {
     job.resolve(job.finish(job.records));
   }
 
-  /** Goes on for a while; null: it is not done. Then others are served for as long. */
+  /** Runs for one slice; null: not finished. Other work then gets as much time. */
   #runSlice(steps: Generator<void, ClaimRecord[], void>): ClaimRecord[] | null {
     const startedAt = this.#clock.now();
     const endAt = startedAt + this.#sliceMs;
@@ -98,7 +98,7 @@ export class ClaimLister {
     return step.done === true ? step.value : null;
   }
 
-  /** The claim at the end of a page, even if it has gone meanwhile, unless another one has its id now. */
+  /** The claim at the end of the previous page, even if it has ended, unless a new claim has its id. */
   #resumeAfter(cursor: string | undefined): ClaimRecord | undefined {
     const record = cursor === undefined ? undefined : this.#cursors.get(cursor);
     return record !== undefined && (this.#table.records.get(record.claim.id) ?? record) === record ? record : undefined;

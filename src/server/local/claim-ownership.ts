@@ -1,4 +1,4 @@
-/** Whose the claims of the keeper's table are, how many each may have, and for how long each may be held. */
+/** Tracks which session owns each claim of the local backend, and enforces the quotas and the longest hold times. */
 
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
 import type { Observer } from "../../lock-table/events.ts";
@@ -16,32 +16,32 @@ import { HoldDeadlines } from "./hold-deadlines.ts";
 export class ClaimOwnership {
   readonly #quotas: ClaimQuotas;
   readonly #holdDeadlines = new HoldDeadlines();
-  /** Who has a claim that another client took up, or gives back, by its reference. */
+  /** The last owner of a claim that another client attached to, or released with its reference. */
   readonly #previousOwners = new Map<ClaimId, Session>();
-  /** Who had it before any other took it up. */
+  /** The owner before the first attach. */
   readonly #creators = new Map<ClaimId, Session>();
 
-  /** next: told of all that the table tells. */
+  /** nextObserver: receives all events of the table. */
   constructor(limits: ServerLimits, nextObserver: Observer | null, formerLimits?: ClaimLimits) {
     this.#quotas = new ClaimQuotas(limits, nextObserver, formerLimits);
   }
 
-  /** What the table must tell of what happens in it. */
+  /** The observer to pass to the table. */
   get observer(): Observer {
     return this.#quotas;
   }
 
-  /** @throws RequestError if there is no room for this claim, unless it is there already */
+  /** @throws RequestError if the claim exceeds a quota and is new */
   checkQuotas(table: LockTable, session: Session, claim: Claim): void {
     this.#quotas.check(table, session, claim);
   }
 
-  /** Is there room for a claim that the session tells of after a restart? */
+  /** True if the quotas allow a claim that the session reclaims after a restart. */
   hasRoomToReclaim(table: LockTable, session: Session, claim: Claim, isHeld: boolean): boolean {
     return this.#quotas.exceededOnReclaim(table, session, claim, isHeld) === null;
   }
 
-  /** Makes the claim the session's; one that nobody has had yet counts from now on. */
+  /** Makes the session the owner of the claim. A claim without an owner so far is counted in the quotas. */
   assignOwner(record: ClaimRecord, session: Session): void {
     if (!record.notifyOnRemoval) this.#quotas.add(record.account, record.claim);
     const previousOwner = record.owner;
@@ -51,24 +51,24 @@ export class ClaimOwnership {
     if (!this.#creators.has(record.claim.id)) this.#creators.set(record.claim.id, previousOwner);
   }
 
-  /** It was to leave the session and did not, if it is still there; the session may have ended meanwhile. */
+  /** Undoes a failed removal of the owner, if the claim still exists. The session may have ended meanwhile. */
   keepOwner(table: LockTable, record: ClaimRecord, session: Session, time: Timestamps): void {
     if (table.records.get(record.claim.id) !== record) return;
     this.assignOwner(record, session);
     if (session.isEnded) this.endClaims(table, session, "all", time);
   }
 
-  /** It is given back, perhaps by another client than whose it is, who is to hear of that. */
+  /** Remembers the owner of a claim that another client releases, so that the owner is notified. */
   recordRelease({ owner, claim }: ClaimRecord, releasedBy: Session): void {
     if (owner !== releasedBy && owner instanceof Session) this.#previousOwners.set(claim.id, owner);
   }
 
-  /** If it is held: for as long as its holder's rules allow, from the first time that this is said. */
+  /** Starts the deadline of `maxHold` for a held claim, the first time it is called for the claim. */
   startHoldDeadline(record: ClaimRecord, { principal }: Session, now: number): void {
     if (principal !== ANONYMOUS && record.isHeld) this.#holdDeadlines.start(record, principal, now);
   }
 
-  /** It has come back from disk, with what it still may be held if that is bounded. */
+  /** Registers a claim loaded from disk, with the remaining time of its `maxHold` if it has one. */
   restore(record: ClaimRecord, owner: Session | null, holdLeftMs: number | undefined, now: number): void {
     this.#quotas.add(record.account, record.claim);
     if (holdLeftMs !== undefined) this.#holdDeadlines.set(record, now + holdLeftMs);
@@ -76,7 +76,10 @@ export class ClaimOwnership {
     if (owner !== null) assignOwner(record, owner);
   }
 
-  /** Ends claims of a session whose client has gone; not what it only took up and whose maker goes on. */
+  /**
+   * Ends claims of a session whose client has disconnected. A claim that it only attached to returns to its creator, if
+   * that still runs.
+   */
   endClaims(table: LockTable, session: Session, scope: EndScope, { now, micros }: Timestamps): void {
     for (const record of [...session.records]) {
       const { claim, isHeld } = record;
@@ -94,7 +97,9 @@ export class ClaimOwnership {
     this.#holdDeadlines.remove(record);
   }
 
-  /** It may work on what somebody else has just given back by its reference: it asks, and is told. */
+  /**
+   * The previous owner may still work under a lock that another client released with its reference: a recheck tells it.
+   */
   #notifyPreviousOwner(id: ClaimId): void {
     const previousOwner = this.#previousOwners.get(id);
     if (previousOwner === undefined) return; // then it has no maker either
@@ -103,12 +108,12 @@ export class ClaimOwnership {
     this.#creators.delete(id);
   }
 
-  /** When advance() has work. */
+  /** When advance() has work to do. */
   nextDueAt(): number {
     return this.#holdDeadlines.nextDueAt();
   }
 
-  /** Revokes what has been held for too long. */
+  /** Revokes claims that have been held for too long. */
   advance(table: LockTable, { now, micros }: Timestamps): void {
     this.#holdDeadlines.advance(table, now, micros);
   }

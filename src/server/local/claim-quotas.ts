@@ -1,4 +1,4 @@
-/** How many claims there may be. What is full refuses new ones; renewals and releases of those that are there go on. */
+/** Limits on the number of claims. A full server refuses new claims; renewals and releases of existing ones go on. */
 
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
 import type { EventKind, Observer } from "../../lock-table/events.ts";
@@ -9,15 +9,15 @@ import type { ClaimLimits } from "../config/limits.ts";
 import { widestLimits } from "../config/limits.ts";
 import type { Session } from "../session/session.ts";
 
-/** Counts what the table does not, and passes on what it is told. */
+/** Counts what the table does not count, and forwards the table's events. */
 export class ClaimQuotas implements Observer {
   readonly #limits: ClaimLimits;
-  /** Those of the starts before, where they were wider: what was held under them may come back. */
+  /** The limits of earlier runs, where they were wider: claims granted under them may be reclaimed. */
   readonly #formerLimits: ClaimLimits;
   readonly #nextObserver: Observer | null;
-  /** Keys of the claims of each account. */
+  /** Number of keys in the claims of each account. */
   readonly #keysByAccount = new Map<string, number>();
-  /** Keys of all claims: what a claim costs grows with them. */
+  /** Number of keys in all claims: the cost of a claim grows with them. */
   #keyCount = 0;
   #heldCount = 0;
 
@@ -33,7 +33,7 @@ export class ClaimQuotas implements Observer {
     this.#nextObserver?.onEvent(kind, record, now);
   }
 
-  /** A claim of that account has come. */
+  /** Counts a new claim of that account. */
   add(account: string, { holds }: Claim): void {
     this.#keyCount += holds.length;
     if (account !== "") this.#keysByAccount.set(account, (this.#keysByAccount.get(account) ?? 0) + holds.length);
@@ -47,11 +47,11 @@ export class ClaimQuotas implements Observer {
     else this.#keysByAccount.delete(account);
   }
 
-  /** @throws RequestError if there is no room for this claim, unless it is there already */
+  /** @throws RequestError if the claim exceeds a quota and is new */
   check(table: LockTable, session: Session, claim: Claim): void {
     const limits = this.#limits;
     const keyCount = this.#keyCount + claim.holds.length;
-    // nearly always: neither the server nor the session comes near any bound
+    // the usual case: server and session are far below every limit
     if (keyCount < limits.waitersPerKey && keyCount < limits.claimsPerSession && keyCount < limits.claimsPerAccount) {
       if (keyCount < limits.claims && keyCount < limits.waiters) return;
     }
@@ -60,8 +60,8 @@ export class ClaimQuotas implements Observer {
   }
 
   /**
-   * Which bound a claim does not fit into that its client tells of after a restart; null: none. In a line that is full of
-   * waiting claims there is room for as many holders: a holder that cannot come back has lost its lock.
+   * The limit that a reclaimed claim exceeds; null: none. A queue that is full of waiting claims has room for as many
+   * holders, because a holder that cannot reclaim has lost its lock.
    */
   exceededOnReclaim(table: LockTable, session: Session, claim: Claim, isHeld: boolean): string | null {
     if (table.records.has(claim.id)) return null;
@@ -71,7 +71,7 @@ export class ClaimQuotas implements Observer {
     return exceeded ?? exceededQueue ?? (isHeld ? null : this.#exceededWaiters(table, waiters));
   }
 
-  /** Which bound the claim does not fit into, with so many claims of its session; null: none. */
+  /** The limit that the claim exceeds, given the number of claims of its session; null: none. */
   exceededCount(
     { holds }: Claim,
     sessionClaims: number,
@@ -90,10 +90,10 @@ export class ClaimQuotas implements Observer {
   #exceededQuota(table: LockTable, session: Session, claim: Claim): string | null {
     const exceeded = this.exceededCount(claim, session.records.size, session.principal.name);
     if (exceeded !== null) return exceeded;
-    // who asks once leaves no place, unless it is granted
+    // a claim that does not wait leaves no entry unless it is granted
     if (!claim.wait)
       return table.canAdmitNow(claim) ? this.#exceededQueue(table, claim, this.#limits.waitersPerKey) : null;
-    // it might be granted at once, but a server so full had better stay out of it
+    // it might be granted at once, but a server this full is better off without it
     return (
       this.#exceededQueue(table, claim, this.#limits.waitersPerKey) ??
       this.#exceededWaiters(table, this.#limits.waiters)

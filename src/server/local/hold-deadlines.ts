@@ -1,4 +1,4 @@
-/** Claims that may be held only for so long (`maxHold`, design A.25), by when their time is over. */
+/** Deadlines of claims with a longest hold time (`maxHold`). */
 
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
 import type { LockTable } from "../../lock-table/table.ts";
@@ -17,7 +17,7 @@ class HoldDeadline {
 export class HoldDeadlines {
   readonly #deadlines = new DeadlineHeap<HoldDeadline>();
 
-  /** It has been granted to somebody whose rules may bound it. Nothing happens if that is known already. */
+  /** Starts the deadline for a holder whose rules may set one. Does nothing if the claim has one already. */
   start(record: ClaimRecord, principal: Principal, now: number): void {
     if (record.maxHoldTimer !== null) return;
     const maxHoldMs = principal.maxHoldMs(claimKeys(record));
@@ -30,7 +30,7 @@ export class HoldDeadlines {
     this.#deadlines.set(deadline, dueAt);
   }
 
-  /** It is gone. */
+  /** Removes the deadline of a claim that has ended. */
   remove(record: ClaimRecord): void {
     if (record.maxHoldTimer !== null) this.#deadlines.remove(record.maxHoldTimer as HoldDeadline);
     record.maxHoldTimer = null;
@@ -40,10 +40,10 @@ export class HoldDeadlines {
     return this.#deadlines.nextDueAt() ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Revokes those whose time is over. */
+  /** Revokes the claims whose deadline has passed. */
   advance(table: LockTable, now: number, micros: number): void {
     for (let due = this.#deadlines.takeDue(now); due !== null; due = this.#deadlines.takeDue(now)) {
-      // it keeps the mark, so that it is not bounded again
+      // the claim keeps its timer, so that it does not get a second one
       table.revokeForMaxHold(due.record, now, micros);
     }
   }

@@ -1,4 +1,4 @@
-/** What the keeper is made of. */
+/** The parts of the local backend. */
 
 import type { StateEpoch } from "../../protocol/handshake.ts";
 import type { Clock } from "../../util/clock.ts";
@@ -14,16 +14,19 @@ export interface LocalBackendOptions {
   readonly sessionMs: number;
   /** null: nothing is saved. */
   readonly durableLog: DurableLog | null;
-  /** What there is to reclaim. */
+  /** What the start knows about earlier claims. */
   readonly recoveryPlan: RecoveryPlan;
-  /** Which state this is, and which start of it; null: nothing is saved. */
+  /** The saved state and its generation; null: nothing is saved. */
   readonly identity: StateEpoch | null;
   readonly log: Logger;
   readonly limits?: ServerLimits;
-  /** What those who come back after a restart may have had. Default: what the limits allow. */
+  /** The limits that reclaimed claims may have been granted under. Default: `limits`. */
   readonly formerLimits?: ClaimLimits;
-  /** Told of all that happens. Default: nobody is. */
+  /** Receives all events. Default: none. */
   readonly eventLog?: EventLog;
-  /** Called before a session first gets an answer about a claim of its own: it may hold from now on. @throws RequestError */
+  /**
+   * Called before a session gets its first answer about a claim, because it may hold a lock from then on. @throws
+   * RequestError
+   */
   readonly persistSession: (session: Session) => void;
 }

@@ -1,16 +1,17 @@
 /**
- * The default store of a server: the lock table, and what of it outlives a restart (design A.5).
+ * The default store of a server: the lock table, and the part of it that survives a restart.
  *
- *   reclaiming   after an unclean start: nothing new is granted. Clients come back and tell what they had. It ends when
- *                the longest short lease has passed, or when every client that may hold has come back or is gone.
+ *   reclaiming   after an unclean start: no new locks are granted, and clients reclaim theirs. It ends when the longest
+ *                short lease has passed, or when every client that may be a holder has reclaimed or ended.
  *   open
- *   draining     nothing is granted any more; the table is about to be saved
+ *   draining     no locks are granted any more; the table is about to be saved
  *
  * Invariants
- * - Before an answer says "held": its tokens lie below the bound on disk, its ttl is within the longest short lease on
- *   disk, or, if it is long or detached, it stands in the journal.
- * - A token at or above the bound read at the start was granted by a server that the state knows nothing of (an older
- *   copy was put back, or the folder emptied): the rest of the time that leases from before can last is a recovery.
+ * - Before an answer says "held": its tokens are below the ceiling on disk; its ttl is within the longest short lease on
+ *   disk, or, if it is long or detached, the claim is in the journal.
+ * - A token at or above the ceiling that the start found on disk was granted by a server that this state does not know (the
+ *   directory was emptied, or restored from an older copy): the rest of the time that earlier leases can last is a
+ *   recovery.
  */
 
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
@@ -66,7 +67,7 @@ export class LocalBackend implements Backend {
   readonly #claimLister: ClaimLister;
   readonly #persistSession: (session: Session) => void;
   #isDraining = false;
-  /** The log has that nothing new is granted; it is to have the end of it, too. */
+  /** The log says that no new locks are granted, so it must also say when that ends. */
   #isPauseLogged = false;
 
   constructor(options: LocalBackendOptions) {
@@ -114,11 +115,11 @@ export class LocalBackend implements Backend {
       onEnd: onRecoveryEnd,
       onOutdatedState,
     });
-    // until start(): what comes back from disk is not to be admitted again
+    // until start(): claims loaded from disk must not be admitted a second time
     this.table.pauseGrants();
   }
 
-  /** Puts a claim back that comes from disk. `owner`: null if it belongs to no session. */
+  /** Restores a claim loaded from disk. `owner`: null if it belongs to no session. */
   restore(saved: SavedClaim, owner: Session | null): void {
     const { now, micros } = this.#batchClock.read();
     const record = restoreClaim(this.table, saved, owner, now, micros);
@@ -128,7 +129,7 @@ export class LocalBackend implements Backend {
     record.isJournaled = this.#writeAhead?.durableLog.has(saved.claim.id) ?? false;
   }
 
-  /** What comes back from disk stands: grants are made again, or reclaiming begins. */
+  /** All saved claims were restored: starts to grant, or begins the recovery. */
   start(): void {
     if (!this.recoveryWindow.isActive) this.table.resumeGrants();
     else this.recoveryWindow.endIfDone();
@@ -180,7 +181,7 @@ export class LocalBackend implements Backend {
     const write = this.#writeAhead?.reserveFor(claim, micros) ?? null;
     if (write === null) return this.#enqueue(session, claim);
     return this.#pendingPlacements.waitForWrite(claim.id, write).then((isStillWanted) => {
-      // whoever has been cut off asks again when it is back: nothing is to stand in the way of others until then
+      // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile.
       if (!isStillWanted || session.isEnded || session.sink === null) return this.table.tombstones.noneAnswer(claim.id);
       if (this.#isDraining) throw drainingError();
       this.#ownership.checkQuotas(this.table, session, claim);
@@ -266,7 +267,7 @@ export class LocalBackend implements Backend {
     const assignOwner = (record: ClaimRecord): void => {
       const time = this.#batchClock.read();
       this.#ownership.keepOwner(this.table, record, session, time);
-      // how long it was held before nobody knows: it counts anew
+      // the earlier hold time is unknown, so the deadline starts again
       this.#ownership.startHoldDeadline(record, session, time.now);
     };
     const hasRoom = (claim: Claim, isHeld: boolean): boolean =>
@@ -318,13 +319,13 @@ export class LocalBackend implements Backend {
       const write = record === undefined ? null : (this.#writeAhead?.writeBeforeGrant(record) ?? null);
       const sink = session?.sink;
       if (write === null || answer.state === "none") sink?.pushAnswer(id, answer);
-      // its client asks again, and is answered when the journal says so
+      // the recheck makes the client ask again; by then the claim is in the journal
       void write?.then(ignore, ignore).then(() => sink?.pushRecheck(id));
     }
     this.#writeAhead?.raiseCeilingIfNeeded();
   }
 
-  /** Nothing is granted any more, and nothing new is taken. */
+  /** Stops granting and accepts no new claims. */
   drain(): void {
     this.#isDraining = true;
     this.table.pauseGrants();
@@ -335,7 +336,7 @@ export class LocalBackend implements Backend {
     this.#logPause();
   }
 
-  /** Operators and programs that embed the server hear why nothing new is granted. */
+  /** Logs why no new locks are granted, for operators and for programs that embed the server. */
   #logPause(): void {
     const { reason } = this.recoveryWindow;
     if (reason === null) return;
@@ -343,12 +344,15 @@ export class LocalBackend implements Backend {
     this.#isPauseLogged = true;
   }
 
-  /** Whoever waits is told while nothing new is granted. */
+  /** Adds the pause to the answer of a waiting claim during recovery. */
   #withPause(answer: Answer): Answer {
     return answer.state === "waiting" && this.isRecovering ? { ...answer, paused: this.#pause } : answer;
   }
 
-  /** A claim that does not wait was not granted. Unknown is not busy: whoever holds its keys may not have told us yet. */
+  /**
+   * The answer to a claim that does not wait and was not granted. During recovery that does not mean that a key is
+   * locked: its holder may not have reclaimed yet.
+   */
   #answerRefused(claim: Claim): Answer {
     const noneAnswer = this.table.tombstones.noneAnswer(claim.id);
     const isUnknown = this.isRecovering && !claim.wait && this.table.fitsBesideHolders(claim);
@@ -379,7 +383,7 @@ export class LocalBackend implements Backend {
   }
 }
 
-/** All tokens from before lie below it; 0: that is not known. */
+/** All earlier tokens are below it; 0: unknown. */
 function findCeilingAtStart({ ceilingAtStart }: RecoveryPlan): number {
   return Number.isFinite(ceilingAtStart) ? ceilingAtStart : 0;
 }

@@ -1,15 +1,15 @@
 /**
- * Claims that wait for the disk before they may be placed. They stand in no line yet, but the calls that come behind them
- * must find them: a renewal must not take them for gone, and what was released is not placed, however long the disk takes.
+ * Claims that wait for the disk before they may enter a queue. Later calls must find them even so: a renewal must not
+ * treat them as ended, and a claim that was released meanwhile must not be placed, however late the write completes.
  */
 
 import type { ClaimId } from "../../spi/driver.ts";
 import { RequestError } from "../backend.ts";
 
 interface PendingPlacement {
-  /** `claim` calls of this id that wait. */
+  /** Number of waiting `claim` calls with this id. */
   callCount: number;
-  /** It was released meanwhile. */
+  /** The claim was released meanwhile. */
   isCancelled: boolean;
 }
 
@@ -17,7 +17,7 @@ export class PendingPlacements {
   readonly #placements = new Map<ClaimId, PendingPlacement>();
   readonly #maxPlacements: number;
 
-  /** most: claims that may wait at a time. */
+  /** maxPlacements: how many claims may wait at a time. */
   constructor(maxPlacements: number) {
     this.#maxPlacements = maxPlacements;
   }
@@ -26,13 +26,16 @@ export class PendingPlacements {
     return this.#placements.has(id);
   }
 
-  /** Nobody wants it any more, if it waits here. */
+  /** Cancels the claim if it waits here. */
   cancel(id: ClaimId): void {
     const placement = this.#placements.get(id);
     if (placement !== undefined) placement.isCancelled = true;
   }
 
-  /** Settles with the write: is the claim still wanted? @throws RequestError if too many wait; whatever the write rejects with */
+  /**
+   * Waits for the write, and returns whether the claim is still wanted. @throws RequestError if too many wait; any
+   * error of the write
+   */
   async waitForWrite(id: ClaimId, write: Promise<void>): Promise<boolean> {
     const placement = this.#placements.get(id) ?? { callCount: 0, isCancelled: false };
     this.#placements.set(id, placement);

@@ -1,4 +1,4 @@
-/** The time after an unclean start in which clients tell what they had (design A.5). */
+/** The recovery after an unclean start, in which clients reclaim their locks. */
 
 import { toAnswer } from "../../lock-table/answer.ts";
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
@@ -11,21 +11,21 @@ import type { RecoveryReason, SavedRecovery } from "../storage/storage.ts";
 import { MAX_UNJOURNALED_MS, needsJournal } from "../storage/write-ahead.ts";
 import type { Timestamps } from "./batch-clock.ts";
 
-/** How a start begins. */
+/** What a start knows about earlier claims. */
 export interface RecoveryPlan {
-  /** Why there is something to reclaim; null: there is nothing. */
+  /** Why a recovery is needed; null: it is not. */
   readonly reason: RecoveryReason | null;
-  /** How long to reclaim at most; 0: open at once. */
+  /** The longest duration of the recovery; 0: none. */
   readonly durationMs: number;
-  /** Tokens from before this start lie below it; new ones do not. Infinity: that is not known. */
+  /** Tokens of earlier runs are below it, new ones are not. Infinity: unknown. */
   readonly ceilingAtStart: number;
-  /** Ids of the sessions that may hold something and have not told yet; null: there may be others than we know of. */
+  /** Ids of sessions that may be holders and have not reclaimed yet; null: there may be unknown ones. */
   readonly expectedSessions: ReadonlySet<string> | null;
-  /** Long and detached claims may be missing from the journal: they are taken back like others. */
+  /** The journal may lack long and detached claims: they are reclaimed like others. */
   readonly acceptsJournaled: boolean;
 }
 
-/** Nothing from before this start can be held, but for what came back from disk. */
+/** No earlier lock can be held except those loaded from disk. */
 export const NO_RECOVERY: RecoveryPlan = {
   reason: null,
   durationMs: 0,
@@ -43,7 +43,7 @@ const REASON_TEXTS: Readonly<Record<RecoveryReason, string>> = {
     "a client has seen a later state than this one: the state directory was emptied, or restored from an older copy",
 };
 
-/** Why nothing new is granted, and for how long at most. For people. */
+/** Why no new locks are granted, and for how long at most. For people. */
 export function describeRecovery(reason: RecoveryReason, remainingMs: number): string {
   return `${REASON_TEXTS[reason]}: granting nothing new for up to ${Math.ceil(remainingMs / 1_000)} s`;
 }
@@ -52,9 +52,9 @@ export interface RecoveryWindowOptions {
   readonly table: LockTable;
   readonly clock: Clock;
   readonly plan: RecoveryPlan;
-  /** Called when it is over. */
+  /** Called when the recovery ends. */
   readonly onEnd: () => void;
-  /** Called when a client has shown that the state is older than what it has seen. */
+  /** Called when a client has proved that the state is outdated. */
   readonly onOutdatedState: () => void;
 }
 
@@ -63,13 +63,13 @@ export class RecoveryWindow {
   readonly #clock: Clock;
   readonly #onEnd: () => void;
   readonly #onOutdatedState: () => void;
-  /** Short leases from before this start have ended by then. */
+  /** All short leases from before this start have ended by this time. */
   readonly #earlierLeasesEndAt: number;
   #ceilingAtStart: number;
   #expectedSessions: Set<string> | null;
   #acceptsJournaled: boolean;
   #reason: RecoveryReason | null;
-  /** When it ends at the latest, on the clock's scale; Infinity: it has ended. */
+  /** When the recovery ends at the latest, on the clock's scale; Infinity: it has ended. */
   endsAt: number;
 
   constructor({ table, clock, plan, onEnd, onOutdatedState }: RecoveryWindowOptions) {
@@ -86,12 +86,12 @@ export class RecoveryWindow {
     this.endsAt = durationMs > 0 ? clock.now() + durationMs : Number.POSITIVE_INFINITY;
   }
 
-  /** Why nothing new is granted now; null: it is. */
+  /** Why no new locks are granted; null: they are. */
   get reason(): RecoveryReason | null {
     return this.isActive ? this.#reason : null;
   }
 
-  /** What the next start is to go on with, should this one end cleanly; null: nothing. */
+  /** The rest of the recovery, for the next start after a clean shutdown; null: nothing. */
   toSavedRecovery(): SavedRecovery | null {
     if (this.reason === null) return null;
     const bound = Number.isFinite(this.#ceilingAtStart) ? this.#ceilingAtStart : null;
@@ -104,9 +104,9 @@ export class RecoveryWindow {
   }
 
   /**
-   * A client has seen a later state than ours: the folder was emptied, or an older copy of it was put back. Others may hold
-   * what we know nothing of, as long as the leases of before our start can last; so the rest of that time is a recovery.
-   * Later than that nobody holds by a short lease what we have not heard of.
+   * Starts a recovery because a client has seen a later state: the directory was emptied, or restored from an older
+   * copy. There may be unknown holders until the leases from before our start have ended, so the recovery lasts for the
+   * rest of that time. After it no unknown short lease can be held.
    */
   start(): void {
     if (this.#ceilingAtStart === Number.POSITIVE_INFINITY || this.#clock.now() >= this.#earlierLeasesEndAt) return;
@@ -123,24 +123,24 @@ export class RecoveryWindow {
     return this.endsAt !== Number.POSITIVE_INFINITY;
   }
 
-  /** Milliseconds until it is over; 0: it is. */
+  /** Milliseconds until the recovery ends; 0: it has ended. */
   remainingMs(): number {
     return this.isActive ? Math.max(this.endsAt - this.#clock.now(), 1) : 0;
   }
 
-  /** May this claim have been held before the restart, although we know nothing of it? */
+  /** True if this unknown claim may have been held before the restart. */
   mayBeUnreported(id: ClaimId): boolean {
     return this.isActive && !this.#table.records.has(id) && this.#table.tombstones.reasonOf(id) === undefined;
   }
 
-  /** The same of one that is given back; then nobody may take it back any more. */
+  /** The same for a claim that is released: its tombstone keeps it from being reclaimed later. */
   releaseUnreported(id: ClaimId): boolean {
     const isUnreported = this.mayBeUnreported(id);
     if (isUnreported) this.#table.addTombstone(id, MAX_UNJOURNALED_MS);
     return isUnreported;
   }
 
-  /** Takes back what the session says that it had; last: it has told all. */
+  /** Reclaims the claims that the session reports. isLast: the session has reported all of them. */
   reclaim(
     session: Session,
     items: readonly ReclaimItem[],
@@ -157,7 +157,10 @@ export class RecoveryWindow {
     return answers;
   }
 
-  /** It was granted by a server that our state knows nothing of. What no server can have granted shows nothing. */
+  /**
+   * True if the claim was granted by a server run that our state does not know. A token that no server can have issued
+   * proves nothing.
+   */
   #isFromLaterState({ claim, lastState }: ReclaimItem, micros: number): boolean {
     return (
       lastState.state === "held" &&
@@ -168,7 +171,7 @@ export class RecoveryWindow {
     );
   }
 
-  /** The session has told all it had, or its process is gone. */
+  /** The session has reported all its claims, or its process has ended. */
   sessionReported(session: Session): void {
     this.#expectedSessions?.delete(session.id);
     this.endIfDone();
@@ -181,17 +184,17 @@ export class RecoveryWindow {
   }
 }
 
-/** Who counts the claims of each session. */
+/** Quotas and ownership of reclaimed claims. */
 export interface ReclaimCallbacks {
-  /** Is there room for it? */
+  /** True if the quotas allow the claim. */
   readonly hasRoom: (claim: Claim, isHeld: boolean) => boolean;
-  /** Makes a claim that stands the session's, and counts it. */
+  /** Makes the session the owner of the claim, and counts it. */
   readonly assignOwner: (record: ClaimRecord) => void;
 }
 
-/** Which claims may be taken back. */
+/** The conditions for reclaiming. */
 interface ReclaimRules extends ReclaimCallbacks {
-  /** Is it still the time for it? */
+  /** True while the recovery lasts. */
   readonly isRecovering: boolean;
   readonly ceilingAtStart: number;
   readonly acceptsJournaled: boolean;
@@ -199,10 +202,10 @@ interface ReclaimRules extends ReclaimCallbacks {
   readonly micros: number;
 }
 
-/** Gives where each claim stands now. The table's time has been set. */
+/** Reclaims the items and returns the state of each claim. The table's time must be up to date. */
 function reclaimAll(table: LockTable, session: Session, items: readonly ReclaimItem[], rules: ReclaimRules): Answer[] {
   for (const item of items) reclaimOne(table, session, item, rules);
-  // only now, since of two that conflict the later one may be the one that stays
+  // answered only now: of two conflicting claims the later one may be the one that stays
   return items.map(({ claim }) => statusAfterReclaim(table, claim.id, rules));
 }
 
@@ -218,11 +221,11 @@ function reclaimOne(table: LockTable, session: Session, { claim, lastState }: Re
     const leftMs = claim.ttlMs === "session" ? 0 : Math.min(lastState.leftMs, claim.ttlMs);
     if (token + lastState.tokens > ceilingAtStart || !table.tokenIssuer.acceptsFloor(BigInt(lastState.token), micros))
       return;
-    // what is long was in the journal, or was never granted
+    // a long claim was in the journal, or was never granted
     if ((needsJournal(claim.ttlMs) && !acceptsJournaled) || (claim.ttlMs !== "session" && leftMs <= 0)) return;
     table.reclaim(claim, session, token, lastState.tokens, leftMs, account);
   }
-  // at once: the next one of this frame may be one too many
+  // counted at once: the next claim of this frame may exceed the quota
   const record = table.records.get(claim.id);
   if (record !== undefined) rules.assignOwner(record);
 }

@@ -1,16 +1,16 @@
-/** The lock table as it is saved, and back. */
+/** Converts claims between the lock table and its saved form. */
 
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import { Session } from "../session/session.ts";
 import type { SavedClaim, SavedSession } from "../storage/storage.ts";
 
-/** An entry as it stands. */
+/** A claim in its current state. */
 export function toSavedClaim(record: ClaimRecord, now: number): SavedClaim {
   const { claim, token, tokenCount: tokens, arrival, isDetached: detached, account: by } = record;
   const leftMs = claim.ttlMs === "session" ? 0 : Math.max(record.expiresAt - now, 0);
   const session = record.owner instanceof Session ? record.owner.id : null;
-  // an earlier version reads any word as true
+  // an earlier version reads any non-empty value as true
   const revoked = record.revokeReason === "revoked" ? true : (record.revokeReason ?? false);
   const { maxHoldTimer } = record;
   const ownership = { session, ...(by !== "" && { by }) };
@@ -23,8 +23,8 @@ export function toSavedSession({ id, isLocal: local, label, pid, pidStart, princ
 }
 
 /**
- * Puts a claim back, into a paused table whose time has been set; gives its entry, or null if it could not stand.
- * `owner`: null if it belongs to no session.
+ * Restores a claim into a paused table whose time is up to date. Returns its record, or null if it conflicts with
+ * another claim. `owner`: null if it belongs to no session.
  */
 export function restoreClaim(
   table: LockTable,
@@ -43,7 +43,7 @@ export function restoreClaim(
   return record;
 }
 
-/** The first number above every token that was granted. */
+/** The lowest number above every token that was granted. */
 export function findNextToken(table: LockTable): number {
   let nextFree = table.tokenIssuer.clock;
   for (const line of table.tokenIssuer.queues.values()) nextFree = Math.max(nextFree, line.lastToken);

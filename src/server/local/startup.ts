@@ -1,4 +1,4 @@
-/** The keeper at the start and at the end of a server: what is read from disk, and what is left there. */
+/** Starts the local backend from what is on disk, and saves its state at the end. */
 
 import type { ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
@@ -22,31 +22,34 @@ import type { RecoveryPlan } from "./recovery-window.ts";
 import { NO_RECOVERY } from "./recovery-window.ts";
 import { findNextToken, toSavedClaim, toSavedSession } from "./snapshot.ts";
 
-/** A start sets this aside for leases to come, so that the usual ones need no write of their own: the default ttl. */
+/**
+ * Each start reserves this lease length in advance, so that leases of usual length need no write of their own: the
+ * default ttl.
+ */
 const DEFAULT_LEASE_MS = 30_000;
 
 export interface OpenLocalBackendOptions {
   readonly clock: Clock;
-  /** null: nothing is saved, and every start reclaims. */
+  /** null: nothing is saved, and every start begins with a recovery. */
   readonly storage: Storage | null;
-  /** Without a disk: the operator says that nothing of an earlier run can be held. Default false. */
+  /** Without storage: the operator confirms that no lock of an earlier run can be held. Default false. */
   readonly firstStart?: boolean;
   readonly sessionMs: number;
-  /** Clients may come over something else than a Unix socket. */
+  /** Clients may connect by something other than a Unix socket. */
   readonly remote: boolean;
   readonly probe: ProcessProbe;
-  /** Runs that outlive their wrappers and this server. Default: there are none. */
+  /** Runs of `holdfast run` that survive their wrappers and this server. Default: none. */
   readonly commandRuns?: CommandRuns;
   readonly log: Logger;
   readonly limits?: ServerLimits;
-  /** Told of all that happens. Default: nobody is. */
+  /** Receives all events. Default: none. */
   readonly eventLog?: EventLog;
 }
 
-/** What a plan depends on besides what was found. */
+/** What the plan depends on besides the loaded state. */
 export type StartupPlanOptions = Pick<OpenLocalBackendOptions, "remote" | "sessionMs">;
 
-/** Every start of a server that keeps nothing. */
+/** The plan of every start without saved state. */
 const STATELESS_RECOVERY: RecoveryPlan = {
   reason: "stateless",
   durationMs: MAX_UNJOURNALED_MS,
@@ -58,19 +61,19 @@ const STATELESS_RECOVERY: RecoveryPlan = {
 export interface OpenedBackend {
   readonly backend: LocalBackend;
   readonly sessions: SessionRegistry;
-  /** Leaves the table for the next start. Nothing may be asked of the keeper any more. */
+  /** Saves the table for the next start. The backend must not be used afterwards. */
   save(): Promise<void>;
 }
 
-/** What follows from what was found. */
+/** The plan derived from the loaded state. */
 export interface StartupPlan extends RecoveryPlan {
   readonly claims: readonly SavedClaim[];
   readonly sessions: readonly SavedSession[];
-  /** What stands on the disk from now on. */
+  /** The state to be on disk from now on. */
   readonly state: SavedState;
 }
 
-/** @throws whatever the disk does: a server that cannot save its state must not start */
+/** @throws any error of the storage: a server that cannot save its state must not start */
 export async function openLocalBackend(options: OpenLocalBackendOptions): Promise<OpenedBackend> {
   const { clock, storage, sessionMs, log, probe, limits, eventLog } = options;
   const { commandRuns = NO_COMMAND_RUNS, firstStart = false } = options;
@@ -98,7 +101,7 @@ export async function openLocalBackend(options: OpenLocalBackendOptions): Promis
     startupPlan.durationMs > 0 ? widestLimits(limits ?? DEFAULT_LIMITS, loadedState.state?.room) : undefined;
   const state = { ...startupPlan.state, room: formerLimits ?? widestLimits(limits ?? DEFAULT_LIMITS) };
   const journal = claims.filter(({ token, detached, claim }) => token > 0 && (detached || needsJournal(claim.ttlMs)));
-  // before the first answer: the table that was saved is used once
+  // before the first answer, because a saved table may be used only once
   await storage.beginRun({ state, journal: journal.map((put) => ({ put })), sessions: saved });
   const durableLog = new DurableLog({
     storage,
@@ -130,7 +133,7 @@ export async function openLocalBackend(options: OpenLocalBackendOptions): Promis
   return { backend, sessions: registry, save: () => saveSnapshot(backend, registry, durableLog, clock) };
 }
 
-/** What a server does that finds this. */
+/** Decides how to start, given the loaded state. */
 export function planStartup(
   loadedState: LoadedState,
   micros: number,
@@ -163,17 +166,17 @@ export function planStartup(
       ...nextState,
       longestMs: state?.longestMs ?? MAX_UNJOURNALED_MS,
       remote: remote || (state?.remote ?? true),
-      // a crash before they have had their time must not make the next start forget them
+      // if the server crashes before these sessions had their time, the next start must still expect them
       strangers: recovery.expectedSessions === null,
       clean: null,
     },
   };
 }
 
-/** How a start goes on after one that did not end cleanly, or that was stopped before its own recovery was over. */
+/** Plans the start after one that did not end cleanly, or that was stopped during its own recovery. */
 function planRecovery(loadedState: LoadedState): RecoveryPlan {
   const { state } = loadedState;
-  // without a state file nothing is known of what was granted
+  // without a state file nothing is known about earlier grants
   if (state === null) {
     const unknownState = { ceilingAtStart: Number.POSITIVE_INFINITY, expectedSessions: null };
     return {
@@ -204,15 +207,15 @@ function planRecovery(loadedState: LoadedState): RecoveryPlan {
   };
 }
 
-/** Which sessions may still hold; null: that cannot be known. */
+/** The sessions that may still be holders; null: unknown. */
 function findExpectedSessions(state: SavedState, { sessions, isSameBoot }: LoadedState): ReadonlySet<string> | null {
   if (state.strangers) return null;
-  // the list was not durable, but no process of this machine has outlived it
+  // the list was not durable, but after a reboot no process of this machine is left
   if (!isSameBoot) return state.remote ? null : new Set();
   return sessions && new Set(sessions.map(({ id }) => id));
 }
 
-/** The claims of the journal. How much time has passed is not known, so each has its whole lease again. */
+/** The claims of the journal. The elapsed time is unknown, so each gets its full lease again (decision 0011). */
 function claimsFromJournal({ journal }: LoadedState): SavedClaim[] {
   const claims = new Map<ClaimId, SavedClaim>();
   for (const record of journal ?? []) {
@@ -222,7 +225,7 @@ function claimsFromJournal({ journal }: LoadedState): SavedClaim[] {
   return [...claims.values()];
 }
 
-/** The longest lease of these that a restart would have to wait for. */
+/** The longest lease among these claims that a restart would have to wait for. */
 function findLongestLease(claims: readonly SavedClaim[], sessionMs: number): number {
   return claims.reduce((longest, { claim }) => Math.max(longest, unjournaledLeaseMs(claim.ttlMs, sessionMs)), 0);
 }
@@ -231,12 +234,12 @@ function restoreState(backend: LocalBackend, sessions: SessionRegistry, startupP
   const restored = new Map<string, Session>();
   const createSession = (saved: SavedSession): Session => {
     const session = new Session({ ...saved, session: saved.id }, saved.local, clock.now());
-    // until it has come back and shown its credential
+    // until the client has reconnected and authenticated
     session.principal = deniedPrincipal(saved.by ?? "");
     restored.set(saved.id, session);
     return session;
   };
-  // a session known only by its claims in the journal stands in no list yet: it is noted when it claims something
+  // a session known only from claims in the journal is in no list yet: it is added when it claims something
   for (const saved of startupPlan.sessions) createSession(saved).isPersisted = true;
   for (const saved of startupPlan.claims) {
     const { session: id, by = "" } = saved;
@@ -246,7 +249,7 @@ function restoreState(backend: LocalBackend, sessions: SessionRegistry, startupP
   for (const session of restored.values()) sessions.restore(session);
 }
 
-/** Notes each session in the plain file of those who may hold something. */
+/** Adds each session to the plain file of sessions that may be holders. */
 function createSessionPersister(storage: Storage): (session: Session) => void {
   return (session) => {
     try {
@@ -271,7 +274,8 @@ async function saveSnapshot(
   await durableLog.waitUntilIdle();
   const now = clock.now();
   const claims = [...backend.table.records.values()].map((record) => toSavedClaim(record, now));
-  // what nobody has told yet is missing from the table: the next start goes on asking for the rest of the time
+  // claims that were not reclaimed yet are missing from the table: the next start continues the recovery for the rest
+  // of its time
   const clean = {
     claims,
     sessions: [...sessions.byId.values()].map(toSavedSession),

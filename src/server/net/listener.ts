@@ -1,4 +1,4 @@
-/** Listening sockets, and connections as the streams of links. */
+/** Listening sockets, and their connections as transports. */
 
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import type { AddressInfo, Server as NetServer, Socket } from "node:net";
@@ -12,17 +12,17 @@ import { attachPlainSocket } from "./socket-transport.ts";
 import { createTlsAcceptor } from "./tls-acceptor.ts";
 import type { TlsConfig } from "./tls-config.ts";
 
-/** How long what was written may take to leave a connection that ends. */
+/** How long pending output of a closing connection may take. */
 const LINGER_MS = 1_000;
 
 /** One listening address of a server. */
 export interface Listener {
   readonly address: string;
-  /** New connections get this certificate. Means nothing where no TLS is spoken. */
+  /** New connections use this certificate. No effect without TLS. */
   replaceCertificate(tlsConfig: TlsConfig): void;
-  /** Takes no further connection. */
+  /** Accepts no more connections. */
   stopAccepting(): void;
-  /** Settles when all connections have ended; those that have not after a while are cut. */
+  /** Settles when all connections have ended; remaining ones are destroyed after a while. */
   close(): Promise<void>;
 }
 
@@ -30,12 +30,12 @@ export interface ListenOptions {
   readonly address: ListenAddress;
   readonly service: LockService;
   readonly limits: ServerLimits;
-  /** Needed where the address speaks TLS. */
+  /** Required if the address uses TLS. */
   readonly tls: TlsConfig | null;
   readonly log: Logger;
 }
 
-/** @throws Error of the system, naming the address, if it cannot be had */
+/** @throws a system error, naming the address, if listening fails */
 export async function listen({ address, service, limits, tls, log }: ListenOptions): Promise<Listener> {
   const isLocal = "path" in address;
   const sockets = new Set<Socket>();
@@ -75,11 +75,11 @@ function bind(server: NetServer, address: ListenAddress): Promise<void> {
     server.once("error", reject);
     server.listen("path" in address ? { path: address.path } : toHostPort(address), () => {
       server.removeListener("error", reject);
-      // what goes wrong with one connection later ends that connection
+      // a later error concerns one connection, which it ends
       server.on("error", () => undefined);
       resolve();
     });
-    // the socket stands there already; nobody else may use it from the first moment on
+    // the socket file exists already; other users must not connect even for a moment
     if ("path" in address && server.listening) chmodSync(address.path, 0o600);
   });
 }
@@ -107,7 +107,7 @@ function describeListenError(error: NodeJS.ErrnoException, address: ListenAddres
   return Object.assign(new Error(message, { cause: error }), { code: error.code });
 }
 
-/** Removes a socket file that nobody listens on. Who calls this has won the election for the path. */
+/** Removes a socket file without a listening server. The caller holds the lock for the path. */
 async function removeStaleSocket(path: string): Promise<void> {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   if (stats === undefined) return;
@@ -118,7 +118,7 @@ async function removeStaleSocket(path: string): Promise<void> {
       socket.destroy();
       resolve(false);
     });
-    // only these two mean that nobody listens: a server that is stopped, its backlog full, answers EAGAIN
+    // only these two codes mean that no server listens: a stopped server with a full backlog causes EAGAIN
     socket.once("error", ({ code }: NodeJS.ErrnoException) => resolve(code === "ECONNREFUSED" || code === "ENOENT"));
   });
   if (!isStale) throw new Error(`${path} is in use by another server`);

@@ -1,4 +1,4 @@
-/** Everything a server listens on: the addresses of the lock protocol, and HTTP. */
+/** All listening sockets of a server: those of the lock protocol, and HTTP. */
 
 import { acquireFileLock } from "../../util/file-lock.ts";
 import type { ServerConfig } from "../config/config.ts";
@@ -10,7 +10,7 @@ import type { Listener } from "./listener.ts";
 import { listen } from "./listener.ts";
 import type { TlsConfig } from "./tls-config.ts";
 
-/** Opens the HTTP port of a server. */
+/** Opens the HTTP listener of a server. */
 export type OpenHttp = () => Promise<HttpListener>;
 
 export class Listeners {
@@ -36,7 +36,7 @@ export class Listeners {
     return this.#httpListener?.address ?? null;
   }
 
-  /** @throws Error of the system, naming the address, if one cannot be had */
+  /** @throws a system error, naming the address, if listening on one fails */
   async open(): Promise<void> {
     const { addresses, limits, tls } = this.#config;
     for (const address of addresses) {
@@ -47,7 +47,7 @@ export class Listeners {
     if (this.#openHttp !== null) this.#httpListener = await this.#openHttp();
   }
 
-  /** Why clients do not find this server any more at one of its sockets; null: they do. */
+  /** Why clients can no longer find this server at one of its sockets; null: they can. */
   lostReason(): string | null {
     for (const check of this.#ownershipChecks) {
       const reason = check();
@@ -56,13 +56,13 @@ export class Listeners {
     return null;
   }
 
-  /** New connections get this certificate. */
+  /** New connections use this certificate. */
   replaceCertificate(tlsConfig: TlsConfig): void {
     for (const listener of this.#listeners) listener.replaceCertificate(tlsConfig);
     this.#httpListener?.replaceCertificate(tlsConfig);
   }
 
-  /** Takes no further connection. */
+  /** Accepts no more connections. */
   stopAccepting(): void {
     for (const listener of this.#listeners) listener.stopAccepting();
     this.#httpListener?.drain();
@@ -75,7 +75,7 @@ export class Listeners {
   }
 }
 
-/** Only who holds it may listen on the path, or remove a socket that nobody listens on. */
+/** The lock that a server needs to listen on the path, or to remove a stale socket there. */
 async function lockSocketPath(path: string): Promise<{ close(): void }> {
   const lock = await acquireFileLock(`${path}.lock`).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ENOENT" && error.code !== "ENOTDIR") throw error;

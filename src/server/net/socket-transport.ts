@@ -1,4 +1,4 @@
-/** A socket as the stream of a link: lines in, text out. */
+/** A socket as the transport of a connection: lines in, text out. */
 
 import type { Socket } from "node:net";
 import { LineDecoder } from "../../protocol/framing.ts";
@@ -7,14 +7,14 @@ import type { ServerLimits } from "../config/limits.ts";
 import type { Connection } from "../connection/connection.ts";
 import type { LockService } from "../service.ts";
 
-/** A client that does not read is not read from while this much waits for it. */
+/** A client that does not read is not read from while more than this is unsent. */
 const MAX_BUFFERED_BYTES = 1_048_576;
-/** How long what was written may take to leave a connection that ends. */
+/** How long pending output of a closing connection may take. */
 const LINGER_MS = 1_000;
-/** The first byte of a TLS record that begins a conversation; no line of ours begins with it. */
+/** The first byte of a TLS handshake record; no line of the protocol begins with it. */
 export const TLS_HANDSHAKE = 0x16;
 
-/** Lines from the socket to a link, lines from the link to the socket. */
+/** Passes lines from the socket to a connection, and its output to the socket. */
 export function attachPlainSocket(socket: Socket, service: LockService, limits: ServerLimits, isLocal: boolean): void {
   const connection = acceptSocket(socket, () => socket, service, isLocal);
   const feed = createLineFeeder(connection, limits);
@@ -29,8 +29,8 @@ export function attachPlainSocket(socket: Socket, service: LockService, limits: 
 }
 
 /**
- * The link of a connection that has come.
- * @param getOutput what can be written to; null: nothing yet
+ * Creates the connection for an accepted socket.
+ * @param getOutput the socket to write to; null: none yet
  */
 export function acceptSocket(
   socket: Socket,
@@ -41,11 +41,11 @@ export function acceptSocket(
   const onSlowConsumer = (): void => {
     connection.disconnect(new ProtocolError("SLOW", "this client has not read its output for too long"));
   };
-  /** Nothing is read from it until it has read; over a network it must go on reading. */
+  /** Pauses input until the client reads. Over a network the client must keep reading. */
   const pauseReading = (target: Socket): void => {
     target.pause();
     if (isLocal) return;
-    // of Node: time in which nothing has left, however little
+    // Node's idle timeout: fires when no output was sent for this long
     target.setTimeout(service.limits.slowConsumerMs, onSlowConsumer);
     target.once("drain", () => target.setTimeout(0, onSlowConsumer));
   };
@@ -69,11 +69,11 @@ export function acceptSocket(
         const to = getOutput();
         if (to === null) return void socket.destroy();
         if (to.destroyed) return;
-        // what was written may still leave; a peer that does not read, or goes on writing, does not keep us
+        // pending output may still be sent; a peer that does not read, or keeps writing, must not hold up the close
         const cut = setTimeout(() => to.destroy(), LINGER_MS);
         to.once("close", () => clearTimeout(cut));
         if (!isLocal) return to.destroySoon();
-        // on a Unix socket the write of a peer fails whose other end is closed, and what it could have read is lost to it
+        // on a Unix socket a peer's write fails once the other end is closed, and the peer would lose unread output
         to.end();
         to.resume();
       },
@@ -84,7 +84,7 @@ export function acceptSocket(
   return connection;
 }
 
-/** Ends the link with the socket, which is read from when what was written has left. */
+/** Closes the connection with the socket. The socket is read again once pending output was sent. */
 export function closeWithSocket(socket: Socket, connection: Connection): void {
   const onClosed = (): void => connection.transportClosed();
   socket.on("drain", () => {
@@ -96,7 +96,7 @@ export function closeWithSocket(socket: Socket, connection: Connection): void {
   socket.on("error", () => undefined);
 }
 
-/** Lines from chunks to the link. */
+/** Passes chunks of input to the connection as lines. */
 export function createLineFeeder(connection: Connection, limits: ServerLimits): (chunk: Buffer) => void {
   const decoder = new LineDecoder(limits.helloBytes);
   return (chunk) => {

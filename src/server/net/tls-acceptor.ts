@@ -1,6 +1,6 @@
 /**
- * TLS connections as the streams of links. The link is there from the first moment, so that the handshake takes its time
- * from that for the hello, and counts as a connection. Who begins without TLS is told so in plain text.
+ * TLS connections as transports. The connection exists from the first moment, so the TLS handshake counts against the
+ * hello timeout and the connection limits. A client that does not begin with TLS gets an error in plain text.
  */
 
 import type { Socket } from "node:net";
@@ -14,17 +14,17 @@ import type { LockService } from "../service.ts";
 import { acceptSocket, closeWithSocket, createLineFeeder, TLS_HANDSHAKE } from "./socket-transport.ts";
 import type { TlsConfig } from "./tls-config.ts";
 
-/** What turns the sockets of one listening address into secured links. */
+/** Turns the sockets of one listening address into TLS connections. */
 export interface TlsAcceptor {
   attach(socket: Socket): void;
-  /** Handshakes that begin now use this certificate. */
+  /** New handshakes use this certificate. */
   replaceCertificate(tlsConfig: TlsConfig): void;
 }
 
-/** A connection whose handshake has not ended. */
+/** A connection during its TLS handshake. */
 interface Handshake {
   readonly connection: Connection;
-  /** What the link writes goes here from now on. */
+  /** The socket for the connection's output from now on. */
   setOutput(socket: Socket): void;
 }
 
@@ -36,8 +36,8 @@ export function createTlsAcceptor(
 ): TlsAcceptor {
   const { requiresClientCert } = tlsConfig;
   const handshakes = new Map<string, Handshake>();
-  // never listens itself: it is handed sockets that have begun to speak TLS. Without a certificate a client is refused
-  // below, in words; Node would only cut the connection
+  // It does not listen itself: it receives sockets that have begun a TLS handshake. A client without a certificate is
+  // refused below with a message, where Node would only close the connection.
   const server = createServer({ ...tlsConfig.context, requestCert: requiresClientCert, rejectUnauthorized: false });
   server.on("secureConnection", (secured) => {
     const { connection, setOutput } = handshakes.get(socketKey(secured)) ?? {};
@@ -74,7 +74,7 @@ export function createTlsAcceptor(
   return { attach, replaceCertificate: ({ context }) => server.setSecureContext(context) };
 }
 
-/** Both ends of a connection: no two that live have the same. */
+/** Identifies a connection by both its ends: unique among open connections. */
 function socketKey({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }

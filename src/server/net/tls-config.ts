@@ -1,4 +1,4 @@
-/** The certificate of a server: read, checked, and read again when it was renewed. */
+/** The certificate of a server: loaded, checked, and reloaded after it was renewed. */
 
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
@@ -6,7 +6,7 @@ import type { SecureContextOptions } from "node:tls";
 import { createSecureContext } from "node:tls";
 import type { TlsFiles } from "../server.ts";
 
-/** A certificate, a key or a list of issuers cannot be used as it is; the message names the file and says why. */
+/** A certificate, key or CA file cannot be used; the message names the file and the reason. */
 class TlsError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
@@ -14,27 +14,27 @@ class TlsError extends Error {
   }
 }
 
-/** What was read, fit for node:tls and node:https. */
+/** The loaded files, in the form that node:tls and node:https expect. */
 export interface TlsConfig {
   readonly context: SecureContextOptions;
-  /** The host names it is good for; none has a wildcard. */
+  /** The host names that it is valid for, without wildcards. */
   readonly hostNames: readonly string[];
-  /** Is a certificate demanded of clients? */
+  /** True if clients must present a certificate. */
   readonly requiresClientCert: boolean;
-  /** Why every client would refuse it today; null: there is no such reason. */
+  /** Why every client would refuse it now; null: they would not. */
   readonly invalidReason: string | null;
-  /** What an operator should know of the files although they can be used. */
+  /** Problems that an operator should know of although the files can be used. */
   readonly warnings: readonly string[];
-  /** For the log: whom the certificate names and how long it is good. */
+  /** For the log: the names in the certificate and its expiry. */
   readonly summary: string;
 }
 
 const DAY_MS = 86_400_000;
-/** From then on an operator is reminded. */
+/** A certificate that expires within this time causes a warning. */
 const EXPIRY_WARNING_MS = 14 * DAY_MS;
 
 /**
- * Reads and checks the files.
+ * Loads and checks the files.
  * @throws TlsError naming the first file that cannot be used
  */
 export function loadTlsConfig(files: TlsFiles, now: number = Date.now()): TlsConfig {
@@ -48,7 +48,7 @@ export function loadTlsConfig(files: TlsFiles, now: number = Date.now()): TlsCon
     cert: certText,
     key: keyText,
     minVersion: "TLSv1.2",
-    // without one, a client that resumes an earlier session where certificates are demanded would be cut off
+    // without it, a client that resumes a session would be disconnected where client certificates are required
     sessionIdContext: "holdfast",
     ...(caText !== undefined && { ca: caText }),
   };
@@ -92,7 +92,7 @@ function checkKey(cert: X509Certificate, text: string, { cert: certPath, key: pa
     matches = cert.checkPrivateKey(createPrivateKey(text));
   } catch (error) {
     const needsPassphrase = (error as NodeJS.ErrnoException).code === "ERR_MISSING_PASSPHRASE";
-    // the parser's own message may be about the key's text
+    // the parser's own message may quote the key
     throw new TlsError(
       `${path} ${needsPassphrase ? "is encrypted with a passphrase: store it without one" : "contains no PEM private key"}`,
     );

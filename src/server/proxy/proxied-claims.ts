@@ -1,4 +1,4 @@
-/** What a relay knows of the claims that have come through it: whose they are, and where they stood last. */
+/** What a proxy backend knows about the claims that pass through it: their owners, and their last known states. */
 
 import type { EventKind } from "../../lock-table/events.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
@@ -9,31 +9,31 @@ import type { ClaimLifecycle, EventLog } from "../events/event-log.ts";
 import { ClaimQuotas } from "../local/claim-quotas.ts";
 import type { Session } from "../session/session.ts";
 
-/** One claim that has come through. */
+/** One claim that has passed through. */
 export class ProxiedClaim implements ClaimLifecycle {
-  /** The same object for the claim's whole life, as the contract wants it. */
+  /** The same object throughout the claim's life, as the driver interface requires. */
   readonly claim: Claim;
-  /** The account that placed it. */
+  /** The account that created it. */
   readonly account: string;
   readonly placedAt: number;
   heldAt = 0;
   token: number | bigint = 0;
   state: "asked" | "waiting" | "held" = "asked";
-  /** Answers "none", but keeps its place in the store until it is released. */
+  /** Answers "none", but keeps its entry in the store until it is released. */
   isRevoked = false;
-  /** Who is told of a grant; null: detached. */
+  /** The session that is notified of a grant; null: detached. */
   session: Session | null = null;
-  /** Who had it before another client took it up by its reference. */
+  /** The owner before another client attached to it. */
   previousOwner: Session | null = null;
-  /** Who placed it; null: it was placed elsewhere, or before a restart of the relay, and taken up here. */
+  /** The session that created it; null: created elsewhere or before a restart of this server, and attached here. */
   creator: Session | null = null;
-  /** `claim` calls that are under way, or failed: the store may yet carry them out. */
+  /** Number of `claim` calls that are pending or have failed: the store may still carry them out. */
   unansweredCalls = 0;
   /** When the store has forgotten it. */
   expiresAt = 0;
-  /** The record has been told of its end. */
+  /** The event log has recorded its end. */
   isEndRecorded = false;
-  /** The relay has forgotten it. */
+  /** The proxy has forgotten it. */
   isForgotten = false;
 
   constructor(claim: Claim, account: string, now: number) {
@@ -43,9 +43,12 @@ export class ProxiedClaim implements ClaimLifecycle {
   }
 }
 
-/** Claims are looked through for those that the store must have forgotten when there are so many, and then twice as many. */
+/**
+ * At this number of claims a sweep looks for those that the store must have forgotten; the next one follows at twice
+ * the number.
+ */
 const MIN_SWEEP_SIZE = 1_000;
-/** And when there is no room for another, but not more often than this. */
+/** A sweep also runs when a new claim exceeds a quota, but not more often than this. */
 const SWEEP_INTERVAL_MS = 1_000;
 
 export class ProxiedClaims {
@@ -79,7 +82,7 @@ export class ProxiedClaims {
     return [...(this.#idsBySession.get(session) ?? [])].map((id) => this.#claims.get(id) as ProxiedClaim);
   }
 
-  /** @throws RequestError if there is no room for this claim, unless it is there already */
+  /** @throws RequestError if the claim exceeds a quota and is new */
   checkQuotas(claim: Claim, session: Session, now: number): void {
     if (this.#exceededQuota(claim, session) === null || this.#claims.has(claim.id)) return;
     if (now - this.#lastSweepAt >= SWEEP_INTERVAL_MS) this.#sweep(now);
@@ -95,7 +98,7 @@ export class ProxiedClaims {
     return proxied;
   }
 
-  /** Makes it the session's, unless it is detached. */
+  /** Makes the session the owner, unless the claim is detached. */
   assignOwner(session: Session, proxied: ProxiedClaim, now: number): void {
     if (proxied.session === null && proxied.state === "held") return;
     if (proxied.session !== session) {
@@ -108,7 +111,10 @@ export class ProxiedClaims {
     proxied.expiresAt = Math.max(proxied.expiresAt, now + this.#ttlOf(proxied.claim));
   }
 
-  /** What ends with this session: not what its maker goes on with, nor what was made elsewhere and is, or may be, held. */
+  /**
+   * The claims that end with this session: not those whose creator still runs, nor those created elsewhere that are, or
+   * may be, held.
+   */
   findEnding(session: Session, scope: EndScope, now: number): ProxiedClaim[] {
     return this.ofSession(session).filter((proxied) => {
       const { claim, state, creator } = proxied;
@@ -127,7 +133,7 @@ export class ProxiedClaims {
     proxied.session = null;
   }
 
-  /** What the store has said of it. */
+  /** Applies an answer of the store. */
   applyAnswer(proxied: ProxiedClaim, answer: Answer, now: number): void {
     if (proxied.isForgotten) return;
     if (answer.state === "none") {
@@ -148,7 +154,10 @@ export class ProxiedClaims {
     proxied.expiresAt = Math.max(proxied.expiresAt, now + answer.ttlMs);
   }
 
-  /** An operator has taken these holds away; which of them came through here. All are looked for in one walk. */
+  /**
+   * Applies revocations by an operator, in one pass over all claims. Returns the targets whose claims came through
+   * here.
+   */
   applyRevocations(targets: readonly RevokeRequest[], now: number): ReadonlySet<RevokeRequest> {
     const targetsByKey = new Map<string, RevokeRequest[]>();
     for (const target of targets) targetsByKey.set(target.key, [...(targetsByKey.get(target.key) ?? []), target]);
@@ -167,43 +176,44 @@ export class ProxiedClaims {
     return new Set(revoked.keys());
   }
 
-  /** It is to go, but keeps its place: its client is to release it. */
+  /** Marks the claim as revoked. It keeps its entry, which its client must release. */
   markRevoked(proxied: ProxiedClaim, kind: "revoked" | "outstayed", now: number): void {
     if (proxied.isRevoked) return;
     proxied.isRevoked = true;
     this.#eventLog?.onEvent(kind, proxied, now);
   }
 
-  /** The store has said nothing of these; what it never said anything of may be nobody's. */
+  /** Drops renewed claims that the store never confirmed: they may belong to no client. */
   dropUnconfirmed(renewed: readonly ProxiedClaim[], now: number): void {
     for (const proxied of renewed)
       if (proxied.state === "asked" && proxied.unansweredCalls === 0) this.forget(proxied, "gone", now);
   }
 
-  /** The store has no place of it any more, or soon. */
+  /** The store has no entry of the claim any more, or soon will have none. */
   forget(proxied: ProxiedClaim, kind: EventKind, now: number): void {
     if (proxied.isForgotten) return;
     proxied.isForgotten = true;
     this.#claims.delete(proxied.claim.id);
     this.#quotas.remove(proxied.account, proxied.claim);
-    // it may work on what somebody else has just given back by its reference: it asks, and is told
+    // the previous owner may still work under a lock that another client released with its reference: a recheck tells
+    // it
     proxied.previousOwner?.sink?.pushRecheck(proxied.claim.id);
     this.clearOwner(proxied);
     this.recordEnd(proxied, kind, now);
   }
 
-  /** It is released, perhaps by another session than that which has it and is to hear of that. */
+  /** Records the release. If the owner did not request it, the owner is to be notified. */
   recordRelease(proxied: ProxiedClaim, releasedBy: Session, now: number): void {
     if (proxied.session !== releasedBy) proxied.previousOwner = proxied.session ?? proxied.previousOwner;
     this.recordEnd(proxied, proxied.state === "held" ? "released" : "left", now);
   }
 
   /**
-   * Tells the record of its end, once. A release is told when it is sent: the grant that it brings about may come sooner
-   * than its answer.
+   * Records the end, once. A release is recorded when it is sent, because the grant that it causes may arrive before
+   * its answer.
    */
   recordEnd(proxied: ProxiedClaim, kind: EventKind, now: number): void {
-    // what never had a place has not ended
+    // a claim that never had an entry has not ended
     if (proxied.isEndRecorded || proxied.state === "asked") return;
     proxied.isEndRecorded = true;
     this.#eventLog?.onEvent(kind, proxied, now);
@@ -213,7 +223,7 @@ export class ProxiedClaims {
     return this.#quotas.exceededCount(claim, this.#idsBySession.get(session)?.size ?? 0, session.principal.name);
   }
 
-  /** Forgets what the store must have forgotten. */
+  /** Forgets claims that the store must have forgotten. */
   #sweep(now: number): void {
     this.#lastSweepAt = now;
     for (const proxied of this.#claims.values()) {
@@ -229,12 +239,15 @@ export class ProxiedClaims {
   }
 }
 
-/** As a number where one can hold it; 0n, of a store without tokens, stays what it is: 0 would mean that none is held. */
+/**
+ * Converts a token to a number where that is exact. 0n, from a store without tokens, stays a bigint: the number 0 means
+ * that no token is held.
+ */
 function toCompactToken(token: bigint): number | bigint {
   return token > 0n && token <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(token) : token;
 }
 
-/** Is the token one of its run? */
+/** True if the token is in the claim's token range. */
 function hasToken({ token, claim }: ProxiedClaim, sought: bigint): boolean {
   const offset = sought - BigInt(token);
   return offset >= 0n && offset < BigInt(claim.tokens);

@@ -1,9 +1,9 @@
 /**
- * Any driver behind a server: calls go through, grants come back by claim id. What survives a restart is the store's
- * affair; the relay only tells a store that a client has gone where the store cannot see it.
+ * A backend that forwards claims to any driver; grants return by claim id. What survives a restart is up to the store. The
+ * proxy only releases the claims of a client that has gone, where the store cannot notice that itself.
  *
- * Invariant: a claim that nobody wants any more leaves no place behind, also if its `claim` call is still under way: its
- * release says so to the store, and is repeated when that call has settled, and while the store does not answer it.
+ * Invariant: a claim without an owner leaves no entry in the store, even while its `claim` call is pending: its release is
+ * sent at once, and repeated when that call has settled, and until the store has answered it.
  */
 
 import { isFatalError } from "../../errors.ts";
@@ -40,20 +40,22 @@ export interface ProxyBackendOptions {
   readonly sessionMs: number;
   readonly probe: ProcessProbe;
   readonly log: Logger;
-  /** Those of claims in all, of a session and of an account; lines are the store's. Default: the usual ones. */
+  /**
+   * Limits on claims in all, of a session and of an account; queues belong to the store. Default: the default limits.
+   */
   readonly limits?: ServerLimits;
-  /** Told of what passes through. */
+  /** Receives the events of all claims that pass through. */
   readonly eventLog?: EventLog;
 }
 
 const NONE: Answer = { state: "none" };
 
-/** Opens the driver and gives what a server needs of it. @throws (rejects) Error if it can be no server's store */
+/** Opens the driver and creates the backend. @throws (rejects) Error if the driver cannot be used behind a server */
 export async function openProxyBackend(options: ProxyBackendOptions): Promise<{
   readonly backend: Backend;
   readonly sessions: SessionRegistry;
   claimCount(): number;
-  /** Why the store can grant nothing, as far as is known; null: it can. */
+  /** Why the store cannot grant locks, as far as known; null: it can. */
   unhealthyReason(): string | null;
   lostReason(): null;
   close(): Promise<void>;
@@ -109,7 +111,7 @@ class ProxyBackend implements Backend {
       }
       const proxied = this.#claims.get(id);
       if (proxied === undefined) return;
-      // learning may take it from its session
+      // applyAnswer() may remove the claim's session
       const { session } = proxied;
       if (answer === undefined) session?.sink?.pushRecheck(id);
       else {
@@ -126,7 +128,7 @@ class ProxyBackend implements Backend {
 
   traits(isLocal: boolean): Traits {
     const { lease, ...traits } = this.#driver.traits;
-    // a session of the store's belongs to this process; that of our client is ours to end, and may not outlive it
+    // a session of the store belongs to this process; our client's session is ended by us, and must not outlast it
     const sessionMs = Math.min(this.#sessionMs, lease.sessionMs ?? 0);
     const sessionTraits = lease.sessionMs === undefined ? {} : { sessionMs, ...(isLocal && { silenceKeeps: true }) };
     return { ...traits, lease: { claim: lease.claim, ...sessionTraits } };
@@ -151,7 +153,7 @@ class ProxyBackend implements Backend {
     const answer = await this.#callStore(this.#driver.claim(proxied.claim));
     proxied.unansweredCalls--;
     if (proxied.isForgotten) {
-      // its client has left or released it meanwhile, and has not come back for it
+      // meanwhile its client disconnected or released it, and has not claimed it again
       if (answer.state !== "none" && !this.#claims.get(claim.id)) this.#releaseRetries.release([proxied]);
       return NONE;
     }
@@ -159,7 +161,7 @@ class ProxyBackend implements Backend {
     return answer;
   }
 
-  /** isCreator: the session tells of what it placed before a restart of ours. */
+  /** isCreator: the session reports a claim that it created before a restart of this server. */
   async renew(
     session: Session,
     items: readonly RenewRequest[],
@@ -212,7 +214,7 @@ class ProxyBackend implements Backend {
   async detach(_session: Session, ids: readonly ClaimId[], leftMs?: number): Promise<readonly boolean[]> {
     const proxiedClaims = ids.map((id) => this.#claims.get(id));
     const existing = proxiedClaims.filter((proxied) => proxied !== undefined);
-    // where claims are no session's of the store, only our own session must let go
+    // where the store ties no claim to a session, detaching only concerns our own session
     const results =
       this.#driver.detach === undefined
         ? existing.map(({ state, isRevoked }) => state === "held" && !isRevoked)
@@ -236,7 +238,7 @@ class ProxyBackend implements Backend {
     const now = this.#clock.now();
     const revokedTargets = targets.filter((_, index) => results[index] === true);
     const knownTargets = this.#claims.applyRevocations(revokedTargets, now);
-    // of what came by another way the record knows nothing
+    // the event log does not know claims that did not pass through here
     for (const target of revokedTargets)
       recordRevocation(target, session, this.#log, knownTargets.has(target) ? (this.#eventLog ?? null) : null);
     return results;
@@ -248,7 +250,7 @@ class ProxyBackend implements Backend {
     return listVisible(fetchPage, session.principal, max, cursor);
   }
 
-  /** After a restart of the relay: the store knows the claims, the relay learns them again. */
+  /** After a restart of this server: the store knows the claims, and the proxy learns them again. */
   reclaim(session: Session, items: readonly ReclaimItem[]): Promise<readonly (Answer | undefined)[]> {
     const requests = items.map(({ claim }) => ({ id: claim.id, claim }));
     return this.renew(session, requests, true);
@@ -262,11 +264,11 @@ class ProxyBackend implements Backend {
   }
 
   suspend(): void {
-    // the store's line is the store's; after the grace the place is given back
+    // the store owns the queue; the entry is released when the session ends
   }
 
   resume(): void {
-    // as suspend()
+    // see suspend()
   }
 
   hasClaims(session: Session): boolean {
@@ -278,14 +280,14 @@ class ProxyBackend implements Backend {
   }
 
   advance(): void {
-    // the store's time is the store's
+    // the store expires leases by itself
   }
 
   endBatch(): void {
-    // notify() comes by itself
+    // notify() sends at once
   }
 
-  /** @throws RequestError if another client uses that id, or the store cannot do what it wants */
+  /** @throws RequestError if another client uses that id, or the store does not support the claim */
   #track(session: Session, claim: Claim, isCreator: boolean): ProxiedClaim {
     const existing = this.#claims.get(claim.id);
     if (existing !== undefined && existing.session !== null && existing.session !== session) {
@@ -299,7 +301,10 @@ class ProxyBackend implements Backend {
     return proxied;
   }
 
-  /** What the store throws is the store's: its client is told that the call failed, not what the store said. */
+  /**
+   * Calls the store. Its error goes only to the log: the client learns that the call failed, but not the store's
+   * message.
+   */
   async #callStore<T>(call: Promise<T>): Promise<T> {
     try {
       const answer = await call;
@@ -307,7 +312,7 @@ class ProxyBackend implements Backend {
       this.#releaseRetries.retry();
       return answer;
     } catch (error) {
-      // the call's own fault
+      // the error is the call's own fault
       if (isFatalError(error)) {
         this.upstreamHealth.markSuspect();
         throw new RequestError("FATAL", (error as Error).message, error);

@@ -1,8 +1,8 @@
 /**
- * What nobody wants any more is given back to a relay's store. What the store did not take back is offered again as soon
- * as it answers anything: of a store whose claims last as long as the relay's own session it would else stay for ever.
+ * Releases claims without an owner at a proxy's store. A release that failed is repeated as soon as the store answers any
+ * call: where claims last as long as the proxy's own session, they would otherwise stay forever.
  *
- * Invariant: what its client has come back for meanwhile is wanted again, and not offered.
+ * Invariant: a claim that its client has requested again meanwhile is not released.
  */
 
 import type { Driver } from "../../spi/driver.ts";
@@ -10,7 +10,7 @@ import type { Clock } from "../../util/clock.ts";
 import type { Logger } from "../config/logger.ts";
 import type { ProxiedClaim, ProxiedClaims } from "./proxied-claims.ts";
 
-/** In one release. */
+/** Maximum number of claims in one release. */
 const BATCH_SIZE = 500;
 
 export class ReleaseRetries {
@@ -21,7 +21,7 @@ export class ReleaseRetries {
   readonly #pending = new Set<ProxiedClaim>();
   #isRetrying = false;
 
-  /** claims: those that are wanted. */
+  /** claims: the claims that have an owner. */
   constructor(driver: Driver, clock: Clock, log: Logger, claims: ProxiedClaims) {
     this.#claims = claims;
     this.#driver = driver;
@@ -29,7 +29,7 @@ export class ReleaseRetries {
     this.#log = log;
   }
 
-  /** Tells the store that nobody wants these any more. */
+  /** Releases claims that no client wants any more. */
   release(claims: readonly ProxiedClaim[]): void {
     this.#release(claims).catch((error: unknown) => {
       for (const proxied of claims) this.#pending.add(proxied);
@@ -37,7 +37,7 @@ export class ReleaseRetries {
     });
   }
 
-  /** The store answers: what is left over is offered again, a batch at a time. */
+  /** The store has answered a call: repeats the failed releases, one batch at a time. */
   retry(): void {
     if (this.#pending.size === 0 || this.#isRetrying) return;
     const now = this.#clock.now();

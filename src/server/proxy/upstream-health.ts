@@ -1,7 +1,7 @@
 /**
- * Whether the store behind a relay answers, and what the log has of it. A client's call that was answered says yes. One that failed says nothing, since
- * the call itself may be at fault; then, and where there was none lately, a call of our own that changes nothing tells.
- * The store is asked only when somebody wants to know.
+ * Tracks whether the store behind a proxy responds, and logs outages. A client's call that was answered proves it; one
+ * that failed proves nothing, since the call itself may be at fault. In that case, and without a recent call, a
+ * harmless call of our own decides. The store is probed only on request.
  */
 
 import type { Claim, Driver } from "../../spi/driver.ts";
@@ -10,14 +10,14 @@ import type { Clock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
 import type { Logger } from "../config/logger.ts";
 
-/** So old may be what is known. */
+/** The maximum age of the last result. */
 const MAX_AGE_MS = 2_000;
-/** A store that has not answered for so long does not answer. */
+/** A store that takes longer than this counts as unreachable. */
 const PROBE_TIMEOUT_MS = 3_000;
-/** An outage is over when the store answers so long after the last call that failed. */
+/** An outage is over when the store responds this long after the last failed call. */
 const OUTAGE_END_MS = 1_000;
 
-/** Calls that fail one after the other, or among others that do not. */
+/** A series of failed calls, possibly with successful ones in between. */
 interface Outage {
   readonly startedAt: number;
   lastFailureAt: number;
@@ -31,7 +31,7 @@ export class UpstreamHealth {
   #outage: Outage | null = null;
   #isAnswering = true;
   #lastAnswerAt: number;
-  /** When our own call that is under way was made; null: none is. */
+  /** Start time of the pending probe; null: none. */
   #probeStartedAt: number | null = null;
 
   constructor(driver: Driver, clock: Clock, log: Logger) {
@@ -47,7 +47,9 @@ export class UpstreamHealth {
     if (this.#outage !== null) this.#endOutage(this.#outage);
   }
 
-  /** A call has failed, through no fault of its own. The log has the first one, and at the end how many there were. */
+  /**
+   * Records a failed call that is not at fault itself. The log gets the first one, and at the end the number of them.
+   */
   recordFailure(error: unknown): void {
     this.markSuspect();
     const now = this.#clock.now();
@@ -62,7 +64,7 @@ export class UpstreamHealth {
     this.#lastAnswerAt = Number.NEGATIVE_INFINITY;
   }
 
-  /** Why nothing can be granted, as far as is known; null: it can. Asks the store if that was long ago. */
+  /** Why no locks can be granted, as far as known; null: they can. Probes the store if the last result is old. */
   unhealthyReason(): string | null {
     const now = this.#clock.now();
     if (this.#probeStartedAt === null && now - this.#lastAnswerAt >= MAX_AGE_MS) this.#probe(now);
@@ -93,7 +95,7 @@ export class UpstreamHealth {
   }
 }
 
-/** A claim that was never placed: the store knows nothing of it. */
+/** A claim that was never placed, so the store does not know it. */
 function createProbeClaim(): Claim {
   const hold = { key: "holdfast-ready", permits: ALL_PERMITS, limit: ALL_PERMITS };
   return { id: randomId(), holds: [hold], ttlMs: 30_000, tokens: 1, floor: 0n, wait: false, label: "" };

@@ -1,14 +1,14 @@
-/** Lists of another store, as far as who asks may see them. */
+/** Lists the claims of another store that the caller may see. */
 
 import type { ClaimView, LockSpec } from "../../spi/driver.ts";
 import type { Principal } from "../auth/access-control.ts";
 import type { ClaimPage } from "../backend.ts";
 import { truncatePage } from "../backend.ts";
 
-/** Claims asked for at a time where most may not be seen. */
+/** Claims requested at a time while most of them are not visible. */
 const LIST_BATCH = 1_000;
 
-/** A page of what the store lists. ask: so many claims, those behind a tag. */
+/** A page of the store's claims. list: requests up to `max` claims after a tag. */
 export async function listVisible(
   fetchPage: (count: number, after?: string) => Promise<readonly ClaimView[]>,
   principal: Principal,
@@ -27,7 +27,7 @@ export async function listVisible(
   return truncatePage(visible, max);
 }
 
-/** A claim with those of its keys that may be seen; nothing, if none may. */
+/** The claim with only its visible keys; nothing if there are none. */
 function redactView(view: ClaimView, canInspect: (key: string) => boolean): ClaimView[] {
   const [firstVisible, ...otherVisible] = view.holds.filter(({ key }) => canInspect(key));
   const holds: readonly [LockSpec, ...LockSpec[]] | null =

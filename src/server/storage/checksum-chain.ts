@@ -1,16 +1,16 @@
 /**
- * The form of `journal` and `sessions`: a header, and lines that are appended.
+ * The format of `journal` and `sessions`: a header, and lines that are appended.
  *
  *   <checksum> {"kind":"journal","layout":2,"id":"...","generation":7,"lines":"000000000002"}
  *   <checksum> <text>
  *   <checksum> <text>
  *
- * The header says which start of which state the file belongs to, and how many lines it has at least: it always has the
- * same length, and is written over when lines have been appended. Each checksum covers the one before it, so that
- * no line can be missing from the middle, and the header's count shows lines that are missing from the end.
+ * The header names the state and the generation that the file belongs to, and the minimum number of its lines. It has a
+ * fixed length and is overwritten after lines were appended. Each checksum also covers the previous one, so no line can be
+ * missing from the middle; the header's count reveals lines missing from the end.
  *
- * Invariant: nothing that a line promises is relied on before the header counts the line. A line beyond the count may
- * stand there (the process ended in between), and is as good as the others.
+ * Invariant: the server relies on a line only after the header counts it. A line beyond the count is possible (the process
+ * ended in between), and is as valid as the others.
  */
 
 import { createHash } from "node:crypto";
@@ -20,12 +20,12 @@ import { FORMAT_VERSION } from "./storage.ts";
 const COUNT_DIGITS = 12;
 const CHECKSUM_CHARS = 16;
 
-/** Writes the texts of such a file, in order. */
+/** Encodes the lines of such a file, in order. */
 export class ChecksumChain {
   readonly #kind: string;
   readonly #epoch: StateEpoch;
   #lastChecksum: string;
-  /** Lines so far. */
+  /** Number of lines so far. */
   lineCount = 0;
 
   constructor(kind: string, epoch: StateEpoch) {
@@ -34,7 +34,7 @@ export class ChecksumChain {
     this.#lastChecksum = rootChecksum(kind, epoch);
   }
 
-  /** The first line of a file that has the lines so far. */
+  /** The header for a file with the lines so far. */
   encodeHeader(): string {
     const lines = String(this.lineCount).padStart(COUNT_DIGITS, "0");
     const text = JSON.stringify({ kind: this.#kind, layout: FORMAT_VERSION, ...toEpoch(this.#epoch), lines });
@@ -49,16 +49,16 @@ export class ChecksumChain {
   }
 }
 
-/** What such a file says. */
+/** The contents of such a file. */
 export interface DecodedChain {
   readonly epoch: StateEpoch;
   readonly lines: readonly string[];
 }
 
-/** The lines of a file; a line at the end that was being written is left out. Null: it is damaged, or something else. */
+/** Decodes the lines, without an incomplete line at the end. Null: the file is damaged or of another kind. */
 export function decodeChain(kind: string, text: string): DecodedChain | null {
   const [firstLine = "", ...lines] = text.split("\n");
-  // what follows the last line feed was being written
+  // text after the last line feed is an incomplete write
   if (lines.pop() === undefined) return null;
   const header = decodeHeader(kind, firstLine);
   if (header === null || lines.length < header.count) return null;
@@ -81,7 +81,7 @@ function decodeHeader(kind: string, line: string): { readonly epoch: StateEpoch;
   return { epoch: toEpoch(header), count: Number(header.lines) };
 }
 
-/** Lines of one file do not fit into another one, nor into that of another start. */
+/** The start of the chain: it makes lines invalid in another file, and in the same file of another start. */
 function rootChecksum(kind: string, epoch: StateEpoch): string {
   return computeChecksum(JSON.stringify({ kind, ...toEpoch(epoch) }));
 }
@@ -90,7 +90,7 @@ function toEpoch({ id, generation }: StateEpoch): StateEpoch {
   return { id, generation };
 }
 
-/** Finds damage, not malice: who can write the folder can write checksums, too. */
+/** Detects damage, not manipulation: a process that can write to the directory can compute checksums, too. */
 export function computeChecksum(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, CHECKSUM_CHARS);
 }

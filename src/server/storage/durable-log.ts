@@ -1,12 +1,12 @@
 /**
- * What the keeper has promised durably (design A.5): a bound that new tokens stay below, the longest short lease that
- * may be held, and the claims that come back from disk.
+ * The durable promises of the local backend: a ceiling for new tokens, the longest short lease that may be held, and the
+ * claims that come back after a crash.
  *
  * Invariants
- * - `bound` and `longestMs` are what stands on the disk, never more. A promise that is being written is not made yet.
- * - `longestMs` falls only when all leases from before the start have ended, and never below one asked for since.
- * - One write at a time: what is asked for meanwhile goes into the next one, in one write for all who ask.
- * - After a failed write nothing is known of what stands on the disk but that it is no less than before.
+ * - `ceiling` and `longestLeaseMs` never exceed what is on disk. A promise that is still being written does not count yet.
+ * - `longestLeaseMs` falls only after all leases from before the start have ended, and never below one requested since.
+ * - One write at a time: requests that arrive during a write share the next one.
+ * - After a failed write the contents of the disk are unknown, except that they promise no less than before.
  */
 
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
@@ -14,27 +14,27 @@ import type { ClaimId } from "../../spi/driver.ts";
 import { drainingError, RequestError } from "../backend.ts";
 import type { JournalRecord, SavedClaim, SavedState, Storage } from "./storage.ts";
 
-/** How far the bound of tokens is kept ahead of their clock, in microseconds. */
+/** How far the token ceiling is kept ahead of the tokens' clock, in microseconds. */
 export const CEILING_LEAD_MICROS = 30_000_000;
-/** How long a disk that failed is left alone. */
+/** How long to wait after a failed write. */
 const RETRY_MS = 1_000;
 const ignore = (): void => undefined;
-/** The journal is written anew when it has grown by this many records beyond twice what it has to say. */
+/** The journal is rewritten when it has this many records more than twice the number of its claims. */
 const COMPACTION_SLACK = 1_000;
 
 export interface DurableLogOptions {
   readonly storage: Storage;
   readonly now: () => number;
   readonly state: SavedState;
-  /** What was granted before the start may be held, although nothing here says so. */
+  /** Locks from before the start may be held although they are not recorded here. */
   readonly isRecovering: boolean;
   readonly journal: Iterable<SavedClaim>;
 }
 
-/** A record to be written. */
+/** A record waiting to be written. */
 interface QueuedRecord {
   readonly record: JournalRecord;
-  /** What the journal said of a claim that is put once more. */
+  /** The journal's previous record of a claim that is written again. */
   readonly previous: SavedClaim | undefined;
 }
 
@@ -43,28 +43,28 @@ export class DurableLog {
   longestLeaseMs: number;
   readonly #storage: Storage;
   readonly #now: () => number;
-  /** What does not change in a start. */
+  /** The part of the state that stays the same during a run. */
   readonly #stateHeader: Pick<SavedState, "id" | "generation" | "remote" | "room">;
   #hasUnknownHolders: boolean;
   #requestedCeiling: number;
-  /** The longest short lease from before the start, or what the start has set aside for those to come. */
+  /** The longest short lease from before the start, or the length that the start has reserved for new ones. */
   #earlierLeaseMs: number;
-  /** Those from before may still be held. */
+  /** Leases from before the start may still be held. */
   #isRecovering: boolean;
-  /** The longest short lease that was asked for since the start, or came back from disk. */
+  /** The longest short lease requested since the start, or loaded from disk. */
   #requestedLeaseMs = 0;
   #pendingSave: Promise<void> | null = null;
-  /** What the journal says when all that was asked for is written. */
+  /** The claims of the journal after all pending writes. */
   readonly #claims = new Map<ClaimId, SavedClaim>();
   #recordCount: number;
   #queue: QueuedRecord[] = [];
-  /** Settles, without a failure, when the write under way has ended. */
+  /** Settles when the current write has ended, and never rejects. */
   #lastWrite: Promise<void> = Promise.resolve();
   #nextWrite: Promise<void> | null = null;
   #failure: { readonly error: RequestError; readonly until: number } | null = null;
   #isFinishing = false;
 
-  /** Called when a write has failed: what it was for is to be tried again. */
+  /** Called after a failed write, which must be tried again. */
   onFailure: () => void = () => undefined;
 
   constructor({ storage, now, state, isRecovering, journal }: DurableLogOptions) {
@@ -80,7 +80,10 @@ export class DurableLog {
     this.#recordCount = this.#claims.size;
   }
 
-  /** Settles when tokens below `bound` and short leases of `longestMs` are promised. @throws RequestError if the disk fails */
+  /**
+   * Settles when tokens below `ceiling` and short leases of `longestLeaseMs` are promised on disk. @throws RequestError
+   * if the disk fails
+   */
   async reserve(ceiling: number, longestLeaseMs: number): Promise<void> {
     this.recordLease(longestLeaseMs);
     this.#requestedCeiling = Math.max(this.#requestedCeiling, ceiling);
@@ -91,24 +94,24 @@ export class DurableLog {
     }
   }
 
-  /** A short lease of this length may be granted from now on, whatever becomes of those from before the start. */
+  /** Remembers that short leases of this length may be granted, regardless of those from before the start. */
   recordLease(leaseMs: number): void {
     if (leaseMs > this.#requestedLeaseMs) this.#requestedLeaseMs = leaseMs;
   }
 
-  /** Would a restart wait for longer leases than any that can be held? */
+  /** True if a restart would wait for longer leases than any that can be held. */
   get hasOverlongLease(): boolean {
     return !this.#isRecovering && this.#requestedLeaseMs > 0 && this.#earlierLeaseMs > this.#requestedLeaseMs;
   }
 
-  /** A restart is to wait only for leases that can be held. */
+  /** Lowers the promised lease, so that a restart waits no longer than necessary. */
   lowerLease(): void {
     if (!this.hasOverlongLease) return;
     this.#earlierLeaseMs = 0;
     this.#saveSoon();
   }
 
-  /** All who may hold something from before have had their time to say so. */
+  /** All possible holders from before the start have had time to reclaim. */
   finishRecovery(): void {
     if (!this.#isRecovering) return;
     this.#isRecovering = false;
@@ -117,7 +120,7 @@ export class DurableLog {
     this.#saveSoon();
   }
 
-  /** Others than this state knows of may hold something, with leases of up to this length. */
+  /** There may be holders that this state does not know, with leases of up to this length. */
   startRecovery(longestLeaseMs: number): void {
     this.#isRecovering = true;
     this.#hasUnknownHolders = true;
@@ -132,29 +135,32 @@ export class DurableLog {
     return this.#append({ put: saved }, previous);
   }
 
-  /** Settles when the claim would not come back any more. */
+  /** Settles when the claim would not come back after a crash. */
   drop(id: ClaimId): Promise<void> {
     if (!this.#claims.delete(id)) return Promise.resolve();
     return this.#append({ drop: id });
   }
 
-  /** Does the journal have the claim, or will it with the writes under way? revoked: and that it was. */
+  /**
+   * True if the journal has the claim, or will have it after the pending writes. revoked: and has this reason of its
+   * revocation.
+   */
   has(id: ClaimId, revoked: ClaimRecord["revokeReason"] = null): boolean {
     const claim = this.#claims.get(id);
     return claim !== undefined && (revoked === null || claim.revoked !== false);
   }
 
-  /** Likewise as a detached one? */
+  /** The same for a detached claim. */
   hasDetached(id: ClaimId): boolean {
     return this.#claims.get(id)?.detached === true;
   }
 
-  /** A write has failed, and what it was for does not stand on the disk yet. */
+  /** True if a write has failed and was not made up for yet. */
   get isFailing(): boolean {
     return this.#recordCount === Number.POSITIVE_INFINITY || (this.#pendingSave === null && this.#isBehind());
   }
 
-  /** Writes what failed once more, so that nothing is left undone because nobody happens to ask for another write. */
+  /** Repeats failed writes, which would otherwise stay undone until another write is requested. */
   async retry(): Promise<void> {
     if (this.#recordCount === Number.POSITIVE_INFINITY) this.#nextWrite ??= this.#writeNext();
     if (this.#isBehind()) this.#pendingSave ??= this.#save();
@@ -169,7 +175,7 @@ export class DurableLog {
     return this.ceiling < this.#requestedCeiling || this.longestLeaseMs < this.#requiredLeaseMs;
   }
 
-  /** Writes the last state of this start. Nothing else is written any more, or it would be written over this. */
+  /** Writes the final state of this run. No other write may follow, since it would overwrite this one. */
   async finish(state: Pick<SavedState, "bound" | "clean">): Promise<void> {
     this.#isFinishing = true;
     do await this.waitUntilIdle();
@@ -182,7 +188,7 @@ export class DurableLog {
     });
   }
 
-  /** Settles when nothing is being written. */
+  /** Settles when no write is pending. */
   async waitUntilIdle(): Promise<void> {
     await Promise.allSettled([this.#pendingSave, this.#lastWrite, this.#nextWrite]);
   }
@@ -190,7 +196,7 @@ export class DurableLog {
   async #save(): Promise<void> {
     const ceiling = this.#requestedCeiling;
     const longestMs = this.#requiredLeaseMs;
-    // of a smaller one it is not known, until it is written, whether it stands there
+    // until a smaller value is written, it is unknown which of the two is on disk
     this.longestLeaseMs = Math.min(this.longestLeaseMs, longestMs);
     try {
       await this.#storage.saveState({
@@ -210,7 +216,7 @@ export class DurableLog {
     }
   }
 
-  /** Writes the state once more, after what is being written now. Nobody waits for it; what matters is tried again (`onFailure`). */
+  /** Writes the state again after the pending write. The caller does not wait; `onFailure` leads to a retry. */
   #saveSoon(): void {
     const save = (): void => {
       if (!this.#isFinishing) this.#pendingSave ??= this.#save();
@@ -225,7 +231,10 @@ export class DurableLog {
     return this.#nextWrite;
   }
 
-  /** One write for all who have come by the time the one under way has ended, and at least until the end of this turn. */
+  /**
+   * Combines all requests that arrive until the current write has ended, and at least until the end of this turn, into
+   * one write.
+   */
   async #writeNext(): Promise<void> {
     await this.#lastWrite;
     this.#nextWrite = null;
@@ -247,7 +256,7 @@ export class DurableLog {
         await this.#storage.appendJournal(queued.map(({ record }) => record));
       }
     } catch (error) {
-      // what was to be put is refused; what was to be dropped is, by the next write, which writes all anew
+      // a failed put is refused; a failed drop is done by the next write, which rewrites the journal
       for (const { record, previous } of [...queued].reverse())
         if ("put" in record) this.#rollBack(record.put, previous);
       this.#recordCount = Number.POSITIVE_INFINITY;
@@ -255,7 +264,7 @@ export class DurableLog {
     }
   }
 
-  /** What was promised of the claim before stays promised; what has been asked for since is the next write's. */
+  /** Restores the previous promise for the claim. Requests since then belong to the next write. */
   #rollBack(put: SavedClaim, previous: SavedClaim | undefined): void {
     const { id } = put.claim;
     if (this.#claims.get(id) !== put) return;

@@ -1,4 +1,4 @@
-/** The texts of the state folder: what is saved as JSON, and back; each file with what shows that it is whole. */
+/** Encodes and decodes the files of the state directory. Each file can show that it is complete. */
 
 import type { StateEpoch } from "../../protocol/handshake.ts";
 import type { Claim } from "../../spi/driver.ts";
@@ -12,15 +12,15 @@ export function encodeRecord(record: JournalRecord): string {
   return JSON.stringify("put" in record ? { put: toJson(record.put) } : record);
 }
 
-/** What encodeRecord() made. */
+/** The inverse of encodeRecord(). */
 export function decodeRecord(text: string): JournalRecord {
   const record = JSON.parse(text) as { put: JsonClaim } | { drop: string };
   return "put" in record ? { put: fromJson(record.put) } : record;
 }
 
 /**
- * The records of a journal. What was being written when the machine stopped is cut off: nobody was told of it.
- * @throws StateError if it is damaged, cut short, or of another start than the state
+ * Decodes the records of a journal, without an incomplete one at the end: no client had an answer that relied on it.
+ * @throws StateError if the journal is damaged, truncated, or belongs to another start than the state
  */
 export function decodeJournal(text: string | null, path: string, state: StateEpoch | null): readonly JournalRecord[] {
   if (text === null) throw new StateError(`${path} is missing: ${JOURNAL_ADVICE}`);
@@ -34,17 +34,17 @@ export function decodeJournal(text: string | null, path: string, state: StateEpo
   return journal.lines.map(decodeRecord);
 }
 
-/** A start writes the journal before the state: it may have ended in between. */
+/** A start writes the journal before the state and may have ended in between. */
 function belongsTo({ id, generation }: StateEpoch, state: StateEpoch): boolean {
   return id === state.id && (generation === state.generation || generation === state.generation + 1);
 }
 
-/** A change of the list of sessions. */
+/** A change to the list of sessions. */
 export type SessionRecord = SavedSession | { readonly gone: string };
 
 /**
- * The sessions that may hold something. Null: the list is missing, damaged, cut short or of another start, so that
- * others may hold something, too.
+ * Decodes the sessions that may be holders. Null: the list is missing, damaged, truncated or of another start, so there
+ * may be other holders.
  */
 export function decodeSessions(text: string | null, state: StateEpoch): readonly SavedSession[] | null {
   const list = text === null ? null : decodeChain("sessions", text);
@@ -58,7 +58,10 @@ export function decodeSessions(text: string | null, state: StateEpoch): readonly
   return [...sessions.values()];
 }
 
-/** The whole text of a state file. boot: names the time since the machine was started; null: the system does not say. */
+/**
+ * The complete text of a state file. boot: identifies the time since the machine was started; null: the system does not
+ * tell.
+ */
 export function encodeState(saved: SavedState, boot: string | null): string {
   const { clean, ...rest } = saved;
   const table = clean && { ...clean, claims: clean.claims.map(toJson) };
@@ -66,7 +69,7 @@ export function encodeState(saved: SavedState, boot: string | null): string {
   return `${computeChecksum(text)} ${text}\n`;
 }
 
-/** What a state file says. @throws StateError if it is damaged, or of another layout */
+/** The contents of a state file. @throws StateError if it is damaged, or of another layout */
 export function decodeState(
   fileText: string,
   path: string,

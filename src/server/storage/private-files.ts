@@ -1,4 +1,7 @@
-/** Files that only we may have written: opened without following links, refused when somebody else could reach them. */
+/**
+ * Files that only this user may have written: opened without following links, and refused if another user could modify
+ * them.
+ */
 
 import type { BigIntStats } from "node:fs";
 import { constants } from "node:fs";
@@ -7,7 +10,7 @@ import { lstat, open, readdir, rename, unlink } from "node:fs/promises";
 import { dirname } from "node:path";
 import { createPrivateDirectory, DirectoryError } from "../../util/private-directory.ts";
 
-/** What stands on the disk cannot be used as it is; the message says what to do. */
+/** A file or directory cannot be used as it is; the message says what to do. */
 export class StateError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
@@ -15,13 +18,14 @@ export class StateError extends Error {
   }
 }
 
-/** What file systems and version control leave in a folder that is empty otherwise. */
+/** Entries that file systems and version control create in an otherwise empty directory. */
 const IGNORED_NAMES: readonly string[] = ["lost+found", ".keep", ".gitkeep"];
 
 /**
- * Makes the folder, for us alone, or checks the one that is there. One of ours that is empty, and in which nobody else can
- * have written, is closed to others; `log` hears of it.
- * @throws StateError if it cannot be made, is a link, not a folder, another user's, or open to others
+ * Creates the directory with mode 700, or checks an existing one. An empty directory of this user that no other user
+ * can have written to is restricted to mode 700, which is logged.
+ * @throws StateError if it cannot be created, is a symbolic link, is not a directory, belongs to another user, or is
+ * open to other users
  */
 export async function ensurePrivateDirectory(path: string, log: (message: string) => void): Promise<void> {
   const created = createDirectories(path);
@@ -34,7 +38,7 @@ export async function ensurePrivateDirectory(path: string, log: (message: string
 }
 
 /**
- * Checks a folder that is there. Null: it is for us alone; else its mode, if it is empty and may be closed to others.
+ * Checks an existing directory. Null: only this user has access; else its mode, if it is empty and may be restricted.
  * @throws StateError if it cannot be used
  */
 export async function checkPrivateDirectory(path: string): Promise<string | null> {
@@ -46,7 +50,7 @@ export async function checkPrivateDirectory(path: string): Promise<string | null
   return null;
 }
 
-/** Is it ours and empty, and may others only look into it? */
+/** True if the directory is empty and ours, and other users can read but not write it. */
 async function canRestrict(path: string, { uid, mode }: BigIntStats): Promise<boolean> {
   if (uid !== BigInt(process.getuid?.() ?? -1) || (mode & 0o077n) === 0n || (mode & 0o1022n) !== 0n) return false;
   return (await readdir(path)).every((name) => IGNORED_NAMES.includes(name));
@@ -61,7 +65,7 @@ async function restrictDirectory(path: string): Promise<void> {
   }
 }
 
-/** Makes the folder and those that lead to it, and gives them. @throws StateError if it cannot be made */
+/** Creates the directory and its missing parents, and returns them. @throws StateError if that fails */
 function createDirectories(path: string): readonly string[] {
   try {
     return createPrivateDirectory(path);
@@ -71,7 +75,7 @@ function createDirectories(path: string): readonly string[] {
   }
 }
 
-/** Opens a file of ours; null if there is none. @throws StateError if somebody else could have written it */
+/** Opens a file of this user; null if it does not exist. @throws StateError if another user could have written it */
 export async function openPrivate(path: string, flags: number): Promise<FileHandle | null> {
   let file: FileHandle;
   try {
@@ -94,7 +98,7 @@ export async function openPrivate(path: string, flags: number): Promise<FileHand
   }
 }
 
-/** The text of a file of ours, or null. */
+/** The text of a private file, or null. */
 export async function readPrivate(path: string): Promise<string | null> {
   const file = await openPrivate(path, constants.O_RDONLY);
   if (file === null) return null;
@@ -105,7 +109,10 @@ export async function readPrivate(path: string): Promise<string | null> {
   }
 }
 
-/** Replaces a file so that, whatever happens, the old or the new one stands there; settles when it would survive a loss of power. */
+/**
+ * Replaces a file so that either the old or the new contents survive any failure; settles when the new ones survive a
+ * loss of power.
+ */
 export async function replaceAtomically(path: string, text: string): Promise<void> {
   try {
     await writeAndRename(`${path}.new`, path, text);

@@ -1,13 +1,14 @@
 /**
- * The folder in which a server keeps what survives a restart:
+ * The directory for the state that survives a restart:
  *
- *   lock      held by the server that uses the folder
- *   state     the bound of tokens, the longest short lease, after a clean shutdown the table; replaced as a whole
- *   journal   long and detached claims, a line each; appended
- *   sessions  who may hold something: lines that are not durable, and worthless once the machine has been started anew
+ *   lock      held by the server that uses the directory
+ *   state     the token ceiling, the longest short lease, and after a clean shutdown the table; replaced as one file
+ *   journal   long and detached claims, one per line; appended
+ *   sessions  the sessions that may be holders: lines that are not durable, and worthless after a reboot
  *
- * Each file shows whether it is whole (format.ts, checksum-chain.ts), and to which start of which state it belongs. What is
- * damaged, cut short or of another start is refused, or treated as an unclean stop; it is never believed.
+ * Each file shows whether it is complete (format.ts, checksum-chain.ts), and to which start of which state it belongs. A
+ * file that is damaged, truncated or of another start is refused, or treated as an unclean stop; its contents are never
+ * used (decision 0027).
  */
 
 import { closeSync, constants, existsSync, openSync, renameSync, statSync, writeSync } from "node:fs";
@@ -22,40 +23,40 @@ import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeState }
 import { ensurePrivateDirectory, openPrivate, readPrivate, replaceAtomically, StateError } from "./private-files.ts";
 import type { JournalRecord, LoadedState, SavedSession, SavedState, Storage } from "./storage.ts";
 
-/** Takes a lock that ends with this process; null: another has it. */
+/** Acquires a lock that ends with this process; null: another process has it. */
 type AcquireLock = (path: string) => Promise<DirectoryLock | null>;
 
-/** What keeps other servers out of the folder. */
+/** The lock that keeps other servers out of the directory. */
 interface DirectoryLock {
-  /** Why it does not do so any more; null: it does. */
+  /** Why it no longer does so; null: it does. */
   lostReason(): string | null;
   close(): void;
 }
 
-/** A disk that others could take away. */
+/** Storage that another process could take over. */
 export interface DirectoryStorage extends Storage {
-  /** Why it is not ours any more; null: it is. */
+  /** Why it is no longer ours; null: it is. */
   lostReason(): string | null;
 }
 
-/** What a folder has in it that a server has been started on. */
+/** The files in a directory that a server has used. */
 const FILES = ["lock", "state", "journal", "sessions"] as const;
 
-/** The file of sessions is written anew when it has grown by this many lines beyond twice what it has to say. */
+/** The list of sessions is rewritten when it has this many lines more than twice the number of its sessions. */
 const COMPACTION_SLACK = 1_000;
 
 export interface StateDirectoryOptions {
   readonly acquireLock: AcquireLock;
-  /** The operator says that nothing of an earlier run can be held. */
+  /** The operator confirms that no lock of an earlier run can be held. */
   readonly firstStart?: boolean;
-  /** Told what was changed to make the folder usable. */
+  /** Called with each change that was made so that the directory can be used. */
   readonly log: (message: string) => void;
 }
 
 /**
- * Takes the folder, made if it is missing.
- * @throws StateError, saying what to do, if it is used by another server, or not ours alone; or if it has been in use
- * although this is said to be the first start
+ * Locks the directory, which is created if it is missing.
+ * @throws StateError, saying what to do, if another server uses it, if other users have access to it, or if it has been
+ * in use although `firstStart` is set
  */
 export async function openStateDirectory(
   rawPath: string,
@@ -66,7 +67,7 @@ export async function openStateDirectory(
   const isUsed = hasBeenUsed(path);
   const lock = await acquireLock(join(path, "lock"));
   if (lock === null) throw new StateError(`${path} is used by another server: stop it, or name another directory`);
-  // looked at once more: another server may have come and gone before we had the lock
+  // checked again: another server may have used the directory before we had the lock
   const leftFiles = FILES.filter((name) => name !== "lock" && existsSync(join(path, name)));
   if (firstStart && leftFiles.length > 0) {
     lock.close();
@@ -75,12 +76,12 @@ export async function openStateDirectory(
   return new StateDirectory(path, leftFiles.length === 0 && (firstStart || !isUsed), lock);
 }
 
-/** Has a server been started on this folder? */
+/** True if a server has used this directory. */
 export function hasBeenUsed(path: string): boolean {
   return FILES.some((name) => existsSync(join(path, name)));
 }
 
-/** What stands in the folder. @throws StateError if it cannot be relied on */
+/** Loads the contents of the directory. @throws StateError if they cannot be relied on */
 export async function loadState(path: string, isFirstStart: boolean): Promise<LoadedState> {
   const stateText = await readPrivate(join(path, "state"));
   const decoded = stateText === null ? null : decodeState(stateText, join(path, "state"));
@@ -94,7 +95,7 @@ export async function loadState(path: string, isFirstStart: boolean): Promise<Lo
     isFirstStart,
     journal: journalText === null && state === null ? null : decodeJournal(journalText, journalPath, state),
     isSameBoot: decoded === null || boot === null || decoded.boot === boot,
-    // who cannot be told apart from a process of an earlier boot is not relied on
+    // without a boot id a process cannot be told from one before a reboot, so the list is not relied on
     sessions: boot === null ? null : sessions,
   };
 }
@@ -143,7 +144,7 @@ class StateDirectory implements DirectoryStorage {
     const bytes = Buffer.from(records.map((record) => chain.appendLine(encodeRecord(record))).join(""));
     await writeFully(file, bytes, end);
     await file.datasync();
-    // only now: whatever the disk keeps of the two, it never counts a line that is not there
+    // only now, so that the count on disk never includes a line that is missing
     await writeFully(file, Buffer.from(chain.encodeHeader()), 0);
     this.#journal.end += bytes.length;
   }
@@ -178,13 +179,13 @@ class StateDirectory implements DirectoryStorage {
     this.#lock.close();
   }
 
-  /** Whoever else has the folder by now must not find our writes in it. */
+  /** A server that has taken over the directory must not find our writes in it. */
   #checkLock(): void {
     const reason = this.#lock.lostReason();
     if (reason !== null) throw new StateError(reason);
   }
 
-  /** @throws StateError if another file stands there by now: what is appended to ours would be lost. It is written anew then. */
+  /** @throws StateError if the file was replaced, since appended lines would be lost. The caller then rewrites it. */
   async #openJournal(): Promise<FileHandle> {
     const path = this.#pathOf("journal");
     this.#journalFile ??= await openPrivate(path, constants.O_WRONLY);
@@ -211,7 +212,7 @@ class StateDirectory implements DirectoryStorage {
       writeFullySync(list.descriptor, Buffer.from(list.chain.encodeHeader()), 0);
       list.end += line.length;
     } catch (error) {
-      // what stands there now is not known: the next write replaces it
+      // the contents are unknown now: the next write replaces the file
       this.#sessions = null;
       closeSync(list.descriptor);
       throw error;

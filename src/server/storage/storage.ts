@@ -1,18 +1,20 @@
-/** What the keeper needs of a disk, so that a simulator can give it one. The real one is in state-directory.ts. */
+/**
+ * The storage that the local backend needs, as an interface for the simulator. The real one is in state-directory.ts.
+ */
 
 import type { Claim } from "../../spi/driver.ts";
 import type { ClaimLimits } from "../config/limits.ts";
 
-/** The layout of what is saved. A server refuses what is newer, and what is older. */
+/** The layout of the saved state. A server refuses a newer or older one. */
 export const FORMAT_VERSION = 2;
 
-/** A claim as it is saved. */
+/** A saved claim. */
 export interface SavedClaim {
   readonly claim: Claim;
-  /** First token of its run; 0: it waits. */
+  /** First token of its token range; 0: it waits. */
   readonly token: number;
   readonly tokens: number;
-  /** What its lease had left; its whole ttl where that is not known. "session" claims have none of their own. */
+  /** What was left of its lease, or its full ttl if that is unknown. Unused for "session" claims. */
   readonly leftMs: number;
   readonly arrival: number;
   readonly detached: boolean;
@@ -20,13 +22,15 @@ export interface SavedClaim {
   readonly revoked: boolean | "maxHold";
   /** The session it belongs to; null: none. */
   readonly session: string | null;
-  /** The account that placed it. Default: none, as on a server without credentials, or of a version without them. */
+  /**
+   * The account that created it. Default: none, as on a server without credentials, or saved by a version without them.
+   */
   readonly by?: string;
-  /** How long it still may be held. Default: as long as it is renewed. */
+  /** The remaining time of its `maxHold`. Default: no limit. */
   readonly holdLeftMs?: number;
 }
 
-/** A session as it is saved. */
+/** A saved session. */
 export interface SavedSession {
   readonly id: string;
   readonly local: boolean;
@@ -37,46 +41,51 @@ export interface SavedSession {
   readonly by?: string;
 }
 
-/** Why a server grants nothing new for a while after its start. */
+/** Why a server grants no new locks for some time after its start. */
 export type RecoveryReason =
-  /** The last server did not stop cleanly. */
+  /** The previous run did not stop cleanly. */
   | "crash"
-  /** It keeps no state. */
+  /** The server keeps no state. */
   | "stateless"
-  /** The state file is missing from a folder that has been in use. */
+  /** The state file is missing from a directory that has been in use. */
   | "missing"
-  /** It cannot be told what a run holds: its file is damaged. */
+  /** A run file is damaged, so the locks of its run are unknown. */
   | "runs"
-  /** A client has seen a later state: an older copy of the folder was put back, or the folder was emptied. */
+  /** A client has seen a later state: the directory was emptied, or restored from an older copy. */
   | "outdated";
 
-/** What was left of a recovery when its server was stopped. */
+/** The rest of a recovery in which its server was stopped. */
 export interface SavedRecovery {
   readonly reason: RecoveryReason;
   readonly leftMs: number;
-  /** Tokens from before lie below it; null: that is not known. */
+  /** Earlier tokens are below it; null: unknown. */
   readonly bound: number | null;
-  /** Sessions that may hold something and had not said so yet; null: there may be others. */
+  /** Sessions that may be holders and had not reclaimed yet; null: there may be unknown ones. */
   readonly awaited: readonly string[] | null;
 }
 
-/** The state file. */
+/** The contents of the state file. */
 export interface SavedState {
-  /** Names the state, from its first start on. */
+  /** Identifies the state from its first start on. */
   readonly id: string;
-  /** Its starts, counted from 1. */
+  /** The number of its starts, counted from 1. */
   readonly generation: number;
-  /** New tokens of the next start lie at or above this. */
+  /** New tokens of the next start are at or above this. */
   readonly bound: number;
-  /** The longest short lease that may be held, milliseconds; a session counts as long as it lasts in silence. */
+  /**
+   * The longest short lease that may be held, in milliseconds; a session counts as the time it survives without
+   * contact.
+   */
   readonly longestMs: number;
-  /** Clients of other machines, or over TCP, may hold. */
+  /** Clients on other machines, or over TCP, may be holders. */
   readonly remote: boolean;
-  /** Clients that the plain file of sessions does not name may hold something from before: a reclaim was not finished. */
+  /**
+   * There may be holders from before the start that the list of sessions does not contain: a recovery was not finished.
+   */
   readonly strangers: boolean;
-  /** How many claims there may be, or may have been before a recovery that was not over. Default: as many as now. */
+  /** The limits on claims, or the wider ones before an unfinished recovery. Default: the current ones. */
   readonly room?: ClaimLimits;
-  /** Only after a clean shutdown: the whole table, and what was left of a recovery. */
+  /** Only after a clean shutdown: the complete table, and the rest of a recovery. */
   readonly clean: {
     readonly claims: readonly SavedClaim[];
     readonly sessions: readonly SavedSession[];
@@ -84,41 +93,43 @@ export interface SavedState {
   } | null;
 }
 
-/** A line of the journal: a claim that must come back, or the id of one that must not any more. */
+/** A line of the journal: a claim that must come back after a crash, or the id of one that must not. */
 export type JournalRecord = { readonly put: SavedClaim } | { readonly drop: string };
 
-/** What was found at the start. */
+/** The state found at the start. */
 export interface LoadedState {
   /** null: there was no state file. */
   readonly state: SavedState | null;
-  /** This is the first start: nothing was ever saved here, so nothing can be held. */
+  /** The first start: no lock was ever recorded here, so none can be held. */
   readonly isFirstStart: boolean;
-  /** null: there was none, and no state file either. */
+  /** null: there was neither a journal nor a state file. */
   readonly journal: readonly JournalRecord[] | null;
-  /** The machine has not been started anew since the last server was started. */
+  /** The machine has not been rebooted since the previous start. */
   readonly isSameBoot: boolean;
-  /** Clients that may hold something; null: the file says nothing that can be relied on. */
+  /** Sessions that may be holders; null: the list cannot be relied on. */
   readonly sessions: readonly SavedSession[] | null;
 }
 
 export interface Storage {
-  /** @throws StateError for what is damaged, of another layout, or does not belong together */
+  /** @throws StateError for files that are damaged, of another layout, or do not belong together */
   load(): Promise<LoadedState>;
-  /** Begins another start: sessions and journal are replaced, then the state; settles when it would survive a loss of power. */
+  /**
+   * Begins the next start: replaces sessions and journal, then the state; settles when they survive a loss of power.
+   */
   beginRun(start: {
     readonly state: SavedState;
     readonly journal: readonly JournalRecord[];
     readonly sessions: readonly SavedSession[];
   }): Promise<void>;
-  /** Replaces the state of this start; settles when it would survive a loss of power. */
+  /** Replaces the state of this start; settles when it survives a loss of power. */
   saveState(state: SavedState): Promise<void>;
-  /** Appends to the journal; settles when it would survive a loss of power. One call at a time. */
+  /** Appends to the journal; settles when the records survive a loss of power. One call at a time. */
   appendJournal(records: readonly JournalRecord[]): Promise<void>;
   /** Replaces the journal durably. */
   rewriteJournal(records: readonly JournalRecord[]): Promise<void>;
-  /** Adds a client to the plain file of those who may hold something. Synchronous and not durable. */
+  /** Adds a session to the plain file of sessions that may be holders. Synchronous and not durable. */
   addSession(session: SavedSession): void;
-  /** Takes one out of it, likewise. */
+  /** Removes a session from that file, likewise. */
   removeSession(id: string): void;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** What must stand on disk before the lock table may do something, or say so (design A.5). */
+/** What must be on disk before the lock table may perform or announce a change. */
 
 import type { ClaimRecord } from "../../lock-table/claim-record.ts";
 import type { LockTable } from "../../lock-table/table.ts";
@@ -8,22 +8,25 @@ import { toSavedClaim } from "../local/snapshot.ts";
 import type { DurableLog } from "./durable-log.ts";
 import { CEILING_LEAD_MICROS } from "./durable-log.ts";
 
-/** Leases up to this are "short": a restart waits for them. Longer ones stand in the journal. */
+/** Leases up to this length are "short": a restart waits for them. Longer ones are in the journal. */
 export const MAX_UNJOURNALED_MS = 60_000;
 const RETRY_MS = 1_000;
-/** Clients that come together may ask for leases of many lengths: the longest of them is written once. */
+/**
+ * Delay before a write that lowers the lease: clients that connect together may request many lengths, and only the
+ * longest is written.
+ */
 const LOWER_DELAY_MS = 1_000;
-/** How long answers that need no write wait for one that does and was asked for with them. */
+/** How long answers that need no write wait for those of the same call that do. */
 const MAX_ANSWER_DELAY_MS = 100;
-/** Of a write that failed the disk tells the log (open-backend.ts). */
+/** Failed writes are logged by open-backend.ts. */
 const ignore = (): void => undefined;
 
-/** Is it longer than what a restart waits for? A session is not: it is told anew. */
+/** True if the lease is longer than a restart waits for. Sessions are not: their claims are reclaimed. */
 export function needsJournal(ttlMs: number | "session"): boolean {
   return ttlMs !== "session" && ttlMs > MAX_UNJOURNALED_MS;
 }
 
-/** The answer at this place, about this entry, may be given when its write is done. */
+/** The answer at this index, about this record, may be given once the write has succeeded. */
 export interface PendingWrite {
   readonly index: number;
   readonly record: ClaimRecord;
@@ -34,12 +37,12 @@ export class WriteAhead {
   readonly durableLog: DurableLog;
   readonly #table: LockTable;
   readonly #clock: Clock;
-  /** Journal entries under way. */
+  /** Pending journal writes. */
   readonly #writes = new Map<ClaimId, Promise<void>>();
   #isRaisingCeiling = false;
-  /** When to try again what the disk did not do; Infinity: it did all. */
+  /** When to repeat failed writes; Infinity: none failed. */
   #retryAt = Number.POSITIVE_INFINITY;
-  /** When to write that leases are shorter than was thought; Infinity: they are not. */
+  /** When to write that the longest lease has become shorter; Infinity: it has not. */
   #lowerAt = Number.POSITIVE_INFINITY;
 
   /** Called when grants may have become possible outside a call. */
@@ -55,12 +58,15 @@ export class WriteAhead {
     };
   }
 
-  /** When advance() has work. */
+  /** When advance() has work to do. */
   nextDueAt(): number {
     return Math.min(this.#retryAt, this.#lowerAt);
   }
 
-  /** The claim may be granted, or was already: gives the lease that a restart would have to wait for. */
+  /**
+   * Records the lease of a claim that may be granted, or was, and returns the time that a restart would have to wait
+   * for it.
+   */
   recordLease({ ttlMs }: Claim): number {
     const lease = unjournaledLeaseMs(ttlMs, this.#table.sessionMs);
     this.durableLog.recordLease(lease);
@@ -70,13 +76,13 @@ export class WriteAhead {
     return lease;
   }
 
-  /** What must be written before the claim may be placed; null: nothing. */
+  /** The write that must succeed before the claim may enter a queue; null: none. */
   reserveFor(claim: Claim, micros: number): Promise<void> | null {
     const { durableLog } = this;
     const highestToken = Math.max(this.#table.tokenIssuer.peekNext(claim), micros) + claim.tokens;
     const lease = this.recordLease(claim);
     if (highestToken > durableLog.ceiling || lease > durableLog.longestLeaseMs) {
-      // what has its place keeps it, whatever the disk does
+      // a claim that is in the queue already stays there, whatever the disk does
       return this.#table.records.has(claim.id) ? null : this.#reserve(highestToken + CEILING_LEAD_MICROS, lease);
     }
     if (highestToken > durableLog.ceiling - CEILING_LEAD_MICROS / 2)
@@ -84,22 +90,22 @@ export class WriteAhead {
     return null;
   }
 
-  /** What must be written before these reclaimed claims may be taken back; null: nothing. */
+  /** The write that must succeed before these claims may be reclaimed; null: none. */
   reserveForReclaim(claims: readonly { readonly claim: Claim }[]): Promise<void> | null {
     const longest = claims.reduce((longestSoFar, { claim }) => Math.max(longestSoFar, this.recordLease(claim)), 0);
     return longest > this.durableLog.longestLeaseMs ? this.#reserve(0, longest) : null;
   }
 
-  /** What must be written before the client may be told that it holds; null: nothing. */
+  /** The write that must succeed before the client may learn that it is the holder; null: none. */
   writeBeforeGrant(record: ClaimRecord): Promise<void> | null {
     if (!record.isHeld || !(record.isDetached || needsJournal(record.claim.ttlMs))) return null;
     const { id } = record.claim;
-    // that it was revoked must stand there, too: else it would come back as it was
+    // the revocation must be on disk, too: otherwise the claim would come back as a valid one
     if (this.durableLog.has(id, record.revokeReason)) return this.#writes.get(id) ?? null;
     return this.write(record);
   }
 
-  /** The answer, if it is still so now that a write is done: meanwhile the claim may have ended, or been taken away. */
+  /** The answer, if it is still true after the write: meanwhile the claim may have ended or been revoked. */
   confirmAnswer(answer: Answer, record: ClaimRecord): Answer {
     const { records, tombstones } = this.#table;
     const { id } = record.claim;
@@ -109,8 +115,8 @@ export class WriteAhead {
   }
 
   /**
-   * Answers, some of them behind writes. Those that are behind none do not wait for long, nor fail with the others:
-   * undefined stands then for what is not written.
+   * Waits for the writes that some of the answers need. If others need none, the wait is short and a failure is not
+   * passed on: answers without a completed write are undefined.
    */
   async waitForWrites(
     answers: readonly (Answer | undefined)[],
@@ -129,7 +135,7 @@ export class WriteAhead {
     return confirmed;
   }
 
-  /** Writes an entry into the journal as it stands now. */
+  /** Writes the current state of a claim to the journal. */
   write(record: ClaimRecord): Promise<void> {
     const { id } = record.claim;
     record.isJournaled = true;
@@ -141,9 +147,13 @@ export class WriteAhead {
     return written;
   }
 
-  /** Likewise one that was just detached; if that fails it stays what it was: `restoreOwner` makes it its session's again. */
+  /**
+   * The same for a claim that was just detached. If the write fails it is not detached: `restoreOwner` returns it to
+   * its session.
+   */
   async writeDetached(record: ClaimRecord, restoreOwner: () => void): Promise<void> {
-    // detached once more, by a client that has not heard the answer: that it is stands, whatever this write would do
+    // the client repeats the call because it had no answer: the claim is detached on disk, whatever another write would
+    // do
     if (this.durableLog.hasDetached(record.claim.id)) return this.#writes.get(record.claim.id);
     return this.write(record).catch((error: unknown) => {
       record.isDetached = false;
@@ -152,7 +162,7 @@ export class WriteAhead {
     });
   }
 
-  /** A claim of the journal has gone. It must not come back, but nobody waits for that here. */
+  /** Removes an ended claim from the journal. The caller does not wait for the write. */
   removeFromJournal(record: ClaimRecord): void {
     this.durableLog.drop(record.claim.id).catch(ignore);
   }
@@ -167,7 +177,7 @@ export class WriteAhead {
     if (this.durableLog.isFailing) this.#retry();
   }
 
-  /** Sees to those who have been admitted but wait for the bound of tokens. */
+  /** Raises the token ceiling if admitted claims wait for it. */
   raiseCeilingIfNeeded(): void {
     if (this.#isRaisingCeiling || this.#retryAt !== Number.POSITIVE_INFINITY) return;
     const requiredCeiling = this.#table.requiredTokenCeiling;
@@ -190,7 +200,10 @@ export class WriteAhead {
     this.#table.raiseTokenCeiling(this.durableLog.ceiling);
   }
 
-  /** Nobody may ask for another write: what was given back would come back after a crash, and /ready say no for ever. */
+  /**
+   * Without a retry nothing might request another write: released claims would come back after a crash, and /ready
+   * would report a failure forever.
+   */
   #retry(): void {
     this.durableLog
       .retry()
@@ -202,7 +215,7 @@ export class WriteAhead {
       });
   }
 
-  /** Raises the bound ahead of need. */
+  /** Raises the ceiling ahead of need. */
   #raiseCeiling(ceiling: number): void {
     if (this.#isRaisingCeiling) return;
     this.#isRaisingCeiling = true;
@@ -215,7 +228,7 @@ export class WriteAhead {
   }
 }
 
-/** The lease that a restart would have to wait for: of a session, how long it lasts in silence. */
+/** The time that a restart would have to wait for this lease: for a session, how long it survives without contact. */
 export function unjournaledLeaseMs(ttlMs: number | "session", sessionMs: number): number {
   if (ttlMs === "session") return sessionMs;
   return needsJournal(ttlMs) ? 0 : ttlMs;
