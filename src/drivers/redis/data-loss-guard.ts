@@ -202,7 +202,9 @@ export class DataLossGuard {
         ...replies.map((reply) => Number((reply as unknown[])[0]) - Number((reply as unknown[])[1])),
       );
       if (remainingMs <= 0 || isOpenWarningSilenced) return;
-      warn(`redis: the server has lost its data, or the prefix is new: it grants no new locks for ${remainingMs} ms`);
+      warn(
+        `redis: grace period after a possible loss of data or for a new prefix: no locks are granted for ${remainingMs} ms`,
+      );
     } catch (error) {
       if (!/\bACL\b|NOPERM|can't run this command/i.test(String(error))) throw error;
       throw new FatalDriverError("redis: guardDataLoss needs the right to INFO (+info)", { cause: error });

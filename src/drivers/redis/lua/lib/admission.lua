@@ -6,7 +6,7 @@
      - A claim that is granted, or that goes on to its next queue, is let through: its entry here is admitted. After a claim
        was let through, `settle` grants to no unreachable waiter. An unreachable waiter that is granted is first in the
        queue and fits like any other.
-     - A grant is written before it is published: see `offer` and decision 23.
+     - A grant is written before it is published: see `offer` and decision 0023.
      - After `settle` no claim that fits is left at the front of the queue, except unreachable ones. ]]
 local MOST_PASSED = 32
 local SECOND = 1000

@@ -5,7 +5,7 @@
      missed the last writes, even if it is the server that wrote the record, was demoted and promoted again). During the grace
      period, which lasts for the longest ttl, claims only enter queues, and holders restore their claims (restore.lua). So
      the store grants no lock that a live holder still has. Each script asks the server for its id, because what a client
-     knows about its connection may be outdated. See decisions 17 and 25.
+     knows about its connection may be outdated. See decisions 0017 and 0025.
 
      Tokens after a loss of data. The counters may be lost, and the clock may be behind that of the earlier server. The mark
      bounds the tokens of a record: no token above it is granted before a higher mark is written. When the id has changed,
