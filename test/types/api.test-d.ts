@@ -19,7 +19,7 @@ import { connect, createLocks } from "../../src/index.ts";
 declare const locks: Locks;
 declare const lock: Lock;
 
-describe("busy is a value, never an error (ADR 5)", () => {
+describe("busy is a value, never an error (decision 0005)", () => {
   test("tryAcquire gives a lock or null, and null has to be looked at", () => {
     expectTypeOf(locks.tryAcquire("k")).resolves.toEqualTypeOf<Lock | null>();
     // @ts-expect-error it may be null
