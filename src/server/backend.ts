@@ -13,7 +13,7 @@ export class RequestError extends Error {
   readonly code: string;
   constructor(code: string, message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
-    this.name = "Refusal";
+    this.name = "RequestError";
     this.code = code;
   }
 }

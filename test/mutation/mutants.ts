@@ -375,8 +375,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "grants while a restarted server reclaims",
     file: "src/server/local/local-backend.ts",
-    find: "    this.table.pauseGrants();\n  }\n\n  /** Puts a claim back that comes from disk.",
-    replace: "  }\n\n  /** Puts a claim reclaimAll that comes from disk.",
+    find: "    this.table.pauseGrants();\n  }\n\n  /** Restores a claim loaded from disk.",
+    replace: "  }\n\n  /** Restores a claim loaded from disk.",
   },
   {
     name: "clients forgotten by a second crash",
