@@ -1,30 +1,31 @@
 /**
- * The admission rule: who, of the places in the line of one key, holds it. The memory driver, our server and every
- * store whose order we read back decide by it; Lua and SQL restate it and are held to it by the oracle.
+ * The admission rule: which entries of one key's queue hold the key (decision 0001). The memory driver, the server and the
+ * drivers that read the order back from the store use this code. The Lua scripts restate the rule, and the oracle compares
+ * them with it.
  */
 
-/** All the permits a key has. A mutex and a writer take them all, a reader takes one. 2^30, so sums stay exact. */
+/** All permits of a key. A mutex or a writer takes all of them, a reader takes one. 2^30, so that sums stay exact. */
 export const ALL_PERMITS: number = 2 ** 30;
 
-/** How many keys one claim may hold at most: what every store can take in one call. */
+/** The most keys of one claim: as many as every store can take in one call. */
 export const MAX_LOCKS: number = 128;
 
-/** A claim's place in the line of one key. */
+/** The permits that one entry of a queue requests. */
 export interface PermitRequest {
   readonly id: string;
   readonly permits: number;
   readonly limit: number;
 }
 
-/** Does a place fit behind admitted places that use `used` permits together? */
+/** Does an entry fit behind admitted entries that use `used` permits together? */
 export function fits(used: number, request: { readonly permits: number; readonly limit: number }): boolean {
   return used + request.permits <= request.limit;
 }
 
 /**
- * How many places at the front are admitted. Everyone before an admitted place is admitted too, so a large claim at
- * the front is never starved by small ones behind it. Removing a place never takes admission from another, since sums
- * only fall: that is why a store need not remember who holds.
+ * How many entries at the front of the queue are admitted. All entries before an admitted one are admitted too, so small
+ * claims cannot starve a large one ahead of them. Removing an entry never revokes the admission of another, since the sums
+ * only fall. Therefore a store need not record which entries are admitted.
  */
 export function countAdmitted(queue: readonly PermitRequest[]): number {
   let used = 0;
@@ -36,13 +37,13 @@ export function countAdmitted(queue: readonly PermitRequest[]): number {
 }
 
 /**
- * Whom a waiting place should watch on a store with watches: the index of one place that must go first, or "line" for
- * any removal. The predecessor for exclusive places, the nearest exclusive one for shared places; in a crowded
- * semaphore any of those ahead may go first, so no single index is right.
+ * What a waiting entry should watch on a store with watches: the index of an entry that must be removed first, or "line" for
+ * any removal. For an exclusive entry it is the predecessor, for a shared entry the nearest exclusive one. In a full
+ * semaphore any entry ahead may be removed first, so no single index is right.
  */
 export function findBlocker(queue: readonly PermitRequest[], ownIndex: number): number | "line" {
   const own = queue[ownIndex];
-  if (own === undefined) throw new RangeError(`no place ${ownIndex} in a line of ${queue.length}`);
+  if (own === undefined) throw new RangeError(`no entry ${ownIndex} in a queue of ${queue.length}`);
   if (own.permits >= own.limit) return ownIndex - 1;
   for (let index = ownIndex - 1; index >= 0; index--) {
     if ((queue[index] as PermitRequest).permits >= ALL_PERMITS) return index;

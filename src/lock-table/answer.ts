@@ -1,23 +1,23 @@
-/** Where an entry of the table stands, as its client is told. */
+/** The answers of the lock table to clients. */
 
 import type { Answer, ClaimId } from "../spi/driver.ts";
 import type { ClaimRecord } from "./claim-record.ts";
 import type { QueueEntry } from "./key-queue.ts";
 
-/** How many places ahead are looked at to say when a waiting claim should ask again. */
+/** How many entries ahead are read to compute when a waiting claim should be rechecked. */
 const MAX_RECHECK_SCAN = 32;
 
-/** A waiting claim that has become held, or one that was revoked: to be announced to its owner. */
+/** A change that must be pushed to a claim's owner: a waiting claim was granted, or a claim was revoked. */
 export interface Notification {
   readonly id: ClaimId;
   readonly owner: unknown;
   readonly answer: Answer;
 }
 
-/** What the table answers about this entry now. `sessionMs`: what "session" claims are told as their lease. */
+/** The answer for this claim now. `sessionMs`: the lease that the answers for "session" claims have. */
 export function toAnswer(record: ClaimRecord, now: number, sessionMs: number): Answer {
   const { ttlMs: requestedTtl } = record.claim;
-  // a list is made a little at a time: it may come to an entry whose end the table has not noticed yet
+  // a list is made in steps, so it may contain a claim that has expired since the table was last advanced
   const ttlMs = requestedTtl === "session" ? sessionMs : Math.max(record.expiresAt - now, 0);
   if (record.isHeld) return { state: "held", token: BigInt(record.token), tokens: record.tokenCount, ttlMs };
   return {
@@ -27,7 +27,7 @@ export function toAnswer(record: ClaimRecord, now: number, sessionMs: number): A
   };
 }
 
-/** When a place ahead may run out: the soonest of the nearest ones, at most a ttl from now. */
+/** The time until a claim ahead may expire: the earliest of those at the front of the queue, at most a ttl from now. */
 function computeRecheckMs(record: ClaimRecord, now: number, ttlMs: number): number {
   let earliestExpiry = now + ttlMs;
   let entry = (record.entries.at(-1) as QueueEntry).queue.entries.first;

@@ -1,4 +1,4 @@
-/** One claim as the lock table keeps it. */
+/** One claim in the lock table. */
 
 import type { Claim } from "../spi/driver.ts";
 import type { HeapItem } from "../util/deadline-heap.ts";
@@ -9,40 +9,40 @@ const NO_ENTRIES: readonly QueueEntry[] = [];
 
 export class ClaimRecord {
   readonly claim: Claim;
-  /** Who is told of a grant; opaque to the table (a session, a client). */
+  /** The receiver of notifications; opaque to the table (a session, a client). */
   owner: unknown;
-  /** One seat per line entered so far, in key order; all but the last are admitted. Replaced, never changed. */
+  /** One entry per queue entered so far, in key order; all but the last are admitted. The array is replaced, never changed. */
   entries: readonly QueueEntry[] = NO_ENTRIES;
-  /** First token of the run; 0 while waiting. */
+  /** The first token of the range; 0 while waiting. */
   token = 0;
-  /** Length of the run. */
+  /** The length of the token range. */
   tokenCount = 0;
   /** Infinity for "session". */
   expiresAt: number;
   readonly placedAt: number;
-  /** When it was granted, or taken back after a restart; 0 while waiting. */
+  /** When it was granted, or reclaimed after a restart; 0 while waiting. */
   heldAt = 0;
-  /** Order of arrival in the whole table. */
+  /** The order of arrival in the complete table. */
   readonly arrival: number;
-  /** Who placed it: an account of the server's, "" for nobody in particular. Opaque to the table. */
+  /** The server account that placed the claim, "" without accounts. Opaque to the table. */
   account = "";
-  /** Until when it may be held, which is its owner's affair; null: as long as it is renewed. */
+  /** The maxHold timer of the table's owner; null: held as long as it is renewed. */
   maxHoldTimer: HeapItem | null = null;
-  /** Not null: it answers "none" and why, cannot be renewed, but keeps its place until released or its lease ends. */
+  /** Not null: revoked. It answers "none" with this reason and cannot be renewed, but keeps its entries until it ends. */
   revokeReason: "revoked" | "maxHold" | null = null;
-  /** Taken out of its session: a plain lease from then on. */
+  /** Detached from its session: it has a plain lease since then. */
   isDetached = false;
-  /** The table's owner wants to be told when it is gone. */
+  /** Call LockTableOptions.onRemoved when the claim is removed. */
   notifyOnRemoval = false;
-  /** It comes back from disk; the mark is its keeper's. */
+  /** The journal has the claim; set by the local backend. */
   isJournaled = false;
-  /** Its waiting seat is out of the line until its owner is back. */
+  /** A suspended waiter: its waiting entry is out of the queue until its owner is back. */
   isSuspended = false;
-  // for a list of its owner's claims, which is its owner's affair; list: the one that it stands in
+  // links for a list of one owner's claims, which the table's owner keeps
   ownerList: LinkedList<ClaimRecord> | null = null;
   previous: ClaimRecord | null = null;
   next: ClaimRecord | null = null;
-  // for the schedule of expiries
+  // for LeaseExpiry
   dueAt = 0;
   heapIndex = -1;
   previousSameDue: HeapItem | undefined = undefined;
@@ -56,7 +56,7 @@ export class ClaimRecord {
     this.arrival = arrival;
   }
 
-  /** Takes a seat in its next line. An array that grew by push() would have room for sixteen more, which few need. */
+  /** Adds the entry of its next queue. push() would reserve room for sixteen more entries, which few claims need. */
   addEntry(entry: QueueEntry): void {
     this.entries = this.entries.length === 0 ? [entry] : this.entries.concat(entry);
   }

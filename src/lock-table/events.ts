@@ -1,19 +1,19 @@
-/** What the owner of a lock table can be told of its claims, as it happens. */
+/** The events of the claims in a lock table. */
 
 import type { ClaimRecord } from "./claim-record.ts";
 
 /**
- * What became of a claim. An ending with a token was a hold's, one without a waiting place's.
- *   waiting    it has a place in line
+ * What happened to a claim. An end with a token is that of a held claim, one without a token that of a waiting claim.
+ *   waiting    it was queued
  *   granted    it is held
- *   reclaimed  it is held again, as its client says after a restart
- *   released   its holder gave it back
- *   left       it gave up its place
- *   expired    its time ran out
- *   gone       its client has gone
- *   revoked    its holder was asked to go; it keeps its place until another ending
- *   outstayed  as revoked, by the server: it was held for longer than it may be
- *   removed    it was taken away at once
+ *   reclaimed  it is held again: its client has reported it after a restart
+ *   released   its holder released it
+ *   left       its client withdrew it while it waited
+ *   expired    its lease expired
+ *   gone       its client has disconnected
+ *   revoked    it was revoked; it keeps its entry until another end
+ *   outstayed  it was revoked by the server, since it was held longer than maxHold
+ *   removed    it was revoked and removed at once
  */
 export type EventKind =
   | "waiting"
@@ -27,11 +27,11 @@ export type EventKind =
   | "outstayed"
   | "removed";
 
-/** Is told in the midst of a change of the table: it may note what it sees, but ask nothing of the table. */
+/** Called in the middle of a change of the table: it may record the event, but must not call the table. */
 export interface Observer {
   /** `now` is the table's, in milliseconds. */
-  onEvent(what: EventKind, record: ClaimRecord, now: number): void;
+  onEvent(kind: EventKind, record: ClaimRecord, now: number): void;
 }
 
-/** For a table that nobody watches. */
+/** The observer of a table without one. */
 export const NO_OBSERVER: Observer = { onEvent: () => undefined };

@@ -1,10 +1,10 @@
 /**
- * Who of a lock table is admitted and granted: places enter the lines of their keys one after another, and whoever is
- * admitted in its last line gets its tokens.
+ * Admits and grants the claims of a lock table. A claim enters the queues of its keys one after another, and gets its tokens
+ * when it is admitted in the last one.
  *
- *   seated    it stands in some of its lines, admitted in all but the last
- *   stalled   admitted everywhere, but its tokens would reach the ceiling
- *   granted   it has its tokens
+ *   queued             it has entries in some of its queues, admitted in all but the last
+ *   awaiting ceiling   it is admitted in all its queues, but its tokens would reach the ceiling
+ *   granted            it has its tokens
  */
 
 import type { Claim } from "../spi/driver.ts";
@@ -19,7 +19,7 @@ export class Granter {
   readonly tokenIssuer: TokenIssuer;
   readonly #observer: Observer;
   readonly #awaitingCeiling = new Set<ClaimRecord>();
-  /** Told of grants to claims that had to wait. */
+  /** Called on a grant to a claim that had to wait. */
   readonly #notify: (record: ClaimRecord) => void;
   #lastArrival = 0;
   #now = 0;
@@ -36,25 +36,25 @@ export class Granter {
     this.tokenIssuer.advance(micros);
   }
 
-  /** Would the claim be admitted everywhere if it came now? */
+  /** Would the claim be admitted in all its queues if it arrived now? */
   canAdmitNow(claim: Claim): boolean {
     return (
       !this.#isPaused && claim.holds.every((spec) => this.tokenIssuer.queues.get(spec.key)?.hasRoomFor(spec) ?? true)
     );
   }
 
-  /** Would the claim fit beside those who hold its keys, whoever waits? */
+  /** Would the claim fit beside the holders of its keys, regardless of waiters? */
   fitsBesideHolders(claim: Claim): boolean {
     return claim.holds.every((spec) => fits(this.tokenIssuer.queues.get(spec.key)?.usedPermits ?? 0, spec));
   }
 
-  /** The number of the next to come; `arrival`: of one who came before a restart, or 0. */
+  /** Returns the next arrival number, or the given one of a claim that arrived before a restart (0: none). */
   nextArrival(arrival: number): number {
     this.#lastArrival = Math.max(this.#lastArrival + 1, this.tokenIssuer.clock, arrival);
     return arrival || this.#lastArrival;
   }
 
-  /** Enters the claim's next lines, one after another, as far as it is admitted; grants it at the end. */
+  /** Enters the claim's next queues, one after another, as far as it is admitted; grants it when it is admitted in all. */
   advance(record: ClaimRecord): void {
     const { holds } = record.claim;
     while (record.entries.length < holds.length) {
@@ -70,13 +70,13 @@ export class Granter {
       );
       record.addEntry(entry);
       queue.enqueue(entry);
-      // only this seat: another that may go now is led on by whoever made room (#admit), not here
+      // admit only this entry: others are admitted by the caller that freed the permits (#admitFrom)
       if (this.#isPaused || !queue.tryAdmit(entry)) return;
     }
     this.#grant(record);
   }
 
-  /** Seats a claim in all its lines as held, with these tokens, without asking the admission rule. */
+  /** Adds a claim to all its queues as held, with these tokens, without the admission rule. */
   restoreHeld(record: ClaimRecord, token: number, tokens: number): void {
     const { claim } = record;
     record.token = token;
@@ -98,20 +98,20 @@ export class Granter {
     this.#observer.onEvent("reclaimed", record, this.#now);
   }
 
-  /** Takes a claim out of its lines; admitNext() must follow. */
+  /** Removes a claim from its queues; admitNext() must follow. */
   leaveQueues(record: ClaimRecord): void {
     this.#awaitingCeiling.delete(record);
     for (const entry of record.entries) {
-      if (entry.isAdmitted || !record.isSuspended) entry.queue.remove(entry); // a parked seat has left its line already
+      if (entry.isAdmitted || !record.isSuspended) entry.queue.remove(entry); // a suspended entry is not in its queue
     }
   }
 
-  /** Admits whoever may go in the lines that a claim has left. */
+  /** Admits waiting claims in the queues that a claim has left. */
   admitNext(record: ClaimRecord): void {
     for (const { queue } of record.entries) this.#admitFrom(queue);
   }
 
-  /** Takes a waiting place out of its line, so that grants pass over it. */
+  /** Takes a waiting entry out of its queue, so that grants pass it by. */
   suspendWaiter(record: ClaimRecord): void {
     const entry = record.entries.at(-1);
     if (entry === undefined || entry.isAdmitted || record.isSuspended) return;
@@ -120,7 +120,7 @@ export class Granter {
     this.#admitFrom(entry.queue);
   }
 
-  /** Puts a parked place where its arrival says. */
+  /** Puts a suspended entry back at the position of its arrival. */
   resumeWaiter(record: ClaimRecord): void {
     if (!record.isSuspended) return;
     record.isSuspended = false;
@@ -140,7 +140,7 @@ export class Granter {
   /** Tokens up to (not including) this may be granted from now on. */
   raiseTokenCeiling(ceiling: number): void {
     this.tokenIssuer.ceiling = ceiling;
-    if (this.#isPaused) return; // resumeGrants() sees to them
+    if (this.#isPaused) return; // resumeGrants() grants them later
     for (const record of [...this.#awaitingCeiling]) {
       this.#awaitingCeiling.delete(record);
       this.#grant(record);
@@ -148,7 +148,7 @@ export class Granter {
     }
   }
 
-  /** The ceiling that the stalled need; 0: there are none. */
+  /** The ceiling that the claims awaiting one need; 0: there are none. */
   get requiredTokenCeiling(): number {
     let ceiling = 0;
     for (const { claim } of this.#awaitingCeiling)
@@ -166,7 +166,7 @@ export class Granter {
     for (const queue of this.tokenIssuer.queues.values()) this.#admitFrom(queue);
   }
 
-  /** Admits whoever may go in this line, and leads each on to its next lines. */
+  /** Admits the next claims of this queue, and advances each to its next queues. */
   #admitFrom(queue: KeyQueue): void {
     for (let entry = this.#isPaused ? null : queue.admitNext(); entry !== null; entry = queue.admitNext()) {
       this.advance(entry.record);

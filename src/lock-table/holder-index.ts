@@ -1,15 +1,15 @@
 /**
- * The claims that hold one key, by their tokens: whoever holds with a token is found in a few steps however many hold.
+ * The claims that hold one key, by their tokens. The number of steps of a lookup does not depend on the number of holders.
  *
- * Runs of tokens of one key do not overlap, except where a client said after a restart that it held with tokens of
- * another's. Two that begin with the same token are both kept, the one that can still be revoked first.
+ * The token ranges of one key do not overlap, unless a client reclaims a claim with tokens of another one after a restart.
+ * Of two claims with the same first token both are kept, the one that can still be revoked first.
  */
 
 import type { ClaimRecord } from "./claim-record.ts";
 
 export class HolderIndex {
   readonly #byFirstToken = new Map<number, ClaimRecord | Set<ClaimRecord>>();
-  /** No run is longer. */
+  /** The longest token range so far. */
   #maxTokenCount = 1;
 
   add(record: ClaimRecord): void {
@@ -28,13 +28,13 @@ export class HolderIndex {
     } else if (existing === record) this.#byFirstToken.delete(record.token);
   }
 
-  /** It was revoked and keeps its place: others with its token come first from now on. */
+  /** Moves a revoked claim, which keeps its entry, behind others with the same first token. */
   markRevoked(record: ClaimRecord): void {
     this.remove(record);
     this.add(record);
   }
 
-  /** Who holds with this token, which may be any of its run; null: nobody does. */
+  /** Finds the holder with this token, which may be any of its range; null: there is none. */
   findByToken(token: number): ClaimRecord | null {
     for (let first = token; first > token - this.#maxTokenCount; first--) {
       const existing = this.#byFirstToken.get(first);

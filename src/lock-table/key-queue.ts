@@ -1,7 +1,7 @@
 /**
- * The line of one key in the lock table: admitted places first, then waiting ones by arrival. It keeps the sum of the
- * admitted places, so that one grant costs the same however many wait. What it admits is what `countAdmitted` says of
- * the same places (a property test holds them together), except for reclaimed holds, which are held as asserted.
+ * The queue of one key in the lock table: admitted entries first, then waiting ones by arrival. It keeps the sum of the
+ * admitted permits, so that the cost of a grant does not depend on the number of waiters. It admits the same entries as
+ * `countAdmitted` (a property test compares them), except for reclaimed claims, which are admitted as their clients report.
  */
 
 import { LinkedList } from "../util/linked-list.ts";
@@ -9,7 +9,7 @@ import { fits } from "./admission.ts";
 import type { ClaimRecord } from "./claim-record.ts";
 import { HolderIndex } from "./holder-index.ts";
 
-/** One claim's place in one line. */
+/** The entry of one claim in one queue. */
 export class QueueEntry {
   previous: QueueEntry | null = null;
   next: QueueEntry | null = null;
@@ -18,7 +18,7 @@ export class QueueEntry {
   readonly record: ClaimRecord;
   readonly permits: number;
   readonly limit: number;
-  /** Order among the waiting of this line. */
+  /** The order among the waiting entries of this queue. */
   readonly arrival: number;
   constructor(queue: KeyQueue, record: ClaimRecord, permits: number, limit: number, arrival: number) {
     this.queue = queue;
@@ -32,26 +32,26 @@ export class QueueEntry {
 export class KeyQueue {
   readonly key: string;
   readonly entries: LinkedList<QueueEntry> = new LinkedList();
-  /** The last admitted seat; all before it are admitted, none behind it. */
+  /** The last admitted entry; all before it are admitted, none behind it. */
   lastAdmitted: QueueEntry | null = null;
-  /** Permits of the admitted seats together. */
+  /** The sum of the permits of the admitted entries. */
   usedPermits = 0;
-  /** The highest token granted on this key that the table still has to remember; 0 if none. */
+  /** The highest token granted on this key that the table still has to keep; 0 if none. */
   lastToken = 0;
-  /** The table has no line of this key any more, or another one. */
+  /** This queue is no longer in the table, which may have a new one for the key. */
   isRemoved = false;
-  // for the mint's schedule of lines to forget
+  // for the token issuer's schedule of queues to delete
   dueAt = 0;
   heapIndex = -1;
-  /** No admitted seat has a lower limit; one that is gone may have had it. */
+  /** A lower bound of the limits of all admitted entries; a removed entry may have set it. */
   #minLimit = Number.POSITIVE_INFINITY;
-  /** Made when it is asked for the first time: of most lines nobody asks, and it would cost each grant. */
+  /** Created at the first lookup: most queues never have one, and the index would make each grant slower. */
   #holders: HolderIndex | null = null;
   constructor(key: string) {
     this.key = key;
   }
 
-  /** Who holds the key with this token, which may be any of its run; null: nobody does. */
+  /** Finds the holder with this token, which may be any of its range; null: there is none. */
   findHolder(token: number): ClaimRecord | null {
     if (this.#holders === null) {
       this.#holders = new HolderIndex();
@@ -62,22 +62,22 @@ export class KeyQueue {
     return this.#holders.findByToken(token);
   }
 
-  /** A claim that is admitted here has its tokens now. */
+  /** Adds a claim that is admitted here and now has its tokens to the index of holders. */
   addHolder(record: ClaimRecord): void {
     this.#holders?.add(record);
   }
 
-  /** A holder was revoked, and keeps its place. */
+  /** Notes that a holder was revoked; it keeps its entry. */
   markRevoked(record: ClaimRecord): void {
     this.#holders?.markRevoked(record);
   }
 
-  /** Would a claim be admitted at once if it came now? Only if nobody waits and it fits. */
+  /** Would a claim be admitted at once if it arrived now? Only if there are no waiters and it fits. */
   hasRoomFor(spec: { readonly permits: number; readonly limit: number }): boolean {
     return this.lastAdmitted === this.entries.last && fits(this.usedPermits, spec);
   }
 
-  /** Puts a seat among the waiting, by arrival. */
+  /** Inserts a waiting entry by its arrival. */
   enqueue(entry: QueueEntry): void {
     let predecessor = this.entries.last;
     while (predecessor !== this.lastAdmitted && (predecessor as QueueEntry).arrival > entry.arrival)
@@ -85,7 +85,7 @@ export class KeyQueue {
     this.entries.insertAfter(predecessor, entry);
   }
 
-  /** Puts a seat among the admitted, ordered by its entry's token, without asking the admission rule. */
+  /** Inserts an admitted entry by the token of its claim, without the admission rule. */
   insertAdmitted(entry: QueueEntry): void {
     let predecessor = this.lastAdmitted;
     while (predecessor !== null && predecessor.record.token > entry.record.token) predecessor = predecessor.previous;
@@ -103,7 +103,7 @@ export class KeyQueue {
     this.entries.remove(entry);
   }
 
-  /** Admits this seat if it is the next one and the rule allows it. */
+  /** Admits this entry if it is the next one and the admission rule allows it. */
   tryAdmit(entry: QueueEntry): boolean {
     if (entry !== this.#nextWaiting() || !fits(this.usedPermits, entry)) return false;
     this.lastAdmitted = entry;
@@ -111,7 +111,7 @@ export class KeyQueue {
     return true;
   }
 
-  /** Admits the next seat if the rule allows it, and gives it; null if it must wait or nobody does. */
+  /** Admits and returns the next entry if the admission rule allows it; null if it must wait or there is none. */
   admitNext(): QueueEntry | null {
     const next = this.#nextWaiting();
     return next !== null && this.tryAdmit(next) ? next : null;
@@ -128,13 +128,14 @@ export class KeyQueue {
   }
 
   /**
-   * The admitted seat that must go so that those left could all have been granted, in whatever order: the lowest token of
-   * those that are too many; null if all fit. Not in the order of tokens: who takes several keys stands in the first lines
-   * before it has its token, and others, with other limits, may have been granted there meanwhile. If any order will do, the
-   * least limit first does (Jackson's rule of the earliest due date).
+   * Finds the admitted entry that must be removed because the admitted entries could not all have been granted, in any
+   * order: the one with the lowest token of those that conflict; null if all fit. The check cannot use the order of tokens:
+   * a claim for several keys enters its first queues before it has its token, and claims with other limits may be granted
+   * there meanwhile. If the entries fit in any order, they fit in the order of their limits, lowest first (Jackson's rule of
+   * the earliest due date).
    */
   findConflict(): QueueEntry | null {
-    // thousands of readers that come back are not looked through for each of them
+    // without this shortcut, reclaiming thousands of readers would scan all of them for each one
     if (this.usedPermits <= this.#minLimit) return null;
     let minLimit = Number.POSITIVE_INFINITY;
     for (let entry = this.entries.first; entry?.isAdmitted; entry = entry.next)

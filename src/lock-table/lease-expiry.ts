@@ -1,16 +1,16 @@
-/** When the claims of a table run out. "session" claims never do. */
+/** The expiry of the leases of a lock table. "session" claims never expire. */
 
 import { DeadlineHeap } from "../util/deadline-heap.ts";
 import type { ClaimRecord } from "./claim-record.ts";
 
-/** Most claims outside the schedule: as many go into it at once in less than a millisecond. */
+/** The most claims outside the heap: this many can be added to it at once in less than a millisecond. */
 const MAX_UNSORTED = 4_096;
 
 export class LeaseExpiry {
   readonly #heap = new DeadlineHeap<ClaimRecord>();
-  /** In no order, each at its heapIndex: most claims are released long before they run out, and never see the schedule. */
+  /** Unordered, each claim at its heapIndex: most claims are released long before they expire and never enter the heap. */
   readonly #unsorted: ClaimRecord[] = [];
-  /** Before this none of the fresh runs out. */
+  /** No unsorted claim expires before this time. */
   #unsortedDueAt = Number.POSITIVE_INFINITY;
 
   add(record: ClaimRecord): void {
@@ -33,12 +33,12 @@ export class LeaseExpiry {
     last.heapIndex = index;
   }
 
-  /** Restarts a lease. Its place in the schedule stays as it is: takeExpired() puts back who comes up too early. */
+  /** Restarts a lease. The claim keeps its position in the heap: takeExpired() puts back a claim that comes up too early. */
   extend(record: ClaimRecord, now: number): void {
     if (record.claim.ttlMs !== "session") record.expiresAt = now + record.claim.ttlMs;
   }
 
-  /** Lets a lease end at `until`, unless it ends before. Unlike a later end, an earlier one moves it in the schedule. */
+  /** Ends a lease at `until`, unless it ends before. Unlike a later end, an earlier one moves the claim in the heap. */
   shorten(record: ClaimRecord, until: number): void {
     if (until >= record.expiresAt) return;
     this.remove(record);
@@ -46,7 +46,7 @@ export class LeaseExpiry {
     this.add(record);
   }
 
-  /** Takes out and gives the next claim that has run out at `now`, or null. */
+  /** Removes and returns the next claim that has expired at `now`, or null. */
   takeExpired(now: number): ClaimRecord | null {
     if (now >= this.#unsortedDueAt) this.#sortUnsorted();
     for (let record = this.#heap.takeDue(now); record !== null; record = this.#heap.takeDue(now)) {
@@ -56,13 +56,13 @@ export class LeaseExpiry {
     return null;
   }
 
-  /** When takeExpired() may have work, or null. May be early. */
+  /** When takeExpired() may next find a claim, or null. May be too early. */
   nextDueAt(): number | null {
     const next = Math.min(this.#heap.nextDueAt() ?? Number.POSITIVE_INFINITY, this.#unsortedDueAt);
     return next === Number.POSITIVE_INFINITY ? null : next;
   }
 
-  /** Puts those that are still there into the schedule. */
+  /** Moves the unsorted claims into the heap. */
   #sortUnsorted(): void {
     for (const record of this.#unsorted) {
       record.heapIndex = -1;

@@ -1,4 +1,4 @@
-/** What tools see of a table: by key, in each line from the front, then what stands in no line. */
+/** Lists the claims of a lock table: by key, each queue from the front, then the claims that are in no listed queue. */
 
 import type { ClaimView, ListFilter, LockSpec } from "../spi/driver.ts";
 import { toAnswer } from "./answer.ts";
@@ -6,24 +6,24 @@ import type { ClaimRecord } from "./claim-record.ts";
 import type { KeyQueue, QueueEntry } from "./key-queue.ts";
 import type { LockTable } from "./table.ts";
 
-/** Which claims are wanted. */
+/** Selects the claims of one page. */
 export interface ListQuery {
   readonly filter: ListFilter;
   readonly max: number;
-  /** The tag of the last claim of the page before; one that nobody knows (any more) starts again. */
+  /** The tag of the last claim of the previous page; an unknown tag starts from the beginning. */
   readonly after?: string;
-  /** May this key be shown? Of a claim only such keys are. Default: every key may. */
+  /** May this key be shown? Other keys of a claim are left out. Default: every key may be shown. */
   readonly canSee?: (key: string) => boolean;
 }
 
 type KeyFilter = (key: string) => boolean;
 type ToTag = (id: string) => string;
 
-/** Lines or claims looked at between two pauses; tags are dearer. */
+/** How many queues or claims are visited per step. Fewer if each needs its tag, which is expensive. */
 const RECORDS_PER_STEP = 1_000;
 const TAGS_PER_STEP = 100;
 
-/** A page at once. The table must have been advanced to `now`. */
+/** Returns a page in one step. The table must have been advanced to `now`. */
 export function listTable(table: LockTable, toTag: ToTag, query: ListQuery, now: number): ClaimView[] {
   const steps = listSteps(table, toTag, query);
   let step = steps.next();
@@ -32,9 +32,9 @@ export function listTable(table: LockTable, toTag: ToTag, query: ListQuery, now:
 }
 
 /**
- * The entries of a page, in steps: the table may change between them, so a claim that moves may be missed or come twice.
- * Its cost grows with the keys there are, not with their order: nothing is sorted but what is given.
- * @param knownLast the claim whose tag is query.after, if that is known; it may have gone meanwhile
+ * Collects the claims of a page in steps. The table may change between them, so a claim that moves may be missed or listed
+ * twice. The cost grows with the number of keys only: just the queues of the page are sorted.
+ * @param knownLast the claim with the tag query.after, if the caller knows it; it may have been removed meanwhile
  */
 export function* listSteps(
   table: LockTable,
@@ -69,7 +69,7 @@ export function* listSteps(
   return page;
 }
 
-/** A claim as tools see it; `canSee` leaves out keys. */
+/** Converts a claim for a list, without the keys that `canSee` rejects. */
 export function toView(
   table: LockTable,
   toTag: ToTag,
@@ -78,7 +78,7 @@ export function toView(
   canSee: KeyFilter | undefined,
 ): ClaimView {
   const { id, ...claim } = record.claim;
-  // at least one is left: it was found by it
+  // at least one key remains: the claim was found by it
   const [first, ...others] = canSee === undefined ? claim.holds : claim.holds.filter(({ key }) => canSee(key));
   const holds = [first as LockSpec, ...others] as const;
   const answer = toAnswer(record, now, table.sessionMs);
@@ -95,13 +95,13 @@ function* findByTag(table: LockTable, toTag: ToTag, tag: string): Generator<void
   return null;
 }
 
-/** Where a claim is listed: its first place in a line that is shown. A parked place stands in no line. */
+/** The entry by which a claim is listed: its first entry in a visible queue. The entry of a suspended waiter is in no queue. */
 function primaryEntry({ entries, isSuspended }: ClaimRecord, isShown: KeyFilter): QueueEntry | null {
   for (const entry of entries) if ((entry.isAdmitted || !isSuspended) && isShown(entry.queue.key)) return entry;
   return null;
 }
 
-/** The next one in its line; of a claim that has gone, the first that came after it. */
+/** The next entry in the queue; if the claim was removed meanwhile, the first entry that arrived after it. */
 function entryAfter(table: LockTable, { queue, next, record, arrival }: QueueEntry): QueueEntry | null {
   if (isInTable(table, record)) return next;
   let entry = table.tokenIssuer.queues.get(queue.key)?.entries.first ?? null;
@@ -113,7 +113,7 @@ function isInTable(table: LockTable, record: ClaimRecord): boolean {
   return table.records.get(record.claim.id) === record;
 }
 
-/** Adds those who are at home in this line, from that seat on. */
+/** Adds the claims whose primary entry is in this queue, starting from `firstEntry`. */
 function collect(
   queue: KeyQueue,
   firstEntry: QueueEntry | null,
@@ -122,12 +122,12 @@ function collect(
   page: ClaimRecord[],
 ): void {
   for (let entry = firstEntry; entry !== null && page.length < max; entry = entry.next) {
-    // whoever stands in a line that is shown has a home
+    // every entry in a visible queue has a primary entry
     if ((primaryEntry(entry.record, isShown) as QueueEntry).queue === queue) page.push(entry.record);
   }
 }
 
-/** The first `max` lines behind a key that are shown and not empty, in order. */
+/** Returns the first `max` visible, non-empty queues after a key, in key order. */
 function* firstQueues(
   table: LockTable,
   afterKey: string,
@@ -135,7 +135,7 @@ function* firstQueues(
   max: number,
 ): Generator<void, KeyQueue[], void> {
   let best: KeyQueue[] = [];
-  // once there are enough, only keys before this one are of interest
+  // once there are enough queues, only keys before this one can be among the first
   let upperKey: string | undefined;
   let visited = 0;
   for (const queue of table.tokenIssuer.queues.walk()) {
@@ -155,7 +155,7 @@ function takeFirst(queues: KeyQueue[], max: number): KeyQueue[] {
   return queues.sort((a, b) => (a.key < b.key ? -1 : 1)).slice(0, max);
 }
 
-/** Adds those who stand in no line that is shown, behind `after`: parked, or not yet come to such a key. */
+/** Adds the claims after `after` without an entry in a visible queue: suspended, or not yet in the queue of such a key. */
 function* collectUnqueued(
   table: LockTable,
   after: ClaimRecord | null,

@@ -1,14 +1,14 @@
 /**
- * The lock table: lines of claims by key, claims by id, leases, tokens, and grants to announce. Pure: every verb is
- * given `now` (monotonic milliseconds, for leases) and `micros` (wall clock in microseconds, for tokens only).
+ * The lock table: queues of claims by key, claims by id, leases, tokens, and notifications to push. Pure: every method gets
+ * `now` (monotonic milliseconds, for leases) and `micros` (wall clock in microseconds, for tokens only).
  *
  * Invariants
- * - A line is admitted seats, then waiting ones by arrival (lock-table/key-queue.ts). A claim enters a line only when it is
- *   admitted in the line of its previous key, so who takes keys in order never deadlocks.
- * - A claim is held from the moment it is admitted in its last line and has its tokens (lock-table/token-issuer.ts). A grant never
- *   lengthens the lease: the client counts from what it sent, and has sent nothing.
- * - What has run out goes before anybody is admitted, so nobody is granted to a claim that has ended.
- * - While paused (a restarted server reclaiming) nobody is admitted.
+ * - A queue has admitted entries, then waiting ones by arrival (lock-table/key-queue.ts). A claim enters a queue only when it
+ *   is admitted in the queue of its previous key, so claims that take keys in order never deadlock.
+ * - A claim is held from the moment it is admitted in its last queue and has its tokens (lock-table/token-issuer.ts). A grant
+ *   never extends the lease: the client counts its lease from a call it sent, and it has sent none for the grant.
+ * - Expired claims are removed before any claim is admitted, so that no expired claim is granted.
+ * - While paused (a restarted server in recovery) no claim is admitted.
  */
 
 import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
@@ -24,15 +24,15 @@ import type { TokenIssuer } from "./token-issuer.ts";
 import { Tombstones } from "./tombstones.ts";
 
 export interface LockTableOptions {
-  /** What "session" claims are told as their lease, and how long their ids are remembered. Default 30 s. */
+  /** The lease in the answers for "session" claims, and the lifetime of their tombstones. Default 30 s. */
   readonly sessionMs?: number;
-  /** Tokens stay below it; a grant that would reach it waits for raiseTokenCeiling(). Default: no bound. */
+  /** All tokens are below it; a grant that would reach it waits for raiseTokenCeiling(). Default: no ceiling. */
   readonly tokenCeiling?: number;
-  /** How many claims are remembered that have ended: of anyone, for as long as they ask. Default: all. */
+  /** The most tombstones, of all clients together. Default: no limit. */
   readonly maxTombstones?: number;
-  /** Told when a claim whose entry is marked `notifyOnRemoval` is gone, however it ended. */
+  /** Called when a claim with `notifyOnRemoval` is removed, however it ended. */
   readonly onRemoved?: (record: ClaimRecord) => void;
-  /** Told of every claim's life. Default: nobody is. */
+  /** Receives the events of all claims. Default: none. */
   readonly observer?: Observer;
 }
 
@@ -59,16 +59,16 @@ export class LockTable {
   }
 
   /**
-   * Places the claim, or finds it and restarts its lease. `arrival`: where a claim that waited before a restart stood, else
-   * 0; `by`: who places it.
+   * Queues the claim, or finds it and restarts its lease. `arrival`: that of a claim that waited before a restart, else 0;
+   * `account`: the account that places it.
    */
-  claim(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, by = ""): Answer {
-    const record = this.enqueue(claim, owner, now, micros, arrival, by);
+  claim(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, account = ""): Answer {
+    const record = this.enqueue(claim, owner, now, micros, arrival, account);
     return record === null ? this.tombstones.noneAnswer(claim.id) : this.answerFor(record);
   }
 
-  /** As claim(); gives what is there now by its id, or null. */
-  enqueue(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, by = ""): ClaimRecord | null {
+  /** Like claim(), but returns the record of the claim, or null if it was not kept. */
+  enqueue(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, account = ""): ClaimRecord | null {
     this.advance(now, micros);
     const existing = this.records.get(claim.id);
     if (existing !== undefined) {
@@ -77,28 +77,28 @@ export class LockTable {
     }
     if (this.tombstones.reasonOf(claim.id) !== undefined) return null;
     if (!claim.wait && !this.canAdmitNow(claim)) return null;
-    const record = this.#insert(claim, owner, arrival, by);
+    const record = this.#insert(claim, owner, arrival, account);
     this.#granter.advance(record);
     if (record.isHeld) return record;
     if (!claim.wait) {
-      this.#removeAndAdmit(record); // free, but the token ceiling is in the way: no trace all the same
+      this.#removeAndAdmit(record); // free, but the token ceiling blocks it; `wait: false` must leave no trace
       return null;
     }
     this.#observer.onEvent("waiting", record, now);
     return record;
   }
 
-  /** Would the claim be admitted everywhere if it came now? As of the time that the table was told last. */
+  /** Would the claim be admitted in all its queues if it arrived now? As of the last advance(). */
   canAdmitNow(claim: Claim): boolean {
     return this.#granter.canAdmitNow(claim);
   }
 
-  /** Is nothing held that keeps the claim from its keys? Those who only wait hold nothing. */
+  /** Would the claim fit beside the holders of its keys, regardless of waiters? */
   fitsBesideHolders(claim: Claim): boolean {
     return this.#granter.fitsBesideHolders(claim);
   }
 
-  /** What its client is told of an entry, at the time that the table was told last. */
+  /** The answer for a claim, as of the last advance(). */
   answerFor(record: ClaimRecord): Answer {
     if (record.revokeReason !== null) return { state: "none", reason: record.revokeReason };
     return toAnswer(record, this.#now, this.sessionMs);
@@ -112,7 +112,7 @@ export class LockTable {
     return this.answerFor(record);
   }
 
-  /** Says whether it was there and not revoked. `unanswered`: its ttl, if a `claim` call of this id may still be on its way. */
+  /** Returns whether the claim existed and was not revoked. `unanswered`: its ttl, if a `claim` call may still be in flight. */
   release(id: ClaimId, now: number, micros: number, unanswered?: number | "session"): boolean {
     this.advance(now, micros);
     if (unanswered !== undefined) this.addTombstone(id, unanswered);
@@ -120,12 +120,12 @@ export class LockTable {
     return record !== undefined && this.remove(record);
   }
 
-  /** A `claim` call of this id, which is released, may still be on its way: no place is to be taken by it. */
+  /** Adds a tombstone for a released claim: a late `claim` call with this id must not enter the queue. */
   addTombstone(id: ClaimId, ttlMs: number | "session"): void {
     this.tombstones.add(id, "released", this.#now + this.#toTtlMs(ttlMs));
   }
 
-  /** As release(), of what is there at the time that the table was told last. */
+  /** Like release(), for a record, as of the last advance(). */
   remove(record: ClaimRecord): boolean {
     const { claim, isDetached, isHeld, revokeReason } = record;
     if (isDetached) this.tombstones.addIfRoom(claim.id, "released", this.#now + this.#toTtlMs(claim.ttlMs));
@@ -134,7 +134,7 @@ export class LockTable {
     return revokeReason === null;
   }
 
-  /** Its client has gone: removes it, and remembers for so long that it has expired. */
+  /** Removes the claim of a client that has disconnected; its tombstone says "expired" for rememberMs. */
   expireNow(id: ClaimId, rememberMs: number, now: number, micros: number): void {
     this.advance(now, micros);
     const record = this.records.get(id);
@@ -144,7 +144,7 @@ export class LockTable {
     this.#removeAndAdmit(record);
   }
 
-  /** Takes a held claim out of its session: a plain lease from now on, the full one or `leftMs` where that is less. */
+  /** Takes a held claim out of its session: it has a plain lease from now on, the full ttl or `leftMs` if that is less. */
   detach(id: ClaimId, now: number, micros: number, leftMs: number = Number.POSITIVE_INFINITY): boolean {
     this.advance(now, micros);
     const record = this.records.get(id);
@@ -166,7 +166,7 @@ export class LockTable {
     return true;
   }
 
-  /** The claim has been held for longer than it may: revoked, for that reason. */
+  /** Revokes a claim that was held longer than maxHold, with that reason. */
   revokeForMaxHold(record: ClaimRecord, now: number, micros: number): void {
     this.advance(now, micros);
     if (this.records.get(record.claim.id) === record && record.revokeReason === null)
@@ -178,12 +178,12 @@ export class LockTable {
     record.revokeReason = reason;
     for (const { queue } of record.entries) queue.markRevoked(record);
     this.#observer.onEvent(isRemoval ? "removed" : reason === "revoked" ? reason : "outstayed", record, this.#now);
-    // its client need not wait for its next renewal to hear of it
+    // push it now: otherwise the client would notice only at its next renewal
     this.#notifications.push({ id: record.claim.id, owner: record.owner, answer: { state: "none", reason } });
     if (isRemoval) this.#removeAndAdmit(record);
   }
 
-  /** Lets time pass and ends what has run out. Every verb does so first; an owner with a timer calls it at nextDueAt(). */
+  /** Advances the time and removes expired claims. Every method does so first; an owner with a timer calls it at nextDueAt(). */
   advance(now: number, micros: number): void {
     this.#now = now;
     this.#granter.advanceClock(now, micros);
@@ -211,7 +211,7 @@ export class LockTable {
     return this.#leaseExpiry.nextDueAt();
   }
 
-  /** Takes what became of claims without their asking since the last call: grants, and what was revoked. */
+  /** Returns and clears the notifications since the last call: grants of waiting claims, and revoked claims. */
   drainNotifications(): readonly Notification[] {
     if (this.#notifications.length === 0) return this.#notifications;
     const notifications = this.#notifications;
@@ -219,13 +219,13 @@ export class LockTable {
     return notifications;
   }
 
-  /** Its owner cannot be reached: its waiting place leaves the line until resumeWaiter(), so that grants pass over it. */
+  /** Its owner cannot be reached: takes its waiting entry out of the queue until resumeWaiter(), so that grants pass it by. */
   suspendWaiter(id: ClaimId): void {
     const record = this.records.get(id);
     if (record !== undefined) this.#granter.suspendWaiter(record);
   }
 
-  /** Its owner is back: its place stands where its arrival says, behind whoever was granted meanwhile. */
+  /** Its owner is back: puts its entry at the position of its arrival, behind claims that were granted meanwhile. */
   resumeWaiter(id: ClaimId): void {
     const record = this.records.get(id);
     if (record !== undefined) this.#granter.resumeWaiter(record);
@@ -236,12 +236,12 @@ export class LockTable {
     this.#granter.raiseTokenCeiling(ceiling);
   }
 
-  /** The ceiling that those need who are admitted everywhere but have no tokens yet; 0: there are none. */
+  /** The ceiling that the claims need that are admitted in all queues but have no tokens yet; 0: there are none. */
   get requiredTokenCeiling(): number {
     return this.#granter.requiredTokenCeiling;
   }
 
-  /** Nobody is admitted until resumeGrants(). */
+  /** Admits no claim until resumeGrants(). */
   pauseGrants(): void {
     this.#granter.pauseGrants();
   }
@@ -251,12 +251,12 @@ export class LockTable {
   }
 
   /**
-   * A hold that its client asserts after a restart, while the table is paused. It is held as asserted; where holds
-   * cannot stand together, the lower tokens go. False if it went itself.
+   * Restores a held claim that its client reports after a restart, while the table is paused. Of claims that conflict, those
+   * with lower tokens are removed. False if this claim was removed.
    */
-  reclaim(claim: Claim, owner: unknown, token: number, tokens: number, leftMs: number, by = ""): boolean {
+  reclaim(claim: Claim, owner: unknown, token: number, tokens: number, leftMs: number, account = ""): boolean {
     if (this.records.has(claim.id)) return true;
-    const record = this.#insert(claim, owner, 0, by, claim.ttlMs === "session" ? "session" : leftMs);
+    const record = this.#insert(claim, owner, 0, account, claim.ttlMs === "session" ? "session" : leftMs);
     this.#granter.restoreHeld(record, token, tokens);
     for (const { queue } of record.entries) {
       for (let conflict = queue.findConflict(); conflict !== null; conflict = queue.findConflict())
@@ -265,16 +265,16 @@ export class LockTable {
     return this.records.has(claim.id);
   }
 
-  #insert(claim: Claim, owner: unknown, arrival: number, by: string, leftMs = claim.ttlMs): ClaimRecord {
+  #insert(claim: Claim, owner: unknown, arrival: number, account: string, leftMs = claim.ttlMs): ClaimRecord {
     const expiresAt = leftMs === "session" ? Number.POSITIVE_INFINITY : this.#now + leftMs;
     const record = new ClaimRecord(claim, owner, this.#now, expiresAt, this.#granter.nextArrival(arrival));
-    record.account = by;
+    record.account = account;
     this.records.add(claim.id, record);
     this.#leaseExpiry.add(record);
     return record;
   }
 
-  /** It cannot be held beside a higher token: its client is told at once, and at its next renewal if it is not reached. */
+  /** Removes a claim that conflicts with a higher token. Notifies its client now; a renewal is answered "none", too. */
   #expireConflict(record: ClaimRecord): void {
     this.#notifications.push({
       id: record.claim.id,

@@ -1,10 +1,10 @@
 /**
- * Fencing tokens of one table (design A.2): token = max(last + 1, floor, clock), where the clock is the wall clock in
- * microseconds as far as it has ever been seen, so it never goes back while the table lives.
+ * Issues the fencing tokens of one table: token = max(last + 1, floor, clock), where the clock is the highest wall clock in
+ * microseconds that the table has seen, so it never goes back while the table lives.
  *
- * Invariant: every token lies above all tokens granted before on its keys. A line remembers its last token only until
- * the clock has passed it; after that every token of the clock lies above it anyway. So an idle key leaves nothing.
- * Numbers here stay below 2^53 until the year 2255.
+ * Invariant: every token is higher than all tokens granted before on its keys. A queue keeps its last token only until the
+ * clock has passed it (decision 0008); after that every token from the clock is higher anyway. So an idle key needs no
+ * memory. These numbers stay below 2^53 until the year 2255.
  */
 
 import type { Claim } from "../spi/driver.ts";
@@ -13,23 +13,23 @@ import { SlotMap } from "../util/slot-map.ts";
 import type { ClaimRecord } from "./claim-record.ts";
 import { KeyQueue } from "./key-queue.ts";
 
-/** A floor further ahead of the clock than this is refused: it would end the key's tokens for ever. */
+/** A floor further ahead of the clock than this is refused: a floor near the highest number would use up the key's tokens. */
 const MAX_FLOOR_LEAD_MICROS = 86_400_000_000;
 
-/** The lines of a table by key, and the tokens granted in them. */
+/** The queues of a table by key, and the tokens issued on them. */
 export class TokenIssuer {
   readonly queues: SlotMap<string, KeyQueue> = new SlotMap();
-  /** Lines that became empty before the clock had passed their last token, due at that token. Each stands here once. */
+  /** Queues that became empty before the clock had passed their last token; due at that token. */
   readonly #idleQueues = new DeadlineHeap<KeyQueue>();
   #clock = 0;
-  /** Tokens stay below it. */
+  /** All tokens are below it. */
   ceiling: number;
 
   constructor(ceiling: number) {
     this.ceiling = ceiling;
   }
 
-  /** Are idle lines still remembered for their last token? */
+  /** Are empty queues still kept for their last token? */
   get hasIdleQueues(): boolean {
     return this.#idleQueues.nextDueAt() !== null;
   }
@@ -38,7 +38,7 @@ export class TokenIssuer {
     return this.#clock;
   }
 
-  /** Moves the clock on, and forgets the lines it has passed. */
+  /** Advances the clock and deletes the empty queues whose last token it has passed. */
   advance(micros: number): void {
     if (micros <= this.#clock) return;
     this.#clock = micros;
@@ -52,7 +52,7 @@ export class TokenIssuer {
     }
   }
 
-  /** The line of a key, made if need be. */
+  /** Returns the queue of a key; creates it if necessary. */
   getOrCreateQueue(key: string): KeyQueue {
     let queue = this.queues.get(key);
     if (queue === undefined) {
@@ -62,7 +62,7 @@ export class TokenIssuer {
     return queue;
   }
 
-  /** Forgets an empty line, now or as soon as the clock has passed its last token. */
+  /** Deletes an empty queue, now or as soon as the clock has passed its last token. */
   forgetQueue(queue: KeyQueue): void {
     if (queue.entries.size > 0 || queue.isRemoved) return;
     if (queue.lastToken < this.#clock) {
@@ -72,7 +72,7 @@ export class TokenIssuer {
     } else this.#idleQueues.set(queue, queue.lastToken);
   }
 
-  /** Could a token at this floor be granted? */
+  /** Is this floor close enough to the clock to be accepted? */
   acceptsFloor(floor: bigint, micros: number): boolean {
     return floor === 0n || Number(floor) <= Math.max(this.#clock, micros) + MAX_FLOOR_LEAD_MICROS;
   }
@@ -84,7 +84,7 @@ export class TokenIssuer {
     return token;
   }
 
-  /** Sets a run aside for a claim that has a seat in each of its lines; null if it would reach the ceiling. */
+  /** Issues a token range to a claim that has entered all its queues; null if the range would reach the ceiling. */
   issue({ claim, entries }: ClaimRecord): number | null {
     let token = Math.max(this.#clock, Number(claim.floor));
     for (const { queue } of entries) if (queue.lastToken >= token) token = queue.lastToken + 1;
@@ -93,7 +93,7 @@ export class TokenIssuer {
     return token;
   }
 
-  /** Tokens up to this one have been granted on the claim's keys. */
+  /** Records that tokens up to this one have been issued on the claim's keys. */
   recordIssued(claim: Claim, last: number): void {
     for (const { key } of claim.holds) {
       const queue = this.getOrCreateQueue(key);

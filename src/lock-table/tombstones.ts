@@ -1,12 +1,12 @@
 /**
- * How claims ended, remembered for a while: tombstones, which answer "none" to a late duplicate of `claim` (design
- * A.15: without one it could take a place nobody wants), and the reasons of other endings, kept only to tell people.
+ * Keeps for a while how claims ended. A tombstone answers "none" to a late duplicate of a `claim` call, which would otherwise
+ * queue a claim that its client has abandoned. The end reasons of other claims are kept only for messages.
  */
 
 import type { Answer, ClaimId, EndReason } from "../spi/driver.ts";
 import { DeadlineHeap } from "../util/deadline-heap.ts";
 
-/** Reasons are a courtesy: beyond this many they are dropped. Tombstones are kept then, too. */
+/** Beyond this many notes, reasons for messages are not added any more; tombstones still are. */
 const MAX_REASONS = 10_000;
 
 interface Tombstone {
@@ -21,7 +21,7 @@ export class Tombstones {
   readonly #expiry = new DeadlineHeap<Tombstone>();
   readonly #max: number;
 
-  /** most: what is remembered; beyond, the oldest is forgotten for the newest, whoever they are of. */
+  /** @param max the most notes; beyond it the oldest one is dropped, regardless of its client */
   constructor(max: number = Number.POSITIVE_INFINITY) {
     this.#max = max;
   }
@@ -30,7 +30,7 @@ export class Tombstones {
     return this.#byId.size;
   }
 
-  /** A late `claim` for this id must be answered "none" until then. */
+  /** Answers "none" to a late `claim` call with this id until `until`. */
   add(id: ClaimId, reason: EndReason, until: number): void {
     const existing = this.#byId.get(id);
     if (existing !== undefined) {
@@ -44,7 +44,7 @@ export class Tombstones {
     if (this.#byId.size > this.#max) this.#removeOldest();
   }
 
-  /** Remember why, if there is room. */
+  /** Keeps the end reason if there is room. */
   addIfRoom(id: ClaimId, reason: EndReason, until: number): void {
     if (this.#byId.size < MAX_REASONS) this.add(id, reason, until);
   }
@@ -53,7 +53,7 @@ export class Tombstones {
     return this.#byId.size === 0 ? undefined : this.#byId.get(id)?.reason;
   }
 
-  /** The answer about a claim that is not there. */
+  /** The answer for a claim that is not in the table. */
   noneAnswer(id: ClaimId): Answer {
     const reason = this.reasonOf(id);
     return reason === undefined ? { state: "none" } : { state: "none", reason };
