@@ -1,33 +1,33 @@
-/** Time, as the client, the server and the memory driver see it: passed in, so that tests can move it. */
+/** The clock of the client, the server and the memory driver: passed in, so that tests can control time. */
 
 import { uptime } from "node:os";
 
-/** One re-armable timer. */
+/** A timer that can be set again. */
 export interface Timer {
-  /** Call the timer's function at `due` on the clock's now() scale, replacing what was set; null: never. */
+  /** Calls the timer's function at `due` on the clock's now() scale, instead of the time set before; null: never. */
   set(due: number | null): void;
   /** Does a pending call keep the process alive? False at first. */
   keepAlive(on: boolean): void;
-  /** Nothing is pending any more, nor is anything kept for a later set(). */
+  /** Cancels a pending call and frees the underlying timer. */
   stop(): void;
 }
 
-/** How a client, a server or the memory driver sees time: the machine's, or one that a test moves. */
+/** The source of time of a client, a server or the memory driver: the system's, or one that a test controls. */
 export interface Clock {
-  /** Milliseconds from an arbitrary start; never goes back, may stand still while the machine sleeps. */
+  /** Milliseconds from an arbitrary start. Never goes back; may stop while the machine is suspended. */
   now(): number;
-  /** Wall clock, milliseconds since 1970; may step either way. For tokens and for noticing sleep, never for leases. */
+  /** The wall clock, in milliseconds since 1970; may step. For tokens and to detect a suspension, never for leases. */
   wall(): number;
-  /** Milliseconds that also count while the machine sleeps; coarse. */
+  /** Milliseconds since boot, suspensions included; coarse. */
   uptime(): number;
-  /** A timer that calls `run`; nothing is set at first. */
+  /** Creates a timer that calls `run`; it is not set at first. */
   timer(run: () => void): Timer;
 }
 
-/** setTimeout fires at once for a longer delay; a longer wait is made of several. */
+/** The longest delay of setTimeout, which fires at once for a longer one; a longer wait takes several timeouts. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-/** The machine's clock. */
+/** The clock of the system. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
@@ -36,8 +36,8 @@ export const systemClock: Clock = {
 };
 
 /**
- * A timer that costs nothing when it is set, unset and set again in quick succession, as an uncontended lock does: it is
- * only re-armed for an earlier due time, and lets the process go one turn of the event loop late.
+ * A timer that is cheap to set, unset and set again in quick succession, as an uncontended lock does: it re-arms its timeout
+ * only for an earlier due time, and calls unref() one turn of the event loop late.
  */
 function createSystemTimer(run: () => void): Timer {
   let handle: NodeJS.Timeout | null = null;
@@ -50,7 +50,7 @@ function createSystemTimer(run: () => void): Timer {
   function fire(): void {
     handle = null;
     if (due === null) return;
-    // it may fire up to a millisecond early, and a later due time does not re-arm it
+    // setTimeout may fire up to a millisecond early, and a later due time has not re-armed it
     if (due > performance.now()) {
       arm(due);
       return;
@@ -80,7 +80,7 @@ function createSystemTimer(run: () => void): Timer {
       if (handle === null) {
         arm(newDue);
       } else if (newDue < firesAt - 1 && performance.now() < firesAt - 1) {
-        // else it fires as soon as a timer can: of a thousand that are due each would arm it anew
+        // not if the timeout is about to fire anyway: with many due items each would re-arm it
         clearTimeout(handle);
         arm(newDue);
       }

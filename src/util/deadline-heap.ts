@@ -1,34 +1,34 @@
 /**
- * Deadlines in a binary heap. It knows nothing of timers: who owns it asks for the next due time and arms one.
+ * A binary heap of deadlines, without a timer: its owner reads the next due time and arms one.
  *
- * Those that are set one after another to the same time, as all that one call has renewed are, stand in a row of which
- * only the first is in the heap: to set and to take one of them moves nothing.
+ * Items that are set to the same time one after another, such as all claims of one renewal, form a linked row. Only the
+ * first item of a row is in the heap, so adding or taking one of the others moves no heap entries.
  *
  * Invariant: the item that was set last is the last of its row.
  */
 
-/** What a thing must carry to stand in a schedule: at most one schedule, at most once. All fields belong to the schedule. */
+/** The fields of an item in a heap. An item is in at most one heap, at most once; the heap owns all these fields. */
 export interface HeapItem {
-  /** When it is due; meaningful while it stands in the schedule. */
+  /** When it is due; valid while it is in the heap. */
   dueAt: number;
-  /** Its index in the heap; -1: it stands nowhere; -2: in a row, and not as its first. */
+  /** Its index in the heap; -1: not in the heap; -2: in a row, but not its first item. */
   heapIndex: number;
-  /** Its neighbours in its row. Things that often stand in one should have both from the beginning. */
+  /** Its neighbours in its row. Items that are often in a row should define both from the start, to keep their shape. */
   previousSameDue?: HeapItem | undefined;
   nextSameDue?: HeapItem | undefined;
 }
 
 export class DeadlineHeap<T extends HeapItem> {
   readonly #heap: T[] = [];
-  /** Set last; undefined: that one is gone. */
+  /** The item that was set last; undefined if it was removed. */
   #lastSet: HeapItem | undefined;
 
-  /** When the first is due, or null. */
+  /** When the first item is due, or null. */
   nextDueAt(): number | null {
     return this.#heap[0]?.dueAt ?? null;
   }
 
-  /** Puts the item in, or moves it. */
+  /** Adds the item, or moves it to another time. */
   set(item: T, dueAt: number): void {
     this.remove(item);
     const lastSet = this.#lastSet;
@@ -45,7 +45,7 @@ export class DeadlineHeap<T extends HeapItem> {
     this.#siftUp(item);
   }
 
-  /** Takes the item out; nothing happens if it is not in. */
+  /** Removes the item if it is in the heap. */
   remove(item: T): void {
     const { heapIndex: index, previousSameDue, nextSameDue } = item;
     if (index === -1) return;
@@ -64,12 +64,12 @@ export class DeadlineHeap<T extends HeapItem> {
     if (successor === item) return;
     this.#heap[index] = successor;
     successor.heapIndex = index;
-    if (nextSameDue !== undefined) return; // it is due at the same time
+    if (nextSameDue !== undefined) return; // due at the same time, so the heap order still holds
     this.#siftUp(successor);
     this.#siftDown(successor);
   }
 
-  /** Takes out and gives the first item if it is due at `now`, else null. */
+  /** Removes and returns the first item if it is due at `now`, else null. */
   takeDue(now: number): T | null {
     const first = this.#heap[0];
     if (first === undefined || first.dueAt > now) return null;
@@ -77,7 +77,7 @@ export class DeadlineHeap<T extends HeapItem> {
     return first;
   }
 
-  /** Takes out all that is due at `until`, soonest first. */
+  /** Removes and returns all items that are due at `until`, earliest first. */
   takeAllDue(until: number): T[] {
     const due: T[] = [];
     for (let item = this.takeDue(until); item !== null; item = this.takeDue(until)) due.push(item);

@@ -1,45 +1,45 @@
-/** Durations at the public border: "30s" becomes 30000 once, here, and is a number of milliseconds everywhere inside. */
+/** Durations of the API: "30s" becomes 30000 here; inside, a duration is always a number of milliseconds. */
 
 type UnitPart<Unit extends string> = `${number}${Unit}` | "";
 
 /**
- * Milliseconds as a whole number, or numbers with their units, the largest unit first and each at most once: "250ms",
- * "1.5s", "10m", "1m30s", "2h", "1d" (24 hours).
+ * A whole number of milliseconds, or a string of numbers with units, the largest unit first and each at most once:
+ * "250ms", "1.5s", "10m", "1m30s", "2h", "1d" (24 hours).
  */
 export type Duration =
   | number
   | Exclude<`${UnitPart<"d">}${UnitPart<"h">}${UnitPart<"m">}${UnitPart<"s">}${UnitPart<"ms">}`, "">;
 
-/** The longest duration accepted: a hundred years of 365 days. Longer ones are mistakes of unit. */
+/** The longest accepted duration: a hundred years of 365 days. A longer one is probably in the wrong unit. */
 export const MAX_DURATION_MS: number = 100 * 365 * 86_400_000;
 
-/** The shortest lease: less than this is over before a store across a network has answered. */
+/** The shortest lease: a shorter one could end before a store across a network has answered. */
 export const MIN_TTL_MS = 100;
 
-/** A duration as text. The empty text matches as well, and is none. */
+/** The text form of a duration. The empty text also matches and must be rejected separately. */
 const DURATION_PATTERN = new RegExp(
   "^(?:Nd)?(?:Nh)?(?:Nm)?(?:Ns)?(?:Nms)?$".replaceAll("N", "(\\d{1,15}(?:\\.\\d{1,9})?)"),
 );
-/** Milliseconds of its units, in the same order. */
+/** The units of DURATION_PATTERN in milliseconds, in the same order. */
 const UNITS_MS = [86_400_000, 3_600_000, 60_000, 1_000, 1];
 
 /**
- * A duration in milliseconds.
- * @param name the argument, as the message shall name it
- * @param min the shortest that makes sense
+ * Parses a duration into milliseconds.
+ * @param name the name of the argument in the error message
+ * @param min the shortest valid duration
  * @throws TypeError naming the argument if it is not a duration from `min` to MAX_DURATION_MS
  */
 export function parseDuration(value: unknown, name: string, min = 0): number {
   const ms = typeof value === "string" ? parseDurationText(value) : value;
   if (typeof ms !== "number" || !Number.isInteger(ms) || ms < min || ms > MAX_DURATION_MS) {
     throw new TypeError(
-      `${name} must be milliseconds, whole and from ${min} to a hundred years, or a string such as "30s", "1m30s" or "1d", not ${describeValue(value)}`,
+      `${name} must be a whole number of milliseconds from ${min} to a hundred years, or a string such as "30s", "1m30s" or "1d", not ${describeValue(value)}`,
     );
   }
   return ms;
 }
 
-/** A duration as people write it: "40 ms", "12 s", "3 m", "2 h". */
+/** Formats a duration for people: "40 ms", "12 s", "3 m", "2 h". */
 export function formatDuration(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 120_000) return `${Math.round(ms / 1_000)} s`;
@@ -47,7 +47,7 @@ export function formatDuration(ms: number): string {
   return `${Math.round(ms / 3_600_000)} h`;
 }
 
-/** The text in milliseconds; NaN if it is no duration. */
+/** Parses the text form of a duration into milliseconds; NaN if it is not a duration. */
 export function parseDurationText(text: string): number {
   const parts = DURATION_PATTERN.exec(text);
   if (parts === null || text === "") return Number.NaN;
@@ -55,7 +55,7 @@ export function parseDurationText(text: string): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
-/** A wrong value for a message, short and on one line, whatever it is. */
+/** Describes any wrong value in a message, in short and on one line. */
 export function describeValue(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (typeof value === "number" || typeof value === "boolean" || value == null) return String(value);

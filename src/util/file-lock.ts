@@ -1,10 +1,10 @@
 /**
- * One process at a time, elected by the kernel: an exclusive lock on a file that ends with its process, however it dies.
- * Nothing here reads process ids or ages of files, so nothing of a dead winner has to be cleaned up.
+ * An exclusive file lock by the kernel: at most one process has it, and it ends with its process, however that dies. No
+ * process ids or file ages are compared, so there is nothing to clean up after a dead process.
  *
- * On Linux the lock is flock(2)'s, taken by flock(1) on a descriptor of ours: the lock belongs to the open file, so it
- * stays when flock(1) has ended. On macOS open(2) takes it. Without flock(1) a socket in Linux's abstract namespace
- * serves, under a name that only who may read the file can know.
+ * On Linux, flock(1) takes a flock(2) lock on a descriptor of this process: the lock belongs to the open file, so it remains
+ * after flock(1) has ended. On macOS, open(2) takes the lock. On a Linux without flock(1), a socket in the abstract namespace
+ * serves as the lock; its name is known only to users who may read the file.
  */
 
 import { randomBytes } from "node:crypto";
@@ -13,29 +13,29 @@ import type { Server } from "node:net";
 import { createServer } from "node:net";
 import { flock } from "./flock.ts";
 
-/** What the winner holds until it lets go or dies. */
+/** A lock that this process has until close(). */
 export interface FileLock {
-  /** Why it does not keep others out any more: the file was removed or replaced, so that another may lock a new one. Null: it does. */
+  /** Why the lock no longer excludes others: the file was removed or replaced, so another process may lock a new one. Else null. */
   lostReason(): string | null;
-  /** Lets the next one win. The file stays. */
+  /** Releases the lock. The file stays. */
   close(): void;
 }
 
 const MAX_ATTEMPTS = 10;
-/** open(2) of macOS: take an exclusive lock, and fail rather than wait. */
+/** Flags for open(2) on macOS: take an exclusive lock, and fail instead of waiting. */
 const DARWIN_EXLOCK = 0x20 | 0x4;
 
 /**
- * Takes the lock on the file at `path` (made with mode 0600 if missing), or gives null because a living process has it.
- * `flockCommand` names flock(1).
- * @throws Error of the system if the file cannot be opened (ELOOP for a link) or locked
+ * Locks the file at `path`, which is created with mode 0600 if it is missing. Returns null if a living process has the lock.
+ * `flockCommand` is the command name of flock(1).
+ * @throws the system's Error if the file cannot be opened (ELOOP for a link) or locked
  */
 export async function acquireFileLock(path: string, flockCommand = "flock"): Promise<FileLock | null> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const descriptor = openLockFile(path);
     if (descriptor === null) return null;
     const lock = await lockDescriptor(path, descriptor, flockCommand);
-    // who removed the file since we opened it may have let another lock a new one
+    // if the file was removed since it was opened, another process may have locked a new one
     if (lock !== null && isSameFile(path, descriptor)) {
       const lostReason = (): string | null => (isSameFile(path, descriptor) ? null : `${path} was removed or replaced`);
       return { lostReason, close: () => releaseLock(lock, descriptor) };
@@ -43,10 +43,10 @@ export async function acquireFileLock(path: string, flockCommand = "flock"): Pro
     releaseLock(lock, descriptor);
     if (lock === null) return null;
   }
-  throw new Error(`the lock file ${path} is being replaced again and again`);
+  throw new Error(`cannot lock ${path}: the file was replaced during each of ${MAX_ATTEMPTS} attempts`);
 }
 
-/** Null: locked by another (where opening is locking). */
+/** Opens the lock file. Null: another process has locked it (on macOS, where open(2) takes the lock). */
 function openLockFile(path: string): number | null {
   const lockFlags = process.platform === "darwin" ? DARWIN_EXLOCK : 0;
   try {
@@ -57,7 +57,7 @@ function openLockFile(path: string): number | null {
   }
 }
 
-/** What to close besides the descriptor; null: locked by another. */
+/** Locks the descriptor. Returns the server to close with it, if there is one; null: another process has the lock. */
 async function lockDescriptor(
   path: string,
   descriptor: number,
@@ -80,9 +80,10 @@ function isSameFile(path: string, descriptor: number): boolean {
   return current !== undefined && current.ino === opened.ino && current.dev === opened.dev;
 }
 
-/** The name is 128 random bits kept in the file, so nobody else can take it before us. */
+/** The socket's name is 128 random bits from the file, so no process that cannot read the file can take it. */
 function lockByAbstractSocket(path: string, descriptor: number): Promise<Server | null> {
-  if (process.platform !== "linux") throw new Error("one server at a time needs flock(1): install it (util-linux)");
+  if (process.platform !== "linux")
+    throw new Error("the server's lock file needs flock(1): install it (package util-linux)");
   const name = readSocketName(path, descriptor);
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => socket.destroy());
@@ -98,7 +99,7 @@ function lockByAbstractSocket(path: string, descriptor: number): Promise<Server 
 }
 
 function readSocketName(path: string, descriptor: number): string {
-  // appended in one write, so of two who find the file empty the first one's name counts for both
+  // one atomic append: if two processes find the file empty, both use the name that was written first
   const append = openSync(path, constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW);
   try {
     if (fstatSync(descriptor).size === 0) writeSync(append, `${randomBytes(16).toString("hex")}\n`);

@@ -1,17 +1,16 @@
 /**
- * The kernel's lock on an open file, flock(2)'s, by way of flock(1): Node has no call for it. The lock belongs to the open
- * file, not to a process: it stays when flock(1) has ended, and lasts until the last process that inherited the
- * descriptor has closed it.
+ * Takes a flock(2) lock through flock(1), since Node has no call for it. The lock belongs to the open file, not to a process:
+ * it remains after flock(1) has ended, until the last process that inherited the descriptor has closed it.
  */
 
 import { spawn } from "node:child_process";
 
-/** Every process of a machine must find the same flock(1), whatever its PATH. */
+/** A fixed search path, so that all processes of a machine find the same flock(1) whatever their PATH is. */
 const FLOCK_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 /**
- * Locks our descriptor, without waiting. taken: by another; missing: there is no flock(1) here.
- * @throws (rejects) Error if flock(1) cannot do it, as on a file system without locks
+ * Locks a descriptor of this process, without waiting. taken: another open file has the lock; missing: flock(1) was not found.
+ * Rejects if flock(1) fails, for example on a file system without locks.
  */
 export function flock(
   descriptor: number,
@@ -33,7 +32,7 @@ export function flock(
     });
     child.once("close", (code, signal) => {
       if (code === 0 || code === 1) resolve(code === 0 ? "locked" : "taken");
-      else reject(new Error(`flock(1) ended with ${signal ?? code}: ${stderrText.trim()}`));
+      else reject(new Error(`flock(1) failed with ${signal ?? code}: ${stderrText.trim()}`));
     });
   });
 }

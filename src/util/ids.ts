@@ -1,15 +1,15 @@
-/** Claim ids, which are secrets, and the tags by which people tell claims apart without learning them. */
+/** Claim ids, which are secrets, and tags, which identify claims publicly without revealing their ids. */
 
 import { createHash, randomFillSync } from "node:crypto";
 
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
 const ID_CHARS = 26;
 
-/** Characters of ids to come. */
+/** Random characters for the next ids. */
 const idPool = Buffer.allocUnsafeSlow(256 * ID_CHARS);
 let poolOffset = idPool.length;
 
-/** 130 random bits from the system's generator in base32 (26 characters): nobody can guess it, safe in keys, paths and SQL. */
+/** 130 random bits from the system's generator in base32 (26 characters): cannot be guessed; safe in keys, paths and SQL. */
 export function randomId(): string {
   if (poolOffset === idPool.length) {
     randomFillSync(idPool);
@@ -21,7 +21,7 @@ export function randomId(): string {
   return idPool.toString("latin1", poolOffset - ID_CHARS, poolOffset);
 }
 
-/** Is this the form of an id made by randomId()? */
+/** Does the text have the form of an id from randomId()? */
 export function isId(text: unknown): text is string {
   return typeof text === "string" && /^[a-z2-7]{26}$/.test(text);
 }

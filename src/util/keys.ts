@@ -1,20 +1,20 @@
-/** What a key may be. Keys are compared by their code points: no case folding, no Unicode normalisation, no trimming. */
+/** The rules for keys and labels. Keys are compared by code points: no case folding, Unicode normalisation or trimming. */
 
 import { describeValue } from "./duration.ts";
 
-/** The longest key, in bytes of UTF-8, a client's prefix included. */
+/** The longest key in bytes of UTF-8, including a client's prefix. */
 export const MAX_KEY_BYTES = 512;
 
-/** The longest label, in bytes of UTF-8. */
+/** The longest label in bytes of UTF-8. */
 export const MAX_LABEL_BYTES = 256;
 
 const PRINTABLE_ASCII = /^[\x20-\x7e]{1,512}$/;
-// C0, DEL, C1 and the two line separators: what could forge a line in a log or a terminal
+// C0, DEL, C1 and the two line separators, which could forge a line in a log or a terminal
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
 const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/;
 
 /**
- * Checks a key at the border and gives it back.
+ * Validates a key and returns it.
  * @throws TypeError naming the argument if it is not 1 to 512 bytes of well-formed text without control characters
  */
 export function validateKey(key: unknown, name = "key"): string {
@@ -25,7 +25,7 @@ export function validateKey(key: unknown, name = "key"): string {
   return key;
 }
 
-/** What is wrong with a key, or null. */
+/** Returns what is wrong with a key, or null. */
 function keyProblem(key: string): string | null {
   if (key === "") return "must not be empty";
   if (key.length > MAX_KEY_BYTES || Buffer.byteLength(key) > MAX_KEY_BYTES) {
@@ -37,14 +37,14 @@ function keyProblem(key: string): string | null {
 }
 
 /**
- * Checks a label: what people read in lists. Control characters become spaces, what is too long is cut.
+ * Cleans a label for lists: control characters become spaces, and a label that is too long is cut.
  * @throws TypeError if it is not a string
  */
 export function cleanLabel(label: unknown, name = "label"): string {
   if (typeof label !== "string") throw new TypeError(`${name} must be a string, not ${describeValue(label)}`);
   const text = label.replace(new RegExp(CONTROL_CHARACTERS.source, "g"), " ").toWellFormed();
   if (Buffer.byteLength(text) <= MAX_LABEL_BYTES) return text;
-  // a character that the cut went through is left out
+  // drop a character that was cut in the middle
   return Buffer.from(text)
     .subarray(0, MAX_LABEL_BYTES)
     .toString()

@@ -1,6 +1,6 @@
-/** A doubly linked list whose links live in its items: O(1) at both ends and for leaving from the middle. */
+/** A doubly linked list whose links are fields of its items: O(1) at both ends and for a removal from the middle. */
 
-/** What an item must carry to stand in a linked list: at most one list, at most once. */
+/** The links of an item. An item is in at most one list, at most once. */
 export interface Linked<T> {
   previous: T | null;
   next: T | null;
@@ -15,7 +15,7 @@ export class LinkedList<T extends Linked<T>> {
     this.insertAfter(this.last, item);
   }
 
-  /** Puts item behind `anchor`; null: at the front. */
+  /** Inserts the item after `anchor`; null: at the front. */
   insertAfter(anchor: T | null, item: T): void {
     const follower = anchor === null ? this.first : anchor.next;
     item.previous = anchor;

@@ -1,8 +1,8 @@
-/** Which hosts are this machine and no other. */
+/** Recognizes loopback hosts. */
 
 import { isIPv4 } from "node:net";
 
-/** Does this host name or address lead to this machine alone, whatever a name server says? Brackets are allowed. */
+/** Is this host name or address always this machine, without a name server? Brackets are allowed. */
 export function isLoopback(host: string): boolean {
   const hostname = host.toLowerCase().replace(/^\[|\]$/g, "");
   if (hostname === "localhost" || hostname === "::1") return true;

@@ -1,11 +1,11 @@
-/** Makes the folders that are for this user alone: the user's directory, and the state of a server. */
+/** Creates directories that only this user may access: the user's directory, and the state directory of a server. */
 
 import { lstatSync, mkdirSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** A folder cannot be made where it is wanted; the message says why. */
+/** A directory cannot be created; the message has the reason. */
 export class DirectoryError extends Error {
-  /** Of the system, if it has one. */
+  /** The code of the system's error, if there is one. */
   readonly code: string | undefined;
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
@@ -14,7 +14,7 @@ export class DirectoryError extends Error {
   }
 }
 
-/** File systems of the Linux kernel that keep nothing: their numbers, from statfs(2). */
+/** File systems of the Linux kernel that store no files, by their numbers in statfs(2). */
 const KERNEL_FILE_SYSTEMS: ReadonlyMap<number, string> = new Map([
   [0x9fa0, "proc"],
   [0x62656572, "sysfs"],
@@ -28,15 +28,15 @@ const KERNEL_FILE_SYSTEMS: ReadonlyMap<number, string> = new Map([
   [0xcafe4a11, "bpf"],
 ]);
 
-/** The same path without what would make a link be followed that stands at its end: "/a/" and "/a/." are "/a". */
+/** Removes a trailing "/" or "/.", with which the system would follow a link at the end of the path: "/a/." becomes "/a". */
 export function trimTrailingSlashes(path: string): string {
   return path.replace(/(?:\/+\.?)+$/, "") || "/";
 }
 
 /**
- * Makes the folder with mode 0700, and those that lead to it; gives those that were missing, the outermost first. What
- * stands there already, whatever it is, is left for the caller to check. One level at a time: Node's recursive mkdir never
- * ends below /proc.
+ * Creates the directory and its missing parents with mode 0700. Returns those that were missing, the outermost first. An
+ * existing file or directory is left for the caller to check. Creates one level at a time, since Node's recursive mkdir
+ * never returns below /proc.
  * @throws DirectoryError
  */
 export function createPrivateDirectory(path: string): readonly string[] {
@@ -45,7 +45,7 @@ export function createPrivateDirectory(path: string): readonly string[] {
     try {
       mkdirSync(directory, 0o700);
     } catch (error) {
-      // somebody else was faster
+      // another process has created it meanwhile
       if ((error as NodeJS.ErrnoException).code === "EEXIST") continue;
       throw creationError(path, `${(error as NodeJS.ErrnoException).code} at ${directory}`, error);
     }
@@ -54,8 +54,8 @@ export function createPrivateDirectory(path: string): readonly string[] {
 }
 
 /**
- * The folders that must be made for this one, the outermost first, and the one in which they would be made.
- * @throws DirectoryError if they cannot be
+ * Returns the missing directories of a path, the outermost first, and the existing parent of the first one.
+ * @throws DirectoryError if they cannot be created
  */
 export function findMissingDirectories(path: string): { readonly missing: readonly string[]; readonly parent: string } {
   const missing: string[] = [];
@@ -63,7 +63,7 @@ export function findMissingDirectories(path: string): { readonly missing: readon
   let current = path;
   do {
     missing.unshift(current);
-    if (dirname(current) === current) throw creationError(path, "the root folder is missing");
+    if (dirname(current) === current) throw creationError(path, "the root directory is missing");
     current = dirname(current);
   } while (statEntry(current, path) === undefined);
   validateParent(current, path);
@@ -75,7 +75,7 @@ function statEntry(current: string, target: string): unknown {
     return lstatSync(current, { throwIfNoEntry: false });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // a file stands where a folder should lead on: it is found further up
+    // a parent is a file: validateParent() reports it further up
     if (code === "ENOTDIR") return undefined;
     throw creationError(target, `${code} at ${current}`, error);
   }
@@ -88,12 +88,12 @@ function validateParent(parent: string, target: string): void {
   } catch (error) {
     throw creationError(target, `${(error as NodeJS.ErrnoException).code} at ${parent}`, error);
   }
-  if (isDirectory === undefined) throw creationError(target, `${parent} is a link to what does not exist`);
-  if (!isDirectory) throw creationError(target, `${parent} is not a folder`);
+  if (isDirectory === undefined) throw creationError(target, `${parent} is a link to a path that does not exist`);
+  if (!isDirectory) throw creationError(target, `${parent} is not a directory`);
   const fileSystem = process.platform === "linux" ? KERNEL_FILE_SYSTEMS.get(statfsSync(parent).type) : undefined;
   if (fileSystem !== undefined) throw creationError(target, `${parent} belongs to the kernel (${fileSystem})`);
 }
 
 function creationError(target: string, reason: string, cause?: unknown): DirectoryError {
-  return new DirectoryError(`${target} cannot be made: ${reason}`, cause);
+  return new DirectoryError(`${target} cannot be created: ${reason}`, cause);
 }

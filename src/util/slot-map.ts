@@ -1,21 +1,21 @@
 /**
- * A Map for what comes and goes all the time, such as claims; its calls mean what a Map's mean.
+ * A Map for values that are added and deleted all the time, such as claims; its methods work like those of a Map.
  *
- * When V8 compacts a Map it links the old table, with all that stood in it, to the new one. As soon as one such table has
- * grown old, every later one and all that it held survives until the next full collection: a busy client spent half of
- * its time copying claims long released. So the Map in here maps to numbers only: the places of the values in an array.
- * And from time to time it is replaced by a new one, for the old tables and the keys in them were more than half of what a
- * busy server promoted.
+ * When V8 compacts a Map, it links the old table with all its contents to the new one. Once one such table has been promoted
+ * to the old generation, every later one and its contents survive until the next full collection: a busy client spent half
+ * of its time copying claims that had been released long before. Therefore the Map in this class has only numbers as its
+ * values, the slots of an array. It is also replaced from time to time, since the old tables and the keys in them were more
+ * than half of what a busy server promoted.
  */
 
-/** Places kept for the next values when the map is empty. */
+/** An empty map keeps up to this many slots for the next values. */
 const MAX_FREE_SLOTS = 1_000;
 
 export class SlotMap<K, V> {
   #slots = new Map<K, number>();
   readonly #values: (V | undefined)[] = [];
   readonly #free: number[] = [];
-  /** Deleted since #places is a new one. */
+  /** The number of deletions since #slots was replaced. */
   #deletions = 0;
 
   get size(): number {
@@ -37,7 +37,7 @@ export class SlotMap<K, V> {
     else this.#values[slot] = value;
   }
 
-  /** As set(), of a key that is known not to be in it: the key is looked up once. */
+  /** Like set(), for a key that is not in the map: saves a lookup. */
   add(key: K, value: V): void {
     const slot = this.#free.pop() ?? this.#values.length;
     this.#slots.set(key, slot);
@@ -52,7 +52,7 @@ export class SlotMap<K, V> {
     this.#free.push(slot);
     const { size } = this.#slots;
     if (size === 0 && this.#values.length > MAX_FREE_SLOTS) this.clear();
-    // to copy four times as rarely as to delete costs next to nothing
+    // copying only after four times as many deletions as entries costs almost nothing
     if (++this.#deletions > MAX_FREE_SLOTS + 4 * size) {
       this.#deletions = 0;
       this.#slots = new Map(this.#slots);
@@ -66,14 +66,14 @@ export class SlotMap<K, V> {
     this.#free.length = 0;
   }
 
-  /** The keys in the order in which they were set first; to be read before anything is deleted. */
+  /** The keys in insertion order. Read them before the next deletion. */
   keys(): IterableIterator<K> {
     return this.#slots.keys();
   }
 
   /**
-   * The values in no order, for a walk during which it may change: what stays is met once, what comes or goes meanwhile may
-   * be missed. Nothing is copied.
+   * Iterates over the values in no particular order, without a copy. The map may change meanwhile: values that stay are
+   * visited once, values that are added or deleted may be missed.
    */
   *walk(): Generator<V, void, void> {
     for (let slot = 0; slot < this.#values.length; slot++) {
@@ -82,7 +82,7 @@ export class SlotMap<K, V> {
     }
   }
 
-  /** The values in the order of keys(); a copy. */
+  /** Returns a copy of the values, in the order of keys(). */
   values(): V[] {
     return Array.from(this.#slots.values(), (slot) => this.#values[slot] as V);
   }

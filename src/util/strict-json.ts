@@ -1,9 +1,9 @@
 /**
- * JSON as a stranger sends it: duplicate names, `__proto__` and deep nesting are refused, objects become Maps, and no
- * number that a double cannot hold gets by as Infinity. Time is linear in the length of the text.
+ * A JSON parser for untrusted input: rejects duplicate names, `__proto__`, deep nesting, and numbers that would become
+ * Infinity; objects become Maps. Takes time linear in the length of the text.
  */
 
-/** Not JSON, or JSON that could mean two things. `field`: the member concerned, where there is one. */
+/** Invalid or ambiguous JSON. `field`: the affected member, if there is one. */
 export class JsonError extends Error {
   readonly field: string | null;
   constructor(message: string, field: string | null = null) {
@@ -25,8 +25,8 @@ export function parseJsonToMaps(text: string, depth: number): JsonValue {
 }
 
 /**
- * As JSON.parse, for a file that an operator has written. Of two members of one name that takes the last, and a right could
- * go unseen; and its message repeats what stands there, which may be a credential.
+ * Like JSON.parse, for files that an operator has written. JSON.parse silently uses the last of two members with one name,
+ * which could hide a permission, and its error message quotes the text, which may contain a credential.
  * @throws JsonError
  */
 export function parseStrictJson(text: string): unknown {
@@ -34,7 +34,7 @@ export function parseStrictJson(text: string): unknown {
   return JSON.parse(text);
 }
 
-/** Levels of objects and lists. */
+/** The most levels of objects and arrays in a file. */
 const MAX_FILE_DEPTH = 16;
 
 const LITERALS: Readonly<Record<string, readonly [text: string, value: null | boolean]>> = {
@@ -53,7 +53,7 @@ class JsonParser {
     this.#remainingDepth = depth;
   }
 
-  /** `path` names the value for people. */
+  /** `path` names the value in messages. */
   parseValue(path: string): JsonValue {
     const char = this.#peekChar();
     if (char === "{") return this.#parseNested(path, () => this.#parseObject(path));
@@ -88,7 +88,7 @@ class JsonParser {
       const name = this.#parseString();
       const field = truncatePath(path === "" ? name : `${path}.${name}`);
       if (name === "__proto__") throw new JsonError("must not be a member", field);
-      if (members.has(name)) throw new JsonError("stands there twice", field);
+      if (members.has(name)) throw new JsonError("appears twice", field);
       if (!this.#consume(":")) throw this.#syntaxError();
       members.set(name, this.parseValue(field));
       if (this.#consume("}")) return members;
@@ -125,7 +125,7 @@ class JsonParser {
     return number;
   }
 
-  /** What stands from `start` to here, by the rules of the real parser. */
+  /** Parses the text from `start` to the current position with JSON.parse. */
   #parseSlice(start: number): unknown {
     try {
       return JSON.parse(this.#text.slice(start, this.#position));
@@ -135,12 +135,12 @@ class JsonParser {
     }
   }
 
-  /** The character here, and on to the next; "" at the end. */
+  /** Returns the current character and moves on; "" at the end. */
   #nextChar(): string {
     return this.#text[this.#position++] ?? "";
   }
 
-  /** The next character that is no white space; "" at the end. */
+  /** Skips white space and returns the next character without consuming it; "" at the end. */
   #peekChar(): string {
     for (;;) {
       const char = this.#text[this.#position] ?? "";
@@ -156,11 +156,11 @@ class JsonParser {
   }
 
   #syntaxError(): JsonError {
-    return new JsonError(`is no JSON at character ${this.#position + 1}`);
+    return new JsonError(`is not valid JSON at character ${this.#position + 1}`);
   }
 }
 
-/** A name is shown, never echoed at length. */
+/** Shortens a path for messages and replaces unprintable characters. */
 function truncatePath(path: string): string {
   const printable = path.replace(/[^\x20-\x7e]/g, "?");
   return printable.length > 64 ? `${printable.slice(0, 64)}...` : printable;

@@ -1,22 +1,22 @@
 /**
- * Notices time that our monotonic clock did not count: a suspended machine (it stands still on Linux), or a step of the
- * store's wall clock. Either way the answer is to ask the store, and to believe nothing doubtful until it has spoken.
- * A false alarm costs one round trip.
+ * Detects time that the local monotonic clock did not count: a suspension of this machine (on Linux the clock stops), or a
+ * step of the store's wall clock. In both cases the client asks the store, and affected claims are unconfirmed until it
+ * answers. A false alarm costs one round trip.
  */
 
 import type { Clock } from "./clock.ts";
 
-/** Two clocks may drift apart by this much between two looks before it counts. */
+/** How far two clocks may drift apart between two readings. */
 const CLOCK_TOLERANCE_MS = 250;
 
 /**
- * The uptime costs some microseconds to read (on Linux Node reads a file for it), so that it is looked at once in this
- * time by our clock at most. What is left of the hole: a wall clock set back and a suspend as long as that, both within
- * this time of running after a look.
+ * Reading the uptime takes some microseconds (on Linux Node reads a file), so it is read at most once in this time by the
+ * monotonic clock. One case remains undetected: the wall clock is set back and the machine is suspended for the same time,
+ * both within this running time after a reading.
  */
 const UPTIME_INTERVAL_MS = 10;
 
-/** Three clocks: elapsed time is the most that the monotonic clock, the wall clock and the uptime tell. */
+/** Compares three clocks: the elapsed time is the maximum of the monotonic clock, the wall clock and the uptime. */
 export class SuspendDetector {
   readonly #clock: Clock;
   #wallAhead: number;
@@ -31,23 +31,23 @@ export class SuspendDetector {
     this.#uptimeReadAt = now;
   }
 
-  /** By how much the other clocks have run ahead of ours since the last look; 0 if within tolerance. Cheap. */
+  /** How far the other clocks have run ahead of the monotonic clock since the last call; 0 if within tolerance. Cheap. */
   suspendedMs(now: number = this.#clock.now()): number {
     const ahead = this.#clock.wall() - now;
     const stepMs = ahead - this.#wallAhead;
     const isSteady = stepMs > -CLOCK_TOLERANCE_MS && stepMs < CLOCK_TOLERANCE_MS;
     if (isSteady && now - this.#uptimeReadAt < UPTIME_INTERVAL_MS) return 0;
-    // both are looked at, so that a sleep that both tell of counts once
+    // read both clocks, so that a suspension that both show counts once
     const uptimeStepMs = this.#uptimeStepMs(now);
     if (isSteady) return uptimeStepMs;
-    // looked at again, our clock last: who was stopped between two looks, and not asleep, has missed nothing
+    // read again, the monotonic clock last: a process that was only stopped between the readings has missed no time
     const previousAhead = this.#wallAhead;
     this.#wallAhead = this.#clock.wall() - this.#clock.now();
     const suspendedMs = this.#wallAhead - previousAhead;
     return suspendedMs < CLOCK_TOLERANCE_MS ? uptimeStepMs : Math.max(suspendedMs, uptimeStepMs);
   }
 
-  /** The uptime nobody can set. */
+  /** The step of the uptime, which, unlike the wall clock, cannot be set. */
   #uptimeStepMs(now: number): number {
     this.#uptimeReadAt = now;
     const ahead = this.#clock.uptime() - this.#clock.now();
@@ -58,13 +58,13 @@ export class SuspendDetector {
   }
 }
 
-/** Compares the store's wall clock, where answers carry it, with our monotonic one. */
+/** Compares the store's wall clock, if its answers have it, with the local monotonic clock. */
 export class StoreClock {
-  /** The store's clock minus ours lies between these, as far as calls' travel times tell. */
+  /** The bounds of the store's clock minus the local clock, by the send and receive times of the last call. */
   #minOffset = Number.NEGATIVE_INFINITY;
   #maxOffset = Number.POSITIVE_INFINITY;
 
-  /** Takes a sample; gives the step since the last one in milliseconds, 0 if there was none. */
+  /** Takes a sample; returns the step since the last one in milliseconds, 0 if there was none. */
   measureStepMs(storeMs: number, sentAt: number, now: number): number {
     const minOffset = storeMs - now;
     const maxOffset = storeMs - sentAt;

@@ -1,7 +1,7 @@
 /**
- * The directory of a user's server on demand: where its socket, its election and its state are. It depends on the user
- * and the machine alone, never on $HOME, $TMPDIR or $XDG_RUNTIME_DIR: those differ between cron, ssh, sudo and a
- * desktop, and two directories would mean two servers that both grant.
+ * The directory of the per-user server, with its socket, lock file and state. It depends only on the user and the machine,
+ * never on $HOME, $TMPDIR or $XDG_RUNTIME_DIR: these differ between cron, ssh, sudo and a desktop, and two directories would
+ * mean two servers that grant the same locks.
  */
 
 import type { Stats } from "node:fs";
@@ -11,12 +11,12 @@ import { dirname, isAbsolute, join } from "node:path";
 import { FatalDriverError } from "../errors.ts";
 import { createPrivateDirectory, DirectoryError, trimTrailingSlashes } from "./private-directory.ts";
 
-/** The longest path of a Unix socket, in bytes, that every system takes. */
+/** The longest path of a Unix socket, in bytes, that all systems support. */
 const MAX_SOCKET_PATH_BYTES = 103;
 
 /**
- * Where this user's directory is on this machine: $HOLDFAST_DIR, else `.holdfast/<host name>` in the home directory of
- * the password database, else `holdfast-<uid>` in /tmp for a user without a home of their own. Makes and checks nothing.
+ * Returns the path of this user's directory on this machine: $HOLDFAST_DIR, else `.holdfast/<host name>` in the home
+ * directory from the password database, else `holdfast-<uid>` in /tmp for a user without a home. Does not create or check it.
  * @throws TypeError if HOLDFAST_DIR is not an absolute path
  */
 export function resolveUserDirectory(env: NodeJS.ProcessEnv = process.env): string {
@@ -31,7 +31,7 @@ export function resolveUserDirectory(env: NodeJS.ProcessEnv = process.env): stri
 }
 
 /**
- * Makes the directory if it is missing, checks it, and gives the path of the server's socket in it.
+ * Creates the directory if it is missing, checks it, and returns the path of the server's socket in it.
  * @throws FatalDriverError if it is a link, another user's, or open to others; TypeError if the path is too long
  */
 export function prepareSocketPath(directory: string): string {
@@ -42,8 +42,8 @@ export function prepareSocketPath(directory: string): string {
 }
 
 /**
- * The socket of the server on demand.
- * @throws TypeError naming HOLDFAST_DIR if a socket cannot have so long a path
+ * Returns the socket path of the per-user server.
+ * @throws TypeError naming HOLDFAST_DIR if the path is too long for a socket
  */
 export function userSocketPath(directory: string): string {
   const path = join(directory, "socket");
@@ -57,15 +57,15 @@ export function userSocketPath(directory: string): string {
 }
 
 /**
- * Refuses a directory in which somebody else could put a socket, or read ours.
- * @throws FatalDriverError saying what is wrong and what to do
+ * Rejects a directory in which another user could create a socket or use this user's.
+ * @throws FatalDriverError with the problem and the remedy
  */
 export function validateUserDirectory(directory: string): void {
   const stats = lstatSync(directory, { throwIfNoEntry: false });
   const problem = stats === undefined ? "does not exist" : directoryProblem(stats);
   if (problem === null) return;
   throw new FatalDriverError(
-    `the directory ${directory} ${problem}: refusing to use it; it must be a directory of yours with mode 0700 (HOLDFAST_DIR names another)`,
+    `the directory ${directory} ${problem}: refusing to use it; it must be owned by you with mode 0700 (set HOLDFAST_DIR to use another directory)`,
   );
 }
 
@@ -87,15 +87,16 @@ function createUserDirectory(directory: string): void {
 }
 
 /**
- * Null for users whose home is missing or another's, such as `nobody` and the users of daemons. A home of ours that cannot
- * be used just now (read-only for a confined service, say) still counts: elsewhere a second server would grant as well.
+ * Returns null for users whose home directory is missing or owned by another user, such as system users of daemons. The
+ * user's own home counts even if it cannot be used now (for example read-only for a confined service): another directory
+ * would mean a second server that grants the same locks.
  */
 function findHomeDirectory(): string | null {
   let home: string;
   try {
     home = userInfo().homedir;
   } catch (error) {
-    // a container may run under an id that the database does not know
+    // a container may run under a user id without an entry in the password database
     if ((error as NodeJS.ErrnoException).code !== "ERR_SYSTEM_ERROR") throw error;
     return null;
   }
@@ -105,19 +106,19 @@ function findHomeDirectory(): string | null {
     return stats?.isDirectory() && stats.uid === currentUid() ? home : null;
   } catch (error) {
     throw new FatalDriverError(
-      `your home directory ${home} cannot be looked at (${(error as Error).message}): set HOLDFAST_DIR to a directory that all your processes reach`,
+      `your home directory ${home} cannot be accessed (${(error as Error).message}): set HOLDFAST_DIR to a directory that all your processes can access`,
       { cause: error },
     );
   }
 }
 
-/** A host name may be set to anything; it becomes one harmless name in a directory. */
+/** Turns a host name, which may contain any characters, into a safe file name. */
 function toFileName(host: string): string {
   const name = host.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 63);
   return /^\.*$/.test(name) ? "host" : name;
 }
 
 function currentUid(): number {
-  // -1 on Windows, where no directory passes the check
+  // -1 on Windows, where therefore no directory passes the check
   return process.getuid?.() ?? -1;
 }

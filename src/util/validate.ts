@@ -1,8 +1,8 @@
-/** Options of a driver, checked when it is made, since they may come from JavaScript: a mistyped one must not mean the default. */
+/** Validates the options of a driver when it is created. Callers may use JavaScript, and a mistyped option must not be ignored. */
 
 import { describeValue } from "./duration.ts";
 
-/** For each option: what it must be, or null if the value is that; a check may also throw a TypeError of its own. */
+/** One rule per option: returns what the value must be, or null if it is valid. A rule may also throw a TypeError itself. */
 export type OptionRules<O> = { readonly [Name in keyof O]-?: (value: unknown) => string | null };
 
 interface RuleOptions<O> {
@@ -12,11 +12,11 @@ interface RuleOptions<O> {
 }
 
 /**
- * @param subject whose options, as messages name it
- * @param needed options that have no default
- * @param secret options whose values are not shown
- * @param within what stands before their names in messages, where they are an option's own
- * @throws TypeError naming the option that is wrong, or missing, or none
+ * @param subject the name of the driver in messages
+ * @param required options without a default
+ * @param secret options whose values must not be shown
+ * @param prefix precedes the names in messages, for options inside another option
+ * @throws TypeError naming the option that is wrong, missing or unknown
  */
 export function validateOptions<O extends object>(
   subject: string,
@@ -32,16 +32,16 @@ export function validateOptions<O extends object>(
     const value = options[name];
     if (value === undefined && !required.includes(name)) continue;
     const expected = rules[name](value);
-    // a credential may stand where a list of them should
+    // a secret option's value may be a credential even if it has the wrong type
     const shownValue = secret.includes(name) ? "" : `, not ${describeValue(value)}`;
     if (expected !== null) throw new TypeError(`${prefix}${name} must be ${expected}${shownValue}`);
   }
 }
 
-/** The longest time that a timer can wait. */
+/** The longest delay of a timer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** A whole number of milliseconds within bounds that a timer can keep. */
+/** A whole number of milliseconds within the bounds, by default those of a timer. */
 export const millisecondsRule =
   (min = 1, max: number = MAX_TIMER_MS): ((value: unknown) => string | null) =>
   (value) =>
@@ -51,21 +51,21 @@ export const booleanRule = (value: unknown): string | null => (typeof value === 
 /** A function. */
 export const functionRule = (value: unknown): string | null => (typeof value === "function" ? null : "a function");
 /** A string. */
-export const stringRule = (value: unknown): string | null => (typeof value === "string" ? null : "a text");
-/** A Clock, known by its timer(). */
+export const stringRule = (value: unknown): string | null => (typeof value === "string" ? null : "a string");
+/** A Clock, recognized by its timer(). */
 export const clockRule = (value: unknown): string | null => (isObject(value) && "timer" in value ? null : "a clock");
 
-/** Whatever checked it has not thrown. */
+/** For a rule whose check throws by itself. */
 export function noProblem(_checked: unknown): null {
   return null;
 }
 
-/** An object that is no array. */
+/** Is the value an object, and not an array? */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A whole number from `min` to `max`. */
+/** Is the value an integer from `min` to `max`? */
 export function isIntegerBetween(value: unknown, min: number, max: number): boolean {
   return typeof value === "number" && Number.isInteger(value) && value >= min && value <= max;
 }

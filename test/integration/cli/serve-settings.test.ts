@@ -126,9 +126,9 @@ test("what is wrong with an address is said, and what was probably meant", async
 test("of a file that is no JSON, or says a thing twice, only the place is told: a store's password may stand there", async () => {
   const config = join(sandbox.folder, "torn.json");
   for (const [text, told] of [
-    ['{"store":redis://:s3cret@host}', `--config: ${config} is no JSON at character 10`],
-    ['{"limit": {"claims": 1}, "limit": {"claims": 2}}', `"limit" in ${config}: stands there twice`],
-    ["", `--config: ${config} is no JSON at character 1`],
+    ['{"store":redis://:s3cret@host}', `--config: ${config} is not valid JSON at character 10`],
+    ['{"limit": {"claims": 1}, "limit": {"claims": 2}}', `"limit" in ${config}: appears twice`],
+    ["", `--config: ${config} is not valid JSON at character 1`],
   ] as const) {
     writeFileSync(config, text);
     const { code, err } = await sandbox.run(["serve", "--config", config, "--check"]);

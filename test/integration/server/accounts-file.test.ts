@@ -148,10 +148,8 @@ test("a member that stands there twice is refused with its place, not the last o
   const text = (rule: string): string =>
     `{"version":1,"accounts":[{"name":"a","hashes":["${hash}"],"rules":[{"prefix":"a/",${rule}}]}]}`;
   expect(parseAccounts(text('"rights":["inspect"]'), "x")).toHaveLength(1);
-  expect(() => parseAccounts(text(rights), "x")).toThrow("x: accounts[0].rules[0].rights stands there twice");
-  expect(() => parseAccounts(text(`"${credential}":1,"${credential}":2`), "x")).toThrow(
-    /^x: a member stands there twice$/,
-  );
+  expect(() => parseAccounts(text(rights), "x")).toThrow("x: accounts[0].rules[0].rights appears twice");
+  expect(() => parseAccounts(text(`"${credential}":1,"${credential}":2`), "x")).toThrow(/^x: a member appears twice$/);
 });
 
 test.each([

@@ -294,7 +294,7 @@ const rejectedOptions: readonly (readonly [string, (dir: string) => string, RegE
       symlinkSync(join(dir, "nowhere"), join(dir, "link"));
       return join(dir, "link", "x");
     },
-    /link is a link to what does not exist/,
+    /link is a link to a path that does not exist/,
   ],
   [
     "below a file",
@@ -302,7 +302,7 @@ const rejectedOptions: readonly (readonly [string, (dir: string) => string, RegE
       writeFileSync(join(dir, "file"), "");
       return join(dir, "file", "a", "b");
     },
-    /file is not a folder/,
+    /file is not a directory/,
   ],
   [
     "a link, with a slash at its end",

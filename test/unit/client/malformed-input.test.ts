@@ -268,7 +268,7 @@ describe("detach", () => {
     ["no object", 5, /^options of detach must be an object, not 5$/],
     ["an unknown option", { tll: "5s" }, /^detach has no option "tll"$/],
     ["no duration", { ttl: "soon" }, /^ttl must be milliseconds/],
-    ["nothing left", { ttl: 0 }, /^ttl must be milliseconds, whole and from 1 /],
+    ["nothing left", { ttl: 0 }, /^ttl must be a whole number of milliseconds from 1 /],
     ["more than there is", { ttl: "31s" }, /^ttl must be at most the lock's own of 30 s, not "31s"$/],
   ])("%s is refused, and the lock is still held here", async (_, options, naming) => {
     const locks = createLocks(memory());

@@ -75,9 +75,9 @@ test.runIf(process.platform === "linux")(
     expect(() => prepareSocketPath("/proc/holdfast/deep")).toThrow(FatalDriverError);
     expect(() => prepareSocketPath("/proc/holdfast/deep")).toThrow(/\/proc belongs to the kernel .*set HOLDFAST_DIR/);
     symlinkSync(join(folder, "nowhere"), join(folder, "link"));
-    expect(() => prepareSocketPath(join(folder, "link", "x"))).toThrow(/link is a link to what does not exist/);
+    expect(() => prepareSocketPath(join(folder, "link", "x"))).toThrow(/link is a link to a path that does not exist/);
     writeFileSync(join(folder, "file"), "");
-    expect(() => prepareSocketPath(join(folder, "file", "x"))).toThrow(/file is not a folder/);
+    expect(() => prepareSocketPath(join(folder, "file", "x"))).toThrow(/file is not a directory/);
   },
 );
 
