@@ -267,7 +267,7 @@ describe("detach", () => {
   test.each<[string, unknown, RegExp]>([
     ["no object", 5, /^options of detach must be an object, not 5$/],
     ["an unknown option", { tll: "5s" }, /^detach has no option "tll"$/],
-    ["no duration", { ttl: "soon" }, /^ttl must be milliseconds/],
+    ["no duration", { ttl: "soon" }, /^ttl must be a whole number of milliseconds/],
     ["nothing left", { ttl: 0 }, /^ttl must be a whole number of milliseconds from 1 /],
     ["more than there is", { ttl: "31s" }, /^ttl must be at most the lock's own of 30 s, not "31s"$/],
   ])("%s is refused, and the lock is still held here", async (_, options, naming) => {

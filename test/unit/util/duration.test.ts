@@ -22,7 +22,7 @@ describe("a duration", () => {
     "%j is none, and the message names the argument and what is expected",
     (text) => {
       expect(() => parseDuration(text, "ttl")).toThrow(
-        /^ttl must be milliseconds, .* such as "30s", "1m30s" or "1d", not "/,
+        /^ttl must be a whole number of milliseconds .* such as "30s", "1m30s" or "1d", not "/,
       );
     },
   );
