@@ -1,4 +1,4 @@
-/** What one test works with: a fresh store, its clients, claims, and waits with a bound. */
+/** The context of one test: a fresh store, its clients and claims, and waits with a timeout. */
 
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
@@ -14,34 +14,34 @@ import { detectSlowMachine } from "./slow-machine.ts";
 /** The answer of a granted claim. */
 export type HeldAnswer = Extract<Answer, { state: "held" }>;
 
-/** The answer of a claim in line. */
+/** The answer of a waiting claim. */
 type WaitingAnswer = Extract<Answer, { state: "waiting" }>;
 
-/** One word of the store to a client. */
+/** One push of the store to a client. */
 interface Push {
   readonly id: ClaimId | null;
   readonly answer: Answer | undefined;
 }
 
-/** One opened driver, with what the store said by itself, and short forms of its verbs. */
+/** One opened driver, with the pushes it got, and short forms of its verbs. */
 export interface DriverClient {
   readonly driver: Driver;
   readonly pushes: readonly Push[];
   claim(claim: Claim): Promise<Answer>;
-  /** Where the claim stands, by a renewal. */
+  /** The claim's answer, by a renewal. */
   renew(claim: Claim): Promise<Answer>;
   release(...claims: readonly Claim[]): Promise<readonly boolean[]>;
-  /** Places the claim; it must be granted at once. */
+  /** Makes the claim; it must be granted at once. */
   claimHeld(claim: Claim): Promise<HeldAnswer>;
-  /** Places the claim; it must have to wait. */
+  /** Makes the claim; it must wait. */
   claimWaiting(claim: Claim): Promise<WaitingAnswer>;
-  /** Asks until the claim is granted. */
+  /** Renews until the claim is granted. */
   waitForGrant(claim: Claim): Promise<HeldAnswer>;
-  /** Could a claim have this key now? Asks without waiting, and gives it back. */
+  /** Could a claim hold this key now? Claims it without waiting, and releases it. */
   isFree(key: string, options?: ClaimOptions): Promise<boolean>;
 }
 
-/** What a claim wants besides one key for itself alone. */
+/** How a claim differs from an exclusive one of one key. */
 export type ClaimOptions = Partial<Omit<Claim, "id" | "holds">> & {
   readonly permits?: number;
   readonly limit?: number;
@@ -52,22 +52,22 @@ export interface TestContext {
   readonly store: TestStore;
   /** Another client of the store. */
   openClient(): Promise<DriverClient>;
-  /** Another driver of the store, not opened; closed by the scene only if the test does not. */
+  /** Another driver of the store, not opened. It is closed after the test if the test has not closed it. */
   createDriver(): Promise<Driver>;
-  /** A new claim of one key or several, exclusive unless its terms or holds say otherwise. */
+  /** A new claim of one key or several, exclusive unless the options or lock specs say otherwise. */
   createClaim(target: string | readonly LockSpec[], options?: ClaimOptions): Claim;
-  /** Milliseconds, stretched for this store. */
+  /** Milliseconds, scaled for this store. */
   scaleMs(ms: number): number;
-  /** Milliseconds of a lease, stretched for this store, and never too short for a client. */
+  /** Milliseconds of a lease, scaled for this store, and never too short for a client. */
   scaleLease(ms: number): number;
-  /** A lease short enough to be waited for: 300 ms, stretched. */
+  /** A lease short enough to wait for its end: 300 ms, scaled. */
   readonly shortLeaseMs: number;
   sleep(ms: number): Promise<void>;
-  /** Waits until a fact holds and gives it; what is waited for is named in the failure. */
+  /** Waits until the condition returns a value, and returns it. The failure message contains `what`. */
   waitUntil<T>(what: string, condition: () => T | Promise<T>, withinMs?: number): Promise<NonNullable<T>>;
-  /** Looks at the store's own state, where it lets itself be inspected: what is wrong there fails the test at its end. */
+  /** Inspects the store's own state, if the store supports it. Violations fail the test at its end. */
   inspect(): Promise<void>;
-  /** Called when the test is over, latest first, before it is checked that the store is empty. */
+  /** Registers work for the end of the test, before the check that the store is empty; the latest runs first. */
   afterTest(work: () => Promise<unknown>): void;
 }
 
@@ -77,15 +77,15 @@ const POLL_MS = 4;
 const LONG_LEASE_MS = 60_000;
 
 /**
- * A failure is blamed on the machine if a turn of the event loop, or a call, took so long a part of a brief lease: less
- * than the eighth of it after which a majority gives up on a call.
+ * A failed test is repeated if a turn of the event loop, or a call, took this share of a short lease. It is less than
+ * the eighth of a lease after which the quorum driver gives up on a call.
  */
 const SLOW_LEASE_SHARE = 0.12;
 const MAX_ATTEMPTS = 3;
 
 /**
- * Runs one test. Leases in tests are short: when one failed while the machine was busy for a good part of a lease, that
- * says nothing about the driver, so it is run again, on a fresh store.
+ * Runs one test. Leases in tests are short: a failure while the machine was busy for a large share of a lease says
+ * nothing about the driver, so the test runs again, on a fresh store.
  */
 export async function runTest(
   settings: ConformanceSettings,
@@ -108,10 +108,10 @@ export async function runTest(
   }
 }
 
-/** The store's own state is wrong, which no slow machine excuses. */
+/** The store's own state is wrong: a slow machine is no excuse. */
 class StoreViolation extends Error {}
 
-/** Runs the body on a fresh store, closes everything, and checks that nothing is left there. */
+/** Runs the body on a fresh store, checks that the store is empty afterwards, and closes everything. */
 async function runTestOnce(
   settings: ConformanceSettings,
   slowMachine: SlowMachineDetector,
@@ -140,21 +140,24 @@ function toViolation(violations: ReadonlySet<string>, cause?: unknown): StoreVio
   return new StoreViolation(`the store's own state is wrong:\n  ${[...violations].join("\n  ")}`, { cause });
 }
 
-/** Throws the test's error, with those of clearing up after it, if any. */
+/** Throws the test's error, together with those of the cleanups, if any. */
 async function cleanUpAndThrow(cleanups: readonly (() => Promise<unknown>)[], error: unknown): Promise<never> {
   const cleanupErrors: unknown[] = [];
   for (const work of cleanups) {
     await work().catch((cleanupError: unknown) => cleanupErrors.push(cleanupError));
   }
   if (cleanupErrors.length === 0) throw error;
-  throw new AggregateError([error, ...cleanupErrors], `${String(error)} (and clearing up failed)`);
+  throw new AggregateError([error, ...cleanupErrors], `${String(error)} (and the cleanup failed)`);
 }
 
 const closeStore = (store: TestStore) => async (): Promise<void> => {
   await store.close?.();
 };
 
-/** A list may be a little stale, so it is read until it is empty, for a second; leases in tests are longer or over. */
+/**
+ * A list may be slightly out of date, so it is read until it is empty, for a second. Leases in tests are longer, or
+ * have ended.
+ */
 async function assertEmpty(context: TestContext): Promise<void> {
   const { driver } = await context.openClient();
   const deadline = performance.now() + context.scaleMs(1_000);
@@ -173,7 +176,7 @@ interface ContextParts {
   readonly slowMachine: SlowMachineDetector;
   readonly drivers: Driver[];
   readonly cleanups: (() => Promise<unknown>)[];
-  /** What was found in the store's own state. */
+  /** The violations found in the store's own state. */
   readonly violations: Set<string>;
 }
 
@@ -184,7 +187,7 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
   async function driver(): Promise<Driver> {
     const inner = await store.driver();
     let closed: Promise<void> | undefined;
-    // a driver need not bear being closed twice
+    // a driver need not support a second close()
     const wrapped = delegate(slowMachine.timeCalls(inner), { close: () => (closed ??= inner.close()) });
     drivers.push(wrapped);
     return wrapped;
@@ -193,10 +196,10 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
   async function until<T>(what: string, condition: () => T | Promise<T>, withinMs?: number): Promise<NonNullable<T>> {
     const deadline = performance.now() + (withinMs ?? scaleMs(WAIT_TIMEOUT_MS));
     for (;;) {
-      const isLate = performance.now() >= deadline; // asked once more after the bound: the machine may have stood still
+      const isLate = performance.now() >= deadline; // check once more after the deadline: the machine may have stalled
       const value = await condition();
       if (value) return value;
-      if (isLate) assert.fail(`waited in vain for ${what}`);
+      if (isLate) assert.fail(`timed out waiting for ${what}`);
       await delay(POLL_MS);
     }
   }
@@ -279,7 +282,7 @@ function createClient(
     waitForGrant: (target) =>
       waitUntil(`the grant of a claim of ${formatClaimKeys(target)}`, async () => {
         const answer = await renew(target);
-        assert.notEqual(answer.state, "none", `a waiting claim of ${formatClaimKeys(target)} lost its place`);
+        assert.notEqual(answer.state, "none", `a waiting claim of ${formatClaimKeys(target)} lost its entry`);
         return answer.state === "held" ? answer : null;
       }),
     async isFree(key, options) {
@@ -293,13 +296,13 @@ function createClient(
   };
 }
 
-/** The answer as that of a granted claim, with all that such an answer promises. */
+/** Asserts that the answer is that of a granted claim, and consistent with the claim. */
 export function assertHeld(answer: Answer, claim: Claim): HeldAnswer {
   assert.equal(answer.state, "held", `a claim of ${formatClaimKeys(claim)} is granted`);
   const held = answer as HeldAnswer;
   assert.ok(held.tokens >= 1 && held.tokens <= claim.tokens, `1 to ${claim.tokens} tokens, not ${held.tokens}`);
   assert.ok(held.ttlMs > 0, "a held claim has some of its lease left");
-  // clocks with fractions round
+  // 1 ms of tolerance for rounding
   if (claim.ttlMs !== "session") assert.ok(held.ttlMs <= claim.ttlMs + 1, "no more is left than was asked for");
   return held;
 }
@@ -309,12 +312,12 @@ function formatClaimKeys(claim: Claim): string {
   return claim.holds.map(({ key }) => JSON.stringify(key)).join(", ");
 }
 
-/** All of a key. */
+/** An exclusive lock spec of a key. */
 export function exclusive(key: string): LockSpec {
   return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
 }
 
-/** A reader's share of a key. */
+/** A reader's lock spec of a key. */
 export function shared(key: string): LockSpec {
   return { key, permits: 1, limit: ALL_PERMITS };
 }

@@ -1,8 +1,8 @@
-/** A driver made of another one. */
+/** Wraps a driver. */
 
 import type { Driver } from "../spi/driver.ts";
 
-/** A driver that does what `driver` does, but for the members given. It has the optional verbs that `driver` has. */
+/** A driver that forwards to `driver`, except for the given members. It has the optional verbs that `driver` has. */
 export function delegate(driver: Driver, members: Partial<Driver>): Driver {
   const { shardOf, detach, revoke, diagnose } = driver;
   return {

@@ -1,51 +1,59 @@
-/** What the suite is told of a driver, and how topics hand it their tests. */
+/** The suite's options for a driver, and how topics define their tests. */
 
 import type { Driver, Traits } from "../spi/driver.ts";
 import type { TestContext } from "./context.ts";
 
-/** A fresh, empty store that one test has for itself. */
+/** A fresh, empty store for one test. */
 export interface TestStore {
-  /** Another client of it: a driver of its own, not opened yet. */
+  /** Another client of the store: a separate driver, not opened yet. */
   driver(): Driver | Promise<Driver>;
   /**
-   * What is wrong in the store's own state, in words, read past every driver; empty if nothing is. Called after each
-   * command of the oracle, after each call that chaos let through (while others are under way), and when a test is over
-   * and has left no claim. Not called where a store has none.
+   * Describes what is wrong in the store's own state, which it reads without a driver; empty if nothing is. Called
+   * after each command of the oracle, after each call that reached the store through a chaos driver (while others are
+   * in flight), and at the end of a test, when no claim is left. Optional.
    */
   inspect?(): Promise<readonly string[]>;
-  /** Lets go of the store; called when the test is over and all its drivers are closed. */
+  /** Closes the store; called after the test, when all its drivers are closed. */
   close?(): Promise<void>;
 }
 
-/** A verb that a driver may leave out. */
+/** A verb that a driver may lack. */
 export type OptionalVerb = "detach" | "revoke";
 
 /** A test that this driver cannot pass, and why. */
 export interface Skip {
-  /** The test's name, without those of its groups. */
+  /** The test's name, without the names of its groups. */
   readonly test: string;
   readonly reason: string;
 }
 
 /** How to test a driver. */
 export interface ConformanceOptions<S extends TestStore = TestStore> {
-  /** Makes a fresh store. Called once for every test. */
+  /** Makes a fresh store. Called for every test. */
   open(): Promise<S>;
-  /** Makes a store that grants nothing new to anyone for at least 10 s more. Default: the driver's store never pauses. */
+  /** Makes a store that grants nothing new for at least 10 s. Default: the driver's store never pauses. */
   readonly openPaused?: () => Promise<S>;
-  /** Tests to leave out. A name that no test has is a failure. */
+  /** Tests to skip. A name that no test has is a failure. */
   readonly skip?: readonly Skip[];
-  /** What this driver lacks; a test checks that it says the same of itself. Default: every trait, leases of claims, no sessions. */
+  /**
+   * Where this driver's traits differ from the default; a test compares them with the driver's own. Default: every
+   * trait, leases of claims, no sessions.
+   */
   readonly traits?: Partial<Omit<Traits, "survives">>;
   /** The optional verbs it has. Default: none. */
   readonly verbs?: readonly OptionalVerb[];
-  /** Restarts the store of a running test; what was acknowledged may be lost, tokens must still rise. Default: not tried. */
+  /**
+   * Restarts the store of a running test. Acknowledged claims may be lost, but tokens must still rise. Default: not
+   * tested.
+   */
   readonly restart?: (store: S) => Promise<void>;
-  /** Stretches every lease and every bound in the tests: more than 1 for a slow store. Default 1. */
+  /** Scales every lease and every timeout in the tests: more than 1 for a slow store. Default 1. */
   readonly timeScale?: number;
-  /** Over how many keys the tests for what idle keys leave behind go. Default 10,000. */
+  /** How many keys the tests of idle keys use. Default 10,000. */
   readonly keys?: number;
-  /** Random runs: the first seed, how many, and commands in each. Default 1, 5 and 60. Every seed is a test of its own. */
+  /**
+   * Random runs: the first seed, how many, and commands in each. Default 1, 5 and 60. Every seed is a separate test.
+   */
   readonly random?: { readonly from?: number; readonly seeds?: number; readonly steps?: number };
 }
 
@@ -56,19 +64,19 @@ export interface ConformanceSettings {
   readonly timeScale: number;
   readonly keys: number;
   readonly random: { readonly from: number; readonly seeds: number; readonly steps: number };
-  /** The store of every test is opened, and restarted where it can be. */
+  /** Opens the store of a test. */
   readonly open: () => Promise<TestStore>;
   readonly openPaused: (() => Promise<TestStore>) | undefined;
   readonly restart: ((store: TestStore) => Promise<void>) | undefined;
 }
 
-/** Registers one test. It gets a scene of its own; when it is over, nothing may be left in the store. */
-export type DefineTest = (name: string, body: (scene: TestContext) => Promise<void>) => void;
+/** Defines one test. It gets its own context; at its end the store must be empty. */
+export type DefineTest = (name: string, body: (context: TestContext) => Promise<void>) => void;
 
-/** Registers the tests of one topic that apply to this subject. */
-export type Topic = (check: DefineTest, subject: ConformanceSettings) => void;
+/** Defines the tests of one topic that apply to this driver. */
+export type Topic = (test: DefineTest, settings: ConformanceSettings) => void;
 
-/** @throws TypeError where options make no sense */
+/** @throws TypeError if an option is invalid */
 export function parseConformanceOptions<S extends TestStore>(options: ConformanceOptions<S>): ConformanceSettings {
   const { traits = {}, verbs = [], timeScale = 1, keys = 10_000, random = {}, restart } = options;
   if (!(timeScale > 0)) throw new TypeError("timeScale must be above 0");

@@ -1,6 +1,6 @@
 /**
- * The oracle: random commands go to a driver and to core/table, and both must answer alike. Leases are long and every
- * release is a command, so no answer depends on time. Tokens are compared by order, not by value.
+ * The oracle: gives the same random commands to a driver and to the lock table, and compares the answers. Leases are
+ * long and every release is a command, so no answer depends on time. Tokens are compared by order, not by value.
  */
 
 import assert from "node:assert/strict";
@@ -15,23 +15,26 @@ import { createRandom } from "./random.ts";
 const KEYS = ["a", "b", "c"] as const;
 const LEASE_MS = 3_600_000;
 
-/** A claim that was placed at least once, and the client that placed it. */
+/** A claim that was made at least once, and its client. */
 interface KnownClaim {
   readonly claim: Claim;
   readonly driver: Driver;
-  /** Given up with a claim call unanswered: must answer none from now on. */
+  /** Released with a claim call unanswered: its answer must be "none" from now on. */
   hasTombstone: boolean;
   isGone: boolean;
   isRevoked: boolean;
   token: bigint | null;
 }
 
-/** How an oracle's run goes. */
+/** Options of a run of the oracle. */
 export interface OracleOptions {
   readonly seed: number;
   /** How many commands. */
   readonly steps: number;
-  /** What is wrong in the store's own state (see Store.inspect): asked after each command, and must give nothing. */
+  /**
+   * Describes what is wrong in the store's own state (see TestStore.inspect). Called after each command; must return
+   * nothing.
+   */
   readonly inspect?: (() => Promise<readonly string[]>) | undefined;
 }
 
@@ -41,17 +44,17 @@ interface OracleRun {
   readonly drivers: readonly [Driver, ...Driver[]];
   readonly table: LockTable;
   readonly claims: KnownClaim[];
-  /** Behind the last token granted on each key, by the driver. */
+  /** One above the last token that the driver has granted on each key. */
   readonly nextTokens: Map<string, bigint>;
-  /** What was done, for the message of a failure. */
+  /** The commands so far, for a failure message. */
   readonly log: string[];
-  /** The last command released several claims: in which order others are granted then is the driver's. */
+  /** The last command released several claims: the driver may grant the next ones in any order. */
   isBatch: boolean;
 }
 
 /**
  * Runs random commands on one or more opened drivers of one empty store. Leaves the store empty.
- * @throws Error naming the seed, the last commands and what differed
+ * @throws Error with the seed, the last commands and the difference
  */
 export async function oracle(
   drivers: readonly [Driver, ...Driver[]],
@@ -135,10 +138,10 @@ function randomSpec(random: Random, permits: ConformanceSettings["traits"]["perm
   return { key, permits: 1 + random.int(limit), limit };
 }
 
-/** Claims a new one, or again one that may be alive, buried, or gone. */
+/** Makes a new claim, or claims again: one that may be live, have a tombstone, or be gone. */
 async function placeClaim(run: OracleRun, knownClaim: KnownClaim): Promise<void> {
   const { claim } = knownClaim;
-  // an id that is gone and not buried may be placed again by either; no core does that
+  // both may enqueue a gone id without a tombstone again; no client does that
   if (knownClaim.isGone && !knownClaim.hasTombstone) return;
   if (!run.claims.includes(knownClaim)) run.claims.push(knownClaim);
   const wanted = claim.holds
@@ -193,9 +196,9 @@ async function revoke(run: OracleRun, knownClaim: KnownClaim): Promise<void> {
   knownClaim.isGone ||= now && expected;
 }
 
-/** Every live claim stands where the table says, each asked about through its own client, in one batch. */
+/** Asserts that every live claim has the table's answer. Each client renews its claims in one batch. */
 async function compareStates(run: OracleRun): Promise<void> {
-  const compared: { known: KnownClaim; expected: Answer; answer: Answer }[] = [];
+  const compared: { knownClaim: KnownClaim; expected: Answer; answer: Answer }[] = [];
   for (const driver of run.drivers) {
     const own = liveClaims(run).filter((knownClaim) => knownClaim.driver === driver);
     if (own.length === 0) continue;
@@ -203,18 +206,17 @@ async function compareStates(run: OracleRun): Promise<void> {
     assert.equal(answers.length, own.length, "renew gives one answer for each claim");
     for (const [index, knownClaim] of own.entries()) {
       const expected = run.table.renew(knownClaim.claim.id, null, ...currentTime());
-      compared.push({ known: knownClaim, expected, answer: answers[index] as Answer });
+      compared.push({ knownClaim, expected, answer: answers[index] as Answer });
     }
   }
-  // in the table's order of grants: the driver must have granted in the same
+  // in the table's order of grants, which the driver must have followed
   const order = run.isBatch ? "answer" : "expected";
-  compared.sort((left, right) => tokenOf(left[order]) - tokenOf(right[order]));
+  compared.sort((left, right) => toComparableToken(left[order]) - toComparableToken(right[order]));
   run.isBatch = false;
-  for (const { known: knownClaim, expected, answer } of compared)
-    compareAnswer(run, knownClaim, expected, answer, "renew");
+  for (const { knownClaim, expected, answer } of compared) compareAnswer(run, knownClaim, expected, answer, "renew");
 }
 
-function tokenOf(answer: Answer): number {
+function toComparableToken(answer: Answer): number {
   return answer.state === "held" ? Number(answer.token) : 0;
 }
 
@@ -222,7 +224,7 @@ function compareAnswer(run: OracleRun, knownClaim: KnownClaim, expected: Answer,
   const name = formatClaim(run, knownClaim);
   assert.equal(answer.state, expected.state, `${verb} of ${name}: the table says ${expected.state}`);
   if (answer.state === "none") {
-    // a revoked claim may still keep a place until it is released
+    // a revoked claim may keep its entry until it is released
     knownClaim.isGone ||= !knownClaim.isRevoked;
     return;
   }
@@ -250,13 +252,13 @@ function recordGrant(
   for (const { key } of claim.holds) {
     assert.ok(
       token >= (run.nextTokens.get(key) ?? 0n),
-      `${formatClaim(run, knownClaim)}: its token lies above all before on "${key}"`,
+      `${formatClaim(run, knownClaim)}: its token is above all earlier ones on "${key}"`,
     );
     run.nextTokens.set(key, token + BigInt(tokens));
   }
 }
 
-/** The same claims are listed, and those in one line in the same order. */
+/** Asserts that the driver lists the table's claims, and those of a queue in its order. */
 async function compareLists(run: OracleRun): Promise<void> {
   run.log.push("list");
   const views = await run.random.pick(run.drivers).list({ prefix: "" }, 1_000);
@@ -271,7 +273,7 @@ async function compareLists(run: OracleRun): Promise<void> {
     assert.deepEqual(
       listed.filter((tag) => queue.includes(tag)),
       queue,
-      `the line of "${key}" is listed from its front`,
+      `the queue of "${key}" is listed from its front`,
     );
   }
 }

@@ -1,8 +1,8 @@
-/** Random choices that a seed repeats: a failing run is run again by its seed. */
+/** Random choices from a seed, so that a failing run can be repeated. */
 export interface Random {
   /** From 0 up to, not including, 1. */
   next(): number;
-  /** A whole number from 0 up to, not including, `below`. */
+  /** An integer from 0 up to, not including, `below`. */
   int(below: number): number;
   /** One of the items. */
   pick<T>(items: readonly [T, ...T[]]): T;

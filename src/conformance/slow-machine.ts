@@ -1,4 +1,4 @@
-/** How fast the machine was while a test ran: short leases mean nothing on one that stands still. */
+/** Measures whether the machine stalled during a test: then short leases end too early. */
 
 import type { Driver } from "../spi/driver.ts";
 import { delegate } from "./delegate.ts";
@@ -6,9 +6,9 @@ import { delegate } from "./delegate.ts";
 const SAMPLE_MS = 4;
 
 export interface SlowMachineDetector {
-  /** The slowest so far: a turn of the event loop, or a call of a timed driver. */
+  /** The longest turn of the event loop, or call of a timed driver, so far. */
   slowestMs(): number;
-  /** The same driver, its calls timed. */
+  /** Wraps a driver so that its calls are timed. */
   timeCalls(driver: Driver): Driver;
   stop(): void;
 }

@@ -1,6 +1,6 @@
 /**
- * What every driver must do, as tests: `holdfast/conformance`. It knows no test runner: give it your `describe` and
- * `test`. See docs/write-a-driver.md.
+ * The contract of drivers, as tests: `holdfast/conformance`. It is independent of the test runner: pass it your
+ * `describe` and `test`. See docs/write-a-driver.md.
  */
 
 import assert from "node:assert/strict";
@@ -51,7 +51,7 @@ export { type OracleOptions, oracle } from "./oracle.ts";
 /** The two functions of a test runner that the suite uses: those of vitest, jest, mocha and node:test fit. */
 export interface Runner {
   readonly describe: (name: string, body: () => void) => unknown;
-  /** Where it has `skip`, skipped tests are shown with their reason. */
+  /** If it has `skip`, skipped tests are shown with their reason. */
   readonly test: ((name: string, body: () => Promise<void>) => unknown) & {
     readonly skip?: (name: string, body: () => Promise<void>) => unknown;
   };
@@ -89,9 +89,9 @@ const TOPICS: readonly (readonly [string, Topic])[] = [
 ];
 
 /**
- * Registers the tests of the contract for one driver. Every test opens a fresh store and checks at its end that nothing
- * is left in it.
- * @throws TypeError where options make no sense
+ * Defines the tests of the contract for one driver. Every test opens a fresh store and checks at its end that the store
+ * is empty.
+ * @throws TypeError if an option is invalid
  */
 export function conformance<S extends TestStore>(
   { describe, test }: Runner,
@@ -109,7 +109,7 @@ export function conformance<S extends TestStore>(
       if (skip === undefined) tests.push(() => test(name, () => runTest(registeredSettings, body)));
       else tests.push(() => test.skip?.(`${name} (${skip.reason})`, async () => undefined));
     }, registeredSettings);
-    if (tests.length === 0) return; // runners do not like empty groups
+    if (tests.length === 0) return; // some runners fail on empty groups
     describe(title, () => {
       for (const add of tests) add();
     });

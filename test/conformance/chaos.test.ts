@@ -73,7 +73,7 @@ test("a cut fails what is under way and what comes after it, drops pushes, and i
   const underWay = line.renew([waiter]);
   await call.reached;
   line.disconnect();
-  await assert.rejects(underWay, /cut/);
+  await assert.rejects(underWay, /connection was lost/);
   await assert.rejects(line.list({ prefix: "" }, 1), /not connected/);
   await direct.release([holder]);
   await new Promise((resolve) => setImmediate(resolve));

@@ -49,7 +49,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     fault: "releases nothing, but says so",
     caughtBy: {
       "a free key is granted at once": /'held' !== 'none'/,
-      "a claim of a busy key waits": /in vain for the grant/,
+      "a claim of a busy key waits": /timed out waiting for the grant/,
       "mutex: a wait ends with the release": /LockTimeoutError/,
     },
     create: (store) => delegate(memory({ store }), { release: async (claims) => claims.map(() => true) }),
@@ -93,7 +93,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
   {
     fault: "puts a claim at the end of the line when it is renewed",
     caughtBy: {
-      "asking again by claim or by renew keeps the place": /in vain for the grant/,
+      "a repeated claim or renew keeps the entry": /timed out waiting for the grant/,
       "seed 1: random commands": /is listed from its front/,
     },
     create(store) {
@@ -113,7 +113,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     fault: "leaves a place in line for a claim that does not wait",
     caughtBy: {
       "wait: false on a busy key leaves no trace": /2 !== 1/,
-      "tryAcquire and wait: 0 ask once": /in vain for 1 claims in the store/,
+      "tryAcquire and wait: 0 ask once": /timed out waiting for 1 claims in the store/,
     },
     create(store) {
       const right = memory({ store });
@@ -130,7 +130,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     caughtBy: {
       "a release with an unanswered claim call": /'held' !== 'none'/,
       "an id given up while unanswered": /'held' !== 'none'/,
-      "an abort before the claim reaches the store, which gets it after": /in vain for an empty store/,
+      "an abort before the claim reaches the store, which gets it after": /timed out waiting for an empty store/,
     },
     create(store) {
       const right = memory({ store });
@@ -155,8 +155,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
   {
     fault: "gives a run of tokens, but sets only one aside",
     caughtBy: {
-      "token runs do not overlap": /a run begins behind the one before/,
-      "the token of several keys lies above": /lies above those of/,
+      "token runs do not overlap": /a token range begins after the last one/,
+      "the token of several keys lies above": /is above those of/,
     },
     create(store) {
       const right = mapAnswers(store, () => ({ tokens: 1 }));
@@ -180,8 +180,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
   {
     fault: "lets leases live a hundred times as long",
     caughtBy: {
-      "an expired holder is answered none": /in vain for the grant/,
-      "the next waiter is granted when the holder's lease ends": /in vain for the grant/,
+      "an expired holder is answered none": /timed out waiting for the grant/,
+      "the next waiter is granted when the holder's lease ends": /timed out waiting for the grant/,
     },
     create(store) {
       const right = mapAnswers(store, ({ ttlMs }) => ({ ttlMs: ttlMs === "session" ? ttlMs : ttlMs * 100 }));
@@ -277,7 +277,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
   {
     fault: "shows ids",
     caughtBy: {
-      "a listed claim shows what it wants": /[a-z2-7]{26}/,
+      "a listed claim shows its lock specs": /[a-z2-7]{26}/,
     },
     create(store) {
       const right = memory({ store });
@@ -297,7 +297,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
   {
     fault: "lists the same page for ever",
     caughtBy: {
-      "a list comes in pages": /in vain for the last page/,
+      "a list comes in pages": /timed out waiting for the last page/,
     },
     create(store) {
       const right = memory({ store });

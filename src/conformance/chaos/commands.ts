@@ -1,17 +1,17 @@
-/** What a test has ordered to happen to the next calls and pushes of a chaos driver. */
+/** The faults that a test has ordered for the next calls and pushes of a chaos driver. */
 
-/** A verb that chaos may disturb; open and close it leaves alone. */
+/** A verb whose calls can get faults; open() and close() never do. */
 export type Verb = "claim" | "renew" | "release" | "detach" | "revoke" | "list";
 
-/** A call that a test has stopped. */
+/** A call that a test has paused. */
 export interface PausedCall {
-  /** Settles when a call has come to the stop. */
+  /** Settles when a call is paused. */
   readonly reached: Promise<void>;
-  /** Lets it go on. */
+  /** Continues the call. */
   resume(): void;
 }
 
-/** What a test may order; counts are 1 unless given. */
+/** The faults that a test can order; counts are 1 by default. */
 export interface ChaosCommands {
   /** The next calls of this verb never reach the store. */
   loseNextCall(verb: Verb, count?: number): void;
@@ -19,9 +19,9 @@ export interface ChaosCommands {
   loseNextReply(verb: Verb, count?: number): void;
   /** The next pushes are lost. */
   loseNextPush(count?: number): void;
-  /** Stops the next call of this verb before it reaches the store, or its answer on the way back. Default: before. */
+  /** Pauses the next call of this verb before it reaches the store, or before its answer returns. Default: before. */
   pauseNext(verb: Verb, where?: "before" | "after"): PausedCall;
-  /** Calls of this verb so far, lost ones included. */
+  /** Counts the calls of this verb so far, lost ones included. */
   countCalls(verb: Verb): number;
 }
 

@@ -1,6 +1,6 @@
-/** The connection of a chaos driver: up or cut; whoever waits on it hears of a cut at once. */
+/** The connection of a chaos driver. A disconnection fails all calls in flight at once. */
 
-/** What the caller of a disturbed verb sees. */
+/** The error that the caller of a faulty call gets. */
 export function chaosError(problem: string): Error {
   return new Error(`chaos: ${problem}`);
 }
@@ -8,14 +8,14 @@ export function chaosError(problem: string): Error {
 export interface ChaosConnection {
   readonly isUp: boolean;
   readonly isClosed: boolean;
-  /** Counts the connections made: what came over an earlier one is void. */
+  /** Counts the disconnections: pushes of an earlier connection are dropped. */
   readonly epoch: number;
   onReconnect: () => void;
   disconnect(): void;
   reconnect(): void;
-  /** Work whose outcome is an error if the connection is cut meanwhile; the work itself goes on. */
+  /** Runs the work; rejects if the connection is lost meanwhile, although the work continues. */
   failOnDisconnect<T>(work: () => Promise<T>): Promise<T>;
-  /** After `ms`, unless the line is closed by then. */
+  /** Runs it after `ms`, unless the connection is closed by then. */
   runAfter(ms: number, run: () => void): void;
   close(): void;
 }
@@ -48,7 +48,7 @@ export function createChaosConnection(): ChaosConnection {
     disconnect() {
       isUp = false;
       epoch++;
-      failAll(chaosError("the connection was cut"));
+      failAll(chaosError("the connection was lost"));
     },
     reconnect() {
       if (isUp) return;

@@ -1,10 +1,9 @@
 /**
- * A driver that behaves as one across a bad network: calls and replies are lost, late or repeated, pushes too, and the
- * connection breaks. At random by a seed, or on a test's command.
+ * A driver that behaves as across a bad network: calls, replies and pushes are lost, late or repeated, and the
+ * connection breaks. Faults are random, from a seed, or ordered by a test.
  *
  * It keeps the promises of the contract: no push outlives the connection it came over, notify(null) follows every break,
- * a release is not repeated behind the core's back (its first answer counts), and a call comes late only if its caller
- * was not answered.
+ * a repeated release reports its first answer, and a call arrives late only if its caller got an error.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
@@ -17,37 +16,40 @@ import { chaosError, createChaosConnection } from "./connection.ts";
 
 export type { ChaosCommands, PausedCall, Verb } from "./commands.ts";
 
-/** What happens at random: probabilities from 0 to 1, 0 unless given; and what is looked at. */
+/** Random faults, as probabilities from 0 to 1 (default 0), and the inspection. */
 export interface ChaosOptions {
   /** Default 1. */
   readonly seed?: number;
   /** A call never reaches the store. */
   readonly loseCall?: number;
-  /** The store does what it was asked, and the caller sees an error. */
+  /** The store carries out the call, and the caller gets an error. */
   readonly loseReply?: number;
-  /** The store gets the call twice: at once, or, if the caller saw an error, the second time up to maxDelayMs later. */
+  /** The store gets the call twice: at once, or, if the caller got an error, the second time up to maxDelayMs later. */
   readonly repeatCall?: number;
   /** A call, or its reply, takes up to maxDelayMs. */
   readonly delayCall?: number;
   readonly losePush?: number;
   readonly repeatPush?: number;
-  /** A push comes up to maxDelayMs later. */
+  /** A push is up to maxDelayMs late. */
   readonly delayPush?: number;
-  /** A push says only that something may have changed. */
+  /** A push has no answer, only the hint that something may have changed. */
   readonly pushWithoutAnswer?: number;
-  /** With a call the connection breaks, for up to maxDelayMs. */
+  /** The connection breaks at a call, for up to maxDelayMs. */
   readonly disconnect?: number;
-  /** Longest delay, in milliseconds; below the claims' leases, since a store forgets after them. Default 10. */
+  /**
+   * The longest delay, in milliseconds. Must be below the claims' leases, since a store forgets claims after them.
+   * Default 10.
+   */
   readonly maxDelayMs?: number;
-  /** Called, and waited for, after each call that the store has answered, before its caller hears of it. */
+  /** Called, and awaited, after each call that the store has answered, before the caller gets the answer. */
   readonly inspect?: () => Promise<unknown>;
 }
 
-/** A driver with chaos, and what a test may order. */
+/** A driver with faults, and the commands to order them. */
 export interface ChaosDriver extends Driver, ChaosCommands {
-  /** Breaks the connection: calls under way and new ones fail, pushes are lost. */
+  /** Breaks the connection: calls in flight and new ones fail, pushes are lost. */
   disconnect(): void;
-  /** Connects again, and says so by notify(null). */
+  /** Connects again and calls notify(null). */
   reconnect(): void;
 }
 
@@ -61,7 +63,7 @@ interface FaultPlan {
   readonly replyGate: Gate | undefined;
 }
 
-/** Without probabilities nothing happens but what the test orders. */
+/** Wraps a driver. Without probabilities it has only the faults that the test orders. */
 export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
   const random = createRandom(options.seed ?? 1);
   const maxDelayMs = options.maxDelayMs ?? 10;
@@ -85,7 +87,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
   }
 
   async function applyFaults<T>(verb: Verb, faults: FaultPlan, send: () => Promise<T>): Promise<T> {
-    // a closed driver is not called: what was delayed until then never left
+    // a closed driver must not be called: a call that was delayed until then is lost
     const call = async (): Promise<T> => {
       if (connection.isClosed) throw chaosError("the driver was closed");
       const answer = await send();
@@ -95,7 +97,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     if (faults.callDelayMs > 0) await delay(faults.callDelayMs);
     await faults.callGate?.arrive();
     if (faults.loss !== null && faults.isRepeated) {
-      // nobody hears of the late one, neither of its answer nor of its error
+      // the late call's answer and error are dropped
       connection.runAfter(faults.duplicateDelayMs, () => void call().then(ignoreError, ignoreError));
     }
     if (faults.loss === "call") throw chaosError(`a call of ${verb} was lost`);
@@ -161,5 +163,5 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
 }
 
 function ignoreError(): void {
-  // an error that has no caller any more
+  // the caller already got another error
 }

@@ -6,7 +6,7 @@ import type { DefineTest } from "../options.ts";
 import { deferRejection, hasCode, hold, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
 
 export function testClientClose(test: DefineTest): void {
-  test("close() gives back what is held, ends waits with ClosedError, and leaves nothing", async (context) => {
+  test("close() releases held locks, ends waits with ClosedError, and leaves nothing", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const held = [await clientA.locks.acquire("a"), await clientA.locks.all("b", "c").acquire()];
     const busy = await hold(clientB.locks, "busy");
@@ -39,7 +39,7 @@ export function testClientClose(test: DefineTest): void {
     await locks[Symbol.asyncDispose]();
   });
 
-  test("releaseAll() gives back everything and the client stays usable", async (context) => {
+  test("releaseAll() releases everything and the client stays usable", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const held = [await clientA.locks.acquire("a"), await clientA.locks.acquire("b")];
     const next = deferRejection(clientB.locks.acquire("a"));

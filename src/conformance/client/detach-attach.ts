@@ -1,4 +1,4 @@
-/** A detached lock is taken up elsewhere (`detach`, `attach`). */
+/** A detached lock is attached elsewhere (`detach`, `attach`). */
 
 import assert from "node:assert/strict";
 import type { LockLostError } from "../../errors.ts";
@@ -18,7 +18,7 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
     const lock = await clientA.locks.acquire("key");
     const { token } = lock;
     const reference = await lock.detach();
-    assert.equal(await lock.release(), false, "it is not this client's any more");
+    assert.equal(await lock.release(), false, "this client does not hold it any more");
     await clientA.locks.close();
     assert.equal(await third.locks.tryAcquire("key"), null);
     const taken = await clientB.locks.attach(reference);
@@ -31,10 +31,10 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
     await assert.rejects(clientB.locks.attach(reference), hasCode("LOCK_LOST"));
   });
 
-  test("an attached lock is renewed; nobody renews it before", async (context) => {
+  test("an attached lock is renewed, and not before", async (context) => {
     const ttl = context.scaleLease(400);
     const [clientA, clientB] = [await openTestClient(context, { ttl }), await openTestClient(context)];
-    await clientB.locks.list(""); // it is connected: that may take longer than the lease
+    await clientB.locks.list(""); // connect first: that may take longer than the lease
     const reference = await (await clientA.locks.acquire("key")).detach();
     const taken = await clientB.locks.attach(reference);
     const end = performance.now() + 1.5 * ttl;
@@ -61,7 +61,7 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
     const kept = await (await clientA.locks.acquire("kept")).detach({ ttl: left });
     const since = performance.now();
     const away = await lock.detach({ ttl: left });
-    assert.equal(await lock.release(), false, "it is not this client's any more");
+    assert.equal(await lock.release(), false, "this client does not hold it any more");
     await clientA.locks.close();
     const taken = await clientB.locks.attach(kept);
     assert.ok(taken.remainingMs > left || !detaches, `attached for a full lease, not ${taken.remainingMs} ms`);
@@ -70,7 +70,7 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
       return void (await (await clientB.locks.attach(away)).release());
     }
     assert.equal(await (await clientB.locks.all("a", "b").acquire()).release(), true);
-    assert.ok(performance.now() - since >= left - 1, "it was held for as long as was said");
+    assert.ok(performance.now() - since >= left - 1, "it was held for the given time");
     taken.throwIfLost();
     assert.equal(await taken.release(), true);
   });

@@ -1,4 +1,4 @@
-/** The same promises for a mutex, a semaphore of one, a writer, and all() of one key. */
+/** The same guarantees for a mutex, a semaphore of one, a writer, and all() of one key. */
 
 import assert from "node:assert/strict";
 import type { Lockable } from "../../client/lockable.ts";
@@ -44,13 +44,13 @@ function testMutualExclusion(test: DefineTest, { name, create }: LockKind, { tra
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const lock = await create(clientA.locks, "key").acquire();
     const waits = [clientB, clientA].map(({ locks }) => deferRejection(create(locks, "key").acquire()));
-    // requests of one client stand behind each other there, unless each has a claim of its own
+    // requests of one client share a queue entry there, unless each has its own claim
     await waitForClaims(context, name === SEMAPHORE.name ? 3 : 2);
     await lock.release();
     await Promise.all(waits.map(async (wait) => (await wait).release()));
   });
 
-  test(`${name}: using() lets in one at a time, and nobody loses a write`, async (context) => {
+  test(`${name}: using() admits one at a time, and no write is lost`, async (context) => {
     const players = [
       await openTestClient(context),
       await openTestClient(context),
@@ -76,7 +76,7 @@ function testMutualExclusion(test: DefineTest, { name, create }: LockKind, { tra
     await waitForEmptyStore(context);
   });
 
-  test(`${name}: a wait that runs out names who was in the way, never ends early and leaves no place`, async (context) => {
+  test(`${name}: a wait that times out names the holder, never ends early and leaves no entry`, async (context) => {
     const [clientA, clientB] = [await openTestClient(context, { label: "ana" }), await openTestClient(context)];
     const lock = await create(clientA.locks, "key").acquire();
     const startedAt = performance.now();

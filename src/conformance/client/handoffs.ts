@@ -1,4 +1,4 @@
-/** Within one client a lock is passed on without asking the store, within bounds. */
+/** Within one client a lock is handed off without asking the store, up to a limit. */
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
@@ -19,7 +19,7 @@ export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings):
     };
     await Promise.all(Array.from({ length: 200 }, () => locks.using("key", body)));
     const claims = chaosDriver.countCalls("claim");
-    assert.equal(claims + handedOff, 200, "every holder had a claim or was handed one");
+    assert.equal(claims + handedOff, 200, "every holder had a claim or got one by a hand-off");
     await waitForEmptyStore(context);
   });
 
@@ -42,7 +42,7 @@ export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings):
 
   test("handoffs: 1 is first come, first served, across clients and within one", async (context) => {
     const players = [await openTestClient(context, { handoffs: 1 }), await openTestClient(context, { handoffs: 1 })];
-    // one for all looks: opening another for each took the time that the others wait
+    // one client for all checks: opening one for each would take longer than the others wait
     const { driver } = await context.openClient();
     const first = await (players[0] as TestClient).locks.acquire("key");
     const served: number[] = [];

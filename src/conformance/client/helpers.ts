@@ -1,4 +1,4 @@
-/** Clients of the library in a scene, each over a line that the test can disturb. */
+/** Clients of the library in a test, each with a connection that the test can disturb. */
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
@@ -11,20 +11,23 @@ import type { ChaosDriver, ChaosOptions } from "../chaos/driver.ts";
 import { chaos } from "../chaos/driver.ts";
 import type { TestContext } from "../context.ts";
 
-/** A client and its line to the store. */
+/** A client and its chaos driver. */
 export interface TestClient {
   readonly locks: Locks;
   readonly chaosDriver: ChaosDriver;
 }
 
-/** Another client of the store. Closed when the test is over; without chaos options its line does what the test orders. */
+/**
+ * Another client of the store, closed after the test. Without chaos options its connection has only the faults that the
+ * test orders.
+ */
 export async function openTestClient(
   context: TestContext,
   options: LocksOptions = {},
   chaosOptions: ChaosOptions = {},
 ): Promise<TestClient> {
   const chaosDriver = chaos(await context.createDriver(), { inspect: () => context.inspect(), ...chaosOptions });
-  // where a driver is wrong a test fails; it does not hang
+  // with a faulty driver a test must fail, not hang
   const locks = createLocks(chaosDriver, { wait: context.scaleMs(5_000), ...options });
   context.afterTest(() => {
     chaosDriver.reconnect();
@@ -33,14 +36,14 @@ export async function openTestClient(
   return { locks, chaosDriver };
 }
 
-/** Waits until the store lists no claim, as seen by a client that has nothing to do with it. */
+/** Waits until the store lists no claim to an uninvolved client. */
 export async function waitForEmptyStore(context: TestContext): Promise<void> {
   const { driver } = await context.openClient();
   await context.waitUntil("an empty store", async () => (await driver.list({ prefix: "" }, 5)).length === 0);
   await driver.close();
 }
 
-/** Waits until so many claims stand in the store, as a client sees that has nothing to do with them: one of its own, or this. */
+/** Waits until the store lists this many claims, to a new client or to the given one. */
 export async function waitForClaims(context: TestContext, count: number, by?: Driver): Promise<void> {
   const driver = by ?? (await context.openClient()).driver;
   await context.waitUntil(
@@ -50,24 +53,24 @@ export async function waitForClaims(context: TestContext, count: number, by?: Dr
   if (by === undefined) await driver.close();
 }
 
-/** Waits until the lock is granted, and gives it back: somebody else can have it now. */
+/** Acquires and releases the lock, to assert that it is free. */
 export async function assertFree(lockable: Lockable, context: TestContext): Promise<void> {
   const lock = await lockable.acquire({ wait: context.scaleMs(5_000) });
   assert.equal(await lock.release(), true);
 }
 
-/** A holder, released when the test says so. */
+/** A holder that the test releases. */
 export async function hold(locks: Locks, key: string): Promise<Lock> {
   return locks.acquire(key, { label: "the holder" });
 }
 
-/** A promise to be awaited later: should the test fail before, nobody hears of its rejection. */
+/** Prepares a promise to be awaited later: if the test fails before, its rejection must not count as unhandled. */
 export function deferRejection<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => undefined);
   return promise;
 }
 
-/** An error of ours by its code: two copies of the package may meet in a process. */
+/** Matches an error by its code, not its class: a process may contain two copies of the package. */
 export function hasCode(code: string): (error: unknown) => boolean {
   return (error) => {
     assert.equal((error as { code?: unknown }).code, code, String(error));
@@ -75,7 +78,7 @@ export function hasCode(code: string): (error: unknown) => boolean {
   };
 }
 
-/** Settled how, if at all, by now? */
+/** How the promise has settled by now, if at all. */
 export async function settledState(promise: Promise<unknown>): Promise<"pending" | "fulfilled" | "rejected"> {
   return Promise.race([
     promise.then(

@@ -1,4 +1,4 @@
-/** A held lock is kept as long as it is wanted; a lost one is told by the client's own clock. */
+/** A held lock is renewed until its release; the client detects a lost lock by its own clock. */
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
@@ -30,7 +30,7 @@ export function testLeases(test: DefineTest, settings: ConformanceSettings): voi
     await (await waits).release();
   });
 
-  test("clients whose wall clocks are hours off exclude each other all the same", async (context) => {
+  test("clients whose wall clocks are hours off exclude each other", async (context) => {
     const withWallOffset = (hours: number): Clock => ({ ...systemClock, wall: () => Date.now() + hours * 3_600_000 });
     const ttl = context.scaleLease(400);
     const [slow, fast] = [
@@ -82,7 +82,7 @@ export function testLeases(test: DefineTest, settings: ConformanceSettings): voi
 
   if (!settings.verbs.includes("revoke")) return;
 
-  test("a revoked lock is lost with that reason, and its place is kept until its holder lets go", async (context) => {
+  test("a revoked lock is lost with that reason, and its entry is kept until its holder releases it", async (context) => {
     const [clientA, clientB] = [
       await openTestClient(context, { ttl: context.scaleLease(900) }),
       await openTestClient(context),
@@ -99,7 +99,7 @@ export function testLeases(test: DefineTest, settings: ConformanceSettings): voi
 }
 
 function testLosses(test: DefineTest, { traits }: ConformanceSettings): void {
-  test("a client that is cut off is told by its own clock, before the next holder is let in", async (context) => {
+  test("a disconnected client loses its lock by its own clock, before the next holder is granted", async (context) => {
     const [clientA, clientB] = [
       await openTestClient(context, { ttl: context.shortLeaseMs }),
       await openTestClient(context),
@@ -198,7 +198,7 @@ async function waitForAbort(context: TestContext, { signal }: Lock, reason: Lock
   assert.equal((signal.reason as LockLostError).reason, reason);
 }
 
-/** Cuts the line until the lock is lost. */
+/** Disconnects until the lock is lost. */
 async function loseByDisconnect(context: TestContext, { chaosDriver }: TestClient, lock: Lock): Promise<void> {
   chaosDriver.disconnect();
   await waitForAbort(context, lock, "expired");

@@ -1,4 +1,4 @@
-/** What the client shows: lists, labels, prefixes; and what idle keys leave in it. */
+/** Lists, labels and prefixes of a client; and memory that idle keys leave in it. */
 
 import assert from "node:assert/strict";
 import { setFlagsFromString } from "node:v8";
@@ -7,7 +7,7 @@ import type { ConformanceSettings, DefineTest } from "../options.ts";
 import { deferRejection, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
 
 export function testClientList(test: DefineTest, settings: ConformanceSettings): void {
-  test("a list shows who holds and who waits, with labels, within the client's prefix", async (context) => {
+  test("a list shows holders and waiters, with labels, within the client's prefix", async (context) => {
     const [clientA, clientB] = [
       await openTestClient(context, { prefix: "app:", label: "one" }),
       await openTestClient(context, { prefix: "app:" }),
@@ -34,7 +34,7 @@ export function testClientList(test: DefineTest, settings: ConformanceSettings):
   });
 
   test(`${settings.keys} different keys leave nothing in the store and nothing in the client`, async (context) => {
-    // to look at the store after each of so many calls would take far longer than they do
+    // no inspection: after each of so many calls it would take far longer than the calls
     const { locks } = await openTestClient(context, {}, { inspect: async () => undefined });
     const runCycles = async (count: number, name: string): Promise<void> => {
       for (let done = 0; done < count; done += 200) {
@@ -46,7 +46,7 @@ export function testClientList(test: DefineTest, settings: ConformanceSettings):
         );
       }
     };
-    // the client may remember the tokens of 10,000 keys
+    // the client remembers tokens of at most 10,000 keys
     await runCycles(Math.min(settings.keys, 20_000), "before");
     const before = heapUsed();
     await runCycles(settings.keys, "after");
@@ -56,7 +56,7 @@ export function testClientList(test: DefineTest, settings: ConformanceSettings):
   });
 }
 
-/** After a full collection: only what is still reachable counts. */
+/** The size of the heap after a full garbage collection. */
 function heapUsed(): number {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;

@@ -1,4 +1,4 @@
-/** Readers, writers and semaphores as users meet them. */
+/** Readers, writers and semaphores in the client's API. */
 
 import assert from "node:assert/strict";
 import type { ConformanceSettings, DefineTest } from "../options.ts";
@@ -24,7 +24,7 @@ export function testReadWriteAndSemaphore(test: DefineTest, { traits }: Conforma
       await clientA.locks.rw("key").read.acquire(),
       await clientB.locks.rw("key").read.acquire(),
     ];
-    if (traits.fencing) assert.equal(new Set(readers.map(({ token }) => token)).size, 3, "each has a token of its own");
+    if (traits.fencing) assert.equal(new Set(readers.map(({ token }) => token)).size, 3, "each has a different token");
     assert.equal(await clientB.locks.tryAcquire("key"), null);
     const writes = deferRejection(clientA.locks.rw("key").write.acquire());
     await waitForClaims(context, 4);
@@ -60,8 +60,8 @@ export function testReadWriteAndSemaphore(test: DefineTest, { traits }: Conforma
         [1, 2, 1, 3, 1, 2].map((permits) => locks.semaphore("key", 4).using({ permits }, use(permits))),
       ),
     );
-    assert.ok(maxUsed <= 4, `${maxUsed} of 4 permits were out at once`);
-    assert.ok(maxUsed >= 2, "they were used side by side");
+    assert.ok(maxUsed <= 4, `${maxUsed} of 4 permits were held at once`);
+    assert.ok(maxUsed >= 2, "several permits were held at once");
     await waitForEmptyStore(context);
   });
 }

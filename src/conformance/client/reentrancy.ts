@@ -1,4 +1,4 @@
-/** Who holds a lock may ask for it again inside using() and lock.run(). */
+/** A holder may acquire its lock again inside using() and lock.run(). */
 
 import assert from "node:assert/strict";
 import type { ConformanceSettings, DefineTest } from "../options.ts";

@@ -1,4 +1,4 @@
-/** An operator revokes a lock through a client, and its holder's client tells it. */
+/** An operator revokes a lock through a client, and the holder's client notifies the holder. */
 
 import assert from "node:assert/strict";
 import type { LockLostError } from "../../errors.ts";
@@ -8,21 +8,21 @@ import { assertFree, deferRejection, hasCode, openTestClient, waitForClaims } fr
 export function testClientRevoke(test: DefineTest, { traits, verbs }: ConformanceSettings): void {
   if (!verbs.includes("revoke") || !traits.fencing) return;
 
-  test("a revoked holder's signal aborts with reason revoked, and the next one follows when it has let go", async (context) => {
+  test("a revoked holder's signal aborts with reason revoked, and the next waiter is granted after its release", async (context) => {
     const ttl = context.scaleLease(400);
     const [clientA, clientB] = [await openTestClient(context, { ttl }), await openTestClient(context, { prefix: "" })];
     const lock = await clientA.locks.acquire("key");
     const next = deferRejection(clientB.locks.acquire("key"));
     await waitForClaims(context, 2);
-    assert.equal(await clientB.locks.revoke("key", lock.token - 1n), false, "another's token");
+    assert.equal(await clientB.locks.revoke("key", lock.token - 1n), false, "another claim's token");
     lock.throwIfLost();
     assert.equal(await clientB.locks.revoke("key", lock.token, { reason: "deploy" }), true);
-    await context.waitUntil("the holder to be told", () => lock.signal.aborted);
+    await context.waitUntil("the holder's notification", () => lock.signal.aborted);
     assert.equal((lock.signal.reason as LockLostError).reason, "revoked");
     assert.throws(() => lock.throwIfLost(), hasCode("LOCK_LOST"));
     assert.equal(await lock.release(), false);
     await (await next).release();
-    assert.equal(await clientB.locks.revoke("key", lock.token), false, "it is nobody's any more");
+    assert.equal(await clientB.locks.revoke("key", lock.token), false, "it is not held any more");
   });
 
   test("a lock removed at once is granted to the next", async (context) => {
@@ -34,11 +34,11 @@ export function testClientRevoke(test: DefineTest, { traits, verbs }: Conformanc
       "the client's prefix is its affair",
     );
     await assertFree(clientB.locks.mutex("app:key"), context);
-    await context.waitUntil("the holder to be told", () => lock.signal.aborted);
+    await context.waitUntil("the holder's notification", () => lock.signal.aborted);
     assert.equal(await lock.release(), false);
   });
 
-  test("wrong arguments of revoke are told before anything is sent", async (context) => {
+  test("wrong arguments of revoke are refused before anything is sent", async (context) => {
     const { locks } = await openTestClient(context);
     const wrong = locks.revoke as unknown as (...args: unknown[]) => Promise<boolean>;
     await assert.rejects(wrong("", 1n), /key must not be empty/);

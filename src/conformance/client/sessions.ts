@@ -19,7 +19,7 @@ export function testSessions(test: DefineTest, { traits }: ConformanceSettings):
     return;
   }
 
-  test("claims of a session stand in line like all others, and tell the session's length", async (context) => {
+  test("claims of a session queue like all others, and show the session's length", async (context) => {
     const [clientA, clientB] = [await context.openClient(), await context.openClient()];
     const ttlMs = "session";
     const [holder, waiter] = [context.createClaim("key", { ttlMs, tokens: 4 }), context.createClaim("key", { ttlMs })];

@@ -1,4 +1,4 @@
-/** Waits that end: by the grant, by their time, by their signal; none leaves anything behind. */
+/** Waits end by the grant, the timeout or the signal; none leaves a claim behind. */
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../client/lock.ts";
@@ -23,7 +23,7 @@ export function testWaits(test: DefineTest, settings: ConformanceSettings): void
   testAborts(test);
   testMissedPushes(test, settings);
 
-  test("waiters of one client and of others that time out leave no place, and who waits behind them is served", async (context) => {
+  test("waiters of one client and of others that time out leave no entry, and later waiters are granted", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context, { handoffs: 1 })];
     const lock = await hold(clientA.locks, "key");
     const short = [clientA, clientB, clientB, clientA].map(({ locks }) =>
@@ -49,7 +49,7 @@ export function testWaits(test: DefineTest, settings: ConformanceSettings): void
     await assert.rejects(clientB.locks.acquire("key", { wait: 50 }), (error: LockTimeoutError) => {
       hasCode("LOCK_TIMEOUT")(error);
       assert.equal(error.blocked.holder, "the holder");
-      assert.equal(error.blocked.ahead, 2, "the holder at the store, and the request before it here");
+      assert.equal(error.blocked.ahead, 2, "the holder at the store, and the earlier request of this client");
       return true;
     });
     await lock.release();
@@ -57,7 +57,7 @@ export function testWaits(test: DefineTest, settings: ConformanceSettings): void
     await waitForEmptyStore(context);
   });
 
-  test("tryAcquire and wait: 0 ask once and leave no place", async (context) => {
+  test("tryAcquire and wait: 0 ask once and leave no entry", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const lock = await hold(clientA.locks, "key");
     const before = clientB.chaosDriver.countCalls("claim");
@@ -71,7 +71,7 @@ export function testWaits(test: DefineTest, settings: ConformanceSettings): void
 }
 
 function testAborts(test: DefineTest): void {
-  test("an aborted waiter rejects with its signal's reason and leaves no place", async (context) => {
+  test("an aborted waiter rejects with its signal's reason and leaves no entry", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const lock = await hold(clientA.locks, "key");
     const abort = new AbortController();
@@ -133,7 +133,7 @@ function testAborts(test: DefineTest): void {
     await waitForEmptyStore(context);
   });
 
-  test("aborts at random moments leave nothing, and whoever was granted holds", async (context) => {
+  test("aborts at random moments leave nothing, and every granted request holds", async (context) => {
     const random = createRandom(11);
     const players = [
       await openTestClient(context),
@@ -158,7 +158,7 @@ function testAborts(test: DefineTest): void {
   });
 }
 
-/** Stops an acquire somewhere on its way; says when it has come there. */
+/** Pauses an acquire at some point; resolves when it has got there. */
 type AbortPoint = (one: TestClient) => PausedCall;
 
 const ABORT_POINTS: readonly (readonly [string, AbortPoint])[] = [
@@ -184,13 +184,13 @@ function loseAnswer({ chaosDriver }: TestClient): PausedCall {
 
 function outrunByRelease({ chaosDriver }: TestClient): PausedCall {
   const { reached, resume } = chaosDriver.pauseNext("claim", "before");
-  chaosDriver.loseNextReply("claim"); // a client that heard of the grant would give it back
+  chaosDriver.loseNextReply("claim"); // a client that saw the grant would release it
   const release = chaosDriver.pauseNext("release", "after");
   release.resume();
   return { reached, resume: () => void release.reached.then(resume) };
 }
 
-/** An acquire is stopped on its way and aborted there; whatever was under way arrives afterwards. */
+/** Pauses an acquire at some point and aborts it there; calls in flight arrive afterwards. */
 async function testAbortAt(context: TestContext, stop: AbortPoint, busy: boolean): Promise<void> {
   const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
   const holder = busy ? await hold(clientB.locks, "key") : null;
@@ -243,7 +243,7 @@ function testMissedPushes(test: DefineTest, { traits }: ConformanceSettings): vo
 
   if (!traits.lease.claim) return;
 
-  test("a waiter whose pushes are lost is granted all the same, within its lease", async (context) => {
+  test("a waiter whose pushes are lost is still granted, within its lease", async (context) => {
     const ttl = context.scaleLease(900);
     const [clientA, clientB] = [await openTestClient(context, { ttl }), await openTestClient(context)];
     const holder = await clientB.locks.acquire("key", { ttl });

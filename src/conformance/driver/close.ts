@@ -1,4 +1,4 @@
-/** Closing a driver disturbs nobody else. */
+/** Closing a driver does not affect other clients. */
 
 import assert from "node:assert/strict";
 import type { DefineTest } from "../options.ts";

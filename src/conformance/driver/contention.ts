@@ -1,4 +1,4 @@
-/** Several clients want one key. */
+/** Several clients compete for one key. */
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
@@ -12,7 +12,7 @@ export function testContention(test: DefineTest, settings: ConformanceSettings):
     const [first, second] = [context.createClaim("key"), context.createClaim("key")];
     await clientA.claimHeld(first);
     const { recheckMs, ttlMs } = await clientB.claimWaiting(second);
-    assert.ok(recheckMs > 0 && Number.isFinite(recheckMs), "a waiting claim is told when to ask again");
+    assert.ok(recheckMs > 0 && Number.isFinite(recheckMs), "a waiting claim gets a time to recheck");
     assert.ok(ttlMs > 0);
     assert.equal((await clientB.renew(second)).state, "waiting");
     await clientA.release(first);
@@ -28,11 +28,11 @@ export function testContention(test: DefineTest, settings: ConformanceSettings):
     await clientB.claimWaiting(second);
     await clientA.release(first);
     const { token } = await clientB.waitForGrant(second);
-    // a push may be late or lost: whatever comes until all is over must have been true
+    // a push may be late or lost: every push until the end must have been true
     await clientB.release(second);
     await context.sleep(20);
     for (const { id, answer } of clientB.pushes) {
-      assert.ok(id === null || id === second.id, "a client hears only of its own claims");
+      assert.ok(id === null || id === second.id, "a client gets pushes only for its own claims");
       if (answer?.state === "held") assert.equal(answer.token, token);
     }
     for (const { id } of clientA.pushes) assert.ok(id === null || id === first.id, "ids are secrets");
@@ -51,7 +51,7 @@ export function testContention(test: DefineTest, settings: ConformanceSettings):
     assert.equal((await clientB.renew(refused)).state, "none");
   });
 
-  test("a waiting claim that is released leaves the line, and those behind it move up", async (context) => {
+  test("a waiting claim that is released leaves the queue, and later ones move up", async (context) => {
     const client = await context.openClient();
     const [first, second, third] = [context.createClaim("key"), context.createClaim("key"), context.createClaim("key")];
     await client.claimHeld(first);
@@ -103,10 +103,10 @@ async function findOnlyHeld(
 ): Promise<{ claim: Claim; client: DriverClient } | undefined> {
   const answers = await Promise.all(claims.map(({ claim, client }) => client.renew(claim)));
   const held = claims.filter((_, index) => answers[index]?.state === "held");
-  assert.ok(held.length <= 1, "two hold one exclusive key");
+  assert.ok(held.length <= 1, "two claims hold one exclusive key");
   assert.ok(
     answers.every(({ state }) => state !== "none"),
-    "nobody loses its place",
+    "no claim loses its entry",
   );
   return held[0];
 }

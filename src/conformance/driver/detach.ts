@@ -1,4 +1,4 @@
-/** A claim's id is all that is needed to take it up elsewhere. */
+/** A claim's id is enough to attach it elsewhere. */
 
 import assert from "node:assert/strict";
 import type { Driver } from "../../spi/driver.ts";
@@ -9,7 +9,7 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
   if (!traits.lease.claim) return;
   const detaches = verbs.includes("detach");
 
-  /** Stores without sessions need no detaching: there a claim belongs to whoever knows its id. */
+  /** Stores without sessions need no detach(): there the claim's id is enough to use it. */
   async function detach(driver: Driver, ...claims: Parameters<NonNullable<Driver["detach"]>>[0]): Promise<void> {
     if (driver.detach !== undefined) assert.ok((await driver.detach(claims)).every(Boolean));
   }
@@ -28,7 +28,7 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
     await clientB.release(next);
   });
 
-  test("a detached claim that nobody takes up ends with its lease", async (context) => {
+  test("a detached claim that is not attached ends with its lease", async (context) => {
     const [clientA, clientB] = [await context.openClient(), await context.openClient()];
     const [claim, next] = [context.createClaim("key", { ttlMs: context.shortLeaseMs }), context.createClaim("key")];
     await clientA.claimHeld(claim);
@@ -55,7 +55,7 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
     await client.release(waiting, held);
   });
 
-  test("a detached claim ends when it was told to, and a renewal restarts its full lease", async (context) => {
+  test("a detached claim ends after the given time, and a renewal restarts its full lease", async (context) => {
     const [clientA, clientB] = [await context.openClient(), await context.openClient()];
     const [short, renewed] = [
       context.createClaim("short", { ttlMs: 60_000 }),

@@ -1,4 +1,4 @@
-/** Leases that nobody renews end, and no others do. */
+/** Leases end if they are not renewed, and only then. */
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
@@ -24,7 +24,7 @@ export function testExpiry(test: DefineTest, { traits }: ConformanceSettings): v
     await clientB.release(waiter);
   });
 
-  test("a waiter that asks when it was told to is granted soon after the holder's lease ends", async (context) => {
+  test("a waiter that rechecks after recheckMs is granted soon after the holder's lease ends", async (context) => {
     const client = await context.openClient();
     const [holder, waiter] = [context.createClaim("key", { ttlMs: context.shortLeaseMs }), context.createClaim("key")];
     await client.claimHeld(holder);
@@ -50,12 +50,12 @@ export function testExpiry(test: DefineTest, { traits }: ConformanceSettings): v
     assert.equal(
       (await clientB.renew(next)).state,
       "held",
-      "the late release of an expired claim frees nobody else's lock",
+      "the late release of an expired claim does not free another claim's lock",
     );
     await clientB.release(next);
   });
 
-  test("an expired claim leaves nothing, although nobody comes after it", async (context) => {
+  test("an expired claim leaves nothing, even without another claim after it", async (context) => {
     const client = await context.openClient();
     const claim = context.createClaim("key", { ttlMs: context.shortLeaseMs });
     await client.claimHeld(claim);
@@ -87,7 +87,7 @@ export function testExpiry(test: DefineTest, { traits }: ConformanceSettings): v
     });
   }
 
-  test("a waiting claim that nobody renews loses its place, and the next moves up", async (context) => {
+  test("a waiting claim that is not renewed loses its entry, and the next moves up", async (context) => {
     const client = await context.openClient();
     const [holder, quietWaiter, next] = [
       context.createClaim("key"),
@@ -135,7 +135,7 @@ export function testExpiry(test: DefineTest, { traits }: ConformanceSettings): v
   });
 }
 
-/** Runs with this process's wall clock some hours off. */
+/** Runs with this process's wall clock shifted by some hours. */
 async function withWallClock<T>(hours: number, work: () => Promise<T>): Promise<T> {
   const real = Date.now;
   Date.now = () => real() + hours * 3_600_000;

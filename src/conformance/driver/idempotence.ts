@@ -1,4 +1,4 @@
-/** Asking again is the same claim; a call that comes too late does nothing. */
+/** A repeated call is the same claim; a call that comes too late has no effect. */
 
 import assert from "node:assert/strict";
 import { assertHeld, exclusive } from "../context.ts";
@@ -15,10 +15,10 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
       assert.equal(again.tokens, first.tokens);
     }
     assert.deepEqual(await client.release(claim), [true]);
-    assert.ok(await client.isFree("key"), "however often it was asked for, it is released once");
+    assert.ok(await client.isFree("key"), "however often it was claimed, one release frees it");
   });
 
-  test("a claim that is sent twice at once has one place", async (context) => {
+  test("a claim that is sent twice at once has one entry", async (context) => {
     const [clientA, clientB] = [await context.openClient(), await context.openClient()];
     const [holder, waiter] = [context.createClaim("key"), context.createClaim("key")];
     const held = await Promise.all([clientA.claim(holder), clientA.claim(holder)]);
@@ -100,7 +100,7 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
     await client.driver.release([claim], new Set([claim.id]));
     await context.sleep(context.shortLeaseMs * 0.6);
     const answer = await client.claim(claim);
-    // if the machine stood still, the store was right to forget it
+    // if the machine stalled, the store may have forgotten it
     if (performance.now() - sentAt < context.shortLeaseMs * 0.95) assert.equal(answer.state, "none");
     await client.release(claim);
   });

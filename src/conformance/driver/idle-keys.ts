@@ -1,4 +1,4 @@
-/** Keys that nobody claims any more leave nothing behind. */
+/** Keys without claims leave nothing in the store. */
 
 import assert from "node:assert/strict";
 import type { ConformanceSettings, DefineTest } from "../options.ts";

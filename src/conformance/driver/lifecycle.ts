@@ -1,4 +1,4 @@
-/** One claim alone: granted, asked about, given back. */
+/** A single claim: granted, renewed, released. */
 
 import assert from "node:assert/strict";
 import { MAX_DURATION_MS } from "../../util/duration.ts";
@@ -6,7 +6,7 @@ import { MAX_KEY_BYTES } from "../../util/keys.ts";
 import { assertHeld } from "../context.ts";
 import type { ConformanceSettings, DefineTest } from "../options.ts";
 
-/** Pairs that careless stores take for one key. */
+/** Pairs of keys that a faulty store could take for one key. */
 const SIMILAR_KEYS: readonly (readonly [string, string])[] = [
   ["case", "CASE"],
   ["__proto__", "constructor"],
@@ -55,7 +55,7 @@ export function testLifecycle(test: DefineTest, settings: ConformanceSettings): 
     assert.deepEqual(await client.release(claim), [false]);
   });
 
-  test("a claim that was never placed is none, cannot be released, and is not placed by asking", async (context) => {
+  test("a claim that was never made is none, cannot be released, and is not made by a renewal", async (context) => {
     const client = await context.openClient();
     const [known, unknown] = [context.createClaim("key"), context.createClaim("key")];
     await client.claimHeld(known);

@@ -1,4 +1,4 @@
-/** What tools see. */
+/** Lists of claims, for tools. */
 
 import assert from "node:assert/strict";
 import type { Claim, ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
@@ -8,7 +8,7 @@ import { exclusive } from "../context.ts";
 import type { ConformanceSettings, DefineTest } from "../options.ts";
 
 export function testList(test: DefineTest, { traits }: ConformanceSettings): void {
-  test("a listed claim shows what it wants, where it stands and its tag, but never its id", async (context) => {
+  test("a listed claim shows its lock specs, its state and its tag, but never its id", async (context) => {
     const client = await context.openClient();
     const label = 'ana@web-1 pid 12 "nightly", 50 % \u00e9';
     const [held, waiting] = [
@@ -78,7 +78,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     assert.deepEqual(await tagsOf("key"), []);
   });
 
-  test("the queue of one key tells who holds it, who waits, and whose the first place is", async (context) => {
+  test("the queue of one key shows its holder and waiters, in order", async (context) => {
     const [client, otherClient] = [await context.openClient(), await context.openClient()];
     const claims = [
       context.createClaim("key", { label: "the first" }),
@@ -99,14 +99,14 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
       if (front.answer.state === "held" && traits.fencing) assert.equal(front.answer.token, token);
       assert.ok(front.ageMs >= 0);
       const short = await driver.list({ key: "key" }, 2);
-      assert.equal(short.length, 2, "no more than was asked for");
+      assert.equal(short.length, 2, "no more than `max`");
       const pages = await allPages(context, driver, { key: "key" }, 2);
       assert.deepEqual(pages.map(({ tag }) => tag).sort(), views.map(({ tag }) => tag).sort());
     }
     await client.release(...claims);
   });
 
-  test("a list that nobody waits for any more settles", async (context) => {
+  test("an abandoned list settles", async (context) => {
     const client = await context.openClient();
     const claim = context.createClaim("key");
     await client.claimHeld(claim);
@@ -124,7 +124,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
   });
 
   if (traits.fifo) {
-    test("a line is listed from its front", async (context) => {
+    test("a queue is listed from its front", async (context) => {
       const client = await context.openClient();
       const claims = Array.from({ length: 6 }, () => context.createClaim("key"));
       for (const claim of claims) await client.claim(claim);
@@ -184,7 +184,7 @@ async function allPages(context: TestContext, driver: Driver, filter: ListFilter
   const all: ClaimView[] = [];
   await context.waitUntil("the last page", async () => {
     const page = await driver.list(filter, size, all.at(-1)?.tag);
-    assert.ok(page.length <= size, "a page has no more than was asked for");
+    assert.ok(page.length <= size, "a page has no more than `max`");
     all.push(...page);
     return page.length < size;
   });

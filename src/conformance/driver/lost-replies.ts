@@ -1,4 +1,4 @@
-/** An error means that the outcome is unknown; asking again finds out. */
+/** An error means that the outcome is unknown; a repeated call finds out. */
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
@@ -26,7 +26,7 @@ export function testLostReplies(test: DefineTest, { traits, random }: Conformanc
     }
   });
 
-  test("a waiting claim whose reply was lost keeps its place", async (context) => {
+  test("a waiting claim whose reply was lost keeps its entry", async (context) => {
     const client = await context.openClient();
     const chaosDriver = chaos(client.driver);
     const [holder, waiter, next] = [context.createClaim("key"), context.createClaim("key"), context.createClaim("key")];
@@ -38,7 +38,7 @@ export function testLostReplies(test: DefineTest, { traits, random }: Conformanc
     await client.release(holder);
     await context.waitUntil("the first grant", async () => {
       const [waiterAnswer, nextAnswer] = [await client.renew(waiter), await client.renew(next)];
-      if (traits.fifo) assert.notEqual(nextAnswer.state, "held", "its place was taken by who came later");
+      if (traits.fifo) assert.notEqual(nextAnswer.state, "held", "a later claim took its position");
       return waiterAnswer.state === "held" || nextAnswer.state === "held";
     });
     await client.release(waiter, next);
@@ -80,7 +80,7 @@ export function testLostReplies(test: DefineTest, { traits, random }: Conformanc
 
   for (let index = 0; index < random.seeds; index++) {
     const seed = random.from + index;
-    test(`seed ${seed}: under lost, late and repeated calls nobody overlaps and tokens rise`, (context) =>
+    test(`seed ${seed}: under lost, late and repeated calls no holders overlap and tokens rise`, (context) =>
       runWithFaults(context, seed, traits.fencing));
   }
 }
@@ -94,7 +94,7 @@ async function runWithFaults(context: TestContext, seed: number, fencing: boolea
       seed: seed * 10 + number,
       inspect: () => context.inspect(),
     });
-    // as the core does: an error means unknown, so ask again
+    // like the client: an error means unknown, so repeat the call
     const retryUntilAnswered = <T>(what: string, call: () => Promise<T>) =>
       context.waitUntil(what, () => call().then((value) => ({ value }), isUnknownOutcome));
     for (let round = 0; round < 3; round++) {
@@ -107,16 +107,16 @@ async function runWithFaults(context: TestContext, seed: number, fencing: boolea
         answer = value[0];
       }
       const { token } = assertHeld(answer, claim);
-      assert.equal(holders, null, "two hold one key");
+      assert.equal(holders, null, "two claims hold one key");
       if (fencing) assert.ok(token > lastToken, "tokens rise");
       holders = claim;
       lastToken = token;
       await context.sleep(1);
       holders = null;
-      // its claim calls may have been lost on the way and still arrive
+      // its claim calls may be late and still arrive
       await retryUntilAnswered("an answer to release", () => chaosDriver.release([claim], new Set([claim.id])));
     }
-    await context.sleep(10); // what was late has arrived
+    await context.sleep(10); // late calls have arrived
     await chaosDriver.close();
   };
   const clients = [await context.openClient(), await context.openClient(), await context.openClient()];

@@ -1,4 +1,4 @@
-/** Random commands are answered as core/table answers them. */
+/** Random commands get the lock table's answers. */
 
 import type { ConformanceSettings, DefineTest } from "../options.ts";
 import { oracle } from "../oracle.ts";

@@ -1,4 +1,4 @@
-/** One claim over several keys: line after line in key order, all or nothing. */
+/** A claim of several keys: it enters their queues one after another in key order, and holds all keys or none. */
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
@@ -53,7 +53,7 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
     await client.claimHeld(first);
     await client.claimWaiting(all);
     assert.ok(!(await client.isFree("a")), "the keys before the busy one are taken");
-    assert.ok(await client.isFree("c"), "the keys behind it are not");
+    assert.ok(await client.isFree("c"), "the keys after it are not");
     assert.equal((await client.renew(all)).state, "waiting");
     await client.release(first);
     await client.waitForGrant(all);
@@ -61,7 +61,7 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
     await client.release(all);
   });
 
-  test("a claim that waits for its second key stands in that line by the time it came there", async (context) => {
+  test("a claim that waits for its second key is in that queue in order of its arrival there", async (context) => {
     const client = await context.openClient();
     const [a, b] = [context.createClaim("a"), context.createClaim("b")];
     const [both, later] = [context.createClaim([exclusive("a"), exclusive("b")]), context.createClaim("b")];
@@ -86,7 +86,7 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
     await client.release(both, later);
   });
 
-  test("a waiting claim over several keys that is released leaves every line it was in", async (context) => {
+  test("a waiting claim over several keys that is released leaves all its queues", async (context) => {
     const client = await context.openClient();
     const [b, all, next] = [
       context.createClaim("b"),
@@ -135,7 +135,7 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
         const held = await client.claimHeld(claim);
         await client.release(claim);
         for (const key of keys) {
-          assert.ok(held.token > last[key], `the token of ${keys.join("+")} lies above those of ${key}`);
+          assert.ok(held.token > last[key], `the token of ${keys.join("+")} is above those of ${key}`);
           last[key] = held.token + BigInt(held.tokens) - 1n;
         }
       };
@@ -177,7 +177,7 @@ async function testOverlappingKeys(context: TestContext): Promise<void> {
       if (answer.state === "held") assertHeld(answer, claim);
       else await client.waitForGrant(claim);
       for (const { key } of claim.holds) {
-        assert.equal(holders.get(key), undefined, "two hold one key");
+        assert.equal(holders.get(key), undefined, "two claims hold one key");
         holders.set(key, claim);
       }
       await context.sleep(1);

@@ -1,4 +1,4 @@
-/** Who is granted first: by arrival. */
+/** Grants follow the order of arrival. */
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
@@ -18,7 +18,7 @@ export function testOrder(test: DefineTest, { traits }: ConformanceSettings): vo
     await assertServedInOrder(queued);
   });
 
-  test("asking again by claim or by renew keeps the place", async (context) => {
+  test("a repeated claim or renew keeps the entry", async (context) => {
     const queued = await queueClaims(context, 6);
     for (const { claim, client } of [...queued].reverse()) {
       if (claim === queued[0]?.claim) continue;
@@ -37,13 +37,13 @@ export function testOrder(test: DefineTest, { traits }: ConformanceSettings): vo
 
   if (!traits.lease.claim) return;
 
-  test("a line is served in order when its claims have different leases", async (context) => {
+  test("a queue is granted in order when its claims have different leases", async (context) => {
     const queued = await queueClaims(context, 6, (index) => 600_000 - index * 90_000);
     await assertServedInOrder(queued);
   });
 }
 
-/** The first holds, the others wait behind it, placed one after another by two clients in turn. */
+/** The first claim holds, the others wait; two clients make them in turn. */
 async function queueClaims(
   context: TestContext,
   length: number,

@@ -1,13 +1,13 @@
-/** A store that grants nothing new to anyone for a while says so: unknown is not busy. */
+/** A store that pauses its grants reports the pause: unknown is not busy. */
 
 import assert from "node:assert/strict";
 import type { Answer, Pause } from "../../spi/driver.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../client/helpers.ts";
 import type { DefineTest } from "../options.ts";
 
-/** Of a store that is within such a time, for longer than each of these tests takes. */
+/** Tests of a store that is paused for longer than each test takes. */
 export function testPauses(test: DefineTest): void {
-  test("while nothing new is granted, a claim that does not wait is told so, and leaves no trace", async (context) => {
+  test("while nothing new is granted, a claim that does not wait gets the pause, and leaves no trace", async (context) => {
     const client = await context.openClient();
     const answer = await client.claim(context.createClaim("key", { wait: false }));
     assert.equal(answer.state, "none");
@@ -16,7 +16,7 @@ export function testPauses(test: DefineTest): void {
     assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
   });
 
-  test("while nothing new is granted, a claim that waits is told so whenever it asks", async (context) => {
+  test("while nothing new is granted, a waiting claim gets the pause in every answer", async (context) => {
     const client = await context.openClient();
     const claim = context.createClaim("key");
     assertPaused(await client.claimWaiting(claim));
@@ -33,8 +33,8 @@ export function testPauses(test: DefineTest): void {
     await assert.rejects(locks.acquire("key", { wait: 0 }), hasCode("PAUSED"));
     await assert.rejects(locks.all("key", "other").tryAcquire(), hasCode("PAUSED"));
     const waits = deferRejection(locks.acquire("key", { wait: context.scaleMs(5_000) }));
-    await context.waitUntil("the place of who waits", async () => (await locks.list()).length === 1);
-    // behind a request of its own that waits, too
+    await context.waitUntil("the waiter's entry", async () => (await locks.list()).length === 1);
+    // also after an earlier request of the same client
     await assert.rejects(locks.tryAcquire("key"), hasCode("PAUSED"));
     await locks.close();
     await assert.rejects(waits, hasCode("CLOSED"));
@@ -56,7 +56,7 @@ export function testPauses(test: DefineTest): void {
 
 function assertPaused(answer: Answer): void {
   assert.ok(answer.state !== "held", "nothing new is granted");
-  assert.ok(answer.paused !== undefined, "the answer says that nothing new is granted");
+  assert.ok(answer.paused !== undefined, "the answer reports the pause");
   assert.ok(["recovery", "gracePeriod"].includes(answer.paused.reason));
   assert.ok(answer.paused.remainingMs > 0);
 }

@@ -92,7 +92,7 @@ function testSemaphores(test: DefineTest, { traits }: ConformanceSettings): void
       await client.claimHeld(claim);
     await clientB.claimWaiting(d);
     assert.ok(!(await clientA.isFree("key", permit())));
-    assert.equal((await clientA.claim(a)).state, "held", "asking again takes no second permit");
+    assert.equal((await clientA.claim(a)).state, "held", "a repeated claim takes no second permit");
     await clientA.release(a);
     await clientB.waitForGrant(d);
     await clientB.release(b, d);
@@ -137,7 +137,7 @@ function testSemaphores(test: DefineTest, { traits }: ConformanceSettings): void
     const narrow = context.createClaim("key", permit(1, 2));
     await client.claimWaiting(narrow);
     await client.release(wide[0]);
-    assert.equal((await client.renew(narrow)).state, "waiting", "two are in already, and its limit is two");
+    assert.equal((await client.renew(narrow)).state, "waiting", "two permits are held already, and its limit is two");
     await client.release(wide[1]);
     await client.waitForGrant(narrow);
     assert.ok(await client.isFree("key", permit(3, 5)));
@@ -171,7 +171,7 @@ function testSemaphores(test: DefineTest, { traits }: ConformanceSettings): void
     await client.claimHeld(first);
     await client.claimWaiting(large);
     await client.claimWaiting(small);
-    assert.ok(!(await client.isFree("key", permit())), "who comes later does not overtake it without waiting either");
+    assert.ok(!(await client.isFree("key", permit())), "a later claim that does not wait must not overtake it either");
     await client.release(first);
     await client.waitForGrant(large);
     assert.equal((await client.renew(small)).state, "waiting");

@@ -1,4 +1,4 @@
-/** An operator asks a holder to go. */
+/** An operator revokes a lock. */
 
 import assert from "node:assert/strict";
 import type { Driver } from "../../spi/driver.ts";
@@ -7,7 +7,7 @@ import type { ConformanceSettings, DefineTest } from "../options.ts";
 export function testRevoke(test: DefineTest, { traits, verbs }: ConformanceSettings): void {
   if (!verbs.includes("revoke")) return;
 
-  test("a revoked claim is none at once, but keeps its place until it is released", async (context) => {
+  test("a revoked claim is none at once, but keeps its entry until it is released", async (context) => {
     const [clientA, clientB] = [await context.openClient(), await context.openClient()];
     const [claim, next] = [context.createClaim("key"), context.createClaim("key")];
     const { token } = await clientA.claimHeld(claim);
@@ -15,7 +15,7 @@ export function testRevoke(test: DefineTest, { traits, verbs }: ConformanceSetti
     assert.equal(await revoke(clientB.driver, { key: "key", token, now: false }), true);
     assert.deepEqual(await clientA.renew(claim), { state: "none", reason: "revoked" });
     assert.equal((await clientA.claim(claim)).state, "none");
-    assert.equal((await clientB.renew(next)).state, "waiting", "who was asked to go may still be working");
+    assert.equal((await clientB.renew(next)).state, "waiting", "a revoked holder may still be working");
     await clientA.release(claim);
     await clientB.waitForGrant(next);
     await clientB.release(next);
@@ -40,7 +40,7 @@ export function testRevoke(test: DefineTest, { traits, verbs }: ConformanceSetti
     const { token } = await client.claimHeld(claim);
     await client.claimWaiting(next);
     assert.equal(await revoke(client.driver, { key: "key", token, now: false }), true);
-    assert.equal(await revoke(client.driver, { key: "key", token, now: false }), false, "it has been asked already");
+    assert.equal(await revoke(client.driver, { key: "key", token, now: false }), false, "it is already revoked");
     assert.equal(await revoke(client.driver, { key: "key", token, now: true }), true);
     await client.waitForGrant(next);
     await client.release(next);
@@ -71,7 +71,7 @@ export function testRevoke(test: DefineTest, { traits, verbs }: ConformanceSetti
     await client.claimWaiting(next);
     await revoke(client.driver, { key: "key", token, now: false });
     await context.waitUntil("the next holder", async () => {
-      await client.renew(claim); // and asking does not prolong it
+      await client.renew(claim); // renewing it does not extend its lease
       return (await client.renew(next)).state === "held";
     });
     await client.release(next);

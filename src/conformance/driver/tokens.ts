@@ -42,7 +42,7 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
     for (const wanted of [64, 1, 1_024, 7, 64, 2]) {
       const claim = context.createClaim("key", { tokens: wanted });
       const held = await client.claimHeld(claim);
-      assert.ok(held.token >= free, "a run begins behind the one before");
+      assert.ok(held.token >= free, "a token range begins after the last one");
       free = held.token + BigInt(held.tokens);
       await client.release(claim);
     }
@@ -166,7 +166,7 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
   });
 }
 
-/** Two copies of the package may meet in a process, so errors are known by their code. */
+/** Matches errors by code, not by class: a process may contain two copies of the package. */
 function isFatal(error: unknown): boolean {
   return error instanceof FatalDriverError || (error as { code?: unknown } | null)?.code === "DRIVER_FATAL";
 }

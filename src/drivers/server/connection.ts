@@ -74,8 +74,8 @@ export class Connection {
   }
 
   /**
-   * Settles when the server has said hello for the first time. @throws Error if the server cannot be reached, or
-   * refuses
+   * Settles when the server has said hello for the first time.
+   * @throws Error if the server cannot be reached or refuses the connection
    */
   open(): Promise<void> {
     return new Promise((resolve, reject) => {

@@ -82,7 +82,7 @@ export class NodeWatches {
       for (const waiter of newWaiters) this.#onBlockerGone(waiter, path);
     };
     const onEvent = (event: unknown): void => {
-      // with the session all places end
+      // all nodes have ended with the session
       if (event === null) this.#waitersByPath.delete(path);
       else onGone();
     };
@@ -118,7 +118,7 @@ export class NodeWatches {
       for (const node of watch.queues.keys()) this.#onBlockerGone(node, path);
     };
     const onEvent = (event: unknown): void => {
-      // with the session all places end
+      // all nodes have ended with the session
       if (event === null) this.#queueWatches.delete(path);
       else onChanged();
     };

@@ -139,19 +139,19 @@ test("the articles' random suffix is no order: the suite sees two inside", async
 
 /** These ask the list for those who wait, and whoever has no place is not in it. */
 const UNLISTED_TOPICS = [
-  "a claim that is sent twice at once has one place",
-  "a listed claim shows what it wants, where it stands and its tag, but never its id",
+  "a claim that is sent twice at once has one entry",
+  "a listed claim shows its lock specs, its state and its tag, but never its id",
   "a list comes in pages: none left out, none twice",
-  "claims of a session stand in line like all others, and tell the session's length",
+  "claims of a session queue like all others, and show the session's length",
   "mutex: a wait ends with the release",
   "write: a wait ends with the release",
   "all of one key: a wait ends with the release",
   "semaphore of one: a wait ends with the release",
-  "an aborted waiter rejects with its signal's reason and leaves no place",
+  "an aborted waiter rejects with its signal's reason and leaves no entry",
   "rw: readers share, across clients and within one; a writer has it alone",
-  "a revoked holder's signal aborts with reason revoked, and the next one follows when it has let go",
-  "close() gives back what is held, ends waits with ClosedError, and leaves nothing",
-  "a list shows who holds and who waits, with labels, within the client's prefix",
+  "a revoked holder's signal aborts with reason revoked, and the next waiter is granted after its release",
+  "close() releases held locks, ends waits with ClosedError, and leaves nothing",
+  "a list shows holders and waiters, with labels, within the client's prefix",
   "a wait that runs out says how many were ahead: at the store and in its own client",
 ];
 
