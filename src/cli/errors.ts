@@ -1,6 +1,6 @@
-/** How a command fails: a cause with a fixed exit code, and one sentence for people. */
+/** How a command fails: an error kind with a fixed exit code, and a message for the user. */
 
-/** Exit codes by cause. They are free of overlap with sysexits and follow timeout(1), flock(1) and the shell. */
+/** Exit codes by error kind. 64 to 78 are those of sysexits(3); the others follow timeout(1), flock(1) and the shell. */
 export const EXIT_CODES = {
   timeout: 124,
   busy: 124,
@@ -18,19 +18,19 @@ export const EXIT_CODES = {
   config: 78,
 } as const;
 
-/** Why a command could not do what was asked. */
+/** Why a command failed. */
 export type ErrorKind = keyof typeof EXIT_CODES;
 
-/** What a program may want to know besides the cause; printed with --json. */
+/** Further facts for programs; printed with --json. */
 export type ErrorDetails = Readonly<Record<string, unknown>>;
 
-/** Ends the command with its cause's exit code and this message on stderr. */
+/** Ends the command with the exit code of its kind, and prints the message on stderr. */
 export class CommandError extends Error {
-  /** Why; decides the exit code. */
+  /** Decides the exit code. */
   readonly kind: ErrorKind;
-  /** Instead of the cause's own exit code (--conflict-exit-code). */
+  /** The exit code: the kind's own, unless --conflict-exit-code replaces it. */
   readonly code: number;
-  /** More for --json. */
+  /** Printed with --json. */
   readonly details: ErrorDetails;
   constructor(
     kind: ErrorKind,
@@ -45,23 +45,26 @@ export class CommandError extends Error {
   }
 }
 
-/** What the parser of the command line says, as a sentence of ours. */
+/** Rewords an error message of commander, the parser of the command line. */
 export function describeUsageError(message: string, command = "run"): string {
   const sentence = message
     .replace(/^error: /, "")
     .replace(/\s*\(Did you mean (.+)\?\)$/s, "; did you mean $1?")
-    .replace(/^(unknown option '--store').*$/s, "$1; the store is named by --url")
-    .replace(/^option '(?:-\w, )?(.+)' argument missing$/, "$1 lacks its value")
-    .replace(/^too many arguments for '(.+)'\. Expected (\d+) .* got (\d+)\.$/, "arguments of $1: at most $2, not $3")
+    .replace(/^(unknown option '--store').*$/s, "$1; use --url to name the store")
+    .replace(/^option '(?:-\w, )?(.+)' argument missing$/, "$1: the value is missing")
+    .replace(
+      /^too many arguments for '(.+)'\. Expected (\d+) .* got (\d+)\.$/,
+      "too many arguments for $1: at most $2, not $3",
+    )
     .replace(/^(unknown command '[^']*')$/, "$1; see holdfast --help")
     .replace(/^(unknown option '[^']*')$/, `$1; see holdfast ${command.startsWith("-") ? "" : `${command} `}--help`)
-    .replace(/^missing required argument '(.+)'$/, `which $1? See holdfast ${command} --help`);
-  return sentence.startsWith("which key?")
-    ? `which key? For example: holdfast ${command} nightly-report${command === "run" ? " -- ./report.sh" : ""}`
+    .replace(/^missing required argument '(.+)'$/, `the argument <$1> is missing; see holdfast ${command} --help`);
+  return sentence.startsWith("the argument <key> is missing")
+    ? `no key given; for example: holdfast ${command} nightly-report${command === "run" ? " -- ./report.sh" : ""}`
     : sentence;
 }
 
-/** What was thrown, as a CommandError. `url` is named where the store is at fault. */
+/** Converts what was thrown to a CommandError. `url` names the store in the message of a store error. */
 export function toCommandError(error: unknown, url: string): CommandError {
   if (error instanceof CommandError) return error;
   const { code, message } = toErrorLike(error);
@@ -98,15 +101,15 @@ const NETWORK_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: "does not exist: no server listens there",
   ECONNRESET: "closed the connection",
   EPIPE: "closed the connection",
-  ENOTFOUND: "is a host nobody knows",
-  EAI_AGAIN: "is a host whose name cannot be looked up now",
+  ENOTFOUND: "cannot be reached: unknown host name",
+  EAI_AGAIN: "cannot be reached: the DNS lookup failed temporarily",
   ETIMEDOUT: "did not answer",
   EHOSTUNREACH: "cannot be reached",
   ENETUNREACH: "cannot be reached",
-  EACCES: "may not be used by you",
+  EACCES: "cannot be opened: permission denied",
 };
 
-/** The store could not be asked; a socket that this user may not open refuses them, whoever listens there. */
+/** An error between us and the store. A socket that this user may not open counts as refused, not as unreachable. */
 function toStoreError(error: unknown, url: string): CommandError {
   const problem = describeCause(error);
   const kind = problem === NETWORK_ERRORS.EACCES ? "refused" : "unreachable";
@@ -117,15 +120,15 @@ function isNetworkCode(code: unknown): boolean {
   return typeof code === "string" && Object.hasOwn(NETWORK_ERRORS, code);
 }
 
-/** Codes of the network that say nothing about a moment later; a host that nobody knows is a wrong address. */
+/** Errors that may be gone a moment later. An unknown host is a wrong address, and no time corrects that. */
 const TRANSIENT_CODES: ReadonlySet<unknown> = new Set(
   Object.keys(NETWORK_ERRORS)
     .filter((code) => code !== "ENOTFOUND" && code !== "EACCES")
-    // of a server that has no room for one more connection, or is about to stop
+    // the server has too many connections, or is about to stop
     .concat("LIMIT", "DRAINING"),
 );
 
-/** May the store be reached a moment later? */
+/** True if another attempt may succeed a moment later. */
 export function isTransient(error: CommandError): boolean {
   if (error.kind !== "unreachable") return false;
   for (let cause: unknown = error.cause; cause !== undefined && cause !== null; cause = (cause as Error).cause) {
@@ -134,7 +137,7 @@ export function isTransient(error: CommandError): boolean {
   return false;
 }
 
-/** The innermost error that says something, as the end of a sentence that begins with the url. */
+/** The innermost cause with a message, worded to follow the url in a sentence. */
 function describeCause(error: unknown): string {
   let description = toErrorLike(error).message;
   for (let cause: unknown = error; cause !== undefined && cause !== null; cause = (cause as Error).cause) {

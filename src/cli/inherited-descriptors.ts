@@ -1,16 +1,16 @@
-/** Descriptors of this process that its children inherit; Linux shows them. */
+/** The descriptors of this process that its children inherit, as Linux lists them in /proc. */
 
 import { readdirSync, readFileSync } from "node:fs";
 
 const CLOSE_ON_EXEC = 0o2000000;
 
-/** The numbers of those above `above` that no program marked as its own (close-on-exec); none where nothing shows them. */
+/** The descriptors above `above` that are not close-on-exec. Empty on a system without /proc/self/fdinfo. */
 export function listInheritable(above: number): number[] {
   let names: string[];
   try {
     names = readdirSync("/proc/self/fdinfo");
   } catch {
-    // no such file system
+    // not Linux
     return [];
   }
   return names.map(Number).filter((descriptor) => {
@@ -25,7 +25,7 @@ function readDescriptorFlags(descriptor: number): number | null {
     const match = /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, "latin1"));
     return match === null ? null : Number.parseInt(match[1] as string, 8);
   } catch {
-    // the listing's own descriptor, closed by now
+    // the descriptor of the directory listing itself, closed by now
     return null;
   }
 }

@@ -1,4 +1,4 @@
-/** What a run wants to lock, and as what it appears to others. */
+/** The locks that a command requests, and the label under which others see it. */
 
 import { hostname, userInfo } from "node:os";
 import { basename } from "node:path";
@@ -11,10 +11,10 @@ import { ALL_PERMITS, MAX_LOCKS } from "../spi/driver.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
 import { CommandError } from "./errors.ts";
 
-/** How the keys are wanted: alone, with other readers, or so many of so many permits. */
+/** Exclusive, shared with other readers, or `permits` of `limit` permits. */
 export type LockMode = "exclusive" | "shared" | { readonly permits: number; readonly limit: number };
 
-/** Keys, each once, and how they are wanted. */
+/** Distinct keys and the mode for all of them. */
 export interface LockRequest {
   readonly keys: readonly [string, ...string[]];
   readonly mode: LockMode;
@@ -27,14 +27,14 @@ export interface LockRequest {
 export function parseLockRequest(keys: readonly string[], shared: boolean, permits: string | undefined): LockRequest {
   const [first, ...otherKeys] = new Set(keys.map((key) => validateKey(key)));
   if (first === undefined)
-    throw new CommandError("usage", "which key? For example: holdfast run nightly -- ./report.sh");
+    throw new CommandError("usage", "no key given; for example: holdfast run nightly-report -- ./report.sh");
   if (otherKeys.length >= MAX_LOCKS)
-    throw new CommandError("usage", `at most ${MAX_LOCKS} keys, not ${otherKeys.length + 1}`);
+    throw new CommandError("usage", `too many keys: at most ${MAX_LOCKS}, not ${otherKeys.length + 1}`);
   if (permits === undefined) return { keys: [first, ...otherKeys], mode: shared ? "shared" : "exclusive" };
-  if (shared) throw new CommandError("usage", "--shared and --permits exclude each other");
+  if (shared) throw new CommandError("usage", "--shared and --permits cannot be combined");
   const mode = parsePermits(permits);
   if (otherKeys.length > 0 && mode.permits > 1) {
-    throw new CommandError("usage", "several keys at once take one permit each: --permits 1/m");
+    throw new CommandError("usage", "with several keys --permits must be 1/m: one permit of each key");
   }
   return { keys: [first, ...otherKeys], mode };
 }
@@ -43,18 +43,18 @@ function parsePermits(text: string): { readonly permits: number; readonly limit:
   const match = /^(\d{1,10})\/(\d{1,10})$/.exec(text);
   const [permits, limit] = [Number(match?.[1]), Number(match?.[2])];
   if (!(permits >= 1 && limit >= permits && limit < ALL_PERMITS)) {
-    throw new CommandError("usage", `--permits takes n/m with 1 <= n <= m, such as 1/4, not ${JSON.stringify(text)}`);
+    throw new CommandError("usage", `--permits must be n/m with 1 <= n <= m, such as 1/4, not ${JSON.stringify(text)}`);
   }
   return { permits, limit };
 }
 
-/** One of the keys as the store will be asked for it. */
+/** The lock spec of one key. */
 export function toLockSpec(key: string, mode: LockMode): LockSpec {
   if (mode === "exclusive") return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
   return mode === "shared" ? { key, permits: 1, limit: ALL_PERMITS } : { key, ...mode };
 }
 
-/** Waits for these keys, or with `wait: 0` asks once and gives null when they are busy. */
+/** Acquires the keys. With `wait: 0` it tries once, and returns null if a key is busy. */
 export async function acquire(
   locks: Locks,
   { keys, mode }: LockRequest,
@@ -76,13 +76,13 @@ function toLockable(locks: Locks, key: string, mode: LockMode): Lockable<{ reado
   return mode === "shared" ? locks.rw(key).read : locks.semaphore(key, mode.limit);
 }
 
-/** `user@host pid 4121 (rsync)`: the program's name, never its arguments, which may hold secrets. */
+/** `user@host pid 4121 (rsync)`. It has the name of the program, never the arguments, which may contain secrets. */
 export function createLabel(program: string, pid: number = process.pid): string {
   let user: string;
   try {
     user = userInfo().username;
   } catch {
-    // an id that the password database does not know
+    // the user id is not in the password database
     user = `uid ${process.getuid?.() ?? "?"}`;
   }
   return cleanLabel(`${user}@${hostname()} pid ${pid} (${basename(program)})`);

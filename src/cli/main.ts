@@ -10,7 +10,7 @@ import { handleWarnings } from "./warnings.ts";
 
 const argv = process.argv.slice(2);
 
-// nobody may take a defect of ours for the exit code of the program that was run; its guard ends that one
+// Node would exit with 1, which looks like the exit code of the command. The watchdog ends the command.
 process.once("uncaughtException", (error) =>
   exitWithError(new CommandError("internal", error.message, { cause: error })),
 );
@@ -27,7 +27,7 @@ try {
   else exitWithError(toCommandError(error, "the store"));
 }
 
-/** The words that are ours, and not those of the command to run. */
+/** The arguments of holdfast itself, without those of the command to run. */
 function ownArguments(): readonly string[] {
   return argv.slice(0, argv.includes("--") ? argv.indexOf("--") : argv.length);
 }
@@ -35,22 +35,22 @@ function ownArguments(): readonly string[] {
 function exitWithError(error: CommandError): void {
   const { kind, code, message, details } = error;
   if (ownArguments().includes("--json")) writeStderr(formatJsonLine({ error: kind, code, message, ...details }));
-  else if (kind === "internal") info(`a defect of ours, please report it: ${message}`);
+  else if (kind === "internal") info(`internal error (please report it): ${message}`);
   else if (!isMuted()) for (const line of message.split("\n")) info(line);
   if (kind === "internal" && (ownArguments().includes("--verbose") || ownArguments().includes("-v")))
     writeStderr(String(error.cause instanceof Error ? error.cause.stack : error.stack));
   exit(code);
 }
 
-/** Everything was given back or left to the store, so what is still open (a connection that dies) need not keep us. */
+/** Every lock is released or left to the store by now. A connection that is still open must not delay the exit. */
 function exit(code: number): void {
   process.exit(code);
 }
 
-/** As if we had never caught it: who started us sees the signal. */
+/** Ends by the signal itself, so that the parent process sees it. */
 function exitBySignal(name: NodeJS.Signals): void {
   process.removeAllListeners(name);
   process.kill(process.pid, name);
-  // a signal is delivered in a moment; one that is blocked never is
+  // the signal ends the process within moments, unless it is blocked
   setTimeout(() => exit(128 + constants.signals[name]), 1_000);
 }

@@ -1,4 +1,4 @@
-/** A store together with what its server tells people besides locks. */
+/** Access to the administration of a store's server: lists of claims, events, state. */
 
 import type { AdminConnection } from "../drivers/server/admin-connection.ts";
 import { openAdminConnection } from "../drivers/server/admin-connection.ts";
@@ -6,11 +6,11 @@ import type { ClaimView } from "../spi/driver.ts";
 import { CommandError, toCommandError } from "./errors.ts";
 import type { Store } from "./open-store.ts";
 
-/** Most claims that one command looks at. */
+/** The most claims that one command lists. */
 export const MAX_LISTED = 10_000;
 
 /**
- * The tools of the store's server; null: it has none, as no server of ours is behind the store.
+ * Opens the admin connection of the store's server. Null if the store is not a Holdfast server.
  * @throws CommandError unreachable or refused
  */
 export async function openAdmin({ driver, name }: Store): Promise<AdminConnection | null> {
@@ -21,17 +21,14 @@ export async function openAdmin({ driver, name }: Store): Promise<AdminConnectio
   }
 }
 
-/** As openAdmin(), for a command that can do nothing without. @throws CommandError usage */
+/** Like openAdmin(), for a command that needs the connection. @throws CommandError usage */
 export async function requireAdmin(store: Store, commandName: string): Promise<AdminConnection> {
   const admin = await openAdmin(store);
   if (admin !== null) return admin;
-  throw new CommandError(
-    "usage",
-    `${commandName} needs a Holdfast server: ${store.name} is none and tells nothing of it`,
-  );
+  throw new CommandError("usage", `${commandName} needs a Holdfast server, and ${store.name} is not one`);
 }
 
-/** Claims on keys that begin with prefix, in order; at most MAX_LISTED. @throws CommandError */
+/** The claims on keys that begin with `prefix`, in the order of keys and queues; at most MAX_LISTED. @throws CommandError */
 export async function listClaims({ driver, name }: Store, prefix: string): Promise<readonly ClaimView[]> {
   try {
     return await driver.list({ prefix }, MAX_LISTED);

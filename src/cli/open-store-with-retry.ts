@@ -1,6 +1,6 @@
 /**
- * Connecting as a part of the wait that was asked for: a server that is just being started again is waited for. Who gave no
- * --wait is told at once that nobody answers: it may be a wrong address, which no time mends.
+ * Connects to the store as a part of --wait, so that a wait covers a server that is being restarted. Without --wait a
+ * failure is reported at once: the address may be wrong, and no time corrects that.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
@@ -13,14 +13,14 @@ import { createReporter } from "./reporter.ts";
 
 const MIN_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 1_000;
-/** No attempt begins with less time than this. */
+/** No attempt begins with less time left. */
 const MIN_ATTEMPT_MS = 10;
-/** After so long a person wonders. */
+/** After this time the user is told what the command waits for. */
 const NOTICE_AFTER_MS = 1_000;
 
 export interface RetryOptions {
   readonly url: string | undefined;
-  /** Longest wait in milliseconds, from now on; 0 or undefined: connect once. */
+  /** The longest wait from now, in milliseconds; 0 or undefined: connect once. */
   readonly waitMs: number | undefined;
   readonly signal?: AbortSignal;
   readonly quiet?: boolean;
@@ -29,12 +29,12 @@ export interface RetryOptions {
 }
 
 /**
- * The open store.
- * @throws CommandError unreachable, in the end of the wait if that may pass; refused, or usage for a url that means nothing
+ * Opens the store.
+ * @throws CommandError unreachable: a transient error at the end of the wait, any other at once; refused; usage for an invalid url
  */
 export async function openStoreWithRetry(options: RetryOptions, settings: LocksOptions): Promise<Store> {
   const { url, waitMs = 0, signal } = options;
-  // a server of our own is started where there is none: what goes wrong with that does not pass by itself
+  // without a url the driver starts the server itself, and a failure of that start is not transient
   if (waitMs === 0 || resolveUrl(url) === undefined) return openStore(url, settings);
   const startedAt = performance.now();
   const deadline = startedAt + waitMs;
@@ -52,12 +52,12 @@ export async function openStoreWithRetry(options: RetryOptions, settings: LocksO
       );
     }
     await delay(Math.min(pauseMs, deadline - now), undefined, { ...(signal && { signal }) }).catch(() => undefined);
-    // an attempt that is cut off at once would hide why the earlier ones failed
+    // an attempt without enough time would end as "did not answer", and hide why the earlier ones failed
     if (performance.now() >= deadline - MIN_ATTEMPT_MS) throw toTimeoutError(result, waitMs);
   }
 }
 
-/** The store, or why it is not open; in time whatever the store does. */
+/** Opens the store, or gives the error. It settles at the deadline even if the store does not answer. */
 async function openBefore(
   url: string | undefined,
   settings: LocksOptions,

@@ -1,4 +1,4 @@
-/** The store a command works on, opened, with the words by which messages name it. */
+/** Opens the store of a command, with the name under which messages show it. */
 
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "../client/client.ts";
@@ -16,26 +16,26 @@ import { CommandError, toCommandError } from "./errors.ts";
 export interface Store {
   readonly locks: Locks;
   readonly driver: Driver;
-  /** How messages name it. */
+  /** Its name in messages. */
   readonly name: string;
 }
 
-/** The url that was given or stands in the environment; undefined: the server of this user is meant. */
+/** The url from --url, else from the environment; undefined: the user's own server. */
 export function resolveUrl(url: string | undefined = process.env.HOLDFAST_URL): string | undefined {
   return url === "" ? undefined : url;
 }
 
-/** A url without user and password, as messages show it. */
+/** The url without user and password, for messages. */
 function redactStoreName(givenUrl: string | undefined): string {
   const url = resolveUrl(givenUrl);
   if (url === undefined) return "your lock server";
-  // one that names several hosts is no url to every reader
+  // not `new URL()`: it rejects a url with several hosts
   return /^[a-z+]+:/.test(url) ? url.replace(/\/\/[^/@]*@/, "//") : "the url";
 }
 
 /**
  * Connects.
- * @throws CommandError: unreachable, refused, or usage for a url that means nothing
+ * @throws CommandError unreachable, refused, or usage for an invalid url
  */
 export async function openStore(url: string | undefined, options: LocksOptions = {}): Promise<Store> {
   const name = redactStoreName(url);
@@ -49,13 +49,13 @@ export async function openStore(url: string | undefined, options: LocksOptions =
   }
 }
 
-/** The server may have died just now: so long may the next one take to be there and to know our session. */
+/** If the server has just died, the next one may take this long to start and to restore our session. */
 const KEEP_SESSION_TIMEOUT_MS = 5_000;
 const KEEP_SESSION_RETRY_MS = 100;
 
 /**
- * A connection that keeps our session as long as somebody has it open: the child inherits it. Null where the store has no
- * such thing.
+ * Opens a keep-session connection: the session lasts as long as any process has it open, and the child inherits it. Null if
+ * the store has no such connections.
  * @throws CommandError unreachable
  */
 export async function openKeepSessionWithRetry({ driver, name }: Store): Promise<KeepSessionSocket | null> {

@@ -1,17 +1,17 @@
-/** What is printed: text of others made harmless, sentences on stderr, results on stdout. */
+/** Output of the commands: results on stdout, messages on stderr, text from other users escaped. */
 
 import { writeSync } from "node:fs";
 import { CommandError } from "./errors.ts";
 
-/** Control, format (bidi among them), separator and lone surrogate characters: what could forge a line or reorder it. */
+/** Control, format (also bidi), separator and lone surrogate characters: they could forge a line or reorder it. */
 const UNSAFE_CHARACTERS = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
-/** Text from others for a terminal: nothing in it can move the cursor, change its order or begin a line. */
+/** Escapes text from other users for a terminal: it cannot move the cursor, change the order of text or begin a line. */
 export function escapeControl(text: string): string {
   return text.replace(UNSAFE_CHARACTERS, (unsafe) => `\\u{${(unsafe.codePointAt(0) as number).toString(16)}}`);
 }
 
-/** A key between quotation marks. */
+/** A key in quotation marks. */
 export function quoteKey(key: string): string {
   return `"${escapeControl(key)}"`;
 }
@@ -22,7 +22,7 @@ export function quoteKeys(keys: readonly string[]): string {
   return quotedKeys.length < 2 ? quotedKeys.join("") : `${quotedKeys.slice(0, -1).join(", ")} and ${quotedKeys.at(-1)}`;
 }
 
-/** One line of JSON that reads back as the same value and is as harmless in a terminal as escapeControl() makes text. */
+/** One line of JSON. It parses back to the same value, and is as safe for a terminal as the result of escapeControl(). */
 export function formatJsonLine(value: unknown): string {
   const text = JSON.stringify(value, (_, part) => (typeof part === "bigint" ? part.toString() : part));
   return text.replace(UNSAFE_CHARACTERS, (unsafe) =>
@@ -32,16 +32,16 @@ export function formatJsonLine(value: unknown): string {
   );
 }
 
-/** Prints a line of results; a reader who has gone is no fault of ours. @throws CommandError output */
+/** Prints a line of results. A closed pipe is not an error. @throws CommandError output */
 export function printLine(line: string): void {
   try {
     writeFully(1, `${line}\n`);
   } catch (error) {
-    if (!isReaderGone(error)) throw toOutputError(error);
+    if (!isPipeClosed(error)) throw toOutputError(error);
   }
 }
 
-/** Prints a line that somebody must get. @throws CommandError output, also when its reader has gone */
+/** Prints a line that must not get lost. @throws CommandError output, also if the pipe is closed */
 export function printRequired(line: string): void {
   try {
     writeFully(1, `${line}\n`);
@@ -50,21 +50,21 @@ export function printRequired(line: string): void {
   }
 }
 
-/** Says something to the person: one line on stderr, beginning with our name. */
+/** Prints a message for the user: one line on stderr that begins with `holdfast:`. */
 export function info(sentence: string): void {
   writeStderr(`holdfast: ${sentence}`);
 }
 
-/** Prints a line on stderr as it is. What cannot be said (a log on a full disk) must not stop the work. */
+/** Prints a line on stderr. A failure (a log on a full disk) is ignored: it must not stop the work. */
 export function writeStderr(line: string): void {
   try {
     writeFully(2, `${line}\n`);
   } catch {
-    // there is nobody left to tell
+    // there is nowhere else to report it
   }
 }
 
-function isReaderGone(error: unknown): boolean {
+function isPipeClosed(error: unknown): boolean {
   return ["EPIPE", "EIO", "EBADF"].includes((error as NodeJS.ErrnoException).code ?? "");
 }
 
@@ -72,7 +72,7 @@ function toOutputError(cause: unknown): CommandError {
   return new CommandError("output", `standard output cannot be written: ${(cause as Error).message}`, { cause });
 }
 
-/** At once, so that nothing is lost when the process ends. */
+/** Writes synchronously, so that nothing is lost when the process exits. */
 function writeFully(descriptor: 1 | 2, text: string): void {
   const bytes = Buffer.from(text);
   let written = 0;
@@ -80,7 +80,7 @@ function writeFully(descriptor: 1 | 2, text: string): void {
     try {
       written += writeSync(descriptor, bytes, written);
     } catch (error) {
-      // a full pipe of a non-blocking terminal or parent: it will be read
+      // a non-blocking pipe or terminal is full: wait until its reader catches up
       if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
     }

@@ -1,4 +1,4 @@
-/** The flags and the help of the commands for operators: ls, show, watch, doctor, completion, help. */
+/** Flags and help of the commands for operators: ls, show, watch, doctor, completion, help. */
 
 import type { Command } from "commander";
 import { CommandError } from "./errors.ts";
@@ -6,10 +6,10 @@ import { addEpilog } from "./help-epilog.ts";
 import type { SetResult } from "./program-options.ts";
 import { URL_HELP } from "./program-options.ts";
 
-/** Adds the commands; `setResult` is given their work. */
+/** Adds the commands; `setResult` receives their work. */
 export function addAdminCommands(program: Command, setResult: SetResult): void {
-  const ls = addCommand(program, "ls", "list who holds and who waits", "one JSON object a line")
-    .argument("[prefix]", "only keys that begin with it")
+  const ls = addCommand(program, "ls", "list holders and waiters", "print one JSON object per line")
+    .argument("[prefix]", "only keys that begin with this prefix")
     .action((prefix: string | undefined, flags: CommonFlags) =>
       setResult(import("./commands/list.ts").then(({ listCommand }) => listCommand(prefix, flags))),
     );
@@ -17,11 +17,11 @@ export function addAdminCommands(program: Command, setResult: SetResult): void {
   const showCommand = addCommand(
     program,
     "show",
-    "show one key: holders, line, tokens, and what happened to it last",
-    "one JSON object",
+    "show one key: its holders, its queue, tokens and the last events",
+    "print one JSON object",
   )
     .argument("<key>", "the key")
-    .option("--events <n>", "how many of its last events (default: 10, at most 100)")
+    .option("--events <n>", "number of last events to show, at most 100 (default: 10)")
     .action((key: string, flags: CommonFlags & { readonly events?: string }) =>
       setResult(import("./commands/show.ts").then(({ showCommand }) => showCommand(key, flags))),
     );
@@ -29,11 +29,11 @@ export function addAdminCommands(program: Command, setResult: SetResult): void {
   const watchCommand = addCommand(
     program,
     "watch",
-    "tell what happens, as it happens, until it is interrupted",
-    "one JSON object a line",
+    "print events as they happen, until interrupted",
+    "print one JSON object per line",
   )
-    .argument("[prefix]", "only keys that begin with it")
-    .option("-q, --quiet", "do not tell that the server went or came back")
+    .argument("[prefix]", "only keys that begin with this prefix")
+    .option("-q, --quiet", "do not report lost and new connections to the server")
     .action((prefix: string | undefined, flags: CommonFlags & { readonly quiet?: boolean }) =>
       setResult(import("./commands/watch.ts").then(({ watchCommand }) => watchCommand(prefix, flags))),
     );
@@ -41,11 +41,11 @@ export function addAdminCommands(program: Command, setResult: SetResult): void {
   const doctorCommand = addCommand(
     program,
     "doctor",
-    "examine the lock server: reachable, versions, clocks, rights, latency",
-    "one JSON object",
+    "check the lock server: connection, versions, clocks, rights, latency",
+    "print one JSON object",
   )
-    .option("--key <prefix>", "what may be done with keys that begin with it (default: with every key)")
-    .option("--from <url>", "the store that locks are moved from: says which tokenBase is needed here")
+    .option("--key <prefix>", "check the rights on keys that begin with this prefix (default: all keys)")
+    .option("--from <url>", "the store that you move from: check whether this store needs a tokenBase")
     .action((flags: CommonFlags & { readonly key?: string; readonly from?: string }) =>
       setResult(import("./commands/doctor/doctor.ts").then(({ doctorCommand }) => doctorCommand(flags))),
     );
@@ -56,7 +56,7 @@ export function addAdminCommands(program: Command, setResult: SetResult): void {
       "holdfast doctor --url holdfasts://locks:7420 --key team-a/",
       "holdfast doctor --url zookeeper://zk1:2181 --from redis://old:6379",
     ],
-    "Exit codes: 0 usable, 69 not reached or not granting, 77 refused, 64 wrong usage.",
+    "Exit codes: 0 the store can be used, 64 wrong usage, 69 not reached or granting no new locks, 77 refused.",
   );
   addHelpCommands(program, setResult);
 }
@@ -74,11 +74,11 @@ function addCommand(program: Command, name: string, description: string, jsonDes
     .option("--json", jsonDescription);
 }
 
-/** Commands that tell of the commands. */
+/** The commands about the commands. */
 function addHelpCommands(program: Command, setResult: SetResult): void {
   const completionCommand = program
     .command("completion")
-    .description("print a script by which your shell completes commands and flags")
+    .description("print a script that makes your shell complete commands and flags")
     .argument("<shell>", "bash, zsh or fish")
     .action((shell: string) =>
       setResult(import("./commands/completion.ts").then(({ completionCommand }) => completionCommand(shell, program))),
@@ -86,15 +86,15 @@ function addHelpCommands(program: Command, setResult: SetResult): void {
   addEpilog(completionCommand, ['eval "$(holdfast completion bash)"', "holdfast completion fish | source"]);
   const helpCommand = program
     .command("help")
-    .description("print the help of a command, or of all of them with environment, urls and exit codes")
-    .argument("[command...]", "a command; all: everything there is to know")
-    .option("--man", "all of it in the form that man(1) reads")
+    .description("print the help of a command, or the manual")
+    .argument("[command...]", "a command; `all`: all commands, environment variables, urls and exit codes")
+    .option("--man", "print the manual as a page for man(1)")
     .action((names: string[], { man }: { readonly man?: boolean }) =>
       setResult(
         import("./commands/help.ts").then(({ printHelp, printManPage }) => {
           if (man === true) return printManPage(program);
           if (printHelp(program, names)) return 0;
-          throw new CommandError("usage", `there is no command "${names.join(" ")}"; see holdfast --help`);
+          throw new CommandError("usage", `unknown command "${names.join(" ")}"; see holdfast --help`);
         }),
       ),
     );

@@ -1,34 +1,34 @@
-/** Flags that several commands have in common. */
+/** Flags that several commands share. */
 
 import type { Command } from "commander";
 import { Option } from "commander";
 
-/** Is given the work of the command that was called. */
+/** Receives the work of the called command. */
 export type SetResult = (work: Promise<number>) => void;
 
 /** The help of --url. */
-export const URL_HELP = "the store (default: HOLDFAST_URL, else your own lock server)";
+export const URL_HELP = "the store (default: HOLDFAST_URL, or your own lock server)";
 
-/** Flags of commands that wait for a lock; `ttl` is what --ttl means there. Short ones are named as flock(1) names them. */
+/** Adds the flags of commands that wait for a lock. `ttl` is the help of --ttl. The short flags are those of flock(1). */
 export function addWaitOptions(command: Command, ttl: string): Command {
   const noWait = new Option("-n, --no-wait", "fail at once if the lock is not free");
-  // else it would be `wait: false`, and which of the two was given last would decide
+  // without this, commander reads it as `wait: false`, and the last of --wait and --no-wait silently wins
   noWait.negate = false;
   return addCommonOptions(command)
-    .option("-s, --shared", "hold together with other shared holders")
+    .option("-s, --shared", "share the lock with other --shared holders")
     .option("--permits <n/m>", "take n of the m permits of the key")
-    .option("-w, --wait <duration>", "wait at most so long: 500ms, 1m30s, 10 (seconds); default: for ever")
+    .option("-w, --wait <duration>", "the longest wait: 500ms, 1m30s, 10 (seconds) (default: no limit)")
     .addOption(noWait)
     .option("--ttl <duration>", ttl)
-    .option("--label <text>", "what others see of this holder (default: user@host pid program)")
-    .option("-E, --conflict-exit-code <code>", "instead of 124, when the lock was not granted in time")
-    .option("-v, --verbose", "say more on stderr");
+    .option("--label <text>", "public description of this holder (default: user@host pid program)")
+    .option("-E, --conflict-exit-code <code>", "exit code if the lock is not granted in time (default: 124)")
+    .option("-v, --verbose", "print more on stderr");
 }
 
-/** Flags of commands that work on a lock. */
+/** Adds the flags of commands that work on a lock. */
 export function addCommonOptions(command: Command): Command {
   return command
     .option("--url <url>", URL_HELP)
-    .option("--json", "results and causes of failure as JSON")
-    .option("-q, --quiet", "say nothing on stderr");
+    .option("--json", "print results and causes of failure as JSON")
+    .option("-q, --quiet", "print nothing on stderr");
 }

@@ -1,16 +1,16 @@
-/** The flags and the help of `holdfast serve`. */
+/** Flags and help of `holdfast serve`. */
 
 import type { Command } from "commander";
 import { Option } from "commander";
 import { SETTINGS } from "./commands/serve/settings.ts";
 import { addEpilog } from "./help-epilog.ts";
 
-/** Adds the command; `setResult` is given its work. */
+/** Adds the command; `setResult` receives its work. */
 export function addServeCommand(program: Command, setResult: (work: Promise<number>) => void): void {
   const command = program.command("serve").description("run a lock server");
-  for (const { name, short, value, isRepeatable: repeatable, help } of SETTINGS) {
+  for (const { name, short, value, isRepeatable, help } of SETTINGS) {
     const flags = `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
-    if (repeatable === undefined) command.option(flags, help);
+    if (isRepeatable === undefined) command.option(flags, help);
     else command.option(flags, help, (value: string, values: string[] = []) => [...values, value]);
   }
   command
@@ -29,7 +29,7 @@ const EXAMPLES = [
 ];
 
 const NOTES = [
-  'All but --first-start, --config, --check, --json and --quiet may also stand in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in the file of --config ({"tls-cert": "cert.pem"}); HOLDFAST_CONFIG names that file; a flag wins over the environment, and that over the file.',
-  "TERM and INT stop the server: nothing more is granted, the clients are told, the state is saved; a second one ends it at once. HUP reads credentials and certificates again; no connection ends for it.",
-  "Exit codes: 0 stopped, 64 usage, 69 an address, the state or the store cannot be had, or its socket or the lock of its state was removed, 70 stopping took more than 10 s, 74 its state could not be saved, 78 wrong configuration.",
+  'All flags except --first-start, --config, --check, --json and --quiet can also be set in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in a JSON file ({"tls-cert": "cert.pem"}) that --config or HOLDFAST_CONFIG names. A flag overrides the environment, and the environment overrides the file.',
+  "On TERM or INT the server grants no new locks, notifies its clients, saves its state and exits; a second signal ends it at once. On HUP it reloads credentials and certificates; connections stay open, unless their credential was removed.",
+  "Exit codes: 0 stopped, 64 wrong usage, 69 an address, the state or the store is not available, or the socket or the lock of the state was removed, 70 stopping took more than 10 s, 74 the state could not be saved, 78 wrong configuration.",
 ];

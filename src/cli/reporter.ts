@@ -1,16 +1,16 @@
-/** What a command tells people on stderr while it works. */
+/** Messages on stderr while a command works. */
 
 import { info } from "./output.ts";
 
-/** How much a command says of itself. */
+/** Prints messages as far as --quiet, --verbose and --json allow. */
 export interface Reporter {
-  /** What a person at the terminal wants to know. Not with --quiet or --json. */
+  /** For the user at the terminal. Not printed with --quiet, nor with --json unless --verbose is given, too. */
   info(sentence: string): void;
-  /** What only --verbose shows. */
+  /** Printed only with --verbose. */
   debug(sentence: string): void;
 }
 
-/** The voice of these flags. */
+/** The reporter for these flags. */
 export function createReporter(flags: {
   readonly quiet?: boolean;
   readonly verbose?: boolean;

@@ -1,13 +1,13 @@
-/** Signals to the wrapper: they end a wait, and are passed on to a child. */
+/** Signals to `holdfast`: they end a wait, and are passed on to the child process. */
 
-/** Those that mean something to a child. */
+/** Passed on to the child process. */
 const FORWARDED: readonly NodeJS.Signals[] = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"];
-/** Those that end us while nothing runs yet. */
+/** They end `holdfast` as long as no child process runs. */
 const TERMINATING: readonly NodeJS.Signals[] = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP"];
-/** A terminal sends these to its whole foreground group, so a child in our group has them already. */
+/** A terminal sends these to its complete foreground group, so a child in our group already has them. */
 const FROM_TERMINAL: readonly NodeJS.Signals[] = ["SIGINT", "SIGQUIT"];
 
-/** A signal ended the command before it had done its work. */
+/** A signal ended the command before its work was done. */
 export class InterruptedError extends Error {
   readonly signal: NodeJS.Signals;
   constructor(signal: NodeJS.Signals) {
@@ -17,17 +17,17 @@ export class InterruptedError extends Error {
   }
 }
 
-/** What has been caught, and where it goes. */
+/** Catches the signals and decides where they go. */
 export interface SignalHandler {
-  /** Aborted by the first signal that ends us; its reason is an InterruptedError. */
+  /** Aborted by the first terminating signal; the reason is an InterruptedError. */
   readonly terminating: AbortSignal;
-  /** The work's result, or a rejection with the InterruptedError as soon as a signal ends us. */
+  /** Settles as `work` does, but rejects with the InterruptedError as soon as a terminating signal arrives. */
   orInterrupted<T>(work: Promise<T>): Promise<T>;
-  /** From now on signals go to the child, unless the terminal has sent them to it. */
+  /** From now on signals go to the child, except those that the terminal sends to it itself. */
   forwardTo(child: { readonly terminal: boolean; send(name: NodeJS.Signals): void }): void;
 }
 
-/** Catches from now on, until the process ends. */
+/** Catches signals from now on, until the process ends. */
 export function catchSignals(): SignalHandler {
   const terminating = new AbortController();
   let target: { readonly terminal: boolean; send(name: NodeJS.Signals): void } | null = null;
@@ -42,7 +42,7 @@ export function catchSignals(): SignalHandler {
   const interrupted = new Promise<never>((_, reject) => {
     terminating.signal.addEventListener("abort", () => reject(terminating.signal.reason), { once: true });
   });
-  // nobody may be waiting when the signal comes
+  // without this, a signal at a moment when no orInterrupted() waits would be an unhandled rejection
   interrupted.catch(() => undefined);
   return {
     terminating: terminating.signal,

@@ -1,13 +1,13 @@
-/** Text for a terminal: how wide it is, how it is cut, padded and coloured. What stands in it was made escapeControl() before. */
+/** Tables for a terminal: width, truncation, padding and colours. The callers pass text through escapeControl() first. */
 
-/** What is known of where the text will be read. */
+/** The properties of the output that matter for layout. */
 export interface Terminal {
-  /** Columns; null: nobody cuts it (a pipe, a file). */
+  /** Width in columns; null: unlimited (a pipe, a file). */
   readonly columns: number | null;
   readonly hasColors: boolean;
 }
 
-/** The screen that standard output is. NO_COLOR and TERM=dumb are obeyed; a pipe has neither colours nor an end. */
+/** The terminal of standard output. NO_COLOR and TERM=dumb turn colours off; a pipe has no colours and unlimited width. */
 export function detectTerminal(
   stdout: { readonly isTTY?: boolean; readonly columns?: number } = process.stdout,
   env: NodeJS.ProcessEnv = process.env,
@@ -20,17 +20,17 @@ export function detectTerminal(
 const COLORS = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 export type Color = keyof typeof COLORS;
 
-/** The text in a colour, if the screen has any. */
+/** The text in a colour, if the terminal has colours. */
 export function colorize(text: string, color: Color, { hasColors }: Terminal): string {
   return hasColors ? `\u001b[${COLORS[color]}m${text}\u001b[0m` : text;
 }
 
 const COMBINING_MARK = /^\p{M}$/u;
-/** Characters that take two columns. */
+/** Characters that are two columns wide. */
 const WIDE_CHARACTER =
   /^[\u{1100}-\u{115f}\u{2e80}-\u{303e}\u{3041}-\u{a4cf}\u{ac00}-\u{d7a3}\u{f900}-\u{faff}\u{fe30}-\u{fe6f}\u{ff00}-\u{ff60}\u{ffe0}-\u{ffe6}\u{1f300}-\u{1f64f}\u{1f680}-\u{1faff}\u{20000}-\u{3fffd}]$/u;
 
-/** Columns that the text takes. */
+/** The width of a text in columns. */
 export function textWidth(text: string): number {
   let width = 0;
   for (const character of text) width += characterWidth(character);
@@ -42,7 +42,7 @@ function characterWidth(character: string): number {
   return COMBINING_MARK.test(character) ? 0 : WIDE_CHARACTER.test(character) ? 2 : 1;
 }
 
-/** The text in at most so many columns; what does not fit is replaced by an ellipsis. */
+/** Cuts the text to at most `columns` columns, with an ellipsis at the end. */
 export function truncate(text: string, columns: number): string {
   if (textWidth(text) <= columns) return text;
   let keptText = "";
@@ -55,7 +55,7 @@ export function truncate(text: string, columns: number): string {
   return `${keptText}…`;
 }
 
-/** As truncate(), from the middle: the ends of keys and labels tell more than what stands between. */
+/** Like truncate(), but cuts out of the middle: both ends of keys and labels say more than their middle. */
 export function truncateMiddle(text: string, columns: number): string {
   if (textWidth(text) <= columns) return text;
   const tail = Math.floor((columns - 1) / 3);
@@ -70,8 +70,8 @@ export function truncateMiddle(text: string, columns: number): string {
 }
 
 /**
- * As truncate(), of a label: `user@host pid 4121 (program)` keeps its pid, by which the process is found, as long as there is
- * room for it. The host gives first, then the program.
+ * Like truncate(), for a label: `user@host pid 4121 (program)` keeps the pid, which identifies the process, as long as it
+ * fits. The host is cut first, then the program.
  */
 export function truncateLabel(text: string, columns: number): string {
   if (textWidth(text) <= columns) return text;
@@ -84,7 +84,7 @@ export function truncateLabel(text: string, columns: number): string {
   return `${truncateMiddle(host, hostColumns)}${pid}${remaining < 2 ? "" : truncate(program, remaining)}`;
 }
 
-/** Padded to so many columns. */
+/** Pads the text to `columns` columns. */
 export function padText(text: string, columns: number, side: "left" | "right" = "right"): string {
   const space = " ".repeat(Math.max(columns - textWidth(text), 0));
   return side === "right" ? text + space : space + text;
@@ -93,21 +93,21 @@ export function padText(text: string, columns: number, side: "left" | "right" = 
 /** One column of a table. */
 export interface Column {
   readonly title: string;
-  /** At least so wide whatever stands in it, so that columns stay where they are from one look to the next. */
+  /** The least width, so that columns keep their places when the command is repeated. */
   readonly minWidth?: number;
-  /** May be cut to so many columns where the screen is narrow. Not given: never cut. */
+  /** Cells may be cut to this width on a narrow terminal. Absent: never cut. */
   readonly truncateTo?: number;
   readonly side?: "left" | "right";
-  /** How it is cut. Default: from the middle. */
+  /** How cells are cut. Default: in the middle. */
   readonly truncate?: (cell: string, columns: number) => string;
   readonly color?: (cell: string) => Color | null;
 }
 
 const GAP = "  ";
-/** Of a label's user and host this much stays as long as the program behind can be cut. */
+/** User and host of a label keep this width as long as the program after them can be cut. */
 const MIN_HOST_COLUMNS = 8;
 
-/** A head and rows in columns, cut to the screen. Empty if there are no rows. */
+/** A header and rows in columns, cut to the terminal. Empty if there are no rows. */
 export function renderTable(
   columns: readonly Column[],
   rows: readonly (readonly string[])[],
@@ -135,7 +135,7 @@ export function renderTable(
   ];
 }
 
-/** As wide as their widest cells; if that is too wide, those that may be cut give, the widest first. */
+/** Each column is as wide as its widest cell. If that is too wide together, the widest column that may be cut shrinks first. */
 function computeWidths(
   columns: readonly Column[],
   rows: readonly (readonly string[])[],

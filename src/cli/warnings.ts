@@ -1,9 +1,9 @@
-/** Warnings of the library, in the words of a command instead of node's, which begin with a process id and cannot be muted. */
+/** Prints the warnings of the library itself: Node's own output begins with a process id and cannot be muted by --quiet. */
 
 let originalListeners: readonly NodeJS.WarningListener[] | null = null;
 let handleOwnWarning: (warning: string) => void = () => undefined;
 
-/** From now on warnings of ours are told this way, and by no other; those of others as ever. */
+/** From now on Holdfast's warnings go to `handle` only; all other warnings go to the listeners that had them before. */
 export function handleWarnings(handle: (warning: string) => void): void {
   handleOwnWarning = handle;
   if (originalListeners !== null) return;

@@ -1,10 +1,10 @@
-/** `holdfast completion SHELL`: a script by which the shell completes our commands and flags, made from the commands themselves. */
+/** `holdfast completion SHELL`: prints a script for the shell that completes commands and flags. It is generated from the commands. */
 
 import type { Command } from "commander";
 import { CommandError } from "../errors.ts";
 import { printLine } from "../output.ts";
 
-/** Shells that there is a script for. */
+/** The supported shells. */
 const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
 
@@ -53,7 +53,7 @@ function visibleCommands(program: Command): readonly Command[] {
   return program.createHelp().visibleCommands(program);
 }
 
-/** What may stand where a command wants one of a few words. */
+/** The possible values of an argument. */
 const CHOICES: Readonly<Record<string, readonly string[]>> = { completion: SHELLS };
 
 function describeCommand(command: Command, name: string, subcommands: readonly string[]): CompletedCommand {
@@ -87,7 +87,7 @@ _holdfast() {
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     if [[ \${COMP_WORDS[i]} == -- ]]; then
-      # what stands behind -- is a command of its own
+      # the words after -- are another command
       COMPREPLY=($(compgen -c -- "$current"))
       return
     fi
@@ -102,7 +102,7 @@ ${subcommandCases(commands, cases)}
 ${cases.filter((_, index) => !commands[index]?.name.includes(" ")).join("\n")}
     esac ;;
   esac
-  # what stands behind a flag that takes a value is no flag; it may be a file, which bash completes by itself
+  # the value of a flag is not a flag; it may be a file, which bash completes by default
   [[ $takers == *" \${COMP_WORDS[COMP_CWORD - 1]} "* ]] && return
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
@@ -175,7 +175,7 @@ function fishScript(commands: readonly CompletedCommand[]): string {
   return ["# fish completion for holdfast; in config.fish: holdfast completion fish | source", ...lines].join("\n");
 }
 
-/** Between single quotation marks, as all three shells read them. */
+/** The text in single quotes, which all three shells read in the same way. */
 function quoteShell(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

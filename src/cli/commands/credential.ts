@@ -1,4 +1,4 @@
-/** `holdfast credential`: makes credentials and checks the file of accounts. */
+/** `holdfast credential`: creates credentials and checks the file of accounts. */
 
 import { createCredential, loadAccounts, parseAccounts } from "../../server/auth/accounts-file.ts";
 import { CommandError } from "../errors.ts";
@@ -12,7 +12,7 @@ export interface NewFlags {
   readonly json?: true;
 }
 
-/** @throws CommandError if no file could have such an account */
+/** @throws CommandError if the account would be invalid in a file */
 export async function newCredentialCommand({ name, prefix, rights, maxHold, json }: NewFlags): Promise<number> {
   const { credential, hash } = createCredential();
   const rule = {
@@ -28,14 +28,14 @@ export async function newCredentialCommand({ name, prefix, rights, maxHold, json
   }
   if (json === true) printLine(formatJsonLine({ credential, account }));
   else {
-    info("this credential is shown once; the server's file has only its hash");
+    info("this credential is printed only once; the server's file contains only its hash");
     printLine(credential);
     printLine(JSON.stringify(account));
   }
   return 0;
 }
 
-/** What is wrong with an account, by the flags that said it. */
+/** Replaces the paths of fields in an error message by the flags that set them. */
 function mapToFlags(message: string): string {
   return message
     .replaceAll("account: accounts[0].", "")
@@ -45,7 +45,7 @@ function mapToFlags(message: string): string {
     .replaceAll(" or 600000 (milliseconds)", "");
 }
 
-/** @throws CommandError naming everything that is wrong */
+/** @throws CommandError with all errors of the file */
 export async function checkCredentialsCommand(file: string): Promise<number> {
   try {
     const accounts = loadAccounts(file);

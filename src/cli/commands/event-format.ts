@@ -1,11 +1,11 @@
-/** What happened, in words for people and as objects for programs: of `show` and `watch`. */
+/** Events of `show` and `watch`, as text and as JSON. */
 
 import type { ServerEvent } from "../../protocol/admin-frames.ts";
 import { escapeControl } from "../output.ts";
 import type { Color, Column, Terminal } from "../terminal-table.ts";
 import { colorize, padText, renderTable, textWidth, truncateMiddle } from "../terminal-table.ts";
 
-/** Kinds that people should notice. */
+/** Kinds that the user should notice. */
 const KIND_COLORS: Readonly<Record<string, Color>> = {
   granted: "green",
   reclaimed: "green",
@@ -17,10 +17,10 @@ const KIND_COLORS: Readonly<Record<string, Color>> = {
   removed: "red",
 };
 
-/** The longest kind, "reclaimed" and "outstayed". */
+/** The width of the longest kinds, "reclaimed" and "outstayed". */
 const KIND_COLUMNS = 9;
 
-/** A time of day; with its date, if that is not today's. */
+/** The time of day, with the date if it is not today. */
 export function formatTime(at: number, now: number = Date.now()): string {
   const [moment, today] = [new Date(at), new Date(now)];
   const twoDigits = (value: number): string => String(value).padStart(2, "0");
@@ -29,7 +29,7 @@ export function formatTime(at: number, now: number = Date.now()): string {
   return `${moment.getFullYear()}-${twoDigits(moment.getMonth() + 1)}-${twoDigits(moment.getDate())} ${clock}`;
 }
 
-/** Whose claim it was, and who ended it and why. */
+/** The label and account of the claim, and the operator who ended it with the reason. */
 export function formatHolder({ label, by, operator, reason }: ServerEvent): string {
   const account = by === "" ? "" : ` [${escapeControl(by)}]`;
   if (operator === undefined) return escapeControl(label) + account;
@@ -43,7 +43,7 @@ const TOKEN: Column = { title: "TOKEN", minWidth: 16 };
 const TAG: Column = { title: "TAG", minWidth: 10 };
 const WHO: Column = { title: "WHO", truncateTo: 16 };
 
-/** Events of one key as a table, oldest first. tags: also the tags, by which claims are told apart. */
+/** The events of one key as a table, oldest first. `hasTags`: with the tags of the claims. */
 export function renderEventTable(
   events: readonly ServerEvent[],
   terminal: Terminal,
@@ -62,14 +62,14 @@ export function renderEventTable(
 
 const KEY_COLUMNS = 24;
 
-/** One event as a line that needs no head: rows come one by one, so no column can be as wide as its widest cell. */
+/** One event as a line without header. Events arrive one by one, so the columns have fixed widths. */
 export function formatEventLine(event: ServerEvent, terminal: Terminal, now?: number): string {
   const { at, kind, keys, token } = event;
   const time = formatTime(at, now);
   const color = KIND_COLORS[kind];
   const paddedKind = padText(kind, KIND_COLUMNS);
   const details = `${token === undefined ? "" : `token ${token}  `}${formatHolder(event)}`;
-  // a key that is too wide for its column pushes the rest to the right where there is room for it, else it is cut
+  // a key wider than its column pushes the rest to the right if there is room, otherwise it is cut
   const availableColumns = (terminal.columns ?? Number.POSITIVE_INFINITY) - time.length - KIND_COLUMNS - 4;
   const key = truncateMiddle(
     keys.map(escapeControl).join(", "),

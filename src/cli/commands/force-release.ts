@@ -1,4 +1,4 @@
-/** `holdfast release --force KEY --token T`: takes a lock back from whoever holds it with that token (design A.24). */
+/** `holdfast release --force KEY --token T`: revokes the lock of the holder with that token. */
 
 import type { ClaimView } from "../../spi/driver.ts";
 import { formatDuration } from "../../util/duration.ts";
@@ -22,8 +22,8 @@ export interface ForceFlags {
 }
 
 /**
- * Revokes a hold, or removes it at once, and says to whom that happened.
- * @throws CommandError: lost (123) if nobody holds the key with that token, refused (77), usage
+ * Revokes a lock, or with --now removes it at once, and prints its holder.
+ * @throws CommandError lost (123) if no holder of the key has that token, refused (77), usage
  */
 export async function forceRelease(key: string, flags: ForceFlags): Promise<number> {
   validateKey(key);
@@ -62,24 +62,24 @@ function hasToken({ answer }: ClaimView, token: bigint): boolean {
   return answer.state === "held" && token >= answer.token && token < answer.token + BigInt(answer.tokens);
 }
 
-/** @throws CommandError usage, with the tokens that there are */
+/** @throws CommandError usage, with the holders and their tokens */
 function parseToken(text: string | undefined, key: string, queue: readonly ClaimView[]): bigint {
   if (text !== undefined && /^\d{1,19}$/.test(text)) return BigInt(text);
   const problem =
-    text === undefined ? "--force needs --token: whose hold is meant" : "--token must be a decimal number";
+    text === undefined ? "--force needs --token, the token of the holder" : "--token must be a decimal number";
   throw new CommandError("usage", `${problem}; ${describeHolders(key, queue)}; nothing was changed`);
 }
 
 function notHeldError(key: string, token: bigint, queue: readonly ClaimView[]): CommandError {
   const isRevoked = queue.some((view) => hasToken(view, token));
   const problem = isRevoked
-    ? `whoever holds ${quoteKey(key)} with token ${token} was asked to give it back already; --now takes it`
-    : `no hold of ${quoteKey(key)} has token ${token}: ${describeHolders(key, queue)}`;
+    ? `the lock on ${quoteKey(key)} with token ${token} is revoked already, but not released yet; --now frees it`
+    : `no holder of ${quoteKey(key)} has token ${token}: ${describeHolders(key, queue)}`;
   const details = { reason: isRevoked ? "revoked" : "token", keys: [key] };
   return new CommandError("lost", `${problem}; nothing was changed`, { details });
 }
 
-/** What was done, and what it means for whoever had the lock. */
+/** What was done, and what it means for the holder and for the next one. */
 function describeResult(key: string, token: bigint, holder: ClaimView | undefined, now: boolean): string {
   const holderText = holder === undefined ? "its holder" : escapeControl(holder.label);
   const otherKeys = (holder?.holds.length ?? 1) - 1;
@@ -87,13 +87,13 @@ function describeResult(key: string, token: bigint, holder: ClaimView | undefine
     otherKeys === 0 ? "" : ` (and ${otherKeys} other ${otherKeys === 1 ? "key" : "keys"} of the same claim)`;
   if (now) {
     return (
-      `${quoteKey(key)}${otherKeysText} was taken from ${holderText} (token ${token}). It may still be working: whoever gets the lock now ` +
-      "works beside it, unless what they write to refuses older tokens"
+      `${quoteKey(key)}${otherKeysText} was taken from ${holderText} (token ${token}), which may still be working: ` +
+      "the next holder works at the same time, unless the resource refuses lower tokens"
     );
   }
   const endText =
     holder === undefined || holder.answer.state !== "held" || holder.ttlMs === "session"
       ? "its session ends"
       : `its lease ends in ${formatDuration(holder.answer.ttlMs)}`;
-  return `${holderText} was asked to give ${quoteKey(key)}${otherKeysText} back (token ${token}): nobody else gets it until it has, or until ${endText}`;
+  return `revoked the lock of ${holderText} on ${quoteKey(key)}${otherKeysText} (token ${token}): it is free when its holder has released it, or when ${endText}`;
 }

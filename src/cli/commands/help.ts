@@ -1,6 +1,6 @@
 /**
- * Everything the commands say of themselves, as one text: `holdfast help all` for people, `holdfast help --man` in the
- * form that man(1) reads. Both are made from the commands, so they tell of no flag that is gone and miss none.
+ * The manual: `holdfast help all` as plain text, `holdfast help --man` as a page for man(1). Both are generated from the
+ * commands, so that they list exactly the flags that exist.
  */
 
 import type { Command } from "commander";
@@ -8,7 +8,7 @@ import { PACKAGE_VERSION } from "../../protocol/handshake.ts";
 import { formatExamples, getEpilog } from "../help-epilog.ts";
 import { printLine } from "../output.ts";
 
-/** Prints the help of all commands, or of one. False: there is no such command. */
+/** Prints the help of all commands, or of one. False if the command does not exist. */
 export function printHelp(program: Command, names: readonly string[]): boolean {
   if (names.length === 1 && names[0] === "all") {
     printLine(formatManual(program));
@@ -24,7 +24,7 @@ export function printHelp(program: Command, names: readonly string[]): boolean {
   return true;
 }
 
-/** Prints the page for man(1). */
+/** Prints the manual as a page for man(1). */
 export function printManPage(program: Command): number {
   printLine(formatManPage(program));
   return 0;
@@ -32,30 +32,30 @@ export function printManPage(program: Command): number {
 
 type Section = readonly [title: string, entries: readonly (readonly [name: string, text: string])[]];
 
-/** What the program is, for the page of man(1). */
+/** The description in the page for man(1). */
 const DESCRIPTION: readonly string[] = [
   "Holdfast runs programs under a distributed lock. A lock is named by a key, any text of up to 512 bytes. Waiters are served in order of arrival. A holder has a lease, which is renewed for as long as it works, and a fencing token, which is higher than every token granted on that key before. When a holder dies, its lock goes to the next waiter; when the lock itself is lost, the command that ran under it is ended. Locks are exclusive, shared (--shared) or limited to a number of holders (--permits), and several keys can be locked together.",
-  "Without configuration, all commands and programs of one user on one machine share a lock server that is started when it is first needed. Several machines share a server started by holdfast serve, or a Redis or ZooKeeper that they already use; --url or HOLDFAST_URL names it. holdfast run is the everyday command. acquire, renew, check and release carry a lock from one process to another; ls, show, watch and doctor show what is locked and whether the store is in order.",
+  "Without configuration, all commands and programs of one user on one machine share a lock server that is started when it is first needed. Several machines share a server started by holdfast serve, or a Redis or ZooKeeper that they already use; --url or HOLDFAST_URL names it. holdfast run is the everyday command. acquire, renew, check and release pass a lock from one process to another; ls, show, watch and doctor show what is locked and whether the store works.",
 ];
 
-/** What concerns all commands. */
+/** The sections for all commands. */
 const COMMON_SECTIONS: readonly Section[] = [
   [
     "Environment",
     [
-      ["HOLDFAST_URL", "the store, where no --url is given"],
-      ["HOLDFAST_CREDENTIAL", "what the server knows us by; a secret"],
-      ["HOLDFAST_CREDENTIAL_FILE", "the file that it stands in, read again for each connection"],
-      ["HOLDFAST_REFERENCE", "the lock for renew, release and check; a secret"],
-      ["HOLDFAST_DIR", "the directory of the server on demand, instead of the one that depends on the user alone"],
-      ["HOLDFAST_LISTEN, ...", "the settings of serve, each under the name of its flag"],
-      ["NO_COLOR", "no colours, also in a terminal"],
+      ["HOLDFAST_URL", "the store, if --url is not given"],
+      ["HOLDFAST_CREDENTIAL", "the credential for the server; a secret"],
+      ["HOLDFAST_CREDENTIAL_FILE", "a file that contains the credential, read again for each connection"],
+      ["HOLDFAST_REFERENCE", "the reference for renew, release and check; a secret"],
+      ["HOLDFAST_DIR", "the directory of the server on demand, instead of the user's default directory"],
+      ["HOLDFAST_LISTEN, ...", "the settings of serve, each named after its flag"],
+      ["NO_COLOR", "turns colours off, also on a terminal"],
     ],
   ],
   [
     "Urls",
     [
-      ["holdfast://host:7420", "a server over TCP; a credential goes only to this machine in plain sight"],
+      ["holdfast://host:7420", "a server over TCP; without TLS a credential is sent only to this machine"],
       ["holdfasts://host:7420?ca=/path", "a server over TLS; parameters: ca, cert, key, servername"],
       ["holdfast+unix:/path/to/socket", "a server on a Unix socket"],
       [
@@ -66,30 +66,30 @@ const COMMON_SECTIONS: readonly Section[] = [
       ["redis+cluster://host:6379", "a Redis Cluster, and rediss+cluster://"],
       ["zookeeper://host:2181,host:2181", "ZooKeeper; parameters: root, sessionMs, family, fair, tokenBase"],
       ["zookeepers://host:2281?ca=/path", "ZooKeeper over TLS"],
-      ["memory:", "within one process; for tests"],
+      ["memory:", "a store within one process, for tests"],
     ],
   ],
   [
     "Exit codes",
     [
-      ["0", "done"],
+      ["0", "success"],
       ["64", "wrong usage"],
-      ["69", "store not reached, or not granting"],
-      ["70", "a defect of ours"],
-      ["74", "a result, what a run holds, or the state of serve cannot be written"],
-      ["77", "refused"],
+      ["69", "the store cannot be reached or grants no new locks"],
+      ["70", "internal error (please report it)"],
+      ["74", "a result, the record of what a run holds, or the state of serve cannot be written"],
+      ["77", "refused by the store or by file permissions"],
       ["78", "wrong configuration"],
-      ["121", "would wait for its own ancestor"],
+      ["121", "deadlock: the run would wait for an outer run"],
       ["122", "--max-hold passed"],
-      ["123", "not held, or lost"],
-      ["124", "not granted in time, or busy"],
-      ["126, 127", "the command of run cannot be executed, was not found"],
+      ["123", "the lock is not held, or was lost"],
+      ["124", "the lock was not granted in time, or is busy"],
+      ["126, 127", "the command of run cannot be executed, or was not found"],
       ["128+n", "ended by signal n"],
     ],
   ],
 ];
 
-/** The texts of --help of every command that is not hidden, below headings. */
+/** The --help text of every visible command, each under a heading. */
 function formatManual(program: Command): string {
   const commands = [program, ...listVisibleCommands(program)];
   const parts = commands.map(
@@ -104,7 +104,7 @@ function formatManual(program: Command): string {
   return [...parts, common.join("\n\n")].join("\n\n\n");
 }
 
-/** What `--help` prints: outputHelp() writes it, with what stands behind; helpInformation() gives only the middle. */
+/** The text that `--help` prints, with examples and notes. helpInformation() would leave these out. */
 function captureHelp(command: Command): string {
   let text = "";
   command.configureOutput({
@@ -167,7 +167,7 @@ function formatOptions(command: Command): string[] {
   return help.visibleOptions(command).flatMap((option) => formatTagged(option.flags, help.optionDescription(option)));
 }
 
-/** Notes as paragraphs, examples line by line as they stand. */
+/** Notes as paragraphs, examples verbatim line by line. */
 function formatEpilog(command: Command): string[] {
   const epilog = getEpilog(command);
   const notes = epilog.notes.flatMap((note) => [".PP", escapeRoff(note)]);
@@ -184,7 +184,7 @@ function formatTagged(name: string, text: string): string[] {
   return [".TP", `.B ${escapeRoff(name)}`, escapeRoff(text)];
 }
 
-/** As text: no character of it means anything to the formatter. */
+/** Escapes every character that has a meaning to roff. */
 function escapeRoff(text: string): string {
   return text
     .replaceAll("\\", "\\e")

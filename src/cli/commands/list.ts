@@ -1,4 +1,4 @@
-/** `holdfast ls [PREFIX]`: who holds and who waits. */
+/** `holdfast ls [PREFIX]`: lists holders and waiters. */
 
 import type { ClaimView, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
@@ -15,7 +15,7 @@ export interface ListFlags {
   readonly json?: boolean;
 }
 
-/** Lists the claims on keys that start with prefix. With --json one object a line. */
+/** Lists the claims on keys that begin with `prefix`. With --json it prints one object per line. */
 export async function listCommand(prefix: string | undefined, flags: ListFlags): Promise<number> {
   const store = await openStore(flags.url);
   try {
@@ -25,7 +25,7 @@ export async function listCommand(prefix: string | undefined, flags: ListFlags):
       for (const [index, view] of views.entries())
         printLine(formatJsonLine(toJsonRecord(view, ahead[index] as number)));
     } else for (const line of formatClaims(views, detectTerminal())) printLine(line);
-    if (views.length >= MAX_LISTED) info(`these are the first ${MAX_LISTED}; a prefix tells which ones are meant`);
+    if (views.length >= MAX_LISTED) info(`showing the first ${MAX_LISTED} claims; pass a PREFIX to narrow the list`);
     return 0;
   } finally {
     await store.locks.close();
@@ -44,10 +44,10 @@ const AHEAD: Column = { title: "AHEAD", minWidth: 5, side: "left" };
 const TOKEN: Column = { title: "TOKEN", minWidth: 16 };
 const HOLDER: Column = { title: "HOLDER", truncateTo: 16, truncate: truncateLabel };
 
-/** Below so many columns tokens are left to --json and `show`. */
+/** A narrower table has no tokens; --json and `show` have them. */
 const WIDE_COLUMNS = 110;
 
-/** The claims as a table, those of a key in the order of its line. */
+/** The claims as a table, those of a key in the order of its queue. */
 export function formatClaims(views: readonly ClaimView[], terminal: Terminal): string[] {
   const isWide = terminal.columns === null || terminal.columns >= WIDE_COLUMNS;
   const columns = [KEY, STATE, SINCE, LEASE, AHEAD, ...(isWide ? [TOKEN] : []), HOLDER];
@@ -68,18 +68,18 @@ export function formatClaims(views: readonly ClaimView[], terminal: Terminal): s
   return renderTable(columns, rows, terminal);
 }
 
-/** How long it has been held; of a waiting claim, how long it has waited. */
+/** For how long the claim has been held, or for how long a waiting claim has waited. */
 export function sinceMs({ ageMs, heldMs }: ClaimView): number {
   return heldMs ?? ageMs;
 }
 
-/** What is left of the lease, in words. */
+/** The remaining lease as text. */
 export function formatLease({ answer, ttlMs }: ClaimView): string {
   if (ttlMs === "session") return "session";
   return answer.state === "none" ? "" : formatDuration(answer.ttlMs);
 }
 
-/** For each of these claims, how many stand before it on any of its keys. */
+/** For each claim, how many claims are ahead of it; with several keys, in the longest of its queues. */
 export function countAhead(views: readonly ClaimView[]): number[] {
   const countByKey = new Map<string, number>();
   return views.map(({ holds }) => {
@@ -93,13 +93,13 @@ export function countAhead(views: readonly ClaimView[]): number[] {
   });
 }
 
-/** "exclusive", "shared", or how many of how many permits. */
+/** "exclusive", "shared", or "1/4" for one of four permits. */
 function formatMode({ permits, limit }: LockSpec): string {
   if (limit < ALL_PERMITS) return `${permits}/${limit}`;
   return permits < ALL_PERMITS ? "shared" : "exclusive";
 }
 
-/** Behind a state, of what is not exclusive. */
+/** Follows the state of a claim; empty for an exclusive claim. */
 export function formatModeSuffix(hold: LockSpec): string {
   const mode = formatMode(hold);
   return mode === "exclusive" ? "" : ` ${mode}`;

@@ -1,6 +1,6 @@
 /**
- * `holdfast acquire`, `renew`, `release` and `check`: a lock carried from one process to another as a reference. Each
- * refusal has its reason and the same exit code as a lock that was lost.
+ * `holdfast acquire`, `renew`, `release` and `check`: pass a lock from one process to another as a reference. Each refusal
+ * has a reason, and the exit code of a lost lock.
  */
 
 import { readSync } from "node:fs";
@@ -29,21 +29,21 @@ export interface ReferenceFlags {
 }
 
 const DEFAULT_TTL_MS = 30_000;
-/** A reference of the most and longest keys is far shorter. */
+/** The longest possible reference is far shorter. */
 const MAX_STDIN_BYTES = 262_144;
 
 /**
- * Acquires, detaches and prints the reference; the lease runs from then on, and nobody renews it but `holdfast renew`.
+ * Acquires the lock, detaches it and prints the reference. From then on only `holdfast renew` renews the lease.
  * @throws CommandError as acquireWithProgress()
  */
 export async function acquireCommand(keys: readonly string[], flags: RunFlags): Promise<number> {
   const request = parseLockRequest(keys, flags.shared === true, flags.permits);
   const ttl = flags.ttl === undefined ? DEFAULT_TTL_MS : parseTtl(flags.ttl);
   if (ttl === "session") {
-    throw new CommandError("usage", "--ttl must be a duration here: no session outlives `holdfast acquire`");
+    throw new CommandError("usage", "--ttl must be a duration here: a session would end with `holdfast acquire`");
   }
   const signals = catchSignals();
-  // the script that called us is whom people look for: we are gone in a moment
+  // the pid of the calling script: this process ends in a moment
   const label = flags.label ?? createLabel("holdfast acquire", process.ppid);
   const waitMs = parseWait(flags);
   const conflictExitCode = parseConflictExitCode(flags.conflictExitCode);
@@ -56,13 +56,13 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
     if (store.driver.traits.survives === "process") {
       throw new CommandError(
         "usage",
-        `${store.name} ends with \`holdfast acquire\`, and the lock with it: name a store`,
+        `${store.name} ends with \`holdfast acquire\`, and so would the lock: use another store`,
       );
     }
     if (!store.driver.traits.lease.claim) {
       throw new CommandError(
         "usage",
-        `${store.name} keeps a lock only as long as its client's session lives, so none can be carried by a reference; use \`holdfast run KEY -- COMMAND\``,
+        `${store.name} keeps a lock only as long as the session of its client, so a reference cannot carry it; use \`holdfast run KEY -- COMMAND\``,
       );
     }
     const options = {
@@ -82,27 +82,27 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
         flags.json === true ? formatJsonLine({ reference, keys: lock.keys, token, ttlMs: ttl }) : reference,
       );
     } catch (error) {
-      // nobody has got the reference, so nobody could give the lock back
+      // the reference is lost, so no other process can release the lock
       await (await store.locks.attach(reference)).release();
-      throw new CommandError("output", `${(error as Error).message}; ${quoteKeys(lock.keys)} was given back`, {
+      throw new CommandError("output", `${(error as Error).message}; ${quoteKeys(lock.keys)} was released`, {
         cause: error,
       });
     }
     createReporter(flags).debug(
-      `holding ${quoteKeys(lock.keys)} for ${formatDuration(ttl)}, unless it is renewed or released`,
+      `${quoteKeys(lock.keys)} is held for ${formatDuration(ttl)}, unless it is renewed or released`,
     );
     return 0;
   });
 }
 
-/** Restarts the lease of a reference. @throws CommandError lost (123) with the reason */
+/** Renews the lease of a reference. @throws CommandError lost (123) with the reason */
 export async function renewCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
   const { text, parts } = readReferenceArgument(argument);
   return withStore(openReferenceStore(flags), async (store) => {
     const [first] = parts as readonly [DetachedClaim];
     if (first.claim.ttlMs === "session") {
-      // it lasts as long as its run: taking it up here would end it with us
-      return printStatus(store, parts, flags, "belongs to a run and needs no renewal");
+      // the session of its run keeps it: attaching it here would end it with this process
+      return printStatus(store, parts, flags, "belongs to the session of a run and needs no renewal");
     }
     const lock = await store.locks.attach(text).catch((error: unknown) => rejectAttach(error, parts, store));
     await lock.detach();
@@ -114,7 +114,7 @@ export async function renewCommand(argument: string | undefined, flags: Referenc
   });
 }
 
-/** Gives a lock back by its reference. @throws CommandError lost (123) with the reason */
+/** Releases a lock by its reference. @throws CommandError lost (123) with the reason */
 export async function releaseCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
   const { text, parts } = readReferenceArgument(argument);
   return withStore(openReferenceStore(flags), async (store) => {
@@ -127,8 +127,8 @@ export async function releaseCommand(argument: string | undefined, flags: Refere
 }
 
 /**
- * What was revoked keeps its place until it is given back (design A.24), and nobody but who has the reference can do that.
- * @throws CommandError lost (123) all the same: it was not held any more
+ * Releases a revoked claim. It keeps its entry in the queue until it is released, and only the reference permits that.
+ * @throws CommandError lost (123) in any case: the lock was not held any more
  */
 async function releaseRevoked(error: unknown, parts: readonly DetachedClaim[], store: Store): Promise<never> {
   const { code, reason = "unknown" } = error as { readonly code?: unknown; readonly reason?: string };
@@ -137,13 +137,13 @@ async function releaseRevoked(error: unknown, parts: readonly DetachedClaim[], s
     throw toCommandError(failure, store.name);
   });
   const keys = listKeys(parts);
-  throw new CommandError("lost", `${quoteKeys(keys)} is given back, but was not held any more: ${LOSS_TEXTS[reason]}`, {
+  throw new CommandError("lost", `released ${quoteKeys(keys)}, but it was not held any more: ${LOSS_TEXTS[reason]}`, {
     details: { reason, keys },
     cause: error,
   });
 }
 
-/** Is the lock of a reference still held? Changes nothing. @throws CommandError lost (123) with the reason */
+/** Checks whether the lock of a reference is still held; changes nothing. @throws CommandError lost (123) with the reason */
 export async function checkCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
   const { parts } = readReferenceArgument(argument);
   return withStore(openReferenceStore(flags), (store) => printStatus(store, parts, flags, null));
@@ -161,7 +161,7 @@ async function printStatus(
       throw toCommandError(error, name);
     });
     if (view === null) {
-      // not listed, so asking for its end cannot take it up
+      // the claim is not listed, so this renewal cannot extend it: it only returns the reason of its end
       const [answer] = await driver.renew([part.claim]);
       throw notHeldError(parts, (answer?.state === "none" ? answer.reason : undefined) ?? "unknown");
     }
@@ -190,8 +190,8 @@ const LOSS_TEXTS: Readonly<Record<string, string>> = {
   expired: "its lease has ended",
   released: "it was released already",
   revoked: "it was revoked",
-  maxHold: "it was held for longer than it may",
-  unknown: "the store does not know it: it was released, or its lease ended long ago, or it is of another store",
+  maxHold: "it was held for longer than allowed",
+  unknown: "the store does not know it: it was released, its lease ended long ago, or it belongs to another store",
 };
 
 function notHeldError(parts: readonly DetachedClaim[], reason: string, cause?: unknown): CommandError {
@@ -211,7 +211,7 @@ function listKeys(parts: readonly DetachedClaim[]): string[] {
   return parts.flatMap(({ claim }) => claim.holds.map(({ key }) => key)).sort();
 }
 
-/** From the argument, else HOLDFAST_REFERENCE, else standard input; "-" is standard input too. */
+/** Reads the reference from the argument, else from HOLDFAST_REFERENCE, else from standard input; "-" means standard input. */
 function readReferenceArgument(argument: string | undefined): {
   readonly text: string;
   readonly parts: readonly DetachedClaim[];
@@ -228,12 +228,11 @@ function readReferenceArgument(argument: string | undefined): {
   }
 }
 
+const NO_REFERENCE = `no reference given: pass it as an argument, in ${REFERENCE_VARIABLE} or on standard input`;
+
 function readStdin(): string {
   if (isatty(0)) {
-    throw new CommandError(
-      "usage",
-      `which reference? Give it as an argument, in ${REFERENCE_VARIABLE} or on standard input`,
-    );
+    throw new CommandError("usage", NO_REFERENCE);
   }
   const bytes = Buffer.alloc(MAX_STDIN_BYTES);
   let length = 0;
@@ -250,14 +249,10 @@ function readStdin(): string {
     }
     if (read === 0) break;
     length += read;
-    if (length === bytes.length) throw new CommandError("usage", "standard input is no reference: it is too long");
+    if (length === bytes.length) throw new CommandError("usage", "standard input is too long for a reference");
   }
   const text = bytes.toString("utf8", 0, length).trim();
-  if (text === "")
-    throw new CommandError(
-      "usage",
-      `which reference? Give it as an argument, in ${REFERENCE_VARIABLE} or on standard input`,
-    );
+  if (text === "") throw new CommandError("usage", NO_REFERENCE);
   return text;
 }
 

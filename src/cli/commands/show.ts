@@ -1,4 +1,4 @@
-/** `holdfast show KEY`: who holds it, who waits, and what happened to it last. */
+/** `holdfast show KEY`: its holders, its waiters and its last events. */
 
 import type { ServerEvent } from "../../protocol/admin-frames.ts";
 import type { ClaimView } from "../../spi/driver.ts";
@@ -14,7 +14,7 @@ import { colorize, detectTerminal, renderTable, truncateMiddle } from "../termin
 import { renderEventTable, toJsonEvent } from "./event-format.ts";
 import { countAhead, formatLease, formatModeSuffix, sinceMs, toJsonRecord } from "./list.ts";
 
-/** Flags of `showCommand`. */
+/** Flags of `show`. */
 export interface ShowFlags {
   readonly url?: string;
   readonly json?: boolean;
@@ -22,17 +22,17 @@ export interface ShowFlags {
 }
 
 const DEFAULT_EVENTS = 10;
-/** A server tells no more at a time. */
+/** A server sends no more at a time. */
 const MAX_EVENTS = 100;
 
-/** What is known of a key. */
+/** The state of one key. */
 export interface KeyReport {
   readonly key: string;
-  /** Its line from the front. */
+  /** Its queue, from the front. */
   readonly queue: readonly ClaimView[];
-  /** What happened to it last, oldest first; a string: why that is not known. */
+  /** Its last events, oldest first; a string: why they are not available. */
   readonly events: readonly ServerEvent[] | string;
-  /** So many of them are printed. Default: all. */
+  /** How many of the last events are printed. Default: all. */
   readonly maxEvents?: number;
 }
 
@@ -60,15 +60,15 @@ function parseMaxEvents(text: string | undefined): number {
   throw new CommandError("usage", `--events must be a whole number up to ${MAX_EVENTS}`);
 }
 
-/** hasClaims: something of the key is there to be shown without them. */
+/** Reads the last events of a key. `hasClaims`: the key has claims, which can be shown without the events. */
 async function readEvents(store: Store, key: string, hasClaims: boolean): Promise<readonly ServerEvent[] | string> {
   const admin = await openAdmin(store);
   if (admin === null) return `${store.name} keeps no events`;
   try {
     return await admin.history(key, MAX_EVENTS);
   } catch (error) {
-    // an older server, or a credential that may not: the rest is worth showing all the same, if there is any: who may not
-    // see whether a key is free must not be told that it is
+    // An older server, or a credential without the right: show the claims without events. Without claims the refusal is
+    // reported instead: "free" would tell a user without the right that the key is free.
     const { code } = error as { readonly code?: unknown };
     if (code === "UNSUPPORTED" || (code === "DRIVER_FATAL" && hasClaims)) return (error as Error).message;
     throw toCommandError(error, store.name);
@@ -77,10 +77,10 @@ async function readEvents(store: Store, key: string, hasClaims: boolean): Promis
   }
 }
 
-/** What was asked of a holder that keeps its place until it has let go; by what the server's events call it. */
+/** The reason of a loss by the kind of its event. After these events a holder keeps its entry until it has released. */
 const LOSS_BY_EVENT: Readonly<Record<string, string>> = { revoked: "revoked", outstayed: "maxHold" };
 
-/** Why a holder has lost the lock although it has not let go yet; undefined: it has it, as far as is remembered. */
+/** Why a holder has lost the lock, although it has not released it yet; undefined: the known events show no loss. */
 function findLoss({ tag, answer }: ClaimView, events: KeyReport["events"]): string | undefined {
   if (typeof events === "string" || answer.state !== "held") return undefined;
   const lossEvent = events.find((event) => event.tag === tag && Object.hasOwn(LOSS_BY_EVENT, event.kind));
@@ -92,7 +92,7 @@ function limitEvents({ events, maxEvents }: KeyReport): KeyReport["events"] {
   return events.slice(Math.max(0, events.length - maxEvents));
 }
 
-/** Below so many columns tags are left to --json. */
+/** A narrower table has no tags; --json has them. */
 const WIDE_COLUMNS = 100;
 
 const TAG: Column = { title: "TAG", minWidth: 10 };
@@ -109,7 +109,7 @@ function queueColumns(isWide: boolean): Column[] {
   ];
 }
 
-/** As people read it. */
+/** The report as lines of text. */
 export function formatReport(report: KeyReport, terminal: Terminal): string[] {
   const { key, queue } = report;
   const events = limitEvents(report);
@@ -118,7 +118,7 @@ export function formatReport(report: KeyReport, terminal: Terminal): string[] {
   const rows = queue.map((view, index) => {
     const { answer, tag, label, holds } = view;
     const hold = holds.find((candidate) => candidate.key === key) ?? holds[0];
-    const otherKeys = holds.length === 1 ? "" : ` (and ${holds.length - 1} more keys)`;
+    const otherKeys = holds.length === 1 ? "" : ` (and ${formatCount(holds.length - 1, "more key")})`;
     return [
       String(index + 1),
       `${findLoss(view, report.events) ?? answer.state}${formatModeSuffix(hold)}`,
@@ -133,7 +133,7 @@ export function formatReport(report: KeyReport, terminal: Terminal): string[] {
     typeof events === "string"
       ? [`events: ${events}`]
       : events.length === 0
-        ? ["events: none that is remembered"]
+        ? ["events: none recorded"]
         : [colorize("last events", "bold", terminal), ...indent(renderEventTable(events, innerTerminal, isWide))];
   const head = [
     colorize(truncateMiddle(escapeControl(key), terminal.columns ?? Number.POSITIVE_INFINITY), "bold", terminal),
@@ -146,24 +146,27 @@ function formatSummary({ queue, events }: KeyReport): string[] {
   const held = queue.filter(({ answer }) => answer.state === "held");
   const [first] = held;
   const waiting = queue.length - held.length;
-  const waitersText = waiting === 0 ? "nobody waits" : `${waiting} ${waiting === 1 ? "waits" : "wait"}`;
-  if (first === undefined)
-    return [waiting === 0 ? "free: nobody holds it, nobody waits" : `held by nobody, ${waitersText}`];
+  const waitersText = waiting === 0 ? "no waiters" : formatCount(waiting, "waiter");
+  if (first === undefined) return [`${waiting === 0 ? "free" : "not held"}, ${waitersText}`];
   const heldFor = formatDuration(sinceMs(first));
-  if (held.length > 1) return [`held by ${held.length} together, ${waitersText}`];
+  if (held.length > 1) return [`held by ${held.length} holders, ${waitersText}`];
   const loss = findLoss(first, events);
-  const lossText = loss === undefined ? "" : ` (${loss}, but not let go yet)`;
+  const lossText = loss === undefined ? "" : ` (${loss}, but not released yet)`;
   return [`held by ${escapeControl(first.label)} for ${heldFor}${lossText}, ${waitersText}`];
 }
 
-/** Token runs: a holder that passes the lock on in its own process uses them up one by one. */
+/** The token ranges of holders: hand-offs within the holder's process use them up one by one. */
 function formatTokenRanges(queue: readonly ClaimView[]): string[] {
   const multiToken = queue.filter(({ answer }) => answer.state === "held" && answer.tokens > 1);
   return multiToken.map(({ answer }) => {
     if (answer.state !== "held") return "";
     const last = answer.token + BigInt(answer.tokens) - 1n;
-    return `tokens ${answer.token} to ${last} are this holder's, one for each holder in its process`;
+    return `tokens ${answer.token} to ${last} are reserved for hand-offs within the holder's process`;
   });
+}
+
+function formatCount(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 function indent(lines: readonly string[]): string[] {
@@ -174,7 +177,7 @@ function narrowTerminal({ columns, hasColors }: Terminal): Terminal {
   return { columns: columns === null ? null : columns - 2, hasColors };
 }
 
-/** For --json: one object. */
+/** The report as one object for --json. */
 function toJsonReport(report: KeyReport): object {
   const { key, queue } = report;
   const events = limitEvents(report);
@@ -198,6 +201,6 @@ export function describeHolders(key: string, queue: readonly ClaimView[]): strin
     answer.state === "held" ? [`${escapeControl(label)} with token ${answer.token}`] : [],
   );
   return holders.length === 0
-    ? `nobody holds ${quoteKey(key)}`
+    ? `${quoteKey(key)} is not held`
     : `${quoteKey(key)} is held by ${holders.join(" and by ")}`;
 }

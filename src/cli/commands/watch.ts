@@ -1,4 +1,4 @@
-/** `holdfast watch [PREFIX]`: what happens, as it happens, until it is interrupted or nobody reads any more. */
+/** `holdfast watch [PREFIX]`: prints events as they happen, until it is interrupted or its output is closed. */
 
 import { toCommandError } from "../errors.ts";
 import { requireAdmin } from "../open-admin.ts";
@@ -16,8 +16,8 @@ export interface WatchFlags {
 }
 
 /**
- * Prints events on keys that begin with prefix.
- * @throws InterruptedError when a signal ends it; CommandError if there is no server that tells events, or it refuses
+ * Prints events on keys that begin with `prefix`.
+ * @throws InterruptedError when a signal ends it; CommandError if the store has no events, or refuses
  */
 export async function watchCommand(prefix: string | undefined, flags: WatchFlags): Promise<number> {
   const signals = catchSignals();
@@ -30,24 +30,24 @@ export async function watchCommand(prefix: string | undefined, flags: WatchFlags
     else if (flags.quiet !== true) info(sentence);
   };
   const finished = new Promise<number>((resolve, reject) => {
-    // the reader has gone, as in `holdfast watch | head`
+    // the reader has closed the pipe, as in `holdfast watch | head`
     process.stdout.on("error", () => resolve(0));
     admin.watch(prefix ?? "", {
       onEvents(events, gap) {
-        if (gap) report("there was more than could be told: some events are missing here", "gap");
+        if (gap) report("the event buffer overflowed: some events are missing here", "gap");
         for (const event of events)
           write(isJson ? formatJsonLine(toJsonEvent(event)) : formatEventLine(event, terminal));
       },
       onConnected(hello, restarted) {
         const restartText = restarted
-          ? "a new start of the server: what was held is taken up again"
-          : "the server is there";
+          ? "the server was restarted; its clients reclaim the locks that they hold"
+          : "connected to the server";
         report(
           `watching ${store.name}, version ${hello.version}; ${restartText}`,
           restarted ? "restarted" : "connected",
         );
       },
-      onDisconnected: () => report(`${store.name} has gone; watching goes on when it is back`, "disconnected"),
+      onDisconnected: () => report(`lost the connection to ${store.name}; reconnecting`, "disconnected"),
       onRefused: (error) => reject(toCommandError(error, store.name)),
     });
   });

@@ -107,7 +107,7 @@ test("the unit's command passes --check, serves, reloads by its ExecReload and s
   const { config } = installConfig("unit", readDeployFile("server.json"));
   const [start = ""] = settingsIn("ExecStart");
   const args = splitCommand(start, config);
-  expect(await sandbox.run([...args, "--check"])).toMatchObject({ code: 0, out: "all is well\n" });
+  expect(await sandbox.run([...args, "--check"])).toMatchObject({ code: 0, out: "configuration is valid\n" });
   const server = sandbox.start(args);
   const port = await waitForListening(server);
   const [reload = ""] = settingsIn("ExecReload");

@@ -176,6 +176,6 @@ test("within a run that holds the key it is refused: the outer one gives it back
   const inner = `'${process.execPath}' dist/cli/main.js run own outer --hold-at-least 10s -- echo ran`;
   const { code, out, err } = await sandbox.run(["run", "outer", "--", "sh", "-c", inner]);
   expect({ code, out }).toEqual({ code: 64, out: "" });
-  expect(err).toContain('--hold-at-least needs locks of its own, and "outer" is held by the run around this one');
+  expect(err).toContain('--hold-at-least needs a lock of its own, but "outer" is held by an outer run');
   expect(await listClaims("own")).toEqual([]);
 });

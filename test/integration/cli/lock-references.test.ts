@@ -27,7 +27,7 @@ describe.concurrent("a lock carried between processes", () => {
   test("a store that ends with the command gives no reference: nobody could use it", async () => {
     const { code, out, err } = await sandbox.run(["acquire", "gone", "--url", "memory:"]);
     expect({ code, out }).toEqual({ code: 64, out: "" });
-    expect(err).toContain("memory: ends with `holdfast acquire`, and the lock with it");
+    expect(err).toContain("memory: ends with `holdfast acquire`, and so would the lock");
   });
 
   test("the reference may come as an argument, in HOLDFAST_REFERENCE or on standard input", async () => {
@@ -130,7 +130,7 @@ test.concurrent("a lock that was revoked is given back by its reference, and oth
   expect((await sandbox.run(["run", "revoked", "--no-wait", "--", "true"])).code).toBe(124);
   const release = await sandbox.run(["release", reference]);
   expect(release.code).toBe(123);
-  expect(release.err).toBe('holdfast: "revoked" is given back, but was not held any more: it was revoked\n');
+  expect(release.err).toBe('holdfast: released "revoked", but it was not held any more: it was revoked\n');
   expect((await sandbox.run(["run", "revoked", "--no-wait", "--", "true"])).code).toBe(0);
 });
 
@@ -198,7 +198,7 @@ test
       await sandbox.run(["release", first]);
       const { code, err } = await second.ended;
       expect(code).toBe(74);
-      expect(err).toMatch(/^holdfast: standard output cannot be written: .*; "undelivered" was given back\n$/m);
+      expect(err).toMatch(/^holdfast: standard output cannot be written: .*; "undelivered" was released\n$/m);
       expect((await sandbox.run(["run", "undelivered", "--no-wait", "--", "true"])).code).toBe(0);
     }
   });

@@ -210,7 +210,7 @@ test("--tls-client-ca demands a client certificate, and --check may be asked whi
   expect(bare.code).toBe(77);
   expect(bare.err).toContain(`${at} refused: this server requires a client certificate`);
   expect((await run(`&cert=${own.cert}&key=${own.key}`)).code).toBe(0);
-  expect(await sandbox.run(["serve", "--check", ...args])).toMatchObject({ code: 0, out: "all is well\n" });
+  expect(await sandbox.run(["serve", "--check", ...args])).toMatchObject({ code: 0, out: "configuration is valid\n" });
   await stopServer(server);
 });
 

@@ -77,20 +77,20 @@ test("everything that is wrong is said at once, each with where it was said", as
   );
   expect({ code, out }).toEqual({ code: 78, out: "" });
   for (const line of [
-    `holdfast: "tls-crt" in ${config}: there is no such setting`,
-    `holdfast: "http" in ${config}: a text is needed`,
-    `holdfast: "insecure" in ${config}: true or false is needed`,
+    `holdfast: "tls-crt" in ${config}: unknown setting`,
+    `holdfast: "http" in ${config}: must be a string`,
+    `holdfast: "insecure" in ${config}: must be true or false`,
     "holdfast: --listen: tcp://0.0.0.0:7420 is reachable from other machines and does not use TLS: listen on tls://0.0.0.0:7420, with a certificate and credentials, or set insecure",
     "holdfast: HOLDFAST_TLS_CERT: the certificate /none/cert.pem cannot be read (ENOENT)",
     "holdfast: HOLDFAST_CREDENTIALS: /none/accounts.json cannot be read (ENOENT)",
-    "holdfast: HOLDFAST_LOG_LEVEL: debug, info, warn, error, none are possible",
+    "holdfast: HOLDFAST_LOG_LEVEL: must be one of debug, info, warn, error, none, not",
     "holdfast: HOLDFAST_STORE: url must begin with one of",
-    `holdfast: --limit or "limit" in ${config}: "connections=many" is not a name, "=" and a whole number`,
+    `holdfast: --limit or "limit" in ${config}: "connections=many" is not of the form NAME=INTEGER`,
     `holdfast: --limit or "limit" in ${config}: limits.keys is not a limit`,
   ]) {
     expect(err).toContain(line);
   }
-  expect(err).toMatch(/holdfast: --idle: it takes a duration.*not "5"/);
+  expect(err).toMatch(/holdfast: --idle: the value must be a duration.*not "5"/);
   expect(err).not.toContain("--state");
 });
 
@@ -176,11 +176,11 @@ test("tls:// for other machines needs credentials, HTTP needs both; --insecure o
   );
 });
 
-test("--check says that all is well, and starts nothing", async () => {
+test("--check says that the configuration is valid, and starts nothing", async () => {
   const { cert, key, accounts, state } = writeSecrets("well");
   const args = ["--listen", "tls://0.0.0.0:7420", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
   const { code, out, err } = await sandbox.run(["serve", "--check", ...args, "--state", state]);
-  expect({ code, out, err }).toEqual({ code: 0, out: "all is well\n", err: "" });
+  expect({ code, out, err }).toEqual({ code: 0, out: "configuration is valid\n", err: "" });
   const env = { HOLDFAST_DIR: join(sandbox.folder, "made", "later") };
   expect(await sandbox.run(["serve", "--check"], { env })).toMatchObject({ code: 0, err: "" });
 });

@@ -52,7 +52,7 @@ test("without --listen it serves the user's own socket, and a second one is told
   expect((await sandbox.run(["run", "k", "--", "true"])).code).toBe(0);
   const { code, err } = await sandbox.run(["serve"]);
   expect(code).toBe(69);
-  expect(err).toMatch(/your lock server is running already/);
+  expect(err).toMatch(/your lock server is already running/);
   server.process.kill("SIGTERM");
   expect((await server.ended).code).toBe(0);
   expect(sandbox.autostartedServerPids()).toEqual([]);
@@ -84,7 +84,7 @@ test("--idle lets a server leave that nobody needs", async () => {
   const server = await startServer("--listen", "tcp://127.0.0.1:0", "--state", "none", "--idle", "200ms");
   const { code, err } = await server.ended;
   expect(code).toBe(0);
-  expect(err).toMatch(/stopping: nobody has needed it/);
+  expect(err).toMatch(/stopping: idle timeout reached/);
 });
 
 test.skipIf(!existsSync("/usr/bin/script"))("a server in a terminal ends cleanly when the terminal goes", async () => {

@@ -141,7 +141,7 @@ test("it leaves after an idle time, but not while a claim or a client is there",
   await locks.close();
   expect(await ended).toBe(0);
   expect(performance.now() - acquiredAt).toBeGreaterThan(3_900);
-  expect(log).toMatch(/stopping: nobody has needed it/);
+  expect(log).toMatch(/stopping: idle timeout reached/);
 });
 
 test.each([

@@ -191,7 +191,7 @@ describe.concurrent("when the lock is being lost", () => {
     server.process.kill("SIGKILL");
     expect((await first.ended).code).toBe(123);
     expect(killed.heardTerm()).toBe(false);
-    await until(() => second.err().includes("goes on without it"), { within: 20_000, what: "the word of it" });
+    await until(() => second.err().includes("continues without the lock"), { within: 20_000, what: "the word of it" });
     expect(isProcessAlive(second.child)).toBe(true);
     process.kill(-second.child, "SIGKILL");
     expect((await second.ended).code).toBe(137);

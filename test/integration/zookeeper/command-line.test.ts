@@ -110,6 +110,6 @@ test("--hold-at-least is refused before the command is started: there is nothing
   const { code, out, err } = await sandbox.run(["run", "/tick", "--hold-at-least", "5s", "--", "echo", "ran"], { env });
   expect({ code, out }).toEqual({ code: 64, out: "" });
   expect(err).toMatch(
-    /--hold-at-least needs a store that keeps leases: .* as its client's session lives; nothing was run/,
+    /--hold-at-least needs a store that keeps leases: .* as its client's session; nothing was run/,
   );
 });

@@ -161,12 +161,12 @@ describe("show", () => {
     const events = [makeEvent("waiting"), makeEvent("granted"), makeEvent("revoked", other)];
     expect(formatReport({ key: "k", queue, events, maxEvents: 2 }, PIPE)).toEqual([
       "k",
-      "held by ana@web-1 pid 4121 (node) for 90 s, 1 waits",
-      "tokens 7 to 70 are this holder's, one for each holder in its process",
+      "held by ana@web-1 pid 4121 (node) for 90 s, 1 waiter",
+      "tokens 7 to 70 are reserved for hand-offs within the holder's process",
       "",
       "   #  STATE     SINCE    LEASE  TOKEN             TAG         HOLDER",
       "   1  held       90 s     20 s  7                 lrrx2sgngs  ana@web-1 pid 4121 (node)",
-      "   2  waiting     5 s     25 s                    lrrx2sgngs  bob@web-2 pid 7 (sh) (and 1 more keys)",
+      "   2  waiting     5 s     25 s                    lrrx2sgngs  bob@web-2 pid 7 (sh) (and 1 more key)",
       "",
       "last events",
       expect.stringMatching(/^ {2}TIME +EVENT +TOKEN +TAG +WHO$/),
@@ -178,31 +178,29 @@ describe("show", () => {
   test.each([
     ["revoked", "revoked"],
     ["outstayed", "maxHold"],
-  ])("a holder that was %s and has not let go yet is not called one", (kind, loss) => {
+  ])("a holder that was %s and has not released yet is not shown as a holder", (kind, loss) => {
     const events = [makeEvent(kind), ...Array.from({ length: 20 }, () => makeEvent("waiting", { tag: "zzzzzzzzzz" }))];
     const lines = formatReport({ key: "k", queue: [makeView("k"), makeWaitingView("k")], events, maxEvents: 0 }, PIPE);
-    expect(lines[1]).toBe(`held by ana@web-1 pid 4121 (node) for 90 s (${loss}, but not let go yet), 1 waits`);
+    expect(lines[1]).toBe(`held by ana@web-1 pid 4121 (node) for 90 s (${loss}, but not released yet), 1 waiter`);
     expect(lines[4]).toMatch(new RegExp(`^ {3}1 {2}${loss} +90 s`));
     expect(lines[5]).toMatch(/^ {3}2 {2}waiting /);
-    expect(lines.at(-1)).toBe("events: none that is remembered");
+    expect(lines.at(-1)).toBe("events: none recorded");
   });
 
   test("a free key, several holders, and a store without events", () => {
     expect(formatReport({ key: "k", queue: [], events: [] }, PIPE)).toEqual([
       "k",
-      "free: nobody holds it, nobody waits",
+      "free, no waiters",
       "",
-      "events: none that is remembered",
+      "events: none recorded",
     ]);
     const shared = formatReport(
       { key: "k", queue: [makeView("k"), makeView("k")], events: "memory: keeps no events" },
       PIPE,
     );
-    expect(shared[1]).toBe("held by 2 together, nobody waits");
+    expect(shared[1]).toBe("held by 2 holders, no waiters");
     expect(shared.at(-1)).toBe("events: memory: keeps no events");
-    expect(formatReport({ key: "k", queue: [makeWaitingView("k")], events: [] }, PIPE)[1]).toBe(
-      "held by nobody, 1 waits",
-    );
+    expect(formatReport({ key: "k", queue: [makeWaitingView("k")], events: [] }, PIPE)[1]).toBe("not held, 1 waiter");
   });
 
   test.each([80, 200])("in %i columns no line is longer", (columns) => {

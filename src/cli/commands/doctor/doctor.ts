@@ -1,4 +1,4 @@
-/** `holdfast doctor`: can the lock server be used, by whom, how fast, and what is to be done if not. */
+/** `holdfast doctor`: checks whether the store can be used, with which rights and how fast, and says what to do if not. */
 
 import type { ServerInfo } from "../../../protocol/admin-frames.ts";
 import type { Check, Driver, Pause } from "../../../spi/driver.ts";
@@ -20,43 +20,43 @@ export interface DoctorFlags {
   readonly from?: string;
 }
 
-/** What was found out; null: that could not be. */
+/** The results of all measurements. */
 export interface Measurements {
-  /** How messages name the store. */
+  /** The name of the store in messages. */
   readonly name: string;
-  /** Why the store could not be used at all. */
+  /** Why the store could not be used at all; null: it could. */
   readonly failure: CommandError | null;
-  /** Until the first answer. */
+  /** The time until the store was open. */
   readonly connectMs: number;
-  /** Is a server of ours behind the store? */
+  /** Is the store a Holdfast server? */
   readonly isServer: boolean;
-  /** What the server says of itself; a string: why it does not. */
+  /** What the server reports about itself; a string: why there is no report. */
   readonly info: ServerInfo | string;
-  /** What the store's driver found; null: it does not look. */
+  /** The checks of the store's driver; null: the driver has none. */
   readonly storeChecks: readonly Check[] | null;
-  /** Our wall clock in the middle of the question, and how long the question took. */
+  /** Our wall clock in the middle of the info call, and the duration of that call. */
   readonly wallMs: number;
   readonly roundTripMs: number;
-  /** The key whose rights were asked for. */
+  /** The prefix whose rights were checked. */
   readonly key: string;
   readonly cycles: CycleTimes;
-  /** Against the store that locks move from; null: nobody asked. */
+  /** The comparison with the store of --from; null: --from was not given. */
   readonly tokenComparison: TokenComparison | null;
 }
 
-/** What came of acquiring and releasing a key that nobody else uses. */
+/** The results of acquiring and releasing a key that no other client uses. */
 export interface CycleTimes {
-  /** How long it took, each time; a string: why that is not known. */
+  /** The duration of each cycle; a string: why it could not be measured. */
   readonly cyclesMs: readonly number[] | string;
-  /** The store grants nothing new to anyone. */
+  /** The store grants no new locks; null: it does. */
   readonly paused: Pause | null;
-  /** This credential may not. */
+  /** The credential does not have the right to acquire the key. */
   readonly isForbidden: boolean;
 }
 
 const CYCLES = 20;
 
-/** Examines the store and says what it means. The exit code is that of the worst that was found. */
+/** Measures the store and prints the checks. The exit code is that of the worst result. */
 export async function doctorCommand(flags: DoctorFlags): Promise<number> {
   const measurements = await measure(flags);
   const checks = buildReport(measurements);
@@ -72,12 +72,12 @@ async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<M
     name: name === undefined || name === "" ? "your lock server" : name.replace(/\/\/[^/@]*@/, "//"),
     connectMs: 0,
     isServer: false,
-    info: "it was not reached",
+    info: "the store was not reached",
     storeChecks: null,
     wallMs: 0,
     roundTripMs: 0,
     key,
-    cycles: unknownCycles("it was not reached"),
+    cycles: unknownCycles("the store was not reached"),
     tokenComparison: null,
   };
   const startedAt = performance.now();
@@ -88,7 +88,7 @@ async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<M
     try {
       const sentAt = performance.now();
       const wallAt = Date.now();
-      const info = (await admin?.info(key).catch(errorText)) ?? "it is no Holdfast server";
+      const info = (await admin?.info(key).catch(errorText)) ?? "the store is not a Holdfast server";
       const roundTripMs = performance.now() - sentAt;
       const storeChecks = (await store.driver.diagnose?.()) ?? null;
       const cycles = await measureCycles(store.driver, key);
@@ -114,14 +114,14 @@ async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<M
   }
 }
 
-/** Why something is not known; what is no answer of the server is thrown. */
+/** The message of an error that the store reported. Any other error is thrown: it is a bug. */
 function errorText(error: unknown): string {
   const { code } = error as { readonly code?: unknown };
   if (typeof code !== "string") throw error;
   return (error as Error).message;
 }
 
-/** Acquires and releases a key that nobody else uses, one time after another. */
+/** Acquires and releases a key that no other client uses, CYCLES times in a row. */
 async function measureCycles(driver: Driver, key: string): Promise<CycleTimes> {
   const times: number[] = [];
   for (let cycle = 0; cycle < CYCLES; cycle++) {
@@ -129,7 +129,8 @@ async function measureCycles(driver: Driver, key: string): Promise<CycleTimes> {
     const startedAt = performance.now();
     try {
       const answer = await driver.claim(claim);
-      if (answer.state !== "held") return { ...unknownCycles("it grants nothing now"), paused: answer.paused ?? null };
+      if (answer.state !== "held")
+        return { ...unknownCycles("the store grants no new locks"), paused: answer.paused ?? null };
       await driver.release([claim]);
     } catch (error) {
       const reason = errorText(error);

@@ -1,4 +1,4 @@
-/** What `holdfast doctor` makes of what it has measured: each finding in words, and what to do about it. */
+/** Turns the measurements of `holdfast doctor` into checks, with advice where something is wrong. */
 
 import { describePause } from "../../../errors.ts";
 import type { ServerInfo } from "../../../protocol/admin-frames.ts";
@@ -8,15 +8,15 @@ import { formatDuration } from "../../../util/duration.ts";
 import { escapeControl, quoteKey } from "../../output.ts";
 import type { Measurements } from "./doctor.ts";
 
-/** What this program is. */
+/** The versions of this program. */
 export const VERSIONS: { readonly client: string; readonly protocol: number } = {
   client: PACKAGE_VERSION,
   protocol: PROTOCOL_VERSION,
 };
 
-/** A clock further off than this is worth a word. */
+/** A larger difference between the clocks is reported. */
 const MAX_CLOCK_OFFSET_MS = 1_000;
-/** A cycle slower than this on the same machine, and over a network. */
+/** A slower cycle is reported, unless the network explains it. */
 const SLOW_CYCLE_MS = 20;
 
 export function buildReport(measurements: Measurements): Check[] {
@@ -32,7 +32,7 @@ export function buildReport(measurements: Measurements): Check[] {
   const paused = checkPause(measurements);
   if (storeChecks !== null) return [reached, ...storeChecks.map(escapeCheck), ...paused, ...finalChecks];
   if (typeof info === "string") return [reached, reportUnknownServer(measurements), ...paused, ...finalChecks];
-  // a relay's own state says nothing of the store behind it
+  // with --store the state of the server says nothing about the store behind it
   const state = info.reclaimMs > 0 ? [checkState(info)] : [checkState(info), ...paused];
   return [
     reached,
@@ -45,27 +45,26 @@ export function buildReport(measurements: Measurements): Check[] {
 }
 
 const ADVICE: Readonly<Record<string, string>> = {
-  unreachable: "is `holdfast serve` running there, and does a firewall let its port through?",
-  refused:
-    "the server is there but does not let you in: see the message; credentials come from HOLDFAST_CREDENTIAL_FILE",
+  unreachable: "check that `holdfast serve` is running there, and that no firewall blocks its port",
+  refused: "the server refuses you: see the message; HOLDFAST_CREDENTIAL_FILE names the file with the credential",
   usage: "see `holdfast help all` for the forms of --url",
 };
 
-/** Where the store is no server of ours. */
+/** For a store that is not a Holdfast server. */
 const OTHER_STORE_ADVICE: Readonly<Record<string, string>> = {
   ...ADVICE,
-  unreachable: "is it running there, and does a firewall let its port through?",
-  refused: "the store is there but does not let you in: see the message",
+  unreachable: "check that the store is running there, and that no firewall blocks its port",
+  refused: "the store refuses you: see the message",
 };
 
 function reportUnreachable({ failure, name }: Measurements): Check {
   const { kind = "internal", message = "" } = failure ?? {};
-  const isOurs = /^(holdfast|your )/.test(name);
-  const advice = (isOurs ? ADVICE : OTHER_STORE_ADVICE)[kind];
+  const isHoldfastServer = /^(holdfast|your )/.test(name);
+  const advice = (isHoldfastServer ? ADVICE : OTHER_STORE_ADVICE)[kind];
   return { level: "bad", what: "reachable", says: message, ...(advice !== undefined && { advice }) };
 }
 
-/** What a store says of itself may hold anything. */
+/** Texts of the store may contain control characters. */
 function escapeCheck({ level, what, says, advice }: Check): Check {
   return { level, what, says: escapeControl(says), ...(advice !== undefined && { advice: escapeControl(advice) }) };
 }
@@ -76,13 +75,13 @@ function reportUnknownServer({ isServer, info, name }: Measurements): Check {
       level: "doubtful",
       what: "server",
       says: String(info),
-      advice: "an older server works all the same; show, watch and doctor tell more when it is upgraded",
+      advice: "an older server works, too; after an upgrade show, watch and doctor report more",
     };
   }
   return {
     level: "unknown",
     what: "server",
-    says: `${escapeControl(name)} is no Holdfast server: versions, clock, rights and events are not known here`,
+    says: `${escapeControl(name)} is not a Holdfast server: its version, clock, rights and events are unknown`,
   };
 }
 
@@ -95,7 +94,7 @@ function checkVersions({ version, protocol, store }: ServerInfo): Check {
     level: "good",
     what: "versions",
     says,
-    advice: "different versions work together; each uses what both know",
+    advice: "different versions work together; they use the features that both have",
   };
 }
 
@@ -109,22 +108,22 @@ function checkState({ upMs, reclaimMs, why, load }: ServerInfo): Check {
     return {
       level: "bad",
       what: "state",
-      says: `${says}; it grants nothing new for up to ${formatDuration(reclaimMs)} (recovery after a restart)`,
-      advice: "it waits for its clients to tell what they hold, and grants locks again by itself",
+      says: `${says}; it grants no new locks for up to ${formatDuration(reclaimMs)} (recovery after a restart)`,
+      advice: "it waits for its clients to report the locks that they hold, then grants new ones again",
     };
   }
   if (why === "") return { level: "good", what: "state", says: `${says}; it grants locks` };
-  return { level: "bad", what: "state", says: `${says}; it grants nothing: ${escapeControl(why)}` };
+  return { level: "bad", what: "state", says: `${says}; it grants no locks: ${escapeControl(why)}` };
 }
 
-function formatCount(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : "s"}`;
+function formatCount(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Where no server of ours tells of its state: a claim was tried. */
+/** The state of a store that does not report it: a trial claim has shown the pause. */
 function checkPause({ cycles }: Measurements): Check[] {
   if (cycles.paused === null) return [];
-  const advice = "it grants locks again by itself; a wait goes on until then";
+  const advice = "it will grant locks again without action; waiting requests stay in the queue";
   return [{ level: "bad", what: "state", says: describePause(cycles.paused), advice }];
 }
 
@@ -136,20 +135,20 @@ function checkClock({ wallMs, roundTripMs }: Measurements, info: ServerInfo): Ch
     return {
       level: "good",
       what: "clocks",
-      says: `the server's is within ${formatMs(Math.abs(offsetMs) + roundTripMs / 2)} of ours`,
+      says: `the server's clock is within ${formatMs(Math.abs(offsetMs) + roundTripMs / 2)} of the clock here`,
     };
   }
   return {
     level: "doubtful",
     what: "clocks",
-    says: `the server's is ${formatDuration(Math.abs(offsetMs))} ${direction} ours`,
+    says: `the server's clock is ${formatDuration(Math.abs(offsetMs))} ${direction} the clock here`,
     advice:
-      "no lock depends on it: leases are counted by intervals. Tokens begin with the server's time: let NTP set it",
+      "no lock depends on it, since leases are measured as intervals; but tokens start from the server's time: use NTP",
   };
 }
 
 function checkPermissions({ key }: Measurements, { account, rights }: ServerInfo): Check {
-  const keysText = key === "" ? "every key" : `keys that begin with ${quoteKey(key)}`;
+  const keysText = key === "" ? "all keys" : `keys that begin with ${quoteKey(key)}`;
   const accountText = account === "" ? "the server asks for no credential" : `account ${escapeControl(account)}`;
   if (rights.length > 0) {
     return { level: "good", what: "rights", says: `${accountText}: ${rights.join(", ")} on ${keysText}` };
@@ -157,17 +156,17 @@ function checkPermissions({ key }: Measurements, { account, rights }: ServerInfo
   return {
     level: "doubtful",
     what: "rights",
-    says: `${accountText}: nothing is allowed on ${keysText}`,
-    advice: "rights belong to prefixes: ask for one of yours with --key PREFIX",
+    says: `${accountText}: no rights ${key === "" ? "that apply to" : "on"} ${keysText}`,
+    advice: "rights belong to prefixes: check one of yours with --key PREFIX",
   };
 }
 
 function checkLatency({ cycles: { cyclesMs, isForbidden }, connectMs }: Measurements): Check {
   if (typeof cyclesMs === "string") {
-    const finding: Check = { level: "unknown", what: "latency", says: `not measured: ${cyclesMs}` };
-    if (!isForbidden) return finding;
-    const advice = "measured on a key below --key PREFIX, which this credential must be allowed to acquire";
-    return { ...finding, advice };
+    const check: Check = { level: "unknown", what: "latency", says: `not measured: ${cyclesMs}` };
+    if (!isForbidden) return check;
+    const advice = "the test acquires a key: pass a --key PREFIX on which this credential has the right to acquire";
+    return { ...check, advice };
   }
   const sorted = [...cyclesMs].sort((a, b) => a - b);
   const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
@@ -178,11 +177,11 @@ function checkLatency({ cycles: { cyclesMs, isForbidden }, connectMs }: Measurem
     level: "doubtful",
     what: "latency",
     says,
-    advice: "that is two round trips: is the server far away, or its processor busy?",
+    advice: "this takes two round trips: the server may be far away, or its processor busy",
   };
 }
 
-/** Short times with the digits that matter. */
+/** Times below 10 ms with two decimals. */
 function formatMs(value: number): string {
   return value < 10 ? `${value.toFixed(2)} ms` : formatDuration(value);
 }

@@ -1,4 +1,4 @@
-/** `holdfast doctor --from URL`: do the tokens of this store lie above those of the one that locks move from? */
+/** `holdfast doctor --from URL`: checks that the tokens of this store are higher than those of the store that locks move from. */
 
 import type { Check, Claim, Driver } from "../../../spi/driver.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
@@ -9,30 +9,29 @@ import type { Store } from "../../open-store.ts";
 import { openStore } from "../../open-store.ts";
 import { escapeControl } from "../../output.ts";
 
-/** What is found, and the tokenBase that is needed; null: none. */
+/** The result, and the tokenBase that this store needs; null: it needs none. */
 export interface TokenComparison {
   readonly check: Check;
   readonly tokenBase: bigint | null;
 }
 
-/** Tokens, and the time in microseconds since 1970 at which they were had. */
+/** A token of each store, and the time at which both were issued. */
 export interface TokenSample {
-  /** What the old store has given out just now. */
   readonly oldToken: bigint;
-  /** What this one has. */
   readonly newToken: bigint;
+  /** Microseconds since 1970. */
   readonly micros: bigint;
-  /** Do those of this store follow its clock by themselves? */
+  /** Do the tokens of this store follow its clock? */
   readonly followsClock: boolean;
 }
 
 const DAY_MICROS = 86_400_000_000n;
-/** Of a clock's tokens some may lie a day ahead of it, and the move takes its time. */
+/** Tokens that follow a clock may be up to a day ahead of it; the second day is the time for the move. */
 const CLOCK_HEADROOM = 2n * DAY_MICROS;
 /** Other tokens rise by 2^42 with each election: room for four. */
 const COUNTER_HEADROOM = 1n << 44n;
 
-/** A claim of a key that nobody else uses. */
+/** A claim on a key that no other client uses. */
 export function createProbeClaim(prefix: string): Claim {
   return {
     id: randomId(),
@@ -46,8 +45,8 @@ export function createProbeClaim(prefix: string): Claim {
 }
 
 /**
- * Takes a token of both stores. Those that the old one gave out before lie below, or within what is left as room.
- * @throws CommandError if the old one cannot be reached, or asked
+ * Compares one token of each store. All earlier tokens of the old store are lower than its sample, or within the headroom.
+ * @throws CommandError if the old store cannot be reached or used
  */
 export async function compareTokens({ driver }: Store, key: string, fromUrl: string): Promise<TokenComparison> {
   const unknown = (reason: string): TokenComparison => {
@@ -57,10 +56,10 @@ export async function compareTokens({ driver }: Store, key: string, fromUrl: str
   const oldStore = await openStore(fromUrl);
   try {
     for (const { traits, name } of [driver, oldStore.driver]) {
-      if (!traits.fencing) return unknown(`${name} has none that rise for ever`);
+      if (!traits.fencing) return unknown(`not compared: ${name} has no tokens that always rise`);
     }
     const oldToken = await sampleToken(oldStore.driver, key);
-    if (oldToken === null || newToken === null) return unknown("not compared: a store grants nothing now");
+    if (oldToken === null || newToken === null) return unknown("not compared: a store grants no locks now");
     const followsClock = driver.name !== "zookeeper";
     return checkTokens({ oldToken, newToken, micros: BigInt(Date.now()) * 1_000n, followsClock }, oldStore.name);
   } catch (error) {
@@ -70,26 +69,26 @@ export async function compareTokens({ driver }: Store, key: string, fromUrl: str
   }
 }
 
-/** What follows from the tokens of both; `name` is the old store's. */
+/** Judges the tokens of both stores. `name` is that of the old store. */
 export function checkTokens({ oldToken, newToken, micros, followsClock }: TokenSample, name: string): TokenComparison {
   const isNearClock = (token: bigint): boolean => token > micros - CLOCK_HEADROOM && token < micros + CLOCK_HEADROOM;
   const headroom = isNearClock(oldToken) ? CLOCK_HEADROOM : COUNTER_HEADROOM;
   const isClock = followsClock && isNearClock(newToken);
-  const says = `${newToken} here just now, ${oldToken} at ${escapeControl(name)}`;
+  const says = `now ${newToken} here, ${oldToken} at ${escapeControl(name)}`;
   if (newToken > oldToken + (isClock ? 0n : headroom / 2n)) {
     return { check: { level: "good", what: "tokens", says }, tokenBase: null };
   }
   if (isClock) {
     const advice =
-      "those here follow this store's clock: move when it has passed that number of microseconds since 1970";
+      "the tokens here follow this store's clock: move when it has passed that number of microseconds since 1970";
     return { check: { level: "doubtful", what: "tokens", says, advice }, tokenBase: null };
   }
   const tokenBase = oldToken + headroom;
-  const advice = `they would go backwards: move with tokenBase=${tokenBase}, and ask again if that takes longer than a day`;
+  const advice = `tokens would go backwards: move with tokenBase=${tokenBase}; if the move takes longer than a day, check again`;
   return { check: { level: "doubtful", what: "tokens", says, advice }, tokenBase };
 }
 
-/** Null: none is granted now. */
+/** Issues a token by a short lock. Null if the store does not grant it. */
 async function sampleToken(driver: Driver, key: string): Promise<bigint | null> {
   const claim = createProbeClaim(key);
   const answer = await driver.claim(claim);

@@ -1,11 +1,11 @@
-/** What the command finds in its environment. */
+/** The environment of the command. */
 
 import type { HeldLock } from "./held-lock.ts";
 import { ANCESTORS_VARIABLE, REFERENCE_VARIABLE, readReferences } from "./inherited-locks.ts";
 
 /**
- * Ours, with what is held and the store that it is held at (`url`: what --url said), without what would let the child act
- * in our name.
+ * The environment of `holdfast` itself, with the held keys, their tokens, the reference and the store (`storeUrl`: the value
+ * of --url), but without credentials: with them the child could act in the name of this user.
  */
 export function createChildEnvironment(
   env: NodeJS.ProcessEnv,
@@ -16,7 +16,7 @@ export function createChildEnvironment(
   for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) child[name] = value;
   const url = storeUrl ?? env.HOLDFAST_URL;
   if (url !== undefined) child.HOLDFAST_URL = url.replace(/\/\/[^/@]*@/, "//");
-  // a key has no line feed, so one a line is unambiguous
+  // a key contains no line feed, so one key per line is unambiguous
   child.HOLDFAST_KEY = lock.keys.join("\n");
   if (lock.token === null) delete child.HOLDFAST_TOKEN;
   else child.HOLDFAST_TOKEN = String(lock.token);

@@ -17,44 +17,43 @@ export interface ChildExit {
 /** The command, running. */
 export interface Child {
   readonly pid: number;
-  /** Has it a process group of its own? */
+  /** Does it have its own process group? */
   readonly hasOwnGroup: boolean;
-  /** Settles when it has ended, whatever it left behind. */
+  /** Settles when the command has ended, even if it left processes behind. */
   readonly exited: Promise<ChildExit>;
-  /** Sends a signal to its group, or to it alone where it shares ours. */
+  /** Sends a signal to its process group; to the command alone if it shares our group. */
   signal(name: NodeJS.Signals): void;
 }
 
 /**
- * The first descriptor that the child inherits of ours. Above 15, so that neither scripts nor Node (which closes what it
- * inherits below 16 to its own children) take it from those who work under the lock.
+ * The first descriptor that the child inherits from us. It is above 15: scripts use low numbers, and Node closes inherited
+ * descriptors below 16 for its own children. Then the processes that work under the lock would not inherit it.
  */
 const FIRST_INHERITED_DESCRIPTOR = 19;
 
-/** Is there a terminal that controls us? Then the child must stay in our group, or it could not use the terminal. */
+/** Is there a controlling terminal? Then the child must stay in our process group: outside it could not use the terminal. */
 export function hasTerminal(): boolean {
   try {
     closeSync(openSync("/dev/tty", constants.O_RDONLY | constants.O_NOCTTY));
     return true;
   } catch {
-    // ENXIO, ENOENT, EACCES: none of ours
+    // ENXIO, ENOENT, EACCES: no controlling terminal
     return false;
   }
 }
 
-/** How a command is started. */
 export interface ChildOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly hasOwnGroup: boolean;
-  /** What it inherits besides input and output. */
+  /** Inherited descriptors besides standard input, output and error. */
   readonly inherited: readonly (Socket | number)[];
-  /** Called in the turn in which it was started. */
+  /** Called synchronously after the start. */
   readonly onStarted: (pid: number) => void;
 }
 
 /**
- * Starts the command with our input and output.
- * @throws CommandError notFound or notExecutable; whatever `started` throws
+ * Starts the command with our standard input, output and error.
+ * @throws CommandError notFound or notExecutable; any error of `onStarted`, after killing the command
  */
 export async function startChild(
   command: readonly [string, ...string[]],
@@ -80,24 +79,24 @@ export async function startChild(
   return { pid, hasOwnGroup, exited, signal: (name) => sendSignal(child, hasOwnGroup, name) };
 }
 
-/** What a shell would give as $?. */
+/** The value that a shell has in $?. */
 export function toExitCode({ code, signal }: ChildExit): number {
   return signal === null ? (code ?? 1) : 128 + system.signals[signal];
 }
 
-/** Numbers that an outer run's tether and lock have are left to those: its command is what we are. */
+/** Skips the numbers of descriptors inherited from an outer run: the child must inherit those, too, to keep the outer lock. */
 function createStdio(inherited: readonly (Socket | number)[]): ("inherit" | "ignore" | Socket | number)[] {
   const stdio: ("inherit" | "ignore" | Socket | number)[] = ["inherit", "inherit", "inherit"];
-  const taken = new Set(inherited.length === 0 ? [] : listInheritable(FIRST_INHERITED_DESCRIPTOR - 1));
+  const usedNumbers = new Set(inherited.length === 0 ? [] : listInheritable(FIRST_INHERITED_DESCRIPTOR - 1));
   for (const stream of inherited) {
-    while (stdio.length < FIRST_INHERITED_DESCRIPTOR || taken.has(stdio.length)) stdio.push("ignore");
+    while (stdio.length < FIRST_INHERITED_DESCRIPTOR || usedNumbers.has(stdio.length)) stdio.push("ignore");
     stdio.push(stream);
   }
   return stdio;
 }
 
 function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals): void {
-  // an ended child's id may be another's by now
+  // the process id of an ended child may belong to another process by now
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
   try {
     process.kill(ownGroup ? -child.pid : child.pid, name);

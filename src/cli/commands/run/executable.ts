@@ -1,4 +1,4 @@
-/** Finding the program to run, as the shell does, before anybody waits for a lock it could not use. */
+/** Finds the program to run as a shell does, before the wait: a lock for a missing program would be useless. */
 
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -7,12 +7,12 @@ import { quoteKey } from "../../output.ts";
 
 /**
  * Checks that the command can be started.
- * @throws CommandError notFound (127) or notExecutable (126), as a shell would end
+ * @throws CommandError notFound (127) or notExecutable (126), the exit codes of a shell
  */
 export function checkExecutable(command: string, path: string | undefined = process.env.PATH): void {
   const candidates = command.includes("/")
     ? [command]
-    : (path ?? "/usr/bin:/bin").split(delimiter).map((folder) => join(folder || ".", command));
+    : (path ?? "/usr/bin:/bin").split(delimiter).map((directory) => join(directory || ".", command));
   let isDenied = false;
   for (const file of command === "" ? [] : candidates) {
     const kind = classifyFile(file);
@@ -23,11 +23,11 @@ export function checkExecutable(command: string, path: string | undefined = proc
   throw new CommandError("notFound", `${quoteKey(command)} was not found; nothing was run`);
 }
 
-/** Why a program that was there could not be started after all. */
+/** The error of a program that was found but could not be started. */
 export function toStartError(command: string, error: NodeJS.ErrnoException): CommandError {
   const isMissing = error.code === "ENOENT" || error.code === "ENOTDIR";
   const problem = isMissing
-    ? "was not found, or its interpreter was not"
+    ? "or its interpreter was not found"
     : `could not be started (${error.code ?? error.message})`;
   return new CommandError(
     isMissing ? "notFound" : "notExecutable",
@@ -44,7 +44,7 @@ function classifyFile(file: string): "program" | "other" | "none" {
     accessSync(file, constants.X_OK);
     return "program";
   } catch (error) {
-    // a folder of PATH that is missing or closed to us does not stop the search
+    // a directory in PATH that is missing or not accessible does not stop the search
     return (error as NodeJS.ErrnoException).code === "EACCES" ? "other" : "none";
   }
 }

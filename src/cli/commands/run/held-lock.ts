@@ -1,4 +1,4 @@
-/** What a run holds while its command works: locks of its own, or ones it joined. */
+/** The lock of a run while its command works: acquired by the run itself, or joined from outer runs, or both. */
 
 import type { Lock } from "../../../client/lock.ts";
 import { LockLostError } from "../../../errors.ts";
@@ -8,33 +8,33 @@ import { detachFor } from "./hold-at-least.ts";
 import type { InheritedLock } from "./inherited-locks.ts";
 import { monitorParentLocks } from "./parent-lock-monitor.ts";
 
-/** Held keys, however we came to them. */
+/** Held keys, own or joined. */
 export interface HeldLock {
   readonly keys: readonly string[];
-  /** The highest of our own lock, or that of a joined one. Null on a store without fencing. */
+  /** The highest token of the own lock, else the token of a joined one. Null on a store without fencing. */
   readonly token: bigint | null;
-  /** That of each key, in their order. They differ where several keys are taken one by one, or were joined. Null without fencing. */
+  /** The token of each key, in the order of `keys`. They differ if keys were acquired one by one or joined. Null without fencing. */
   readonly tokens: readonly bigint[] | null;
-  /** What `holdfast check` of the child asks about: a secret. */
+  /** The reference that the child can pass to `holdfast check`: a secret. */
   readonly reference: string;
-  /** That of the lock of our own; null: all of it is joined. */
+  /** The reference of the own lock; null: all keys are joined. */
   readonly ownReference: string | null;
   /** Aborted with a LockLostError. */
   readonly lostSignal: AbortSignal;
-  /** The length of the lease; null where silence does not end it. */
+  /** The length of the lease; null if the lock does not end without renewals. */
   readonly leaseMs: number | null;
   /** What is left of the lease by our clock. */
   remainingMs(): number;
-  /** Why too little is left, when we have not renewed it for so long. */
+  /** Why the lease is about to end, when it has not been renewed for `silentMs`. */
   describeLoss(silentMs: number): string;
   /**
-   * Gives back what is ours to give; false if it was lost. Before `atLeastMs` have passed since the grant it stays held
-   * without us for what is left of them. @throws DriverError then, if the store did not confirm that
+   * Releases the own lock; false if it was lost. If less than `minHoldMs` have passed since the grant, the lock is detached
+   * instead and stays held for the rest of that time. @throws DriverError if the store does not confirm the detaching
    */
-  release(atLeastMs?: number): Promise<boolean>;
+  release(minHoldMs?: number): Promise<boolean>;
 }
 
-/** A lock of our own. */
+/** A lock that the run has acquired itself. */
 export function ownLock(
   lock: Lock,
   details: { readonly reference: string; readonly fencing: boolean; readonly leaseMs: number | null },
@@ -58,7 +58,7 @@ export function ownLock(
   };
 }
 
-/** Keys that outer runs hold, beside our own lock if there is one. */
+/** Keys that outer runs hold, together with the own lock if there is one. */
 export function inheritedLock(
   ownLock: HeldLock | null,
   inherited: readonly [InheritedLock, ...InheritedLock[]],
@@ -70,7 +70,7 @@ export function inheritedLock(
   const lostController = new AbortController();
   ownLock?.lostSignal.addEventListener("abort", () => lostController.abort(ownLock.lostSignal.reason), { once: true });
   const parentMonitor = monitorParentLocks(driver, inherited, (key, reason) =>
-    lostController.abort(new LockLostError("the run around this one ended", reason, { keys: [key] })),
+    lostController.abort(new LockLostError("the outer run has ended", reason, { keys: [key] })),
   );
   const [firstInherited] = inherited;
   const leases = [ownLock?.leaseMs ?? null, ...inherited.map(({ leaseMs }) => leaseMs)].filter((ms) => ms !== null);
@@ -83,7 +83,7 @@ export function inheritedLock(
     lostSignal: lostController.signal,
     leaseMs: leases.length === 0 ? null : Math.min(...leases),
     remainingMs: () => Math.min(ownLock?.remainingMs() ?? Number.POSITIVE_INFINITY, parentMonitor.remainingMs()),
-    describeLoss: () => "its lease ends and was not renewed",
+    describeLoss: () => "the lease ends and was not renewed",
     async release() {
       parentMonitor.stop();
       const wasHeld = await (ownLock?.release() ?? true);

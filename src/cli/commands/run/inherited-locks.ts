@@ -1,6 +1,6 @@
 /**
- * Runs inside runs. What an outer run holds stands in the environment as references; a nested run of such a key joins it,
- * if the store confirms that it is held, or fails at once where it could only wait for its own ancestor.
+ * Runs inside runs. The environment contains the references of the outer runs. A nested run of one of their keys joins the
+ * outer run if the store confirms that the key is held. It fails at once if it would wait for its own outer run.
  */
 
 import type { Locks } from "../../../client/locks.ts";
@@ -15,38 +15,38 @@ import type { LockRequest } from "../../lock-request.ts";
 import { toLockSpec } from "../../lock-request.ts";
 import { escapeControl, quoteKey } from "../../output.ts";
 
-/** The innermost run's reference: what `holdfast check` asks about. */
+/** The reference of the innermost run, for `holdfast check`. */
 export const REFERENCE_VARIABLE = "HOLDFAST_REFERENCE";
-/** The references of the runs around that one, innermost first, with blanks between. */
+/** The references of its outer runs, innermost first, separated by spaces. */
 export const ANCESTORS_VARIABLE = "HOLDFAST_ANCESTORS";
 
-/** A key that an outer run holds for us. */
+/** A key that an outer run holds. */
 export interface InheritedLock {
   readonly key: string;
   readonly reference: string;
   readonly token: bigint;
-  /** The length of its lease; null where a session keeps it. */
+  /** The length of its lease; null for a session claim. */
   readonly leaseMs: number | null;
-  /** When that lease ends by our clock unless it is renewed; Infinity where a session keeps it. */
+  /** When the lease ends by our clock unless it is renewed; Infinity for a session claim. */
   readonly leaseEndsAt: number;
-  /** The same, asked of the store anew; null: it is not held any more. */
+  /** Asks the store for the current end of the lease; null: the key is no longer held. */
   queryLeaseEnd(): Promise<number | null>;
 }
 
-/** What of the wanted is held by outer runs, and what is left to claim. */
+/** The requested keys that outer runs hold, and the keys that are left to claim. */
 export interface SplitLocks {
   readonly inherited: readonly InheritedLock[];
   readonly toClaim: readonly string[];
 }
 
-/** References in the environment, innermost first. */
+/** The references in the environment, innermost first. */
 export function readReferences(env: NodeJS.ProcessEnv): string[] {
   return [env[REFERENCE_VARIABLE] ?? "", ...(env[ANCESTORS_VARIABLE] ?? "").split(" ")].filter((text) => text !== "");
 }
 
 /**
- * Tells the keys that an outer run holds from those to be claimed.
- * @throws CommandError deadlock (121) for a key that would wait for its own ancestor
+ * Separates the keys that outer runs hold from the keys to claim.
+ * @throws CommandError deadlock (121) for a key that would wait for its own outer run
  */
 export async function splitInherited(locks: Locks, request: LockRequest, env: NodeJS.ProcessEnv): Promise<SplitLocks> {
   const ancestors = readReferences(env).flatMap((reference) =>
@@ -62,7 +62,7 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
       if (held === undefined || match !== null || compatibility(held, spec) === "beside") continue;
       const calledAt = performance.now();
       const view = await findHeldView(locks, part, key);
-      // an environment outlives its run: what is not held any more is no ancestor's
+      // the environment may be older than the end of its run, so the reference may hold nothing any more
       if (view === null) continue;
       if (compatibility(held, spec) === "behind") throw toDeadlockError(key, view);
       const leaseMs = view.ttlMs === "session" ? null : view.ttlMs;
@@ -79,13 +79,13 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
   return { inherited, toClaim };
 }
 
-/** Not later than the store ends it: it told what was left after it was asked, and a tenth is kept as for locks of our own. */
+/** Not later than the end by the store's clock: counted from before the query, and a tenth is left unused as for own locks. */
 function leaseEnd({ answer, ttlMs }: ClaimView, calledAt: number): number {
   if (answer.state !== "held" || ttlMs === "session") return Number.POSITIVE_INFINITY;
   return calledAt + answer.ttlMs - ttlMs / 10;
 }
 
-/** How a request meets what its own ancestor holds: it joins, could be granted beside it, or could only wait behind it. */
+/** How a request relates to a lock of its outer run: it joins it, can be granted beside it, or would wait behind it. */
 function compatibility(held: LockSpec, requested: LockSpec): "joins" | "beside" | "behind" {
   const isSemaphore = requested.limit < ALL_PERMITS;
   if (isSemaphore || held.limit < ALL_PERMITS)
@@ -93,7 +93,7 @@ function compatibility(held: LockSpec, requested: LockSpec): "joins" | "beside" 
   return held.permits >= requested.permits ? "joins" : "behind";
 }
 
-/** The view of a reference's claim if the store says that it is held; null if not. */
+/** The view of a reference's claim if the store reports it as held; otherwise null. */
 export async function findHeldView(
   locks: Locks,
   { claim, firstToken }: DetachedClaim,
@@ -107,7 +107,7 @@ export async function findHeldView(
 }
 
 function toDeadlockError(key: string, { label, ageMs }: ClaimView): CommandError {
-  const message = `${quoteKey(key)} is held for ${formatDuration(ageMs)} by ${escapeControl(label)}, which this run is a part of: it would wait for itself for ever`;
+  const message = `deadlock: ${quoteKey(key)} is already held by an outer run (${escapeControl(label)}, for ${formatDuration(ageMs)})`;
   return new CommandError("deadlock", message, { details: { ancestor: label } });
 }
 
@@ -117,7 +117,7 @@ function decodeAncestor(reference: string): readonly DetachedClaim[] {
   } catch (cause) {
     throw new CommandError(
       "usage",
-      `${REFERENCE_VARIABLE} or ${ANCESTORS_VARIABLE} in the environment is damaged: unset both to run without what they name`,
+      `${REFERENCE_VARIABLE} or ${ANCESTORS_VARIABLE} in the environment is damaged: unset both to run without joining outer runs`,
       {
         cause,
       },

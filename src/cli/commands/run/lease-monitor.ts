@@ -1,6 +1,6 @@
 /**
- * Watches that the command never works without the lock: on a lease that is not renewed TERM goes out so early that KILL
- * is due before the lease can end; on a loss at once.
+ * Ensures that the command never works without the lock. If the lease is not renewed, the monitor sends TERM so early that
+ * KILL follows before the lease can end. If the lock is lost, it sends TERM at once.
  */
 
 import type { LostReason } from "../../../spi/driver.ts";
@@ -12,45 +12,47 @@ import type { Child } from "./child.ts";
 import type { HeldLock } from "./held-lock.ts";
 import type { Watchdog } from "./watchdog.ts";
 
-/** What is done with the command when its lock is being lost. */
+/** What happens to the command when its lock is being lost. */
 export type OnLost = "term" | "kill" | "ignore";
 
-/** How to watch. */
 export interface LeaseMonitorOptions {
   readonly lock: HeldLock;
   readonly child: Child;
   readonly watchdog: Watchdog | null;
   readonly onLost: OnLost;
-  /** From TERM to KILL. */
+  /** The time from TERM to KILL. */
   readonly graceMs: number;
   readonly reporter: Reporter;
 }
 
-/** A watch that has begun. */
+/** A running monitor. */
 export interface LeaseMonitor {
-  /** The command was ended by us, or null. */
+  /** Why the monitor has ended the command; null: it has not. */
   readonly failure: CommandError | null;
-  /** To be awaited when the command has ended: nothing that we ended is left. */
+  /** Call this when the command has ended. It settles when all processes that the monitor has ended are gone. */
   stop(): Promise<void>;
 }
 
-/** How often a lease is looked at, in parts of its length. */
+/** How often the lease is checked during its length. */
 const CHECKS_PER_LEASE = 6;
-/** Part of a lease, out of the tenth that our clock leaves unused: so that not both of us send TERM. */
+/**
+ * The watchdog's deadline is later than the monitor's by this part of the lease, so that not both send TERM. It comes out of
+ * the tenth of the lease that the client's clock leaves unused.
+ */
 const WATCHDOG_DELAY = 0.01;
 const MIN_CHECK_MS = 10;
-/** The guard kills; should it be gone, we do, this much later. */
+/** The watchdog sends KILL. In case it is dead, the monitor does so, too, this much later. */
 const KILL_DELAY_MS = 100;
 
 /**
- * Tells the guard when to end the child should we fall silent: a moment after we would. To be called first before the
- * child is started, since we may be stopped at any time.
+ * Tells the watchdog when to end the child if it hears no more from this process: a moment after this process would do so
+ * itself. Call it first before the child is started, because this process may be stopped at any time.
  */
 export function armWatchdog(watchdog: Watchdog | null, lock: HeldLock, leadMs: number): void {
   if (lock.leaseMs !== null) watchdog?.setDeadline(lock.remainingMs() - leadMs + lock.leaseMs * WATCHDOG_DELAY);
 }
 
-/** Begins to watch. */
+/** Starts a monitor. */
 export function monitorLease({ lock, child, watchdog, onLost, graceMs, reporter }: LeaseMonitorOptions): LeaseMonitor {
   const { leaseMs } = lock;
   let failure: CommandError | null = null;
@@ -62,7 +64,7 @@ export function monitorLease({ lock, child, watchdog, onLost, graceMs, reporter 
     clearTimeout(timer);
     if (failure !== null) return;
     if (onLost === "ignore" && error.kind === "lost") {
-      reporter.info(`${description}: the command goes on without it (--on-lost ignore)`);
+      reporter.info(`${description}: the command continues without the lock (--on-lost ignore)`);
       return;
     }
     failure = error;
@@ -81,11 +83,11 @@ export function monitorLease({ lock, child, watchdog, onLost, graceMs, reporter 
     if (reason === "maxHold") {
       const error = new CommandError(
         "maxHold",
-        `${keys} was held for the longest time that --max-hold or the server allows; the command was ended`,
+        `${keys} was held for as long as --max-hold or the server allows; the command was ended`,
       );
       return terminate(error, `${keys} was held for as long as --max-hold or the server allows`, graceMs);
     }
-    // the lease has ended by our clock: there is no time left for grace
+    // the lease has ended by our clock, so no time is left for the grace
     const killMs = reason === "expired" && leaseMs !== null ? 0 : graceMs;
     terminate(toLostError(lock, reason), `lost ${keys} (${reason})`, killMs);
   };
@@ -119,7 +121,7 @@ export function monitorLease({ lock, child, watchdog, onLost, graceMs, reporter 
   };
 }
 
-/** The exit 123 of keys that were lost. */
+/** The error for lost keys, with exit code 123. */
 export function toLostError({ keys }: { readonly keys: readonly string[] }, reason: LostReason): CommandError {
   return new CommandError("lost", `lost ${quoteKeys(keys)} (${reason}); the command was ended`, {
     details: { reason },

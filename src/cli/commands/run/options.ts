@@ -1,4 +1,4 @@
-/** The flags of `holdfast run`, checked. */
+/** Parses and checks the flags of `holdfast run`. */
 
 import { formatDuration, MIN_TTL_MS, parseDuration, parseDurationText } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
@@ -6,7 +6,7 @@ import type { LockRequest } from "../../lock-request.ts";
 import { parseLockRequest } from "../../lock-request.ts";
 import type { OnLost } from "./lease-monitor.ts";
 
-/** What the command line says, as the parser gives it. */
+/** The flags as commander parses them. */
 export interface RunFlags {
   readonly shared?: boolean;
   readonly permits?: string;
@@ -25,7 +25,7 @@ export interface RunFlags {
   readonly json?: boolean;
 }
 
-/** What a run shall do. */
+/** The checked options of a run. */
 export interface RunOptions {
   readonly request: LockRequest;
   readonly command: readonly [string, ...string[]];
@@ -45,7 +45,7 @@ export interface RunOptions {
 
 /**
  * Checks keys, flags and command.
- * @throws CommandError usage, TypeError naming the flag
+ * @throws CommandError usage, TypeError; both name the flag
  */
 export function parseRunOptions(keys: readonly string[], flags: RunFlags, command: readonly string[]): RunOptions {
   const request = parseLockRequest(keys, flags.shared === true, flags.permits);
@@ -53,7 +53,7 @@ export function parseRunOptions(keys: readonly string[], flags: RunFlags, comman
   if (program === undefined) {
     const [key, ...otherWords] = keys;
     const commandText = otherWords.length > 0 ? otherWords.join(" ") : "COMMAND";
-    throw new CommandError("usage", `which command? It stands after "--": holdfast run ${key} -- ${commandText}`);
+    throw new CommandError("usage", `no command given; it follows "--": holdfast run ${key} -- ${commandText}`);
   }
   const ttl = flags.ttl === undefined ? undefined : parseTtl(flags.ttl);
   const graceMs = flags.grace === undefined ? undefined : parseDurationFlag(flags.grace, "--grace");
@@ -82,19 +82,19 @@ export function checkGrace(graceMs: number, leaseMs: number): void {
   if (graceMs <= leaseMs / 2) return;
   throw new CommandError(
     "usage",
-    `--grace must be at most half of the lease of ${formatDuration(leaseMs)}: KILL must come before it can end`,
+    `--grace must be at most half of the lease of ${formatDuration(leaseMs)}, so that KILL comes before the lease ends`,
   );
 }
 
-/** `--ttl`: a lease's length, or the word session. */
+/** `--ttl`: the length of the lease, or "session". */
 export function parseTtl(text: string): number | "session" {
   return text === "session" ? text : parseDurationFlag(text, "--ttl", MIN_TTL_MS);
 }
 
-/** `--wait 30s`; a number alone is seconds, as in flock(1). `--no-wait` is 0; neither given: for ever. */
+/** `--wait 30s`; a bare number is seconds, as in flock(1). `--no-wait` is 0. Without either there is no limit. */
 export function parseWait({ wait, noWait }: Pick<RunFlags, "wait" | "noWait">): number | undefined {
   if (noWait === true) {
-    if (wait !== undefined) throw new CommandError("usage", "--no-wait and --wait exclude each other");
+    if (wait !== undefined) throw new CommandError("usage", "--no-wait and --wait cannot be combined");
     return 0;
   }
   if (wait === undefined) return undefined;
@@ -107,8 +107,8 @@ export function parseDurationFlag(text: string, flag: string, min = 0): number {
   if (Number.isNaN(ms)) {
     throw new CommandError(
       "usage",
-      // a number alone could be seconds or milliseconds: only 0 is the same in both
-      `${flag} takes a duration with its unit, such as 500ms, 30s, 1m30s or 2h, not ${JSON.stringify(text)} (units: ms, s, m, h and d)`,
+      // a bare number could mean seconds or milliseconds; only 0 is the same in both
+      `${flag} must be a duration with its unit, such as 500ms, 30s, 1m30s or 2h, not ${JSON.stringify(text)} (units: ms, s, m, h and d)`,
     );
   }
   try {
@@ -125,7 +125,7 @@ function parseMaxHold(text: string): number {
   throw new CommandError("usage", "--max-hold must be longer than 0: the command would be ended at once");
 }
 
-/** `--hold-at-least`. @throws CommandError usage if the lease or --max-hold would end the lock before */
+/** `--hold-at-least`. @throws CommandError usage if the lease or --max-hold would end the lock earlier */
 function parseHoldAtLeast(
   text: string | undefined,
   { ttl, maxHold }: { readonly ttl: number | "session" | undefined; readonly maxHold: number | undefined },
@@ -141,7 +141,7 @@ function parseHoldAtLeast(
   if (maxHold !== undefined && maxHold < ms) {
     throw new CommandError(
       "usage",
-      `--max-hold must be at least the ${formatDuration(ms)} of --hold-at-least: the lock is given up when it has passed`,
+      `--max-hold must be at least the ${formatDuration(ms)} of --hold-at-least: the lock is released when it has passed`,
     );
   }
   return ms;
@@ -149,15 +149,15 @@ function parseHoldAtLeast(
 
 function parseOnLost(text: string): OnLost {
   if (text === "term" || text === "kill" || text === "ignore") return text;
-  throw new CommandError("usage", `--on-lost takes term, kill or ignore, not ${JSON.stringify(text)}`);
+  throw new CommandError("usage", `--on-lost must be term, kill or ignore, not ${JSON.stringify(text)}`);
 }
 
-/** `--conflict-exit-code`; not given: the usual one. @throws CommandError usage */
+/** `--conflict-exit-code`; undefined: the default exit code. @throws CommandError usage */
 export function parseConflictExitCode(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const code = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
   if (!(code >= 0 && code <= 255)) {
-    throw new CommandError("usage", `--conflict-exit-code takes a number from 0 to 255, not ${JSON.stringify(text)}`);
+    throw new CommandError("usage", `--conflict-exit-code must be a number from 0 to 255, not ${JSON.stringify(text)}`);
   }
   return code;
 }

@@ -1,37 +1,38 @@
 /**
- * Watches over keys that outer runs hold for us. A server of ours tells what happens to a key, and is then asked; any
- * other store is asked now and then.
+ * Monitors the keys that outer runs hold. On a Holdfast server an event on a key triggers a poll; any other store is polled
+ * at intervals.
  */
 
 import type { AdminConnection } from "../../../drivers/server/admin-connection.ts";
 import type { Driver } from "../../../spi/driver.ts";
 import type { InheritedLock } from "./inherited-locks.ts";
 
-/** How often it is asked whether they are still held, where nobody tells us; and where somebody does. */
+/** The poll interval without events. */
 const POLL_MS = 2_000;
+/** The poll interval with events, in case one gets lost. */
 const POLL_WITH_EVENTS_MS = 30_000;
-/** Nobody tells of renewals: so often in a lease it is asked how far it goes. */
+/** Renewals cause no events, so each lease is polled this often during its length. */
 const POLLS_PER_LEASE = 12;
 /** The longest that a timer can be set to. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** About one key. */
+/** The polls of one key. */
 interface Poll {
   readonly lock: InheritedLock;
   poll(): void;
-  /** As the last answer said. */
+  /** The end of the lease by the last answer. */
   leaseEndsAt(): number;
   stop(): void;
 }
 
-/** A watch that has begun. */
+/** A running monitor. */
 export interface ParentLockMonitor {
-  /** What is left of the lease that ends first, as far as we know. */
+  /** What is left of the lease that ends first, by the last answers. */
   remainingMs(): number;
   stop(): void;
 }
 
-/** Calls `onLost` for a key that is not held any more, or whose lease has ended by our clock. */
+/** Starts a monitor. It calls `onLost` for a key that is no longer held, or whose lease has ended by our clock. */
 export function monitorParentLocks(
   driver: Driver,
   inherited: readonly InheritedLock[],
@@ -42,7 +43,7 @@ export function monitorParentLocks(
   let isStopped = false;
   let timer = startInterval(POLL_MS);
 
-  /** One question at a time; what happens meanwhile is asked about afterwards. */
+  /** One query at a time; a poll during a query causes another query after it. */
   function createPoll(lock: InheritedLock): Poll {
     let state: "idle" | "asking" | "again" = "idle";
     let leaseEndsAt = lock.leaseEndsAt;
@@ -62,7 +63,7 @@ export function monitorParentLocks(
         return;
       }
       state = "asking";
-      // unknown is not lost: the lease ends by our clock
+      // a failed query is not a loss: the lease still ends by our clock
       void lock
         .queryLeaseEnd()
         .catch(() => leaseEndsAt)
@@ -102,7 +103,7 @@ export function monitorParentLocks(
       });
     }
     setPollInterval(POLL_WITH_EVENTS_MS);
-    // it may have ended before we were told of anything
+    // a lock may have ended before the subscription began
     pollAll();
   }
 

@@ -1,24 +1,24 @@
-/** Who is in the way, in words: from the store's list of a key. */
+/** Describes the holder and the queue of a key, from the store's list of claims. */
 
 import type { ClaimView, Pause } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { escapeControl } from "../../output.ts";
 
-/** Who holds a key and how many stand before us. */
+/** The holder of a key and the number of claims ahead. */
 export interface QueueStatus {
-  /** The front holder's label; undefined: nobody holds it. */
+  /** The label of the first holder; undefined: the key is not held. */
   readonly holder?: string;
-  /** How long the front holder has held it; where the store does not tell, for how long it has known its claim. */
+  /** For how long the first holder has held the key; if the store does not report that, the age of its claim. */
   readonly heldForMs?: number;
-  /** How long ago its lease was last renewed, where the lease has a length. */
+  /** How long ago the lease was last renewed; undefined for a session claim. */
   readonly renewedAgoMs?: number;
-  /** The store grants nothing new to anyone. */
+  /** The store grants no new locks. */
   readonly paused?: Pause;
-  /** Claims before ours, holders included. */
+  /** Claims before our own, including the holders. */
   readonly ahead: number;
 }
 
-/** What the claims of a line say to somebody who waits with this label (null: who does not wait, or not any more). */
+/** The status of a queue for a waiter with this label; null: not a waiter, or not any more. */
 export function toQueueStatus(views: readonly ClaimView[], key: string, label: string | null): QueueStatus {
   const queue = views.filter(({ holds }) => holds.some((hold) => hold.key === key));
   const ownIndex =
@@ -35,9 +35,9 @@ export function toQueueStatus(views: readonly ClaimView[], key: string, label: s
 function describePause({ reason, remainingMs }: Pause): string {
   const reasonText =
     reason === "recovery"
-      ? "the lock server was restarted and still hears from its clients who holds what"
-      : "the store may have lost data and grants nothing new until what was held before has ended";
-  return `${reasonText}, for ${formatDuration(remainingMs)} at most`;
+      ? "the lock server is recovering after a restart and grants no new locks"
+      : "the store may have lost data and grants no new locks until all earlier leases have ended";
+  return `${reasonText}, for at most ${formatDuration(remainingMs)}`;
 }
 
 /** `held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you` */
@@ -50,5 +50,5 @@ export function describeQueue({ holder, heldForMs, renewedAgoMs, paused, ahead }
     if (renewedAgoMs !== undefined) parts.push(`lease renewed ${formatDuration(renewedAgoMs)} ago`);
   }
   if (ahead > 0) parts.push(`${ahead} ahead of you`);
-  return parts.length === 0 ? "nobody holds it any more" : parts.join(", ");
+  return parts.length === 0 ? "no longer held" : parts.join(", ");
 }

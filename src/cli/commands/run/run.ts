@@ -1,4 +1,4 @@
-/** `holdfast run KEY... -- CMD`: a command under a lock, which it never works without. */
+/** `holdfast run KEY... -- COMMAND`: runs a command under a lock. The command never works without the lock. */
 
 import { toReference } from "../../../client/transfer.ts";
 import { formatDuration } from "../../../util/duration.ts";
@@ -32,18 +32,18 @@ import type { Watchdog } from "./watchdog.ts";
 import type { SupervisedWatchdogOptions } from "./watchdog-supervisor.ts";
 import { superviseWatchdog } from "./watchdog-supervisor.ts";
 
-/** A store that does not answer must not keep us: what we held ends with our connection or its lease. */
+/** A store that does not answer must not delay the exit: the lock ends with the connection or the lease. */
 const RELEASE_TIMEOUT_MS = 2_000;
-/** With --hold-at-least more depends on the answer: a server that is just being started again is waited for. */
+/** With --hold-at-least the answer matters more, so this is long enough for a restart of the server. */
 const DETACH_TIMEOUT_MS = 5_000;
-/** What is lost anyway is given back if that is quickly done. */
+/** A lost lock is released only if that is quick. */
 const RELEASE_LOST_TIMEOUT_MS = 200;
 const DEFAULT_LEASE_MS = 30_000;
 const NOTHING_RUN = "; nothing was run";
 
 /**
- * Runs the command and gives our exit code: its own, or 128+n if signal n ended it.
- * @throws CommandError for everything else; InterruptedError if a signal ended us before it ran
+ * Runs the command and gives the exit code: the command's own, or 128+n if signal n ended it.
+ * @throws CommandError for everything else; InterruptedError if a signal ended `holdfast` before the command ran
  */
 export async function runCommand(options: RunOptions): Promise<number> {
   const [program] = options.command;
@@ -68,30 +68,28 @@ export async function runCommand(options: RunOptions): Promise<number> {
   }
 }
 
-/** Its label is decided. */
+/** Options with the label and the start of the wait. */
 type LabelledOptions = RunOptions & { readonly label: string; readonly startedAt: number };
 
-/** What people ask first of all when a run failed. */
+/** Adds "nothing was run" to an error: after a failed run this is the first question of users. */
 function withNothingRun(error: unknown): never {
   if (!(error instanceof CommandError) || error.message.endsWith(NOTHING_RUN)) throw error;
   const { kind, code, message, details, cause } = error;
   throw new CommandError(kind, `${message}${NOTHING_RUN}`, { code, details, cause });
 }
 
-/** Takes what no outer run holds for us. */
+/** Acquires the keys that no outer run holds, and joins the outer runs for the others. */
 async function acquireLocks(store: Store, options: LabelledOptions, signals: SignalHandler): Promise<HeldLock> {
   const { locks, driver } = store;
   if (options.holdAtLeast !== undefined) checkCanOutlive(store);
   const { inherited, toClaim } = await signals.orInterrupted(splitInherited(locks, options.request, process.env));
   const [key, ...keys] = toClaim;
   const [firstInherited, ...otherInherited] = inherited;
-  if (options.holdAtLeast !== undefined)
-    checkNotInherited(inherited.map((inheritedLock: InheritedLock) => inheritedLock.key));
+  const inheritedKeys = inherited.map((lock: InheritedLock) => lock.key);
+  if (options.holdAtLeast !== undefined) checkNotInherited(inheritedKeys);
   const acquired = key === undefined ? null : await acquireOwn();
   if (firstInherited === undefined) return acquired as HeldLock;
-  createReporter(options).debug(
-    `joined ${quoteKeys(inherited.map((inheritedLock: InheritedLock) => inheritedLock.key))}, held by the run around this one`,
-  );
+  createReporter(options).debug(`joined ${quoteKeys(inheritedKeys)}, held by an outer run`);
   const lock = inheritedLock(acquired, [firstInherited, ...otherInherited], driver);
   if (options.graceMs !== undefined && lock.leaseMs !== null) checkGrace(options.graceMs, lock.leaseMs);
   return lock;
@@ -99,7 +97,7 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
   async function acquireOwn(): Promise<HeldLock> {
     const { lease, fencing } = driver.traits;
     const isSessionDefault = lease.silenceKeeps === true || !lease.claim;
-    // what shall outlive us cannot be the session's, and no lease can be left longer than it is
+    // a lock that outlives this process cannot belong to its session, and detaching cannot extend the lease
     const minTtlMs = options.holdAtLeast === undefined ? null : Math.max(options.holdAtLeast, DEFAULT_LEASE_MS);
     const ttl = options.ttl ?? minTtlMs ?? (isSessionDefault ? "session" : DEFAULT_LEASE_MS);
     const leaseMs = ttl !== "session" ? ttl : lease.silenceKeeps === true ? null : (lease.sessionMs ?? null);
@@ -129,8 +127,8 @@ async function runUnderLock(
   const exit = await child.exited;
   await Promise.all([leaseMonitor.stop(), leaseMonitor.failure === null ? watchdog.dismiss() : undefined]);
   if (runFile?.isKeptByServer !== true) runFile?.remove();
-  const { kept: wasHeld, isConfirmed } = await releaseLock(lock, options.holdAtLeast, reporter);
-  // else a server that did not answer finds there for how long it is to be held
+  const { wasHeld, isConfirmed } = await releaseLock(lock, options.holdAtLeast, reporter);
+  // without a confirmation the file stays: the next start of the server reads in it how long to keep the lock
   if (isConfirmed) runFile?.remove();
   if (leaseMonitor.failure !== null) throw leaseMonitor.failure;
   if (!wasHeld && options.onLost !== "ignore") throw createLostError(lock, exit);
@@ -138,45 +136,46 @@ async function runUnderLock(
 }
 
 /**
- * kept: was it ours until now? An answer that does not come is no loss: our own clock says that we held it.
- * sure: false if it is to stay held, and it is not known whether it does.
+ * Releases the lock, or leaves it held for the rest of `minHoldMs`.
+ * `wasHeld`: the lock was held until now. A missing answer is not a loss: by our own clock the lease was valid.
+ * `isConfirmed`: false if the lock is meant to stay held and the store has not confirmed that.
  */
 async function releaseLock(
   lock: HeldLock,
   minHoldMs: number | undefined,
   reporter: Reporter,
-): Promise<{ readonly kept: boolean; readonly isConfirmed: boolean }> {
+): Promise<{ readonly wasHeld: boolean; readonly isConfirmed: boolean }> {
   const isLost = lock.lostSignal.aborted;
   if (isLost || minHoldMs === undefined) {
     return {
-      kept: (await withTimeout(lock.release(), isLost ? RELEASE_LOST_TIMEOUT_MS : RELEASE_TIMEOUT_MS)) ?? !isLost,
+      wasHeld: (await withTimeout(lock.release(), isLost ? RELEASE_LOST_TIMEOUT_MS : RELEASE_TIMEOUT_MS)) ?? !isLost,
       isConfirmed: true,
     };
   }
   const releasing = lock.release(minHoldMs).then(
-    (wasHeld) => ({ wasHeld, why: null }),
-    (error: Error) => ({ wasHeld: true, why: error.message }),
+    (wasHeld) => ({ wasHeld, problem: null }),
+    (error: Error) => ({ wasHeld: true, problem: error.message }),
   );
-  const { wasHeld, why: problem } = (await withTimeout(releasing, DETACH_TIMEOUT_MS)) ?? {
+  const { wasHeld, problem } = (await withTimeout(releasing, DETACH_TIMEOUT_MS)) ?? {
     wasHeld: true,
-    why: "the store did not answer in time",
+    problem: "the store did not answer in time",
   };
   if (problem !== null)
-    reporter.info(`${quoteKeys(lock.keys)} may be free before ${formatDuration(minHoldMs)} are over: ${problem}`);
-  return { kept: wasHeld, isConfirmed: problem === null };
+    reporter.info(`${quoteKeys(lock.keys)} may be free before ${formatDuration(minHoldMs)} have passed: ${problem}`);
+  return { wasHeld, isConfirmed: problem === null };
 }
 
 interface RunningCommand {
   readonly child: Child;
   readonly watchdog: Pick<Watchdog, "dismiss">;
-  /** What it has written down, where its server restores that. */
+  /** The record of the run; null if the server does not restore runs. */
   readonly runFile: RunFile | null;
   readonly leaseMonitor: LeaseMonitor;
 }
 
 /**
- * Writes down what is held, starts guard, child and watch, in this order: before the child does anything it is guarded,
- * and a server that is started anew knows of it.
+ * Writes the run file, then starts watchdog, child and lease monitor, in this order: before the child does anything, the
+ * watchdog guards it, and a restarted server can restore its locks.
  */
 async function startCommand(
   store: Store,
@@ -211,7 +210,7 @@ async function startCommand(
     throw error;
   }
   watchdog?.watch(child.pid);
-  // what is lost must not come back with the next server, whatever the command does without it
+  // a lost lock must not be restored by the next start of the server while the command works without it
   lock.lostSignal.addEventListener("abort", () => options.onLost === "ignore" && runFile?.remove(), { once: true });
   signals.forwardTo({
     terminal: hasTty,
@@ -236,7 +235,7 @@ async function startCommand(
   }
 }
 
-/** Half of the lease is the most that can be kept; a quarter leaves room for a late renewal. */
+/** The grace may be at most half of the lease; a quarter leaves time for a late renewal. */
 function defaultGraceMs(leaseMs: number | null): number {
   return leaseMs === null ? 5_000 : Math.min(5_000, leaseMs / 4);
 }
@@ -250,13 +249,13 @@ function createLostError(lock: HeldLock, { code, signal }: ChildExit): CommandEr
   });
 }
 
-/** A shell that ran us in a loop stops on Ctrl-C only if the signal ended us, too. */
+/** Ctrl-C stops a shell loop around `holdfast` only if the signal ends `holdfast` itself, too. */
 function exitLikeChild(exit: ChildExit, { hasOwnGroup }: Child): number {
   if (!hasOwnGroup && exit.signal === "SIGINT") throw new InterruptedError("SIGINT");
   return toExitCode(exit);
 }
 
-/** The result, or undefined when it takes too long. */
+/** The result, or undefined if it takes longer than `ms`. */
 function withTimeout<T>(work: Promise<T>, ms: number): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<undefined>((resolve) => {

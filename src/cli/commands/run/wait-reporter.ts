@@ -1,4 +1,4 @@
-/** Acquiring with words: who is in the way, said after a second and when the wait has ended. */
+/** Acquires locks and reports the wait: the holder after a second, and again when the wait has ended. */
 
 import type { Lock } from "../../../client/lock.ts";
 import type { LockTimeoutError, StorePausedError } from "../../../errors.ts";
@@ -12,17 +12,17 @@ import { createReporter } from "../../reporter.ts";
 import type { QueueStatus } from "./queue-status.ts";
 import { describeQueue, toQueueStatus } from "./queue-status.ts";
 
-/** After so long a person wonders. */
+/** After this time the user is told what the command waits for. */
 const NOTICE_AFTER_MS = 1_000;
 
-/** Places of one queue. */
+/** The most entries of one queue that are listed. */
 const MAX_LISTED = 1_000;
 
 /** How to wait. */
 export interface WaitOptions {
-  /** Longest wait in milliseconds; 0: ask once; undefined: for ever. */
+  /** The longest wait in milliseconds; 0: try once; undefined: no limit. */
   readonly waitMs?: number | undefined;
-  /** When the wait began, on the scale of performance.now(): it is not to begin again with each step. Default: now. */
+  /** When the wait began, by performance.now(): the time to connect counts, too. Default: now. */
   readonly startedAt?: number;
   readonly ttl: number | "session";
   readonly label: string;
@@ -34,14 +34,14 @@ export interface WaitOptions {
 }
 
 /**
- * The lock.
+ * Acquires the lock.
  * @throws CommandError timeout or busy (124), unreachable, paused, refused, deadlock, usage; the signal's reason on abort
  */
 export async function acquireWithProgress(store: Store, request: LockRequest, options: WaitOptions): Promise<Lock> {
   const { waitMs, ttl, label, signal } = options;
   const reporter = createReporter(options);
   let isOver = false;
-  // asking takes its time, and the wait may be over by then
+  // the wait may end while the queue status is being read
   const report = (detail: string): void => {
     if (!isOver) reporter.info(`waiting for ${quoteKeys(request.keys)}${detail}`);
   };
@@ -73,13 +73,13 @@ export async function acquireWithProgress(store: Store, request: LockRequest, op
   return lock;
 }
 
-/** 0 is "ask once", which a wait that is over is not: it is told as one. */
+/** What is left of the wait, at least 1: 0 would mean "try once", and report the end of a wait as busy. */
 function remainingWaitMs(waitMs: number, startedAt: number = performance.now()): number {
   return waitMs === 0 ? 0 : Math.max(Math.ceil(startedAt + waitMs - performance.now()), 1);
 }
 
 async function findQueueStatus(store: Store, { keys }: LockRequest, label: string | null): Promise<QueueStatus> {
-  // with several keys we stand in the line of the first that is not ours yet
+  // several keys are acquired in order: the claim waits for the first one that another claim holds
   let status: QueueStatus = { ahead: 0 };
   for (const key of [...keys].sort()) {
     status = toQueueStatus(await store.driver.list({ key }, MAX_LISTED), key, label);
@@ -89,9 +89,9 @@ async function findQueueStatus(store: Store, { keys }: LockRequest, label: strin
   return reclaimMs === 0 ? status : { ...status, paused: { reason: "recovery", remainingMs: reclaimMs } };
 }
 
-/** For how long the store will still grant nothing since it was restarted; 0: it grants, or does not say. */
+/** The remaining time of a recovery of the store; 0: the store grants locks, or does not report it. */
 async function findRecoveryMs({ driver }: Store): Promise<number> {
-  // loaded when somebody waits for what nobody seems to hold
+  // loaded only when a claim waits although its keys have no holder
   const { openAdminConnection } = await import("../../../drivers/server/admin-connection.ts");
   const admin = await openAdminConnection(driver);
   const reclaimMs = admin?.hello?.reclaimMs ?? 0;
@@ -105,14 +105,14 @@ async function toTimeoutError(
   options: WaitOptions,
   blocked: LockTimeoutError["blocked"],
 ): Promise<CommandError> {
-  // our place is gone by now, so how many were ahead only the error knows
+  // the claim has left the queue, so only the error knows how many claims were ahead
   const current = await findQueueStatus(store, request, null).catch(() => null);
   const status: QueueStatus = { ahead: 0, ...current, ...blocked };
   const message = `waited ${formatDuration(options.waitMs ?? 0)} for ${quoteKeys(request.keys)}: ${describeQueue(status)}`;
   return toConflictError("timeout", message, request, status, options);
 }
 
-/** Asked once, while the store grants nothing new to anyone: whether it is free nobody knows. */
+/** A single try while the store grants no new locks: it is unknown whether the lock is free. */
 function toPausedError({ keys }: LockRequest, { reason, remainingMs }: StorePausedError): CommandError {
   const description = describeQueue({ ahead: 0, paused: { reason, remainingMs } });
   const details = { keys, reason, remainingMs: Math.ceil(remainingMs) };

@@ -1,7 +1,8 @@
 /**
- * The guard of a run, over the whole run: one that was killed is replaced, and one whose tether's server has gone is
- * relieved by one with a tether to the next server. So, on a Unix socket, the lock is kept until the guard has ended the
- * child, also when the child has closed the tether it inherited.
+ * Keeps a watchdog alive for the duration of a run. A watchdog that was killed is replaced. When the server ends, and with
+ * it the keep-session connection of the watchdog, a new watchdog with a connection to the next server replaces the old one.
+ * So, on a Unix socket, the lock is kept until the watchdog has ended the child, even if the child has closed the
+ * connection that it inherited.
  */
 
 import type { Socket } from "node:net";
@@ -13,26 +14,26 @@ import type { RunFile } from "./run-file.ts";
 import type { Watchdog } from "./watchdog.ts";
 import { startWatchdog } from "./watchdog.ts";
 
-/** A guard that dies again and again cannot be had here. */
+/** After this many watchdogs have died, no further one is started. */
 const MAX_WATCHDOGS = 5;
-/** How often the next server is looked for. */
+/** The pause between attempts to connect to the next server. */
 const RECONNECT_INTERVAL_MS = 100;
 
-/** What the guards of a run must know. */
+/** The options of all watchdogs of a run. */
 export interface SupervisedWatchdogOptions {
   readonly driver: Driver;
   readonly hasOwnGroup: boolean;
   readonly graceMs: number;
   readonly token: string;
-  /** Open; it stays open here as long as the process lives. Null on a store without tethers. */
+  /** An open connection, which stays open until the process ends. Null on a store without keep-session connections. */
   readonly keepSessionSocket: Socket | null;
-  /** What the run has written down; null where its server restores nothing. */
+  /** The record of the run; null if the server does not restore runs. */
   readonly runFile: RunFile | null;
 }
 
 /**
- * Starts the first guard. Null where there is no sh and the tether of the child alone must do.
- * @throws CommandError internal, if there is neither sh nor tether
+ * Starts the first watchdog. Null if there is no sh: then only the keep-session connection of the child keeps the lock.
+ * @throws CommandError internal, if there is neither sh nor a keep-session connection
  */
 export async function superviseWatchdog({
   driver,
@@ -40,7 +41,7 @@ export async function superviseWatchdog({
   ...options
 }: SupervisedWatchdogOptions): Promise<Watchdog | null> {
   let watchedPid: number | null = null;
-  /** When the child is to be ended if nothing is heard: the next guard must know it before the wrapper can fall silent. */
+  /** When the watchdog ends the child unless it is told otherwise. A new watchdog must know it at once: the wrapper may be stopped at any time. */
   let leaseEndsAt: number | null = null;
   let watchdogCount = 1;
   let keepSessionSocket = firstSocket;
@@ -50,7 +51,7 @@ export async function superviseWatchdog({
 
   function replace(): void {
     const dead = current;
-    // the watch of the wrapper itself is left, and the dead one's timer must not end a command whose lease was renewed
+    // Only the lease monitor of the wrapper is left. The dead watchdog's timer must not end a command whose lease was renewed.
     const giveUp = (): void => void dead.dismiss();
     if (++watchdogCount > MAX_WATCHDOGS) return giveUp();
     start().then(adopt, giveUp);
@@ -66,7 +67,7 @@ export async function superviseWatchdog({
     void previous.dismiss();
   }
 
-  /** Its server has gone: the next one must hear of the tether, too. */
+  /** The server has ended: open a keep-session connection to the next one. */
   function reconnect(): void {
     keepSessionSocket = null;
     if (isStopped) return;
@@ -82,7 +83,7 @@ export async function superviseWatchdog({
 
   function reconnectOnClose(socket: Socket): void {
     socket.once("close", reconnect);
-    // nothing is sent on it, but only who reads sees its end
+    // nothing arrives on it, but the socket reports its end only while it is being read
     socket.resume().unref();
   }
 
@@ -92,7 +93,7 @@ export async function superviseWatchdog({
   } catch (cause) {
     if (cause instanceof CommandError) throw cause;
     if (firstSocket !== null) return null;
-    throw new CommandError("internal", "sh, which guards the command, could not be started; nothing was run", {
+    throw new CommandError("internal", "could not start sh, which runs the watchdog; nothing was run", {
       cause,
     });
   }

@@ -1,4 +1,4 @@
-/** The log of `holdfast serve` on stderr: sentences for people, or one JSON object a line. */
+/** The log of `holdfast serve` on stderr: sentences, or one JSON object per line. */
 
 import type { LogFields, Logger, LogLevel } from "../../../server/config/logger.ts";
 import { escapeControl, formatJsonLine, info, writeStderr } from "../../output.ts";
@@ -6,18 +6,18 @@ import { escapeControl, formatJsonLine, info, writeStderr } from "../../output.t
 export const LOG_FORMATS = ["human", "json"] as const;
 export type LogFormat = (typeof LOG_FORMATS)[number];
 
-/** From all to nothing. */
+/** From everything to nothing. */
 export const LOG_THRESHOLDS = ["debug", "info", "warn", "error", "none"] as const;
 export type LogThreshold = (typeof LOG_THRESHOLDS)[number];
 
-/** Texts of others are cut to this. */
+/** Longer values are cut: clients choose some of them. */
 const MAX_CHARS = 500;
-/** Keys are often personal: enough to find one, not to copy it. */
+/** Keys may contain personal data: log enough to find a key, not all of it. */
 const MAX_KEY_CHARS = 64;
-/** Errors have causes, and these again. */
+/** The length of the chain of causes that is logged. */
 const MAX_CAUSES = 4;
 
-/** Writes what is of this level or above. */
+/** Logs lines of this level and above. */
 export function createLogger(format: LogFormat, threshold: LogThreshold): Logger {
   return (message, error, details = {}) => {
     const { level = error === undefined ? "info" : "error", ...otherDetails } = details;
@@ -33,7 +33,7 @@ export function createLogger(format: LogFormat, threshold: LogThreshold): Logger
   };
 }
 
-/** Text that is no plain word stands in quotes, so that nobody's label or reason looks like further fields. */
+/** Quotes any text that is not a plain word: otherwise a client's label or reason could look like further fields. */
 function formatField(value: string | number | boolean): string {
   return typeof value !== "string" || /^[\w.:@/+-]+…?$/.test(value) ? String(value) : JSON.stringify(value);
 }
@@ -63,13 +63,13 @@ function toFields(details: Omit<LogFields, "level">): Fields {
   return fields;
 }
 
-/** An error and its causes in one line. */
+/** An error and its causes on one line. */
 function formatError(error: unknown): string {
   const messages: string[] = [];
   let current: unknown = error;
   for (let depth = 0; depth < MAX_CAUSES && current !== undefined && current !== null; depth++) {
     const text = (current instanceof Error ? current.message : String(current)).replaceAll("\n", "; ");
-    // who wraps an error often repeats it
+    // a wrapping error often repeats the message of its cause
     if (text !== "" && !messages.some((earlier) => earlier.includes(text))) messages.push(text);
     current = current instanceof Error ? current.cause : undefined;
   }
@@ -80,7 +80,7 @@ function truncate(text: string, maxChars: number): string {
   return text.length > maxChars ? `${text.slice(0, maxChars)}…` : text;
 }
 
-/** Without the passwords that urls of stores may carry. */
+/** Removes user and password from the urls of stores. */
 function redactUrls(text: string): string {
   return text.replace(/(\w:\/\/)[^/@\s]*@/g, "$1");
 }

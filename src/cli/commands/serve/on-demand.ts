@@ -1,4 +1,4 @@
-/** `holdfast serve --on-demand`: the server that a client of this user starts when nobody listens. */
+/** `holdfast serve --on-demand`: the server that a client starts if no server of this user is running. */
 
 import { closeSync, fstatSync, ftruncateSync, writeSync } from "node:fs";
 import { join } from "node:path";
@@ -8,19 +8,20 @@ import { prepareSocketPath, resolveUserDirectory } from "../../../util/user-dire
 import { listInheritable } from "../../inherited-descriptors.ts";
 import { waitForShutdown } from "./shutdown.ts";
 
-/** How long it stays when nobody needs it. */
+/** The server stops after this time without clients and claims. */
 const IDLE_MS = 600_000;
-/** The log is cut when it grows beyond this. */
+/** A longer log is emptied. */
 const MAX_LOG_BYTES = 262_144;
-/** Where it says how its start went; see drivers/server/autostart.ts. */
+/** The descriptor on which the server reports the result of its start; see drivers/server/autostart.ts. */
 const READY_DESCRIPTOR = 3;
 
 /**
- * Of several only the one that the kernel elects stays. It keeps nothing of its starter, which waits for one word on a descriptor of its own.
+ * Serves until the server is idle. If several servers start at once, a file lock lets only one of them continue. The server
+ * keeps no descriptor of its starter, which waits for one word on READY_DESCRIPTOR.
  */
 export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
   process.umask(0o077);
-  // descriptors of the starter's
+  // an inherited pipe, for example of `out=$(holdfast run ...)`, would stay open as long as this server runs
   for (const descriptor of listInheritable(READY_DESCRIPTOR)) closeSync(descriptor);
   try {
     const directory = resolveUserDirectory();
@@ -31,7 +32,7 @@ export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
     }
     const { serve } = await import("../../../server/server.ts");
     const server = await serve({ listen: `unix:${socket}`, state: join(directory, "state"), log });
-    // it has nothing to reload, and what hangs up on it ends the user's session: the next client starts it again
+    // it has nothing to reload, so a hang-up stops it: the user's session ends. The next client starts it again.
     const shutdown = waitForShutdown(server, { idleMs, onHangup: "ends", log });
     log(`listening on ${socket}`);
     notifyStarter("ready");
@@ -55,22 +56,22 @@ async function closeServer(server: Server, isLost: boolean): Promise<number> {
   }
 }
 
-/** One line of the log, with an error in words. */
+/** Logs a message and the message of an error. */
 function log(message: string, error?: unknown): void {
   logLine(error === undefined ? message : `${message}: ${error instanceof Error ? error.message : String(error)}`);
 }
 
-/** Standard error is the log file, which must not grow for ever. */
+/** Standard error is the log file, which must not grow without bound. */
 function logLine(text: string): void {
   const { size } = fstatSync(2);
   if (size > MAX_LOG_BYTES) ftruncateSync(2);
   writeSync(2, `${new Date().toISOString()} ${process.pid} ${text}\n`);
 }
 
-/** Says how the start went and lets go of the descriptor. Nobody may be listening any more. */
+/** Reports the result of the start and closes the descriptor. The starter may have ended already. */
 function notifyStarter(word: string): void {
   try {
-    // by hand it may have been started without one, and then the number may be something else
+    // a server started by hand has no such descriptor, or uses the number for something else
     if (!fstatSync(READY_DESCRIPTOR).isSocket()) return;
     writeSync(READY_DESCRIPTOR, `${word}\n`);
   } catch (error) {

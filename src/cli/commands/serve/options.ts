@@ -1,4 +1,4 @@
-/** From what was said to `holdfast serve` to what serve() is asked for; each fault with the place where it was said. */
+/** Converts the settings of `holdfast serve` to the options of serve(). Each error names the flag, variable or file of its setting. */
 
 import { createDriver } from "../../../client/driver-url.ts";
 import type { ConfigProblem, ServeOptions, TlsFiles } from "../../../server/server.ts";
@@ -8,10 +8,10 @@ import { LOG_FORMATS, LOG_THRESHOLDS } from "./log.ts";
 import type { SettingError, SettingValue } from "./settings.ts";
 import { toStrings } from "./settings.ts";
 
-/** All that `holdfast serve` does is decided here. */
+/** Everything that `holdfast serve` needs. */
 export interface ServeSettings {
   readonly serve: Omit<ServeOptions, "log" | "state"> & { readonly state?: string };
-  /** Neither addresses nor a store's own state were given: the user's own place is meant. */
+  /** Which of the user's own defaults apply: the socket without --listen, the state directory without --state and --store. */
   readonly defaults: { readonly socket: boolean; readonly state: boolean };
   readonly idleMs: number | undefined;
   readonly logFormat: LogFormat;
@@ -43,7 +43,7 @@ export async function toServeSettings(values: SettingValues, errors: SettingErro
       ...(state !== undefined && { state }),
       ...(values.has("first-start") && { firstStart: true }),
       ...(driver !== undefined && { driver }),
-      // a store that means nothing was complained of: the state is not missing as well
+      // the invalid store is reported already: without this, serve() would also report that the state is missing
       ...(store !== undefined && driver === undefined && { state: "none" }),
       ...(credentials !== undefined && { access: { file: credentials } }),
       ...(tls !== undefined && { tls }),
@@ -61,18 +61,18 @@ export async function toServeSettings(values: SettingValues, errors: SettingErro
   };
 }
 
-/** What serve() found, at the place where it was said. */
+/** Converts the problems that serve() reports, with the origin of each setting. */
 export function toSettingErrors(values: SettingValues, problems: readonly ConfigProblem[]): SettingError[] {
   return problems.map(({ option, message, isEnvironmental }) => {
     const names = OPTION_SETTINGS[option] ?? [option];
     const name = names.find((candidate) => values.has(candidate)) ?? (names[0] as string);
     const settingError = toSettingError(values, name, message);
-    // the words are right: what they name is not
+    // the setting itself is valid, but what it names is not available: not wrong usage
     return isEnvironmental ? { ...settingError, isUsage: false } : settingError;
   });
 }
 
-/** Where an option of serve() comes from, if it has another name. */
+/** The settings of an option of serve(), where their names differ. */
 const OPTION_SETTINGS: Readonly<Record<string, readonly string[]>> = {
   access: ["credentials"],
   firstStart: ["first-start"],
@@ -92,17 +92,17 @@ function toSettingError(values: SettingValues, name: string, message: string): S
 function toTlsFiles(text: (name: string) => string | undefined): TlsFiles | undefined {
   const [cert, key, clientCa] = [text("tls-cert"), text("tls-key"), text("tls-client-ca")];
   if (cert === undefined && key === undefined && clientCa === undefined) return undefined;
-  // serve() says which one is missing
+  // serve() reports which one is missing
   return { cert: cert ?? "", key: key ?? "", ...(clientCa !== undefined && { clientCa }) };
 }
 
-/** "name=value", the last one of each name counts. What is no number is refused by serve(), by name. */
+/** Parses "name=value". The last value of a name counts. serve() itself refuses unknown names and values out of range. */
 function parseLimits(limitTexts: readonly string[], reportError: ReportError): NonNullable<ServeOptions["limits"]> {
   const limits: Record<string, number> = {};
   for (const limitText of limitTexts) {
     const [, name, digits] = /^([A-Za-z]+)=(\d{1,15})$/.exec(limitText) ?? [];
     if (name === undefined)
-      reportError("limit", `${JSON.stringify(limitText.slice(0, 60))} is not a name, "=" and a whole number`);
+      reportError("limit", `${JSON.stringify(limitText.slice(0, 60))} is not of the form NAME=INTEGER`);
     else limits[name] = Number(digits);
   }
   return limits;
@@ -112,7 +112,9 @@ async function createStoreDriver(url: string | undefined, reportError: ReportErr
   if (url === undefined) return undefined;
   try {
     if (url.startsWith("memory:")) {
-      throw new Error("memory: would be empty after a restart while clients still hold locks: leave --store out");
+      throw new Error(
+        "memory: would be empty after a restart while clients still hold locks: omit --store to use the server's own table",
+      );
     }
     return await createDriver(url);
   } catch (error) {
@@ -124,7 +126,7 @@ async function createStoreDriver(url: string | undefined, reportError: ReportErr
 function parseIdle(text: string | undefined, reportError: ReportError): number | undefined {
   if (text === undefined) return undefined;
   try {
-    return parseDurationFlag(text, "it");
+    return parseDurationFlag(text, "the value");
   } catch (error) {
     reportError("idle", (error as Error).message);
     return undefined;
@@ -134,6 +136,6 @@ function parseIdle(text: string | undefined, reportError: ReportError): number |
 function parseChoice<T extends string>(name: string, text: string, choices: readonly T[], reportError: ReportError): T {
   const match = choices.find((choice) => choice === text);
   if (match === undefined)
-    reportError(name, `${choices.join(", ")} are possible, not ${JSON.stringify(text.slice(0, 40))}`);
+    reportError(name, `must be one of ${choices.join(", ")}, not ${JSON.stringify(text.slice(0, 40))}`);
   return match ?? (choices[0] as T);
 }

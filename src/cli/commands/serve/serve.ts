@@ -1,4 +1,4 @@
-/** `holdfast serve`: a lock server in this process, until a signal ends it or nobody needs it any more. */
+/** `holdfast serve`: runs a lock server in this process until a signal stops it or it is idle. */
 
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -23,12 +23,12 @@ import type { FlagValues, ResolvedSettings, SettingError } from "./settings.ts";
 import { resolveSettings } from "./settings.ts";
 import { waitForShutdown } from "./shutdown.ts";
 
-/** Saving the state and telling the clients may take so long. */
+/** The time to notify the clients and save the state. */
 const DRAIN_TIMEOUT_MS = 10_000;
 
 /**
- * Serves until SIGTERM or SIGINT, or idleness. Without --listen on this user's own socket.
- * @throws CommandError usage or config with all that is wrong; unreachable if an address or the state cannot be had
+ * Serves until SIGTERM, SIGINT or the idle timeout; without --listen, on the user's own socket.
+ * @throws CommandError usage or config with all errors; unreachable if an address or the state is not available
  */
 export async function serveCommand(flags: FlagValues): Promise<number> {
   if (flags.onDemand === true) {
@@ -41,17 +41,17 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
   handleWarnings((warning) => log(warning, undefined, { level: "warn" }));
   if (flags.check === true || resolved.errors.length > 0) {
     for (const warning of await preflight(settings, resolved)) log(warning, undefined, { level: "warn" });
-    printLine("all is well");
+    printLine("configuration is valid");
     return 0;
   }
   const userSocket = settings.defaults.socket ? await claimUserSocket() : null;
   const server = await startServer(settings, userSocket, resolved, log);
-  // before anybody is told where we are: who knows may send a signal
+  // before printing the addresses: a reader of those lines may send a signal at once
   const shutdown = waitForShutdown(server, { idleMs: settings.idleMs, onHangup: "reloads", log });
   printAddresses(server, flags.json === true);
   const { reason, isLost, isHangup } = await shutdown;
   log(`stopping: ${reason}`);
-  // what was left unsaved then stands in the log
+  // close() fails if the state could not be saved; the server logs that
   if (isLost) {
     await Promise.allSettled([server.close()]);
     throw new CommandError("unreachable", reason);
@@ -61,7 +61,7 @@ export async function serveCommand(flags: FlagValues): Promise<number> {
   return 0;
 }
 
-/** Settles when the server has stopped. @throws CommandError if its state was not saved, or may not be */
+/** Settles when the server has stopped. @throws CommandError if the state was not saved, or may not have been */
 async function closeServer(server: Server): Promise<void> {
   const timeout = delay(DRAIN_TIMEOUT_MS, "late", { ref: false });
   const stopped = server.close().catch((error: Error) => {
@@ -70,18 +70,18 @@ async function closeServer(server: Server): Promise<void> {
   if ((await Promise.race([stopped, timeout])) !== "late") return;
   throw new CommandError(
     "internal",
-    `stopping took more than ${DRAIN_TIMEOUT_MS / 1_000} s: the state may not be saved`,
+    `stopping took more than ${DRAIN_TIMEOUT_MS / 1_000} s: the state may not have been saved`,
   );
 }
 
-/** Everything that could be wrong. @throws CommandError with all of it */
+/** Checks the configuration and returns its warnings. @throws CommandError with all errors */
 async function preflight(settings: ServeSettings, { values, errors }: ResolvedSettings): Promise<readonly string[]> {
   const { checkOptions } = await import("../../../server/server.ts");
   const { problems, warnings } = await checkOptions({
     ...settings.serve,
     ...userSocketPaths(settings),
   } as ServeOptions);
-  // the folder of our own socket is made if need be
+  // claimUserSocket() creates the directory of the user's own socket if it is missing
   const isUserSocket = ({ option, isEnvironmental }: ConfigProblem): boolean =>
     settings.defaults.socket && option === "listen" && isEnvironmental;
   throwErrors([
@@ -94,7 +94,7 @@ async function preflight(settings: ServeSettings, { values, errors }: ResolvedSe
   return warnings;
 }
 
-/** Wrong words on the command line are wrong usage, all else is a wrong configuration. */
+/** Errors of flags alone are wrong usage; with any other error the configuration is wrong. */
 function throwErrors(errors: readonly SettingError[]): void {
   if (errors.length === 0) return;
   const lines = errors.map(({ origin, message }) => `${origin}: ${message}`);
@@ -103,7 +103,7 @@ function throwErrors(errors: readonly SettingError[]): void {
   throw new CommandError(kind, lines.map(escapeControl).join("\n"), { details });
 }
 
-/** Where a server of this user's own would be; makes nothing. */
+/** The default socket and state directory of the user; creates nothing. */
 function userSocketPaths({ defaults, serve }: ServeSettings): Pick<ServeOptions, "listen" | "state"> {
   const directory = resolveUserDirectory();
   return {
@@ -139,7 +139,7 @@ async function startServer(
   }
 }
 
-/** The user's own socket and directory, if no server has them: then they are ours as long as this process lives. */
+/** Claims the user's own socket and directory for the lifetime of this process. @throws CommandError if a server uses them */
 async function claimUserSocket(): Promise<{ readonly socket: string; readonly directory: string }> {
   const directory = resolveUserDirectory();
   const socket = prepareSocketPath(directory);
@@ -147,7 +147,7 @@ async function claimUserSocket(): Promise<{ readonly socket: string; readonly di
   if ((await acquireFileLock(join(directory, "election"))) === null) {
     throw new CommandError(
       "unreachable",
-      `your lock server is running already (in ${directory}): add --listen tcp://127.0.0.1:7420, or another address, to run one of its own beside it; clients then name it, as by --url holdfast://127.0.0.1:7420`,
+      `your lock server is already running (in ${directory}): to run another one, add --listen with its address, such as tcp://127.0.0.1:7420; its clients then need --url holdfast://127.0.0.1:7420`,
     );
   }
   return { socket, directory };
@@ -166,6 +166,6 @@ function printAddresses({ addresses, httpAddress, runId, recoveryRemainingMs }: 
     return printLine(formatJsonLine({ listening: addresses, ...http, start: runId, reclaimMs: recoveryRemainingMs }));
   }
   const lines = addresses.map((address) => `listening on ${address}`);
-  // at once: who waits for the first line knows everything
+  // one write, so that a program that waits for the first line has read all of them
   printLine([...lines, ...(httpAddress === null ? [] : [`HTTP on ${httpAddress}`])].join("\n"));
 }

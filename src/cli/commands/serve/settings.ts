@@ -1,97 +1,97 @@
 /**
- * What may be said to `holdfast serve`, under one name each: as a flag, in the environment, or in a JSON file. A flag
- * wins over the environment, the environment over the file.
+ * The settings of `holdfast serve`. Each can be set as a flag, in the environment or in a JSON file, under the same name. A
+ * flag overrides the environment, and the environment overrides the file.
  */
 
 import { readFileSync } from "node:fs";
 import type { JsonError } from "../../../util/strict-json.ts";
 import { parseStrictJson } from "../../../util/strict-json.ts";
 
-/** One thing that may be said. */
+/** One setting. */
 export interface Setting {
-  /** As a flag it is `--name`, in the environment HOLDFAST_NAME, in the file "name". */
+  /** The flag is `--name`, the variable HOLDFAST_NAME, the member of the file "name". */
   readonly name: string;
-  /** How its value is shown; without one it is a switch. */
+  /** The placeholder of the value in help; absent: the setting is a switch. */
   readonly value?: string;
-  /** It may be said more than once; in the environment separated by commas. */
+  /** Can be given several times; in the environment the values are separated by commas. */
   readonly isRepeatable?: true;
-  /** It stands on the command line alone, or there and in the environment. */
+  /** Can be set only as a flag, or as a flag and in the environment; absent: also in the file. */
   readonly scope?: "flag" | "flag and environment";
   readonly short?: string;
   readonly help: string;
 }
 
-/** All of them; docs/guide/server.md has a table of them. */
+/** All settings. The table in docs/guide/server.md lists the same. */
 export const SETTINGS: readonly Setting[] = [
   {
     name: "listen",
     value: "<address>",
     isRepeatable: true,
-    help: "unix:/path, tcp://host:port or tls://host:port; may be repeated (default: your own socket)",
+    help: "unix:/path, tcp://host:port or tls://host:port; repeatable (default: your own socket)",
   },
   {
     name: "state",
     value: "<path>",
-    help: "folder for what survives a restart (default: below your own directory), or none: then each start grants nothing for 60 s",
+    help: "directory for the state that survives a restart (default: below your own directory), or none: the server then grants no locks for 60 s after each start",
   },
   {
     name: "first-start",
     scope: "flag",
-    help: "nothing of an earlier run can be held: skip the 60 s of --state none, once",
+    help: "no lock of an earlier run can still be held: skip the 60 s of --state none, once",
   },
-  { name: "store", value: "<url>", help: "serve this store instead of a table of its own" },
-  { name: "credentials", value: "<path>", help: "file with the accounts that are let in (see holdfast credential)" },
-  { name: "tls-cert", value: "<path>", help: "certificate of the server, PEM, with its chain" },
+  { name: "store", value: "<url>", help: "serve this store instead of the server's own lock table" },
+  { name: "credentials", value: "<path>", help: "file of the accounts that have access (see holdfast credential)" },
+  { name: "tls-cert", value: "<path>", help: "certificate of the server with its chain, PEM" },
   { name: "tls-key", value: "<path>", help: "private key of the certificate, PEM" },
-  { name: "tls-client-ca", value: "<path>", help: "demand client certificates signed by these issuers, PEM" },
-  { name: "http", value: "<host:port>", help: "serve HTTP, too (default: no)" },
+  { name: "tls-client-ca", value: "<path>", help: "require client certificates signed by these issuers, PEM" },
+  { name: "http", value: "<host:port>", help: "also serve HTTP on this address (default: no HTTP)" },
   {
     name: "http-name",
     value: "<name>",
     isRepeatable: true,
-    help: "a name by which HTTP clients call this server; repeatable",
+    help: "additional name by which HTTP clients call this server; repeatable",
   },
   {
     name: "limit",
     value: "<name=value>",
     isRepeatable: true,
-    help: "change a limit, as connections=50000; may be repeated",
+    help: "change a limit, such as connections=50000; repeatable",
   },
-  { name: "insecure", help: "let other machines in without TLS or credentials" },
-  { name: "idle", value: "<duration>", help: "leave after so long without claims and clients (default: never)" },
+  { name: "insecure", help: "accept other machines without TLS or credentials" },
+  { name: "idle", value: "<duration>", help: "stop after this time without claims and clients (default: never)" },
   { name: "log-format", value: "<format>", help: "human or json (default: human)" },
   { name: "log-level", value: "<level>", help: "debug, info, warn, error or none (default: info)" },
-  { name: "config", value: "<path>", scope: "flag and environment", help: "JSON file with any of these" },
-  { name: "check", scope: "flag", help: "check all of this, start nothing" },
-  { name: "json", scope: "flag", help: "say where it listens as JSON" },
-  { name: "quiet", short: "q", scope: "flag", help: "say nothing on stderr, like --log-level none" },
+  { name: "config", value: "<path>", scope: "flag and environment", help: "JSON file with these settings" },
+  { name: "check", scope: "flag", help: "check the configuration without starting the server" },
+  { name: "json", scope: "flag", help: "print the addresses as JSON" },
+  { name: "quiet", short: "q", scope: "flag", help: "print nothing on stderr, like --log-level none" },
 ];
 
-/** What is wrong, and where it was said. */
+/** An error in a setting, with the origin of the setting. */
 export interface SettingError {
-  /** As "--listen", "HOLDFAST_LISTEN" or `"listen" in /etc/holdfast.json`. */
+  /** "--listen", "HOLDFAST_LISTEN" or `"listen" in /etc/holdfast.json`. */
   readonly origin: string;
   readonly message: string;
-  /** It stands on the command line and means nothing there. */
+  /** True for an invalid flag: wrong usage rather than a wrong configuration. */
   readonly isUsage: boolean;
 }
 
-/** One value and where it was said. */
+/** A value and its origin. */
 export interface SettingValue {
   readonly value: string | readonly string[] | true;
   readonly origin: string;
 }
 
-/** All that was said, the strongest of each; limits are joined, each with the strongest of its own. */
+/** The values that apply. Limits are merged from all sources, each limit with its own overriding. */
 export interface ResolvedSettings {
   readonly values: ReadonlyMap<string, SettingValue>;
   readonly errors: SettingError[];
 }
 
-/** What a flag gave: a text, several, or that it was there. */
+/** The parsed flags: a text, several texts, or true for a switch. */
 export type FlagValues = Readonly<Record<string, unknown>>;
 
-/** Reads the file that is named, if one is. */
+/** Merges flags, environment and the file of --config. */
 export function resolveSettings(flags: FlagValues, env: NodeJS.ProcessEnv): ResolvedSettings {
   const errors: SettingError[] = [];
   const reportError = (origin: string, message: string): void => {
@@ -105,7 +105,7 @@ export function resolveSettings(flags: FlagValues, env: NodeJS.ProcessEnv): Reso
   return { values, errors };
 }
 
-type ReportError = (where: string, message: string) => void;
+type ReportError = (origin: string, message: string) => void;
 type SettingSource = ReadonlyMap<string, SettingValue>;
 
 function addSource(values: Map<string, SettingValue>, source: SettingSource): void {
@@ -142,7 +142,7 @@ function readEnvironment(env: NodeJS.ProcessEnv, reportError: ReportError): Sett
     if (scope === "flag" || text === undefined || text === "") continue;
     if (valueName === undefined) {
       const isOn = parseSwitch(text);
-      if (isOn === null) reportError(origin, `true or false is needed, not ${JSON.stringify(text)}`);
+      if (isOn === null) reportError(origin, `must be true or false, not ${JSON.stringify(text)}`);
       if (isOn === true) source.set(name, { value: true, origin });
       continue;
     }
@@ -177,21 +177,21 @@ function readConfigFile(config: SettingValue, reportError: ReportError): Setting
     return source;
   }
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
-    reportError(config.origin, `${path} must hold one JSON object`);
+    reportError(config.origin, `${path} must contain one JSON object`);
     return source;
   }
   for (const [name, rawValue] of Object.entries(parsed)) {
     const origin = `"${name.slice(0, 40)}" in ${path}`;
     const setting = SETTINGS.find((candidate) => candidate.name === name && candidate.scope === undefined);
     const value = setting === undefined ? null : parseFileValue(setting, rawValue);
-    if (setting === undefined) reportError(origin, "there is no such setting");
-    else if (value === null) reportError(origin, `${describeExpected(setting)} is needed`);
+    if (setting === undefined) reportError(origin, "unknown setting");
+    else if (value === null) reportError(origin, `must be ${describeExpected(setting)}`);
     else if (value !== false) source.set(name, { value, origin });
   }
   return source;
 }
 
-/** null: it is nothing for this setting. */
+/** Null if the value is invalid for this setting; false for a switch that is off. */
 function parseFileValue(
   { name, value: valueName, isRepeatable }: Setting,
   rawValue: unknown,
@@ -209,7 +209,7 @@ function parseFileValue(
 function describeExpected({ name, value, isRepeatable }: Setting): string {
   if (value === undefined) return "true or false";
   if (name === "limit") return "an object of limits and numbers";
-  return isRepeatable === undefined ? "a text" : "a text or a list of texts";
+  return isRepeatable === undefined ? "a string" : "a string or a list of strings";
 }
 
 function toCamelCase(name: string): string {

@@ -1,32 +1,32 @@
-/** When a server that was started by a command is to stop, and what else signals mean to it. */
+/** Decides when a server started by a command stops, and handles its signals. */
 
 import { constants } from "node:os";
 import { isatty } from "node:tty";
 import type { Logger } from "../../../server/config/logger.ts";
 import type { Server } from "../../../server/server.ts";
 
-/** A server with nobody on it is looked at so often before it leaves. */
+/** How often an idle server is checked during its idle timeout. */
 const CHECKS_PER_IDLE = 10;
 const MAX_CHECK_MS = 30_000;
 
 export interface ShutdownOptions {
-  /** It leaves when nobody has needed it for so long. */
+  /** The server stops after this time without clients and claims; undefined: never. */
   readonly idleMs: number | undefined;
   /** What SIGHUP does. */
   readonly onHangup: "ends" | "reloads";
   readonly log: Logger;
 }
 
-/** Why a server is to stop. */
+/** Why a server stops. */
 export interface ShutdownReason {
   readonly reason: string;
-  /** The server has ended by itself, since it is not the only one any more. */
+  /** The server has lost its socket or the lock on its state, and has ended itself. */
   readonly isLost: boolean;
-  /** Its terminal has gone: the process must end by the signal, since Node aborts when it exits without its terminal. */
+  /** The terminal was closed: the process must end by the signal, because Node aborts on exit without its terminal. */
   readonly isHangup: boolean;
 }
 
-/** Settles when the server is to stop. A second signal then ends the process at once. */
+/** Settles when the server must stop. A second signal after that ends the process at once. */
 export function waitForShutdown(server: Server, { idleMs, onHangup, log }: ShutdownOptions): Promise<ShutdownReason> {
   return new Promise((resolve) => {
     let isStopping = false;
@@ -40,11 +40,11 @@ export function waitForShutdown(server: Server, { idleMs, onHangup, log }: Shutd
     process.on("SIGINT", () => stopBySignal("SIGINT"));
     const terminal = [0, 1, 2].find((descriptor) => isatty(descriptor));
     process.on("SIGHUP", () => {
-      // a terminal that has gone is no terminal any more, and took its server with it
+      // if the terminal was closed, isatty() is false now: the hang-up means stop, not reload
       if (onHangup === "ends") return stopBySignal("SIGHUP");
       if (terminal !== undefined && !isatty(terminal)) return stopBySignal("SIGHUP", true);
-      log("received SIGHUP: reading credentials and certificates again");
-      // what could not be read was said in the log
+      log("received SIGHUP: reloading credentials and certificates");
+      // reload() logs its failures itself
       server.reload().catch(() => undefined);
     });
     void server.ownershipLost.then((reason) => stop(reason, true));
@@ -58,7 +58,7 @@ function monitorIdle(server: Server, idleMs: number, stop: (reason: string) => v
     () => {
       const { sessions, claims } = server.stats();
       if (sessions > 0 || claims > 0) lastBusyAt = performance.now();
-      else if (performance.now() - lastBusyAt >= idleMs) stop("nobody has needed it for a while");
+      else if (performance.now() - lastBusyAt >= idleMs) stop("idle timeout reached");
     },
     Math.min(Math.max(idleMs / CHECKS_PER_IDLE, 10), MAX_CHECK_MS),
   );

@@ -76,14 +76,14 @@ test("a server that is not reached, or refuses, is told with what to look at", (
   for (const commandError of [failure, refused]) {
     const advice = findMessage("reachable", measurements({ failure: commandError, name }))[2];
     expect(advice, "where no server of ours is").not.toMatch(/holdfast serve|HOLDFAST_/);
-    expect(advice).toMatch(/running there|does not let you in/);
+    expect(advice).toMatch(/running there|refuses you/);
   }
 });
 
 test("a server that cannot grant says why", () => {
   expect(findMessage("state", measurements({}, { why: "the state cannot be written" }))).toEqual([
     "bad",
-    "up for 2 h; it grants nothing: the state cannot be written",
+    "up for 2 h; it grants no locks: the state cannot be written",
     undefined,
   ]);
   const load = { connections: 3, sessions: 2, held: 5, waiting: 1 };
@@ -95,10 +95,12 @@ test("clocks that differ are doubtful only beyond what the round trip explains",
   expect(findMessage("clocks", measurements({ wallMs: 1_003_000, roundTripMs: 4_100 }))[0]).toBe("good");
   expect(findMessage("clocks", measurements({ wallMs: 1_005_000 }))).toEqual([
     "doubtful",
-    "the server's is 5 s behind ours",
+    "the server's clock is 5 s behind the clock here",
     expect.stringContaining("NTP"),
   ]);
-  expect(findMessage("clocks", measurements({ wallMs: 400_000 }))[1]).toBe("the server's is 10 m ahead of ours");
+  expect(findMessage("clocks", measurements({ wallMs: 400_000 }))[1]).toBe(
+    "the server's clock is 10 m ahead of the clock here",
+  );
 });
 
 test("rights are told for the keys that were asked for", () => {
@@ -107,7 +109,7 @@ test("rights are told for the keys that were asked for", () => {
   );
   expect(findMessage("rights", measurements({}, { rights: [] }))).toEqual([
     "doubtful",
-    "account ana: nothing is allowed on every key",
+    "account ana: no rights that apply to all keys",
     expect.stringContaining("--key"),
   ]);
   expect(findMessage("rights", measurements({}, { account: "" }))[1]).toContain("the server asks for no credential");
@@ -184,16 +186,16 @@ test("tokens that follow a clock need nothing, unless that clock is behind", () 
 });
 
 test("a store that grants nothing new is a fault, told of by our server or seen by a claim; rights only where they are the cause", () => {
-  const nothing = "it grants nothing now";
+  const nothing = "the store grants no new locks";
   const ours = measurements({ cycles: lockCycles(nothing) }, { reclaimMs: 12_000 });
   expect(findMessage("state", ours)).toEqual([
     "bad",
-    "up for 2 h; it grants nothing new for up to 12 s (recovery after a restart)",
-    "it waits for its clients to tell what they hold, and grants locks again by itself",
+    "up for 2 h; it grants no new locks for up to 12 s (recovery after a restart)",
+    "it waits for its clients to report the locks that they hold, then grants new ones again",
   ]);
   expect(findMessage("latency", ours)).toEqual(["unknown", `not measured: ${nothing}`, undefined]);
   const paused = { reason: "gracePeriod", remainingMs: 28_400 } as const;
-  for (const other of [{ storeChecks: [] }, { info: "it is no Holdfast server", isServer: false }]) {
+  for (const other of [{ storeChecks: [] }, { info: "the store is not a Holdfast server", isServer: false }]) {
     const [level, says] = findMessage("state", measurements({ ...other, cycles: lockCycles(nothing, { paused }) }));
     expect([level, says]).toEqual([
       "bad",

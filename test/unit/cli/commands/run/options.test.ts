@@ -17,45 +17,45 @@ function usageErrorOf(keys: readonly string[], flags: RunFlags, command: readonl
 describe("flags of run that mean nothing are wrong usage, and the message names the flag", () => {
   test.each<readonly [RunFlags, RegExp]>([
     [{ ttl: "5ms" }, /^--ttl must be from 100ms to 36500d .*, not "5ms"$/],
-    [{ ttl: "soon" }, /^--ttl takes/],
+    [{ ttl: "soon" }, /^--ttl must be a duration/],
     [{ ttl: "10s", grace: "6s" }, /^--grace must be at most half of the lease of 10 s/],
-    [{ grace: "5" }, /^--grace takes/],
-    [{ maxHold: "90" }, /^--max-hold takes/],
-    [{ wait: "-1s" }, /^--wait takes/],
-    [{ wait: "1e9h" }, /^--wait takes/],
+    [{ grace: "5" }, /^--grace must be a duration/],
+    [{ maxHold: "90" }, /^--max-hold must be a duration/],
+    [{ wait: "-1s" }, /^--wait must be a duration/],
+    [{ wait: "1e9h" }, /^--wait must be a duration/],
     [
       { wait: "876001h" },
       /^--wait must be from 0ms to 36500d \(a hundred years\), in whole milliseconds, not "876001h"$/,
     ],
     [{ wait: "0.5ms" }, /^--wait must be .* in whole milliseconds/],
-    [{ maxHold: "5 s" }, /^--max-hold takes/],
-    [{ wait: "1min" }, /^--wait takes .* not "1min" \(units: ms, s, m, h and d\)$/],
-    [{ wait: "30s1m" }, /^--wait takes/],
-    [{ wait: "" }, /^--wait takes/],
-    [{ wait: "3s", noWait: true }, /^--no-wait and --wait exclude each other$/],
-    [{ ttl: "10" }, /^--ttl takes a duration with its unit/],
-    [{ permits: "3/2" }, /^--permits takes n\/m with 1 <= n <= m, such as 1\/4, not "3\/2"$/],
-    [{ permits: "0/2" }, /^--permits takes/],
-    [{ permits: "1" }, /^--permits takes/],
-    [{ permits: "1/9999999999" }, /^--permits takes/],
-    [{ permits: "1/2", shared: true }, /exclude each other/],
-    [{ onLost: "cry" }, /^--on-lost takes term, kill or ignore/],
-    [{ conflictExitCode: "256" }, /^--conflict-exit-code takes a number from 0 to 255/],
-    [{ conflictExitCode: "x" }, /^--conflict-exit-code takes/],
+    [{ maxHold: "5 s" }, /^--max-hold must be a duration/],
+    [{ wait: "1min" }, /^--wait must be .* not "1min" \(units: ms, s, m, h and d\)$/],
+    [{ wait: "30s1m" }, /^--wait must be a duration/],
+    [{ wait: "" }, /^--wait must be a duration/],
+    [{ wait: "3s", noWait: true }, /^--no-wait and --wait cannot be combined$/],
+    [{ ttl: "10" }, /^--ttl must be a duration with its unit/],
+    [{ permits: "3/2" }, /^--permits must be n\/m with 1 <= n <= m, such as 1\/4, not "3\/2"$/],
+    [{ permits: "0/2" }, /^--permits must be n\/m/],
+    [{ permits: "1" }, /^--permits must be n\/m/],
+    [{ permits: "1/9999999999" }, /^--permits must be n\/m/],
+    [{ permits: "1/2", shared: true }, /cannot be combined/],
+    [{ onLost: "cry" }, /^--on-lost must be term, kill or ignore/],
+    [{ conflictExitCode: "256" }, /^--conflict-exit-code must be a number from 0 to 255/],
+    [{ conflictExitCode: "x" }, /^--conflict-exit-code must be a number/],
   ])("%j", (flags, message) => {
     expect(usageErrorOf(["k"], flags)).toMatch(message);
   });
 
   test("keys: none, an empty one, too long a one, several with several permits", () => {
-    expect(usageErrorOf([], {})).toMatch(/which key\?/);
+    expect(usageErrorOf([], {})).toMatch(/no key given/);
     expect(usageErrorOf([""], {})).toMatch(/key must not be empty/);
     expect(usageErrorOf(["x".repeat(513)], {})).toMatch(/at most 512 bytes/);
-    expect(usageErrorOf(["a", "b"], { permits: "2/3" })).toMatch(/one permit each/);
-    expect(usageErrorOf([...Array(129).keys()].map(String), {})).toBe("at most 128 keys, not 129");
+    expect(usageErrorOf(["a", "b"], { permits: "2/3" })).toMatch(/one permit of each key/);
+    expect(usageErrorOf([...Array(129).keys()].map(String), {})).toBe("too many keys: at most 128, not 129");
   });
 
   test("no command", () => {
-    expect(usageErrorOf(["k"], {}, [])).toMatch(/which command\? It stands after "--": holdfast run k -- COMMAND/);
+    expect(usageErrorOf(["k"], {}, [])).toMatch(/no command given; it follows "--": holdfast run k -- COMMAND/);
   });
 });
 
