@@ -101,5 +101,5 @@ test.skipIf(!existsSync(PROGRAM))("its first command starts a server", () => {
   const args = line.split(" ").slice(1);
   const env = { PATH: process.env.PATH, HOLDFAST_DIR: join(cwd, "own"), HOME: cwd };
   const out = execFileSync(process.execPath, [PROGRAM, ...args, "--check"], { cwd, env, encoding: "utf8" });
-  expect(out).toBe("all is well\n");
+  expect(out).toBe("configuration is valid\n");
 });

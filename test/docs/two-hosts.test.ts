@@ -64,7 +64,7 @@ test.skipIf(!canUseNamespaces)("a secured server and a client on two machines, f
   const server = onServer(`cd ~/holdfast\n${start}`);
   const isUp = (): boolean => server.out().includes("listening on tls://0.0.0.0:7420");
   await until(isUp, { within: 20_000, what: "the server" });
-  expect(server.out()).toContain("all is well");
+  expect(server.out()).toContain("configuration is valid");
   const other = join(sandbox.folder, "client");
   const onClient = machine(CLIENT, other);
   for (const file of ["ca.pem", "credential"]) copyFileSync(join(home, "holdfast", file), join(other, file));

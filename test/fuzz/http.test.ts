@@ -156,5 +156,5 @@ test(`connections that speak anything, cut at any byte, harm nobody (seed ${SEED
   }
   await until(() => open.size === 0, { within: 35_000, what: "the end of all connections" });
   await until(() => server.stats().claims === 0, { within: 35_000, what: "the end of all claims" });
-  expect(server.logged.filter((line) => !/^(a lock was|a connection spoke no HTTP)/.test(line))).toEqual([]);
+  expect(server.logged.filter((line) => !/^(a lock was|a connection did not speak HTTP)/.test(line))).toEqual([]);
 }, 7_200_000);

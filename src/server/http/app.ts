@@ -1,4 +1,4 @@
-/** The HTTP port: a JSON API enough to hold a lock with curl, health, metrics and events (design A.8). Loaded on demand. */
+/** The HTTP port: a JSON API with which curl is enough to hold a lock, health probes, metrics and events. Loaded only with --http. */
 
 import type { Server as HttpServer, IncomingMessage, ServerOptions, ServerResponse } from "node:http";
 import type { Server as HttpsServer } from "node:https";
@@ -30,49 +30,48 @@ import type { Route } from "./request-context.ts";
 import { sendReply, watchDisconnect } from "./request-context.ts";
 import { statusRoutes } from "./status-routes.ts";
 
-/** What the HTTP port is made of. */
+/** The parts that the HTTP port needs. */
 export interface HttpAppOptions {
-  /** The server whose locks it serves. */
+  /** The service whose locks the port serves. */
   readonly service: LockService;
-  /** Who may do what. */
   readonly access: AccessControl;
-  /** What has happened: for /events. */
+  /** The source of /events. */
   readonly eventLog: EventLog;
-  /** What is counted: for /metrics. */
+  /** The source of /metrics. */
   readonly metrics: Pick<Metrics, "render" | "recordRefusal">;
-  /** Could the server grant a lock now, and if not, why? For /ready. */
+  /** For /ready: can the server grant a lock now, and if not, why? */
   readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
-  /** Of this program, for people. */
+  /** The version of this program. */
   readonly version: string;
-  /** The host that was asked to be listened on: what a Host header may name besides the address itself. */
+  /** The host of the --http address. A Host header may name it, or the address itself. */
   readonly host: string;
   /**
-   * Further names by which clients call the server: a Host header that is none of them is refused (DNS rebinding). Read
-   * for each request: a new certificate may have others.
+   * Further names by which clients call the server. Any other Host header is refused (DNS rebinding). Read for each request,
+   * because a new certificate may have other names.
    */
   readonly names?: readonly string[];
 }
 
 /** The HTTP side of a server. */
 export interface HttpApp {
-  /** For createServer() of node:http, or, with certificates added, of node:https. */
+  /** The options for createServer() of node:http or, with certificates added, of node:https. */
   readonly serverOptions: ServerOptions;
-  /** Connections now, requests that wait for a lock (or may come back to wait), and streams of events. */
+  /** The numbers of open connections, waiting claims and event streams. */
   stats(): { readonly connections: number; readonly waiting: number; readonly streams: number };
-  /** Connections now, and since the start. */
+  /** The numbers of connections now and since the start. */
   connectionCounts(): ConnectionCounts;
-  /** Makes a server of node:http or node:https, which is not listening yet, serve it. */
+  /** Attaches the handlers to a server of node:http or node:https that does not listen yet. */
   attach(server: HttpServer | HttpsServer): void;
   /**
-   * Ends long waits (their places stay, as at the end of every wait) and event streams; connections end with their next
-   * answer. To be called before the hub's drain(); then close() the server itself.
+   * Ends waits and event streams; each connection ends with its next response. Waiting claims stay in the queue, as after
+   * every wait. Call this before the drain() of the LockService, then close() the server itself.
    */
   drain(): void;
-  /** Keeps nothing alive any more. After the server has closed. */
+  /** Stops all timers and streams. Call it after the server has closed. */
   close(): void;
 }
 
-/** Makes the HTTP side of a server. It opens no port. */
+/** Creates the HTTP side of a server. It opens no port. */
 export function createHttpApp(options: HttpAppOptions): HttpApp {
   const { service, access, eventLog, host } = options;
   const pendingClaims = new PendingClaims(service);
@@ -117,7 +116,7 @@ export function createHttpApp(options: HttpAppOptions): HttpApp {
   };
 }
 
-const INVALID_TARGET = invalidField("target", "malformed", "the request's target is no path");
+const INVALID_TARGET = invalidField("target", "malformed", "the request target must be a path");
 
 type HonoApp = Hono<{ Bindings: HttpBindings }>;
 
@@ -138,14 +137,14 @@ function createListener(
       else
         sendError(
           outgoing,
-          new Problem(405, "METHOD", "method", `${path} has ${allowed}`, { allow: allowed }),
+          new Problem(405, "METHOD", "method", `${path} supports only ${allowed}`, { allow: allowed }),
           options,
         );
       return RESPONSE_ALREADY_SENT;
     });
   }
   app.notFound(({ env }) => {
-    sendError(env.outgoing, new Problem(404, "NOT_FOUND", "path", "there is nothing at this path"), options);
+    sendError(env.outgoing, new Problem(404, "NOT_FOUND", "path", "this path does not exist"), options);
     return RESPONSE_ALREADY_SENT;
   });
   app.onError((error, { env }) => {
@@ -154,7 +153,7 @@ function createListener(
   });
   const logFailure = (error: unknown): void => options.service.log("a request failed", error);
   const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
-    // a library must not replace what belongs to the whole process
+    // without this the adapter replaces the global Request and Response of the complete process
     overrideGlobalObjects: false,
     errorHandler: () =>
       new Response(formatProblem(INVALID_TARGET), { status: 400, headers: formatProblemHeaders(INVALID_TARGET) }),
@@ -162,7 +161,7 @@ function createListener(
   return (incoming, outgoing) => listener(incoming, outgoing).catch(logFailure);
 }
 
-/** What each path has, for 405 and OPTIONS. */
+/** The methods of each path, for 405 and OPTIONS. */
 function allowedMethods(routes: readonly Route[]): ReadonlyMap<string, string> {
   const methodsByPath = new Map<string, string>();
   for (const { method, path } of routes) methodsByPath.set(path, `${method === "GET" ? "GET, HEAD" : method}, OPTIONS`);
@@ -183,7 +182,7 @@ async function handleRequest(
     const reply = await route.handle({ incoming, outgoing, principal, address, disconnected });
     if (reply !== null && !outgoing.destroyed) sendReply(outgoing, reply);
   } catch (error) {
-    // who has gone in the midst of a request is told nothing, and is no fault
+    // an error caused by a client that has disconnected is not logged
     const isDisconnected = disconnected.aborted || (incoming.destroyed && !incoming.complete);
     if (!isDisconnected || toProblem(error) !== null) sendError(outgoing, error, options);
   } finally {
@@ -197,7 +196,7 @@ function sendError(outgoing: ServerResponse, error: unknown, { service, metrics 
   if (clientProblem === null) service.log("a request failed", error);
   const problem = clientProblem ?? internalProblem();
   metrics.recordRefusal(problem.code);
-  // an answer that has begun cannot become another one
+  // the response has begun, so its status cannot change any more
   if (outgoing.headersSent) outgoing.destroy();
   else if (!outgoing.destroyed) sendProblem(outgoing, problem);
 }

@@ -1,4 +1,4 @@
-/** Who asks: a credential in the Authorization header, and nowhere else. */
+/** Authenticates requests by the credential in the Authorization header. */
 
 import type { IncomingMessage } from "node:http";
 import { ProtocolError } from "../../protocol/handshake.ts";
@@ -8,13 +8,13 @@ import type { LockService } from "../service.ts";
 import { invalidField, Problem } from "./problem.ts";
 import type { Route } from "./request-context.ts";
 
-/** Wrong credentials are counted for so long (failures.ts). */
+/** The period in which wrong credentials of an address are counted. */
 const MINUTE_MS = 60_000;
 
 export class HttpAuthenticator {
   readonly #service: LockService;
   readonly #access: AccessControl;
-  /** Answers to wrong credentials that are held back. */
+  /** The number of delayed responses to wrong credentials. */
   #delayedCount = 0;
 
   constructor(service: LockService, access: AccessControl) {
@@ -23,8 +23,8 @@ export class HttpAuthenticator {
   }
 
   /**
-   * @throws ProtocolError AUTH, after a while; Problem LIMIT if too many wrong credentials came from this address, or if
-   * there is something else than a bearer's credential
+   * @throws ProtocolError AUTH, after a delay; Problem LIMIT after too many wrong credentials from this address; Problem
+   * INVALID if the header is not a bearer credential
    */
   async authenticate(
     route: Route,
@@ -32,7 +32,7 @@ export class HttpAuthenticator {
     address: string,
     disconnected: AbortSignal,
   ): Promise<Principal> {
-    // these tell nothing of locks: a load balancer asks them without a credential
+    // a load balancer probes the public routes without a credential
     if (route.isPublic === true) return ANONYMOUS;
     const credential = parseBearerCredential(headers.authorization);
     try {

@@ -1,4 +1,4 @@
-/** Bodies and queries: what is wrong with one is said with the name of the field; fields nobody knows are ignored. */
+/** Parses bodies and queries. Errors name the field. Unknown fields of a body are ignored. */
 
 import type { IncomingMessage } from "node:http";
 import { parseDuration } from "../../util/duration.ts";
@@ -10,7 +10,7 @@ import { invalidField, Problem } from "./problem.ts";
 /** The members of a body. */
 export type JsonBody = ReadonlyMap<string, JsonValue>;
 
-/** @throws Problem unless the request brings an object in JSON of at most so many bytes */
+/** @throws Problem unless the body is a JSON object of at most `maxBytes` bytes */
 export async function readBody(incoming: IncomingMessage, maxBytes: number, depth: number): Promise<JsonBody> {
   checkContentType(incoming);
   const length = Number(incoming.headers["content-length"] ?? 0);
@@ -23,14 +23,14 @@ export async function readBody(incoming: IncomingMessage, maxBytes: number, dept
     chunks.push(chunk);
   }
   const body = parseJsonBody(decodeUtf8(Buffer.concat(chunks)), depth);
-  if (!(body instanceof Map)) throw invalidField("body", "malformed", "the body must be an object in JSON");
+  if (!(body instanceof Map)) throw invalidField("body", "malformed", "the body must be a JSON object");
   return body;
 }
 
-/** A page can post a form to another site without being asked about it, but no JSON. */
+/** Requires JSON: without CORS a foreign web page can post forms and plain text to this server, but not JSON. */
 function checkContentType({ headers }: IncomingMessage): void {
   const [type, ...parameters] = (headers["content-type"] ?? "").toLowerCase().split(";");
-  const isUtf8 = parameters.every((it) => /^\s*charset="?utf-8"?\s*$/.test(it));
+  const isUtf8 = parameters.every((parameter) => /^\s*charset="?utf-8"?\s*$/.test(parameter));
   if (type?.trim() !== "application/json" || !isUtf8) {
     throw new Problem(415, "MEDIA_TYPE", "type", "the body must be application/json", { field: "content-type" });
   }
@@ -42,14 +42,17 @@ function checkContentType({ headers }: IncomingMessage): void {
 }
 
 function bodyTooLong(maxBytes: number): Problem {
-  return new Problem(413, "LIMIT", "length", `a body has at most ${maxBytes} bytes`, { field: "body", close: true });
+  return new Problem(413, "LIMIT", "length", `the body must have at most ${maxBytes} bytes`, {
+    field: "body",
+    close: true,
+  });
 }
 
 function decodeUtf8(bytes: Buffer): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
-    throw invalidField("body", "malformed", "the body is no UTF-8");
+    throw invalidField("body", "malformed", "the body is not valid UTF-8");
   }
 }
 
@@ -63,7 +66,7 @@ function parseJsonBody(text: string, depth: number): JsonValue {
   }
 }
 
-/** A field as text; undefined if it is not there. @throws Problem if it is something else */
+/** A field as a string; undefined if it is missing. @throws Problem if it has another type */
 export function optionalString(body: JsonBody, field: string): string | undefined {
   const value = body.get(field);
   if (value === undefined) return undefined;
@@ -71,7 +74,7 @@ export function optionalString(body: JsonBody, field: string): string | undefine
   return value;
 }
 
-/** A field that must be there. @throws Problem */
+/** A required string field. @throws Problem */
 export function requiredString(body: JsonBody, field: string): string {
   const value = optionalString(body, field);
   if (value === undefined) throw missingField(field);
@@ -79,10 +82,10 @@ export function requiredString(body: JsonBody, field: string): string {
 }
 
 export function missingField(field: string): Problem {
-  return invalidField(field, "missing", `${field} must be given`);
+  return invalidField(field, "missing", `${field} is missing`);
 }
 
-/** A field as true or false. @throws Problem */
+/** A field as a boolean. @throws Problem */
 export function optionalBoolean(body: JsonBody, field: string, fallback: boolean): boolean {
   const value = body.get(field);
   if (value === undefined) return fallback;
@@ -90,17 +93,17 @@ export function optionalBoolean(body: JsonBody, field: string, fallback: boolean
   return value;
 }
 
-/** A field as a whole number within a range; undefined if it is not there. @throws Problem */
+/** A field as an integer within a range; undefined if it is missing. @throws Problem */
 export function optionalInteger(body: JsonBody, field: string, min: number, max: number): number | undefined {
   const value = body.get(field);
   if (value === undefined) return undefined;
   if (!Number.isSafeInteger(value) || (value as number) < min || (value as number) > max) {
-    throw invalidField(field, "range", `${field} must be a whole number from ${min} to ${max}`);
+    throw invalidField(field, "range", `${field} must be an integer from ${min} to ${max}`);
   }
   return value as number;
 }
 
-/** A field as a duration, 30000 or "30s", within a range; undefined if it is not there. @throws Problem */
+/** A field as a duration, 30000 or "30s", within a range; undefined if it is missing. @throws Problem */
 export function optionalDuration(body: JsonBody, field: string, min: number, max: number): number | undefined {
   const value = body.get(field);
   if (value === undefined) return undefined;
@@ -108,7 +111,7 @@ export function optionalDuration(body: JsonBody, field: string, min: number, max
   try {
     ms = parseDuration(value, field);
   } catch {
-    const message = `${field} must be milliseconds or a text such as "30s", "5m" or "1h"`;
+    const message = `${field} must be milliseconds or a string such as "30s", "5m" or "1h"`;
     throw invalidField(field, "malformed", message);
   }
   if (ms < min || ms > max) {
@@ -121,29 +124,29 @@ export function optionalDuration(body: JsonBody, field: string, min: number, max
   return ms;
 }
 
-/** The parameters of a query, each at most once. A misspelt one would ask for something else: it is refused. @throws Problem */
+/** The parameters of a query, each at most once. Unknown ones are refused: a misspelt `prefix` would list all keys. @throws Problem */
 export function parseQuery(url: string, allowed: readonly string[]): ReadonlyMap<string, string> {
   const parameters = new Map<string, string>();
   const start = url.indexOf("?");
   if (start === -1) return parameters;
   const query = url.slice(start + 1);
   if (!isDecodable(query))
-    throw invalidField("query", "malformed", "the query has a % escape that is broken or no UTF-8");
+    throw invalidField("query", "malformed", "the query has a % escape that is incomplete or not valid UTF-8");
   for (const [name, value] of new URLSearchParams(query)) {
     if (!allowed.includes(name)) {
       throw invalidField(
         "query",
         "unknown",
-        `the query has a parameter that is none of ${allowed.join(", ") || "none"}`,
+        `the query has an unknown parameter; possible: ${allowed.join(", ") || "none"}`,
       );
     }
-    if (parameters.has(name)) throw invalidField(name, "duplicate", `${name} stands in the query twice`);
+    if (parameters.has(name)) throw invalidField(name, "duplicate", `${name} occurs more than once in the query`);
     parameters.set(name, value);
   }
   return parameters;
 }
 
-/** Else URLSearchParams would read it as U+FFFD, which may stand in a key. */
+/** URLSearchParams would decode invalid bytes as U+FFFD, which is a valid character of a key. */
 function isDecodable(query: string): boolean {
   try {
     decodeURIComponent(query);

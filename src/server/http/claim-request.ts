@@ -1,4 +1,4 @@
-/** What a request wants to hold: the body of POST /v1/claims as a claim. */
+/** Parses the body of POST /v1/claims to a claim. */
 
 import type { Claim, LockSpec, Traits } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
@@ -11,17 +11,17 @@ import type { JsonBody } from "./body-fields.ts";
 import { missingField, optionalDuration, optionalInteger, optionalString } from "./body-fields.ts";
 import { invalidField, Problem } from "./problem.ts";
 
-/** The longest that a request waits; then it is answered that it does, and may be repeated. */
+/** The longest wait of one request. After that the client receives "waiting" and may repeat the request. */
 const MAX_WAIT_MS = 25_000;
 const DEFAULT_TTL_MS = 30_000;
 
-/** A claim to place, and how long the request waits for it; 0: it leaves no place. */
+/** The claim to make, and how long the request waits for it; 0: the claim never waits. */
 export interface ClaimRequest {
   readonly claim: Claim;
   readonly waitMs: number;
 }
 
-/** @throws Problem naming the field that is wrong */
+/** @throws Problem that names the invalid field */
 export function parseClaimRequest(
   body: JsonBody,
   limits: ServerLimits,
@@ -50,7 +50,7 @@ export function parseWait(body: JsonBody): number {
   return Math.min(waitMs, MAX_WAIT_MS);
 }
 
-/** A key that may be named in a request. @throws Problem */
+/** Validates a key of a request. @throws Problem */
 export function parseKey(value: unknown, field: string, limits: ServerLimits): string {
   let key: string;
   try {
@@ -76,10 +76,10 @@ function parseKeys(body: JsonBody, limits: ServerLimits): readonly string[] {
   }
   if (!Array.isArray(rawKeys)) throw invalidField("keys", "malformed", "keys must be an array of strings");
   if (rawKeys.length === 0 || rawKeys.length > limits.holds) {
-    throw invalidField("keys", "range", `keys must be 1 to ${limits.holds} of them`);
+    throw invalidField("keys", "range", `keys must have 1 to ${limits.holds} elements`);
   }
   const keys = new Set(rawKeys.map((key: unknown, index) => parseKey(key, `keys[${index}]`, limits)));
-  // the order in which every client takes them, so that nobody waits in a circle
+  // every client acquires keys in this order, which excludes deadlocks
   return [...keys].sort((a, b) => (a < b ? -1 : 1));
 }
 
@@ -103,20 +103,21 @@ function parsePermitSpec(body: JsonBody): PermitSpec {
 
 function parseTtl(body: JsonBody, limits: ServerLimits): number {
   if (body.get("ttl") === "session") {
-    const instead = `ask for a ttl (the longest is ${formatExactDuration(limits.ttlMs)}) and renew it, or not`;
-    throw invalidField("ttl", "session", `over HTTP there is no session that a lock could end with: ${instead}`);
+    const alternative = `use a duration (at most ${formatExactDuration(limits.ttlMs)}), and renew it if needed`;
+    throw invalidField("ttl", "session", `HTTP has no sessions: ${alternative}`);
   }
   return optionalDuration(body, "ttl", MIN_TTL_MS, limits.ttlMs) ?? Math.min(DEFAULT_TTL_MS, limits.ttlMs);
 }
 
 function checkStoreTraits({ lease, manyKeys, permits }: Traits, keyCount: number, permitSpec: PermitSpec): void {
   if (!lease.claim)
-    throw unsupportedProblem("locks of this server's store end with its session: none can be held over HTTP");
-  if (keyCount > 1 && !manyKeys) throw unsupportedProblem("this server's store takes one key at a time", "keys");
+    throw unsupportedProblem("this server's store ends locks with their session: they cannot be held over HTTP");
+  if (keyCount > 1 && !manyKeys) throw unsupportedProblem("this server's store locks only one key at a time", "keys");
   const isExclusive = permitSpec.permits === ALL_PERMITS;
   if (permits === "any" || isExclusive) return;
-  if (permits === "one") throw unsupportedProblem("this server's store knows exclusive locks only", "mode");
-  if (permitSpec.limit !== ALL_PERMITS) throw unsupportedProblem("this server's store knows no semaphores", "mode");
+  if (permits === "one") throw unsupportedProblem("this server's store supports only exclusive locks", "mode");
+  if (permitSpec.limit !== ALL_PERMITS)
+    throw unsupportedProblem("this server's store does not support semaphores", "mode");
 }
 
 function unsupportedProblem(message: string, field?: string): Problem {

@@ -1,4 +1,4 @@
-/** Acquire, wait, renew and release with nothing but HTTP. */
+/** The routes to acquire a lock, to wait for it, to renew it and to release it. */
 
 import { describePause } from "../../errors.ts";
 import { decodeReference } from "../../protocol/decode-reference.ts";
@@ -20,10 +20,11 @@ import { ReferenceOperations } from "./reference-operations.ts";
 import type { HttpReply, RequestContext, Route } from "./request-context.ts";
 import { jsonReply } from "./request-context.ts";
 
-/** Stands before the reference of a claim that still waits: commands and libraries take only the ones that are held. */
+/** The prefix of the reference of a waiting claim. Commands and libraries accept only references of held claims. */
 const WAIT_PREFIX = "wait.";
-/** Of how many keys of a claim that was refused the holder is looked up. */
+/** For a refused claim with many keys, the holders of at most this many keys are looked up. */
 const MAX_HOLDER_LOOKUPS = 4;
+const NOT_FREE = "the lock is not free";
 
 export function claimRoutes(service: LockService, pendingClaims: PendingClaims): readonly Route[] {
   const { backend, limits, clock } = service;
@@ -50,22 +51,23 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
   async function wait(call: RequestContext): Promise<HttpReply> {
     const startedAt = clock.now();
     const body = await parseBody(call);
-    const { parts, waits: isWaiting } = parseReferenceField(body);
+    const { parts, isWaiting } = parseReferenceField(body);
     if (!isWaiting)
-      throw invalidField("reference", "held", "the reference is of a claim that was held, not of one that waits");
+      throw invalidField("reference", "held", "this is the reference of a held claim, not of a waiting one");
     const deadline = startedAt + parseWait(body);
-    const [{ claim: placed }] = parts as readonly [DetachedClaim];
+    const [{ claim: waitingClaim }] = parts as readonly [DetachedClaim];
     return toReply(
-      await pendingClaims.wait(call.principal, { ...placed, wait: true }, deadline, call.disconnected),
+      await pendingClaims.wait(call.principal, { ...waitingClaim, wait: true }, deadline, call.disconnected),
       call.principal,
     );
   }
 
   async function renew(call: RequestContext): Promise<HttpReply> {
-    const { parts, waits: isWaiting, text } = parseReferenceField(await parseBody(call));
-    if (isWaiting) throw invalidField("reference", "waiting", "the claim still waits: POST it to /v1/claims/wait");
+    const { parts, isWaiting, text } = parseReferenceField(await parseBody(call));
+    if (isWaiting)
+      throw invalidField("reference", "waiting", "the claim is still waiting: POST the reference to /v1/claims/wait");
     if (parts.some((part) => part.claim.ttlMs === "session")) {
-      throw invalidField("reference", "session", "this lock ends with its session and needs no renewal");
+      throw invalidField("reference", "session", "this lock lasts as long as its session and needs no renewal");
     }
     const outcome = await references.renew(call.principal, parts);
     if (outcome.state !== "held") throw lossProblem(outcome);
@@ -112,7 +114,7 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
     return jsonReply(201, { state: "held", tag, keys, reference, token: formatToken(token), ttlMs });
   }
 
-  /** Why a claim that does not wait was not granted, as far as its sender may know. */
+  /** The problem for a claim that was not granted at once. It names a holder if the client may inspect the key. */
   async function findBusyProblem(principal: Principal, { holds }: Claim): Promise<Problem> {
     for (const { key } of holds.slice(0, MAX_HOLDER_LOOKUPS)) {
       if (!principal.can("inspect", key)) continue;
@@ -120,9 +122,9 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
         backend.list(createRequestSession(principal, clock.now()), { key }, MAX_HOLDER_LOOKUPS, undefined),
       );
       const holder = views.find(({ answer }) => answer.state === "held");
-      if (holder !== undefined) return new Problem(409, "BUSY", "held", "not free", { holder: holder.label });
+      if (holder !== undefined) return new Problem(409, "BUSY", "held", NOT_FREE, { holder: holder.label });
     }
-    return new Problem(409, "BUSY", "held", "not free");
+    return new Problem(409, "BUSY", "held", NOT_FREE);
   }
 
   return [
@@ -133,7 +135,7 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
   ];
 }
 
-/** Unknown is not busy. */
+/** Not BUSY: during a pause it is unknown whether the lock is held. */
 function pausedProblem(pause: Pause): Problem {
   const message = describePause(pause);
   return new Problem(503, "PAUSED", pause.reason, message, { retryMs: pause.remainingMs });
@@ -141,16 +143,16 @@ function pausedProblem(pause: Pause): Problem {
 
 function checkPermissions(principal: Principal, { holds }: Claim): void {
   if (holds.every(({ key }) => principal.can("acquire", key))) return;
-  throw new Problem(403, "FORBIDDEN", "rights", "this credential may not take such a lock");
+  throw new Problem(403, "FORBIDDEN", "rights", "this credential does not have the right to acquire these keys");
 }
 
-function parseReferenceField(body: JsonBody): { parts: readonly DetachedClaim[]; waits: boolean; text: string } {
+function parseReferenceField(body: JsonBody): { parts: readonly DetachedClaim[]; isWaiting: boolean; text: string } {
   const text = requiredString(body, "reference").trim();
   const isWaiting = text.startsWith(WAIT_PREFIX);
   try {
     const parts = decodeReference(isWaiting ? text.slice(WAIT_PREFIX.length) : text);
     assertPlausibleReference(parts);
-    return { parts, waits: isWaiting, text };
+    return { parts, isWaiting, text };
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     throw invalidField("reference", "malformed", error.message);
@@ -163,23 +165,23 @@ function describeParts(parts: readonly DetachedClaim[]): { readonly tag: string;
 }
 
 const LOSS_TEXTS: Readonly<Record<LostReason, string>> = {
-  expired: "its lease has ended, or nobody came back to wait for it",
-  released: "it was given back already",
-  revoked: "an operator has taken it back",
-  maxHold: "it was held for longer than it may",
-  unknown: "the server knows nothing of it: it was given back, or ended long ago, or is another server's",
+  expired: "its lease has ended, or no request waited for it any more",
+  released: "it was released already",
+  revoked: "an operator has revoked it",
+  maxHold: "it was held for longer than allowed",
+  unknown: "the server does not know it: it was released, expired long ago, or belongs to another server",
 };
 
-/** What was lost so keeps its place until it is given back. */
+/** A claim lost for one of these reasons keeps its queue entry until it is released. */
 const STILL_QUEUED: ReadonlySet<LostReason> = new Set(["revoked", "maxHold"]);
 
 function lossProblem(outcome: ClaimOutcome, operation?: "release"): Problem {
   const reason = outcome.state === "none" ? outcome.reason : "unknown";
-  const effect = operation === "release" && STILL_QUEUED.has(reason) ? "it is given back now" : "nothing was changed";
+  const effect = operation === "release" && STILL_QUEUED.has(reason) ? "it is released now" : "nothing was changed";
   return new Problem(409, "LOCK_LOST", reason, `not held by this reference: ${LOSS_TEXTS[reason]}; ${effect}`);
 }
 
-/** Its credential was taken away while it waited. */
+/** The credential was removed while the request waited. */
 function authProblem(): Problem {
   return new Problem(401, "AUTH", "credential", "no valid credential was given");
 }

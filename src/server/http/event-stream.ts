@@ -1,6 +1,6 @@
 /**
- * What happens, as it happens: server-sent events. A reader that does not read is cut when too much waits for it; one
- * that comes back says what it had last, and has what it missed as far as it is still known.
+ * Server-sent events. A slow reader is disconnected when too much data waits for it. A reader that reconnects sends the id
+ * of its last event, and receives the events after it as far as the server still has them.
  */
 
 import type { ServerResponse } from "node:http";
@@ -13,25 +13,25 @@ import { parseQuery } from "./body-fields.ts";
 import { invalidField } from "./problem.ts";
 import type { RequestContext, Route } from "./request-context.ts";
 
-/** How often a quiet stream says that it lives. */
+/** The interval of the comments that keep a quiet stream open. */
 const HEARTBEAT_MS = 15_000;
 
-/** Event streams of a server. */
+/** The event streams of a server. */
 export interface EventStreams {
   readonly routes: readonly Route[];
-  /** How many are open. */
+  /** The number of open streams. */
   readonly count: number;
-  /** The accounts have changed: streams of a credential that is gone end. */
+  /** Ends the streams of removed credentials, after the accounts have changed. */
   revalidatePrincipals(): void;
-  /** Ends them all. */
+  /** Ends all streams. */
   close(): void;
 }
 
 export function createEventStreams(service: LockService, eventLog: EventLog): EventStreams {
-  /** How each is ended, and whose it is. */
+  /** For each open stream, the function that ends it, and its account. */
   const principalsByEnd = new Map<() => void, Principal>();
 
-  /** @throws RequestError LIMIT when there are too many, DRAINING when the server goes */
+  /** @throws RequestError LIMIT if there are too many streams, DRAINING if the server is stopping */
   function subscribe(call: RequestContext): null {
     if (service.isDraining) throw drainingError();
     const { incoming, outgoing, principal, disconnected } = call;
@@ -55,12 +55,13 @@ export function createEventStreams(service: LockService, eventLog: EventLog): Ev
     const filter = { prefix, canSee, account: principal.name };
     const subscription = eventLog.subscribe(filter, (batch) => write(formatBatch(batch, service.runId)), afterSequence);
     sendHeaders(outgoing);
-    // at once, so that the reader knows that it missed nothing from here on
+    // written at once, so that the reader knows that it misses nothing from now on
     write(hasMissed ? ": welcome\n\nevent: gap\ndata: {}\n\n" : ": welcome\n\n");
     const endsAt = service.clock.now() + service.limits.eventStreamMs;
     const isProgressing = trackProgress(outgoing);
     const heartbeat = service.clock.timer(() => {
-      // a reader that is gone without a word, or reads no more, is not kept for ever; one that is there comes back
+      // A dead reader on a half-open connection must not keep its stream forever, so every stream ends after a while, and a
+      // stream without progress at once. A living reader reconnects.
       if (service.clock.now() >= endsAt) return end();
       if (!isProgressing()) return void outgoing.destroy();
       if (write(": \n\n")) heartbeat.set(Math.min(endsAt, service.clock.now() + HEARTBEAT_MS));
@@ -92,7 +93,7 @@ export function createEventStreams(service: LockService, eventLog: EventLog): Ev
   };
 }
 
-/** Says whether all has left that was written, or at least some of it since it was asked last. */
+/** The function reports progress: all data has been sent, or at least some of it since the previous call. */
 function trackProgress(outgoing: ServerResponse): () => boolean {
   let previous = -1;
   return () => {
@@ -105,11 +106,11 @@ function trackProgress(outgoing: ServerResponse): () => boolean {
 }
 
 function sendHeaders(outgoing: ServerResponse): void {
-  // a proxy that buffers would hold every event back
+  // without x-accel-buffering a proxy (nginx) would buffer the events
   outgoing.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" });
 }
 
-/** Any beginning of a key. */
+/** A prefix may be any beginning of a valid key. */
 function parsePrefix(prefix = ""): string {
   if (prefix === "") return prefix;
   try {
@@ -119,7 +120,7 @@ function parsePrefix(prefix = ""): string {
   }
 }
 
-/** After which event to go on, and whether there may have been others before; undefined: from now on. */
+/** The sequence number to continue after (undefined: only new events), and whether events may have been missed. */
 function parseLastEventId(
   header: string | string[] | undefined,
   runId: string,
@@ -129,7 +130,7 @@ function parseLastEventId(
   if (match === null) {
     throw invalidField("last-event-id", "malformed", "Last-Event-ID must be the id of an event of this server");
   }
-  // of an earlier run nothing is known any more
+  // the events of an earlier server run are gone
   return match[1] === runId ? [Number(match[2]), false] : [0, true];
 }
 

@@ -1,4 +1,4 @@
-/** The HTTP port as a server of Node's: its bounds, who comes in, and what is answered to what is no HTTP at all. */
+/** The connections of the HTTP port: limits, admission, and responses to malformed input. */
 
 import type { Server as HttpServer, IncomingMessage, ServerOptions, ServerResponse } from "node:http";
 import { STATUS_CODES } from "node:http";
@@ -10,18 +10,18 @@ import type { ConnectionCounts } from "../events/metrics.ts";
 import type { LockService } from "../service.ts";
 import { formatProblem, formatProblemHeaders, Problem, SECURITY_HEADERS, sendProblem } from "./problem.ts";
 
-/** How long the head of a request may take to come, and an idle connection to ask again. */
+/** The time for the head of a request to arrive, and for an idle connection to send its next request. */
 const HEADERS_TIMEOUT_MS = 10_000;
-/** How long a whole request may take to come. */
+/** The time for a complete request to arrive. */
 const REQUEST_TIMEOUT_MS = 30_000;
-/** How long a connection may be silent either way: longer than any request waits. */
+/** A connection without traffic ends after this time, which is longer than any request waits. */
 const IDLE_TIMEOUT_MS = 60_000;
-/** How long what was written may take to leave a connection that ends, whatever it goes on sending. */
+/** The time to send the last response on a connection that ends. After that it is destroyed, even if it still sends. */
 const LINGER_MS = 1_000;
-/** Requests of one connection that may wait for their answers. */
+/** The most requests in progress on one connection. */
 const MAX_PIPELINED = 16;
 
-/** What node:http and node:https are told. helloMs: how long a TLS handshake may take. */
+/** The options of node:http and node:https. `helloMs` is the longest TLS handshake. */
 export function createServerOptions(helloMs: number): ServerOptions & { readonly handshakeTimeout: number } {
   return {
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -30,26 +30,26 @@ export function createServerOptions(helloMs: number): ServerOptions & { readonly
     connectionsCheckingInterval: 1_000,
     maxHeaderSize: 16_384,
     insecureHTTPParser: false,
-    // origin-check.ts looks at it, and says so in the form of every refusal
+    // origin-check.ts checks the header, and responds with a Problem
     requireHostHeader: false,
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: 15_000,
-    // of node:https
+    // for node:https only
     handshakeTimeout: helloMs,
   };
 }
 
-/** What of a connection has not been answered. */
+/** The requests of a connection without a complete response. */
 interface PendingRequests {
   count: number;
-  /** The newest request, and where its answer goes. */
+  /** The newest request and its response. */
   latest: readonly [IncomingMessage, ServerResponse];
 }
 
 export class HttpConnections {
   readonly #service: LockService;
-  /** Of its own, so that web clients take no room from those of the lock protocol. */
+  /** A separate limiter, so that HTTP clients do not use up the connections of the lock protocol. */
   readonly #limiter: ConnectionLimiter<never>;
   readonly #handleRequest: (incoming: IncomingMessage, outgoing: ServerResponse) => void;
   readonly #pending = new WeakMap<Duplex, PendingRequests>();
@@ -61,26 +61,28 @@ export class HttpConnections {
     this.#handleRequest = handleRequest;
   }
 
-  /** Connections now, and since the start. */
+  /** The numbers of connections now and since the start. */
   get counts(): ConnectionCounts {
     return this.#limiter;
   }
 
   attach(server: HttpServer | HttpsServer): void {
-    // what is beyond a count would be left out without a word, an Origin as well; maxHeaderSize bounds them
+    // with a limit Node silently drops further headers, for example Origin; maxHeaderSize bounds them already
     server.maxHeadersCount = 0;
     server.setTimeout(IDLE_TIMEOUT_MS);
     server.on("connection", (socket: Socket) => this.#acceptSocket(socket));
     server.on("request", (incoming, outgoing) => this.#onRequest(incoming, outgoing));
-    // of expectations that nobody knows, as of other headers
+    // unknown expectations are ignored, like other unknown headers
     server.on("checkExpectation", (incoming, outgoing) => this.#onRequest(incoming, outgoing));
     server.on("clientError", (error: NodeJS.ErrnoException, socket) => this.#onMalformed(error, socket));
-    // that nothing can be answered to: it waits for the handshake, which does not come
+    // no response is possible without a TLS handshake
     server.on("tlsClientError", (_error, socket) => socket.destroy());
-    server.on("connect", (_request, socket) => sendRaw(socket, new Problem(405, "METHOD", "method", "no proxy")));
+    server.on("connect", (_request, socket) =>
+      sendRaw(socket, new Problem(405, "METHOD", "method", "CONNECT is not supported")),
+    );
   }
 
-  /** Every connection ends with the answer to its next request, or to the one under way. */
+  /** From now on each connection ends with its next response. */
   drain(): void {
     this.#isDraining = true;
   }
@@ -102,49 +104,50 @@ export class HttpConnections {
     pending.count++;
     pending.latest = [incoming, outgoing];
     this.#pending.set(socket, pending);
-    // each request that waits listens for the end of its connection
+    // each waiting request adds a "close" listener; without this Node warns of a leak
     socket.setMaxListeners(2 * MAX_PIPELINED);
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) outgoing.setHeader(name, value as string);
     if (this.#isDraining) outgoing.setHeader("connection", "close");
     outgoing.once("finish", () => pending.count--);
     if (pending.count > MAX_PIPELINED) {
-      // what it has asked before is still answered
-      const message = `at most ${MAX_PIPELINED} requests of one connection may wait`;
+      // the earlier requests are still answered
+      const message = `a connection may have at most ${MAX_PIPELINED} requests in progress`;
       sendProblem(outgoing, new Problem(429, "LIMIT", "pipeline", message, { close: true }));
       return;
     }
     this.#handleRequest(incoming, outgoing);
   }
 
-  /** What came is no request, too much of one, or too slow. */
+  /** Handles input that is not a valid request, too large, or too slow. */
   #onMalformed(error: NodeJS.ErrnoException, socket: Duplex): void {
     const { count, latest } = this.#pending.get(socket) ?? { count: 0, latest: null };
     const awaitingResponse = count === 1 && latest !== null && isAwaitingBody(...latest) ? latest[1] : null;
-    // who waits for an answer would take this one for it, unless it is about the body of that very request
+    // A client would take this response for that of an earlier request. So it is sent only if none is in progress, or if it
+    // concerns the body of the only one.
     if (error.code === "ECONNRESET" || !socket.writable || (count > 0 && awaitingResponse === null)) {
       socket.destroy();
       return;
     }
-    this.#service.log("a connection spoke no HTTP", undefined, { level: "debug", code: error.code });
+    this.#service.log("a connection did not speak HTTP", undefined, { level: "debug", code: error.code });
     const problem = MALFORMED_PROBLEMS[error.code ?? ""] ?? NOT_HTTP;
     if (awaitingResponse === null) sendRaw(socket, problem);
     else sendProblem(awaitingResponse.setHeader("connection", "close"), problem);
   }
 }
 
-/** Is the request still to come in part, and its answer in whole? */
+/** Is the request incomplete, and its response not yet begun? */
 function isAwaitingBody(incoming: IncomingMessage, outgoing: ServerResponse): boolean {
   return !incoming.complete && !outgoing.headersSent;
 }
 
-const NOT_HTTP = new Problem(400, "INVALID", "malformed", "this is no HTTP request");
+const NOT_HTTP = new Problem(400, "INVALID", "malformed", "this is not an HTTP request");
 const MALFORMED_PROBLEMS: Readonly<Record<string, Problem>> = {
-  HPE_HEADER_OVERFLOW: new Problem(431, "LIMIT", "header", "the head of a request has at most 16384 bytes"),
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: new Problem(413, "LIMIT", "length", "the chunks of the body have too long extensions"),
-  ERR_HTTP_REQUEST_TIMEOUT: new Problem(408, "TIMEOUT", "slow", "the request did not come in time"),
+  HPE_HEADER_OVERFLOW: new Problem(431, "LIMIT", "header", "the head of the request must have at most 16384 bytes"),
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: new Problem(413, "LIMIT", "length", "the chunk extensions of the body are too long"),
+  ERR_HTTP_REQUEST_TIMEOUT: new Problem(408, "TIMEOUT", "slow", "the request did not arrive in time"),
 };
 
-/** Answers on a connection that the framework has given up, and ends it. */
+/** Sends a response directly on a connection that Node no longer handles, and ends it. */
 function sendRaw(socket: Duplex, problem: Problem): void {
   const text = formatProblem(problem);
   const headers = {

@@ -1,4 +1,4 @@
-/** The HTTP port: what http/ makes, on a port of its own, over TLS where other machines can reach it. */
+/** Opens the HTTP port, with TLS if other machines can reach it. */
 
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
@@ -8,22 +8,22 @@ import { formatHostPort, isReachableRemotely } from "../config/listen-address.ts
 import type { TlsConfig } from "../net/tls-config.ts";
 import type { HttpApp } from "./app.ts";
 
-/** How long answers under way may take when the server goes. */
+/** How long responses in progress may take when the server stops. */
 const LINGER_MS = 1_000;
 
 /** An open HTTP port. */
 export interface HttpListener {
   /** "http://host:port" or "https://host:port". */
   readonly address: string;
-  /** New connections get this certificate. Means nothing without TLS. */
+  /** Sets the certificate of new connections. No effect without TLS. */
   replaceCertificate(tlsConfig: TlsConfig): void;
-  /** Nothing can be locked by it any more. It still answers, why: who asks for /ready must be told. */
+  /** Refuses lock requests from now on. The port still answers, so that /ready can report the reason. */
   drain(): void;
-  /** Settles when all connections have ended; those that have not after a while are cut. */
+  /** Settles when all connections have ended. Those that last longer than LINGER_MS are destroyed. */
   close(): Promise<void>;
 }
 
-/** @throws Error of the system, naming the address, if it cannot be had */
+/** @throws the system's error, with the address, if the server cannot listen on it */
 export async function openHttpListener(address: HostPort, app: HttpApp, tls: TlsConfig | null): Promise<HttpListener> {
   const tlsConfig = tls !== null && isReachableRemotely({ ...address, tls: true }) ? tls : null;
   const server =
@@ -31,7 +31,7 @@ export async function openHttpListener(address: HostPort, app: HttpApp, tls: Tls
       ? createServer(app.serverOptions)
       : createSecureServer({ ...app.serverOptions, ...toTlsOptions(tlsConfig) });
   app.attach(server);
-  // the server's own list has none that are still at their TLS handshake
+  // the server's own list of connections lacks those in their TLS handshake
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
@@ -39,7 +39,7 @@ export async function openHttpListener(address: HostPort, app: HttpApp, tls: Tls
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause: NodeJS.ErrnoException) => {
-      const message = `${formatHostPort(address)} cannot be had for HTTP: ${cause.message}`;
+      const message = `cannot listen on ${formatHostPort(address)} for HTTP: ${cause.message}`;
       reject(Object.assign(new Error(message, { cause }), { code: cause.code }));
     });
     server.listen({ host: address.host, port: address.port }, resolve);

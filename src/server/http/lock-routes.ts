@@ -1,4 +1,4 @@
-/** What operators see and end: lists, and forced releases. */
+/** The routes for operators: list claims, and revoke a lock. */
 
 import type { ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
@@ -24,7 +24,7 @@ export function lockRoutes(service: LockService): readonly Route[] {
     const max = parsePageSize(query.get("limit"), limits.pageSize);
     const cursor = query.get("cursor");
     if (cursor !== undefined && !/^[a-z2-7]{10}$/.test(cursor)) {
-      throw invalidField("cursor", "malformed", "cursor must be the one of the page before");
+      throw invalidField("cursor", "malformed", "cursor must be the cursor of the previous page");
     }
     const { views, hasMore } = await callBackend(service, () =>
       backend.list(createRequestSession(principal, clock.now()), filter, max, cursor),
@@ -42,14 +42,19 @@ export function lockRoutes(service: LockService): readonly Route[] {
     const reason = parseReason(requiredString(body, "reason"));
     const now = optionalBoolean(body, "now", false);
     if (!principal.can("force", key)) {
-      throw new Problem(403, "FORBIDDEN", "rights", "this credential may not end locks of such a key");
+      throw new Problem(
+        403,
+        "FORBIDDEN",
+        "rights",
+        "this credential does not have the right to revoke locks on this key",
+      );
     }
     const targets = [{ key, token: BigInt(token), now, reason }];
     const [isRevoked] = await callBackend(service, () =>
       backend.revoke(createRequestSession(principal, clock.now()), targets),
     );
     if (isRevoked !== true) {
-      const message = "nobody holds this key with this token; nothing was changed";
+      const message = "no claim holds this key with this token; nothing was changed";
       throw new Problem(409, "NOT_HELD", "unknown", message);
     }
     return jsonReply(200, { state: now ? "removed" : "revoked", key, token });
@@ -71,7 +76,7 @@ function parsePageSize(text: string | undefined, maxSize: number): number {
   if (text === undefined) return Math.min(DEFAULT_PAGE_SIZE, maxSize);
   const limit = Number(text);
   if (!/^\d{1,9}$/.test(text) || limit < 1 || limit > maxSize) {
-    throw invalidField("limit", "range", `limit must be a whole number from 1 to ${maxSize}`);
+    throw invalidField("limit", "range", `limit must be an integer from 1 to ${maxSize}`);
   }
   return limit;
 }
@@ -90,7 +95,7 @@ function toLockJson({ tag, holds, answer, ttlMs, label, ageMs }: ClaimView): obj
     tag,
     state: isHeld ? "held" : "waiting",
     holds: holds.map(toLockSpecJson),
-    // a store may not tell it of each claim in the queue of one key
+    // some stores do not report the token of every claim in the queue of one key
     token: isHeld && answer.token > 0n ? String(answer.token) : null,
     ttlMs: ttlMs === "session" || answer.state === "none" ? null : Math.max(0, Math.floor(answer.ttlMs)),
     label,

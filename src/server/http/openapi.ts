@@ -1,15 +1,15 @@
-/** The OpenAPI document of the HTTP port. The tests check every answer against it, and that each status in it occurs. */
+/** The OpenAPI document of the HTTP port. The tests check every response against it, and that each documented status occurs. */
 
 import { SCHEMAS } from "./schemas.ts";
 
-/** The document, for this version of the program. */
+/** The document for this version of the program. */
 export function createOpenApiDocument(version: string): object {
   return {
     openapi: "3.1.0",
     info: {
       title: "Holdfast",
       version,
-      description: "Locks over HTTP. docs/reference/http.md explains them by examples.",
+      description: "Distributed locks over HTTP. docs/reference/http.md explains the API with examples.",
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: "/" }],
@@ -18,7 +18,7 @@ export function createOpenApiDocument(version: string): object {
     components: {
       schemas: SCHEMAS,
       securitySchemes: {
-        credential: { type: "http", scheme: "bearer", description: "Where the server asks for credentials." },
+        credential: { type: "http", scheme: "bearer", description: "Needed if the server requires credentials." },
       },
     },
   };
@@ -46,16 +46,18 @@ const queryParameter = (name: string, description: string, schema: object): obje
   schema,
 });
 
-const FORBIDDEN = problemResponse("A web page of others asks, the Host is unknown, or a right is missing.");
-const AUTH = problemResponse("No valid credential was given.");
-const INVALID = problemResponse("Something is missing or wrong; `field` says what.");
-const STORE = problemResponse(
-  "The server cannot do it now: it stops, reclaims, pauses (PAUSED), or cannot write or ask its store.",
+const FORBIDDEN = problemResponse(
+  "The credential lacks a right, the Host header is unknown, or the request comes from a foreign web page.",
 );
-const LIMIT_REACHED = problemResponse("There is no room.");
-const DEFAULT_RESPONSE = { default: problemResponse("Any other refusal.") };
+const AUTH = problemResponse("The credential is missing or not valid.");
+const INVALID = problemResponse("The request is invalid; `field` names the field, parameter or header.");
+const STORE = problemResponse(
+  "Temporarily unavailable: the server is stopping, is recovering after a restart, grants no new locks (PAUSED), or cannot reach its disk or store.",
+);
+const LIMIT_REACHED = problemResponse("A limit of the server is reached.");
+const DEFAULT_RESPONSE = { default: problemResponse("Any other error.") };
 
-/** An operation that takes a body. */
+/** An operation with a body. */
 function postOperation(id: string, summary: string, body: string, example: object, responses: Content): object {
   return {
     operationId: id,
@@ -66,7 +68,7 @@ function postOperation(id: string, summary: string, body: string, example: objec
       400: INVALID,
       401: AUTH,
       403: FORBIDDEN,
-      413: problemResponse("The body is too long."),
+      413: problemResponse("The body is too large."),
       415: problemResponse("The body is not application/json."),
       503: STORE,
       ...DEFAULT_RESPONSE,
@@ -74,15 +76,15 @@ function postOperation(id: string, summary: string, body: string, example: objec
   };
 }
 
-/** An operation that changes nothing. */
+/** An operation without a body. */
 function getOperation(id: string, summary: string, responses: Content, extra: object = {}): object {
   return { operationId: id, summary, ...extra, responses: { ...responses, 403: FORBIDDEN, ...DEFAULT_RESPONSE } };
 }
 
 const LOST = problemResponse(
-  "LOCK_LOST: not held by this reference. Reason: expired, released, revoked, maxHold, unknown.",
+  "LOCK_LOST: this reference does not hold the lock. `reason` is expired, released, revoked, maxHold or unknown.",
 );
-const UNSUPPORTED = problemResponse("UNSUPPORTED: the server's store cannot do that.");
+const UNSUPPORTED = problemResponse("UNSUPPORTED: the server's store does not support this.");
 const REFERENCE = { reference: "hf1.eyJwIjoiIiwiYyI6W1tdXX0.k3vq7m2a" };
 const EVENT = { contentMediaType: "application/json", contentSchema: schemaRef("Event") };
 const OPEN = { security: [{}] };
@@ -91,13 +93,16 @@ const PATHS = {
   "/v1/claims": {
     post: postOperation(
       "claim",
-      "Acquires a lock, or waits for it",
+      "Acquire a lock",
       "ClaimRequest",
       { key: "invoice:42", ttl: "30s", wait: "10s", label: "nightly report" },
       {
-        201: jsonResponse("Held from now on by whoever has the reference, until released or the lease ends.", "Held"),
-        202: jsonResponse("Still waiting: POST the reference to /v1/claims/wait, or the place is given up.", "Waiting"),
-        409: problemResponse("BUSY (only with wait 0): reason held. LOCK_LOST: the place in line was lost."),
+        201: jsonResponse("The lock is held by its reference until it is released or its lease ends.", "Held"),
+        202: jsonResponse(
+          "The claim is still waiting. POST its reference to /v1/claims/wait within graceMs, or it leaves the queue.",
+          "Waiting",
+        ),
+        409: problemResponse("BUSY (only with wait 0): the lock is held. LOCK_LOST: the claim has left the queue."),
         429: LIMIT_REACHED,
         501: UNSUPPORTED,
       },
@@ -106,45 +111,49 @@ const PATHS = {
   "/v1/claims/wait": {
     post: postOperation(
       "wait",
-      "Goes on waiting",
+      "Continue to wait for a lock",
       "WaitRequest",
       { reference: "wait.hf1.eyJwIjoiIiwiYyI6W1tdXX0.k3vq7m2a", wait: "25s" },
       {
-        201: jsonResponse("Held from now on.", "Held"),
-        202: jsonResponse("Still waiting.", "Waiting"),
+        201: jsonResponse("The lock is held.", "Held"),
+        202: jsonResponse("The claim is still waiting.", "Waiting"),
         409: LOST,
       },
     ),
   },
   "/v1/claims/renew": {
-    post: postOperation("renew", "Restarts the lease", "RenewRequest", REFERENCE, {
-      200: jsonResponse("Held for another lease.", "Held"),
+    post: postOperation("renew", "Renew a lease", "RenewRequest", REFERENCE, {
+      200: jsonResponse("The lease is renewed.", "Held"),
       409: LOST,
     }),
   },
   "/v1/claims/release": {
-    post: postOperation("release", "Gives a lock, or a place in line, back", "ReleaseRequest", REFERENCE, {
-      200: jsonResponse("It was held or waiting until now.", "Released"),
+    post: postOperation("release", "Release a lock, or withdraw a waiting claim", "ReleaseRequest", REFERENCE, {
+      200: jsonResponse("The claim was held or waiting until now, and is released.", "Released"),
       409: LOST,
     }),
   },
   "/v1/locks": {
     get: getOperation(
       "list",
-      "Who holds and who waits",
-      { 200: jsonResponse("A page.", "Locks"), 400: INVALID, 401: AUTH, 503: STORE },
+      "List holders and waiters",
+      { 200: jsonResponse("One page of claims.", "Locks"), 400: INVALID, 401: AUTH, 503: STORE },
       {
         parameters: [
-          queryParameter("prefix", "Only claims with a key that begins so. Default: all.", { type: "string" }),
+          queryParameter("prefix", "Only claims with a key that begins with this prefix. Default: all.", {
+            type: "string",
+          }),
           queryParameter(
             "key",
-            "Only the queue of this one key: cheap however many others there are. Not with prefix.",
-            {
-              type: "string",
-            },
+            "Only the queue of this key, without a search through other keys. Not together with `prefix`.",
+            { type: "string" },
           ),
-          queryParameter("limit", "At most so many. Default 100.", { type: "integer", minimum: 1, maximum: 1_000 }),
-          queryParameter("cursor", "That of the page before.", { type: "string" }),
+          queryParameter("limit", "The largest number of claims in the page. Default: 100.", {
+            type: "integer",
+            minimum: 1,
+            maximum: 1_000,
+          }),
+          queryParameter("cursor", "The cursor of the previous page.", { type: "string" }),
         ],
       },
     ),
@@ -152,12 +161,12 @@ const PATHS = {
   "/v1/locks/revoke": {
     post: postOperation(
       "revoke",
-      "Takes a lock away from its holder",
+      "Revoke a lock",
       "RevokeRequest",
       { key: "invoice:42", token: "1800000001000000", reason: "its host is gone" },
       {
-        200: jsonResponse("The holder is asked to go, or was removed.", "Revoked"),
-        409: problemResponse("NOT_HELD: nobody holds this key with this token."),
+        200: jsonResponse("The lock is revoked; with `now`, it is free at once.", "Revoked"),
+        409: problemResponse("NOT_HELD: no claim holds this key with this token."),
         501: UNSUPPORTED,
       },
     ),
@@ -165,9 +174,9 @@ const PATHS = {
   "/events": {
     get: getOperation(
       "events",
-      "What happens, as it happens",
+      "Stream events",
       {
-        200: textResponse("Server-sent events; the data of each is an Event.", "text/event-stream", EVENT),
+        200: textResponse("Server-sent events. The data of each one is an Event.", "text/event-stream", EVENT),
         400: INVALID,
         401: AUTH,
         429: LIMIT_REACHED,
@@ -175,11 +184,13 @@ const PATHS = {
       },
       {
         parameters: [
-          queryParameter("prefix", "Only of keys that begin so. Default: all.", { type: "string" }),
+          queryParameter("prefix", "Only events of keys that begin with this prefix. Default: all.", {
+            type: "string",
+          }),
           {
             name: "Last-Event-ID",
             in: "header",
-            description: "Go on behind this event, as far as events are kept.",
+            description: "Continue after this event, as far back as the server keeps events.",
             schema: { type: "string" },
           },
         ],
@@ -187,19 +198,23 @@ const PATHS = {
     ),
   },
   "/metrics": {
-    get: getOperation("metrics", "Figures for Prometheus", {
-      200: textResponse("In Prometheus' text format.", "text/plain"),
+    get: getOperation("metrics", "Metrics for Prometheus", {
+      200: textResponse("The metrics in the text format of Prometheus.", "text/plain"),
       401: AUTH,
     }),
   },
-  "/health": { get: getOperation("health", "Does it live?", { 200: jsonResponse("It does.", "Health") }, OPEN) },
+  "/health": {
+    get: getOperation("health", "Liveness probe", { 200: jsonResponse("The server is running.", "Health") }, OPEN),
+  },
   "/ready": {
     get: getOperation(
       "ready",
-      "Could it grant a lock now?",
+      "Readiness probe",
       {
-        200: jsonResponse("It could.", "Ready"),
-        503: problemResponse("NOT_READY: reason reclaiming, draining or store (its state or its store is in trouble)."),
+        200: jsonResponse("The server can grant locks.", "Ready"),
+        503: problemResponse(
+          "NOT_READY: `reason` is reclaiming (recovery after a restart), draining (the server is stopping) or store (its state or its store is not available).",
+        ),
       },
       OPEN,
     ),
@@ -207,8 +222,8 @@ const PATHS = {
   "/v1/openapi.json": {
     get: getOperation(
       "openapi",
-      "This document",
-      { 200: { description: "It.", content: { "application/json": {} } } },
+      "The OpenAPI document",
+      { 200: { description: "The OpenAPI document.", content: { "application/json": {} } } },
       OPEN,
     ),
   },

@@ -1,6 +1,6 @@
 /**
- * Who may not even ask: web pages of others (by their Peer, by Sec-Fetch-Site, or by a name of theirs that leads here:
- * DNS rebinding), and requests that could be read in two ways. It looks at the head alone, and at every method.
+ * Refuses requests of foreign web pages, by the headers Origin, Sec-Fetch-Site and Host (DNS rebinding: a foreign name that
+ * resolves to this server), and ambiguous requests. It checks only the head of a request, for every method.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -8,18 +8,18 @@ import type { TLSSocket } from "node:tls";
 import { isLoopback } from "../../util/loopback.ts";
 import { Problem } from "./problem.ts";
 
-/** Which hosts a request may name. */
+/** The hosts that the Host header may name. */
 export interface AllowedHosts {
-  /** The host that was asked to be listened on. */
+  /** The host of the --http address. */
   readonly host: string;
   /** Further names of this server. */
   readonly names: readonly string[];
 }
 
-/** Says nothing twice, or it would be read in two ways. */
+/** Headers that may occur only once: a proxy and this server could each use a different one. */
 const SINGLE_HEADERS: readonly string[] = ["host", "authorization", "content-type", "content-length", "origin"];
 
-/** @throws Problem unless the request may come in */
+/** @throws Problem for a request that must be refused */
 export function checkOrigin(incoming: IncomingMessage, hosts: AllowedHosts): void {
   for (const name of SINGLE_HEADERS) {
     if ((incoming.headersDistinct[name]?.length ?? 0) > 1)
@@ -27,19 +27,19 @@ export function checkOrigin(incoming: IncomingMessage, hosts: AllowedHosts): voi
   }
   const target = incoming.url ?? "";
   if (!target.startsWith("/") || target.startsWith("//")) {
-    throw new Problem(400, "INVALID", "malformed", "the request's target must be a path", { close: true });
+    throw new Problem(400, "INVALID", "malformed", "the request target must be a path", { close: true });
   }
   const { host, origin } = incoming.headers;
-  if (host === undefined) throw new Problem(400, "INVALID", "missing", "a Host header must be given", { close: true });
+  if (host === undefined) throw new Problem(400, "INVALID", "missing", "the Host header is missing", { close: true });
   if (!isAllowedHost(host, incoming, hosts)) {
-    throw forbiddenProblem("host", "the Host header names no name of this server (see --http-name)");
+    throw forbiddenProblem("host", "the Host header does not match this server; add the name with --http-name");
   }
   if (origin !== undefined && !isSameOrigin(origin, host, incoming)) {
-    throw forbiddenProblem("origin", "requests of other web pages are refused");
+    throw forbiddenProblem("origin", "requests from foreign web pages are refused");
   }
   const site = incoming.headers["sec-fetch-site"];
   if (site !== undefined && site !== "same-origin" && site !== "none") {
-    throw forbiddenProblem("site", "requests of other web pages are refused");
+    throw forbiddenProblem("site", "requests from foreign web pages are refused");
   }
 }
 
@@ -52,18 +52,18 @@ function isAllowedHost(header: string, incoming: IncomingMessage, { host, names 
   return names.some((name) => name.toLowerCase() === requested);
 }
 
-/** The host of "host:port", "[::1]:port" or "host", in lower case; null if it is none of these. The port is not looked at. */
+/** The host of "host:port", "[::1]:port" or "host", in lower case; null for anything else. The port is ignored. */
 function parseHost(header: string): string | null {
   const match = /^(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::\d{1,5})?$/.exec(header.toLowerCase());
   return match === null ? null : unmapIpv4((match[1] ?? match[2]) as string);
 }
 
-/** An IPv4 address is the same one inside IPv6. */
+/** An IPv4 address mapped to IPv6 is the same address. */
 function unmapIpv4(address: string): string {
   return address.startsWith("::ffff:") ? address.slice("::ffff:".length) : address;
 }
 
-/** Does the Origin say that the page came from this very host and port? */
+/** Does the Origin header name the scheme, host and port of this server? */
 function isSameOrigin(origin: string, host: string, incoming: IncomingMessage): boolean {
   const scheme = (incoming.socket as Partial<TLSSocket>).encrypted === true ? "https" : "http";
   return origin.toLowerCase() === `${scheme}://${host.toLowerCase()}`;

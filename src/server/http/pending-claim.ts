@@ -1,4 +1,4 @@
-/** One claim that came over HTTP, until it is held and belongs to nobody but its reference. */
+/** A claim made over HTTP, until it is granted and detached. */
 
 import type { Answer, Claim, ClaimId, LostReason } from "../../spi/driver.ts";
 import { randomId } from "../../util/ids.ts";
@@ -10,23 +10,23 @@ import type { NotificationSink } from "../session/session.ts";
 import { Session } from "../session/session.ts";
 
 /**
- * It is a session of its own, with no more than one claim: nobody is at the other end but the request that waits for it
- * now, if there is one, so it can be parked, ended and taken up again alone.
+ * Each pending claim has its own session. So it can be suspended, resumed and ended on its own: it is connected only while
+ * a request waits for it.
  */
 export class PendingClaim implements NotificationSink {
   readonly claim: Claim;
   readonly session: Session;
-  /** Wakes the request that waits for it; null: nobody does, and it is kept until expiresAt. */
+  /** Wakes the request that waits for the claim; null: no request waits, and the claim is kept until `expiresAt`. */
   wake: (() => void) | null = null;
-  /** When the store was asked last: a lease that it told of in its answer runs from then at the earliest. */
+  /** When the last call to the store was sent: the lease in its answer runs from then at the earliest. */
   lastCallAt = 0;
-  /** When it is given up if nobody comes back to wait for it. */
+  /** When the claim leaves the queue unless a request waits for it again. */
   expiresAt = 0;
-  /** What the store said by itself, and nobody has looked at yet; "ask": it has something to say. */
+  /** The last push of the store that has not been handled yet; "ask": a recheck. */
   notification: Answer | "ask" | null = null;
-  /** It was given back by another request, or otherwise lost; null: not that anybody knows. */
+  /** Why the claim was lost, for example released by another request; null: not as far as known. */
   lossReason: LostReason | null = null;
-  // for the schedule
+  // for the DeadlineHeap
   dueAt = 0;
   heapIndex = -1;
 
@@ -51,21 +51,21 @@ export class PendingClaim implements NotificationSink {
   }
 }
 
-/** A session for what one request asks. */
+/** A session for one request. */
 export function createRequestSession(principal: Principal, now: number, label = ""): Session {
   const session = new Session({ session: randomId(), label, pid: null, pidStart: null }, false, now);
   session.principal = principal;
-  // a restart need not wait for it: what it holds was either never told to anybody or stands in the journal
+  // Not saved: recovery need not wait for this session. Its grant is either in the journal, or no client was told of it.
   session.isPersisted = true;
   return session;
 }
 
-/** A call of the backend, and what it brings about. @throws RequestError DRAINING: the server is going away */
+/** Calls the backend and sends the notifications that result. @throws RequestError DRAINING: the server is stopping */
 export async function callBackend<T>(service: LockService, call: () => MaybePromise<T>): Promise<T> {
   if (service.isDraining) throw drainingError();
   try {
     const result = call();
-    // what it waits for may need the timer: a long list is made a little at a time
+    // the call may need the timer to finish: a long list is built in slices
     if (result instanceof Promise) service.endTurn();
     return await result;
   } finally {
@@ -73,7 +73,7 @@ export async function callBackend<T>(service: LockService, call: () => MaybeProm
   }
 }
 
-/** Where these claims stand, renewed. @throws RequestError RECLAIMING or STORE where that is not known of one */
+/** Renews these claims and gives the answers. @throws RequestError RECLAIMING or STORE if the status of one is unknown */
 export async function renewAll(
   service: LockService,
   session: Session,
@@ -83,7 +83,10 @@ export async function renewAll(
   return (await callBackend(service, () => service.backend.renew(session, items))).map((answer) => {
     if (answer !== undefined) return answer;
     if (service.backend.recoveryRemainingMs() === 0)
-      throw new RequestError("STORE", "the server could not ask its store about this claim");
-    throw new RequestError("RECLAIMING", "the server was restarted and does not know yet what was held");
+      throw new RequestError("STORE", "the server could not query its store about this claim");
+    throw new RequestError(
+      "RECLAIMING",
+      "the server is recovering after a restart and does not know yet which locks are held",
+    );
   });
 }

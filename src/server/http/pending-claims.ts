@@ -1,7 +1,7 @@
 /**
- * Waiting and holding over HTTP. A claim waits as long as a request does; between two requests its place is kept for a
- * short time, and grants pass over it (design A.6). What is granted is detached at once, so it belongs to whoever has the
- * reference, and outlives the client, the connection and a crash of the server (design A.23).
+ * Waiting and granting over HTTP. A claim waits as long as a request waits for it. Between two requests it keeps its queue
+ * entry for a short time as a suspended waiter: grants pass it by. A granted claim is detached at once. So it belongs to its
+ * reference, and survives the client, the connection and a crash of the server.
  */
 
 import type { Answer, Claim, ClaimId, LostReason, Pause } from "../../spi/driver.ts";
@@ -14,12 +14,12 @@ import type { Logger } from "../config/logger.ts";
 import type { LockService } from "../service.ts";
 import { callBackend, PendingClaim, renewAll } from "./pending-claim.ts";
 
-/** How long a place is kept after a request that waited for it has been answered. */
+/** How long a claim stays in the queue after a request for it was answered with "waiting". */
 export const WAIT_GRACE_MS = 10_000;
-/** The shortest time between two looks at a place. */
+/** The shortest interval between two renewals of a waiting claim. */
 const MIN_RENEW_MS = 20;
 
-/** How a request for a claim ended. */
+/** The result of a request for a claim. */
 export type ClaimOutcome =
   | { readonly state: "held"; readonly claim: Claim; readonly token: bigint; readonly ttlMs: number }
   | { readonly state: "waiting"; readonly claim: Claim; readonly paused?: Pause | undefined }
@@ -44,12 +44,12 @@ export class PendingClaims {
     this.#timer = clock.timer(() => this.#onTimer());
   }
 
-  /** Places that are waited for, or kept until somebody waits for them again. */
+  /** The number of waiting claims, with those for which no request waits at the moment. */
   get size(): number {
     return this.#claims.size;
   }
 
-  /** Places a claim and waits until it is held, at most until `deadline`. `disconnected`: nobody is left to be answered. */
+  /** Makes a claim and waits until it is held, at most until `deadline`. `disconnected` ends the wait and the claim. */
   async claim(principal: Principal, claim: Claim, deadline: number, disconnected: AbortSignal): Promise<ClaimOutcome> {
     const pending = new PendingClaim(principal, claim, this.#clock.now());
     let answer: Answer;
@@ -63,7 +63,7 @@ export class PendingClaims {
     return this.#waitForGrant(pending, answer, deadline, disconnected);
   }
 
-  /** Goes on waiting for a claim that was answered "waiting" before, by this server or by the one before a restart. */
+  /** Continues to wait for a claim that was answered with "waiting", by this server run or by an earlier one. */
   async wait(principal: Principal, claim: Claim, deadline: number, disconnected: AbortSignal): Promise<ClaimOutcome> {
     const existing = this.find(principal, claim.id);
     if (existing === null) return unknownOutcome();
@@ -79,13 +79,13 @@ export class PendingClaims {
     return this.#waitForGrant(pending, answer, deadline, disconnected);
   }
 
-  /** The place of a claim that is still waited for; null: it is another account's. */
+  /** The pending claim with this id; undefined: there is none; null: it belongs to another account. */
   find(principal: Principal, id: ClaimId): PendingClaim | null | undefined {
     const pending = this.#claims.get(id);
     return pending === undefined || pending.session.principal.name === principal.name ? pending : null;
   }
 
-  /** Nothing is left of it, and its claim has been seen to. `lossReason`: what a request that waits for it is told. */
+  /** Removes a pending claim. The caller has released or detached it. `lossReason` is for a request that waits for it. */
   remove(pending: PendingClaim, lossReason: LostReason | null = null): void {
     pending.lossReason = lossReason;
     pending.session.isEnded = true;
@@ -94,13 +94,13 @@ export class PendingClaims {
     pending.wake?.();
   }
 
-  /** Every request that waits is answered that it waits; places stay, as they do between two requests. */
+  /** Answers all waiting requests with "waiting". Their claims stay in the queue, as between two requests. */
   drain(): void {
     this.#isDraining = true;
     for (const pending of this.#claims.values()) pending.wake?.();
   }
 
-  /** The accounts have changed: who waits by a credential that is gone waits no more. */
+  /** Ends the claims of removed credentials, after the accounts have changed. */
   revalidatePrincipals(): void {
     for (const pending of [...this.#claims.values()]) {
       if (!pending.session.principal.isValid) this.#endClaim(pending);
@@ -128,7 +128,7 @@ export class PendingClaims {
     try {
       return await this.#waitUntilSettled(pending, firstAnswer, deadline, disconnected);
     } catch (error) {
-      // its place stays for a while, as at the end of every wait
+      // the claim stays in the queue for a while, as after every wait
       if (!pending.session.isEnded) this.#keepForGrace(pending);
       throw error;
     }
@@ -157,9 +157,9 @@ export class PendingClaims {
         this.#keepForGrace(pending);
         return { state: "waiting", claim: pending.claim, paused: answer.paused };
       }
-      const isStillOurs = await this.#waitForChange(pending, answer, deadline, disconnected);
-      if (!isStillOurs) return { state: "waiting", claim: pending.claim, paused: answer.paused };
-      // given back by another request meanwhile
+      const isStillWaiting = await this.#waitForChange(pending, answer, deadline, disconnected);
+      if (!isStillWaiting) return { state: "waiting", claim: pending.claim, paused: answer.paused };
+      // another request has released the claim meanwhile
       if (pending.lossReason !== null) return { state: "none", reason: pending.lossReason };
       if (pending.notification === null && !disconnected.aborted && !this.#isDraining)
         answer = await this.#renew(pending);
@@ -169,13 +169,13 @@ export class PendingClaims {
   async #takeNotification(pending: PendingClaim): Promise<Answer> {
     const { notification } = pending;
     pending.notification = null;
-    // a grant that is told without being asked for lengthens no lease: how much is left of it is not known
+    // A pushed grant does not extend the lease, so the rest of the lease is unknown: renew. Only a loss needs no call.
     return notification !== null && notification !== "ask" && notification.state === "none"
       ? notification
       : this.#renew(pending);
   }
 
-  /** Until something may have changed. False: another request waits for this place now. */
+  /** Waits until the claim may have changed. False: another request waits for the claim now. */
   async #waitForChange(
     pending: PendingClaim,
     answer: Answer & { state: "waiting" },
@@ -197,7 +197,7 @@ export class PendingClaims {
     return true;
   }
 
-  /** It is held: from now on by whoever has the reference. */
+  /** Detaches a granted claim, so that it belongs to its reference. */
   async #detachGrant(
     pending: PendingClaim,
     answer: Answer & { state: "held" },
@@ -205,7 +205,7 @@ export class PendingClaims {
   ): Promise<ClaimOutcome> {
     const { claim, session } = pending;
     const endsAt = pending.lastCallAt + answer.ttlMs;
-    // not ours: it was detached before, and the answer got lost
+    // the claim was detached by an earlier request whose response was lost
     if (!this.#backend.hasClaims(session)) {
       this.remove(pending);
       return heldOutcome(endsAt, this.#clock.now(), claim, answer.token);
@@ -232,7 +232,7 @@ export class PendingClaims {
     return outcome;
   }
 
-  /** Nobody waits for it any more, for a while. */
+  /** Suspends a claim for which no request waits, and keeps it for WAIT_GRACE_MS. */
   #keepForGrace(pending: PendingClaim): void {
     const now = this.#clock.now();
     pending.wake = null;
@@ -243,7 +243,7 @@ export class PendingClaims {
     this.#service.endTurn();
   }
 
-  /** Keeps a place that nobody waits for at the moment, or gives it up. */
+  /** Renews a claim for which no request waits, or ends it after its grace. */
   async #renewUnattended(pending: PendingClaim): Promise<void> {
     const now = this.#clock.now();
     if (now >= pending.expiresAt) return this.#endClaim(pending);
@@ -251,8 +251,8 @@ export class PendingClaims {
       const answer = await this.#renew(pending);
       if (answer.state === "none") this.remove(pending);
     } catch (error) {
-      // the next wait will be told, if it is still so
-      if (!(error instanceof RequestError)) this.#log("a place in line could not be kept", error);
+      // a RequestError may be temporary: the next wait reports it if it persists
+      if (!(error instanceof RequestError)) this.#log("a waiting claim could not be renewed", error);
     }
     if (!pending.session.isEnded && pending.wake === null)
       this.#schedule(pending, this.#nextUnattendedRenewAt(pending, this.#clock.now()));
@@ -265,7 +265,7 @@ export class PendingClaims {
     this.#service.endTurn();
   }
 
-  /** When a waiting place must be asked for again: before its lease ends, and when the store wants to be asked. */
+  /** When a waiting claim must be renewed: well before its lease ends, and when the store asks for a recheck. */
   #nextRenewAt({ ttlMs, recheckMs }: Answer & { state: "waiting" }): number {
     return this.#clock.now() + Math.max(MIN_RENEW_MS, Math.min(recheckMs, ttlMs / 2));
   }
@@ -289,13 +289,13 @@ export class PendingClaims {
   }
 }
 
-/** Held with what is left of its lease; expired, if that took so long to write down that nothing is left. */
+/** "held" with the rest of the lease; "expired" if writing the grant to disk took so long that nothing is left. */
 export function heldOutcome(endsAt: number, now: number, claim: Claim, token: bigint): ClaimOutcome {
   const ttlMs = Math.floor(endsAt - now);
   return ttlMs > 0 ? { state: "held", claim, token, ttlMs } : { state: "none", reason: "expired" };
 }
 
-/** As if it had never been. */
+/** The outcome for a claim that does not exist, or that this account may not see. */
 export function unknownOutcome(): ClaimOutcome & { readonly state: "none" } {
   return { state: "none", reason: "unknown" };
 }

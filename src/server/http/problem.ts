@@ -1,27 +1,27 @@
-/** Refusals as HTTP tells them: application/problem+json (RFC 9457) with a `code` and a `reason` for programs. */
+/** Error responses: application/problem+json (RFC 9457) with a `code` and a `reason` for programs. */
 
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { STATUS_CODES } from "node:http";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import { RequestError } from "../backend.ts";
 
-/** What an answer says beyond the status. */
+/** Optional members and headers of the response. */
 export interface ProblemDetails {
-  /** The member of the body, the parameter or the header that is wrong. */
+  /** The invalid member of the body, parameter or header. */
   readonly field?: string;
-  /** Of a busy key: what its holder calls itself. */
+  /** For a busy key: the label of its holder. */
   readonly holder?: string;
-  /** Milliseconds until asking again makes sense; also in the Retry-After header, in seconds. */
+  /** Milliseconds until another attempt makes sense; also in the Retry-After header, in seconds. */
   readonly retryMs?: number;
-  /** Methods that the path has. */
+  /** The methods of the path, for the Allow header. */
   readonly allow?: string;
-  /** The connection ends with this answer. */
+  /** The connection ends with this response. */
   readonly close?: boolean;
 }
 
 /**
- * One request is refused. `code` says what it is, `reason` why, in a word; the message is for people. None of them
- * repeats what was received.
+ * The error response to one request. `code` is the kind of the error, `reason` its reason in one word, and the message is
+ * for people. None of them repeats input, which may contain secrets.
  */
 export class Problem extends Error {
   readonly status: number;
@@ -38,12 +38,12 @@ export class Problem extends Error {
   }
 }
 
-/** Something in the request is wrong. */
+/** The problem of an invalid field. */
 export function invalidField(field: string, reason: string, message: string): Problem {
   return new Problem(400, "INVALID", reason, message, { field });
 }
 
-/** Refusals of the backend: their codes are those of the lock protocol. */
+/** Errors of the backend, by the error codes of the lock protocol. */
 const REQUEST_ERRORS: Readonly<Record<string, readonly [status: number, reason: string, retryMs?: number]>> = {
   LIMIT: [429, "full", 1_000],
   FORBIDDEN: [403, "rights"],
@@ -56,7 +56,7 @@ const REQUEST_ERRORS: Readonly<Record<string, readonly [status: number, reason: 
   FATAL: [502, "store"],
 };
 
-/** What is said of an error; null: it is none that a client should hear of. */
+/** The problem for an error; null: an internal error, whose message is not for clients. */
 export function toProblem(error: unknown): Problem | null {
   if (error instanceof Problem) return error;
   if (error instanceof RequestError) {
@@ -69,9 +69,9 @@ export function toProblem(error: unknown): Problem | null {
   return null;
 }
 
-/** For what went wrong here; the log has the rest. */
+/** The problem for an internal error. The details are in the log. */
 export function internalProblem(): Problem {
-  return new Problem(500, "INTERNAL", "server", "the server failed; see its log");
+  return new Problem(500, "INTERNAL", "server", "internal error; see the log of the server");
 }
 
 const PROBLEM_TYPE = "application/problem+json";
@@ -101,7 +101,7 @@ export function formatProblemHeaders({ status, details }: Problem): Record<strin
   };
 }
 
-/** On every answer, so that no browser keeps, frames, sniffs or shares it. There is no CORS. */
+/** Set on every response, so that no browser caches, frames, sniffs or shares it. CORS is not supported. */
 export const SECURITY_HEADERS: OutgoingHttpHeaders = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -112,7 +112,7 @@ export const SECURITY_HEADERS: OutgoingHttpHeaders = {
   "x-frame-options": "DENY",
 };
 
-/** Answers with a problem, whatever the framework thinks. */
+/** Writes a problem directly to the response of Node, without the framework. */
 export function sendProblem(outgoing: ServerResponse, problem: Problem): void {
   const text = formatProblem(problem);
   const length = Buffer.byteLength(text);

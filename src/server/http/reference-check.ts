@@ -1,4 +1,4 @@
-/** What a reference says is believed only as far as it could have been made by detach(). */
+/** Rejects references that detach() cannot have made: clients can send any content in a reference. */
 
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { ALL_PERMITS, MAX_LOCKS } from "../../spi/driver.ts";

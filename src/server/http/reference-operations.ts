@@ -1,4 +1,4 @@
-/** What may be done with a reference: whoever has it holds the lock, over HTTP or by another way. */
+/** Renews and releases claims by reference. The claim may have been made over HTTP or by any other client. */
 
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import type { Answer } from "../../spi/driver.ts";
@@ -20,7 +20,7 @@ export class ReferenceOperations {
     this.#pendingClaims = pendingClaims;
   }
 
-  /** Restarts the leases of a reference. */
+  /** Renews the leases of a reference. */
   async renew(principal: Principal, parts: readonly DetachedClaim[]): Promise<ClaimOutcome> {
     const [first] = parts as readonly [DetachedClaim];
     const { backend, clock } = this.#service;
@@ -29,17 +29,17 @@ export class ReferenceOperations {
     if (isDifferentGrant(answers, parts)) return unknownOutcome();
     const loss = findLoss(answers);
     if (loss !== null) return loss;
-    // whoever held it by a session of its own has given the reference away
+    // the claim belonged to a session of its holder: detach it, or it would end with the session of this request
     if (backend.hasClaims(pending.session)) {
       const ids = parts.map(({ claim }) => claim.id);
       const results = await callBackend(this.#service, () => backend.detach(pending.session, ids));
       if (results.includes(false)) return unknownOutcome();
     }
-    const leftMs = Math.min(...answers.map((answer) => (answer.state === "held" ? answer.ttlMs : 0)));
-    return heldOutcome(pending.lastCallAt + leftMs, clock.now(), first.claim, first.token);
+    const remainingMs = Math.min(...answers.map((answer) => (answer.state === "held" ? answer.ttlMs : 0)));
+    return heldOutcome(pending.lastCallAt + remainingMs, clock.now(), first.claim, first.token);
   }
 
-  /** Gives back what a reference stands for, waiting or held. "held" means that it was, until now. */
+  /** Releases the claims of a reference, waiting or held. The outcome "held" means that they were until now. */
   async release(principal: Principal, parts: readonly DetachedClaim[]): Promise<ClaimOutcome> {
     const [first] = parts as readonly [DetachedClaim];
     const { backend, clock } = this.#service;
@@ -48,26 +48,26 @@ export class ReferenceOperations {
     const pending = existing ?? new PendingClaim(principal, first.claim, clock.now());
     const answers = await this.#currentAnswers(pending, parts);
     if (isDifferentGrant(answers, parts)) return unknownOutcome();
-    // a revoked claim keeps its place until it is released
+    // released even if it was revoked: a revoked claim keeps its queue entry until then
     const items = parts.map(({ claim }) => ({ id: claim.id, unansweredTtl: undefined }));
     const results = await callBackend(this.#service, () => backend.release(pending.session, items));
     if (existing !== undefined) this.#pendingClaims.remove(existing, "released");
     const loss = findLoss(answers);
-    // an account that may not renew any more may still give back what it placed
+    // an account that has lost the right to renew may still release its own claims: "unknown" is not a loss then
     const isLost = loss !== null && (loss.reason !== "unknown" || results.includes(false));
     if (isLost) return loss;
     if (results.includes(false)) return unknownOutcome();
     return { state: "held", claim: first.claim, token: first.token, ttlMs: 0 };
   }
 
-  /** Where the parts stand; nothing if that cannot be known, and need not be. */
+  /** The answers for the parts; empty if they cannot be known and are not needed. */
   async #currentAnswers(pending: PendingClaim, parts: readonly DetachedClaim[]): Promise<readonly Answer[]> {
-    // asking for a session's claim would make it ours
+    // a renewal of a session claim would move it to the session of this request
     if (parts.some(({ claim }) => claim.ttlMs === "session")) return [];
     try {
       return await this.#renewParts(pending, parts);
     } catch (error) {
-      // while the server learns who held what, a release is taken as said (design A.15)
+      // during recovery the server does not know yet which claims are held, so a release counts as valid
       if (error instanceof RequestError && error.code === "RECLAIMING") return [];
       throw error;
     }
@@ -80,7 +80,7 @@ export class ReferenceOperations {
   }
 }
 
-/** Why these are not held, or waiting, any more; null: they are. */
+/** Why one of the claims is no longer held or waiting; null: all of them are. */
 function findLoss(answers: readonly Answer[]): LostOutcome | null {
   for (const answer of answers) {
     if (answer.state === "none") return { state: "none", reason: answer.reason ?? "unknown" };
@@ -88,11 +88,11 @@ function findLoss(answers: readonly Answer[]): LostOutcome | null {
   return null;
 }
 
-/** Is one of them held by another grant than the reference says? */
+/** Does one of the claims have another token than the reference, and so another grant? */
 function isDifferentGrant(answers: readonly Answer[], parts: readonly DetachedClaim[]): boolean {
   return answers.some((answer, index) => {
     const { firstToken } = parts[index] as DetachedClaim;
-    // a place that waited when its reference was made had no token yet
+    // the reference of a waiting claim has no token
     return answer.state === "held" && firstToken !== 0n && answer.token !== firstToken;
   });
 }

@@ -1,21 +1,21 @@
-/** One request while it is answered, and its answer. */
+/** A request in progress, and its reply. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Principal } from "../auth/access-control.ts";
 
-/** What a handler is given. */
+/** The argument of a handler. */
 export interface RequestContext {
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;
-  /** Who asks. */
+  /** The account that sends the request. */
   readonly principal: Principal;
-  /** Its address; "" if it is not known any more. */
+  /** The address of the client; "" if the connection has ended already. */
   readonly address: string;
-  /** Aborted when the connection has ended: nobody is left to be answered. */
+  /** Aborted when the connection has ended: no reply can be sent any more. */
   readonly disconnected: AbortSignal;
 }
 
-/** What a handler gives; null: it answers by itself. */
+/** The result of a handler; a handler that returns null writes the response itself. */
 export interface HttpReply {
   readonly status: number;
   readonly type: string;
@@ -25,12 +25,12 @@ export interface HttpReply {
 export interface Route {
   readonly method: "GET" | "POST";
   readonly path: string;
-  /** Whoever may ask: it tells nothing of locks. Default: who shows a valid credential, where one is needed. */
+  /** Needs no credential, because the reply says nothing about locks. */
   readonly isPublic?: true;
   handle(call: RequestContext): Promise<HttpReply | null> | HttpReply | null;
 }
 
-/** An answer in JSON, with a line feed at its end, as people read it in a terminal. */
+/** A reply in JSON. It ends with a line feed, for reading in a terminal. */
 export function jsonReply(status: number, value: unknown): HttpReply {
   return { status, type: "application/json", text: `${JSON.stringify(value)}\n` };
 }
@@ -40,13 +40,13 @@ export function sendReply(outgoing: ServerResponse, { status, type, text }: Http
   outgoing.end(text);
 }
 
-/** Aborted when the connection of this request ends; call the second when it has been answered. */
+/** A signal that is aborted when the connection of this request ends, and a function to call after the reply. */
 export function watchDisconnect(incoming: IncomingMessage): readonly [AbortSignal, () => void] {
   const { socket } = incoming;
   const controller = new AbortController();
   const abort = (): void => controller.abort();
   if (socket.destroyed) abort();
-  // of several requests on one connection only the first would hear of its end by its own response
+  // not the "close" of the response: with pipelined requests only the first response would emit it
   socket.once("close", abort);
   return [controller.signal, () => socket.removeListener("close", abort)];
 }

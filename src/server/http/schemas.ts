@@ -1,4 +1,4 @@
-/** What goes in and out over HTTP, as JSON Schema: the components of the OpenAPI document. */
+/** The bodies of requests and responses as JSON Schema: the components of the OpenAPI document. */
 
 import { EVENT_KINDS } from "../events/event-ring.ts";
 
@@ -19,7 +19,7 @@ const schemaRef = (name: string): object => ({ $ref: `#/components/schemas/${nam
 const arraySchema = (items: object, extra: object = {}): object => ({ type: "array", items, ...extra });
 
 const DURATION = {
-  description: 'Milliseconds, or a text with a unit: 30000, "30s", "5m", "1h".',
+  description: 'Milliseconds, or a string with units: 30000, "30s", "5m", "1h".',
   oneOf: [
     { type: "integer", minimum: 0 },
     {
@@ -29,45 +29,58 @@ const DURATION = {
     },
   ],
 };
-const KEY = stringSchema("What is locked: 1 to 512 bytes of UTF-8 without control characters, compared byte by byte.", {
+const KEY = stringSchema("The name of a lock: 1 to 512 bytes of UTF-8 without control characters, compared bytewise.", {
   minLength: 1,
   maxLength: 512,
 });
-const TAG = stringSchema("Names the claim for people; nothing can be done with it.", { pattern: "^[a-z2-7]{10}$" });
+const TAG = stringSchema("The public name of the claim. It gives no right to the claim.", {
+  pattern: "^[a-z2-7]{10}$",
+});
 const TOKEN = stringSchema("The fencing token, a decimal number; null if the store has none.", {
   type: ["string", "null"],
   pattern: "^\\d{1,19}$",
 });
-const REFERENCE = stringSchema("Whoever has it holds the lock: a secret. The same as `lock.detach()` gives.", {
-  pattern: "^hf1\\.[\\w-]+\\.[\\w-]{8}$",
-});
-const WAITING = stringSchema("Whoever has it can wait for the lock and give up its place: a secret.", {
-  pattern: "^wait\\.hf1\\.[\\w-]+\\.[\\w-]{8}$",
-});
+const REFERENCE = stringSchema(
+  "Identifies the held claim; with it any process can renew and release the lock. A secret. `lock.detach()` returns the same.",
+  {
+    pattern: "^hf1\\.[\\w-]+\\.[\\w-]{8}$",
+  },
+);
+const WAITING = stringSchema(
+  "Identifies the waiting claim; with it any process can continue to wait or withdraw the claim. A secret.",
+  { pattern: "^wait\\.hf1\\.[\\w-]+\\.[\\w-]{8}$" },
+);
 const CLAIM_PROPERTIES = { tag: TAG, keys: arraySchema(KEY, { minItems: 1 }) };
 
-/** By name. */
+/** The schemas by name. */
 export const SCHEMAS: Readonly<Record<string, object>> = {
   Duration: DURATION,
   ClaimRequest: objectSchema(
     [],
     {
       key: KEY,
-      keys: arraySchema(KEY, { minItems: 1, maxItems: 128, description: "Several keys, held together or not at all." }),
-      mode: stringSchema("Default: exclusive, or semaphore where a limit is given.", {
+      keys: arraySchema(KEY, {
+        minItems: 1,
+        maxItems: 128,
+        description: "Several keys, locked together or not at all.",
+      }),
+      mode: stringSchema("Default: semaphore if `limit` is given, otherwise exclusive.", {
         enum: ["exclusive", "shared", "semaphore"],
       }),
-      permits: integerSchema("Of a semaphore: how many permits to take. Default 1.", { minimum: 1 }),
-      limit: integerSchema("Of a semaphore: how many permits may be out at once.", {
+      permits: integerSchema("For a semaphore: the number of permits to take. Default: 1.", { minimum: 1 }),
+      limit: integerSchema("For a semaphore: the number of permits that may be taken at once.", {
         minimum: 1,
         maximum: 1_073_741_823,
       }),
       ttl: {
         ...schemaRef("Duration"),
-        description: "The lease: the lock ends unless it is renewed before. Default 30 s.",
+        description: "The length of the lease. The lock ends with the lease unless it is renewed. Default: 30 s.",
       },
-      wait: { ...schemaRef("Duration"), description: "How long to wait, at most 25 s. Default 25 s. 0: ask once." },
-      label: stringSchema("Shown to people who look who holds the lock. Default: the address of the client."),
+      wait: {
+        ...schemaRef("Duration"),
+        description: "The longest wait of this request, at most 25 s. 0: try once. Default: 25 s.",
+      },
+      label: stringSchema("A public description of the holder. Default: the address of the client."),
     },
     { oneOf: [{ required: ["key"] }, { required: ["keys"] }] },
   ),
@@ -76,12 +89,14 @@ export const SCHEMAS: Readonly<Record<string, object>> = {
   ReleaseRequest: objectSchema(["reference"], { reference: { anyOf: [REFERENCE, WAITING] } }),
   RevokeRequest: objectSchema(["key", "token", "reason"], {
     key: KEY,
-    token: stringSchema("The token that the holder has: another holder is left alone.", { pattern: "^\\d{1,19}$" }),
-    reason: stringSchema("Why; it is logged, and shown with the key's events.", { minLength: 1, maxLength: 256 }),
+    token: stringSchema("The token of the holder. A holder with another token is not affected.", {
+      pattern: "^\\d{1,19}$",
+    }),
+    reason: stringSchema("The reason, for the log and the events of the key.", { minLength: 1, maxLength: 256 }),
     now: {
       type: "boolean",
       description:
-        "Free the key at once, although its holder may still be at work. Default false: the holder is asked.",
+        "Free the key at once, although its holder may still be working. Default: false; the key is free when its holder has released it or its lease has ended.",
     },
   }),
   Held: objectSchema(["state", "tag", "keys", "reference", "token", "ttlMs"], {
@@ -89,53 +104,60 @@ export const SCHEMAS: Readonly<Record<string, object>> = {
     ...CLAIM_PROPERTIES,
     reference: REFERENCE,
     token: TOKEN,
-    ttlMs: integerSchema("What is left of the lease, in milliseconds, when this was answered."),
+    ttlMs: integerSchema("What is left of the lease at the time of the response, in milliseconds."),
   }),
   Waiting: objectSchema(["state", "tag", "keys", "reference", "graceMs"], {
     state: { const: "waiting" },
     ...CLAIM_PROPERTIES,
     reference: WAITING,
-    graceMs: integerSchema("How long the place in line is kept until somebody waits for it again, in milliseconds."),
+    graceMs: integerSchema(
+      "How long the claim stays in the queue without a request that waits for it, in milliseconds.",
+    ),
     paused: {
       ...objectSchema(["reason", "remainingMs"], {
         reason: { enum: ["recovery", "gracePeriod"] },
-        remainingMs: integerSchema("About how long it lasts still, in milliseconds."),
+        remainingMs: integerSchema("The approximate rest of the pause, in milliseconds."),
       }),
-      description: "The store grants nothing new to anyone: after a restart, or since it may have lost data.",
+      description: "The store grants no new locks: it is recovering after a restart, or may have lost data.",
     },
   }),
   Released: objectSchema(["state", "tag", "keys"], { state: { const: "released" }, ...CLAIM_PROPERTIES }),
   Revoked: objectSchema(["state", "key", "token"], {
     state: { enum: ["revoked", "removed"] },
     key: KEY,
-    token: stringSchema("The token that was taken away.", { pattern: "^\\d{1,19}$" }),
+    token: stringSchema("The token of the revoked lock.", { pattern: "^\\d{1,19}$" }),
   }),
   Locks: objectSchema(["locks", "cursor"], {
     locks: arraySchema(schemaRef("Lock")),
-    cursor: stringSchema("For the next page; null if this was the last one.", { type: ["string", "null"] }),
+    cursor: stringSchema("The cursor for the next page; null on the last page.", { type: ["string", "null"] }),
   }),
   Lock: objectSchema(["tag", "state", "holds", "token", "ttlMs", "label", "ageMs"], {
     tag: TAG,
     state: { enum: ["held", "waiting"] },
     holds: arraySchema(schemaRef("Hold"), { minItems: 1 }),
     token: TOKEN,
-    ttlMs: integerSchema("What is left of the lease; null if it ends with a session.", { type: ["integer", "null"] }),
-    label: stringSchema("What its holder calls itself."),
-    ageMs: integerSchema("How long ago it was placed, in milliseconds."),
+    ttlMs: integerSchema("What is left of the lease, in milliseconds; null for a session claim.", {
+      type: ["integer", "null"],
+    }),
+    label: stringSchema("The public description of its holder or waiter."),
+    ageMs: integerSchema("The age of the claim in milliseconds."),
   }),
   Hold: objectSchema(["key", "mode"], {
     key: KEY,
     mode: { enum: ["exclusive", "shared", "semaphore"] },
-    permits: integerSchema("Of a semaphore."),
-    limit: integerSchema("Of a semaphore."),
+    permits: integerSchema("For a semaphore: the number of permits that the claim takes."),
+    limit: integerSchema("For a semaphore: the number of permits that may be taken at once."),
   }),
-  Health: objectSchema(["status", "version"], { status: { const: "ok" }, version: stringSchema("Of the server.") }),
+  Health: objectSchema(["status", "version"], {
+    status: { const: "ok" },
+    version: stringSchema("The version of the server."),
+  }),
   Ready: objectSchema(["ready"], { ready: { const: true } }),
   Problem: objectSchema(["type", "title", "status", "code", "reason", "detail"], {
     type: { const: "about:blank" },
-    title: stringSchema("The status in words."),
+    title: stringSchema("The name of the HTTP status."),
     status: integerSchema("The HTTP status."),
-    code: stringSchema("What it is, for programs.", {
+    code: stringSchema("The kind of the error, for programs.", {
       enum: [
         "AUTH",
         "BUSY",
@@ -160,21 +182,21 @@ export const SCHEMAS: Readonly<Record<string, object>> = {
         "UNSUPPORTED",
       ],
     }),
-    reason: stringSchema("Why, in one word, for programs.", { pattern: "^[a-zA-Z]+$" }),
-    detail: stringSchema("For people."),
-    field: stringSchema("The field, parameter or header that is wrong."),
-    holder: stringSchema("Of BUSY: the label of a holder, if the caller may inspect the key."),
-    retryMs: integerSchema("When asking again makes sense; also in the header Retry-After, in seconds."),
+    reason: stringSchema("The reason in one word, for programs.", { pattern: "^[a-zA-Z]+$" }),
+    detail: stringSchema("A message for people."),
+    field: stringSchema("The invalid field, parameter or header."),
+    holder: stringSchema("With BUSY: the label of a holder, if the caller may inspect the key."),
+    retryMs: integerSchema("When to try again, in milliseconds; also in the header Retry-After, in seconds."),
   }),
   Event: objectSchema(["at", "kind", "keys", "tag", "label", "token", "by"], {
-    at: stringSchema("When, as ISO 8601."),
-    kind: stringSchema("What happened.", { enum: EVENT_KINDS }),
+    at: stringSchema("The time, as ISO 8601."),
+    kind: stringSchema("The kind of the event.", { enum: EVENT_KINDS }),
     keys: arraySchema(KEY),
     tag: TAG,
-    label: stringSchema("What the holder calls itself."),
+    label: stringSchema("The public description of the holder or waiter."),
     token: TOKEN,
-    by: stringSchema("The account that placed the claim; empty if the server asks for no credentials."),
-    operator: stringSchema("Of a forced release: whose it was."),
-    reason: stringSchema("Of a forced release: why."),
+    by: stringSchema("The account of the claim; empty if the server requires no credentials."),
+    operator: stringSchema("For a revocation: the account of the operator."),
+    reason: stringSchema("For a revocation: its reason."),
   }),
 };

@@ -1,4 +1,4 @@
-/** What operators' tools ask: is it alive, can it grant, what does it count, how is it spoken to. */
+/** The routes for operators' tools: liveness, readiness, metrics and the OpenAPI document. */
 
 import { METRICS_TYPE } from "../events/metrics.ts";
 import type { HttpAppOptions } from "./app.ts";
@@ -18,13 +18,13 @@ export function statusRoutes(
     if (readiness.ok) return jsonReply(200, { ready: true });
     const reclaimMs = service.backend.recoveryRemainingMs();
     const reason = isDraining() ? "draining" : reclaimMs > 0 ? "reclaiming" : "store";
-    const message = readiness.reason ?? "the server can grant nothing now";
+    const message = readiness.reason ?? "the server cannot grant locks now";
     throw new Problem(503, "NOT_READY", reason, message, { retryMs: reclaimMs > 0 ? reclaimMs : 1_000 });
   }
 
   function getMetrics({ principal }: RequestContext): HttpReply {
     if (!principal.can("inspect", "")) {
-      throw new Problem(403, "FORBIDDEN", "rights", "this credential may not inspect every key");
+      throw new Problem(403, "FORBIDDEN", "rights", "this credential does not have the right to inspect all keys");
     }
     return { status: 200, type: METRICS_TYPE, text: metrics.render() };
   }

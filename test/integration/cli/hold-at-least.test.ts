@@ -161,7 +161,7 @@ test.each<readonly [readonly string[], string]>([
   [["--ttl", "9s"], "--ttl must be at least the 10 s of --hold-at-least"],
   [
     ["--max-hold", "9s"],
-    "--max-hold must be at least the 10 s of --hold-at-least: the lock is given up when it has passed",
+    "--max-hold must be at least the 10 s of --hold-at-least: the lock is released when it has passed",
   ],
   [
     ["--url", "memory:"],

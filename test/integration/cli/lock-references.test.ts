@@ -172,7 +172,7 @@ test.concurrent("acquire waits, gives up and says who holds, as run does", async
   for (const code of ["abc", "256", "-1", "1.5", ""]) {
     const { err, ...wrong } = await sandbox.run(["acquire", "contended", "--no-wait", `--conflict-exit-code=${code}`]);
     expect(wrong.code, code).toBe(64);
-    expect(err).toMatch(/^holdfast: --conflict-exit-code takes a number from 0 to 255, not /);
+    expect(err).toMatch(/^holdfast: --conflict-exit-code must be a number from 0 to 255, not /);
   }
   await sandbox.run(["release", reference]);
 });

@@ -115,7 +115,7 @@ test.concurrent("whoever joined a lease ends with it, before the next one follow
   const { code, err } = await joined.ended;
   expect(code).toBe(123);
   expect(err).toMatch(
-    /^holdfast: losing "leased" \(its lease ends and was not renewed\): sent TERM to \d+; KILL in \d+ ms$/m,
+    /^holdfast: losing "leased" \(the lease ends and was not renewed\): sent TERM to \d+; KILL in \d+ ms$/m,
   );
   const [granted, last] = next.out.trim().split("\n").map(BigInt);
   expect((last as bigint) < (granted as bigint), "the command was gone").toBe(true);

@@ -295,7 +295,7 @@ test("a forced release compares the token; the holder is asked to go, or removed
   const release = await post(url, "/v1/claims/release", { reference });
   expect(release).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "revoked" } });
   // that was not for nothing
-  expect(release.json.detail).toMatch(/it is given back now$/);
+  expect(release.json.detail).toMatch(/it is released now$/);
   const next = await post(url, "/v1/claims", { key: "k", wait: 0 });
   expect(next.status).toBe(201);
   const now = await post(url, "/v1/locks/revoke", { key: "k", token: next.json.token, reason: "at once", now: true });

@@ -90,7 +90,7 @@ test.each<[string, object, string, string]>([
 
 test("the refusal of a session lease says what to do instead", async () => {
   const { json } = await post(url, "/v1/claims", { key: "a", ttl: "session" });
-  expect(json.detail).toContain("ask for a ttl (the longest is 30 days)");
+  expect(json.detail).toContain("use a duration (at most 30 days)");
 });
 
 test.each(MALFORMED_KEYS)(

@@ -203,7 +203,7 @@ test("what the store behind the server cannot do is 501", async () => {
   });
   const refused = await post(url, "/v1/claims", { key: "k" });
   expect(refused).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
-  expect(refused.json.detail).toContain("end with its session");
+  expect(refused.json.detail).toContain("ends locks with their session");
   const revoked = await post(url, "/v1/locks/revoke", { key: "k", token: "5", reason: "why" });
   expect(revoked).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
   for (const [traits, body, field] of [
