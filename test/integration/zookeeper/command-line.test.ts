@@ -109,7 +109,5 @@ test("--hold-at-least is refused before the command is started: there is nothing
   const env = { HOLDFAST_URL: zookeeperUrl() };
   const { code, out, err } = await sandbox.run(["run", "/tick", "--hold-at-least", "5s", "--", "echo", "ran"], { env });
   expect({ code, out }).toEqual({ code: 64, out: "" });
-  expect(err).toMatch(
-    /--hold-at-least needs a store that keeps leases: .* as its client's session; nothing was run/,
-  );
+  expect(err).toMatch(/--hold-at-least needs a store that keeps leases: .* as its client's session; nothing was run/);
 });
