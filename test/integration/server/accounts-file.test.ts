@@ -1,4 +1,4 @@
-// The file of accounts: what is wrong with it is told at once, and never what a credential is.
+// The accounts file: all its errors are reported at once, and no report contains a credential.
 
 import { chmodSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -48,7 +48,7 @@ function ruleWith(change: object): object {
   return accountWith({ rules: [{ prefix: "a/", rights: ["acquire"], ...change }] });
 }
 
-test("a good file gives accounts, and who shows a credential of it is let in", async () => {
+test("a valid file defines accounts, and a client with one of their credentials is admitted", async () => {
   const accounts = loadAccounts(writeAccountsFile(VALID_FILE));
   expect(accounts).toEqual([
     {
@@ -65,12 +65,12 @@ test("a good file gives accounts, and who shows a credential of it is let in", a
   expect(principal.maxHoldMs(["deploy"])).toBe(Number.POSITIVE_INFINITY);
 });
 
-test("the accounts may stand in the environment: what begins with a brace is the text itself", () => {
+test("accounts can be given in the environment: text that begins with a brace is read as the accounts themselves", () => {
   expect(loadAccounts(` ${JSON.stringify(VALID_FILE)}`)).toHaveLength(1);
   expect(() => loadAccounts('{"version":2}')).toThrow("credentials: version must be 1");
 });
 
-test("serve() takes such a file, and reload() reads it again", async () => {
+test("serve() reads an accounts file, and reload() reads it again", async () => {
   const path = writeAccountsFile(VALID_FILE);
   const it = await startServer({ access: { file: path }, limits: { refusalMs: 0 } });
   const address = it.addresses[0] as string;
@@ -81,13 +81,13 @@ test("serve() takes such a file, and reload() reads it again", async () => {
   writeFileSync(path, JSON.stringify(accountWith({ hashes: [hash, next.hash] })));
   await it.reload();
   await openClient(address, { credential: next.credential });
-  // a file that is no good changes nothing
+  // an invalid file changes nothing
   writeFileSync(path, "{");
   await expect(it.reload()).rejects.toThrow("not valid JSON");
   expectHeld(await driver.claim(makeClaim("billing/2")));
 });
 
-test("all that is wrong is told at once, each with its place", () => {
+test("all errors are reported at once, each with its position", () => {
   const wrong = {
     version: 2,
     acounts: [],
@@ -143,7 +143,7 @@ test("all that is wrong is told at once, each with its place", () => {
   expect(said).not.toContain(credential);
 });
 
-test("a member that stands there twice is refused with its place, not the last one taken; no credential is repeated", () => {
+test("a duplicate member is refused with its position instead of the last value being used; no credential is repeated", () => {
   const rights = '"rights":["inspect"],"rights":["acquire","force"]';
   const text = (rule: string): string =>
     `{"version":1,"accounts":[{"name":"a","hashes":["${hash}"],"rules":[{"prefix":"a/",${rule}}]}]}`;
@@ -156,7 +156,7 @@ test.each([
   ["a word", ruleWith({ prefix: "team-a" }), "accounts[0].rules[0].prefix must end with a separator"],
   ["digits", ruleWith({ prefix: "team/1" }), "must end with a separator"],
   ["letters of other scripts", ruleWith({ prefix: "équipe" }), "must end with a separator"],
-] as const)("a prefix that ends in %s would reach longer names, and is refused", (_, content, message) => {
+] as const)("a prefix that ends in %s would match longer names, and is refused", (_, content, message) => {
   expect(() => loadAccounts(writeAccountsFile(content))).toThrow(message);
   expect(loadAccounts(writeAccountsFile(ruleWith({ prefix: "team-" })))).toHaveLength(1);
   expect(loadAccounts(writeAccountsFile(ruleWith({ prefix: "" })))).toHaveLength(1);
@@ -169,11 +169,14 @@ test.each([0o604, 0o620, 0o644, 0o666, 0o602])(
   },
 );
 
-test.each([0o600, 0o400, 0o640, 0o440])("a file of mode %o is taken, as a group's that may read it", (mode) => {
-  expect(loadAccounts(writeAccountsFile(VALID_FILE, mode))).toHaveLength(1);
-});
+test.each([0o600, 0o400, 0o640, 0o440])(
+  "a file of mode %o is accepted, since at most its group can read it",
+  (mode) => {
+    expect(loadAccounts(writeAccountsFile(VALID_FILE, mode))).toHaveLength(1);
+  },
+);
 
-test("a link is followed, as mounted secrets need it; a missing file and one that is no JSON are told without their text", () => {
+test("a symbolic link is followed, as mounted secrets need it; a missing file and invalid JSON are reported without the file's text", () => {
   const path = writeAccountsFile(VALID_FILE);
   const link = join(createTemporaryDirectory(), "link.json");
   symlinkSync(path, link);
@@ -184,7 +187,7 @@ test("a link is followed, as mounted secrets need it; a missing file and one tha
   expect(() => loadAccounts(broken)).not.toThrow(credential);
 });
 
-test("names and hashes of prototypes are nobody's", () => {
+test("names and hashes of object prototypes match no account", () => {
   const text = '"accounts":[{"name":"a","hashes":["constructor"],"rules":[]}]}';
   expect(() => parseAccounts(`{"version":1,${text}`, "x")).toThrow("x: accounts[0].hashes[0] must be a SHA-256");
   expect(() => parseAccounts(`{"version":1,"__proto__":{"accounts":[]},${text}`, "x")).toThrow(

@@ -1,4 +1,4 @@
-// The frames for people, through real servers: what happened, live and before, and what a server says of itself.
+// The frames of the operator tools, through real servers: live and past events, and the server's own status.
 
 import { expect, test } from "vitest";
 import { memory } from "../../../src/drivers/memory.ts";
@@ -24,7 +24,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** The tools of the server at an address. */
+/** The operator tools of the server at an address. */
 async function openAdmin(address: string, credential?: string): Promise<AdminConnection> {
   const [, host = "", port = ""] = /^tcp:\/\/(.*):(\d+)$/.exec(address) ?? [];
   const where = address.startsWith("unix:") ? { path: address.slice(5) } : { host, port: Number(port) };
@@ -35,7 +35,7 @@ async function openAdmin(address: string, credential?: string): Promise<AdminCon
   return link;
 }
 
-/** A watch that writes down what it is told. */
+/** A watch that records its events. */
 function startWatch(
   link: AdminConnection,
   prefix: string,
@@ -61,7 +61,7 @@ async function openRawClient(address: string, more: Readonly<Record<string, unkn
   return rawClient;
 }
 
-test("history tells the last events of a key, oldest first, without ids", async () => {
+test("history returns the last events of a key, oldest first, without ids", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
   const { driver } = await openClient(address);
@@ -86,7 +86,7 @@ test("history tells the last events of a key, oldest first, without ids", async 
   for (const { id } of [a, b]) expect(JSON.stringify(events, (_, value) => String(value))).not.toContain(id);
 });
 
-test("a watch tells what happens below its prefix, and goes on over a restart of the server", async () => {
+test("a watch reports the events below its prefix, and continues after a restart of the server", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
   const { driver, pushes } = await openClient(address);
@@ -101,7 +101,7 @@ test("a watch tells what happens below its prefix, and goes on over a restart of
   await until(() => told.includes("down"), { within: 2_000, what: "the end of the server" });
   await startServer({ in: it.dir, listen: `unix:${it.path}` });
   await until(() => told.includes("restarted"), { within: 5_000, what: "the server's return" });
-  // the client has a connection and a backoff of its own
+  // the client has its own connection and backoff
   await until(() => pushes.all.some(({ id }) => id === null), { within: 5_000, what: "the client's return" });
   await driver.release([mine, other]);
   await until(() => events.some(({ kind }) => kind === "released"), { within: 2_000, what: "the release" });
@@ -109,7 +109,7 @@ test("a watch tells what happens below its prefix, and goes on over a restart of
   expect(told).toEqual(["up", "down", "restarted"]);
 });
 
-test("what a credential may not inspect is told by none of the frames", async () => {
+test("no frame shows a credential what it may not inspect", async () => {
   const [ana, ben] = [testAccount("ana", "a/"), testAccount("ben", "b/", ["acquire"])];
   const it = await startServer({ access: createTestAccess(ana, ben), listen: "tcp://127.0.0.1:0" });
   const address = it.addresses[0] as string;
@@ -127,11 +127,11 @@ test("what a credential may not inspect is told by none of the frames", async ()
   await expect(second.history("b/1", 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   expect(await first.info("a/")).toMatchObject({ account: "ana", rights: ["acquire", "inspect", "force", "admin"] });
   expect(await first.info("b/")).toMatchObject({ account: "ana", rights: [] });
-  // how busy the server is, is nobody's business who may not see everything
+  // the server's load is shown only to a credential that may inspect every key
   expect(await first.info("")).not.toHaveProperty("load");
 });
 
-test("a server says what it is, and how much it has to do", async () => {
+test("a server reports its version and its load", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
   const { driver } = await openClient(address);
@@ -154,7 +154,7 @@ test("a server says what it is, and how much it has to do", async () => {
   expect(info.wallMs).toBeLessThanOrEqual(Date.now() + 1);
 });
 
-test("a server in front of another store tells what passes through it", async () => {
+test("a server in front of another store reports the events that pass through it", async () => {
   const it = await startServer({ driver: memory() });
   const address = it.addresses[0] as string;
   const { driver } = await openClient(address);
@@ -171,11 +171,11 @@ test("a server in front of another store tells what passes through it", async ()
   expect(events[2]).toMatchObject({ token, reason: "stuck" });
 });
 
-test("behind a driver that is no server of ours there are no tools", async () => {
+test("a driver for a store other than a Holdfast server offers no tools", async () => {
   expect(await openAdminConnection(memory())).toBeNull();
 });
 
-test("malformed frames of the tools end the connection; too many watches only fail their call", async () => {
+test("malformed tool frames end the connection; too many watches only fail their call", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
   const bad = ['["history",1,7,1]', '["history",1,"k",-1]', '["watch",1]', '["watch",1,"",-1]', '["info",1,7]'];
@@ -191,7 +191,7 @@ test("malformed frames of the tools end the connection; too many watches only fa
   expect([await one.call("unwatch", 3), await one.call("unwatch", 3), await one.call("watch", "")]).toEqual([1, 0, 0]);
 });
 
-test("subscribersPerAccount: one account, by whichever port and however many connections, leaves room to others", async () => {
+test("subscribersPerAccount: one account, on any port and over any number of connections, leaves room for others", async () => {
   const [a, b] = [testAccount("a", "a/"), testAccount("b", "b/")];
   const limits = { subscribersPerAccount: 3 };
   const it = await startServer({ access: createTestAccess(a, b), limits, http: "127.0.0.1:0" });
@@ -212,18 +212,18 @@ test("subscribersPerAccount: one account, by whichever port and however many con
   expect(await refused.json()).toMatchObject({ code: "LIMIT", reason: "full", detail: message });
   const otherRawClient = await as(b);
   for (let watch = 0; watch < 3; watch++) await otherRawClient.call("watch", "");
-  // when one goes there is room again
+  // when one subscriber leaves there is room again
   await first.call("unwatch", 1);
   expect((await stream(a, reading.signal)).status).toBe(200);
 });
 
-test("subscribersPerAccount: where nobody is asked who he is there is no account", async () => {
+test("subscribersPerAccount: a server without accounts applies no limit by account", async () => {
   const it = await startServer({ limits: { subscribersPerAccount: 1 } });
   const rawClient = await openRawClient(it.addresses[0] as string);
   for (let watch = 0; watch < 3; watch++) await rawClient.call("watch", "");
 });
 
-test("a watcher that has gone is followed by nobody", async () => {
+test("the server stops following events for a watcher that has disconnected", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
   const rawClient = await openRawClient(address);
@@ -237,11 +237,11 @@ test("a watcher that has gone is followed by nobody", async () => {
   expect(await link.history("other", 1)).toHaveLength(1);
 });
 
-test("who asks for the histories of thousands of keys at once has some of them; others are served meanwhile", async () => {
+test("a request for the histories of thousands of keys is answered in part, and other clients are served meanwhile", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
   const [busy, other] = [await openRawClient(address), await openRawClient(address)];
-  // all that is remembered is looked through for each
+  // each request searches all remembered events
   for (let n = 0; n < 1_000; n++) busy.send(`["claim",${n},"${randomId()}",["k${n}"],30000]`);
   const many = 5_000;
   busy.send(...Array.from({ length: many }, (_, n) => `["history",${n + 10_000},"none",10]`));
@@ -252,7 +252,7 @@ test("who asks for the histories of thousands of keys at once has some of them; 
   await until(() => answers().length === many, { within: 20_000, what: "all answers" });
   const refused = answers().filter(([kind, , code]) => kind === "error" && code === "LIMIT").length;
   expect(refused).toBeGreaterThan(many / 2);
-  // what waited is answered, and the connection goes on
+  // the delayed calls are answered, and the connection continues
   const told = answers().filter(([kind]) => kind === "ok").length;
   expect(told).toBe(many - refused);
   expect(told).toBeGreaterThanOrEqual(16);

@@ -1,4 +1,4 @@
-// Who is let in, and what becomes of those who are not.
+// Which clients are admitted, and how the others are refused.
 
 import { expect, test } from "vitest";
 import { FatalDriverError } from "../../../src/errors.ts";
@@ -32,7 +32,7 @@ async function openRawClient(address: string, hello?: Readonly<Record<string, un
   return rawClient;
 }
 
-test.each(["unix", "tcp"])("over %s only a credential that is known is let in", async (kind) => {
+test.each(["unix", "tcp"])("over %s only a known credential is admitted", async (kind) => {
   const it = await startServer({
     access: createTestAccess(ana),
     limits: { refusalMs: 10 },
@@ -48,7 +48,7 @@ test.each(["unix", "tcp"])("over %s only a credential that is known is let in", 
   expect(it.stats().sessions).toBe(1);
 });
 
-test("whatever is wrong with a credential, the answer is the same, and comes late", async () => {
+test("every bad credential gets the same answer, after a delay", async () => {
   const it = await startServer({ access: createTestAccess(ana), limits: { refusalMs: 150 } });
   const said = new Set<string>();
   for (const hello of [{}, { credential: ben.credential }, { credential: "x" }, { credential: null }]) {
@@ -62,17 +62,17 @@ test("whatever is wrong with a credential, the answer is the same, and comes lat
   expect(it.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(4);
 });
 
-test("while some wait to be refused others are served; of those who wait there are only so many", async () => {
+test("while refusals are delayed other clients are served; the number of delayed refusals is bounded", async () => {
   const it = await startServer({ access: createTestAccess(ana), limits: { refusalMs: 60_000, refusals: 2 } });
   const address = it.addresses[0] as string;
   const slow = [await openRawClient(address, { credential: "x" }), await openRawClient(address, { credential: "x" })];
   await until(() => it.logged.length === 2, { within: 2_000, what: "two refusals to be told" });
-  // there is no room to let a third one wait
+  // there is no room for a third delayed refusal
   const third = await openRawClient(address, { credential: "x" });
   await third.waitUntilClosed(2_000);
   expect(third.refusal).toBe("AUTH");
   expect(slow.map(({ isClosed }) => isClosed)).toEqual([false, false]);
-  // what they say meanwhile is not read
+  // frames sent during the delay are not read
   slow[0]?.write(
     `${JSON.stringify({ hello: { protocol: 1, session: slow[0].session, credential: ana.credential } })}\n`,
   );
@@ -81,7 +81,7 @@ test("while some wait to be refused others are served; of those who wait there a
   expect(it.stats().sessions).toBe(1);
 });
 
-test("too many wrong credentials in a minute are refused at once and told of once a minute, the right one is still let in", async () => {
+test("too many wrong credentials in a minute are refused at once and logged once a minute; the right one is still admitted", async () => {
   let now = 0;
   const access = createAccessControl([ana.account], { failuresPerMinute: 3, now: () => now });
   const it = await startServer({ access, limits: { refusalMs: 0 }, listen: TCP_ADDRESS });
@@ -96,7 +96,7 @@ test("too many wrong credentials in a minute are refused at once and told of onc
     ...["LIMIT", "LIMIT"],
   ]);
   expect(it.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(3);
-  // the first of those beyond; the others are told of a minute later
+  // the first refusal beyond the limit is logged; the others are counted a minute later
   expect(it.logged.filter((line) => line.includes("too many wrong credentials"))).toHaveLength(1);
   expect(it.logged).toHaveLength(4);
   expect(access.failureCount).toBe(5);
@@ -105,7 +105,7 @@ test("too many wrong credentials in a minute are refused at once and told of onc
   expect(await codeOf()).toBe("AUTH");
 });
 
-test("a session answers only to the account that it began with", async () => {
+test("a session accepts only the account that began it", async () => {
   const it = await startServer({ access: createTestAccess(ana, ben), limits: { refusalMs: 0 }, listen: TCP_ADDRESS });
   const address = it.addresses[0] as string;
   const first = await openRawClient(address);
@@ -117,7 +117,7 @@ test("a session answers only to the account that it began with", async () => {
   expect(first.isClosed).toBe(false);
 });
 
-test("two credentials of an account are good at once; the reload that takes one away ends its connections alone", async () => {
+test("two credentials of an account are valid at once; a reload that removes one ends only its connections", async () => {
   const next = createCredential();
   const access = createAccessControl([{ ...ana.account, hashes: [...ana.account.hashes, next.hash] }, ben.account]);
   const it = await startServer({ access, listen: TCP_ADDRESS, limits: { refusalMs: 0 } });
@@ -134,14 +134,14 @@ test("two credentials of an account are good at once; the reload that takes one 
   access.replace([{ ...ana.account, hashes: [next.hash] }, ben.account]);
   await old.waitUntilClosed();
   expect(old.refusal).toBe("AUTH");
-  // the same account goes on with what it has placed
+  // the same account continues with its claims
   expect((await fresh.call("renew", ["a".repeat(26)]))[0]).toContain("held");
   expect(await other.call("ping")).toEqual([]);
   expect([fresh.isClosed, other.isClosed]).toEqual([false, false]);
   await expect(openClient(address, { credential: ana.credential })).rejects.toThrow("no valid credential");
 });
 
-test("a client that is thrown out comes back by the credential it has then, and nothing it holds is lost", async () => {
+test("a disconnected client returns with its current credential, and loses none of its claims", async () => {
   const next = createCredential();
   let credential = ana.credential;
   const access = createTestAccess(ana);
@@ -158,7 +158,7 @@ test("a client that is thrown out comes back by the credential it has then, and 
   expect(again).toMatchObject([{ state: "held", token }]);
 });
 
-test("on a Unix socket the server's own cut is no death: what a removed credential held stays until its lease ends", async () => {
+test("on a Unix socket a disconnection by the server does not end the session: claims of a removed credential stay until their leases end", async () => {
   const access = createTestAccess(ana, ben);
   const it = await startServer({ access });
   const address = it.addresses[0] as string;
@@ -174,7 +174,7 @@ test("on a Unix socket the server's own cut is no death: what a removed credenti
   expect(granted.token).toBeGreaterThan(token);
 });
 
-test("the hash of a credential tells nobody its account, and two credentials never meet", () => {
+test("the hash of a credential does not reveal its account, and two credentials never share a hash", () => {
   const all = Array.from({ length: 1_000 }, createCredential);
   expect(new Set(all.map(({ credential }) => credential)).size).toBe(1_000);
   expect(

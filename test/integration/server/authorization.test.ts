@@ -1,4 +1,4 @@
-// What a credential may do, and that it sees and touches nothing else.
+// What a credential may do, and that it can neither see nor change anything else.
 
 import { expect, test } from "vitest";
 import { FatalDriverError } from "../../../src/errors.ts";
@@ -56,7 +56,7 @@ test("a claim is refused unless acquire is allowed on every one of its keys", as
   await expect(driver.claim(makeClaim("b/1"))).rejects.toBeInstanceOf(FatalDriverError);
 });
 
-test("a prefix is met letter by letter: team-a/ is neither team-ab/ nor team-a, and a rule for one key is for that key", async () => {
+test("a prefix matches character by character: team-a/ matches neither team-ab/ nor team-a, and a rule for one key matches that key only", async () => {
   const team = testAccount("team", "team-a/");
   const account = testAccount("one", "deploy", ["acquire"], { isExactKey: true });
   const { clients } = await startHarness(team, account);
@@ -71,7 +71,7 @@ test("a prefix is met letter by letter: team-a/ is neither team-ab/ nor team-a, 
   }
 });
 
-test("what no rule allows is refused: each right alone gives nothing of the others", async () => {
+test("an action that no rule allows is refused: no right implies another", async () => {
   const permissions: readonly Permission[] = ["acquire", "inspect", "force", "admin"];
   const all = permissions.map((permission) => testAccount(permission, "k/", [permission]));
   const { clients, it } = await startHarness(...all, root);
@@ -87,14 +87,14 @@ test("what no rule allows is refused: each right alone gives nothing of the othe
   const target = { key: "k/1", token, now: false };
   for (const { driver } of [acquire, inspect, admin]) {
     await expect(driver.revoke?.([target])).rejects.toThrow("may not revoke");
-    // whether there is anything to revoke makes no difference
+    // the answer does not depend on whether there is a claim to revoke
     await expect(driver.revoke?.([{ ...target, key: "k/nothing" }])).rejects.toThrow("may not revoke");
   }
   expect(await force.driver.revoke?.([target])).toEqual([true]);
   expect(it.stats().claims).toBe(2);
 });
 
-test("to another account a claim is as if it did not exist, whoever knows its id", async () => {
+test("to another account a claim does not exist, even if that account knows its id", async () => {
   const otherAccount = testAccount("other");
   const { clients, address } = await startHarness(root, otherAccount);
   const [owner, thief] = clients as readonly [OpenDriver, OpenDriver];
@@ -115,7 +115,7 @@ test("to another account a claim is as if it did not exist, whoever knows its id
     ],
   ];
   expect(await line.call("reclaim", was, true)).toEqual([["none"]]);
-  // with one of its own in between each answer stands in its place
+  // answers keep their positions when the account's own claim is among them
   const own = randomId();
   await line.claim(own, "mine");
   expect(await line.call("renew", [id, own, id])).toEqual([["none"], expect.arrayContaining(["held"]), ["none"]]);
@@ -123,9 +123,9 @@ test("to another account a claim is as if it did not exist, whoever knows its id
   expect(await owner.driver.renew([claim, waiting])).toMatchObject([{ state: "held", token }, { state: "waiting" }]);
 });
 
-test("while the server asks what was held, what another holds answers as what nobody has told of", async () => {
+test("during recovery a claim held by another account is answered like an unreported one", async () => {
   const [owner, other] = [testAccount("owner"), testAccount("other")];
-  // nothing is kept: every start asks
+  // no claim was saved: every start is a recovery
   const it = await startServer({ access: createTestAccess(owner, other), state: "none" });
   const address = it.addresses[0] as string;
   expect(it.recoveryRemainingMs).toBeGreaterThan(0);
@@ -147,11 +147,11 @@ test("while the server asks what was held, what another holds answers as what no
     expect(known_, verb).toEqual(unknown_);
   }
   expect((await answers((of) => line.call("renew", [of])))[0]).toEqual([null]);
-  // its holder has it all the same
+  // its holder still has it
   expect(await holder.call("renew", [id])).toEqual([expect.arrayContaining(["held", "1000"])]);
 });
 
-test("another credential of the same account may go on with what it placed, and a detached claim stays the account's", async () => {
+test("another credential of the same account can continue with its claims, and a detached claim stays with the account", async () => {
   const { clients, address } = await startHarness(ana, root);
   const [first, other] = clients as readonly [OpenDriver, OpenDriver];
   const claim = makeClaim("a/1");
@@ -164,7 +164,7 @@ test("another credential of the same account may go on with what it placed, and 
   expect(await second.driver.release([claim])).toEqual([true]);
 });
 
-test("who may no longer acquire a key cannot renew what it holds there, but may give it back", async () => {
+test("an account that may no longer acquire a key cannot renew its claim there, but can release it", async () => {
   const access = createTestAccess(root);
   const it = await startServer({ access });
   const { driver } = await openClient(it.addresses[0] as string, { credential: root.credential });
@@ -173,13 +173,13 @@ test("who may no longer acquire a key cannot renew what it holds there, but may 
   expectHeld(await driver.claim(lost));
   access.replace([{ ...root.account, rules: ana.account.rules }]);
   expect(await driver.renew([lost, kept])).toMatchObject([{ state: "none" }, { state: "held" }]);
-  // nor by naming other keys with its id
+  // nor can it by sending other keys with its id
   expect(await driver.claim({ ...lost, holds: makeClaim("a/2").holds })).toEqual({ state: "none" });
   expect(it.stats().claims).toBe(2);
   expect(await driver.release([lost, kept])).toEqual([true, true]);
 });
 
-test("a list shows only what may be inspected, and that is left out before the page is cut", async () => {
+test("a list contains only what the account may inspect, and is filtered before the page is cut", async () => {
   const { clients, address } = await startHarness(ana, root);
   const [mine, all] = clients as readonly [OpenDriver, OpenDriver];
   const line = await openRawClient(address, root);
@@ -191,7 +191,7 @@ test("a list shows only what may be inspected, and that is left out before the p
   await all.driver.claim(makeClaim("a/2"));
   expect((await all.driver.list({ prefix: "" }, 5_000)).length).toBe(3_002);
   const seenClaimViews = await mine.driver.list({ prefix: "" }, 2);
-  // of a claim that holds other keys, too, only those that may be seen
+  // for a claim of several keys, only the keys that the account may inspect
   expect(seenClaimViews.map(({ holds }) => holds.map(({ key }) => key))).toEqual([["a/1"], ["a/2"]]);
   expect(seenClaimViews[0]?.tag).toBe(publicTag(both.id));
   expect(await mine.driver.list({ prefix: "z/" }, 10)).toEqual([]);
@@ -200,7 +200,7 @@ test("a list shows only what may be inspected, and that is left out before the p
   ]);
 });
 
-test("a revocation needs a token that the holder has, any of its run, and is told with its reason", async () => {
+test("a revocation needs a token of the holder, any in its range, and reports its reason", async () => {
   const { clients, it } = await startHarness(root, testAccount("ops", "", ["force", "inspect"]));
   const [holder, ops] = clients as readonly [OpenDriver, OpenDriver];
   const claim = makeClaim("k", { tokens: 8 });
@@ -216,7 +216,7 @@ test("a revocation needs a token that the holder has, any of its run, and is tol
   expect(await holder.driver.renew([claim])).toEqual([{ state: "none", reason: "revoked" }]);
 });
 
-test("accounts that were given credentials later do not shut out what was placed before there were any", async () => {
+test("accounts that are configured later can still use claims that were placed without accounts", async () => {
   const first = await startServer();
   const before = makeClaim("a/1");
   const early = await openClient(first.addresses[0] as string);
@@ -233,7 +233,7 @@ test("accounts that were given credentials later do not shut out what was placed
   expect(await mine.driver.renew([before])).toMatchObject([{ state: "held", token }]);
 });
 
-test.each(["is stopped", "dies"])("whose a claim is outlives a server that %s", async (how) => {
+test.each(["is stopped", "dies"])("the owner of a claim is known after a server %s", async (how) => {
   const otherAccount = testAccount("other");
   const harness = new ServerHarness({ access: createTestAccess(root, otherAccount) });
   await harness.start();

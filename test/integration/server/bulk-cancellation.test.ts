@@ -8,7 +8,7 @@ test.each([
   ["a Unix socket", (folder: string): string => `unix:${join(folder, "socket")}`],
   ["TCP", (): string => "tcp://127.0.0.1:0"],
 ])(
-  "2,000 waits that end at once cost nobody a lock and leave no place: our server on %s",
+  "2,000 waits that end at once take no lock from others and leave no queue entry: the server on %s",
   async (_, listen) => {
     const store = await createServerStore(listen);
     try {

@@ -1,4 +1,4 @@
-// Each bound on claims, hit once. What is full refuses what is new; renewals and releases go on, and room comes back.
+// Each limit on claims, reached once. A full server refuses new claims; renewals and releases continue, and room returns.
 
 import { expect, test } from "vitest";
 import { FatalDriverError } from "../../../src/errors.ts";
@@ -20,7 +20,7 @@ async function startHarness(limits: Partial<ServerLimits>, clients: number): Pro
   return Promise.all(Array.from({ length: clients }, () => openClient(it.addresses[0] as string)));
 }
 
-/** Full: nothing new comes in, all else goes on; a release makes room. */
+/** Full: new claims are refused, all other calls work; a release makes room. */
 async function expectLimitReached(
   { driver }: OpenDriver,
   mine: ReturnType<typeof makeClaim>[],
@@ -29,7 +29,7 @@ async function expectLimitReached(
   const more = makeClaim("new");
   await expect(driver.claim(more)).rejects.toThrow(what);
   await expect(driver.claim(more)).rejects.toBeInstanceOf(FatalDriverError);
-  // a claim call that is repeated is no new claim
+  // a repeated claim call is not a new claim
   expect(await driver.claim(mine[0] as never)).toMatchObject({ state: "held" });
   expect((await driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
   expect(await driver.release(mine.slice(0, 1))).toEqual([true]);
@@ -43,14 +43,14 @@ async function placeClaims({ driver }: OpenDriver, count: number, from = 0): Pro
   return all;
 }
 
-test("claims: of all clients together", async () => {
+test("claims: the limit counts the claims of all clients", async () => {
   const [first, second] = (await startHarness({ claims: 5 }, 2)) as [OpenDriver, OpenDriver];
   const mine = await placeClaims(first, 3);
   await placeClaims(second, 2, 10);
   await expectLimitReached(first, mine, "at most 5 claims on this server");
 });
 
-test("claims and claimsPerAccount: one of several keys is counted once for each of them, also when it comes back", async () => {
+test("claims and claimsPerAccount: a claim of several keys counts once for each key, also when it is reclaimed", async () => {
   const ana = testAccount("ana");
   const harness = new ServerHarness({
     limits: { claims: 10, claimsPerAccount: 8 },
@@ -74,27 +74,27 @@ test("claims and claimsPerAccount: one of several keys is counted once for each 
   expectHeld(await client.driver.claim(makeClaim(["a", "b", "c"])));
 });
 
-test("claims: also of those that never were, however many a client gives back", async () => {
+test("claims: releases of unknown ids count too, so that no client can fill the server with them", async () => {
   const harness = new ServerHarness({ limits: { claims: 100 } });
   await harness.start();
   const { driver } = await harness.connectClient();
   for (let turn = 0; turn < 3; turn++) {
     const never = Array.from({ length: 90 }, (_, n) => makeClaim(`never${n}`, { ttlMs: DAY_MS }));
     await driver.release(never, new Set(never.map(({ id }) => id)));
-    // a claim call that comes late still takes no place
+    // a late claim call still takes no entry
     expect(await driver.claim(never.at(-1) as never)).toMatchObject({ state: "none" });
   }
   expect(harness.openedBackend?.backend.table.tombstones.size).toBe(100);
 });
 
-test("claimsPerSession: of one client; others have their own room", async () => {
+test("claimsPerSession: the limit counts the claims of one client; other clients have their own", async () => {
   const [first, second] = (await startHarness({ claimsPerSession: 3 }, 2)) as [OpenDriver, OpenDriver];
   const mine = await placeClaims(first, 3);
   await placeClaims(second, 3, 10);
   await expectLimitReached(first, mine, "at most 3 claims of one client");
 });
 
-test("claimsPerAccount: of all clients of an account, detached ones too; others have their own room", async () => {
+test("claimsPerAccount: the limit counts the claims of all clients of an account, detached ones too; other accounts have their own", async () => {
   const [ana, ben] = [testAccount("ana"), testAccount("ben")];
   const it = await startServer({ limits: { claimsPerAccount: 4 }, access: createTestAccess(ana, ben) });
   const address = it.addresses[0] as string;
@@ -108,12 +108,12 @@ test("claimsPerAccount: of all clients of an account, detached ones too; others 
   expect(await second.driver.detach?.([detached as never])).toEqual([true]);
   await placeClaims(other, 4, 20);
   await expectLimitReached(first, mine, "at most 4 claims of one account");
-  // what has gone, whichever way, is counted no more
+  // an ended claim is no longer counted, however it ended
   await second.driver.release([detached as never, plain as never]);
   await placeClaims(first, 4, 30);
 });
 
-test("waitersPerKey: places in one line; other lines have their own", async () => {
+test("waitersPerKey: the limit counts the entries of one queue; other queues have their own", async () => {
   const [first, second] = (await startHarness({ waitersPerKey: 3 }, 2)) as [OpenDriver, OpenDriver];
   const line = [makeClaim("k"), makeClaim("k"), makeClaim("k")];
   for (const claim of line) await first.driver.claim(claim);
@@ -126,16 +126,16 @@ test("waitersPerKey: places in one line; other lines have their own", async () =
   expect((await first.driver.renew(line.slice(1))).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
 });
 
-test("waitersPerKey: its holders among them, also those that were granted without waiting", async () => {
+test("waitersPerKey: the limit includes the holders, also those granted without waiting", async () => {
   const [first, second] = (await startHarness({ waitersPerKey: 3 }, 2)) as [OpenDriver, OpenDriver];
   const once = () => makeClaim([lockSpec("k")], { wait: false });
   for (let at = 0; at < 3; at++) expectHeld(await first.driver.claim(once()));
   await expect(second.driver.claim(once())).rejects.toThrow("at most 3 entries in the queue of a key");
-  // what is not free is no matter of room: of a line so full as well
+  // a busy key is refused as busy, not as full, even when its queue is full
   expect(await second.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
 });
 
-test("waiters: those who wait in all; those who hold are not counted", async () => {
+test("waiters: the limit counts all waiting claims; holders are not counted", async () => {
   const [first, second] = (await startHarness({ waiters: 2 }, 2)) as [OpenDriver, OpenDriver];
   await placeClaims(first, 5);
   const waiting = [makeClaim("k0"), makeClaim("k1")];
@@ -147,7 +147,7 @@ test("waiters: those who wait in all; those who hold are not counted", async () 
   expect(await second.driver.claim(makeClaim("k2"))).toMatchObject({ state: "waiting" });
 });
 
-test("the counts of held, of accounts and of sessions come back to nothing however claims end", async () => {
+test("the counts of held claims, accounts and sessions return to zero however claims end", async () => {
   const ana = testAccount("ana", "", ["acquire", "force"]);
   const limits = { waiters: 2, claimsPerAccount: 6, claimsPerSession: 6 };
   const it = await startServer({ limits, access: createTestAccess(ana) });
@@ -170,7 +170,7 @@ test("the counts of held, of accounts and of sessions come back to nothing howev
     await one.driver.close();
     await expect.poll(() => it.stats().claims).toBe(0);
   }
-  // whoever was counted as a holder for ever would make room for more who wait
+  // a holder that stays counted for ever would make room for more waiters
   const { driver } = await openClient(address, { credential: ana.credential });
   expectHeld(await driver.claim(makeClaim("k")));
   for (let at = 0; at < 2; at++) await driver.claim(makeClaim("k"));
@@ -184,14 +184,14 @@ test("ttlMs: a longer lease is refused, in a claim, a renewal and a reclaim", as
   await expect(driver.renew([makeClaim("j", { ttlMs: DAY_MS + 1 })])).rejects.toThrow("the longest lease is");
 });
 
-test("holds: a claim of more keys than fit ends the connection that sent it", async () => {
+test("holds: a claim of too many keys ends the connection that sent it", async () => {
   const [first, second] = (await startHarness({}, 2)) as [OpenDriver, OpenDriver];
   const keys = Array.from({ length: 129 }, (_, n) => lockSpec(`k${String(n).padStart(3, "0")}`));
   await expect(first.driver.claim(makeClaim(keys))).rejects.toThrow("connection");
   expectHeld(await second.driver.claim(makeClaim(keys.slice(1))));
 });
 
-test("floorMs: a floor more than a day ahead of the clock is refused", async () => {
+test("floorMs: a token floor more than a day ahead of the clock is refused", async () => {
   const [{ driver }] = (await startHarness({}, 1)) as [OpenDriver];
   const ahead = (ms: number): bigint => BigInt(Date.now() + ms) * 1_000n;
   expectHeld(await driver.claim(makeClaim("k", { floor: ahead(DAY_MS - 60_000) })));
@@ -200,7 +200,7 @@ test("floorMs: a floor more than a day ahead of the clock is refused", async () 
   );
 });
 
-test("labelBytes: a longer label is cut between two characters, and cannot move a cursor; so is that of a hello", async () => {
+test("labelBytes: a longer label is cut between two characters, and cannot move a cursor; neither can the label of a hello", async () => {
   const it = await startServer();
   const long = `\u001b[2J${"é".repeat(500)}`;
   const { driver } = await openClient(it.addresses[0] as string, { label: `${long}!` });

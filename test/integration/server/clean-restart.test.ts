@@ -1,4 +1,4 @@
-// What outlives a clean shutdown, what stands in the journal, and what a disk that fails ends.
+// What survives a clean shutdown, what the journal contains, and what a failing disk prevents.
 
 import { expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
@@ -18,7 +18,7 @@ const requireStorage = (harness: ServerHarness): MemoryStorage => {
   return harness.storage;
 };
 
-test("a clean restart opens at once; holds and places are as they were", async () => {
+test("after a clean restart the server grants at once, with the same holders and queue entries", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const clients = [
@@ -42,7 +42,7 @@ test("a clean restart opens at once; holds and places are as they were", async (
   expect(next.token).toBeGreaterThan(before.token);
 });
 
-test("the saved table is used once: a crash right after a clean restart is a crash", async () => {
+test("the saved table is used once: a crash right after a clean restart leads to recovery", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -57,7 +57,7 @@ test("the saved table is used once: a crash right after a clean restart is a cra
   expect(harness.openedBackend?.backend.table.records.size).toBe(0);
 });
 
-test("over a clean restart a lease goes on with what it had left", async () => {
+test("a lease continues after a clean restart with its remaining time", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -75,7 +75,7 @@ test("over a clean restart a lease goes on with what it had left", async () => {
   expect(otherClient.pushes).toContainEqual({ id: b.id, answer: expect.objectContaining({ state: "held" }) });
 });
 
-test("after a clean restart the claims of a process that has gone meanwhile are ended at once", async () => {
+test("after a clean restart the claims of a process that ended meanwhile end at once", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -89,7 +89,7 @@ test("after a clean restart the claims of a process that has gone meanwhile are 
   expectHeld(await otherClient.driver.claim(makeClaim("k", { wait: false })));
 });
 
-test("after a clean restart a stopped process keeps its session claim; a living one has a minute to come back", async () => {
+test("after a clean restart a stopped process keeps its session claim; a running one has a minute to reconnect", async () => {
   for (const process of ["stopped", "running"] as const) {
     const harness = new ServerHarness();
     await harness.start();
@@ -106,7 +106,7 @@ test("after a clean restart a stopped process keeps its session claim; a living 
   }
 });
 
-test("a server that is stopped while it reclaims leaves the next one reclaiming", async () => {
+test("a server that is stopped during recovery leaves the next one in recovery", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -123,7 +123,7 @@ test("a server that is stopped while it reclaims leaves the next one reclaiming"
   expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
 });
 
-test("a claim of a day is on disk before it is answered, and comes back from there", async () => {
+test("a claim with a lease of a day is on disk before it is answered, and is restored from there", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = requireStorage(harness);
@@ -151,7 +151,7 @@ test("a claim of a day is on disk before it is answered, and comes back from the
   expect(await claimState(otherClient, a)).toMatchObject({ state: "held", token: before.token });
 });
 
-test("a waiting claim of a day is on disk before its client is told of the grant", async () => {
+test("a waiting claim with a lease of a day is on disk before its client learns of the grant", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = requireStorage(harness);
@@ -174,7 +174,7 @@ test("a waiting claim of a day is on disk before its client is told of the grant
   expect(otherClient.pushes).toContainEqual({ id: b.id, answer: undefined });
 });
 
-test("a detached claim comes back after a crash, whoever has gone", async () => {
+test("a detached claim is restored after a crash, even if its client has gone", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -192,7 +192,7 @@ test("a detached claim comes back after a crash, whoever has gone", async () => 
   expect(await otherClient.driver.release([a])).toEqual([true]);
 });
 
-test("a long claim that was released, or has ended, does not come back", async () => {
+test("a long claim that was released or has ended is not restored", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -210,7 +210,7 @@ test("a long claim that was released, or has ended, does not come back", async (
   expect(harness.openedBackend?.backend.table.records.size).toBe(0);
 });
 
-test("a long claim is not said to be released before that is on disk", async () => {
+test("the release of a long claim is on disk before it is answered", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = requireStorage(harness);
@@ -231,7 +231,7 @@ test("a long claim is not said to be released before that is on disk", async () 
   expect(await released).toEqual([true]);
 });
 
-test("a line whose clients came back in disorder keeps its order over a clean restart, too", async () => {
+test("a queue whose clients reconnected in another order keeps its order over a clean restart", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const clients = [
@@ -257,7 +257,7 @@ test("a line whose clients came back in disorder keeps its order over a clean re
   expect(await claimState(clients[2], claims[2])).toMatchObject({ state: "waiting" });
 });
 
-test("the journal does not grow for ever", async () => {
+test("the journal does not grow without bound", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const { driver } = await harness.connectClient();
@@ -275,18 +275,18 @@ test("the journal does not grow for ever", async () => {
   expect(harness.openedBackend?.backend.table.records.has(kept.id)).toBe(true);
 });
 
-test("many long claims share a write", async () => {
+test("many long claims share one write", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const { driver } = await harness.connectClient();
   await driver.claim(makeClaim("first", { ttlMs: DAY_MS }));
   const before = requireStorage(harness).writes.length;
   await Promise.all(Array.from({ length: 100 }, (_, at) => driver.claim(makeClaim(`k${at}`, { ttlMs: DAY_MS }))));
-  // the calls of one turn come in seven lines
+  // the calls of one batch arrive in seven lines
   expect(requireStorage(harness).writes.length - before).toBeLessThan(8);
 });
 
-test("on a full disk: what needs no write goes on, what needs one is refused with the reason, and recovers", async () => {
+test("on a full disk calls that need no write succeed, others are refused with the reason, until there is room again", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = requireStorage(harness);
@@ -311,7 +311,7 @@ test("on a full disk: what needs no write goes on, what needs one is refused wit
   expect(await driver.list({ prefix: "day" }, 10)).toHaveLength(1);
 });
 
-test("a shutdown on a full disk is a crash to the next start", async () => {
+test("after a shutdown on a full disk the next start is a recovery", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();

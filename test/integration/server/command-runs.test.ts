@@ -1,4 +1,4 @@
-// Runs that outlive their wrappers, their server, or both: what they hold stays, and nothing else waits for it.
+// Command runs that outlive their wrapper, their server, or both: their claims stay, and no other key waits for them.
 
 import { expect, test } from "vitest";
 import type { CommandRun, CommandRuns, LivingRuns, RunStatus } from "../../../src/server/runs/command-run.ts";
@@ -13,7 +13,7 @@ cleanUpAfterEach();
 
 const MINUTE_MS = 60_000;
 
-/** Runs as the kernel would tell of them, one for each session. */
+/** Command runs as the kernel would report them, one for each session. */
 class MemoryRuns implements CommandRuns {
   readonly all = new Map<
     string,
@@ -58,9 +58,9 @@ type RunFixture = {
   readonly wrapper: HarnessClient;
   readonly claim: Claim;
   readonly token: bigint;
-  /** What becomes of the run. */
+  /** The state of the run. */
   is(life: RunStatus): void;
-  /** The wrapper is gone from one moment to the next. */
+  /** The wrapper dies at once. */
   die(): void;
 };
 
@@ -109,7 +109,7 @@ async function openWaiter(harness: ServerHarness, key: string | readonly LockSpe
 }
 
 test.for(["crash", "stop"] as const)(
-  "wrapper dead, server restarted (%s): what the run holds stays until it is over, and no other key waits",
+  "wrapper dead, server restarted (%s): the run's claims stay until it ends, and no other key waits",
   async (how) => {
     const { world, is, die, token } = await createRunFixture();
     die();
@@ -124,7 +124,7 @@ test.for(["crash", "stop"] as const)(
   },
 );
 
-test("wrapper stopped while its server crashes: its claim stays for as long as it lives, and is the same when it comes back", async () => {
+test("wrapper stopped during a server crash: its claim stays while the wrapper lives, and is unchanged when it continues", async () => {
   const { world, wrapper, is, claim, token, runs } = await createRunFixture();
   is("held");
   wrapper.processState = "stopped";
@@ -142,7 +142,7 @@ test("wrapper stopped while its server crashes: its claim stays for as long as i
   expect(await openWaiter(world)).toMatchObject({ state: "held" });
 });
 
-test("the server crashes again and again while a run works: it keeps what it holds, with its token", async () => {
+test("a run keeps its claims and token while the server crashes again and again", async () => {
   const { world, is, die, token } = await createRunFixture();
   die();
   for (let times = 0; times < 5; times++) {
@@ -151,7 +151,7 @@ test("the server crashes again and again while a run works: it keeps what it hol
     expect(await openWaiter(world)).toEqual({ state: "none" });
     expect(world.openedBackend?.backend.table.records.size).toBe(1);
   }
-  // those who asked meanwhile are programs, which a start waits for
+  // the clients that asked meanwhile are processes that a start waits for
   await world.clock.advance(MINUTE_MS);
   expect(await openWaiter(world)).toEqual({ state: "none" });
   is("over");
@@ -159,7 +159,7 @@ test("the server crashes again and again while a run works: it keeps what it hol
   expect(expectHeld(await openWaiter(world)).token).toBeGreaterThan(token);
 });
 
-test("the server lives on: wrapper dead, the run keeps its claim until it is over, and gives up a place in a line", async () => {
+test("wrapper dead, server running: the run keeps its claim until it ends, and loses its queue entry", async () => {
   const { world, wrapper, runs, is, die } = await createRunFixture();
   const otherClient = await world.connectClient();
   await otherClient.driver.claim(makeClaim("line"));
@@ -175,7 +175,7 @@ test("the server lives on: wrapper dead, the run keeps its claim until it is ove
   expect(runs.removed).toEqual([sessionId(wrapper)]);
 });
 
-test("a file that is gone is a run that has ended: the end of the connection counts", async () => {
+test("a run whose file is gone has ended: the end of the connection counts", async () => {
   const { world, runs, die } = await createRunFixture();
   runs.all.clear();
   die();
@@ -184,7 +184,7 @@ test("a file that is gone is a run that has ended: the end of the connection cou
 });
 
 test.for(["crash", "none"] as const)(
-  "a lease of a run that works is renewed for it (%s); that of a wrapper that is only stopped is not",
+  "the lease of an active run is renewed for it (%s); the lease of a run whose wrapper is only stopped is not",
   async (how) => {
     const { world, is, die } = await createRunFixture({ ttlMs: 5_000 });
     die();
@@ -198,7 +198,7 @@ test.for(["crash", "none"] as const)(
 );
 
 test.for(["crash", "stop"] as const)(
-  "a run that was ended when its wrapper was stopped (%s): its lease ends, and no key waits for the wrapper",
+  "a run that was ended while its wrapper was stopped (%s): its lease ends, and no key waits for the wrapper",
   async (how) => {
     const { world, runs, wrapper, is } = await createRunFixture({ ttlMs: 5_000 });
     wrapper.processState = "stopped";
@@ -226,7 +226,7 @@ test.for(["crash", "stop"] as const)(
 );
 
 test.for(["run", "program"] as const)(
-  "the server crashes while a %s holds the key of a run whose lease had ended, and which works on: the newer token stays",
+  "the server crashes while a %s holds the key of an active run whose lease has ended: the newer token stays",
   async (kind) => {
     const { world, runs, wrapper } = await createRunFixture({ ttlMs: 5_000 });
     wrapper.processState = "stopped";
@@ -247,7 +247,7 @@ test.for(["run", "program"] as const)(
 );
 
 test.for(["before", "after", "when it is left", "never"] as const)(
-  "--hold-at-least, wrapper and command killed, the server crashes %s: the key stays held for what is left, no longer",
+  "--hold-at-least, wrapper and command killed, the server crashes %s: the key stays held for the remaining time, and no longer",
   async (when) => {
     const { world, runs, wrapper, is, die, token } = await createRunFixture({ ttlMs: 60_000 });
     const entry = runs.all.get(sessionId(wrapper));
@@ -265,7 +265,7 @@ test.for(["before", "after", "when it is left", "never"] as const)(
     if (when === "after" || when === "when it is left") await world.start();
     await world.clock.advance(1_000);
     expect(runs.removed).toEqual([sessionId(wrapper)]);
-    // of a claim that came back from the journal it is not known how much has passed
+    // for a claim restored from the journal the elapsed time is not known
     const longest = when === "after" ? 61_000 : 29_000;
     await world.clock.advance(27_000);
     expect(await openWaiter(world)).toEqual({ state: "none" });
@@ -275,7 +275,7 @@ test.for(["before", "after", "when it is left", "never"] as const)(
 );
 
 test.for(["for a while", "until the time is over"] as const)(
-  "--hold-at-least, wrapper and command killed while the disk is full (%s): the key stays held for what is left, and the file goes",
+  "--hold-at-least, wrapper and command killed while the disk is full (%s): the key stays held for the remaining time, and the file is removed",
   async (duration) => {
     const { world, runs, wrapper, is, die, token } = await createRunFixture({ ttlMs: 60_000 });
     const storage = world.storage as NonNullable<typeof world.storage>;
@@ -288,7 +288,7 @@ test.for(["for a while", "until the time is over"] as const)(
     await world.clock.advance(10_000);
     expect(world.openedBackend?.backend.table.records.size).toBe(1);
     expect(runs.removed).toEqual([]);
-    // once a second, not whenever the run is looked at
+    // once a second, not at each check of the run
     expect(storage.writes.filter((what) => what !== "save").length).toBeLessThan(30);
     if (duration === "for a while") {
       storage.isFull = false;
@@ -308,7 +308,7 @@ test.for(["for a while", "until the time is over"] as const)(
   },
 );
 
-test("--hold-at-least, the disk hangs until the time is over: nothing is left of the run, and nothing comes back later", async () => {
+test("--hold-at-least, the disk hangs until the time is over: nothing remains of the run, and nothing is restored later", async () => {
   const { world, runs, wrapper, is, die } = await createRunFixture({ ttlMs: 60_000 });
   const entry = runs.all.get(sessionId(wrapper));
   if (entry !== undefined) entry.holdUntil = world.clock.now() + 10_000;
@@ -326,7 +326,7 @@ test("--hold-at-least, the disk hangs until the time is over: nothing is left of
   expect(world.openedBackend?.sessions.byId.has(sessionId(wrapper))).toBe(false);
 });
 
-test("--hold-at-least, wrapper and command killed when the time is over: the lease ends with them", async () => {
+test("--hold-at-least, wrapper and command killed after the time is over: the lease ends with them", async () => {
   const { world, runs, wrapper, is, die } = await createRunFixture({ ttlMs: 60_000 });
   const entry = runs.all.get(sessionId(wrapper));
   if (entry !== undefined) entry.holdUntil = world.clock.now() + 1_000;
@@ -338,7 +338,7 @@ test("--hold-at-least, wrapper and command killed when the time is over: the lea
   expect(runs.removed).toEqual([sessionId(wrapper)]);
 });
 
-test("a run of which nothing can be told is waited for 60 s", async () => {
+test("a start waits 60 s for a run whose state is unknown", async () => {
   const { world, is, die } = await createRunFixture();
   is("unknown");
   die();
@@ -349,7 +349,7 @@ test("a run of which nothing can be told is waited for 60 s", async () => {
   expect(await openWaiter(world)).toMatchObject({ state: "held" });
 });
 
-test("a run that began while no server was there, its wrapper dead before it came back: found when its session is looked at", async () => {
+test("a run that began while no server was running, its wrapper dead before the server returned: found when its session is checked", async () => {
   const { world, runs, wrapper, die } = await createRunFixture();
   const entry = runs.all.get(sessionId(wrapper));
   runs.all.clear();
@@ -363,7 +363,7 @@ test("a run that began while no server was there, its wrapper dead before it cam
   expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
 });
 
-test("a run that began while no server was there, its wrapper dead between its hello and its reclaim: what it holds is restored", async () => {
+test("a run that began while no server was running, its wrapper dead between its hello and its reclaim: its claims are restored", async () => {
   const { world, runs, wrapper, die } = await createRunFixture();
   const session = sessionId(wrapper);
   const entry = runs.all.get(session);
@@ -381,7 +381,7 @@ test("a run that began while no server was there, its wrapper dead between its h
 });
 
 test.for(["crash", "stop"] as const)(
-  "a damaged file: after a %s nothing new is granted for 60 s, then it is",
+  "a damaged file: after a %s nothing new is granted for 60 s, then grants resume",
   async (how) => {
     const { world, runs, die } = await createRunFixture();
     runs.all.clear();
@@ -396,7 +396,7 @@ test.for(["crash", "stop"] as const)(
 );
 
 test.for(["crash", "stop"] as const)(
-  "permits and several keys come back as they were (%s): what is left of them is granted, no more",
+  "permits and several keys are restored unchanged (%s): only the permits that are left are granted",
   async (how) => {
     const of3 = (permits: number): LockSpec => ({ key: "p", permits, limit: 3 });
     const { world, is, die } = await createRunFixture({}, ["a", of3(2)]);
@@ -411,7 +411,7 @@ test.for(["crash", "stop"] as const)(
   },
 );
 
-test("a claim that was taken back from a run stays revoked over a clean restart", async () => {
+test("a claim that was revoked from a run stays revoked over a clean restart", async () => {
   const { world, die, token } = await createRunFixture();
   const operator = await world.connectClient();
   await operator.driver.revoke?.([{ key: "k", token, now: false }]);
@@ -423,7 +423,7 @@ test("a claim that was taken back from a run stays revoked over a clean restart"
   expect(await openWaiter(world)).toEqual({ state: "none" });
 });
 
-test("a program of the library that is stopped keeps its bound of 60 s", async () => {
+test("a stopped program that uses the library keeps its limit of 60 s", async () => {
   const { world, runs, wrapper } = await createRunFixture();
   runs.all.clear();
   wrapper.processState = "stopped";

@@ -1,4 +1,4 @@
-// Each bound on connections and on what comes over one, hit once. Others go on undisturbed.
+// Each limit on connections and on their input, reached once. Other clients are not disturbed.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
@@ -33,14 +33,14 @@ async function openFrom(address: string, from?: string): Promise<RawClient> {
   return rawClient;
 }
 
-/** With what a fresh connection is refused; null: it is not. */
+/** The error that refuses a new connection, or null. */
 async function refusalFrom(address: string, from?: string): Promise<string | null> {
   const rawClient = await dialFrom(address, from);
   await rawClient.sendHello().catch(() => undefined);
   return rawClient.refusal;
 }
 
-test("connections: one too many is refused with LIMIT, the others go on, and there is room again when one leaves", async () => {
+test("connections: one too many is refused with LIMIT, the others continue, and there is room again when one ends", async () => {
   const { address } = await startLimitedServer({ connections: 3 });
   const all = [await openFrom(address), await openFrom(address), await openFrom(address)];
   expect(await refusalFrom(address)).toBe("LIMIT");
@@ -49,14 +49,14 @@ test("connections: one too many is refused with LIMIT, the others go on, and the
   await until(async () => (await refusalFrom(address)) === null, { within: 2_000, what: "room" });
 });
 
-test("connections: on a full Unix socket our client is told why, each time", async () => {
+test("connections: on a full Unix socket the client gets the reason, each time", async () => {
   const it = await startServer({ limits: { connections: 1 } });
   const address = it.addresses[0] as string;
   await openFrom(address);
   for (let at = 0; at < 20; at++) await expect(openClient(address)).rejects.toThrow("at most 1 connections");
 });
 
-test("connectionsPerAddress: one address does not take the room of the others", async () => {
+test("connectionsPerAddress: one address does not use up the room of the others", async () => {
   const { address } = await startLimitedServer({ connectionsPerAddress: 2 });
   await openFrom(address, "127.0.0.2");
   await openFrom(address, "127.0.0.2");
@@ -64,7 +64,7 @@ test("connectionsPerAddress: one address does not take the room of the others", 
   expect(await refusalFrom(address, "127.0.0.3")).toBe(null);
 });
 
-test("addresses of one IPv6 network are one neighbourhood, and IPv4 inside IPv6 is IPv4", () => {
+test("addresses of one IPv6 network count as one address, and IPv4 inside IPv6 counts as IPv4", () => {
   expect(clientNetwork("::ffff:10.1.2.3")).toBe("10.1.2.3");
   expect(clientNetwork("2001:db8:1:2::5")).toBe(clientNetwork("2001:0db8:1:2:ffff:1:2:3"));
   expect(clientNetwork("2001:db8:1:3::5")).not.toBe(clientNetwork("2001:db8:1:2::5"));
@@ -72,7 +72,7 @@ test("addresses of one IPv6 network are one neighbourhood, and IPv4 inside IPv6 
   expect(clientNetwork("fe80::1%eth0")).toBe("fe80:0:0:0");
 });
 
-test("helloMs: who says nothing for so long is told and goes, whole or a byte at a time", async () => {
+test("helloMs: a client without a complete hello in this time is refused, whether it is silent or sends a byte at a time", async () => {
   const { address } = await startLimitedServer({ helloMs: 200 });
   const [silent, slow] = [await dialFrom(address), await dialFrom(address)];
   const began = performance.now();
@@ -80,7 +80,7 @@ test("helloMs: who says nothing for so long is told and goes, whole or a byte at
   onCleanup(() => clearInterval(trickle));
   await silent.waitUntilClosed();
   await slow.waitUntilClosed();
-  // of itself it is five seconds
+  // the default is five seconds
   expect(performance.now() - began).toBeLessThan(4_900);
   expect([silent.refusal, slow.refusal]).toEqual(["PROTOCOL", "PROTOCOL"]);
 });
@@ -93,7 +93,7 @@ test.each([
     (rawClient: RawClient) => rawClient.write(`${"x".repeat(1_025)}\n`),
   ],
   ["depth", { depth: 8 }, (rawClient: RawClient) => rawClient.write(`{"hello":${"[".repeat(8)}\n`)],
-] as const)("%s: a first line beyond it ends the connection", async (_, limits, say) => {
+] as const)("%s: a first line beyond the limit ends the connection", async (_, limits, say) => {
   const { address } = await startLimitedServer(limits);
   const rawClient = await dialFrom(address);
   say(rawClient);
@@ -101,7 +101,7 @@ test.each([
   expect(rawClient.refusal).toBe("PROTOCOL");
 });
 
-test("lineBytes: a longer line ends the connection before its end has come; one as long as it may be does not", async () => {
+test("lineBytes: a longer line ends the connection before the line ends; a line of exactly this length does not", async () => {
   const { address } = await startLimitedServer({});
   const rawClient = await openFrom(address);
   const fits = `["${rawClient.runId}",["ping",1,"`;
@@ -113,7 +113,7 @@ test("lineBytes: a longer line ends the connection before its end has come; one 
   expect(rawClient.refusal).toBe("PROTOCOL");
 });
 
-test("nesting: 100,000 levels in a later line hurt nobody, in a place that is read or in one that is not", async () => {
+test("nesting: 100,000 levels in a later line do no harm, in a field that is read or in one that is not", async () => {
   const { address } = await startLimitedServer({});
   const otherRawClient = await openFrom(address);
   const rawClient = await openFrom(address);
@@ -126,7 +126,7 @@ test("nesting: 100,000 levels in a later line hurt nobody, in a place that is re
   expect(await otherRawClient.call("ping")).toEqual([]);
 });
 
-test("frames: a line with more of them ends the connection, a full one does not", async () => {
+test("frames: a line with too many frames ends the connection, a full one does not", async () => {
   const { address } = await startLimitedServer({ framesPerLine: 6_000 });
   const rawClient = await openFrom(address);
   rawClient.send(...Array.from({ length: 6_000 }, (_, n) => `["ping",${n + 100}]`));
@@ -137,7 +137,7 @@ test("frames: a line with more of them ends the connection, a full one does not"
 });
 
 test.each(["renew", "release", "detach"])(
-  "batch: a %s of more is refused, and the connection goes on",
+  "batch: a %s with too many items is refused, and the connection continues",
   async (verb) => {
     const { address } = await startLimitedServer({ itemsPerFrame: 2_000 });
     const rawClient = await openFrom(address);
@@ -147,7 +147,7 @@ test.each(["renew", "release", "detach"])(
   },
 );
 
-test("batch: our own client stays within the least that a server may take", async () => {
+test("batch: the client stays within the smallest limit that a server can set", async () => {
   const { address } = await startLimitedServer({ itemsPerFrame: 2_000, claimsPerSession: 5_000 });
   const { driver } = await openClient(address);
   const claims = Array.from({ length: 4_500 }, (_, n) => makeClaim(`k${n}`));
@@ -156,7 +156,7 @@ test("batch: our own client stays within the least that a server may take", asyn
   expect((await driver.release(claims)).every((wasPresent) => wasPresent)).toBe(true);
 });
 
-test("revocations and lists in one line are bounded by calls that fail", async () => {
+test("revocations and lists in one line are bounded by failing the calls beyond the limit", async () => {
   const { address } = await startLimitedServer({ revocations: 2, concurrentLists: 2 });
   const rawClient = await openFrom(address);
   await expect(
@@ -177,18 +177,18 @@ test("revocations and lists in one line are bounded by calls that fail", async (
   expect(said.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
 });
 
-test("page: no answer to list has more", async () => {
+test("page: no answer to list is longer", async () => {
   const { address } = await startLimitedServer({ pageSize: 2 });
   const rawClient = await openFrom(address);
   for (const key of ["a", "b", "c"]) await rawClient.claim(randomId(), key);
   const [views, more] = await rawClient.call("list", { prefix: "" }, 1_000);
   expect([(views as unknown[]).length, more]).toEqual([2, true]);
-  // our client asks on
+  // the client asks for the next page
   const { driver } = await openClient(address);
   expect(await driver.list({ prefix: "" }, 10)).toHaveLength(3);
 });
 
-test("listMs: however many lists a client asks for, the others are served in between", async () => {
+test("listMs: other clients are served between the lists of one client, however many it asks for", async () => {
   const it = await startServer({ limits: { concurrentLists: 8 } });
   const address = it.addresses[0] as string;
   const [busy, other] = [await openFrom(address), await openFrom(address)];
@@ -200,13 +200,13 @@ test("listMs: however many lists a client asks for, the others are served in bet
   }
   expect(it.stats().claims).toBe(10_000);
   busy.unexpectedLines.length = 0;
-  // a prefix that nothing has, and a cursor that is none: all is looked through for a small answer
+  // a prefix without matches and an invalid cursor: the server searches everything for a small answer
   for (let line = 0; line < 50; line++) {
     busy.send(
       ...Array.from({ length: 8 }, (_, n) => `["list",${line * 8 + n + 100_000},{"prefix":"none"},10,"aaaaaaaaaa"]`),
     );
   }
-  // no time is measured, which a busy machine would stretch: were a list made in one go, the first ping, which came behind
+  // no time is measured, since a busy machine would stretch it: if a list were made in one go, the first ping, which came after
   // the lists, would find one answered
   let meanwhile = 0;
   while (!busy.unexpectedLines.some(([kind]) => kind === "ok")) {
@@ -217,7 +217,7 @@ test("listMs: however many lists a client asks for, the others are served in bet
   expect((await other.call("list", { prefix: "k3/" }, 1_000)).length).toBe(2);
 });
 
-test("unreadBytes: a client that does not read is ended when so much waits for it; the others are not disturbed", async () => {
+test("unreadBytes: a client that does not read is disconnected when this much waits for it; others are not disturbed", async () => {
   const it = await startServer({ limits: { slowConsumerBytes: 65_536 } });
   const address = it.addresses[0] as string;
   const [deaf, other] = [await openFrom(address), await openFrom(address)];
@@ -229,7 +229,7 @@ test("unreadBytes: a client that does not read is ended when so much waits for i
     ),
   );
   await other.call("ping");
-  // each answer has 250 KB; what the sockets themselves hold comes first
+  // each answer has 250 KB; the socket buffers fill up first
   deaf.socket.pause();
   for (let at = 0; at < 40; at++) deaf.send(`["list",${at},{"prefix":""},1000]`);
   const pings: number[] = [];
@@ -243,10 +243,10 @@ test("unreadBytes: a client that does not read is ended when so much waits for i
   await deaf.waitUntilClosed();
 });
 
-test("unreadMs: a client that asks and never reads is ended when nothing has left for so long; one that reads again is not", {
+test("unreadMs: a client that asks and never reads is disconnected when it took nothing for this long; one that reads again is not", {
   timeout: 60_000,
 }, async () => {
-  // longer than a busy machine takes to make the answers
+  // longer than a busy machine needs to make the answers
   const it = await startServer({
     limits: { slowConsumerMs: 5_000, slowConsumerBytes: 1_073_741_824 },
     listen: TCP_ADDRESS,
@@ -266,14 +266,14 @@ test("unreadMs: a client that asks and never reads is ended when nothing has lef
     return info.load.connections;
   };
   expect(await connections()).toBe(3);
-  // each answer has 250 KB; what the sockets of both sides hold comes first
+  // each answer has 250 KB; the socket buffers of both sides fill up first
   const began = performance.now();
   for (const client of [deaf, slow]) {
     client.socket.pause();
     for (let at = 0; at < 56; at++) client.send(`["list",${at + 5_000},{"prefix":""},1000]`);
   }
   await other.call("ping");
-  // it takes what there is, and then listens on
+  // it reads what has arrived, then keeps reading
   slow.socket.resume();
   expect(await slow.call("ping")).toEqual([]);
   await until(async () => (await connections()) === 2, { within: 20_000, what: "the end of the deaf one" });
@@ -281,7 +281,7 @@ test("unreadMs: a client that asks and never reads is ended when nothing has lef
   expect(await slow.call("ping")).toEqual([]);
 });
 
-test("unreadMs: on a Unix socket a client that does not read is not ended for it: it may be a stopped process", async () => {
+test("unreadMs: on a Unix socket a client that does not read is not disconnected, since its process may be stopped", async () => {
   const it = await startServer({ limits: { slowConsumerMs: 100, slowConsumerBytes: 1_073_741_824 } });
   const address = it.addresses[0] as string;
   const stopped = await openFrom(address);
@@ -300,7 +300,7 @@ test("unreadMs: on a Unix socket a client that does not read is not ended for it
   expect(await stopped.call("ping")).toEqual([]);
 });
 
-test("subscribers: of one connection, and in all; when one goes there is room again", async () => {
+test("subscribers: the limits by connection and in all hold, and there is room again when one leaves", async () => {
   const { address } = await startLimitedServer({ subscribersPerConnection: 2, subscribers: 3 });
   const [first, second] = [await openFrom(address), await openFrom(address)];
   await first.call("watch", "");
@@ -319,9 +319,9 @@ test("subscribers: of one connection, and in all; when one goes there is room ag
   );
 });
 
-test("every limit has a default, and a wrong value of one is told with all others", () => {
+test("every limit has a default, and a wrong value is reported together with all others", () => {
   expect(resolveLimits({}, 2 ** 40)).toEqual(DEFAULT_LIMITS);
-  // of a small heap claims get what is there, unless somebody knows better
+  // on a small heap the default for claims follows the heap, unless the limit is set
   expect(resolveLimits({}, 64 * 1_048_576)).toEqual({ ...DEFAULT_LIMITS, claims: 10_922 });
   expect(resolveLimits({ claims: 20_000 }, 64 * 1_048_576).claims).toBe(20_000);
   const wrong = { connections: 0, ttlMs: 1.5, tokens: 5, claim: 3, waiters: "many" } as never;

@@ -11,11 +11,11 @@ cleanUpAfterEach();
 const countGrants = (client: HarnessClient, id: string): number =>
   client.pushes.filter((push) => push.id === id && push.answer?.state === "held").length;
 
-/** What the server itself says, without changing anything. */
+/** The state that the server itself reports, without changing anything. */
 const claimState = async (client: HarnessClient, claim: Parameters<HarnessClient["driver"]["renew"]>[0][0]) =>
   (await client.driver.renew([claim]))[0];
 
-test("a fresh start is open at once", async () => {
+test("the first start grants at once", async () => {
   const harness = new ServerHarness();
   await harness.start();
   expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
@@ -23,7 +23,7 @@ test("a fresh start is open at once", async () => {
   expectHeld(await driver.claim(makeClaim("k")));
 });
 
-test("after a crash holds are taken back by their clients, and nobody is granted before", async () => {
+test("after a crash clients reclaim their locks, and nothing new is granted before", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -50,7 +50,7 @@ test("after a crash holds are taken back by their clients, and nobody is granted
   expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
 });
 
-test("what a broken connection kept from the new start is told again over the next one", async () => {
+test("a report that was lost with its connection is sent again over the next one", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const client = await harness.connectClient(false);
@@ -62,7 +62,7 @@ test("what a broken connection kept from the new start is told again over the ne
   await harness.start();
   const { linesSent, dials } = client;
   const passed = harness.clock.advance(5_000);
-  // its hello, and what it tells behind the welcome
+  // its hello, and its reports after the welcome
   while (client.linesSent < linesSent + 2) await flushEventLoop(1);
   client.disconnect();
   await passed;
@@ -74,7 +74,7 @@ test("what a broken connection kept from the new start is told again over the ne
   await client.driver.release([a]);
   await flushEventLoop();
   expect(countGrants(waiter, waits.id)).toBe(1);
-  // what was answered is not told once more
+  // a report that was answered is not sent again
   const after = client.linesSent;
   client.disconnect();
   await harness.clock.advance(2_000);
@@ -87,7 +87,7 @@ test.for([
   ["stop", "is gone"],
   ["crash", "is gone"],
 ] as const)(
-  "on a Unix socket, after a %s, a connection ends before it has told anything, its process %s: that alone is not its death",
+  "on a Unix socket, after a %s, a connection ends before its client reported anything, its process %s: that alone does not end the session",
   async ([how, then]) => {
     const harness = new ServerHarness();
     await harness.start();
@@ -115,7 +115,7 @@ test.for([
     await harness.clock.advance(10_000);
     expect(await claimState(client, a)).toMatchObject({ state: "held", token });
     expect(harness.openedBackend?.backend.isRecovering).toBe(false);
-    // from then on the end of its connection is its death again
+    // from now on the end of its connection ends the session again
     client.isUnreachable = true;
     client.disconnect();
     await flushEventLoop();
@@ -123,7 +123,7 @@ test.for([
   },
 );
 
-test("on a Unix socket a connection ends after the disk has refused what its client reclaims: that is not its death either", async () => {
+test("on a Unix socket a connection that ends after the disk refused its client's reclaims does not end the session", async () => {
   const harness = new ServerHarness();
   const storage = harness.storage as NonNullable<typeof harness.storage>;
   await harness.start();
@@ -133,7 +133,7 @@ test("on a Unix socket a connection ends after the disk has refused what its cli
   const a = makeClaim("a", { ttlMs: 50_000 });
   const { token } = expectHeld(await client.driver.claim(a));
   harness.crash();
-  // an older copy, which knows only of shorter leases: what is reclaimed needs a write
+  // an older copy, which knows only shorter leases: the reclaim needs a write
   storage.state = olderState;
   await harness.start();
   storage.isFull = true;
@@ -150,7 +150,7 @@ test("on a Unix socket a connection ends after the disk has refused what its cli
   expect(await claimState(client, a)).toMatchObject({ state: "held", token });
 });
 
-test("on a Unix socket it opens as soon as every client has come back or its process is gone", async () => {
+test("on a Unix socket recovery ends as soon as every client has reconnected or its process is gone", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -169,7 +169,7 @@ test("on a Unix socket it opens as soon as every client has come back or its pro
   expectHeld(await client.driver.claim(makeClaim("b", { wait: false })));
 });
 
-test("a client with nothing to tell comes back all the same, so that nobody waits for it", async () => {
+test("a client without claims reconnects too, so that recovery does not wait for it", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -185,7 +185,7 @@ test("a client with nothing to tell comes back all the same, so that nobody wait
   expect(await claimState(client, a)).toMatchObject({ state: "held" });
 });
 
-test("a client with nothing to tell does not look for long for a server that has gone, and not at all if it said so", async () => {
+test("an idle client stops reconnecting soon after a crash, and at once after a clean shutdown", async () => {
   for (const crashed of [true, false]) {
     const harness = new ServerHarness();
     await harness.start();
@@ -201,7 +201,7 @@ test("a client with nothing to tell does not look for long for a server that has
   }
 });
 
-test("a client over TCP cannot be seen to be gone: it is waited for", async () => {
+test("recovery waits for a client over TCP, since the server cannot see that it is gone", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const client = await harness.connectClient(false);
@@ -216,7 +216,7 @@ test("a client over TCP cannot be seen to be gone: it is waited for", async () =
   expect(harness.openedBackend?.backend.isRecovering).toBe(false);
 });
 
-test("after the machine itself was started anew nobody of it is waited for, but those of other machines are", async () => {
+test("after a reboot recovery waits for the clients of other machines, but not for those of its own", async () => {
   for (const remote of [false, true]) {
     const harness = new ServerHarness({ remote });
     await harness.start();
@@ -245,7 +245,7 @@ test("tokens rise over a crash, although the wall clock was set back", async () 
   expect(after.token).toBeGreaterThan(before.token);
 });
 
-test("a line keeps its order over a crash, although its clients come back in another", async () => {
+test("a queue keeps its order over a crash, although its clients reconnect in another order", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const clients = [
@@ -275,7 +275,7 @@ test("a line keeps its order over a crash, although its clients come back in ano
   }
 });
 
-test("of two conflicting assertions the higher token stays, whoever comes first", async () => {
+test("of two conflicting reclaims the higher token wins, in either order", async () => {
   for (const order of [0, 1]) {
     const harness = new ServerHarness();
     await harness.start();
@@ -284,7 +284,7 @@ test("of two conflicting assertions the higher token stays, whoever comes first"
     const a = makeClaim("k");
     const b = makeClaim("k");
     await lower.driver.claim(a);
-    // the lower one is cut off and its hold taken away; it does not know
+    // the client with the lower token is cut off and its claim revoked; it does not know
     lower.isUnreachable = true;
     lower.disconnect();
     await flushEventLoop();
@@ -302,7 +302,7 @@ test("of two conflicting assertions the higher token stays, whoever comes first"
   }
 });
 
-test("who lost to a higher token is told so while the server still reclaims, and renews its other claims by the same call", async () => {
+test("a client that lost to a higher token learns so during recovery, and renews its other claims by the same call", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const [lower, higher, silent] = [
@@ -314,7 +314,7 @@ test("who lost to a higher token is told so while the server still reclaims, and
   await silent.driver.claim(makeClaim("s"));
   await lower.driver.claim(other);
   await lower.driver.claim(a);
-  // its hold is taken away; it does not know, and will assert it beside the later one
+  // its claim is revoked; it does not know, and will reclaim it beside the later one
   lower.isUnreachable = true;
   lower.disconnect();
   harness.openedBackend?.backend.table.expireNow(a.id, 0, harness.clock.now(), 0);
@@ -331,7 +331,7 @@ test("who lost to a higher token is told so while the server still reclaims, and
   expect(await lower.driver.renew([a, other])).toMatchObject([{ state: "none", reason: "expired" }, { state: "held" }]);
 });
 
-test("while the server reclaims, a claim that it does not know yet costs those renewed by the same call nothing", async () => {
+test("during recovery an unknown claim does not harm the others renewed by the same call", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const [one, silent] = [await harness.connectClient(false), await harness.connectClient(false)];
@@ -349,7 +349,7 @@ test("while the server reclaims, a claim that it does not know yet costs those r
   expect(harness.openedBackend?.backend.table.records.get(mine.id)?.expiresAt).toBeGreaterThan(before);
 });
 
-test("a hold whose own lease has run out is not asked back", async () => {
+test("a claim whose own lease has expired is not reclaimed", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -358,7 +358,7 @@ test("a hold whose own lease has run out is not asked back", async () => {
   client.isUnreachable = true;
   harness.crash();
   await harness.start();
-  // nine tenths have passed: the client has stopped believing, although the server would still have kept it
+  // nine tenths have passed: the client's deadline is over, although the server would still keep the claim
   await harness.clock.advance(18_050);
   client.isUnreachable = false;
   await harness.clock.advance(1_500);
@@ -366,7 +366,7 @@ test("a hold whose own lease has run out is not asked back", async () => {
   expect(await claimState(client, a)).toMatchObject({ state: "none" });
 });
 
-test("a session claim on a Unix socket is asked back after a minute's stop of its process, if the server waits so long", async () => {
+test("a session claim on a Unix socket is reclaimed after its process was stopped for a minute, if recovery lasts as long", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -382,7 +382,7 @@ test("a session claim on a Unix socket is asked back after a minute's stop of it
   expect(await claimState(client, a)).toMatchObject({ state: "held" });
 });
 
-test("while reclaiming: a renewal leaves out what was not told yet, and answers the rest; its release is remembered", async () => {
+test("during recovery a renewal omits unreported claims and answers the others; the release of an unreported claim is remembered", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -405,7 +405,7 @@ test("while reclaiming: a renewal leaves out what was not told yet, and answers 
   expect(await claimState(client, a)).toMatchObject({ state: "none" });
 });
 
-test("a reclaim after the window is answered none", async () => {
+test("a reclaim after recovery is answered none", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -420,7 +420,7 @@ test("a reclaim after the window is answered none", async () => {
   expect(await claimState(client, a)).toMatchObject({ state: "none" });
 });
 
-test("a longer short lease is written before it is granted, and a restart waits for it", async () => {
+test("a new longest lease is written before it is granted, and a restart waits for it", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -435,7 +435,7 @@ test("a longer short lease is written before it is granted, and a restart waits 
   expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(50_000);
 });
 
-test("a grant that would pass the bound of tokens waits for the write", async () => {
+test("a grant beyond the token ceiling waits for the write", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const { driver } = await harness.connectClient();
@@ -458,7 +458,7 @@ test("a grant that would pass the bound of tokens waits for the write", async ()
   expect(token).toBeLessThan(BigInt(JSON.parse((storage.state as string).slice(17)).bound));
 });
 
-test("a waiting claim whose token would pass the bound is granted once it is written", async () => {
+test("a waiting claim whose token would pass the ceiling is granted once the new ceiling is written", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -479,7 +479,7 @@ test("a waiting claim whose token would pass the bound is granted once it is wri
   expect(countGrants(client, c.id)).toBe(1);
 });
 
-test("without a state every start waits a minute, and grants no longer lease", async () => {
+test("without a state directory every start waits a minute, and no longer lease is granted", async () => {
   const harness = new ServerHarness({ state: "none" });
   await harness.start();
   const client = await harness.connectClient();
@@ -494,7 +494,7 @@ test("without a state every start waits a minute, and grants no longer lease", a
   expect(countGrants(client, a.id)).toBe(1);
 });
 
-/** Speaks for a client that says what it likes. */
+/** Speaks for a client that sends arbitrary frames. */
 function openConnection(harness: ServerHarness, session: string): (frames: string) => unknown[][] {
   const { service } = harness;
   if (service === null) throw new Error("the world has started");
@@ -511,7 +511,7 @@ function openConnection(harness: ServerHarness, session: string): (frames: strin
   };
 }
 
-test("a token that no server can have granted is not taken back, and shows nothing", async () => {
+test("a token that no server can have issued is not restored, and reveals nothing", async () => {
   const harness = new ServerHarness();
   await harness.start();
   (await harness.connectClient()).isUnreachable = true;
@@ -528,7 +528,7 @@ test("a token that no server can have granted is not taken back, and shows nothi
   expect(say(was(bound - 1n))).toEqual([["ok", 1, [["held", `${bound - 1n}`, 1, 20_000]]]]);
 });
 
-test("a reclaimed lease that is longer than any on disk is written before it is taken back", async () => {
+test("a reclaimed lease longer than any on disk is written before it is restored", async () => {
   const harness = new ServerHarness();
   await harness.start();
   harness.storage?.addSession({ id: "x", local: false, label: "", pid: null, pidStart: null });

@@ -1,4 +1,4 @@
-// Each damage of the state folder after a kill, while a live client holds the key: nobody else is granted it.
+// Each kind of damage to the state directory after a kill, while a live client holds the key: no other client is granted it.
 
 import { cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ interface CrashedServer {
   readonly dir: string;
   readonly claim: Claim;
   readonly holder: OpenDriver;
-  /** Another client, which comes back by itself. */
+  /** Another client, which reconnects by itself. */
   readonly others: Claim;
   readonly other: OpenDriver;
   readonly options: Partial<ServeOptions> & { readonly in: string };
@@ -34,7 +34,7 @@ interface CrashedServer {
   back(): void;
 }
 
-/** A server has been killed: its files stand as they were then, and its client cannot come back yet. */
+/** A server was killed: its files are unchanged, and its client cannot reconnect yet. */
 async function crashServer(transport: "unix" | "tcp", ttlMs: number): Promise<CrashedServer> {
   const dir = createTemporaryDirectory();
   const first = await startServer({ in: dir, ...(transport === "tcp" && { listen: "tcp://127.0.0.1:0" }) });
@@ -42,13 +42,13 @@ async function crashServer(transport: "unix" | "tcp", ttlMs: number): Promise<Cr
   let back = (): void => undefined;
   let gate = Promise.resolve();
   const holder = await openClient(address, { beforeConnect: () => gate });
-  // so that there are lines before and behind the holder's
+  // so that there are lines before and after the holder's
   const other = await openClient(address);
   const claim = makeClaim("k", { ttlMs });
   const others = makeClaim("other");
   await other.driver.claim(others);
   expectHeld(await holder.driver.claim(claim));
-  // a process that is killed leaves what it has written
+  // a killed process leaves what it has written
   cpSync(join(dir, "state"), join(dir, "killed"), { recursive: true });
   gate = new Promise((resolve) => {
     back = resolve;
@@ -59,10 +59,10 @@ async function crashServer(transport: "unix" | "tcp", ttlMs: number): Promise<Cr
   return { dir, claim, holder, others, other, address, back, options: { in: dir, listen: address } };
 }
 
-/** Long enough for a server that believes what it found to look for the processes of its clients, and to grant. */
+/** Long enough for a server that trusts its files to look for its clients' processes, and to grant. */
 const OBSERVATION_MS = 300;
 
-/** Asks for the key again and again: is it ever granted to somebody else? */
+/** Asks for the key again and again: is it ever granted to another client? */
 async function wasEverGranted(driver: Driver): Promise<boolean> {
   const end = performance.now() + OBSERVATION_MS;
   do {
@@ -78,7 +78,7 @@ function holdsAgain({ driver }: OpenDriver, claim: Claim): Promise<unknown> {
     try {
       return (await driver.renew([claim]))[0]?.state === "held";
     } catch (error) {
-      // it is on its way back
+      // it is reconnecting
       if (/cannot be reached|connection/.test((error as Error).message)) return false;
       throw error;
     }
@@ -127,7 +127,7 @@ const sessionsFile: readonly (readonly [string, Damage])[] = [
 
 for (const transport of ["unix", "tcp"] as const) {
   test.each(sessionsFile)(
-    `sessions, ${transport}: %s: whoever comes first is not granted what another holds`,
+    `sessions, ${transport}: %s: no other client is granted the holder's key`,
     async (_, damage) => {
       const crashedServer = await crashServer(transport, 30_000);
       const path = join(crashedServer.dir, "state", "sessions");
@@ -135,7 +135,7 @@ for (const transport of ["unix", "tcp"] as const) {
       const server = await startServer(crashedServer.options);
       expect(server.recoveryRemainingMs).toBeGreaterThan(28_000);
       const newcomer = await openClient(crashedServer.address);
-      // all other clients are back
+      // all other clients have reconnected
       await holdsAgain(crashedServer.other, crashedServer.others);
       expect(await wasEverGranted(newcomer.driver)).toBe(false);
       crashedServer.back();
@@ -145,7 +145,7 @@ for (const transport of ["unix", "tcp"] as const) {
   );
 }
 
-test("sessions as they were: the server grants again as soon as all are back", async () => {
+test("an undamaged sessions file: the server grants again as soon as all clients have reconnected", async () => {
   const crashedServer = await crashServer("unix", 30_000);
   const server = await startServer(crashedServer.options);
   crashedServer.back();
@@ -166,26 +166,29 @@ const journalFiles: readonly (readonly [string, Damage, RegExp])[] = [
   ["its count flipped", flipByte(/"lines":"\d+/g), /damaged/],
 ];
 
-test.each(journalFiles)("journal: %s: refused, saying what to do, and left as it was", async (_, damage, message) => {
-  const crashedServer = await crashServer("tcp", 600_000);
-  const path = join(crashedServer.dir, "state", "journal");
-  damage(path, readFileSync(path, "utf8"));
-  await expect(startServer(crashedServer.options)).rejects.toThrow(message);
-  await expect(startServer(crashedServer.options)).rejects.toThrow(
-    /when no lock is held that is detached.*, move it and "state" away/,
-  );
-  // the operator did as told, too early: a client that is alive is not forgotten all the same
-  rmSync(path, { force: true });
-  rmSync(join(crashedServer.dir, "state", "state"));
-  const server = await startServer(crashedServer.options);
-  expect(server.recoveryRemainingMs).toBeGreaterThan(58_000);
-  const newcomer = await openClient(crashedServer.address);
-  expect(await isGranted(newcomer.driver)).toBe(false);
-  crashedServer.back();
-  await holdsAgain(crashedServer.holder, crashedServer.claim);
-});
+test.each(journalFiles)(
+  "journal: %s: refused with the remedy, and the files are not changed",
+  async (_, damage, message) => {
+    const crashedServer = await crashServer("tcp", 600_000);
+    const path = join(crashedServer.dir, "state", "journal");
+    damage(path, readFileSync(path, "utf8"));
+    await expect(startServer(crashedServer.options)).rejects.toThrow(message);
+    await expect(startServer(crashedServer.options)).rejects.toThrow(
+      /when no lock is held that is detached.*, move it and "state" away/,
+    );
+    // the operator applied the remedy too early: a live client is still not forgotten
+    rmSync(path, { force: true });
+    rmSync(join(crashedServer.dir, "state", "state"));
+    const server = await startServer(crashedServer.options);
+    expect(server.recoveryRemainingMs).toBeGreaterThan(58_000);
+    const newcomer = await openClient(crashedServer.address);
+    expect(await isGranted(newcomer.driver)).toBe(false);
+    crashedServer.back();
+    await holdsAgain(crashedServer.holder, crashedServer.claim);
+  },
+);
 
-test("a journal of another start than the state is refused", async () => {
+test("a journal of another start than the state's is refused", async () => {
   const server = await crashServer("unix", 600_000);
   const path = join(server.dir, "state", "journal");
   const old = readFileSync(path);
@@ -202,7 +205,7 @@ test("a journal that was replaced under a running server takes no claim that a r
   expectHeld(await driver.claim(makeClaim("a", long)));
   rmSync(join(server.dir, "state", "journal"));
   await expect(driver.claim(makeClaim("b", long))).rejects.toThrow(/cannot write its state/);
-  // it is written anew as a whole
+  // it is rewritten completely
   await until(() => server.ready().ok, { within: 5_000, what: "the journal" });
   expectHeld(await driver.claim(makeClaim("c", long)));
   const keys = [...readFileSync(join(server.dir, "state", "journal"), "utf8").matchAll(/"key":"(.)"/g)].map(

@@ -1,5 +1,5 @@
-// Clients that come in floods, speak too slowly, too much, or never listen. Each is ended or bounded; whoever else is
-// there works on all the while; and when they are gone nothing is left of them, in the table, in memory, or in the log.
+// Floods of clients, and clients that speak too slowly, too much, or never read. Each is disconnected or bounded; other
+// clients work all the while; and afterwards nothing of the flood remains in the table, in memory, or in the log.
 
 import { once } from "node:events";
 import type { Socket } from "node:net";
@@ -29,7 +29,7 @@ const IDLE_CONNECTIONS = IS_LONG_RUN ? 8_000 : 600;
 const WAITER_COUNT = IS_LONG_RUN ? 100_000 : 5_000;
 const CONNECT_COUNT = IS_LONG_RUN ? 20_000 : 600;
 const MIB = 1_048_576;
-/** The lease of who holds on through a flood. */
+/** The lease of a holder during a flood. */
 const SETTLE_MS = 3_000;
 /** What a flood may leave in memory: the engine's own tables, and what the test itself keeps. */
 const REST_BYTES = 64 * MIB;
@@ -40,13 +40,13 @@ interface Fixture {
   readonly address: RawAddress;
   /** The same from another network address. */
   from(at: number): RawAddress;
-  /** How the others fared meanwhile: turns, and the longest one in milliseconds. Ends them. */
+  /** How other clients were served meanwhile: turns, and the longest one in milliseconds. Ends them. */
   others(): Promise<{ readonly turns: number; readonly longest: number }>;
-  /** The longest time in milliseconds that this process let everything wait, so far. */
+  /** The longest time in milliseconds for which this process blocked everything, so far. */
   stall(): number;
 }
 
-/** A server on TCP at which a decent client works. */
+/** A server on TCP with a well-behaved client. */
 async function createFixture(limits: Partial<ServerLimits> = {}, more: readonly string[] = []): Promise<Fixture> {
   const server = await startServer({ listen: ["tcp://127.0.0.1:0", ...more], limits });
   const address = parseRawAddress(server.addresses[0] as string);
@@ -71,12 +71,12 @@ async function createFixture(limits: Partial<ServerLimits> = {}, more: readonly 
     async others() {
       over = true;
       const fared = await working;
-      // a lease of 3 s is renewed every second; only a machine that stood still may have ended it
+      // a lease of 3 s is renewed every second; it can end only if the machine stood still
       const wasServed = delays.max / 1e6 < SETTLE_MS / 3;
       if (wasServed) kept.throwIfLost();
       const isOurs = await kept.release();
       if (wasServed) expect(isOurs).toBe(true);
-      // the server reads on: somebody new gets in, too
+      // the server still reads: a new client is admitted, too
       const fresh = await connect(url);
       await (await fresh.acquire("fresh", { wait: "5s" })).release();
       await fresh.close();
@@ -101,14 +101,14 @@ async function workUntil(locks: Locks, isOver: () => boolean): Promise<{ turns: 
   return { turns, longest };
 }
 
-/** Loose: this process is server, flood and bystander at once. The bench tells how others fare (case "floods"). */
+/** A loose bound: this process is server, flood and bystander at once. The bench measures other clients' service (case "floods"). */
 const MAX_STALL_MS = 5_000;
 /** A lock and its release are four messages; each is read in the next round of the event loop, or in the one after it. */
 const ROUNDS = 10;
 
 /**
- * No bound on the number of turns would mean anything: the flood and the machine decide how many there is time for. What
- * is the server's to see to is that nobody is served later than the loop comes round.
+ * A bound on the number of turns would mean nothing: the flood and the machine decide how many there is time for. The
+ * server only has to serve each client in every round of the loop.
  */
 async function expectUndisturbed({ others, stall }: Fixture): Promise<void> {
   const { turns, longest } = await others();
@@ -124,7 +124,7 @@ function heapInUse(): number {
   return heapUsed + external;
 }
 
-test("row 55: a hello of one byte at a time is ended when its time is over, and so is a connection that says nothing", async () => {
+test("a hello sent one byte at a time is ended at its time limit, and so is a silent connection", async () => {
   const here = await createFixture({ helloMs: 400 });
   const slow = await RawClient.connect(here.address);
   const mute = await RawClient.connect(here.address);
@@ -141,7 +141,7 @@ test("row 55: a hello of one byte at a time is ended when its time is over, and 
   await expectUndisturbed(here);
 });
 
-test("row 55: a line of one byte at a time, after the hello, holds nobody up", async () => {
+test("a line sent one byte at a time, after the hello, delays no other client", async () => {
   const here = await createFixture();
   const slow = await RawClient.open(here.address, { label: CANARY });
   const frame = `["${slow.runId}",["ping",1]]\n`;
@@ -154,7 +154,7 @@ test("row 55: a line of one byte at a time, after the hello, holds nobody up", a
   await expectUndisturbed(here);
 });
 
-test("half-open connections: who ends its side is gone; what it holds stays until its lease ends", async () => {
+test("a half-open connection: a client that ends its side is gone; its lock stays until the lease ends", async () => {
   const here = await createFixture();
   const half = await RawClient.open(here.address);
   await half.claim(randomId(), "half", 300);
@@ -169,7 +169,7 @@ test("half-open connections: who ends its side is gone; what it holds stays unti
   await expectUndisturbed(here);
 });
 
-test(`${CONNECT_COUNT} connections that come and go at once leave nothing`, async () => {
+test(`${CONNECT_COUNT} connections that open and close at once leave nothing`, async () => {
   const here = await createFixture();
   const before = heapInUse();
   for (let at = 0; at < CONNECT_COUNT; at += 50) {
@@ -184,7 +184,7 @@ test(`${CONNECT_COUNT} connections that come and go at once leave nothing`, asyn
   await expectUndisturbed(here);
 });
 
-test(`row 65: ${IDLE_CONNECTIONS} connections that never say hello: all are ended in time, who is there works on, who comes later gets in`, async () => {
+test(`${IDLE_CONNECTIONS} connections that never send a hello are all ended in time; existing clients work on, later ones are admitted`, async () => {
   const here = await createFixture({ helloMs: 1_000 });
   const before = heapInUse();
   const sockets: Socket[] = [];
@@ -200,7 +200,7 @@ test(`row 65: ${IDLE_CONNECTIONS} connections that never say hello: all are ende
   await expectUndisturbed(here);
 });
 
-test("a line of 100 MB is ended when it is too long; it is not kept", async () => {
+test("a line of 100 MB ends the connection when it exceeds the limit; it is not kept in memory", async () => {
   const here = await createFixture();
   const before = heapInUse();
   const big = await RawClient.open(here.address);
@@ -229,7 +229,7 @@ async function connectWithoutReading(address: RawAddress): Promise<RawClient> {
   return deaf;
 }
 
-test("row 66: a client that never reads is no more read from, and costs a bounded memory", async () => {
+test("the server stops reading from a client that never reads, and needs bounded memory for it", async () => {
   const here = await createFixture();
   const before = heapInUse();
   const deaf = await connectWithoutReading(here.address);
@@ -238,8 +238,8 @@ test("row 66: a client that never reads is no more read from, and costs a bounde
   await expectUndisturbed(here);
 });
 
-test("row 66: a client that does not read is ended when more waits for it than is allowed, and is told why", async () => {
-  // what the system keeps by itself for a connection is less on a Unix socket
+test("a client that does not read is disconnected when too much waits for it, and gets the reason", async () => {
+  // the kernel buffers less for a connection on a Unix socket
   const path = join(createTemporaryDirectory(), "deaf");
   const here = await createFixture({ slowConsumerBytes: 65_536 }, [`unix:${path}`]);
   const deaf = await connectWithoutReading({ path });
@@ -250,7 +250,7 @@ test("row 66: a client that does not read is ended when more waits for it than i
   await expectUndisturbed(here);
 });
 
-test("row 67: RST right after a claim: the hold ends with its lease, the place at once or after a grace", {
+test("after RST right behind a claim, the lock ends with its lease, the queue entry at once or after the reconnect grace", {
   timeout: 60_000,
 }, async () => {
   const here = await createFixture();
@@ -262,7 +262,7 @@ test("row 67: RST right after a claim: the hold ends with its lease, the place a
   }
   const next = await RawClient.open(here.address);
   const id = randomId();
-  // at once, where the kernel threw the last claims away with their connections
+  // at once, where the kernel dropped the last claims with their connections
   const [state] = await next.claim(id, "reset", 30_000);
   // up to 50 leases, one after the other
   await until(() => state === "held" || next.pushed.has(id), { within: 25_000, what: "the lock" });
@@ -271,7 +271,7 @@ test("row 67: RST right after a claim: the hold ends with its lease, the place a
   await expectUndisturbed(here);
 });
 
-test(`row 64: ${WAITER_COUNT} waiters on one key whose client goes away: the next one in line is granted, and nothing is left`, {
+test(`${WAITER_COUNT} waiters on one key whose client disconnects: the next waiter is granted, and nothing remains`, {
   timeout: 120_000,
 }, async () => {
   const here = await createFixture({ waitersPerKey: 200_000, waiters: 200_000, claimsPerSession: 200_000 });

@@ -1,5 +1,5 @@
-// However much one connection says at a time, the others are served in between. Time passes only where it is looked at, a
-// little at each look: what is done between two looks counts as a step, on any machine.
+// However much one connection sends at a time, other clients are served in between. Time passes only when the clock is read, a
+// little at each reading: the work between two readings counts as one step, on any machine.
 
 import { expect, test } from "vitest";
 import type { LockTable } from "../../../src/lock-table/table.ts";
@@ -14,7 +14,7 @@ import { FakeClock, flushEventLoop, ServerHarness } from "../../support/server-h
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** How long a look at the clock takes. */
+/** How long a reading of the clock takes. */
 const CLOCK_STEP_MS = 0.5;
 /** A slice, and the steps with which it ends. */
 const SLICE_MS = 5 + 20 * CLOCK_STEP_MS;
@@ -56,7 +56,7 @@ class RawTalker {
     return JSON.stringify([this.#world.service?.runId, ...frames]);
   }
 
-  /** Says these lines at once; gives how long it was before it could say more. */
+  /** Sends these lines at once; returns how long it was before it could send more. */
   send(...lines: readonly string[]): number {
     const began = this.#world.clock.now();
     this.link.receive(lines);
@@ -85,7 +85,7 @@ const lockTable = (harness: ServerHarness): LockTable => (harness.openedBackend 
 const makeIds = (count: number): string[] => Array.from({ length: count }, randomId);
 const sharedSpec = (key: string): readonly unknown[] => [key, 1, 1_000_000];
 
-/** Lines of every kind that costs much, each answered with so many replies. */
+/** Lines of every expensive kind, each answered with so many replies. */
 const EXPENSIVE_FRAMES: readonly (readonly [name: string, frames: () => readonly unknown[]])[] = [
   [
     "revocations",
@@ -117,14 +117,14 @@ const EXPENSIVE_FRAMES: readonly (readonly [name: string, frames: () => readonly
   ],
 ];
 
-test.each(EXPENSIVE_FRAMES)("a line of %s is answered in slices, and others in between", async (_, frames) => {
+test.each(EXPENSIVE_FRAMES)("a line of %s is answered in slices, and other clients in between", async (_, frames) => {
   const harness = await createBusyHarness({ state: "none" });
   const [heavy, other] = [new RawTalker(harness), new RawTalker(harness)];
   const all = frames();
   expect(heavy.send(heavy.line(...all), heavy.line(["ping", 5_000]))).toBeLessThan(SLICE_MS);
   expect(heavy.answers.length).toBeLessThan(all.length);
   expect(heavy.isHeld).toBe(true);
-  // what it says behind it waits for its turn
+  // its later lines wait for their turn
   heavy.send(heavy.line(["ping", 5_001]));
   let rounds = 0;
   for (; !heavy.answers.includes(5_001); rounds++) {
@@ -138,12 +138,12 @@ test.each(EXPENSIVE_FRAMES)("a line of %s is answered in slices, and others in b
   expect(heavy.answers).toEqual([...all.map((_, n) => n), 5_000, 5_001]);
   expect(heavy.failed).toEqual([]);
   expect(heavy.isHeld).toBe(false);
-  // and again, as if nothing had been
+  // and again, from the initial state
   heavy.send(heavy.line(["ping", 5_002]));
   expect(heavy.answers.at(-1)).toBe(5_002);
 });
 
-test("all of a large frame is answered in its place, and done", async () => {
+test("a large frame is carried out completely, with its answers in order", async () => {
   const harness = await createBusyHarness();
   const heavy = new RawTalker(harness);
   const mine = makeIds(1_000);
@@ -161,7 +161,7 @@ test("all of a large frame is answered in its place, and done", async () => {
   expect(mine.map((id) => records.has(id))).toEqual(mine.map((_, n) => n >= 700));
 });
 
-test("what was said and is not done yet when the connection ends is as if it had been lost", async () => {
+test("when a connection ends, its unprocessed calls are dropped, like lost ones", async () => {
   const harness = await createBusyHarness();
   const [heavy, other] = [new RawTalker(harness), new RawTalker(harness)];
   heavy.send(heavy.line(...makeIds(500).map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
@@ -173,7 +173,7 @@ test("what was said and is not done yet when the connection ends is as if it had
   expect(other.answers).toEqual([1]);
 });
 
-test("a malformed frame far behind ends the connection when it is come to", async () => {
+test("a malformed frame far behind ends the connection when it is reached", async () => {
   const harness = await createBusyHarness();
   const heavy = new RawTalker(harness);
   heavy.send(
@@ -186,11 +186,11 @@ test("a malformed frame far behind ends the connection when it is come to", asyn
   expect(heavy.answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
 });
 
-test("of many who say much each comes to its turn, and a newcomer is served at once", async () => {
+test("each of many clients with large input gets its turn, and a new client is served at once", async () => {
   const harness = await createBusyHarness();
   const all = Array.from({ length: 20 }, () => new RawTalker(harness));
   for (const rawTalker of all) rawTalker.send(rawTalker.line(...makeIds(200).map((_, n) => ["ping", n])));
-  // so that thousands do not each have a slice of their own first
+  // so that a new client does not wait for a slice of each of thousands
   expect(all.at(-1)?.answers.length).toBeLessThan((all[0]?.answers.length ?? 0) / 2);
   while (Math.max(...all.map(({ answers }) => answers.length)) < 100) await harness.clock.advance(1);
   expect(Math.min(...all.map(({ answers }) => answers.length))).toBeGreaterThan(60);
@@ -201,7 +201,7 @@ test("of many who say much each comes to its turn, and a newcomer is served at o
   for (const { answers } of all) expect(answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
 });
 
-test("reclaim x slices: that a session has told all counts when the last of it stands", async () => {
+test("reclaim in slices: a session counts as completely reported only when its last claim is restored", async () => {
   const harness = await createBusyHarness();
   const ownRawTalker = new RawTalker(harness);
   const held = makeIds(300);
@@ -225,7 +225,7 @@ test("reclaim x slices: that a session has told all counts when the last of it s
   await flushEventLoop();
 });
 
-test("turns: nobody is forgotten who had none when the slice was over", () => {
+test("a client that had no turn when the slice ended is served in the next one", () => {
   const clock = new SteppingClock();
   const order: number[] = [];
   const all = new RoundRobinScheduler(clock);

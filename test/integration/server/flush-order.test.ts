@@ -1,4 +1,4 @@
-// When answers leave: early to the only client there is, together while others are to be served.
+// When answers are written: early to the only active client, together while other clients are to be served.
 
 import { expect, test } from "vitest";
 import { encodeClientHello, PROTOCOL_VERSION } from "../../../src/protocol/handshake.ts";
@@ -9,7 +9,7 @@ import { ServerHarness } from "../../support/server-harness.ts";
 
 cleanUpAfterEach();
 
-/** Whose lines were written, in order. */
+/** The connections whose lines were written, in order. */
 const received: Connection[] = [];
 
 /** Pings whose answers are 2 to 3 KiB. */
@@ -48,7 +48,7 @@ function openConnection(harness: ServerHarness): {
   return { link: connection, written, ping };
 }
 
-test("the answers of a long line leave in parts while its client alone says anything, and in one while others do", async () => {
+test("the answers of a long line are flushed in parts while its client alone is active, and at once while others are", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const one = openConnection(harness);
@@ -62,7 +62,7 @@ test("the answers of a long line leave in parts while its client alone says anyt
   expect(one.ping()).toBeGreaterThan(1);
 });
 
-test("nothing is kept of the last to speak when it has gone", async () => {
+test("nothing is kept of the last active connection when it has ended", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const { link } = openConnection(harness);
@@ -71,7 +71,7 @@ test("nothing is kept of the last to speak when it has gone", async () => {
   expect(harness.service?.lastActive).toBeNull();
 });
 
-test("who is granted a lock is written to before who let go of it", async () => {
+test("a grant is written to the new holder before the release is answered to the old one", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const [holder, waiter] = [openConnection(harness), openConnection(harness)];

@@ -1,4 +1,4 @@
-/** What stands in the journal is promised: a later write that fails must not take it back. */
+/** A journalled claim is a promise: a later write that fails must not take it back. */
 
 import { expect, test } from "vitest";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000;
 
 cleanUpAfterEach();
 
-test("a long claim whose detaching could not be written is still on disk when others are written, and comes back", async () => {
+test("a long claim whose detaching could not be written stays on disk when others are written, and is restored", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = harness.storage as MemoryStorage;
@@ -22,7 +22,7 @@ test("a long claim whose detaching could not be written is still on disk when ot
   disk.isFull = false;
   await harness.clock.advance(1_500);
   expectHeld(await otherClient.driver.claim(makeClaim("another", { ttlMs: DAY_MS })));
-  // its holder is cut off, and believes for a day
+  // its holder is cut off, and its deadline is a day away
   client.isUnreachable = true;
   harness.crash();
   await harness.start();
@@ -34,7 +34,7 @@ test("a long claim whose detaching could not be written is still on disk when ot
   expect(await client.driver.renew([day])).toMatchObject([{ state: "held", token }]);
 });
 
-test("a lock of the journal that was revoked is revoked after a crash, too, and one that was taken away is gone", async () => {
+test("a revoked lock of the journal is still revoked after a crash, and an ended one is gone", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -59,7 +59,7 @@ test("a lock of the journal that was revoked is revoked after a crash, too, and 
   expectHeld(await operator.driver.claim(makeClaim("removed", { wait: false })));
 });
 
-test("a long claim that was given back while the disk was full does not come back, once the disk had room again", async () => {
+test("a long claim that was released while the disk was full is not restored, once the disk has room again", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = harness.storage as MemoryStorage;
@@ -79,7 +79,7 @@ test("a long claim that was given back while the disk was full does not come bac
   expect(harness.openedBackend?.backend.table.records.size).toBe(0);
 });
 
-test("a lock that was detached stays so when it is detached once more and the disk fails", async () => {
+test("a detached lock stays detached when it is detached again and the disk fails", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = harness.storage as MemoryStorage;
@@ -88,7 +88,7 @@ test("a lock that was detached stays so when it is detached once more and the di
   expectHeld(await one.driver.claim(claim));
   expect(await one.driver.detach?.([claim])).toEqual([true]);
   disk.isFull = true;
-  // as a client does that has not heard the answer
+  // as a client does that has not received the answer
   expect(await one.driver.detach?.([claim])).toEqual([true]);
   one.isUnreachable = true;
   one.disconnect();

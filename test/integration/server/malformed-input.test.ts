@@ -1,5 +1,5 @@
-// The list of bad inputs, sent to a server over a socket: each has a typed answer, nobody else feels it, nothing of it
-// stands in the log, and what it brought is gone.
+// The malformed inputs, sent to a server over a socket: each has a typed answer, no other client notices, the log contains
+// none of it, and nothing of it remains.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -41,14 +41,14 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  // whoever was here before holds on, and whoever comes now gets in
+  // existing claims stay, and new clients are admitted
   expect(await otherClient.call("renew", [othersClaim])).toMatchObject([expect.arrayContaining(["held"])]);
   const next = await RawClient.open(address);
   const id = randomId();
   expect((await next.claim(id, "free", 1_000, { wait: false }))[0]).toBe("held");
   await next.release(id);
   await otherClient.release(othersClaim);
-  // whatever the row was, nothing of it is left
+  // nothing of the input remains
   expect(server.stats().claims).toBe(0);
   expect(logged).toEqual([]);
   next.end();
@@ -64,7 +64,7 @@ async function actualOutcome(client: RawClient, hold: string, rest: string, id =
     () => "closed",
   );
   if ((await pinged) === "alive") {
-    // what is written down first is answered later than a ping
+    // a claim that must be persisted is answered later than a ping
     await until(() => client.unexpectedLines.length > 0, { within: 5_000, what: "the answer to the claim" });
     return refusalCode(client);
   }
@@ -79,7 +79,7 @@ function refusalCode(client: RawClient): string {
 }
 
 describe("keys", () => {
-  test.each(MALFORMED_KEYS)("row $row: $what is $outcome", async ({ keys, outcome }) => {
+  test.each(MALFORMED_KEYS)("$what is $outcome", async ({ keys, outcome }) => {
     const client = await RawClient.open(address);
     const ids = keys.map(() => randomId());
     for (const [at, key] of keys.entries()) {
@@ -92,7 +92,7 @@ describe("keys", () => {
 });
 
 describe("numbers and options", () => {
-  test.each(MALFORMED_TERMS)("row $row: $what is $outcome", async ({ hold, rest, outcome }) => {
+  test.each(MALFORMED_TERMS)("$what is $outcome", async ({ hold, rest, outcome }) => {
     const client = await RawClient.open(address);
     const id = randomId();
     expect(await actualOutcome(client, hold, rest, id)).toBe(outcome);
@@ -101,8 +101,8 @@ describe("numbers and options", () => {
   });
 });
 
-describe("bytes that are no line of the protocol", () => {
-  test.each(MALFORMED_BYTES)("row $row: $what ends the connection", async ({ afterHello, bytes }) => {
+describe("bytes that are not a line of the protocol", () => {
+  test.each(MALFORMED_BYTES)("$what ends the connection", async ({ afterHello, bytes }) => {
     const client = await (afterHello ? RawClient.open(address) : RawClient.connect(address));
     const text = bytes.includes("{START}") ? Buffer.from(bytes.toString().replace("{START}", client.runId)) : bytes;
     client.write(text);
@@ -112,7 +112,7 @@ describe("bytes that are no line of the protocol", () => {
   });
 });
 
-test("row 56: a hello and a claim, cut off at every byte: only a whole line places anything", async () => {
+test("a hello and a claim, cut off at every byte: only a complete line places anything", async () => {
   const session = randomId();
   const hello = Buffer.from(`{"hello":{"protocol":1,"session":"${session}"}}\n`);
   for (let cut = 0; cut <= hello.length; cut++) {
@@ -133,7 +133,7 @@ test("row 56: a hello and a claim, cut off at every byte: only a whole line plac
   }
 });
 
-test("row 61: two claims with one call number are both answered, and stand apart", async () => {
+test("two claims with one call number are both answered, and are separate claims", async () => {
   const client = await RawClient.open(address);
   const [one, two] = [randomId(), randomId()];
   client.send(`["claim",5,"${one}",["one"],1000]`, `["claim",5,"${two}",["two"],1000]`);
@@ -146,7 +146,7 @@ test("row 61: two claims with one call number are both answered, and stand apart
   client.end();
 });
 
-test("row 62: who knows a holder's key and token, but not its id, cannot release it; nor can one who says hello with its session's tag", async () => {
+test("a client that knows a holder's key and token, but not its id, cannot release the claim; nor can one whose hello has the tag of the session", async () => {
   const client = await RawClient.open(address);
   const [[view] = []] = (await client.call("list", { prefix: "the other's" }, 5)) as unknown as [
     [string, ...unknown[]][],
@@ -159,7 +159,7 @@ test("row 62: who knows a holder's key and token, but not its id, cannot release
   client.end();
 });
 
-test("row 63: a renewal of what was released finds nothing", async () => {
+test("a renewal of a released claim answers none", async () => {
   const client = await RawClient.open(address);
   const id = randomId();
   await client.claim(id, "k");
@@ -168,7 +168,7 @@ test("row 63: a renewal of what was released finds nothing", async () => {
   client.end();
 });
 
-test("row 69: HTTP on the lock port gets one answer that names no lock, and places nothing", async () => {
+test("HTTP on the lock port gets one answer that names no lock, and places nothing", async () => {
   for (const method of ["GET / HTTP/1.1", "POST /v1/claims HTTP/1.1"]) {
     const client = await RawClient.connect(address);
     client.write(`${method}\r\nHost: x\r\nContent-Length: 200\r\n\r\n`);
@@ -179,7 +179,7 @@ test("row 69: HTTP on the lock port gets one answer that names no lock, and plac
   }
 });
 
-test("every row of the list stands in a table, or it is said where it is proven", () => {
+test("every malformed input is in a table, or the list names the test that covers it", () => {
   const rows = [...MALFORMED_KEYS, ...MALFORMED_TERMS, ...MALFORMED_BYTES].map(({ row }) => row);
   const all = new Set([...rows, ...Object.keys(COVERED_ELSEWHERE).map(Number)]);
   expect(Array.from({ length: 72 }, (_, at) => at + 1).filter((row) => !all.has(row))).toEqual([]);

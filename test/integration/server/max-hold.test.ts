@@ -1,4 +1,4 @@
-// A rule may bound how long a lock is held. Who has had it for so long is asked to go, and the next waits until it went.
+// A rule can bound how long a lock is held. The holder is then asked to release it, and the next waiter is granted after the release.
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
@@ -23,7 +23,7 @@ async function createHarness(): Promise<ServerHarness> {
   return harness;
 }
 
-test("what was held for too long answers none and why, is told so by itself, and keeps its place until it is released", async () => {
+test("a claim held for longer than allowed answers none with the reason, its holder is notified, and it keeps its entry until it is released", async () => {
   const harness = await createHarness();
   const [holder, next] = [
     await harness.connectClient(true, ana.credential),
@@ -47,7 +47,7 @@ test("what was held for too long answers none and why, is told so by itself, and
   expect(holder.pushes).toEqual([{ id: a.id, answer: outstayed }]);
   expect(await holder.driver.renew([a])).toEqual([outstayed]);
   expect(await holder.driver.claim(a)).toEqual([outstayed][0]);
-  // it may still be at work: nobody else is let in
+  // its holder may still be working: no other client is granted the lock
   await harness.clock.advance(20_000);
   expect(await next.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
   await holder.driver.release([a]);
@@ -55,7 +55,7 @@ test("what was held for too long answers none and why, is told so by itself, and
   expect(next.pushes).toMatchObject([{ id: b.id, answer: { state: "held" } }]);
 });
 
-test("a holder that never lets go keeps it until its lease ends, and not longer", async () => {
+test("a holder that never releases keeps its lock until its lease ends, and no longer", async () => {
   const harness = await createHarness();
   const [holder, next] = [
     await harness.connectClient(true, ana.credential),
@@ -76,7 +76,7 @@ test("a holder that never lets go keeps it until its lease ends, and not longer"
   expect(next.pushes).toMatchObject([{ id: b.id, answer: { state: "held" } }]);
 });
 
-test("the time counts from the grant, not from when the place was taken, and only where a rule says so", async () => {
+test("the time counts from the grant, not from the arrival, and only where a rule sets a limit", async () => {
   const harness = await createHarness();
   const [mine, other] = [
     await harness.connectClient(true, ana.credential),
@@ -86,7 +86,7 @@ test("the time counts from the grant, not from when the place was taken, and onl
   expectHeld(await other.driver.claim(first));
   await mine.driver.claim(waited);
   await harness.clock.advance(2 * MINUTE_MS);
-  // ben's rules bound nothing
+  // ben's rules set no limit
   expect(await other.driver.renew([first])).toMatchObject([{ state: "held" }]);
   await other.driver.release([first]);
   await harness.clock.advance(MINUTE_MS - 1);
@@ -95,7 +95,7 @@ test("the time counts from the grant, not from when the place was taken, and onl
   expect(await mine.driver.renew([waited])).toEqual([{ state: "none", reason: "maxHold" }]);
 });
 
-test("detaching does not escape it, and a restart carries on with what was left", async () => {
+test("detaching does not reset the time, and a restart continues with the remaining time", async () => {
   const harness = await createHarness();
   const ownClient = await harness.connectClient(true, ana.credential);
   const claim = makeClaim("a/1", { ttlMs: 10 * MINUTE_MS });
@@ -111,7 +111,7 @@ test("detaching does not escape it, and a restart carries on with what was left"
   expect(await again.driver.renew([claim])).toEqual([{ state: "none", reason: "maxHold" }]);
 });
 
-test("after a crash it counts from when the client told that it holds", async () => {
+test("after a crash the time counts from the reclaim", async () => {
   const harness = await createHarness();
   const ownClient = await harness.connectClient(true, ana.credential);
   const claim = makeClaim("a/1");

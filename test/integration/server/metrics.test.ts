@@ -15,7 +15,7 @@ interface MetricFamily {
   readonly samples: Map<string, number>;
 }
 
-/** The text format of Prometheus as its documentation has it, and nothing beyond; throws for what breaks it. */
+/** The text format of Prometheus as its documentation defines it, and nothing beyond; throws for other text. */
 function parseMetrics(text: string): Map<string, MetricFamily> {
   if (!text.endsWith("\n")) throw new Error("the last line must end with a line feed");
   const families = new Map<string, MetricFamily>();
@@ -72,7 +72,7 @@ function createMetrics(claims = 0): { readonly metrics: Metrics; readonly record
   return { metrics: new Metrics({ ...sources, recoveryRemainingMs: () => 1_500 }), record: eventLog };
 }
 
-test("the figures are in Prometheus' format, each with its help", () => {
+test("the metrics are in Prometheus' format, each with its help", () => {
   const families = parseMetrics(createMetrics().metrics.render());
   expect(families.size).toBeGreaterThan(15);
   for (const [name, { help, type, samples }] of families) {
@@ -82,7 +82,7 @@ test("the figures are in Prometheus' format, each with its help", () => {
   }
 });
 
-test("the figures are those of stats(): sessions and claims, held and waiting", async () => {
+test("the metrics agree with stats(): sessions and claims, held and waiting", async () => {
   const it = await startServer({ http: "127.0.0.1:0" });
   const [one, other] = [await openClient(it.addresses[0] as string), await openClient(it.addresses[0] as string)];
   expectHeld(await one.driver.claim(makeClaim("a")));
@@ -103,12 +103,12 @@ test("the figures are those of stats(): sessions and claims, held and waiting", 
   await one.driver.close();
   await until(() => it.stats().sessions === 1, { within: 2_000, what: "the end of a session" });
   const later_ = await figures();
-  // its claims went with it, and who waited holds
+  // its claims ended with it, and the waiter now holds
   expect([later_.get('holdfast_claims{state="held"}'), later_.get("holdfast_sessions")]).toEqual([1, 1]);
   expect(it.stats().claims).toBe(1);
 });
 
-test("claims, what became of them, and how long they waited and were held", () => {
+test("claims are counted by outcome, with how long they waited and were held", () => {
   const { metrics, record } = createMetrics(5);
   const story: readonly (readonly [EventKind, ClaimLifecycle, number])[] = [
     ["granted", claimLifecycle(1), 0],
@@ -134,7 +134,7 @@ test("claims, what became of them, and how long they waited and were held", () =
   expect(value("holdfast_hold_seconds", '_bucket{le="0.005"}')).toBe(1);
 });
 
-test("what is told is counted: refusals by code, failed credentials, connections, writes", () => {
+test("refusals by code, failed logins, connections and writes are counted", () => {
   const { metrics } = createMetrics();
   for (const code of ["FORBIDDEN", "FORBIDDEN", "LIMIT", 'a"b\n', "__proto__"]) metrics.recordRefusal(code);
   metrics.recordWrite("journal", true);
@@ -153,7 +153,7 @@ test("what is told is counted: refusals by code, failed credentials, connections
   expect(families.get("holdfast_reclaiming_seconds")?.samples.get("")).toBe(1.5);
 });
 
-test("no key, label or account stands in the figures, and their number does not grow with use", () => {
+test("no metric contains a key, label or account, and the number of metrics does not grow with use", () => {
   const { metrics, record } = createMetrics();
   const before = metrics.render().split("\n").length;
   for (let turn = 1; turn < 100; turn++) {
@@ -165,7 +165,7 @@ test("no key, label or account stands in the figures, and their number does not 
   expect(text.split("\n")).toHaveLength(before);
 });
 
-test("the guide has a row for every figure, and no other", () => {
+test("the guide has a row for every metric, and no other", () => {
   const guide = readFileSync("docs/guide/operations.md", "utf8");
   const written = [...guide.matchAll(/^\| `(?:holdfast|process|nodejs)_.*$/gm)].map(([row]) => row);
   const families = [...parseMetrics(createMetrics().metrics.render())];

@@ -21,7 +21,7 @@ type RecordedStep =
   | { readonly on: string; readonly server: string }
   | { readonly step: "restart" };
 
-/** When it was recorded, milliseconds: floors of tokens stand in it. */
+/** When it was recorded, in milliseconds: token floors are derived from it. */
 const RECORDED_AT = 1_795_264_600_000;
 
 class ConversationReplay {
@@ -67,7 +67,7 @@ class ConversationReplay {
     this.#links.get(on)?.link.receive([today]);
   }
 
-  /** The frame that a client of then would take for this one: the reply to that call, or that push. What it does not know it drops. */
+  /** The frame that the recorded client would take for this one: the reply to that call, or that push. It ignores other frames. */
   #frame(got: string[], frame: readonly unknown[]): unknown {
     const all = got
       .filter((line) => line.startsWith("["))
@@ -84,17 +84,17 @@ function takeLines(got: string[] | undefined): string {
   return line;
 }
 
-/** The tokens of today by those that were recorded. */
+/** Maps today's tokens to the recorded ones. */
 const tokenPattern = new Map<string, string>();
 
-/** Is `now` what a reader of `then` expects? Further elements and fields are ignored, times and tokens differ. */
+/** Does `now` match what a reader of `then` expects? Further elements and fields are ignored, times and tokens differ. */
 function expectCompatible(then: unknown, now: unknown, path = ""): void {
   const at = `at ${path || "the top"}`;
   if (Array.isArray(then)) {
     expect(Array.isArray(now) && now.length >= then.length, at).toBe(true);
     const loose = typeof then[0] === "string" && /^[a-z2-7]{10}$/.test(then[0]) && then.length >= 6;
     for (const [index, part] of then.entries()) {
-      // the last of a listed claim is its age
+      // the last element of a listed claim is its age
       if (loose && index === 5) expect(typeof (now as unknown[])[index], at).toBe("number");
       else expectCompatible(part, (now as unknown[])[index], `${path}/${index}`);
     }
@@ -115,7 +115,7 @@ function expectCompatible(then: unknown, now: unknown, path = ""): void {
 
 const recordingFiles = readdirSync(RECORDINGS_DIRECTORY).filter((name) => name.endsWith(".jsonl"));
 
-test.each(recordingFiles)("a client of then (%s) is answered as then, by the server of today", async (name) => {
+test.each(recordingFiles)("today's server answers a recorded client (%s) as the recorded server did", async (name) => {
   const steps = readFileSync(`${RECORDINGS_DIRECTORY}/${name}`, "utf8").trimEnd().split("\n");
   const replay = new ConversationReplay();
   await replay.start();
@@ -123,11 +123,11 @@ test.each(recordingFiles)("a client of then (%s) is answered as then, by the ser
   expect(replay.world.openedBackend?.backend.table.records.size).toBe(0);
 });
 
-test("there is a recording of each version of the protocol up to now", () => {
+test("every version of the protocol up to the current one has a recording", () => {
   expect(recordingFiles).toContain("version-1.jsonl");
 });
 
-test.each(recordingFiles)("what a server of then (%s) said of itself the client of today understands", (name) => {
+test.each(recordingFiles)("today's client understands what a recorded server (%s) reported about itself", (name) => {
   const lines = readFileSync(`${RECORDINGS_DIRECTORY}/${name}`, "utf8")
     .trimEnd()
     .split("\n")
@@ -146,7 +146,7 @@ async function connectRaw(): Promise<RawClient> {
   return client;
 }
 
-test("a client of a later version that says it speaks ours, too, is served; what we do not know is ignored", async () => {
+test("a client of a later version that also speaks this one is served; its unknown fields are ignored", async () => {
   const rawClient = await connectRaw();
   await rawClient.sendHello({
     protocol: 3,
@@ -173,14 +173,14 @@ test.each([
   ["named by a word", { protocol: "1" }],
   ["not named", { protocol: undefined }],
   ["later, its oldest no number", { protocol: 2, oldest: "1" }],
-])("a version that is %s is refused by one that says what is spoken here", async (_, hello) => {
+])("a version that is %s is refused with the versions that the server speaks", async (_, hello) => {
   const rawClient = await connectRaw();
   await expect(rawClient.sendHello(hello)).rejects.toThrow("this server speaks version 1 of the protocol");
   await rawClient.waitUntilClosed();
   expect(rawClient.refusal).toBe("VERSION");
 });
 
-/** A server of another version, as the client sees it: it says this hello and grants every claim with more than we know. */
+/** A server of another version, as the client sees it: it sends this hello and grants every claim with unknown extra fields. */
 function replayHello(hello: object): Connector {
   return (events) => {
     const say = (text: string): void => void setImmediate(() => events.onLines([text]));
@@ -226,7 +226,7 @@ const WELCOME = {
   features: ["history", "x"],
 };
 
-test("our client works with a server whose hello, answers and frames have more than it knows", async () => {
+test("the client works with a server whose hello, answers and frames have unknown fields", async () => {
   const driver = serverDriver({ connector: replayHello(WELCOME), random: () => 0 });
   onCleanup(() => driver.close());
   await driver.open(() => undefined);
@@ -235,7 +235,7 @@ test("our client works with a server whose hello, answers and frames have more t
   expect(await driver.release([claim])).toEqual([true]);
 });
 
-test("our client says of a server that speaks another version only what is so", async () => {
+test("the client reports a server that speaks another version correctly", async () => {
   const driver = serverDriver({
     connector: replayHello({ ...WELCOME, protocol: 2 }),
     random: () => 0,

@@ -1,4 +1,4 @@
-// What a relay bounds, forgets and logs by itself, whatever its store does.
+// What a proxy limits, forgets and logs by itself, whatever its store does.
 
 import { expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
@@ -14,7 +14,7 @@ import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-test("the bounds of claims hold for a store behind the server, too: in all, of a client, of an account", async () => {
+test("the limits on claims also apply with a store behind the server: in all, by client, by account", async () => {
   const ana = testAccount("ana");
   const access = createTestAccess(ana);
   for (const [limits, what] of [
@@ -28,7 +28,7 @@ test("the bounds of claims hold for a store behind the server, too: in all, of a
     expectHeld(await driver.claim(a));
     expectHeld(await driver.claim(b));
     await expect(driver.claim(more)).rejects.toThrow(what);
-    // what is there goes on
+    // existing claims continue
     expectHeld(await driver.claim(a));
     expect(await driver.renew([a, b])).toMatchObject([{ state: "held" }, { state: "held" }]);
     expect(await driver.release([a])).toEqual([true]);
@@ -37,7 +37,7 @@ test("the bounds of claims hold for a store behind the server, too: in all, of a
   }
 });
 
-test("what the store has forgotten by itself takes no room for ever", async () => {
+test("claims that the store has dropped by itself do not take up room for ever", async () => {
   const clock = new FakeClock();
   const relay = await openProxyBackend({
     driver: memory(),
@@ -61,7 +61,7 @@ test("what the store has forgotten by itself takes no room for ever", async () =
   await relay.close();
 });
 
-test("renewals that a store did not answer leave no trace of claims that it never told of", async () => {
+test("renewals that the store did not answer leave no trace of claims that it never reported", async () => {
   const inner = memory();
   const it = await startServer({
     driver: { ...inner, renew: () => Promise.reject(new Error("connection refused")) },
@@ -72,7 +72,7 @@ test("renewals that a store did not answer leave no trace of claims that it neve
   expect(it.stats().claims).toBe(0);
 });
 
-test("a forced release is logged with its reason, whoever placed the lock", async () => {
+test("a forced release is logged with its reason, whichever client placed the lock", async () => {
   const store = memoryStore();
   const it = await startServer({ driver: memory({ store }) });
   const { driver } = await openClient(it.addresses[0] as string);

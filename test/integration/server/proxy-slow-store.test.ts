@@ -1,4 +1,4 @@
-// A relay whose store is slow: what its clients do between a call of the store and its answer.
+// A proxy with a slow store: what its clients do between a call to the store and its answer.
 
 import { expect, test } from "vitest";
 import { memory } from "../../../src/drivers/memory.ts";
@@ -13,7 +13,7 @@ import { FakeClock, flushEventLoop } from "../../support/server-harness.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** Answers that are held back until somebody lets them go. */
+/** Answers that are delayed until the test lets them through. */
 class CallGate {
   readonly #held: (() => void)[] = [];
   isClosed = false;
@@ -48,7 +48,7 @@ async function createSlowProxy(change: (inner: Driver, gate: CallGate) => Partia
   return { ...relay, inner, brake: gate, clock, session };
 }
 
-test("the late answer of a call whose client had gone does not give back what the client has come back for", async () => {
+test("the late answer of a call whose client had disconnected does not release what the returned client has claimed again", async () => {
   let fails = true;
   const it = await createSlowProxy((inner, gate) => ({
     claim: (claim) => (gate.isClosed ? gate.wait(inner.claim(claim)) : inner.claim(claim)),
@@ -74,7 +74,7 @@ test("the late answer of a call whose client had gone does not give back what th
   expect(await inner.list({ prefix: "" }, 10)).toHaveLength(1);
 });
 
-test("a lock that is being taken up by its reference does not end with who did so and died before the answer", async () => {
+test("a lock that is being attached by its reference does not end with a client that dies before the answer", async () => {
   const { backend, brake, inner, session } = await createSlowProxy((of, slow) => ({
     renew: (claims) => slow.wait(of.renew(claims)),
   }));
@@ -93,7 +93,7 @@ test("a lock that is being taken up by its reference does not end with who did s
   expect(await inner.list({ prefix: "" }, 10)).toHaveLength(1);
 });
 
-test("what ended while it was being detached is not said to be detached", async () => {
+test("a claim that ended while it was being detached is not answered as detached", async () => {
   const { backend, brake, inner, session } = await createSlowProxy((of, slow) => ({
     detach: (claims) => slow.wait(of.detach?.(claims) as Promise<boolean[]>),
   }));

@@ -55,7 +55,7 @@ test("a driver behind a server: claims, pushes, lists and releases go through", 
   expect(await other.driver.renew([b])).toEqual([{ state: "none", reason: "revoked" }]);
 });
 
-test("what the driver leaves out of a renewal its client hears as left out; the others have their answers", async () => {
+test("an id that the driver omits from a renewal is omitted in the client's answer; the others are answered", async () => {
   const inner = memory();
   const driver: Driver = {
     ...inner,
@@ -70,18 +70,18 @@ test("what the driver leaves out of a renewal its client hears as left out; the 
   const before = [expectHeld(await through.claim(quiet)), expectHeld(await through.claim(told))];
   const answers = await through.renew([quiet, told]);
   expect(answers).toMatchObject([undefined, { state: "held", token: before[1]?.token }]);
-  // the relay has not forgotten it for that
+  // the proxy still knows the claim
   expect(await through.release([quiet, told])).toEqual([true, true]);
 });
 
-test("what the driver says of itself the client says, too, but for the driver's sessions", async () => {
+test("the client has the driver's traits, except those of the driver's sessions", async () => {
   const driver = memory();
   const it = await startServer({ driver });
   const { driver: through } = await openClient(it.addresses[0] as string);
   expect(through.traits).toEqual(driver.traits);
 });
 
-test("on a Unix socket the end of a client ends what it held; a detached claim stays", async () => {
+test("on a Unix socket a client's locks end with its connection; a detached claim stays", async () => {
   const it = await startServer({ driver: memory() });
   const one = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
@@ -105,7 +105,7 @@ test("an id that another client uses is refused", async () => {
   expect(await one.driver.release([a])).toEqual([true]);
 });
 
-test("after a restart of the relay its clients' claims are known again, since the store kept them", async () => {
+test("after a restart of the proxy its clients' claims are known again, since the store kept them", async () => {
   const store = memoryStore();
   const first = await startServer({ driver: memory({ store }) });
   const one = await openClient(first.addresses[0] as string);
@@ -118,7 +118,7 @@ test("after a restart of the relay its clients' claims are known again, since th
   expect(await one.driver.release([a])).toEqual([true]);
 });
 
-test("what the store throws fails the call and is logged, not told", async () => {
+test("an error of the store fails the call; its message is logged and not sent to the client", async () => {
   const driver: Driver = { ...memory(), claim: () => Promise.reject(new Error("password=hunter2")) };
   const it = await startServer({ driver });
   const { driver: through } = await openClient(it.addresses[0] as string);
@@ -126,7 +126,7 @@ test("what the store throws fails the call and is logged, not told", async () =>
   expect(it.logged.join()).toContain("hunter2");
 });
 
-test("an outage of the store is told in the log once, and at its end with how many calls have failed", async () => {
+test("an outage of the store is logged once at its start, and once at its end with the number of failed calls", async () => {
   const clock = new FakeClock();
   const inner = memory({ store: { table: new LockTable(), clock } });
   let isDown = true;
@@ -135,7 +135,7 @@ test("an outage of the store is told in the log once, and at its end with how ma
   const { driver } = await openClient(it.addresses[0] as string);
   for (let n = 0; n < 20; n++)
     await expect(driver.claim(makeClaim(`k${n}`))).rejects.toThrow("call to its store failed");
-  // one that is answered among others that are not is no end
+  // one answered call among failing ones does not end the outage
   isDown = false;
   await expect(driver.claim(makeClaim("a"))).resolves.toMatchObject({ state: "held" });
   isDown = true;
@@ -149,7 +149,7 @@ test("an outage of the store is told in the log once, and at its end with how ma
 });
 
 test.each([true, false])(
-  "whoever has a lock that another client gives back by its reference is told at once (taken up before: %s)",
+  "the holder of a lock that another client releases by its reference is notified at once (attached before: %s)",
   async (isTaken) => {
     const it = await startServer({ driver: memory() });
     const holder = await openClient(it.addresses[0] as string);
@@ -163,7 +163,7 @@ test.each([true, false])(
   },
 );
 
-test("what the store has forgotten the relay forgets, too", async () => {
+test("claims that the store has dropped are dropped by the proxy, too", async () => {
   const clock = new FakeClock();
   const store = { table: new LockTable(), clock };
   const it = await startServer({ driver: memory({ store }), clock });
@@ -178,7 +178,7 @@ test("what the store has forgotten the relay forgets, too", async () => {
 });
 
 test.each(["there", "back"] as const)(
-  "a client that goes while its claim is under way (%s) leaves no place behind",
+  "a client that disconnects during its claim (%s) leaves no queue entry",
   async (where) => {
     const { driver, other, asked, go } = createSlowStore(where);
     const it = await startServer({ driver });
@@ -196,7 +196,7 @@ test.each(["there", "back"] as const)(
   },
 );
 
-test("a store that forgets to remember an unanswered id is told again when its late answer comes", async () => {
+test("a store that did not remember the release of an unanswered claim is asked again when the late answer arrives", async () => {
   const { driver, other, asked, go } = createSlowStore("there");
   const forgetful: Driver = { ...driver, release: (claims) => driver.release(claims) };
   const it = await startServer({ driver: forgetful });
@@ -211,7 +211,7 @@ test("a store that forgets to remember an unanswered id is told again when its l
   await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
 });
 
-test("what the store did not take back of a client that has gone it is offered again, but not what is wanted again", async () => {
+test("a failed release for a disconnected client is repeated, unless the client has claimed the id again", async () => {
   const store = memoryStore();
   const inner = memory({ store });
   let isAway = false;
@@ -243,7 +243,7 @@ test("what the store did not take back of a client that has gone it is offered a
   expect(await other.driver.renew([b])).toMatchObject(stands);
 });
 
-test("what the store cannot do is refused, not done in part: of several keys it would take one", async () => {
+test("a claim that the store cannot carry out is refused, not carried out in part: of several keys it would take one", async () => {
   const asked: Claim[] = [];
   const inner = memory();
   const traits = {
@@ -274,14 +274,14 @@ test("what the store cannot do is refused, not done in part: of several keys it 
   expectHeld(await through.claim(makeClaim("a", { ttlMs })));
 });
 
-test("a server on a Unix socket is no store for a relay: with the relay all that its clients hold would end at once", async () => {
+test("a server on a Unix socket is refused as the store of a proxy: all locks would end with the proxy's connection", async () => {
   const store = await startServer();
   const relay = startServer({ driver: serverDriver({ path: store.path }), listen: "tcp://127.0.0.1:0" });
   await expect(relay).rejects.toThrow("a server on a Unix socket cannot be the store of another server");
   await until(() => store.stats().sessions === 0, { within: 2_000, what: "the end of the relay's session" });
 });
 
-test("a revoked claim keeps its place in the store until its client releases it, through the relay", async () => {
+test("a revoked claim keeps its entry in the store until its client releases it through the proxy", async () => {
   const it = await startServer({ driver: memory() });
   const one = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);

@@ -23,7 +23,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-test("a server is ready, unless it asks its clients what they hold, stops, or cannot write", async () => {
+test("a server is ready unless it is recovering, stopping, or unable to write", async () => {
   const it = await startServer();
   expect(it.ready()).toEqual({ ok: true });
   await it.close();
@@ -35,11 +35,11 @@ test("a server is ready, unless it asks its clients what they hold, stops, or ca
   });
 });
 
-test("a state that cannot be written is a reason not to be ready, until it was written again", async () => {
+test("a server is not ready after a failed write of its state, until a write succeeds", async () => {
   const it = await startServer();
   const { driver } = await openClient(it.addresses[0] as string);
   const state = join(it.dir, "state");
-  // a folder in its place: even root cannot replace the file
+  // a directory in its place: even root cannot replace the file
   const blocked = join(state, "journal.new");
   const journal = join(state, "journal");
   rmSync(journal, { force: true });
@@ -55,7 +55,7 @@ test("a state that cannot be written is a reason not to be ready, until it was w
   writeFileSync(journal, "", { mode: 0o600 });
   expectHeld(await driver.claim(makeClaim("other", { ttlMs: 120_000 })));
   expect(it.ready()).toEqual({ ok: true });
-  // however many writes failed, the log has it once, and that it is over
+  // however many writes failed, the log has one line for the failure and one for its end
   const told = it.logged.filter((line) => line.startsWith("the state directory is"));
   expect(told).toEqual([
     expect.stringMatching(/^the state directory is not writable: /),
@@ -63,11 +63,11 @@ test("a state that cannot be written is a reason not to be ready, until it was w
   ]);
 });
 
-test("a server whose disk has room again is ready although nobody asks it for anything that needs a write", async () => {
+test("a server whose disk has room again becomes ready without a call that needs a write", async () => {
   const it = await startServer();
   const { driver } = await openClient(it.addresses[0] as string);
   const journal = join(it.dir, "state", "journal");
-  // a folder in its place: even root cannot write it
+  // a directory in its place: even root cannot write it
   rmSync(journal);
   mkdirSync(join(journal, "in the way"), { recursive: true });
   await expect(driver.claim(makeClaim("k", { ttlMs: 120_000 }))).rejects.toThrow();
@@ -82,7 +82,7 @@ test.runIf(process.platform === "linux")("a server whose disk hangs is not ready
   const { driver } = await openClient(it.addresses[0] as string);
   const journal = join(it.dir, "state", "journal");
   rmSync(journal);
-  // whoever opens it for writing waits until somebody reads
+  // opening it for writing blocks until another process reads
   execFileSync("mkfifo", [journal]);
   const claim = driver.claim(makeClaim("k", { ttlMs: 120_000 })).catch(() => "refused");
   await until(async () => (await driver.list({ prefix: "k" }, 1)).length === 1, { within: 10_000, what: "the claim" });
@@ -101,7 +101,7 @@ test.runIf(process.platform === "linux")("a server whose disk hangs is not ready
   await until(() => it.ready().ok, { within: 10_000, what: "the server to be ready" });
 });
 
-test("a relay is not ready while its store does not answer, or fails, and is again when it does; a bad call is no sign of it", async () => {
+test("a proxy is not ready while its store is slow or fails, and is ready again when it answers; a bad call does not count as a failure", async () => {
   const store = memory();
   let mood: "well" | "broken" | "silent" = "well";
   const renew: Driver["renew"] = (claims) => {
@@ -112,14 +112,14 @@ test("a relay is not ready while its store does not answer, or fails, and is aga
   const it = await startServer({ driver: { ...store, name: "redis", renew }, clock });
   const why = async (): Promise<string> => {
     it.ready();
-    // an answer of the store, if there is one, has come by then
+    // by then an answer of the store, if any, has arrived
     await new Promise((resolve) => setImmediate(resolve));
     const now = it.ready();
     return now.ok ? "" : now.reason;
   };
   expect(await why()).toBe("");
   mood = "broken";
-  // what is known is not old yet
+  // the last result is still fresh
   expect(await why()).toBe("");
   await clock.advance(2_000);
   expect(await why()).toBe("the store (redis) cannot be reached");
@@ -133,7 +133,7 @@ test("a relay is not ready while its store does not answer, or fails, and is aga
   expect(await why()).toBe("the store (redis) cannot be reached");
 });
 
-test("all that is wrong with options is thrown at once, with the faults one by one", async () => {
+test("all errors in the options are thrown at once, each as a problem of its own", async () => {
   const options: ServeOptions = { listen: ["tcp://0.0.0.0:0", "x"], http: "y", limits: { claims: 0 }, state: "" };
   const failed = await serve(options).catch((error: unknown) => error);
   expect(failed).toBeInstanceOf(TypeError);
@@ -169,13 +169,13 @@ test.each<[string, string, unknown]>([
   });
 });
 
-test("options that are none are a TypeError of ours", async () => {
+test("options of a wrong type are refused with Holdfast's own TypeError", async () => {
   const none = null as unknown as ServeOptions;
   for (const take of [serve, checkOptions])
     await expect(take(none)).rejects.toThrow(new TypeError("options must be an object, not null"));
 });
 
-test("checkOptions() opens and makes nothing", async () => {
+test("checkOptions() opens and creates nothing", async () => {
   const dir = createTemporaryDirectory();
   const options: ServeOptions = { listen: `unix:${join(dir, "socket")}`, state: join(dir, "deep", "state") };
   expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
@@ -187,7 +187,7 @@ test("checkOptions() opens and makes nothing", async () => {
   chmodSync(join(dir, "deep", "state"), 0o700);
 });
 
-test("checkOptions() finds that a socket cannot be made where it is asked for, as a start would", async () => {
+test("checkOptions() reports a socket that cannot be created at its path, as a start would", async () => {
   const dir = createTemporaryDirectory();
   const [file, deep] = [join(dir, "file"), join(dir, "deep", "socket")];
   writeFileSync(file, "kept");
@@ -205,7 +205,7 @@ test("checkOptions() finds that a socket cannot be made where it is asked for, a
   }
 });
 
-test("a name that no Host header can have is a fault: everybody who used it would be refused", async () => {
+test("a name that no Host header can have is an error: every request with it would be refused", async () => {
   const options: ServeOptions = { listen: "tcp://127.0.0.1:0", state: "none", http: "127.0.0.1:0" };
   const good = ["locks.example", "LOCKS", "under_score.", "10.0.0.1", "fd00::1"];
   expect((await checkOptions({ ...options, httpNames: good })).problems).toEqual([]);

@@ -1,5 +1,5 @@
-// After an unclean start clients tell what they had, and whoever tells more than any client may have is not believed for
-// the rest: reclaims are bounded as claims are. What the table itself has is looked at, not only what clients are told.
+// During recovery clients report their claims. A client that reports more than it may have loses the excess: reclaims
+// are limited like claims. The tests look at the lock table itself, not only at the clients' answers.
 
 import { expect, test } from "vitest";
 import type { ServerLimits } from "../../../src/server/config/limits.ts";
@@ -23,7 +23,7 @@ const reportedHeld = (terms: ReclaimTerms, token = 1_000): unknown => [terms, ["
 const reportedWaiting = (terms: ReclaimTerms, arrival = 1): unknown => [terms, ["waiting", arrival]];
 const reclaimTerms = (key: unknown): ReclaimTerms => [randomId(), [key], 30_000];
 
-/** A server that has just lost its memory, and believes what it is told. */
+/** A server that has lost its memory and is recovering from its clients' reports. */
 async function restartWithoutState(limits: Partial<ServerLimits>, more: Parameters<typeof startServer>[0] = {}) {
   const it = await startServer({ state: "none", limits, ...more });
   expect(it.recoveryRemainingMs).toBeGreaterThan(0);
@@ -46,7 +46,7 @@ function countStates(states: readonly string[]): Record<string, number> {
   return all;
 }
 
-test("claimsPerSession: however many frames a session tells in, it has no more than it may have; another has its own", async () => {
+test("claimsPerSession: however many frames a session reports in, it gets no more than its limit; other sessions have their own", async () => {
   const { server, open } = await restartWithoutState({ claimsPerSession: 100 });
   const [greedy, other] = [await open(), await open()];
   const many = Array.from({ length: 300 }, (_, n) => reportedHeld(reclaimTerms(`k${n}`)));
@@ -54,11 +54,11 @@ test("claimsPerSession: however many frames a session tells in, it has no more t
   expect(countStates(await reclaim(greedy, [reportedWaiting(reclaimTerms("w"))]))).toEqual({ none: 1 });
   expect(server.stats().claims).toBe(100);
   expect(countStates(await reclaim(other, many.slice(200)))).toEqual({ held: 100 });
-  // what it has told of before is no new claim
+  // a claim that it has reported before is not a new one
   expect(countStates(await reclaim(greedy, many.slice(0, 100)))).toEqual({ held: 100 });
 });
 
-test("claims: in all, however many sessions tell", async () => {
+test("claims: the limit holds in all, however many sessions report", async () => {
   const { server, open } = await restartWithoutState({ claimsPerSession: 100, claims: 250 });
   for (let session = 0; session < 5; session++) {
     const many = Array.from({ length: 150 }, (_, n) => reportedHeld(reclaimTerms(`${session}/${n}`)));
@@ -67,7 +67,7 @@ test("claims: in all, however many sessions tell", async () => {
   expect(server.stats().claims).toBe(250);
 });
 
-test("waiters and waitersPerKey: those who wait do not keep the holders of a key from coming back", async () => {
+test("waiters and waitersPerKey: waiting claims do not keep a key's holders from reclaiming", async () => {
   const { server, open } = await restartWithoutState({ waitersPerKey: 50, waiters: 80 });
   const crowd = await open();
   expect(
@@ -100,7 +100,7 @@ test("waiters and waitersPerKey: those who wait do not keep the holders of a key
   expect(server.stats().claims).toBe(50 + 1 + 100 + 30);
 });
 
-test("claimsPerAccount and rights: of all sessions of an account, only what its rules allow, and what it loses counts no more", async () => {
+test("claimsPerAccount and rights: over all sessions of an account, only what its rules allow; a lost claim no longer counts", async () => {
   const [ana, ben] = [testAccount("ana", "team-a/"), testAccount("ben", "")];
   const { server, open } = await restartWithoutState({ claimsPerAccount: 100 }, { access: createTestAccess(ana, ben) });
   const [one, two] = [await open({ credential: ana.credential }), await open({ credential: ana.credential })];
@@ -112,12 +112,12 @@ test("claimsPerAccount and rights: of all sessions of an account, only what its 
   expect(server.stats().claims).toBe(100);
   const otherRawClient = await open({ credential: ben.credential });
   expect(await reclaim(otherRawClient, [reportedHeld(reclaimTerms("team-b/x"))])).toEqual(["held"]);
-  // ben shows the higher token: ana's hold goes, and she has room for another
+  // ben has the higher token: ana loses her claim, and has room for another
   expect(await reclaim(otherRawClient, [reportedHeld(reclaimTerms("team-a/one/0"), 9_000)])).toEqual(["held"]);
   expect(countStates(await reclaim(two, many("three")))).toEqual({ held: 1, none: 79 });
 });
 
-test("what was told counts when the server has opened: new claims find the room that is left", async () => {
+test("reclaimed claims count after recovery: new claims find the remaining room", async () => {
   const harness = new ServerHarness({ state: "none", limits: { claimsPerSession: 10, claims: 15 } });
   await harness.start();
   const session = randomId();
@@ -132,7 +132,7 @@ test("what was told counts when the server has opened: new claims find the room 
   await harness.clock.advance(25_000);
   connection?.receive([line(["renew", 2, items.map((item) => (item as [ReclaimTerms])[0][0])])]);
   await harness.clock.advance(36_000);
-  // what it was not believed is not there; what it was, was released by nobody and has run out
+  // refused reclaims are not there; the others have expired, since no client released them
   expect(harness.openedBackend?.backend.isRecovering).toBe(false);
   expect(harness.openedBackend?.backend.table.records.size).toBe(0);
   connection?.receive([line(...items.map((_, n) => ["claim", 10 + n, ...reclaimTerms(`n${n}`)]))]);
@@ -146,7 +146,7 @@ async function connectHolding(client: HarnessClient, count: number, prefix: stri
   return claims;
 }
 
-test("limits x recovery: clients that had all that they may have come back with all of it, in whichever order", async () => {
+test("limits and recovery: clients that had reached every limit reclaim everything, in any order", async () => {
   const harness = new ServerHarness({ limits: { claimsPerSession: 20, claims: 40, waitersPerKey: 3, waiters: 5 } });
   await harness.start();
   const [one, two] = [await harness.connectClient(), await harness.connectClient()];
@@ -173,7 +173,7 @@ test("limits x recovery: clients that had all that they may have come back with 
   await flushEventLoop();
 });
 
-test("limits x recovery: what was held under wider limits comes back, also over two crashes; after a clean stop the new ones count", async () => {
+test("limits and recovery: claims placed under higher limits survive two crashes; after a clean stop the new limits count", async () => {
   const harness = new ServerHarness({ limits: { claimsPerSession: 20 } });
   await harness.start();
   const client = await harness.connectClient();

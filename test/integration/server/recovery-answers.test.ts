@@ -1,4 +1,4 @@
-// A server that recovers: what it says of keys that are known to be held, and of those that nobody has told of yet.
+// Answers during recovery: for keys that are known to be held, and for keys that no client has reported yet.
 
 import { expect, test } from "vitest";
 import { cleanUpAfterEach, expectHeld, makeClaim, startServer } from "../../support/server-fixture.ts";
@@ -6,7 +6,7 @@ import { ServerHarness } from "../../support/server-harness.ts";
 
 cleanUpAfterEach();
 
-/** A server that was restarted after a crash; one holds "a" and has told so, another that may hold has not come back. */
+/** A server that was restarted after a crash; one holder of "a" has reclaimed it, another possible holder has not reconnected. */
 async function startRecovering(): Promise<{
   world: ServerHarness;
   one: Awaited<ReturnType<ServerHarness["connectClient"]>>;
@@ -25,14 +25,14 @@ async function startRecovering(): Promise<{
   return { world: harness, one: client };
 }
 
-test("a key that is known to be held is busy; of any other it is not known whether it is free", async () => {
+test("a reclaimed key is busy; for any other key it is unknown whether it is free", async () => {
   const { world, one } = await startRecovering();
   const once = (key: string | readonly string[]) => one.driver.claim(makeClaim(key, { wait: false }));
   expect(await once("a")).toEqual({ state: "none" });
   expect(await once(["a", "free"])).toEqual({ state: "none" });
   const paused = { reason: "recovery", remainingMs: expect.closeTo(25_000, -3) };
   for (const key of ["b", "free", ["b", "free"]]) expect(await once(key)).toEqual({ state: "none", paused });
-  // one that somebody waits for is nobody's yet
+  // a key with a waiter only has no holder yet
   const waiter = makeClaim("free");
   expect(await one.driver.claim(waiter)).toMatchObject({ state: "waiting", paused });
   expect(await once("free")).toEqual({ state: "none", paused });
@@ -48,7 +48,7 @@ test("a key that is known to be held is busy; of any other it is not known wheth
   expectHeld(await one.driver.claim(makeClaim("b", { wait: false })));
 });
 
-test("permits that are known to be held count, and what fits beside them is unknown", async () => {
+test("reclaimed permits count, and whether further permits are free is unknown", async () => {
   const { one } = await startRecovering();
   const once = (permits: number, limit: number) =>
     one.driver.claim(makeClaim([{ key: "s", permits, limit }], { wait: false }));

@@ -1,4 +1,4 @@
-// Very many holders and a server that has crashed, without sockets or real time: a minute of reclaiming takes none. The
+// Very many holders and a crashed server, without sockets or real time: a minute of recovery takes no time. The
 // same with real processes and connections is in test/fault-injection/server-restart.test.ts.
 
 import { expect, test } from "vitest";
@@ -37,7 +37,7 @@ async function connectHolders(): Promise<{ readonly world: ServerHarness; readon
 
 const isEven = (at: number): boolean => at % 2 === 0;
 
-test(`of ${CLIENT_COUNT * LOCKS_PER_CLIENT} holders half never come back after a crash: nothing new is granted until their leases must have ended; the others keep their locks and tokens; then everybody proceeds`, async () => {
+test(`when half of ${CLIENT_COUNT * LOCKS_PER_CLIENT} holders never return after a crash, nothing new is granted until their leases must have ended; the others keep their locks and tokens; then all waiters proceed`, async () => {
   const { world, all } = await connectHolders();
   for (const { player } of all) player.isUnreachable = true;
   world.crash();
@@ -68,7 +68,7 @@ test(`of ${CLIENT_COUNT * LOCKS_PER_CLIENT} holders half never come back after a
   expect(ofTheLost).toHaveLength(CLIENT_COUNT / 2);
 });
 
-test(`${CLIENT_COUNT * LOCKS_PER_CLIENT} holders who all come back: the server opens at once, long before any lease has ended`, async () => {
+test(`when all ${CLIENT_COUNT * LOCKS_PER_CLIENT} holders return, recovery ends at once, long before any lease has ended`, async () => {
   const { world, all } = await connectHolders();
   world.crash();
   await world.start();
@@ -82,7 +82,7 @@ test(`${CLIENT_COUNT * LOCKS_PER_CLIENT} holders who all come back: the server o
   expectHeld(await next.driver.claim(makeClaim("free", { wait: false })));
 });
 
-test("a client that was cut off during the whole reclaim has lost its locks, and is told so", async () => {
+test("a client that was cut off during all of the recovery has lost its locks, and learns so", async () => {
   const { world, all } = await connectHolders();
   const cut = all[0] as ClientLocks;
   for (const { player } of all) player.isUnreachable = player === cut.player;

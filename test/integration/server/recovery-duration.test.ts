@@ -1,4 +1,4 @@
-// The first start, the rest of a recovery over a stop, how long a recovery lasts, and what ends a server by itself.
+// The first start, the remaining recovery after a stop, how long a recovery lasts, and when a server ends by itself.
 
 import {
   chmodSync,
@@ -33,7 +33,7 @@ test.each([
   ["empty", []],
   ["a mounted volume", ["lost+found"]],
   ["kept by git", [".keep"]],
-])("a folder that has never been in use (%s) is a first start: locks are granted at once", async (_, names) => {
+])("a directory that has never been in use (%s) is a first start: locks are granted at once", async (_, names) => {
   const dir = createTemporaryDirectory();
   mkdirSync(join(dir, "state"), { mode: 0o700 });
   for (const name of names) mkdirSync(join(dir, "state", name), { mode: 0o700 });
@@ -44,29 +44,32 @@ test.each([
   expect(it.logged).toEqual([]);
 });
 
-test.each([0o755, 0o750, 0o711])("an empty folder of mode %o is closed to others, and that is logged", async (mode) => {
-  const dir = createTemporaryDirectory();
-  const state = join(dir, "state");
-  mkdirSync(state);
-  chmodSync(state, mode);
-  const { problems, warnings } = await checkOptions({ listen: `unix:${join(dir, "socket")}`, state });
-  expect([problems, warnings]).toEqual([
-    [],
-    [expect.stringMatching(/empty and open to other users.*the server will set mode 700/)],
-  ]);
-  const it = await startServer({ in: dir });
-  expect(statSync(state).mode & 0o777).toBe(0o700);
-  expect(it.recoveryRemainingMs).toBe(0);
-  expect(it.logged).toEqual([
-    expect.stringMatching(/was empty and open to other users \(mode \d+\): its mode is now 700/),
-  ]);
-});
+test.each([0o755, 0o750, 0o711])(
+  "an empty directory of mode %o is closed to other users, and that is logged",
+  async (mode) => {
+    const dir = createTemporaryDirectory();
+    const state = join(dir, "state");
+    mkdirSync(state);
+    chmodSync(state, mode);
+    const { problems, warnings } = await checkOptions({ listen: `unix:${join(dir, "socket")}`, state });
+    expect([problems, warnings]).toEqual([
+      [],
+      [expect.stringMatching(/empty and open to other users.*the server will set mode 700/)],
+    ]);
+    const it = await startServer({ in: dir });
+    expect(statSync(state).mode & 0o777).toBe(0o700);
+    expect(it.recoveryRemainingMs).toBe(0);
+    expect(it.logged).toEqual([
+      expect.stringMatching(/was empty and open to other users \(mode \d+\): its mode is now 700/),
+    ]);
+  },
+);
 
 test.each([
   ["others may write into it", 0o777, []],
   ["the group may write into it", 0o770, []],
   ["it is not empty", 0o755, ["something"]],
-])("a folder that is open to others is refused and left as it was if %s", async (_, mode, names) => {
+])("a directory that is open to other users is refused and left unchanged if %s", async (_, mode, names) => {
   const dir = createTemporaryDirectory();
   const state = join(dir, "state");
   mkdirSync(state);
@@ -77,7 +80,7 @@ test.each([
 });
 
 test.each(["lock", "state", "journal", "sessions"])(
-  "a folder in which only %s is left is no first start",
+  "a directory in which only %s is left is not a first start",
   async (name) => {
     const dir = createTemporaryDirectory();
     await (await startServer({ in: dir })).close();
@@ -89,7 +92,7 @@ test.each(["lock", "state", "journal", "sessions"])(
   },
 );
 
-test("firstStart skips the minute of a server that keeps nothing, and is refused on a folder that has been in use", async () => {
+test("firstStart skips the minute of a server without a state directory, and is refused on a directory that has been in use", async () => {
   expect((await startServer({ state: "none" })).recoveryRemainingMs).toBeGreaterThan(59_000);
   const it = await startServer({ state: "none", firstStart: true });
   expect(it.recoveryRemainingMs).toBe(0);
@@ -105,7 +108,7 @@ test("firstStart skips the minute of a server that keeps nothing, and is refused
   expect((await startServer({ in: dir, firstStart: true })).recoveryRemainingMs).toBe(0);
 });
 
-test("a stop within a recovery keeps the rest of it: three starts in a row come to its end", async () => {
+test("a stop during recovery keeps the remaining time: after three starts in a row recovery ends", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const silent = await harness.connectClient(false);
@@ -132,13 +135,13 @@ test("a stop within a recovery keeps the rest of it: three starts in a row come 
   expect(harness.openedBackend?.backend.isRecovering).toBe(false);
   expect(newcomer?.pushes.filter(({ answer }) => answer?.state === "held").map(({ id }) => id)).toEqual([wanted.id]);
   expect((await lively.driver.renew([ownClaim]))[0]).toMatchObject({ state: "held", token });
-  // nothing of it is left for the next start
+  // no remaining time is left for the next start
   await harness.stop();
   await harness.start();
   expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
 });
 
-test("on a Unix socket the next start waits for those who had not come back when a recovery was cut short by a stop", async () => {
+test("on a Unix socket, after a stop during recovery, the next start waits for the clients that had not reconnected", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const away = await harness.connectClient();
@@ -157,7 +160,7 @@ test("on a Unix socket the next start waits for those who had not come back when
   expect((await away.driver.renew([a]))[0]).toMatchObject({ state: "held", token });
 });
 
-test("a crash after a stop within a recovery begins it again: what was left is known only after a stop", async () => {
+test("a crash after a stop during recovery begins it again: the remaining time is known only after a stop", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const silent = await harness.connectClient(false);
@@ -174,7 +177,7 @@ test("a crash after a stop within a recovery begins it again: what was left is k
   expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(30_000);
 });
 
-test("over TCP a recovery lasts as long as the longest lease that was granted, so that crashes in a row come to grants", async () => {
+test("over TCP a recovery lasts as long as the longest lease granted, so that repeated crashes do not prevent grants", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const client = await harness.connectClient(false);
@@ -197,7 +200,7 @@ test("over TCP a recovery lasts as long as the longest lease that was granted, s
   expect([id.length, ...granted]).toEqual([26, "held", "held", "held", "held", "held"]);
 });
 
-test("a longer lease is on the disk before it is granted, also after a shorter one has been written", async () => {
+test("a longer lease is on disk before it is granted, also after a shorter one was written", async () => {
   const harness = new ServerHarness({ remote: true });
   const disk = harness.storage as MemoryStorage;
   const longest = (): number => JSON.parse((disk.state as string).slice(17)).longestMs;
@@ -217,18 +220,18 @@ test("a longer lease is on the disk before it is granted, also after a shorter o
   open();
   expectHeld(await usual);
   expect(longest()).toBe(30_000);
-  // a session lasts as long in silence
+  // a silent session lasts as long
   harness.crash();
   await harness.start();
   expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(30_000);
 });
 
-test("close() rejects if the state could not be saved, and lets go of everything all the same", async () => {
+test("close() rejects if the state could not be saved, and still closes everything", async () => {
   const it = await startServer();
   const { driver } = await openClient(it.addresses[0] as string);
   expectHeld(await driver.claim(makeClaim("k")));
   const blocked = join(it.dir, "state", "state.new");
-  // a folder in its place: even root cannot replace the file
+  // a directory in its place: even root cannot replace the file
   mkdirSync(blocked);
   const closed = it.close();
   await expect(closed).rejects.toThrow(StateError);
@@ -253,7 +256,7 @@ test.each([
   const { driver } = await openClient(it.addresses[0] as string);
   expectHeld(await driver.claim(makeClaim("k")));
   spoil(join(dir, "state", "lock"));
-  // a write would reach a state that may be another server's by now
+  // a write could reach a state that another server uses now
   await expect(driver.claim(makeClaim("long", { ttlMs: 600_000, wait: false }))).rejects.toThrow();
   expect(await it.ownershipLost).toMatch(/lock was removed or replaced/);
   expect(it.ready()).toMatchObject({ ok: false });
@@ -262,7 +265,7 @@ test.each([
   await driver.close();
 });
 
-test("a second server that took the state of a running one finds it as after a crash, and nothing is written over its own", async () => {
+test("a second server that took over the state of a running one recovers as after a crash, and its files are not overwritten", async () => {
   const dir = createTemporaryDirectory();
   const first = await startServer({ in: dir });
   const { driver } = await openClient(first.addresses[0] as string);
@@ -316,7 +319,7 @@ const rejectedOptions: readonly (readonly [string, (dir: string) => string, RegE
 ];
 
 test.runIf(process.platform === "linux").each(rejectedOptions)(
-  "a state %s is refused at once, and --check finds the same",
+  "a state directory %s is refused at once, and --check reports the same",
   async (_, make, message) => {
     const dir = createTemporaryDirectory();
     const state = make(dir);
@@ -330,14 +333,14 @@ test.runIf(process.platform === "linux").each(rejectedOptions)(
   },
 );
 
-test("checkOptions() warns of a start that would grant nothing for a while, unless a server is running with the state", async () => {
+test("checkOptions() warns of a start that would grant nothing for a while, unless a server is running on the state directory", async () => {
   const dir = createTemporaryDirectory();
   const it = await startServer({ in: dir });
   const options = { listen: `unix:${join(dir, "socket")}`, state: join(dir, "state") };
   const { driver } = await openClient(it.addresses[0] as string);
   expectHeld(await driver.claim(makeClaim("k")));
   expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
-  // as a kill leaves it
+  // as after a kill
   const killed = readFileSync(join(dir, "state", "state"));
   const list = readFileSync(join(dir, "state", "sessions"));
   await it.close();

@@ -1,4 +1,4 @@
-// The files of runs as a server reads them: real files, real processes, the kernel's own locks.
+// The files of command runs as a server reads them: real files, real processes, the kernel's own locks.
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
@@ -71,7 +71,7 @@ type RecordContent = {
   readonly text?: string;
 };
 
-/** A folder with the file of one run. */
+/** A directory with the file of one run. */
 function writeRecord({ head = {}, processes = [], text }: RecordContent) {
   const runsIn = createTemporaryDirectory();
   const session = randomId();
@@ -94,7 +94,7 @@ function writeRecord({ head = {}, processes = [], text }: RecordContent) {
   return { runsIn, session, path, claim };
 }
 
-/** Locks the file, in the name of whoever inherits the descriptor that is given back. */
+/** Locks the file; a process that inherits the returned descriptor keeps the lock. */
 async function lockFile(path: string): Promise<number> {
   const descriptor = openSync(path, "r+");
   expect(await flock(descriptor, "exclusive")).toBe("locked");
@@ -116,7 +116,7 @@ async function readRun({
 const expectLife = (run: CommandRun, life: RunStatus): Promise<unknown> =>
   until(() => run.probe().status === life, { within: 5_000, what: `a run that is ${life}, not ${run.probe().status}` });
 
-test("a run is over when all of its processes are gone, and the wrapper alone only holds", async () => {
+test("a run is over when all of its processes are gone, and is only kept while just its wrapper lives", async () => {
   const [wrapper, watchdog, command] = [startProcess(), startProcess(), startProcess()];
   const all = [processEntry("wrapper", wrapper), processEntry("watchdog", watchdog), processEntry("command", command)];
   const run = await readRun(writeRecord({ processes: all }));
@@ -129,7 +129,7 @@ test("a run is over when all of its processes are gone, and the wrapper alone on
   expect(run.probe().status).toBe("over");
 });
 
-test("a run that its watchdog has ended holds nothing, whoever of it lives, and is over with its wrapper", async () => {
+test("a run that its watchdog has ended holds nothing, whichever of its processes live, and is over when its wrapper is gone", async () => {
   const [wrapper, watchdog, command] = [startProcess(), startProcess(), startProcess()];
   const all = [processEntry("wrapper", wrapper), processEntry("watchdog", watchdog), processEntry("command", command)];
   const it = writeRecord({ head: { locked: true }, processes: all });
@@ -146,7 +146,7 @@ test("a run that its watchdog has ended holds nothing, whoever of it lives, and 
   closeSync(lock);
 });
 
-test("what is to be held for longer is told at a start for as long as that, of a run that is over and of one that was ended", async () => {
+test("after a start a hold-at-least time is reported for its remainder, both of a run that is over and of one that was ended", async () => {
   const [wrapper, dead] = [startProcess(), { pid: -1 }];
   for (const [one, life] of [
     [dead, "over"],
@@ -169,7 +169,7 @@ test("what is to be held for longer is told at a start for as long as that, of a
   expect(existsSync(it.path)).toBe(false);
 });
 
-test("a watchdog that has ended its run while a server looks: what was read before is not renewed any more", async () => {
+test("a watchdog that ends its run while a server reads the file: the claims read before are not renewed any more", async () => {
   const [wrapper, command] = [startProcess(), startProcess()];
   const it = writeRecord({ processes: [processEntry("wrapper", wrapper), processEntry("command", command)] });
   const run = await readRun(it);
@@ -178,7 +178,7 @@ test("a watchdog that has ended its run while a server looks: what was read befo
   expect(run.probe().status).toBe("held");
 });
 
-test("a watchdog alone is no work before a command is named: its wrapper was stopped in between", async () => {
+test("a watchdog alone, before a command is named, is not an active run: its wrapper was stopped in between", async () => {
   const [wrapper, watchdog] = [startProcess(), startProcess()];
   const run = await readRun(
     writeRecord({ processes: [processEntry("wrapper", wrapper), processEntry("watchdog", watchdog)] }),
@@ -188,20 +188,20 @@ test("a watchdog alone is no work before a command is named: its wrapper was sto
   expect(run.probe().status).toBe("works");
 });
 
-test("a process id that belongs to another process by now tells nothing", async () => {
+test("a process id that belongs to another process now says nothing about the run", async () => {
   const { pid, start } = processEntry("command", process);
   const run = await readRun(writeRecord({ processes: [{ role: "command", pid, start: String(Number(start) - 1) }] }));
   expect(run.probe().status).toBe("over");
 });
 
-test("the process ids of an earlier boot are nobody's", async () => {
+test("process ids of an earlier boot match no process", async () => {
   const run = await readRun(
     writeRecord({ head: { boot: "of another day" }, processes: [processEntry("command", process)] }),
   );
   expect(run.probe().status).toBe("over");
 });
 
-test("the process ids of another space tell nothing: without a lock it is unknown, with one the lock decides", async () => {
+test("process ids of another namespace say nothing: without a lock the run is unknown, with one the lock decides", async () => {
   const head = { space: "pid:[1]" };
   const processes = [processEntry("command", process)];
   expect((await readRun(writeRecord({ head, processes }))).probe().status).toBe("unknown");
@@ -215,7 +215,7 @@ test("the process ids of another space tell nothing: without a lock it is unknow
   await expectLife(run, "unknown");
 });
 
-test("all named processes are gone, and one that they started has the lock: the run works until that ends", async () => {
+test("when all named processes are gone and a child of theirs has the lock, the run is active until that child ends", async () => {
   const dead = startProcess();
   const processes = [processEntry("command", dead)];
   const it = writeRecord({ head: { locked: true }, processes });
@@ -231,7 +231,7 @@ test("all named processes are gone, and one that they started has the lock: the 
   expect(existsSync(it.path)).toBe(false);
 });
 
-test("wrapper and watchdog died before the command was named, which has closed what it inherited: it is found by its environment", async () => {
+test("wrapper and watchdog died before the command was named, and it closed the inherited descriptor: it is found by its environment", async () => {
   const it = writeRecord({ head: { locked: true }, processes: [{ role: "wrapper", pid: 1, start: "0" }] });
   const command = startProcess(["ignore", "ignore", "ignore"], { HOLDFAST_REFERENCE: decodeClaimReference(it) });
   const runs = await openCommandRuns(it.runsIn, ignoreWarnings);
@@ -242,7 +242,7 @@ test("wrapper and watchdog died before the command was named, which has closed w
   await expectLife(run, "over");
 });
 
-test("the lock is free, since the command closed what it inherited: its process id keeps the run", async () => {
+test("the lock is free, since the command closed the inherited descriptor: its process id keeps the run", async () => {
   const command = startProcess();
   const run = await readRun(writeRecord({ head: { locked: true }, processes: [processEntry("command", command)] }));
   expect(run.probe().status).toBe("works");
@@ -255,7 +255,7 @@ test.each([
   ["of a changed letter", (text: string) => text.replace("session", "sessiom")],
   ["empty", () => ""],
   ["of another version", (text: string) => text.replace('"run":1', '"run":2')],
-])("a head that is %s names nothing: while somebody has the lock the server must wait", async (_, damage) => {
+])("a head that is %s identifies no run: while a process has the lock the server must wait", async (_, damage) => {
   const whole = encodeHeader({
     boot: null,
     space: null,
@@ -276,7 +276,7 @@ test.each([
   expect(existsSync(it.path)).toBe(false);
 });
 
-test("a damaged line of a process is passed over, the others count", async () => {
+test("a damaged process line is skipped, the others count", async () => {
   const command = startProcess();
   const it = writeRecord({});
   const head = encodeHeader({
@@ -300,7 +300,7 @@ function decodeClaimReference({ claim }: ReturnType<typeof writeRecord>): string
   return encodeReference([{ claim, firstToken: 5n, token: 5n, prefix: "" }]);
 }
 
-test("a file that is being made is no run yet; one whose maker has died goes after a minute", async () => {
+test("an unfinished file is not a run yet; when its creator has died it is removed after a minute", async () => {
   const it = writeRecord({ processes: [processEntry("command", process)] });
   const making = temporaryRunFilePath(it.runsIn, it.session);
   renameSync(it.path, making);
@@ -312,7 +312,7 @@ test("a file that is being made is no run yet; one whose maker has died goes aft
   expect(existsSync(making)).toBe(false);
 });
 
-test("a file that cannot be removed ends neither the server nor its start: the log has it", async () => {
+test("a file that cannot be removed stops neither the server nor its start, and is logged", async () => {
   const it = writeRecord({ processes: [{ role: "wrapper", pid: 1, start: "0" }] });
   const abandoned = temporaryRunFilePath(it.runsIn, randomId());
   mkdirSync(abandoned);
@@ -331,14 +331,14 @@ test("a file that cannot be removed ends neither the server nor its start: the l
   expect(logLines[1]).toContain(`${it.path} cannot be removed: Error: ENOTDIR`);
 });
 
-test("what cannot be read is unknown, not over", async () => {
+test("a run whose file cannot be read is unknown, not over", async () => {
   const it = writeRecord({});
   renameSync(it.path, `${it.path}-away`);
   symlinkSync(`${it.path}-away`, it.path);
   expect((await readRun(it)).probe().status).toBe("unknown");
 });
 
-test("what is written is read, keys, permits and label with it", () => {
+test("a written file is read back with its keys, permits and label", () => {
   const holds = [{ key: 'a "key"', permits: 2, limit: 5 }] as const;
   const claim = makeClaim(holds, { ttlMs: 5_000 });
   const reference = encodeReference([{ claim, firstToken: 7n, token: 8n, prefix: "" }]);
@@ -359,7 +359,7 @@ test("what is written is read, keys, permits and label with it", () => {
 });
 
 test.each(["state", "none"])(
-  "a server (--state: %s) starts with what a living run holds, and goes on when it is over",
+  "a server (--state: %s) starts with the claims of an active run, and grants normally when it is over",
   async (kind) => {
     const dir = createTemporaryDirectory();
     const more = kind === "none" ? { state: "none" } : {};
@@ -377,7 +377,7 @@ test.each(["state", "none"])(
     expect(front).toMatchObject({ label: "a run", answer: { state: "held", token: 5n } });
     await waitForExit(command);
     await until(() => !existsSync(runFilePath(runsIn, it.session)), { within: 5_000, what: "the end of the run" });
-    // without a state each start grants nothing for a minute
+    // without a state directory each start grants nothing for a minute
     if (kind === "state") expect(expectHeld(await pushes.waitForGrant(next)).token).toBeGreaterThan(5n);
   },
 );

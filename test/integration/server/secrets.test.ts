@@ -1,4 +1,4 @@
-// A credential, a claim's id, a reference and a session's id are secrets: nothing that people or tools see has them.
+// A credential, a claim's id, a reference and a session's id are secrets: no output for people or tools contains them.
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
@@ -20,7 +20,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-test("no log line, error, list, event or answer to another has a secret of a client", async () => {
+test("no log line, error, list, event or answer to another client contains a client's secret", async () => {
   const [ana, ops] = [testAccount("ana"), testAccount("ops")];
   const it = await startServer({ access: createTestAccess(ana, ops), limits: { refusalMs: 0 } });
   const address = it.addresses[0] as string;
@@ -67,7 +67,7 @@ test("no log line, error, list, event or answer to another has a secret of a cli
   await bad.waitUntilClosed();
   look(bad.lines);
 
-  // what an operator sees
+  // an operator's views
   look(await watcher.call("list", { prefix: "" }, 100));
   look(await watcher.call("history", "k", 100));
   look(await watcher.call("info"));
@@ -78,7 +78,7 @@ test("no log line, error, list, event or answer to another has a secret of a cli
   for (const line of it.logged) look(line);
 
   const text = seen.join("\n");
-  // what was looked at is not nothing
+  // the searched text is not empty
   expect(text).toContain(publicTag(claim.id));
   for (const word of [
     '"events"',

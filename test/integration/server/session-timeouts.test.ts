@@ -1,4 +1,4 @@
-// Clients that are cut off or fall silent, over TCP and on a Unix socket.
+// Clients that are disconnected or silent, over TCP and on a Unix socket.
 
 import { expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
@@ -20,7 +20,7 @@ async function createNetworkHarness(): Promise<ServerHarness> {
   return harness;
 }
 
-test("over TCP a hold outlives its connection until its lease ends", async () => {
+test("over TCP a lock outlives its connection until its lease ends", async () => {
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
   const otherClient = await harness.connectClient(false);
@@ -36,7 +36,7 @@ test("over TCP a hold outlives its connection until its lease ends", async () =>
   expect(isGranted(otherClient, b)).toBe(true);
 });
 
-test("over TCP grants pass over a waiter that is cut off; back in time it has its old place", async () => {
+test("over TCP grants pass by a disconnected waiter; if it reconnects in time it has its old place", async () => {
   const harness = await createNetworkHarness();
   const [holder, cut, behind] = [
     await harness.connectClient(false),
@@ -64,7 +64,7 @@ test("over TCP grants pass over a waiter that is cut off; back in time it has it
   expect(isGranted(behind, d)).toBe(false);
 });
 
-test("over TCP a waiter that does not come back loses its place after the grace", async () => {
+test("over TCP a waiter that does not reconnect loses its place after the reconnect grace", async () => {
   const harness = await createNetworkHarness();
   const [holder, cut] = [await harness.connectClient(false), await harness.connectClient(false)];
   const [a, b] = [makeClaim("k"), makeClaim("k")];
@@ -78,7 +78,7 @@ test("over TCP a waiter that does not come back loses its place after the grace"
   expect(harness.openedBackend?.backend.table.records.has(b.id)).toBe(false);
 });
 
-test("over TCP a session claim lasts while its client speaks, and ends 30 s after it fell silent", async () => {
+test("over TCP a session claim lasts while its client sends, and ends after 30 s of silence", async () => {
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
   const a = makeClaim("k", { ttlMs: "session" });
@@ -93,7 +93,7 @@ test("over TCP a session claim lasts while its client speaks, and ends 30 s afte
   expect(harness.openedBackend?.backend.table.records.has(a.id)).toBe(false);
 });
 
-test("on a Unix socket a session claim never ends by silence", async () => {
+test("on a Unix socket silence never ends a session claim", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
@@ -114,7 +114,7 @@ test("a newer connection of a session replaces the older", async () => {
   expect(client.pushes).toContainEqual({ id: null, answer: undefined });
 });
 
-test("calls made just after a cut wait for the new connection; later ones fail at once", async () => {
+test("calls made just after a disconnection wait for the new connection; later ones fail at once", async () => {
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
   await client.driver.claim(makeClaim("kept"));
@@ -132,7 +132,7 @@ test("calls made just after a cut wait for the new connection; later ones fail a
   await expect(client.driver.claim(makeClaim("c"))).rejects.toThrow(/cannot be reached/);
 });
 
-test("a session that has gone leaves nothing behind", async () => {
+test("an ended session leaves nothing behind", async () => {
   const harness = await createNetworkHarness();
   for (let turn = 0; turn < 50; turn++) {
     const client = await harness.connectClient(turn % 2 === 0);
@@ -149,7 +149,7 @@ test("a session that has gone leaves nothing behind", async () => {
   expect(harness.openedBackend?.backend.nextDueAt()).toBe(Number.POSITIVE_INFINITY);
 });
 
-test("over TCP a client finds out that its connection is a black hole, and dials again", async () => {
+test("over TCP a client detects that its connection is a black hole, and reconnects", async () => {
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
   const a = makeClaim("k", { ttlMs: 90_000 });
@@ -196,7 +196,7 @@ test("a client that only waits for pushes pings no more than it must, and an idl
   expect(client.linesSent - sent).toBeLessThanOrEqual(12);
 });
 
-test("while clients of the network do not come back after a restart, the server sleeps until something is due", async () => {
+test("while TCP clients have not reconnected after a restart, the server's timer sleeps until something is due", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const client = await harness.connectClient(false);

@@ -28,7 +28,7 @@ test.each(["unix", "tcp"])("over %s a claim is held, renewed, listed and release
   expect(it.stats().claims).toBe(0);
 });
 
-test("a waiting claim is told of its grant without asking, in order of arrival", async () => {
+test("a waiting claim is notified of its grant, in order of arrival", async () => {
   const it = await startServer();
   const first = await openClient(it.addresses[0] as string);
   const second = await openClient(it.addresses[0] as string);
@@ -53,7 +53,7 @@ test("wait: false leaves no trace when busy", async () => {
   expect(await driver.list({ prefix: "" }, 10)).toHaveLength(1);
 });
 
-test("on a Unix socket the end of the stream ends what the client held, and the next is granted at once", async () => {
+test("on a Unix socket a client's locks end with its connection, and the next waiter is granted at once", async () => {
   const it = await startServer();
   const dying = await openClient(it.addresses[0] as string);
   const next = await openClient(it.addresses[0] as string);
@@ -65,7 +65,7 @@ test("on a Unix socket the end of the stream ends what the client held, and the 
   await next.pushes.waitForGrant(b, 1_000);
 });
 
-test("on a Unix socket a tether keeps what its session held until it ends, too", async () => {
+test("on a Unix socket a keep-session connection keeps the session's claims until it ends, too", async () => {
   const it = await startServer();
   const dying = await openClient(it.addresses[0] as string);
   const next = await openClient(it.addresses[0] as string);
@@ -95,7 +95,7 @@ test("a detached claim stays when its session ends", async () => {
   expect(await next.driver.release([a])).toEqual([true]);
 });
 
-test("over TCP a cut keeps holds, and places are passed over until the client is back", async () => {
+test("over TCP a disconnection keeps held claims, and grants pass by waiting ones until the client has reconnected", async () => {
   const it = await startServer({ listen: TCP_ADDRESS });
   const holder = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
@@ -132,7 +132,7 @@ test("a line that looks like HTTP gets one HTTP 400", async () => {
   expect(got).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-test("a claim belongs to the session that asked for it last", async () => {
+test("a claim belongs to the session that claimed it last", async () => {
   const it = await startServer();
   const one = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);

@@ -8,7 +8,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-test("close() tells the clients, saves the table and lets go of everything; the next start has it", async () => {
+test("close() notifies the clients, saves the table and closes everything; the next start restores the table", async () => {
   const it = await startServer();
   const one = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
@@ -30,7 +30,7 @@ test("close() tells the clients, saves the table and lets go of everything; the 
   await other.pushes.waitForGrant(b);
 });
 
-test("a client is told that the server goes before its connection ends", async () => {
+test("a client learns of the shutdown before its connection ends", async () => {
   const it = await startServer();
   const socket = connect({ path: it.path });
   let got = "";
@@ -44,7 +44,7 @@ test("a client is told that the server goes before its connection ends", async (
   expect(got).toContain(`["${it.runId}",["drain"]]`);
 });
 
-test("close() is bounded, whatever a client does", async () => {
+test("close() takes a bounded time, whatever a client does", async () => {
   const it = await startServer();
   const socket = connect({ path: it.path, allowHalfOpen: true });
   socket.on("error", () => undefined);
@@ -59,7 +59,7 @@ test("close() is bounded, whatever a client does", async () => {
   socket.destroy();
 });
 
-test("under load nothing is granted twice over a clean restart, and everybody goes on", async () => {
+test("under load no lock is granted twice over a clean restart, and all clients continue", async () => {
   let it = await startServer();
   const dir = it.dir;
   const clients = await Promise.all(Array.from({ length: 4 }, () => openClient(it.addresses[0] as string)));
@@ -71,7 +71,7 @@ test("under load nothing is granted twice over a clean restart, and everybody go
   const work = clients.map(async ({ driver, pushes }) => {
     while (!stop) {
       const claim = makeClaim("k", { ttlMs: 5_000 });
-      // the outcome of a failed call is unknown: the same claim is asked again
+      // the outcome of a failed call is unknown: the same claim is sent again
       let answer = await driver.claim(claim).catch(() => undefined);
       while (answer?.state !== "held" && !stop) {
         await new Promise((resolve) => setTimeout(resolve, 5));

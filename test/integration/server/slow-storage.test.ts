@@ -17,7 +17,7 @@ async function createHarness(remote = false): Promise<{ world: ServerHarness; di
   return { world: harness, disk: harness.storage as MemoryStorage };
 }
 
-test("a claim that was given back while it waited for the disk takes no place, however long the disk took", async () => {
+test("a claim that is released while it waits for the disk takes no entry, however long the disk takes", async () => {
   const { world, disk } = await createHarness();
   const { driver } = await world.connectClient();
   const claim = makeClaim("k", { ttlMs: 50_000 });
@@ -31,7 +31,7 @@ test("a claim that was given back while it waited for the disk takes no place, h
   expect(world.openedBackend?.backend.table.records.size).toBe(0);
 });
 
-test("a claim whose client has gone while it waited for the disk takes no place, although a child speaks for it", async () => {
+test("a claim whose client disconnects while it waits for the disk takes no entry, even if a child keeps the session", async () => {
   const { world, disk } = await createHarness();
   const client = await world.connectClient();
   const open = disk.blockWrites();
@@ -47,7 +47,7 @@ test("a claim whose client has gone while it waited for the disk takes no place,
   expect(world.openedBackend?.backend.table.records.size).toBe(0);
 });
 
-test("a long claim that an operator takes away while it is journaled is not said to be held", async () => {
+test("a long claim that is revoked while it is journalled is not answered as held", async () => {
   const { world, disk } = await createHarness();
   const [one, operator] = [await world.connectClient(), await world.connectClient()];
   const claim = makeClaim("k", { ttlMs: DAY_MS });
@@ -62,7 +62,7 @@ test("a long claim that an operator takes away while it is journaled is not said
   expect(await revoked).toEqual([true]);
 });
 
-test("a lease that ends while it is journaled is not said to be held", async () => {
+test("a claim whose lease ends while it is journalled is not answered as held", async () => {
   const { world, disk } = await createHarness();
   const { driver } = await world.connectClient();
   const open = disk.blockWrites();
@@ -72,7 +72,7 @@ test("a lease that ends while it is journaled is not said to be held", async () 
   expect(await first).toMatchObject({ state: "none" });
 });
 
-test("renewals of others do not fail with that of a long claim that the disk does not take", async () => {
+test("renewals of other claims do not fail with a long claim that the disk refuses", async () => {
   const { world, disk } = await createHarness();
   const { driver } = await world.connectClient();
   const [other] = [await world.connectClient()];
@@ -90,7 +90,7 @@ test("renewals of others do not fail with that of a long claim that the disk doe
   expect(await driver.renew([short, long])).toMatchObject([{ state: "held" }, { state: "held" }]);
 });
 
-test("renewals of others do not wait for the write of a long claim", async () => {
+test("renewals of other claims do not wait for the write of a long claim", async () => {
   const { world, disk } = await createHarness();
   const { driver } = await world.connectClient();
   const otherClient = await world.connectClient();
@@ -126,7 +126,7 @@ test("while only the journal cannot be written, claims that need no journal are 
   }
 });
 
-test("a waiter is granted although the journal has been failing for a minute in which nobody claimed anything", async () => {
+test("a waiter is granted although the journal has failed for a minute without any claim call", async () => {
   const { world, disk } = await createHarness();
   const [one, two] = [await world.connectClient(), await world.connectClient()];
   const [first, second] = [makeClaim("k", { ttlMs: "session" }), makeClaim("k", { ttlMs: "session" })];
@@ -140,7 +140,7 @@ test("a waiter is granted although the journal has been failing for a minute in 
   expect((await two.driver.renew([second]))[0]).toMatchObject({ state: "held" });
 });
 
-test("a claim whose detaching could not be written ends with its session, which has ended meanwhile", async () => {
+test("a claim whose detaching could not be written ends with its session, if that has ended meanwhile", async () => {
   const { world, disk } = await createHarness();
   const client = await world.connectClient();
   const claim = makeClaim("k");
@@ -157,7 +157,7 @@ test("a claim whose detaching could not be written ends with its session, which 
   expect(world.openedBackend?.backend.table.records.size).toBe(0);
 });
 
-test("a claim that is given back while its detaching is written, and cannot be, leaves nothing with its session", async () => {
+test("a claim that is released while its detaching is written, and fails, leaves nothing in its session", async () => {
   const { world, disk } = await createHarness();
   const [one, other] = [await world.connectClient(), await world.connectClient()];
   const claim = makeClaim("k");
@@ -174,7 +174,7 @@ test("a claim that is given back while its detaching is written, and cannot be, 
   for (const { records } of world.openedBackend?.sessions.byId.values() ?? []) expect(records.size).toBe(0);
 });
 
-test("detaching a claim whose lease has just ended leaves nothing with its session", async () => {
+test("detaching a claim whose lease has just ended leaves nothing in its session", async () => {
   const { world } = await createHarness();
   const { driver } = await world.connectClient();
   const claim = makeClaim("k", { ttlMs: 1_000 });
@@ -186,7 +186,7 @@ test("detaching a claim whose lease has just ended leaves nothing with its sessi
   expect(session?.records.size).toBe(0);
 });
 
-test("a shutdown while the disk hangs leaves the table for the next start, whoever waits for what", async () => {
+test("a shutdown while the disk hangs leaves the table for the next start, whatever calls are waiting", async () => {
   const { world, disk } = await createHarness();
   const [one, two] = [await world.connectClient(), await world.connectClient()];
   const [first, second] = [makeClaim("k"), makeClaim("k", { ttlMs: "session" })];
@@ -207,7 +207,7 @@ test("a shutdown while the disk hangs leaves the table for the next start, whoev
   expect(disk.state).toContain('"clean":{');
 });
 
-test("claims: no more may wait for the disk than may be placed; those that wait are placed, and one that comes twice counts once", async () => {
+test("claims: no more may wait for the disk than may be placed; the waiting ones are placed, and a repeated one counts once", async () => {
   const harness = new ServerHarness({ remote: false, limits: { claims: 3 } });
   await harness.start();
   const { driver } = await harness.connectClient();
@@ -223,7 +223,7 @@ test("claims: no more may wait for the disk than may be placed; those that wait 
   open();
   for (const answer of await Promise.all([...waiting, again])) expectHeld(answer);
   await driver.release(claims);
-  // nothing of them, and of the one that was refused, is left to be counted
+  // none of them, and nothing of the refused one, is still counted
   const openAgain = disk.blockWrites();
   const others = three(55_000).map((claim) => driver.claim(claim));
   await flushEventLoop();

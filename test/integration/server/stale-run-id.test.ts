@@ -25,7 +25,7 @@ const WELCOME = encodeServerHello({
   limits: PROTOCOL_LIMITS,
 });
 
-test("what an earlier start of the server says is not believed, and ends the connection", async () => {
+test("a frame of an earlier server run is not accepted, and ends the connection", async () => {
   let wire: TransportEvents | null = null;
   let dialed = 0;
   const connector: Connector = (events) => {
@@ -50,7 +50,7 @@ test("what an earlier start of the server says is not believed, and ends the con
   await driver.close();
 });
 
-test("what this start says is", async () => {
+test("a frame of the current server run is accepted", async () => {
   let wire: TransportEvents | null = null;
   const connector: Connector = (events) => {
     wire = events;

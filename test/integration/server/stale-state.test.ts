@@ -1,4 +1,4 @@
-// A state that is older than what clients have seen: an older copy of the folder was put back, or the folder was emptied.
+// A state older than what clients have seen: an older copy of the directory was restored, or the directory was emptied.
 
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** A client that says what it likes. */
+/** A client that sends arbitrary frames. */
 function openConnection({ service }: ServerHarness, session: string): (frame: string) => unknown[][] {
   if (service === null) throw new Error("the world has started");
   const got: string[] = [];
@@ -39,7 +39,7 @@ function openConnection({ service }: ServerHarness, session: string): (frame: st
 
 const claimState = async (client: HarnessClient, claim: Claim) => (await client.driver.renew([claim]))[0];
 
-/** What the disk keeps, to be put back later. */
+/** The files on disk, to be restored later. */
 function copyStorage(disk: MemoryStorage): () => void {
   const { state, journal, sessions, fresh } = disk;
   return () => Object.assign(disk, { state, journal, sessions, fresh });
@@ -48,7 +48,7 @@ function copyStorage(disk: MemoryStorage): () => void {
 for (const local of [true, false]) {
   const over = local ? "a Unix socket" : "TCP";
 
-  test(`over ${over}: an older copy of a clean state grants nothing over a holder that comes back`, async () => {
+  test(`over ${over}: with an older copy of a clean state nothing is granted over a holder that reconnects`, async () => {
     const harness = new ServerHarness({ remote: !local });
     await harness.start();
     await harness.stop();
@@ -65,7 +65,7 @@ for (const local of [true, false]) {
     putBack();
     await harness.start();
     expect(harness.openedBackend?.backend.isRecovering).toBe(false);
-    // one that holds nothing has seen a later start
+    // a client without locks has seen a later start
     await harness.clock.advance(2_500);
     expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
     expect(harness.logLines.join()).toMatch(/a client has seen a later state than this one.*for up to \d+ s/);
@@ -87,7 +87,7 @@ for (const local of [true, false]) {
     expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
   });
 
-  test(`over ${over}: in an emptied folder a claim of an earlier life ends the others that cannot stand beside it, and they are told at once`, async () => {
+  test(`over ${over}: in an emptied directory a reclaim from before ends the conflicting claims, and their holders are notified at once`, async () => {
     const harness = new ServerHarness({ remote: !local });
     // the next server's clock is behind, so that its tokens are lower
     harness.serverClockOffsetMs = 100_000;
@@ -116,13 +116,13 @@ for (const local of [true, false]) {
     harness.crash();
     await harness.start();
     expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(60_000);
-    // nor do those that this state knows end it by coming back
+    // nor does it end when the clients that this state knows reconnect
     await harness.clock.advance(5_000);
     expect(harness.openedBackend?.backend.isRecovering).toBe(true);
   });
 }
 
-test("a crash in a recovery that a client has begun makes nobody forget those who have not come back yet", async () => {
+test("a crash in a recovery that a client has begun forgets none of the clients that have not reconnected", async () => {
   const harness = new ServerHarness();
   await harness.start();
   await harness.stop();
@@ -138,7 +138,7 @@ test("a crash in a recovery that a client has begun makes nobody forget those wh
   await harness.start();
   await harness.clock.advance(2_500);
   expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
-  // the list of this start names the other one only, and it comes back
+  // the list of this start names the other one only, and it reconnects
   harness.crash();
   await harness.start();
   await harness.clock.advance(2_500);
@@ -149,7 +149,7 @@ test("a crash in a recovery that a client has begun makes nobody forget those wh
   expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
 });
 
-test("a client that says nothing of what it has seen shows it by its token", async () => {
+test("a client that does not report the last start that it saw reveals it by its token", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const bound = BigInt(JSON.parse((harness.storage?.state ?? "").slice(17)).bound);
@@ -165,7 +165,7 @@ test("a client that says nothing of what it has seen shows it by its token", asy
   expect(await driver.claim(makeClaim("k", { wait: false }))).toMatchObject({ state: "none" });
 });
 
-test("a state is not older for a client that has seen the start before it, nor for one that comes back to the same start", async () => {
+test("a state counts as current for a client that has seen the start before it, and for one that reconnects to the same start", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const client = await harness.connectClient(false);
@@ -180,7 +180,7 @@ test("a state is not older for a client that has seen the start before it, nor f
   expect(client.dials).toBeGreaterThan(2);
 });
 
-test("a minute after the start nobody can hold by a short lease from before: a client that comes back then stops nothing", async () => {
+test("a minute after the start no short lease from before can be held: a client that reconnects then starts no recovery", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
   const late = await harness.connectClient(false);
@@ -197,7 +197,7 @@ test("a minute after the start nobody can hold by a short lease from before: a c
   expect(await claimState(late, a)).toMatchObject({ state: "none" });
 });
 
-test("a folder that was copied back under living clients: the files themselves", async () => {
+test("a directory that was copied back while clients were running: the files themselves", async () => {
   const dir = createTemporaryDirectory();
   const first = await startServer({ in: dir });
   await first.close();

@@ -25,7 +25,7 @@ import {
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** A folder in which a server has been and has been shut down. */
+/** A directory in which a server ran and was shut down. */
 async function createUsedState(): Promise<string> {
   const dir = createTemporaryDirectory();
   const it = await startServer({ in: dir });
@@ -37,14 +37,14 @@ async function createUsedState(): Promise<string> {
   return dir;
 }
 
-test("the folder and what is in it are for us alone", async () => {
+test("the directory and its files are accessible to their owner only", async () => {
   const dir = await createUsedState();
   expect(statSync(join(dir, "state")).mode & 0o777).toBe(0o700);
   for (const name of ["state", "journal", "sessions"])
     expect(statSync(join(dir, "state", name)).mode & 0o777).toBe(0o600);
 });
 
-test("a second server on one state is refused", async () => {
+test("a second server on one state directory is refused", async () => {
   const dir = createTemporaryDirectory();
   await startServer({ in: dir });
   await expect(startServer({ in: dir, listen: `unix:${join(dir, "socket2")}` })).rejects.toThrow(
@@ -52,7 +52,7 @@ test("a second server on one state is refused", async () => {
   );
 });
 
-test("a second server on one socket is refused, and the first goes on", async () => {
+test("a second server on one socket is refused, and the first continues", async () => {
   const dir = createTemporaryDirectory();
   const it = await startServer({ in: dir });
   await expect(startServer({ in: dir, state: join(dir, "state2") })).rejects.toThrow(/another server already listens/);
@@ -60,14 +60,14 @@ test("a second server on one socket is refused, and the first goes on", async ()
   expectHeld(await driver.claim(makeClaim("k")));
 });
 
-test("after a clean shutdown the table stands there, and the next start opens at once", async () => {
+test("after a clean shutdown the table is saved, and the next start grants at once", async () => {
   const dir = await createUsedState();
   const it = await startServer({ in: dir });
   expect(it.recoveryRemainingMs).toBe(0);
   expect(it.stats().claims).toBe(2);
 });
 
-test.each(["state", "journal"])("a damaged %s is refused, saying what to do", async (name) => {
+test.each(["state", "journal"])("a damaged %s is refused with the remedy", async (name) => {
   const dir = await createUsedState();
   const path = join(dir, "state", name);
   const text = readFileSync(path, "utf8");
@@ -81,12 +81,12 @@ test.each(["state", "journal"])("a damaged %s is refused, saying what to do", as
   expect((await startServer({ in: dir })).recoveryRemainingMs).toBeGreaterThan(59_000);
 });
 
-test("a journal that was cut while it was written loses only what was being written", async () => {
+test("a journal that was cut off during a write loses only that write", async () => {
   const dir = await createUsedState();
   rmSync(join(dir, "state", "state"));
   const path = join(dir, "state", "journal");
   const text = readFileSync(path, "utf8");
-  // its header and the claim of a day
+  // its header and the claim with a lease of a day
   expect(text.split("\n")).toHaveLength(3);
   writeFileSync(path, text + text.slice(-60, -1));
   const it = await startServer({ in: dir });
@@ -104,7 +104,7 @@ test.each([
   await expect(startServer({ in: dir })).rejects.toThrow(message);
 });
 
-test("a missing state in a folder that has been in use is an unclean start; the whole folder missing is a first one", async () => {
+test("a missing state file in a directory that has been in use means an unclean start; a missing directory means a first start", async () => {
   const dir = await createUsedState();
   rmSync(join(dir, "state", "state"));
   const it = await startServer({ in: dir });
@@ -114,7 +114,7 @@ test("a missing state in a folder that has been in use is an unclean start; the 
   expect((await startServer({ in: dir })).recoveryRemainingMs).toBe(0);
 });
 
-test("a linked state is refused: the folder, a file, and a second name", async () => {
+test("a linked state is refused: the directory, a file, and a second name", async () => {
   const dir = await createUsedState();
   const state = join(dir, "state");
   symlinkSync(state, join(dir, "link"));
@@ -127,7 +127,7 @@ test("a linked state is refused: the folder, a file, and a second name", async (
   await expect(startServer({ in: dir })).rejects.toThrow(/second name/);
 });
 
-test("a state that is open to others is refused: the folder, and a file", async () => {
+test("a state that is open to other users is refused: the directory, and a file", async () => {
   const dir = await createUsedState();
   chmodSync(join(dir, "state"), 0o750);
   await expect(startServer({ in: dir })).rejects.toThrow(/open to other users \(mode 750\): chmod 700/);
@@ -136,7 +136,7 @@ test("a state that is open to others is refused: the folder, and a file", async 
   await expect(startServer({ in: dir })).rejects.toThrow(/open to other users \(mode 644\): chmod 600/);
 });
 
-test("a folder in the place of a file is refused, and a file in the place of the folder", async () => {
+test("a directory in place of a file is refused, and a file in place of the directory", async () => {
   const dir = await createUsedState();
   rmSync(join(dir, "state", "state"));
   mkdirSync(join(dir, "state", "state"), { mode: 0o700 });
@@ -148,7 +148,7 @@ test("a folder in the place of a file is refused, and a file in the place of the
 
 test("a state that cannot be written stops the start", async () => {
   const dir = await createUsedState();
-  // root ignores modes, but nobody can write a file where a folder stands
+  // root ignores modes, but not even root can write a file where a directory is
   mkdirSync(join(dir, "state", "state.new"));
   await expect(startServer({ in: dir })).rejects.toThrow(/cannot be written/);
 });

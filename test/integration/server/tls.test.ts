@@ -19,7 +19,7 @@ type TlsServer = {
   readonly port: number;
   readonly issuer: Authority;
   readonly files: CertificateFiles;
-  /** The client's url; `ca` is known unless it says otherwise. */
+  /** The client's url; it trusts `ca` by default. */
   url(parameters?: string): string;
 };
 
@@ -72,7 +72,7 @@ test("a certificate that has expired is refused by the client, and the server wa
   );
 });
 
-test("what a client writes waits until the server has shown who it is", async () => {
+test("a client writes nothing until the server has shown its identity", async () => {
   const issuer = createAuthority();
   const { cert, key } = issuer.issue(["127.0.0.1"]);
   let got = 0;
@@ -104,7 +104,7 @@ test("NODE_TLS_REJECT_UNAUTHORIZED changes nothing", async () => {
   await expect(connect(`holdfasts://127.0.0.1:${port}`)).rejects.toThrow(/not known here/);
 });
 
-test("no credential crosses a network in plain sight: nothing is sent at all", async () => {
+test("no credential crosses a network unencrypted: nothing is sent at all", async () => {
   let connections = 0;
   const plain = createServer((socket) => {
     connections++;
@@ -113,14 +113,14 @@ test("no credential crosses a network in plain sight: nothing is sent at all", a
   await new Promise<void>((resolve) => plain.listen(0, "0.0.0.0", resolve));
   onCleanup(() => new Promise<void>((resolve) => void plain.close(() => resolve())));
   const { port } = plain.address() as { port: number };
-  // 0.0.0.0 leads here, and is no loopback address
+  // 0.0.0.0 leads here, and is not a loopback address
   const tried = connect(`holdfast://0.0.0.0:${port}`, { credential: "hf1_secret" });
   await expect(tried).rejects.toThrow(/refusing to send the credential to .* without TLS: use holdfasts:\/\//);
   await expect(tried).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   expect(connections).toBe(0);
 });
 
-test("a TLS hello to the plain port and plain bytes to the TLS port end at once, with words", async () => {
+test("a TLS hello to the plain port and plain bytes to the TLS port end at once, with a reason", async () => {
   const { server, url, port } = await startTlsServer();
   const open = await startServer();
   const plain = await startServer({ listen: "tcp://127.0.0.1:0" });
@@ -139,7 +139,7 @@ test("a TLS hello to the plain port and plain bytes to the TLS port end at once,
   expect(server.stats().sessions).toBe(1);
 });
 
-test("who never ends a handshake has the time of a hello, and no more", async () => {
+test("an unfinished TLS handshake is ended after the time of a hello", async () => {
   const { port } = await startTlsServer(["127.0.0.1"], { limits: { helloMs: 300 } });
   const began = performance.now();
   const [silent, half] = await Promise.all([
@@ -147,7 +147,7 @@ test("who never ends a handshake has the time of a hello, and no more", async ()
     responseTo(port, Buffer.from([0x16, 0x03, 0x01, 0x02, 0x00, 0x01])),
   ]);
   expect([silent, half]).toEqual(["", ""]);
-  // of itself it is five seconds
+  // the default is five seconds
   expect(performance.now() - began).toBeLessThan(4_900);
 });
 
@@ -157,7 +157,7 @@ test("a client that speaks nothing newer than TLS 1.1 is refused", async () => {
   await expect(performHandshake(port, { ...old, ca: await readText(files.ca) })).rejects.toThrow();
 });
 
-test("with a client CA a client must show a certificate of its issuer, and is told so", async () => {
+test("with a client CA a client must show a certificate of its issuer, and gets the reason otherwise", async () => {
   const clients = createAuthority("clients");
   const dir = createTemporaryDirectory();
   const own = writeCertificate(dir, clients.issue(["worker"]), clients);
@@ -178,7 +178,7 @@ test("with a client CA a client must show a certificate of its issuer, and is to
   await locks.using("k", async () => undefined);
 });
 
-test("a client that comes to the HTTP port is told so", async () => {
+test("a client that connects to the HTTP port gets the reason", async () => {
   const { server, files } = await startTlsServer(["127.0.0.1"], { http: "127.0.0.1:0" });
   const at = server.httpAddress?.replace("http:", "holdfast:");
   await expect(connect(at as string)).rejects.toThrow(`${at}: this port speaks HTTP: the lock protocol has a port`);
@@ -187,7 +187,7 @@ test("a client that comes to the HTTP port is told so", async () => {
   );
 });
 
-test("a url names cert and key or neither, and files that can be read and hold what they are for", async () => {
+test("a url names both cert and key or neither, and the files must be readable and contain what they are for", async () => {
   await expect(connect("holdfasts://127.0.0.1:1?cert=/x")).rejects.toThrow("url must name both cert and key");
   const missing = join(createTemporaryDirectory(), "ca.pem");
   await expect(connect(`holdfasts://127.0.0.1:1?ca=${missing}`)).rejects.toThrow(
@@ -216,7 +216,7 @@ function performHandshake(port: number, options: ConnectionOptions): Promise<TLS
   });
 }
 
-/** Everything the server says until it ends the connection. */
+/** Everything the server sends until it ends the connection. */
 function responseTo(port: number, bytes: string | Buffer): Promise<string> {
   return new Promise((resolve) => {
     let got = "";
@@ -228,7 +228,7 @@ function responseTo(port: number, bytes: string | Buffer): Promise<string> {
   });
 }
 
-test("a dead port is named", async () => {
+test("an error for a dead port names the port", async () => {
   await expect(connect("holdfast://127.0.0.1:1")).rejects.toThrow("holdfast://127.0.0.1:1 refused the connection");
   await expect(connect("holdfasts://127.0.0.1:1")).rejects.toThrow("holdfasts://127.0.0.1:1 refused the connection");
   await expect(connect("holdfast://localhost:1")).rejects.toThrow("holdfast://localhost:1 refused the connection");

@@ -1,4 +1,4 @@
-/** A lock whose reference another process took up, while who made it goes on: it must not end with that process. */
+/** A lock whose reference another process attached while its maker runs on: it must not end with that process. */
 
 import { expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
@@ -15,25 +15,28 @@ const kinds: readonly [string, () => Partial<ServeOptions>][] = [
   ["a relay", () => ({ driver: memory() })],
 ];
 
-test.each(kinds)("who took up a lock by its reference and dies leaves it to its maker (%s)", async (_, optionsOf) => {
-  const it = await startServer(optionsOf());
-  const address = it.addresses[0] as string;
-  const [maker, other, rival] = [await openClient(address), await openClient(address), await openClient(address)];
-  const claim = makeClaim("k");
-  const { token } = expectHeld(await maker.driver.claim(claim));
-  expect(await other.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
-  await other.driver.close();
-  await until(() => it.stats().sessions === 2, { within: 2_000, what: "the end of the other" });
-  expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
-  expect(await maker.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
-  // and with its maker it ends
-  const next = makeClaim("k");
-  await rival.driver.claim(next);
-  await maker.driver.close();
-  await rival.pushes.waitForGrant(next);
-});
+test.each(kinds)(
+  "a process that attached a lock by its reference and dies leaves it to its maker (%s)",
+  async (_, optionsOf) => {
+    const it = await startServer(optionsOf());
+    const address = it.addresses[0] as string;
+    const [maker, other, rival] = [await openClient(address), await openClient(address), await openClient(address)];
+    const claim = makeClaim("k");
+    const { token } = expectHeld(await maker.driver.claim(claim));
+    expect(await other.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+    await other.driver.close();
+    await until(() => it.stats().sessions === 2, { within: 2_000, what: "the end of the other" });
+    expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+    expect(await maker.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+    // and it ends with its maker
+    const next = makeClaim("k");
+    await rival.driver.claim(next);
+    await maker.driver.close();
+    await rival.pushes.waitForGrant(next);
+  },
+);
 
-test("a relay that does not know a detached lock does not end it with who took it up and died", async () => {
+test("a proxy that does not know a detached lock does not end it with a client that attached it and died", async () => {
   const store = memoryStore();
   const first = await startServer({ driver: memory({ store }) });
   const maker = await openClient(first.addresses[0] as string);

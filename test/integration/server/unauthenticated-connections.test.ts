@@ -1,4 +1,4 @@
-// Connections that say nothing, from wherever they come and however fast they are dialled again: they cost others nothing.
+// Silent connections, from any address and however fast they reconnect: they do not disturb other clients.
 
 import type { Socket } from "node:net";
 import { connect as dial } from "node:net";
@@ -17,7 +17,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** A connection as the hub sees it. */
+/** A connection as the lock service sees it. */
 class RawCaller {
   readonly link: Connection;
   received = "";
@@ -52,7 +52,7 @@ async function createHarness(options: ConstructorParameters<typeof ServerHarness
   return harness;
 }
 
-test("a newcomer takes the place of the oldest of its own address, and is let in when it says hello", async () => {
+test("a new connection replaces the oldest of its own address, and is admitted when it sends its hello", async () => {
   const harness = await createHarness({ limits: { unauthenticatedConnections: 4 } });
   const idle = Array.from({ length: 10 }, () => new RawCaller(harness, "10.0.0.1"));
   expect(idle.map(({ isClosed }) => isClosed)).toEqual(idle.map((_, at) => at < 6));
@@ -61,23 +61,23 @@ test("a newcomer takes the place of the oldest of its own address, and is let in
   expect(harness.service?.connectionLimiter).toMatchObject({ unauthenticated: 3, open: 4 });
 });
 
-test("an address with few keeps them, however many come from another one", async () => {
+test("an address with few connections keeps them, however many come from another one", async () => {
   const harness = await createHarness({ limits: { unauthenticatedConnections: 6 } });
   const few = [new RawCaller(harness, "10.0.0.2"), new RawCaller(harness, "")];
   for (let at = 0; at < 100; at++) new RawCaller(harness, "10.0.0.1");
-  // 2^64 addresses of one network are one neighbour
+  // 2^64 addresses of one network count as one
   for (let at = 0; at < 100; at++) new RawCaller(harness, `2001:db8::${at.toString(16)}`);
   expect(few.map(({ isClosed }) => isClosed)).toEqual([false, false]);
   expect(few.map((rawCaller) => rawCaller.hello().isAuthenticated)).toEqual([true, true]);
 });
 
-test("of many addresses with one each the one goes that has waited for longest", async () => {
+test("of many addresses with one connection each, the oldest connection is ended", async () => {
   const harness = await createHarness({ limits: { unauthenticatedConnections: 5 } });
   const all = Array.from({ length: 8 }, (_, at) => new RawCaller(harness, `10.0.0.${at + 1}`));
   expect(all.map(({ isClosed }) => isClosed)).toEqual([true, true, true, false, false, false, false, false]);
 });
 
-test("who waits for the refusal of a wrong credential is one of them, and who is in is not", async () => {
+test("a connection that waits for the refusal of its credential counts as unauthenticated, and an admitted one does not", async () => {
   const ana = testAccount("ana");
   const harness = await createHarness({ limits: { unauthenticatedConnections: 3 }, access: createTestAccess(ana) });
   const inside = new RawCaller(harness, "10.0.0.1").hello({ credential: ana.credential });
@@ -87,7 +87,7 @@ test("who waits for the refusal of a wrong credential is one of them, and who is
   expect(harness.service?.connectionLimiter).toMatchObject({ unauthenticated: 3, open: 4, pendingRefusals: 0 });
 });
 
-test("strangers make room where connections are too many as well, of one address or in all; who is in does not", async () => {
+test("unauthenticated connections also make room when connections reach their limit, of one address or in all; admitted ones do not", async () => {
   const harness = await createHarness({
     limits: { connections: 5, connectionsPerAddress: 3, unauthenticatedConnections: 100 },
   });
@@ -105,7 +105,7 @@ test("strangers make room where connections are too many as well, of one address
   expect(harness.service?.connectionLimiter.open).toBe(5);
 });
 
-/** Idle connections from one address, each dialled again as soon as it ends. */
+/** Idle connections from one address, each reopened as soon as it ends. */
 function openConnections(address: string, from: string, count: number): { readonly dials: number; end(): void } {
   const { host, port } = parseRawAddress(address) as { host: string; port: number };
   const sockets = new Set<Socket>();
@@ -137,7 +137,7 @@ function openConnections(address: string, from: string, count: number): { readon
 }
 
 test.each(["127.0.0.1", "127.0.0.9"])(
-  "a siege of idle connections from %s: others get in, and a holder that was cut comes back",
+  "during a siege of idle connections from %s other clients are admitted, and a disconnected holder reconnects",
   async (from) => {
     const it = await startServer({ listen: "tcp://127.0.0.1:0", limits: { unauthenticatedConnections: 40 } });
     const address = it.addresses[0] as string;

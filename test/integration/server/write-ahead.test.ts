@@ -1,4 +1,4 @@
-// Before an answer says "held", what must outlive a crash stands on the disk: for whichever call the answer is.
+// Before an answer says "held", whatever must outlive a crash is on disk: for every call that gives the answer.
 
 import { expect, test } from "vitest";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -12,7 +12,7 @@ cleanUpAfterEach();
 test.each([
   ["long claim is being journaled", 120_000],
   ["detach is being journaled", 20_000],
-])("a renewal that comes while its own %s is answered when that is done", async (_, ttlMs) => {
+])("a renewal that arrives while its own %s is answered when that is done", async (_, ttlMs) => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = harness.storage as MemoryStorage;
@@ -40,7 +40,7 @@ test.each([
   await first;
 });
 
-test("calls that come behind a claim that waits for the disk do not take it for gone: a renewal is not known, a release holds", async () => {
+test("calls that follow a claim which waits for the disk do not treat it as gone: a renewal is unknown, a release counts", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = harness.storage as MemoryStorage;
