@@ -1,4 +1,4 @@
-/** Connections over TLS; loaded only where a url asks for it. */
+/** Connections over TLS; loaded only for a url with TLS. */
 
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
@@ -8,14 +8,14 @@ import { FatalDriverError } from "../errors.ts";
 import type { Connector, Transport, TransportEvents } from "./transport.ts";
 import { createSocketTransport, formatServerUrl, toConnectError } from "./transport.ts";
 
-/** What a client wants of a server's TLS; paths name PEM files. */
+/** The TLS options of a client, from its url; paths are those of PEM files. */
 export interface ClientTlsOptions {
-  /** Issuers to trust instead of those that Node knows (NODE_EXTRA_CA_CERTS among them). */
+  /** Trusted issuers, instead of those of Node (with NODE_EXTRA_CA_CERTS). */
   readonly ca?: string;
-  /** The client's own certificate, for servers that demand one, and its key. */
+  /** The client's certificate, for servers that require one, and its key. */
   readonly cert?: string;
   readonly key?: string;
-  /** The name the server's certificate must be for. Default: the host. */
+  /** The expected name in the server's certificate. Default: the host. */
   readonly servername?: string;
 }
 
@@ -25,8 +25,8 @@ interface HostPort {
 }
 
 /**
- * Dials TLS. The files are read again for every connection, so that renewed ones are used.
- * @throws FatalDriverError naming a file that cannot be read, or holds nothing of the kind
+ * Creates a connector for TLS. It reads the files again for every connection, so that renewed ones are used.
+ * @throws FatalDriverError naming a file that cannot be read or has the wrong content
  */
 export function createTlsConnector(target: HostPort, tls: ClientTlsOptions): Connector {
   let files = readTlsFiles(tls);
@@ -37,15 +37,15 @@ export function createTlsConnector(target: HostPort, tls: ClientTlsOptions): Con
     const socket = connect({
       ...target,
       ...files,
-      // an address is no name to ask for, but the certificate is checked for it all the same
+      // TLS does not allow an address as the requested name (SNI); the certificate is still checked for it
       ...(isIP(servername) === 0 && { servername }),
       ...(tls.servername !== undefined && { checkServerIdentity: checkIdentityAs(servername) }),
       minVersion: "TLSv1.2",
-      // whatever the environment says (NODE_TLS_REJECT_UNAUTHORIZED)
+      // set explicitly, since NODE_TLS_REJECT_UNAUTHORIZED would change the default
       rejectUnauthorized: true,
     });
     socket.setNoDelay(true);
-    // what is written before the server has shown who it is waits in Node, and goes with a connection that is refused
+    // Node buffers writes until the server is authenticated, and drops them if that fails
     return createSocketTransport(socket, events, (error) => toTlsError(error, url, servername));
   };
   return Object.assign(connector, { url });
@@ -65,7 +65,7 @@ function readTlsFiles({ ca, cert, key }: ClientTlsOptions): TlsFiles {
   };
 }
 
-/** In the moment of their renewal files may be missing: then the last ones are good enough. */
+/** Keeps the previous files if they cannot be read, since they may be in the middle of a renewal. */
 function rereadTlsFiles(tls: ClientTlsOptions, lastFiles: TlsFiles): TlsFiles {
   try {
     return readTlsFiles(tls);
@@ -79,7 +79,7 @@ function readPem(path: string, parameter: string): string {
   const subject = `url: ${parameter} names ${path}, which`;
   const text = readTextFile(path, subject);
   const pemLabel = parameter === "key" ? "PRIVATE KEY" : "CERTIFICATE";
-  // Node takes issuers that are none without a word, and then knows nobody
+  // Node silently accepts a CA file without certificates and then trusts no issuer
   if (!text.includes(`${pemLabel}-----`))
     throw new FatalDriverError(`${subject} holds no PEM ${pemLabel.toLowerCase()}`);
   return text;
@@ -93,9 +93,8 @@ function readTextFile(path: string, subject: string): string {
   }
 }
 
-const UNKNOWN_ISSUER =
-  "is signed by an issuer that is not known here: name its certificate by ?ca= or NODE_EXTRA_CA_CERTS";
-/** What is wrong with the server's certificate, by the code of Node's error. */
+const UNKNOWN_ISSUER = "is signed by an unknown issuer: name the issuer's certificate with ?ca= or NODE_EXTRA_CA_CERTS";
+/** Messages about the server's certificate, by the code of Node's error. */
 const CERTIFICATE_ERRORS: Readonly<Record<string, string>> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: UNKNOWN_ISSUER,
   SELF_SIGNED_CERT_IN_CHAIN: UNKNOWN_ISSUER,
@@ -113,7 +112,7 @@ const NOT_TLS_CODES: ReadonlySet<string> = new Set([
   "ERR_SSL_PACKET_LENGTH_TOO_LONG",
 ]);
 
-/** Node's error in words that say where, and what can be done. */
+/** Translates Node's error into a message with the server's url and a remedy. */
 function toTlsError(error: NodeJS.ErrnoException, serverUrl: string, servername: string): Error {
   const { code = "", message } = error;
   const createError = (text: string): Error => Object.assign(new Error(text), { code });
@@ -124,12 +123,12 @@ function toTlsError(error: NodeJS.ErrnoException, serverUrl: string, servername:
     return createError(`the certificate of ${serverUrl} is for ${subjectaltname}, not for ${servername}`);
   }
   if (/wrong version number|packet length too long/i.test(message) || NOT_TLS_CODES.has(code)) {
-    return createError(`${serverUrl} does not speak TLS there: without it the url begins with holdfast://`);
+    return createError(`${serverUrl} does not use TLS: connect with holdfast://`);
   }
   if (/alert protocol version|unsupported protocol/i.test(message))
-    return createError(`${serverUrl} speaks no TLS from 1.2 on`);
+    return createError(`${serverUrl} does not support TLS 1.2 or later`);
   if (/before secure TLS connection/.test(message))
-    return createError(`${serverUrl} ended the connection before TLS stood`);
+    return createError(`${serverUrl} closed the connection during the TLS handshake`);
   if (/^ERR_(SSL|OSSL|TLS)_/.test(code)) return createError(`${serverUrl}: TLS failed (${code})`);
   return toConnectError(error, serverUrl);
 }

@@ -1,40 +1,40 @@
-/** Connections of the machine, as the driver's connection needs them; a simulator supplies its own. */
+/** Streams to a lock server, for the server driver. The simulator has its own implementation. */
 
 import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { LineDecoder } from "../protocol/framing.ts";
 
-/** Where a lock server listens. */
+/** The address of a lock server. */
 export type Address = { readonly path: string } | { readonly host: string; readonly port: number };
 
-/** One stream of lines to a server. */
+/** A stream of lines to a server. */
 export interface Transport {
   write(text: string): void;
-  /** Ends it; onClosed() is not called for this. */
+  /** Closes the stream; does not call onClosed(). */
   close(): void;
-  /** Does it keep the process alive? False at first. */
+  /** Does the stream keep the process alive? False at first. */
   keepAlive(on: boolean): void;
 }
 
-/** What a wire tells. After onClosed() it tells nothing more. */
+/** The events of a stream. None follows onClosed(). */
 export interface TransportEvents {
-  /** All the lines that one read has completed. */
+  /** The lines that one read has completed. */
   onLines(lines: readonly string[]): void;
-  /** It has ended, or was never there. */
+  /** The stream has ended, or the connection failed. */
   onClosed(error: Error | null): void;
 }
 
-/** Begins to connect; what is written before the connection stands is sent then. Never calls the events at once. */
+/** Starts to connect. Writes before the connection is established are sent later. Never calls the events synchronously. */
 export interface Connector {
   (events: TransportEvents): Transport;
-  /** The server as messages name it. */
+  /** The server's url for messages. */
   readonly url?: string;
 }
 
-/** The longest line a server may send: replies to a whole line of calls, or a page of claims with many keys. */
+/** The longest line from a server: the replies to all calls of one line, or a page of claims with many keys. */
 const MAX_LINE_BYTES = 67_108_864;
 
-/** Dials a Unix socket or TCP. */
+/** Creates a connector for a Unix socket or TCP. */
 export function createSocketConnector(address: Address): Connector {
   const url = formatServerUrl(address);
   const connector = (events: TransportEvents): Transport => {
@@ -44,7 +44,7 @@ export function createSocketConnector(address: Address): Connector {
   return Object.assign(connector, { url });
 }
 
-/** A server's address as the url that leads there. */
+/** Formats a server's address as its url. */
 export function formatServerUrl(address: Address, scheme: "holdfast" | "holdfasts" = "holdfast"): string {
   if ("path" in address) return `holdfast+unix:${address.path}`;
   const { host, port } = address;
@@ -52,8 +52,8 @@ export function formatServerUrl(address: Address, scheme: "holdfast" | "holdfast
 }
 
 /**
- * A wire on a socket that is connecting.
- * @param toError what is told in place of an error of the socket's
+ * Creates a transport on a socket that is connecting.
+ * @param toError translates the errors of the socket
  */
 export function createSocketTransport(
   socket: Socket,
@@ -103,18 +103,18 @@ export function createSocketTransport(
 
 const CONNECT_ERROR_REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "refused the connection",
-  ECONNRESET: "cut the connection",
-  EPIPE: "cut the connection",
-  ENOENT: "is not there: no server listens on this path",
-  EACCES: "may not be used by this user",
-  ENOTFOUND: "is a host that nobody knows",
-  EAI_AGAIN: "is a host that cannot be looked up now",
+  ECONNRESET: "reset the connection",
+  EPIPE: "closed the connection",
+  ENOENT: "does not exist: no server listens on this path",
+  EACCES: "cannot be accessed by this user",
+  ENOTFOUND: ": host name not found",
+  EAI_AGAIN: ": the host name cannot be resolved at the moment",
   ETIMEDOUT: "did not answer",
   EHOSTUNREACH: "cannot be reached from here",
   ENETUNREACH: "cannot be reached from here",
 };
 
-/** The system's error with the address in words: it may have none, or that of a name's last try. */
+/** Adds the server's url to the system's error, which may have no address, or only the last one tried for a host name. */
 export function toConnectError(error: NodeJS.ErrnoException, serverUrl: string): Error {
   const reason = CONNECT_ERROR_REASONS[error.code ?? ""] ?? `: ${error.message}`;
   return Object.assign(

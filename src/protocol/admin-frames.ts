@@ -1,51 +1,51 @@
 /**
- * The frames that serve people rather than locks, both ways: what happened (history, watch, unwatch) and what the server
- * is (info). docs/reference/protocol.md is the specification.
+ * The frames for operators, both ways: events (history, watch, unwatch) and the properties of the server (info).
+ * docs/reference/protocol.md is the specification.
  */
 
 import { decodeArray, isCount, isDecimalString } from "./frames.ts";
 import { ProtocolError } from "./handshake.ts";
 
-/** One event as people and programs see it: without the claim's id, which is a secret. */
+/** One event for operators and programs, without the claim's secret id. */
 export interface ServerEvent<Kind extends string = string> {
-  /** Rises from event to event within one run of the server. */
+  /** Rises with every event of a server run. */
   readonly seq: number;
-  /** The server's wall clock, milliseconds since 1970. */
+  /** The server's wall clock in milliseconds since 1970. */
   readonly at: number;
   readonly kind: Kind;
-  /** Those of the claim's keys that the reader may see. */
+  /** The keys of the claim that the reader may see. */
   readonly keys: readonly string[];
   readonly tag: string;
   readonly label: string;
-  /** Of holds: the first of its run. */
+  /** The first token of a held claim. */
   readonly token?: bigint;
-  /** The account that placed the claim; "" where the server has none. */
+  /** The account that placed the claim; "" if the server has no accounts. */
   readonly by: string;
-  /** Who had it revoked or removed, and why. */
+  /** The account that revoked or removed the claim, and the reason. */
   readonly operator?: string;
   readonly reason?: string;
 }
 
-/** What a server says of itself. */
+/** The properties of a server. */
 export interface ServerInfo {
   readonly version: string;
   readonly protocol: number;
   readonly start: string;
-  /** How long it has run, milliseconds. */
+  /** How long it has been running, in milliseconds. */
   readonly upMs: number;
-  /** Its wall clock, milliseconds since 1970. */
+  /** Its wall clock in milliseconds since 1970. */
   readonly wallMs: number;
-  /** Milliseconds until new grants are made; 0: they are. */
+  /** Milliseconds until recovery ends and new grants are made; 0 when not recovering. */
   readonly reclaimMs: number;
-  /** Why it grants nothing that is new; "": it does. */
+  /** Why it grants nothing new; "" if it does. */
   readonly why: string;
-  /** What stands behind it: "table", or the name of a driver. */
+  /** Its backend: "table", or the name of a driver. */
   readonly store: string;
-  /** The caller's account; "" where the server asks for none. */
+  /** The caller's account; "" if the server has no accounts. */
   readonly account: string;
-  /** What the caller may do with the key it has asked about. */
+  /** What the caller may do with the requested key. */
   readonly rights: readonly string[];
-  /** How much it has to do; only for those who may see everything. */
+  /** The load of the server; only for callers that may see all keys. */
   readonly load?: {
     readonly connections: number;
     readonly sessions: number;
@@ -58,7 +58,7 @@ export function encodeHistory(n: number, key: string, max: number): string {
   return `["history",${n},${JSON.stringify(key)},${max}]`;
 }
 
-/** after: the number of the last event that is known, to go on from there. */
+/** after: the seq of the last event that the client has seen, to continue behind it. */
 export function encodeWatch(n: number, prefix: string, after?: number): string {
   return `["watch",${n},${JSON.stringify(prefix)}${after === undefined ? "" : `,${after}`}]`;
 }
@@ -71,7 +71,7 @@ export function encodeEvents(events: readonly ServerEvent[]): string {
   return `[${events.map(encodeEvent).join()}]`;
 }
 
-/** A frame that the watch number n brings. */
+/** Encodes a frame with events for the watch number n. */
 export function encodeWatchFrame(n: number, events: readonly ServerEvent[], hasGap: boolean): string {
   return `["events",${n},${encodeEvents(events)},${hasGap}]`;
 }
@@ -89,7 +89,7 @@ export function decodeEvents(raw: unknown): ServerEvent[] {
   return decodeArray(raw, raw.length, decodeEvent);
 }
 
-/** The frame of a watch: what it brings. @throws ProtocolError */
+/** Decodes a frame with events of a watch. @throws ProtocolError */
 export function decodeWatchFrame(frame: readonly unknown[]): { readonly events: ServerEvent[]; readonly gap: boolean } {
   return { events: decodeEvents(frame[2]), gap: frame[3] === true };
 }
@@ -126,6 +126,6 @@ export function decodeInfo(raw: unknown): ServerInfo {
     [info.protocol, info.upMs, info.wallMs, info.reclaimMs].every(isCount) &&
     Array.isArray(info.rights) &&
     (info.load === undefined || (typeof info.load === "object" && Object.values(info.load).every(isCount)));
-  if (!isWellFormed) throw new ProtocolError("PROTOCOL", "what the server says of itself is malformed");
+  if (!isWellFormed) throw new ProtocolError("PROTOCOL", "the reply to info is malformed");
   return info;
 }

@@ -1,4 +1,4 @@
-/** Reads what lock-reference.ts makes; loaded when a lock is attached. */
+/** Decodes lock references; loaded on the first attach(). */
 
 import type { Claim, LockSpec } from "../spi/driver.ts";
 import { isId } from "../util/ids.ts";
@@ -6,7 +6,7 @@ import { validateKey } from "../util/keys.ts";
 import type { DetachedClaim, EncodedClaim } from "./lock-reference.ts";
 import { REFERENCE_VERSION, referenceChecksum } from "./lock-reference.ts";
 
-/** @throws TypeError if it is not a whole, unaltered reference */
+/** @throws TypeError if it is not a complete, unaltered reference */
 export function decodeReference(reference: unknown): readonly DetachedClaim[] {
   if (typeof reference !== "string") throw new TypeError("reference must be a string");
   const [version, body, sum, ...rest] = reference.trim().split(".");
@@ -30,7 +30,7 @@ function decodeClaim([id, encodedSpecs, ttlMs, firstToken, token]: EncodedClaim,
   if (!isId(id)) throw new TypeError("no id");
   const specs = encodedSpecs.map(([key, permits, limit]): LockSpec => ({ key: validateKey(key), permits, limit }));
   const [first, ...rest] = specs;
-  if (first === undefined || typeof ttlMs !== "number") throw new TypeError("no holds");
+  if (first === undefined || typeof ttlMs !== "number") throw new TypeError("no lock specs");
   const claim: Claim = {
     id,
     holds: [first, ...rest],

@@ -1,6 +1,6 @@
 /**
- * The SPI as frames, both ways. Frames are written as text by hand: they are small arrays of plain parts, and this is
- * the hot path of client and server. docs/reference/protocol.md is the specification.
+ * Encodes and decodes the calls of the SPI as frames, both ways. The text of frames is built by hand: they are small arrays
+ * of plain values, and this is the hot path of client and server. docs/reference/protocol.md is the specification.
  */
 
 import type {
@@ -17,10 +17,10 @@ import type {
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { PROTOCOL_LIMITS, ProtocolError, parseJson } from "./handshake.ts";
 
-/** A waiting answer with where the claim stands among all the server has seen: shown again when reclaiming. */
+/** An answer; while waiting with the claim's arrival at the server, which the client reports when it reclaims. */
 export type WireAnswer = Answer & { readonly arrival?: number };
 
-/** One claim as a client saw it last, for a server that may have forgotten it. */
+/** One claim with the last state that its client has seen, for a server that may have lost it. */
 export interface ReclaimItem {
   readonly claim: Claim;
   readonly lastState:
@@ -28,11 +28,11 @@ export interface ReclaimItem {
     | { readonly state: "waiting"; readonly arrival: number };
 }
 
-/** The frames of a line, after its start id. @throws ProtocolError */
+/** Returns the run id and the frames of a line; checks the run id. @throws ProtocolError */
 export function decodeLine(line: string, runId: string): readonly unknown[] {
   const frames = parseJson(line);
   if (!Array.isArray(frames)) throw new ProtocolError("PROTOCOL", "a line must be an array");
-  if (frames[0] !== runId) throw new ProtocolError("START", "a line must begin with the server's start id");
+  if (frames[0] !== runId) throw new ProtocolError("START", "a line must begin with the server's run id");
   return frames;
 }
 
@@ -40,7 +40,7 @@ export function encodeClaim(n: number, claim: Claim, label: string): string {
   return `["claim",${n},${encodeClaimFields(claim, label)}]`;
 }
 
-/** A claim's id, holds, ttl and options, without brackets. */
+/** A claim's id, lock specs, ttl and options, without brackets. */
 function encodeClaimFields(claim: Claim, label: string): string {
   const { holds } = claim;
   let keys = encodeLockSpec(holds[0]);
@@ -57,7 +57,7 @@ function encodeLockSpec({ key, permits, limit }: LockSpec): string {
 
 function encodeOptions(claim: Claim, label: string): string {
   let text = "";
-  // a store may give fewer than were asked for
+  // the protocol limits the number of tokens; a store may set aside fewer than requested
   if (claim.tokens !== 1) text = `"tokens":${Math.min(claim.tokens, PROTOCOL_LIMITS.tokens)}`;
   if (claim.floor !== 0n) text += `${text === "" ? "" : ","}"floor":"${claim.floor}"`;
   if (!claim.wait) text += `${text === "" ? "" : ","}"wait":false`;
@@ -65,7 +65,7 @@ function encodeOptions(claim: Claim, label: string): string {
   return text;
 }
 
-/** Claims the server has answered by their ids; the others whole, so that a relay knows what they are. */
+/** Sends the id of claims that the server has answered; other claims completely, since a proxy backend does not know them. */
 export function encodeRenew<T extends { readonly claim: Claim }>(
   n: number,
   items: readonly T[],
@@ -78,7 +78,7 @@ export function encodeRenew<T extends { readonly claim: Claim }>(
   return `["renew",${n},[${texts.join()}]]`;
 }
 
-/** Ids whose `claim` was never answered come with their ttl, for which the server remembers them. */
+/** Ids with an unanswered `claim` call have their ttl, for which the server keeps a tombstone. */
 export function encodeRelease(n: number, claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): string {
   let text = "";
   for (const { id, ttlMs } of claims) {
@@ -170,7 +170,7 @@ const NONE_ANSWERS: Readonly<Record<EndReason, Answer>> = {
   maxHold: { state: "none", reason: "maxHold" },
 };
 
-/** In answer to a renewal; undefined: the server cannot tell now. @throws ProtocolError */
+/** Decodes the answer to a renewal; undefined: the server does not know it now. @throws ProtocolError */
 export function decodeRenewAnswer(raw: unknown): WireAnswer | undefined {
   return raw === null ? undefined : decodeAnswer(raw);
 }
@@ -193,7 +193,7 @@ export function decodeAnswer(raw: unknown): WireAnswer {
   throw new ProtocolError("PROTOCOL", "an answer is malformed");
 }
 
-/** A reason that we do not know yet is a pause all the same. */
+/** An unknown reason, from a later version, still means a pause. */
 function decodePause(raw: unknown): { readonly paused?: Pause } {
   if (!Array.isArray(raw) || !isCount(raw[1])) return {};
   return { paused: { reason: raw[0] === "gracePeriod" ? "gracePeriod" : "recovery", remainingMs: raw[1] } };
@@ -217,7 +217,7 @@ export function isDecimalString(value: unknown): value is string {
   return typeof value === "string" && /^\d{1,19}$/.test(value);
 }
 
-/** One claim as tools see it. */
+/** Encodes one claim of a list. */
 export function encodeView(view: ClaimView): string {
   const { tag, holds, ttlMs, tokens, floor, wait, label, answer, ageMs, heldMs } = view;
   const keys = holds.map(encodeLockSpec).join();
@@ -246,14 +246,14 @@ function decodeView(raw: unknown): ClaimView {
   return { ...claimFields, answer: decodeAnswer(answer), ageMs, ...(isCount(heldMs) && { heldMs }) };
 }
 
-/** A hold as it stands in a frame: a key for all its permits, or [key, permits, limit]. Only its form is checked. */
+/** Decodes a lock spec: a key for all its permits, or [key, permits, limit]. Checks only the form. */
 export function decodeLockSpec(raw: unknown): LockSpec {
   if (typeof raw === "string") return { key: raw, permits: ALL_PERMITS, limit: ALL_PERMITS };
   if (Array.isArray(raw)) {
     const [key, permits, limit] = raw as unknown[];
     if (typeof key === "string" && isCount(permits) && isCount(limit)) return { key, permits, limit };
   }
-  throw new ProtocolError("PROTOCOL", "a hold must be a key or [key, permits, limit]");
+  throw new ProtocolError("PROTOCOL", "a lock must be a key or [key, permits, limit]");
 }
 
 function isTtl(value: unknown): value is number | "session" {

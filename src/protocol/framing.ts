@@ -1,4 +1,4 @@
-/** Bytes to lines. A line feed never stands inside a UTF-8 sequence or a JSON text, so bytes are split before they are read. */
+/** Splits bytes into lines before decoding: neither a UTF-8 sequence nor a JSON text of the protocol contains a line feed. */
 
 import { isUtf8 } from "node:buffer";
 import { ProtocolError } from "./handshake.ts";
@@ -7,10 +7,10 @@ const LINE_FEED = 10;
 const NO_LINES: readonly string[] = [];
 
 export class LineDecoder {
-  /** The beginning of a line whose end has not come. */
+  /** The beginning of an incomplete line. */
   #partial: Buffer[] = [];
   #partialBytes = 0;
-  /** Longest line, in bytes, its line feed included. */
+  /** The longest line in bytes, including its line feed. */
   maxBytes: number;
 
   constructor(maxBytes: number) {
@@ -18,7 +18,7 @@ export class LineDecoder {
   }
 
   /**
-   * The lines that this chunk completes, without their line feeds.
+   * Returns the lines that this chunk completes, without their line feeds.
    * @throws ProtocolError if a line is too long or is not UTF-8
    */
   push(chunk: Buffer): readonly string[] {
@@ -41,7 +41,7 @@ export class LineDecoder {
     this.#partial.push(part);
     this.#partialBytes += part.length;
     if (this.#partialBytes >= this.maxBytes) throw lineTooLongError(this.maxBytes);
-    // one byte at a time must not cost an object a byte
+    // a peer that sends single bytes must not make this process keep one object per byte
     if (this.#partial.length >= 64) this.#partial = [Buffer.concat(this.#partial)];
   }
 
@@ -62,7 +62,7 @@ function lineTooLongError(maxBytes: number): ProtocolError {
   return new ProtocolError("PROTOCOL", `a line is longer than ${maxBytes} bytes`);
 }
 
-/** Has the JSON text arrays and objects in each other to more than that many levels? Of a text that is no JSON it may say either. */
+/** Does the JSON text have more than maxDepth nested arrays and objects? For invalid JSON the result is arbitrary. */
 export function exceedsDepth(text: string, maxDepth: number): boolean {
   let depth = 0;
   let isInString = false;
@@ -79,7 +79,7 @@ export function exceedsDepth(text: string, maxDepth: number): boolean {
   return false;
 }
 
-/** Frames as lines of at most that many bytes each, as far as every frame fits into a line. */
+/** Packs frames into lines of at most maxBytes. A frame that is longer gets a line of its own. */
 export function encodeLines(runId: string, frames: readonly string[], maxBytes: number): string[] {
   const head = `["${runId}"`;
   const maxFrameBytes = maxBytes - head.length - "]\n".length;
@@ -100,7 +100,7 @@ export function encodeLines(runId: string, frames: readonly string[], maxBytes: 
   return lines;
 }
 
-/** Bytes of UTF-8, or more: a code unit has at most three. */
+/** An upper bound of the bytes in UTF-8: a code unit takes at most three. */
 function estimateBytes(frame: string): number {
   return frame.length < 1_024 ? frame.length * 3 : Buffer.byteLength(frame);
 }

@@ -1,97 +1,97 @@
-/** The first line each way: who is calling, and what the server is. docs/reference/protocol.md is the specification. */
+/** The first line in each direction, the hello of client and server. docs/reference/protocol.md is the specification. */
 
 import type { Traits } from "../spi/driver.ts";
 import { MAX_LOCKS } from "../spi/driver.ts";
 
-/** The version of the protocol this code speaks, and the oldest that it understands. */
+/** The version of the protocol that this code uses, and the oldest that it understands. */
 export const PROTOCOL_VERSION = 1;
 
-/** The version of this code, for people; a test compares it with package.json. */
+/** The version of this package, for information; a test compares it with package.json. */
 export const PACKAGE_VERSION = "0.1.0";
 
-/** Bounds a client must keep to; the server's own stand in its hello. */
+/** Limits for a client; the server sends its own in its hello. */
 export interface ProtocolLimits {
-  /** Longest line to the server, in bytes, its line feed included. */
+  /** The longest line to the server in bytes, including its line feed. */
   readonly lineBytes: number;
-  /** Most holds of one claim. */
+  /** The most keys of one claim. */
   readonly holds: number;
-  /** Longest run of tokens of one claim. */
+  /** The longest token range of one claim. */
   readonly tokens: number;
-  /** Most claims one `list` gives. */
+  /** The most claims in one reply to `list`. */
   readonly page: number;
-  /** Most ids or claims in one frame. A server that does not say so takes 2,000. */
+  /** The most ids or claims in one frame. Default 2,000. */
   readonly batch?: number;
-  /** Most frames in one line. */
+  /** The most frames in one line. */
   readonly frames?: number;
-  /** Longest lease that may be asked for, in milliseconds. */
+  /** The longest lease in milliseconds. */
   readonly ttlMs?: number;
 }
 
-/** What this server allows. A claim with that many of the longest keys still fits into a line. */
+/** The limits of this server. A claim with the most keys, all of the longest length, fits into a line. */
 export const PROTOCOL_LIMITS: ProtocolLimits = { lineBytes: 262_144, holds: MAX_LOCKS, tokens: 1_024, page: 1_000 };
 
-/** Names of starts and states are short. */
+/** The longest run id or state id. */
 const MAX_NAME_CHARS = 64;
 
-/** The longest first line, in bytes: nobody has said yet who they are. */
+/** The longest first line in bytes. Small, since the client is not authenticated yet. */
 export const MAX_HELLO_BYTES = 4_096;
 
-/** Which state a server keeps, and which start of it this is. */
+/** The id of a server's state, and how often a server was started with it. */
 export interface StateEpoch {
-  /** Names the state from its first start on. */
+  /** The id of the state, since its first start. */
   readonly id: string;
-  /** Its starts, counted from 1. */
+  /** The number of starts with this state, from 1. */
   readonly generation: number;
 }
 
-/** What a client has seen of the server that it was connected to last. */
+/** The state and server run that a client was last connected to. */
 export interface LastSeenState extends StateEpoch {
   readonly start: string;
 }
 
-/** What a client says first. */
+/** The client's first line. */
 export interface ClientHello {
   readonly protocol: number;
-  /** The client's own version, for people. */
+  /** The version of the client's package, for information. */
   readonly version: string;
-  /** Given to claims that bring no label. */
+  /** The label of claims without one. */
   readonly label: string;
-  /** Names the client over reconnects: 26 characters as of randomId(), a secret. */
+  /** Identifies the client across reconnects: 26 characters as from randomId(), a secret. */
   readonly session: string;
-  /** This connection only keeps the session alive: nothing on it is read. */
+  /** A keep-session connection: it only keeps the session alive, and the server reads nothing more from it. */
   readonly tether: boolean;
-  /** The client's process and its start time (field 22 of /proc/PID/stat), so that a server can see that it is gone. */
+  /** The client's process and its start time (field 22 of /proc/PID/stat), so that a server can detect its end. */
   readonly pid: number | null;
   readonly pidStart: string | null;
-  /** By what the server knows the client; a secret. Default: it has none. */
+  /** Authenticates the client; a secret. Default: none. */
   readonly credential?: string | null;
-  /** Only asks who answers here: the server says hello and ends the connection. On Unix sockets. */
+  /** Only asks for the server's hello, after which the server ends the connection. On Unix sockets. */
   readonly probe?: boolean;
-  /** What the client has seen of the last server here: shows a server that its state is older. Default: nothing. */
+  /** The state that the client was last connected to, by which a server detects that its own is an older copy. Default: none. */
   readonly seen?: LastSeenState | null;
 }
 
-/** What a server says first. */
+/** The server's first line. */
 export interface ServerHello {
   readonly protocol: number;
   readonly version: string;
-  /** Names this run of the server: the first element of every later line, both ways. */
+  /** The run id of the server: the first element of every later line, in both directions. */
   readonly start: string;
-  /** How long a session lasts in silence, and what "session" claims are told as their lease. */
+  /** How long a session lasts without a sign of the client, and the lease in the answers for "session" claims. */
   readonly sessionMs: number;
-  /** Silence ends nothing: the end of the stream is the death of the client (a Unix socket). */
+  /** A session ends with its connection, not by silence: on a Unix socket the stream ends when the client's process does. */
   readonly silenceKeeps: boolean;
   readonly traits: Traits;
-  /** Which state it keeps; null: none that outlives it. */
+  /** The persistent state of the server; null: none. */
   readonly state?: StateEpoch | null;
-  /** How long the server will still grant nothing new, so that clients can reclaim; 0: it is open. */
+  /** How much longer the recovery lasts, in which clients reclaim and nothing new is granted; 0: no recovery. */
   readonly reclaimMs: number;
   readonly limits: ProtocolLimits;
-  /** On Unix sockets: the folder in which `holdfast run` writes down what it holds. Default: there is none. */
+  /** On Unix sockets: the directory for the run files of `holdfast run`. Default: none. */
   readonly runsIn?: string;
 }
 
-/** Something that is not the protocol; the connection ends after it. The message never repeats what was received. */
+/** A violation of the protocol, which ends the connection. The message never quotes the received data. */
 export class ProtocolError extends Error {
   readonly code: string;
   constructor(code: string, message: string) {
@@ -104,7 +104,7 @@ export class ProtocolError extends Error {
 export function encodeClientHello(hello: ClientHello): string {
   const { protocol, version, label, session, tether, pid, pidStart, credential = null, probe, seen = null } = hello;
   if (probe) return `${JSON.stringify({ hello: { protocol, probe } })}\n`;
-  // who knows the session may keep it alive
+  // the secret session id is enough to keep the session alive
   if (tether) return `${JSON.stringify({ hello: { protocol, tether, session } })}\n`;
   const fields = {
     protocol,
@@ -119,7 +119,7 @@ export function encodeClientHello(hello: ClientHello): string {
   return `${JSON.stringify({ hello: fields })}\n`;
 }
 
-/** @throws ProtocolError if the line is not a hello this code understands */
+/** @throws ProtocolError if the line is not a hello of a supported version */
 export function decodeClientHello(line: string): ClientHello {
   const hello = asRecord(asRecord(parseJson(line))?.hello);
   if (hello === null) throw new ProtocolError("PROTOCOL", "the first line must be a hello");
@@ -142,7 +142,7 @@ export function decodeClientHello(line: string): ClientHello {
   };
 }
 
-/** What is no such thing shows nothing. */
+/** A malformed value counts as missing. */
 function decodeLastSeenState(value: unknown): LastSeenState | null {
   const seen = asRecord(value);
   const state = decodeStateEpoch(seen);
@@ -158,7 +158,7 @@ function decodeStateEpoch(value: unknown): StateEpoch | null {
   return { id: state.id as string, generation: state.generation as number };
 }
 
-/** A client of a later version may say that it speaks older ones, too. @throws ProtocolError unless ours is among them */
+/** A later client may offer a range of versions. @throws ProtocolError unless the range contains this server's version */
 function checkVersion(newest: unknown, oldest: unknown): void {
   if (newest === PROTOCOL_VERSION) return;
   const isRange = Number.isSafeInteger(newest) && Number.isSafeInteger(oldest);
@@ -171,10 +171,10 @@ export function encodeServerHello(hello: ServerHello): string {
   return `${JSON.stringify({ hello })}\n`;
 }
 
-/** @throws ProtocolError with the server's own code and message if it refused, else if the line is not a hello */
+/** @throws ProtocolError with the server's code and message if it refused the client, or if the line is not a hello */
 export function decodeServerHello(line: string): ServerHello {
   if (line.startsWith("HTTP/")) {
-    throw new ProtocolError("PROTOCOL", "this port speaks HTTP: the lock protocol has a port of its own");
+    throw new ProtocolError("PROTOCOL", "this port speaks HTTP: connect to the port of the lock protocol");
   }
   const message = asRecord(tryParseJson(line));
   const error = asRecord(message?.error);
@@ -183,7 +183,7 @@ export function decodeServerHello(line: string): ServerHello {
   const limits = asRecord(hello?.limits);
   const traits = asRecord(hello?.traits);
   if (hello === null || limits === null || asRecord(traits?.lease) === null || hello.protocol !== PROTOCOL_VERSION) {
-    throw new ProtocolError("PROTOCOL", `what answers there is not a Holdfast server${guessOtherServer(line, hello)}`);
+    throw new ProtocolError("PROTOCOL", `the peer is not a Holdfast server${guessOtherServer(line, hello)}`);
   }
   return {
     protocol: PROTOCOL_VERSION,
@@ -207,34 +207,34 @@ export function decodeServerHello(line: string): ServerHello {
   };
 }
 
-/** The one line with which a server ends a connection. */
+/** The last line on a connection that the server ends. */
 export function encodeConnectionError(error: { readonly code: string; readonly message: string }): string {
   return `${JSON.stringify({ error: { code: error.code, message: error.message } })}\n`;
 }
 
-/** The error of a refusal line, or null if the line is something else. */
+/** Decodes such a last line; null if the line is another one. */
 export function decodeConnectionError(line: string): ProtocolError | null {
   if (!line.startsWith('{"error"')) return null;
   const error = asRecord(asRecord(parseJson(line))?.error);
   return error === null ? null : toProtocolError(error);
 }
 
-/** What else it may be; nothing of what it said is repeated. */
+/** Guesses the kind of server without quoting its data. */
 function guessOtherServer(line: string, hello: object | null): string {
   if (hello !== null) return " of this version";
-  // a Redis answers our hello as it answers any command that it does not know
+  // Redis answers the hello like any unknown command
   return /^-(?:ERR|NOAUTH|DENIED|LOADING)\b/.test(line) ? ", but seems to be Redis: its urls begin with redis://" : "";
 }
 
-/** JSON, or a ProtocolError. */
+/** @throws ProtocolError */
 export function parseJson(line: string): unknown {
   const value = tryParseJson(line);
-  // the parser's message would repeat what was received
+  // the parser's message would quote the received data
   if (value === undefined) throw new ProtocolError("PROTOCOL", "a line is not JSON");
   return value;
 }
 
-/** The value, which is never undefined; undefined: it is no JSON. */
+/** Returns the value, or undefined if the text is not JSON. */
 function tryParseJson(line: string): unknown {
   try {
     return JSON.parse(line);
@@ -259,7 +259,7 @@ function requireShortString(value: unknown, name: string): string {
   return value;
 }
 
-/** A bound that earlier servers do not name. */
+/** A limit that earlier servers do not send. */
 function optionalInt<K extends string>(name: K, value: unknown): { readonly [name in K]?: number } {
   return (value === undefined ? {} : { [name]: requireNonNegativeInt(value, name) }) as {
     readonly [name in K]?: number;

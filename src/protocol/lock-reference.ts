@@ -1,26 +1,26 @@
 /**
- * A detached lock as a string (design A.23): "hf1." + base64url(JSON) + "." + checksum. The same form for all drivers. It
- * holds the claims' ids and so is a secret; the checksum only tells an altered reference from one that has expired.
+ * Encodes a detached lock as a string, the lock reference: "hf1." + base64url(JSON) + "." + checksum, for all drivers. It
+ * contains the claims' ids and so is a secret. The checksum distinguishes an altered reference from one that has expired.
  */
 
 import { createHash } from "node:crypto";
 import type { Claim } from "../spi/driver.ts";
 
-/** The form of references made by this version. */
+/** The version of the reference format. */
 export const REFERENCE_VERSION = "hf1";
 
-/** What a reference says of one claim. */
+/** One claim of a lock reference. */
 export interface DetachedClaim {
   readonly claim: Claim;
-  /** The first token of the claim's run: by it the store's answer is known to mean the same grant. */
+  /** The first token of the claim's range: it shows that the store's answer is about the same grant. */
   readonly firstToken: bigint;
-  /** The holder's own token, of that run. */
+  /** The holder's own token, from that range. */
   readonly token: bigint;
-  /** The prefix of the client that made it; the rest of each key is what its users named. */
+  /** The key prefix of the client that made the reference. */
   readonly prefix: string;
 }
 
-/** One claim as it is written. */
+/** The encoded form of one claim. */
 export type EncodedClaim = readonly [
   id: string,
   holds: readonly (readonly [key: string, permits: number, limit: number])[],
@@ -41,7 +41,7 @@ export function encodeReference(parts: readonly DetachedClaim[]): string {
   return `${REFERENCE_VERSION}.${body}.${referenceChecksum(body)}`;
 }
 
-/** Tells an altered reference; no protection, since who can read it holds it. */
+/** Detects an altered reference. No protection against forgery: a reader of the reference already has the lock. */
 export function referenceChecksum(body: string): string {
   return createHash("sha256").update(`${REFERENCE_VERSION}.${body}`).digest("base64url").slice(0, 8);
 }

@@ -194,7 +194,7 @@ test("an issuer that NODE_EXTRA_CA_CERTS names is trusted, by name and by addres
     env: { HOLDFAST_CREDENTIAL: credential },
   });
   expect(stranger.code).toBe(69);
-  expect(stranger.err).toContain(`the certificate of ${at} is signed by an issuer that is not known here`);
+  expect(stranger.err).toContain(`the certificate of ${at} is signed by an unknown issuer`);
   await stopServer(server);
 });
 

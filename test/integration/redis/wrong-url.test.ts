@@ -29,7 +29,7 @@ withRedis((server) => {
     const { code, err, out } = await sandbox.run(["run", "k", "--url", url, "--", "echo", "ran"]);
     expect({ code, out }).toEqual({ code: 69, out: "" });
     expect(err).toContain(
-      "what answers there is not a Holdfast server, but seems to be Redis: its urls begin with redis://; nothing was run",
+      "the peer is not a Holdfast server, but seems to be Redis: its urls begin with redis://; nothing was run",
     );
   });
 });

@@ -242,11 +242,9 @@ test("the client reports a server that speaks another version correctly", async 
     connectTimeoutMs: 500,
   });
   onCleanup(() => driver.close());
-  await expect(driver.open(() => undefined)).rejects.toThrow(
-    "what answers there is not a Holdfast server of this version",
-  );
+  await expect(driver.open(() => undefined)).rejects.toThrow("the peer is not a Holdfast server of this version");
   expect(() => decodeServerHello("{}")).toThrow(ProtocolError);
   for (const line of ["", "220 mail.example ESMTP", "[]", "null", '{"error":1}']) {
-    expect(() => decodeServerHello(line)).toThrow(/^what answers there is not a Holdfast server$/);
+    expect(() => decodeServerHello(line)).toThrow(/^the peer is not a Holdfast server$/);
   }
 });

@@ -52,7 +52,7 @@ test("a certificate that cannot be trusted is named, with the reason and the add
   const { url, port } = await startTlsServer(["lock.example"]);
   const at = `holdfasts://127.0.0.1:${port}`;
   await expect(connect(at)).rejects.toThrow(
-    `the certificate of ${at} is signed by an issuer that is not known here: name its certificate by ?ca=`,
+    `the certificate of ${at} is signed by an unknown issuer: name the issuer's certificate with ?ca=`,
   );
   await expect(connect(url())).rejects.toThrow(`the certificate of ${at} is for DNS:lock.example, not for 127.0.0.1`);
   await expect(connect(`${url()}&servername=other.example`)).rejects.toThrow("not for other.example");
@@ -87,7 +87,7 @@ test("a client writes nothing until the server has shown its identity", async ()
   onCleanup(() => new Promise<void>((resolve) => void stranger.close(() => resolve())));
   const { port } = stranger.address() as { port: number };
   await expect(connect(`holdfasts://127.0.0.1:${port}`, { credential: "hf1_secret" })).rejects.toThrow(
-    /not known here/,
+    /unknown issuer/,
   );
   const connections = (): Promise<number> =>
     new Promise((resolve) => stranger.getConnections((_, count) => resolve(count)));
@@ -101,7 +101,7 @@ test("NODE_TLS_REJECT_UNAUTHORIZED changes nothing", async () => {
   onCleanup(() => {
     delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
   });
-  await expect(connect(`holdfasts://127.0.0.1:${port}`)).rejects.toThrow(/not known here/);
+  await expect(connect(`holdfasts://127.0.0.1:${port}`)).rejects.toThrow(/unknown issuer/);
 });
 
 test("no credential crosses a network unencrypted: nothing is sent at all", async () => {
@@ -126,7 +126,7 @@ test("a TLS hello to the plain port and plain bytes to the TLS port end at once,
   const plain = await startServer({ listen: "tcp://127.0.0.1:0" });
   const plainPort = plain.addresses[0]?.split(":").at(-1);
   await expect(connect(`holdfasts://127.0.0.1:${plainPort}`)).rejects.toThrow(
-    `holdfasts://127.0.0.1:${plainPort} does not speak TLS there: without it the url begins with holdfast://`,
+    `holdfasts://127.0.0.1:${plainPort} does not use TLS: connect with holdfast://`,
   );
   await expect(connect(`holdfast://127.0.0.1:${port}`)).rejects.toThrow(
     `holdfast://127.0.0.1:${port}: this port uses TLS: connect with holdfasts://`,
@@ -181,10 +181,8 @@ test("with a client CA a client must show a certificate of its issuer, and gets 
 test("a client that connects to the HTTP port gets the reason", async () => {
   const { server, files } = await startTlsServer(["127.0.0.1"], { http: "127.0.0.1:0" });
   const at = server.httpAddress?.replace("http:", "holdfast:");
-  await expect(connect(at as string)).rejects.toThrow(`${at}: this port speaks HTTP: the lock protocol has a port`);
-  await expect(connect(`${at?.replace("holdfast:", "holdfasts:")}?ca=${files.ca}`)).rejects.toThrow(
-    "does not speak TLS",
-  );
+  await expect(connect(at as string)).rejects.toThrow(`${at}: this port speaks HTTP: connect to the port of the lock`);
+  await expect(connect(`${at?.replace("holdfast:", "holdfasts:")}?ca=${files.ca}`)).rejects.toThrow("does not use TLS");
 });
 
 test("a url names both cert and key or neither, and the files must be readable and contain what they are for", async () => {
@@ -234,6 +232,6 @@ test("an error for a dead port names the port", async () => {
   await expect(connect("holdfast://localhost:1")).rejects.toThrow("holdfast://localhost:1 refused the connection");
   const path = join(createTemporaryDirectory(), "none");
   await expect(connect(`holdfast+unix:${path}`)).rejects.toThrow(
-    `holdfast+unix:${path} is not there: no server listens on this path`,
+    `holdfast+unix:${path} does not exist: no server listens on this path`,
   );
 });
