@@ -33,8 +33,8 @@ export interface BackendHandle {
   /** Why the server must stop: another server may be using its state. Null: it may go on. */
   lostReason(): string | null;
   /**
-   * To be called after the clients were informed. @throws StateError if the state could not be saved; all resources are
-   * released even so
+   * To be called after the clients were informed.
+   * @throws StateError if the state could not be saved; all resources are released even so
    */
   close(): Promise<void>;
 }

@@ -35,7 +35,8 @@ export class TimeSlicer {
   }
 
   /**
-   * Runs the job now or later. @throws RequestError LIMIT if too many jobs wait; any error of the job, if it runs now
+   * Runs the job now or later.
+   * @throws RequestError LIMIT if too many jobs wait; any error of the job, if it runs now
    */
   run(client: object, job: () => void): void {
     if (this.#jobs.length === 0 && this.#hasTime()) return this.#runJob(job);

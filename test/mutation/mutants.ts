@@ -495,8 +495,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a session that has told all before the last of it stands",
     file: "src/server/connection/request-handler.ts",
-    find: "take(part, isLast && isLastFrame);",
-    replace: "take(part, isLastFrame);",
+    find: "reclaim(part, isLast && isLastFrame);",
+    replace: "reclaim(part, isLastFrame);",
     tests: "test/integration/server/fair-scheduling.test.ts",
   },
   {

@@ -46,9 +46,9 @@ class AuthorizedBackend implements Backend {
       if (!canAcquire(principal, claim)) {
         throw new RequestError("FORBIDDEN", "this credential may not acquire every key of this claim");
       }
-      const known = this.#backend.findClaim(claim.id);
+      const existing = this.#backend.findClaim(claim.id);
       // the store continues with the claim that it knows by this id, whatever keys the request names
-      if (known !== undefined && !this.#canUse(principal, claim.id, null)) return NONE;
+      if (existing !== undefined && !this.#canUse(principal, claim.id, null)) return NONE;
     }
     return this.#backend.claim(session, claim);
   }
@@ -102,14 +102,14 @@ class AuthorizedBackend implements Backend {
    * @param claim as it was sent; null: by its id only
    */
   #canUse(principal: Principal, id: ClaimId, claim: Claim | null): boolean {
-    const known = this.#backend.findClaim(id);
-    if (known === undefined) return claim === null || canAcquire(principal, claim);
-    return ownsClaim(known.account, principal) && canAcquire(principal, known.claim);
+    const owned = this.#backend.findClaim(id);
+    if (owned === undefined) return claim === null || canAcquire(principal, claim);
+    return ownsClaim(owned.account, principal) && canAcquire(principal, owned.claim);
   }
 
   #hasPlaced(principal: Principal, id: ClaimId): boolean {
-    const known = this.#backend.findClaim(id);
-    return known === undefined || ownsClaim(known.account, principal);
+    const owned = this.#backend.findClaim(id);
+    return owned === undefined || ownsClaim(owned.account, principal);
   }
 
   // the rest needs no authorization
@@ -176,8 +176,8 @@ function filterBatch<T, R>(
   const allowed = items.filter((_, index) => flags[index]);
   if (allowed.length === 0 && !callsWhenEmpty) return items.map(() => fallback);
   const mergeResults = (results: readonly R[]): readonly R[] => {
-    let next = 0;
-    return flags.map((isAllowed) => (isAllowed ? (results[next++] as R) : fallback));
+    let nextResult = 0;
+    return flags.map((isAllowed) => (isAllowed ? (results[nextResult++] as R) : fallback));
   };
   const results = call(allowed);
   return results instanceof Promise ? results.then(mergeResults) : mergeResults(results);

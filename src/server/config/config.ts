@@ -82,8 +82,8 @@ const OPTION_CHECKS: OptionRules<ServeOptions> = {
 };
 
 /**
- * Validates the options and reads the files that they name; opens and creates nothing. @throws TypeError if the options
- * are not an object
+ * Validates the options and reads the files that they name; opens and creates nothing.
+ * @throws TypeError if the options are not an object
  */
 export function resolveConfig(options: ServeOptions): ConfigResult {
   const problems: ConfigProblem[] = [];

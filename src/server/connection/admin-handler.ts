@@ -158,7 +158,7 @@ export function createAdminHandler({
       }
     },
     connectionClosed(caller) {
-      for (const following of subscriptionsByCaller.get(caller)?.values() ?? []) following[Symbol.dispose]();
+      for (const subscription of subscriptionsByCaller.get(caller)?.values() ?? []) subscription[Symbol.dispose]();
       subscriptionsByCaller.delete(caller);
       timeSlicer.cancel(caller);
     },

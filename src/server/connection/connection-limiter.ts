@@ -49,7 +49,7 @@ export class ConnectionLimiter<S> {
   /** Null if one more connection fits, else the limit that it exceeds. Changes no counter. */
   check(peer: Peer): CapacityProblem<S> | null {
     const { connections, connectionsPerAddress, unauthenticatedConnections } = this.#limits;
-    const network = networkOf(peer);
+    const network = peerNetwork(peer);
     if (!peer.isLocal && (this.#countByNetwork.get(network) ?? 0) >= connectionsPerAddress) {
       return {
         error: limitError(`at most ${connectionsPerAddress} connections from one address`),
@@ -67,7 +67,7 @@ export class ConnectionLimiter<S> {
 
   /** Counts a new connection. connection: the handle of one that has not completed its handshake and may be evicted. */
   add(peer: Peer, connection: S | null): void {
-    const network = networkOf(peer);
+    const network = peerNetwork(peer);
     this.open++;
     this.accepted++;
     this.#countByNetwork.set(network, (this.#countByNetwork.get(network) ?? 0) + 1);
@@ -79,7 +79,7 @@ export class ConnectionLimiter<S> {
 
   /** The connection has completed its handshake. */
   markAuthenticated(peer: Peer, connection: S): void {
-    const network = networkOf(peer);
+    const network = peerNetwork(peer);
     const unauthenticated = this.#unauthenticatedByNetwork.get(network);
     if (unauthenticated?.delete(connection) !== true) return;
     this.unauthenticated--;
@@ -89,7 +89,7 @@ export class ConnectionLimiter<S> {
   remove(peer: Peer, connection: S | null): void {
     if (connection !== null) this.markAuthenticated(peer, connection);
     this.open--;
-    const network = networkOf(peer);
+    const network = peerNetwork(peer);
     const remaining = (this.#countByNetwork.get(network) ?? 0) - 1;
     if (remaining > 0) this.#countByNetwork.set(network, remaining);
     else this.#countByNetwork.delete(network);
@@ -117,7 +117,7 @@ export class ConnectionLimiter<S> {
 }
 
 /** All connections of this machine count as one network. */
-function networkOf({ isLocal, address }: Peer): string {
+function peerNetwork({ isLocal, address }: Peer): string {
   return isLocal ? "" : clientNetwork(address);
 }
 

@@ -2,10 +2,10 @@
  * One connection over any transport: lines in, lines out. The first line identifies the client; a malformed one ends the
  * connection.
  *
- *   new         no handshake yet
- *   sentenced   no valid credential; the refusal is delayed and further input is ignored
- *   open        its calls are answered (request-handler.ts)
- *   tether      it keeps a session alive; its input is ignored
+ *   new           no handshake yet
+ *   refused       no valid credential; the refusal is delayed and further input is ignored
+ *   open          its calls are answered (request-handler.ts)
+ *   keepSession   it keeps a session alive; its input is ignored
  *   closed
  */
 
@@ -53,7 +53,7 @@ export class Connection {
   readonly #transport: Transport;
   readonly #requestHandler: RequestHandler;
   #session: Session | null = null;
-  #state: "new" | "sentenced" | "open" | "tether" | "closed" = "new";
+  #state: "new" | "refused" | "open" | "keepSession" | "closed" = "new";
   #outputBuffer = "";
   #flushThreshold = MAX_BUFFERED_CHARS_ALONE;
   #pendingRefusal: ProtocolError | null = null;
@@ -184,7 +184,7 @@ export class Connection {
 
   /** Remembers a refusal that is sent after a delay. */
   delayRefusal(refusal: ProtocolError): void {
-    this.#state = "sentenced";
+    this.#state = "refused";
     this.#pendingRefusal = refusal;
   }
 
@@ -290,7 +290,7 @@ export class Connection {
   #openSession(hello: ClientHello): void {
     if (hello.tether) {
       this.#session = this.#service.attachKeepSession(hello, this);
-      this.#state = "tether";
+      this.#state = "keepSession";
     } else {
       this.#session = this.#service.openSession({ ...hello, label: decodeLabel(hello.label) }, this);
       this.#state = "open";

@@ -17,8 +17,8 @@ const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
 const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
 
 /**
- * Decodes a claim: its id at `index`, followed by holds, ttl and options. @throws ProtocolError; RequestError if it
- * exceeds a limit
+ * Decodes a claim: its id at `index`, followed by holds, ttl and options.
+ * @throws ProtocolError; RequestError if it exceeds a limit
  */
 export function decodeClaim(raw: readonly unknown[], index: number, label: string, limits: ServerLimits): Claim {
   const options = decodeOptions(raw[index + 3]);

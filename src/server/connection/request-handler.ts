@@ -43,7 +43,8 @@ export class RequestHandler {
   }
 
   /**
-   * Accepts the frames of a line, without its run id, for processFrames(). @throws ProtocolError if there are too many
+   * Accepts the frames of a line, without its run id, for processFrames().
+   * @throws ProtocolError if there are too many
    */
   handleLine(lineFrames: readonly unknown[]): void {
     this.#listsInLine = 0;
@@ -60,8 +61,8 @@ export class RequestHandler {
   }
 
   /**
-   * Handles frames until all are answered or the deadline has passed. @throws ProtocolError at the first malformed
-   * frame
+   * Handles frames until all are answered or the deadline has passed.
+   * @throws ProtocolError at the first malformed frame
    */
   processFrames(session: Session, deadline: number): void {
     while (this.isBusy) {
@@ -165,7 +166,7 @@ export class RequestHandler {
   #createReclaimCall(session: Session, isLastFrame: boolean): (part: ReclaimItem[], isLast: boolean) => AnswersResult {
     const { backend } = this.#service;
     const writes: Promise<unknown>[] = [];
-    const take = (part: ReclaimItem[], isAll: boolean): AnswersResult => {
+    const reclaim = (part: ReclaimItem[], isAll: boolean): AnswersResult => {
       const finish = <T>(answers: T): T => {
         if (isAll) session.returning = false;
         return answers;
@@ -174,8 +175,8 @@ export class RequestHandler {
       return answers instanceof Promise ? answers.then(finish) : finish(answers);
     };
     return (part, isLast) => {
-      if (isLast && writes.length > 0) return Promise.all(writes).then(() => take(part, isLastFrame));
-      const answers = take(part, isLast && isLastFrame);
+      if (isLast && writes.length > 0) return Promise.all(writes).then(() => reclaim(part, isLastFrame));
+      const answers = reclaim(part, isLast && isLastFrame);
       if (answers instanceof Promise) writes.push(answers);
       return answers;
     };
@@ -202,8 +203,8 @@ export class RequestHandler {
   #replyWhenSettled<T>(n: number, result: Promise<T>, encode: (result: T) => string): void {
     const connection = this.#connection;
     result.then(
-      (late) => {
-        connection.send(frames.encodeOk(n, encode(late)));
+      (settled) => {
+        connection.send(frames.encodeOk(n, encode(settled)));
         this.#service.endTurn();
       },
       (error: unknown) => {

@@ -25,8 +25,8 @@ export interface LocalBackendOptions {
   /** Receives all events. Default: none. */
   readonly eventLog?: EventLog;
   /**
-   * Called before a session gets its first answer about a claim, because it may hold a lock from then on. @throws
-   * RequestError
+   * Called before a session gets its first answer about a claim, because it may hold a lock from then on.
+   * @throws RequestError
    */
   readonly persistSession: (session: Session) => void;
 }

@@ -33,8 +33,8 @@ export class PendingPlacements {
   }
 
   /**
-   * Waits for the write, and returns whether the claim is still wanted. @throws RequestError if too many wait; any
-   * error of the write
+   * Waits for the write, and returns whether the claim is still wanted.
+   * @throws RequestError if too many wait; any error of the write
    */
   async waitForWrite(id: ClaimId, write: Promise<void>): Promise<boolean> {
     const placement = this.#placements.get(id) ?? { callCount: 0, isCancelled: false };
@@ -42,7 +42,7 @@ export class PendingPlacements {
     placement.callCount++;
     try {
       if (this.#placements.size > this.#maxPlacements) {
-        write.catch(() => undefined); // its failure is nobody's here
+        write.catch(() => undefined); // this call is refused anyway: avoids an unhandled rejection
         throw new RequestError("LIMIT", `at most ${this.#maxPlacements} claims on this server`);
       }
       await write;

@@ -108,7 +108,7 @@ export class ProxiedClaims {
     proxied.session = session;
     const ids = this.#idsBySession.get(session) ?? new Set();
     this.#idsBySession.set(session, ids.add(proxied.claim.id));
-    proxied.expiresAt = Math.max(proxied.expiresAt, now + this.#ttlOf(proxied.claim));
+    proxied.expiresAt = Math.max(proxied.expiresAt, now + this.#resolveTtlMs(proxied.claim));
   }
 
   /**
@@ -227,14 +227,14 @@ export class ProxiedClaims {
   #sweep(now: number): void {
     this.#lastSweepAt = now;
     for (const proxied of this.#claims.values()) {
-      if (proxied.claim.ttlMs !== "session" && now > proxied.expiresAt + this.#ttlOf(proxied.claim)) {
+      if (proxied.claim.ttlMs !== "session" && now > proxied.expiresAt + this.#resolveTtlMs(proxied.claim)) {
         this.forget(proxied, "expired", now);
       }
     }
     this.#sweepSize = Math.max(MIN_SWEEP_SIZE, this.#claims.size * 2);
   }
 
-  #ttlOf({ ttlMs }: Claim): number {
+  #resolveTtlMs({ ttlMs }: Claim): number {
     return ttlMs === "session" ? this.#sessionMs : ttlMs;
   }
 }
@@ -248,7 +248,7 @@ function toCompactToken(token: bigint): number | bigint {
 }
 
 /** True if the token is in the claim's token range. */
-function hasToken({ token, claim }: ProxiedClaim, sought: bigint): boolean {
-  const offset = sought - BigInt(token);
+function hasToken({ token: firstToken, claim }: ProxiedClaim, token: bigint): boolean {
+  const offset = token - BigInt(firstToken);
   return offset >= 0n && offset < BigInt(claim.tokens);
 }

@@ -1,54 +1,54 @@
 /**
- * Runs (`holdfast run`) as the sessions of a server see them. A run outlives its wrapper and its server: what it holds
- * stays as long as the kernel says that one of its processes lives. run-files.ts asks the kernel; a simulator need not.
+ * Runs of `holdfast run`, as a server's sessions see them. A run survives its wrapper and its server: its claims stay
+ * held as long as the kernel reports one of its processes alive. run-files.ts asks the kernel; a simulator need not.
  */
 
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 
 /**
- * works     a process other than the wrapper lives, or something that inherited the lock
- * held      only the wrapper works (it may be stopped): it believes in claims of its session, but renews no lease. A
- *           watchdog may be left that has ended its command already, or was not told of one yet
- * over      all that is named is gone, and nobody has the lock
- * unnamed   there is no file any more: the run has ended, or tells nothing
- * unknown   it cannot be told
+ * works     a process other than the wrapper is alive, or one that inherited the lock on the file
+ * held      only the wrapper is alive (perhaps stopped): it relies on the claims of its session, but renews no lease. A
+ *           watchdog may be left that has ended its command already, or had none to watch yet
+ * over      all processes in the file have ended, and the lock on the file is free
+ * unnamed   the file does not exist any more: the run has ended, or reports nothing
+ * unknown   cannot be determined
  */
 export type RunStatus = "works" | "held" | "over" | "unnamed" | "unknown";
 
-/** A run of which there is a file. */
+/** A run with a run file. */
 export interface CommandRun {
   /** The session of its wrapper. */
   readonly session: string;
-  /** "" where the file is damaged. */
+  /** "" if the file is damaged. */
   readonly label: string;
-  /** The process of its wrapper, as far as it is known. */
+  /** The process of its wrapper, as far as known. */
   readonly wrapper: { readonly pid: number | null; readonly pidStart: string | null };
-  /** None where the file is damaged, or the run holds nothing any more. */
+  /** Empty if the file is damaged, or the run holds no locks any more. */
   readonly claims: readonly DetachedClaim[];
-  /** How long its claims are to stay held when it is over, in milliseconds; 0: not at all. */
+  /** How long its claims stay held after its end, in milliseconds; 0: not at all. */
   remainingHoldMs(): number;
-  /** What the kernel says now, and when to ask again, in milliseconds. */
+  /** The current state according to the kernel, and when to probe again, in milliseconds. */
   probe(): { readonly status: RunStatus; readonly nextProbeMs: number };
-  /** Removes the file of a run that is over. Never throws: the log has a file that cannot be removed. */
+  /** Removes the file of a finished run. Never throws: a failure is logged. */
   remove(): void;
 }
 
 /** Finds runs. */
 export interface CommandRuns {
-  /** The run of that session; null: there is no file of one. */
+  /** The run of that session; null: it has no file. */
   find(session: string): CommandRun | null;
-  /** Those that live, at the start of a server. */
+  /** The runs that are alive at the start of a server. */
   findLiving(): Promise<LivingRuns>;
 }
 
-/** What a server that starts must restore. */
+/** What the start of a server must restore. */
 export interface LivingRuns {
   readonly runs: readonly CommandRun[];
-  /** There are runs of which it cannot be told what they hold: their files are damaged. */
+  /** Some run files are damaged, so the locks of their runs are unknown. */
   readonly hasUnreadable: boolean;
 }
 
-/** Where there are none. */
+/** For a server without run files. */
 export const NO_COMMAND_RUNS: CommandRuns = {
   find: () => null,
   findLiving: async () => ({ runs: [], hasUnreadable: false }),

@@ -1,10 +1,10 @@
-/** Leases of a run whose wrapper cannot see to them any more: while its command works, and when it has ended. */
+/** Leases of a run whose wrapper can no longer renew them: while its command works, and after its end. */
 
 import type { Backend } from "../backend.ts";
 import type { Session } from "../session/session.ts";
 import type { CommandRun } from "./command-run.ts";
 
-/** Renews what has less than half of its lease left. Claims of the session itself need none. */
+/** Renews claims with less than half of their lease left. Claims with ttl "session" need no renewal. */
 export function renewLeases(backend: Backend, session: Session, now: number): void {
   const items = [];
   for (const { claim, isHeld, revokeReason, expiresAt } of session.records) {
@@ -18,14 +18,14 @@ async function renewQuietly(backend: Backend, session: Session, items: Parameter
   try {
     await backend.renew(session, items);
   } catch {
-    // a lease over a minute is written: that a disk cannot be stands in the log, and the next look renews again
+    // a lease over a minute is written to disk: a failure is logged there, and the next check renews again
   }
 }
 
 /**
- * Detaches the claims of a run that is over for what is left of `--hold-at-least`. The file of the run must stay until this
- * settles: a server that dies before leaves it to the next one.
- * @throws (rejects) RequestError if the disk fails: the session still holds them then
+ * Detaches the claims of a finished run for the remaining time of `--hold-at-least`. The run file must stay until this
+ * settles: if the server ends before, the next one needs it.
+ * @throws (rejects) RequestError if the disk fails: the session still owns the claims then
  */
 export async function detachForRemainder(backend: Backend, session: Session, run: CommandRun): Promise<void> {
   const runClaimIds = new Set(run.claims.map(({ claim }) => claim.id));

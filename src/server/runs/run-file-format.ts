@@ -1,18 +1,18 @@
 /**
- * What a run (`holdfast run`) on a Unix socket writes down before its command starts: what it holds and which processes
- * work under it, so that a server that is started anew restores exactly that. The format; cli/commands/run/run-file.ts writes it,
- * run-files.ts reads it.
+ * The run file, in which `holdfast run` on a Unix socket records, before its command starts, its claims and the processes
+ * that work under them, so that a restarted server restores exactly these. This file defines the format;
+ * cli/commands/run/run-file.ts writes it, run-files.ts reads it.
  *
- * A file of lines, each with a checksum before it:
- *   the head       its version, the boot and the space its process ids belong to, the session, the claims, whether the
- *                  file is locked. It stands there, whole, before the file has its name.
- *   a process      its role, id and start time; one line for each, added as soon as it is known
- *   the end        the watchdog has ended the command, because the lease was not renewed: the run holds nothing any more
- *   blanks         room for lines to come, so that a disk that fills up later keeps none of them out
+ * A file of lines, each preceded by a checksum:
+ *   the head       its version, the boot and the namespace of its process ids, the session, the claims, and whether the
+ *                  file is locked. It is complete before the file gets its name.
+ *   a process      its role, id and start time; one line for each, appended as soon as it is known
+ *   the end        the watchdog has ended the command, because the lease was not renewed: the run holds no locks any more
+ *   blanks         room for later lines, so that they can be written even if the disk fills up
  *
- * The file is locked with flock(2) where there is flock(1): wrapper, watchdog, command and what they start inherit the
- * lock, and the kernel frees it with the last of them. It holds claim ids, and so is a secret: mode 0600, in a folder of
- * mode 0700.
+ * The file is locked with flock(2) where flock(1) exists: wrapper, watchdog, command and their children inherit the lock,
+ * and the kernel frees it with the last of them. The file contains claim ids and so is a secret: mode 0600, in a directory
+ * with mode 0700.
  */
 
 import { createHash } from "node:crypto";
@@ -20,42 +20,42 @@ import { decodeReference } from "../../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { isId } from "../../util/ids.ts";
 
-/** The version of the format; another one is treated as damage. */
+/** The version of the format; any other one is treated as damage. */
 const RUN_FORMAT_VERSION = 1;
 const CHECKSUM_CHARS = 16;
 
-/** The wrapper is `holdfast run` itself, the watchdog its guard. */
+/** The wrapper is `holdfast run` itself; the watchdog ends its command when the wrapper cannot. */
 export type RunRole = "wrapper" | "watchdog" | "command";
 
-/** A process of a run; start: its start time (process-probe.ts), null where the system does not say. */
+/** A process of a run; start: its start time (process-probe.ts), null where the system does not tell. */
 export interface RunProcess {
   readonly role: RunRole;
   readonly pid: number;
   readonly start: string | null;
 }
 
-/** What does not change while a run lives. */
+/** The part that stays the same while a run lives. */
 export interface RunHeader {
-  /** Names the time since the machine was started; null: not known. */
+  /** Identifies the time since the machine was started; null: unknown. */
   readonly boot: string | null;
-  /** The space its process ids belong to; null: not known. */
+  /** The namespace of its process ids; null: unknown. */
   readonly space: string | null;
   /** The session of the wrapper. */
   readonly session: string;
   readonly label: string;
-  /** The claims it holds, as a reference: ids, keys, permits, ttl, tokens. */
+  /** The claims of the run, as a lock reference: ids, keys, permits, ttl, tokens. */
   readonly reference: string;
   /** The kernel keeps a lock on the file as long as any of its processes lives. */
   readonly locked: boolean;
-  /** What it holds stays held until then, also when nothing of it is left (`--hold-at-least`). Wall clock, milliseconds; 0: no. */
+  /** Its locks stay held until then, even after its end (`--hold-at-least`). Wall clock, milliseconds; 0: not set. */
   readonly holdUntil: number;
 }
 
-/** A run as its file tells it. */
+/** The contents of a run file. */
 export interface RunRecord extends RunHeader {
   readonly claims: readonly DetachedClaim[];
   readonly processes: readonly RunProcess[];
-  /** Nothing works under it any more, and its lease ends: it is not to be restored, even if its wrapper lives. */
+  /** The command has ended, and its lease will expire: the run must not be restored, even if its wrapper lives. */
   readonly isEnded: boolean;
 }
 
@@ -67,12 +67,12 @@ export function encodeProcess({ role, pid, start }: RunProcess): string {
   return encodeLine({ role, pid, start });
 }
 
-/** Added by the watchdog, which computes no checksums. */
+/** Appended by the watchdog, which cannot compute checksums. */
 export const END_LINE: string = encodeLine({ ended: true });
 
 /**
- * The run of such a file; null if its head is damaged or of another version. A damaged line of a process is passed over:
- * the lock and the other processes are left.
+ * Decodes a run file; null if its head is damaged or of another version. A damaged process line is skipped: the lock
+ * and the other processes remain.
  */
 export function decodeRunRecord(text: string): RunRecord | null {
   const [firstLine, ...otherLines] = text.split("\n");
@@ -118,7 +118,7 @@ function decodeLine(line: string): Readonly<Record<string, unknown>> | null {
   return JSON.parse(text) as Readonly<Record<string, unknown>>;
 }
 
-/** Tells damage; no protection, since who can write the file may do all that its owner may. */
+/** Detects damage, not manipulation: a process that can write the file may do everything its owner may. */
 function computeChecksum(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, CHECKSUM_CHARS);
 }

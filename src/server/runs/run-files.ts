@@ -1,11 +1,11 @@
 /**
- * The files of runs, as a server reads them. Each stands in the server's folder under a name that follows from the
- * session of its wrapper, so that one of a session that ends is found without looking at the others.
+ * Reads the run files of a server. Each is in the server's directory under a name derived from the session of its wrapper,
+ * so that the run of a session that ends is found without reading the others.
  *
- * Invariant: a run is over only when every process it names is gone (id and start time) and the kernel's lock on its file
- * is free. A process cannot be mistaken for another that was given its id, nor a command that closed the descriptor with
- * the lock be taken for gone. A command that its wrapper had no time to name is looked for by its environment, in which
- * the run's reference stands: it, too, may have closed the descriptor by then.
+ * Invariant: a run is over only when every process in its file has ended (by id and start time) and the kernel's lock on
+ * the file is free. Then a process cannot be mistaken for another one with the same id, and a command that closed the
+ * descriptor of the lock is not taken for dead. A command that its wrapper had no time to record is found by its
+ * environment, which contains the run's reference: it, too, may have closed the descriptor by then.
  */
 
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync, unlinkSync } from "node:fs";
@@ -23,25 +23,25 @@ import type { RunProcess, RunRecord, RunRole } from "./run-file-format.ts";
 import { decodeRunRecord } from "./run-file-format.ts";
 
 const RUN_SUFFIX = ".run";
-/** A file that is being made has another name until it is whole. */
+/** A file has another name until it is complete. */
 const TEMPORARY_SUFFIX = ".new";
-/** No maker takes so long: it has died. */
+/** Creating a file never takes this long: its creator has died. */
 const ABANDONED_AFTER_MS = 60_000;
-/** A file of the most and the longest keys has less. */
+/** Even a file with the most and longest keys is smaller. */
 const MAX_FILE_BYTES = 1_048_576;
-/** Processes are looked at soon at first: what was just killed ends within milliseconds. */
+/** The first probes follow soon: a killed process ends within milliseconds. */
 const MIN_PROBE_MS = 5;
 const MAX_PROBE_MS = 100;
-/** A longer one does not fit into the server's hello. */
+/** A longer path does not fit into the server's handshake. */
 const MAX_PATH_CHARS = 1_000;
-/** It is there, but cannot be read. */
+/** The file exists, but cannot be read. */
 const UNREADABLE = Symbol("unreadable");
-/** To ask for the lock starts a process. */
+/** Probing the lock starts a process. */
 const LOCK_PROBE_INTERVAL_MS = 1_000;
 
 /**
- * The folder with the files of runs: in the server's state, else beside its socket. null: no run comes by a socket, or
- * the locks are another store's.
+ * The directory of the run files: in the server's state directory, else beside its socket. null: no run connects by a
+ * socket, or another store keeps the locks.
  */
 export function resolveRunDirectory(state: string | undefined, socket: string | null): string | null {
   if (socket === null || state === undefined) return null;
@@ -49,22 +49,22 @@ export function resolveRunDirectory(state: string | undefined, socket: string | 
   return state === "none" || inState.length > MAX_PATH_CHARS ? `${socket}.runs` : inState;
 }
 
-/** The file of a session's run. */
+/** The run file of a session. */
 export function runFilePath(directory: string, session: string): string {
   return join(directory, `${publicTag(session)}${RUN_SUFFIX}`);
 }
 
-/** Under this name it is made. */
+/** Its name while it is being created. */
 export function temporaryRunFilePath(directory: string, session: string): string {
   return join(directory, `${publicTag(session)}${TEMPORARY_SUFFIX}`);
 }
 
 /**
- * Makes the folder if it is missing.
- * @throws (rejects) StateError if somebody else could reach what is in it
+ * Creates the directory if it is missing.
+ * @throws (rejects) StateError if another user could access its contents
  */
 export async function openCommandRuns(directory: string, log: Logger): Promise<CommandRuns> {
-  // where the socket is wanted there is no folder: the start fails, and makes none
+  // without the socket's directory the start fails, so nothing is created
   if (statSync(dirname(directory), { throwIfNoEntry: false })?.isDirectory() !== true) return NO_COMMAND_RUNS;
   await ensurePrivateDirectory(directory, (message) => log(message, undefined, { level: "warn" }));
   return {
@@ -97,7 +97,7 @@ async function findLivingRuns(directory: string, log: Logger): Promise<LivingRun
   return { runs, hasUnreadable };
 }
 
-/** What it is when the lock has been asked for, if need be. */
+/** The status after probing the lock, if that is necessary. */
 async function probeUntilKnown(run: StoredRun): Promise<RunStatus> {
   const { status } = run.probe();
   if (!run.isProbingLock) return status;
@@ -105,7 +105,7 @@ async function probeUntilKnown(run: StoredRun): Promise<RunStatus> {
   return run.probe().status;
 }
 
-/** A file of a run; the session of a damaged one is not known from it. */
+/** A run file; the session of a damaged one cannot be read from it. */
 function openRunFile(path: string, session: string | null, log: Logger): StoredRun | null {
   const text = readRunFile(path);
   return text === null ? null : new StoredRun(path, session, text === UNREADABLE ? null : decodeRunRecord(text), log);
@@ -120,7 +120,7 @@ class StoredRun implements CommandRun {
   readonly #path: string;
   readonly #log: Logger;
   readonly #holdUntil: number;
-  /** Processes of the run that its file does not name. */
+  /** Processes of the run that its file does not contain. */
   #unnamedProcesses: readonly RunProcess[] = [];
   #probeCount = 0;
   #lockStatus: "unasked" | "asking" | "held" | "free" | "unknown" = "unasked";
@@ -139,7 +139,7 @@ class StoredRun implements CommandRun {
     this.wrapper = { pid: wrapper?.pid ?? null, pidStart: wrapper?.start ?? null };
   }
 
-  /** Is the lock being asked for? */
+  /** True while the lock is being probed. */
   get isProbingLock(): boolean {
     return this.#lockProbe !== null;
   }
@@ -171,7 +171,7 @@ class StoredRun implements CommandRun {
     return { status: byLock, nextProbeMs: this.#lockStatus === "held" ? LOCK_PROBE_INTERVAL_MS : nextProbeMs };
   }
 
-  /** Has the command been started, and its wrapper died before it could name it? */
+  /** True if the command was started, but its wrapper died before it could record it. */
   #findUnnamedProcesses({ boot, reference, processes }: RunRecord): boolean {
     if (boot !== readBootId() || processes.some(({ role }) => role === "command")) return false;
     this.#unnamedProcesses = findProcessesByEnvironment(`HOLDFAST_REFERENCE=${reference}`).map((process) => ({
@@ -181,7 +181,7 @@ class StoredRun implements CommandRun {
     return this.#unnamedProcesses.length > 0;
   }
 
-  /** Nobody named is known to live: a process that they started, or one we cannot see, may. */
+  /** No recorded process is known to be alive, but one of their children, or one that we cannot see, may be. */
   #statusByLock(hasUnknown: boolean): RunStatus {
     if (this.#lockStatus === "unasked" || performance.now() >= this.#lockProbedAt + LOCK_PROBE_INTERVAL_MS)
       this.#probeLock();
@@ -205,9 +205,9 @@ class StoredRun implements CommandRun {
 }
 
 /**
- * Does anything work under it, by the processes that live? A watchdog whose wrapper lives guards a command, or will: as
- * long as none is named there is none, or the watchdog ends it before the lease does. Of a run that has ended a watchdog
- * may be left, which its wrapper has not dismissed.
+ * True if the living processes still protect work. A watchdog with a living wrapper guards a command, or will: while
+ * none is recorded there is none, or the watchdog ends it before the lease does. After the end of a run its watchdog
+ * may be left, which the wrapper has not stopped.
  */
 function hasWork({ isEnded, processes }: RunRecord, aliveRoles: readonly RunRole[]): boolean {
   if (isEnded) return false;
@@ -215,7 +215,7 @@ function hasWork({ isEnded, processes }: RunRecord, aliveRoles: readonly RunRole
   return aliveRoles.includes("command") || (aliveRoles.includes("watchdog") && hasBegun);
 }
 
-/** Ids of an earlier boot are nobody's; those of another space (a container) tell nothing. */
+/** Ids from before a reboot are meaningless; those of another namespace (a container) tell nothing. */
 function probeProcesses(record: RunRecord, unnamed: readonly RunProcess[]): (readonly [RunRole, ProcessState])[] {
   const { boot, space, processes } = record;
   const currentBoot = readBootId();
@@ -226,7 +226,7 @@ function probeProcesses(record: RunRecord, unnamed: readonly RunProcess[]): (rea
   });
 }
 
-/** Has anybody the lock on this file? */
+/** Whether any process has the lock on this file. */
 async function probeFileLock(path: string): Promise<"held" | "free" | "unknown"> {
   let descriptor: number | null = null;
   try {
@@ -235,14 +235,14 @@ async function probeFileLock(path: string): Promise<"held" | "free" | "unknown">
     const result = await flock(descriptor, "shared");
     return result === "missing" ? "unknown" : result === "taken" ? "held" : "free";
   } catch {
-    // no process or descriptor is left just now: that is no answer, and it is asked again in a second
+    // no process or descriptor is available right now: that proves nothing, and the lock is probed again in a second
     return "held";
   } finally {
     if (descriptor !== null) closeSync(descriptor);
   }
 }
 
-/** Null: there is no such file. One that is too long is as good as empty. */
+/** Null: there is no such file. One that is too long is treated as empty. */
 function readRunFile(path: string): string | typeof UNREADABLE | null {
   let descriptor: number | null = null;
   try {
@@ -250,7 +250,7 @@ function readRunFile(path: string): string | typeof UNREADABLE | null {
     if (descriptor === null) return null;
     return fstatSync(descriptor).size > MAX_FILE_BYTES ? "" : readFileSync(descriptor, "utf8");
   } catch {
-    // no descriptor is left just now, or the disk fails: that is no answer, and it is asked again
+    // no descriptor is available right now, or the disk fails: that proves nothing, and the file is read again
     return UNREADABLE;
   } finally {
     if (descriptor !== null) closeSync(descriptor);
@@ -272,7 +272,10 @@ function removeAbandoned(path: string, log: Logger): void {
   if (stats !== undefined && Date.now() - stats.mtimeMs > ABANDONED_AFTER_MS) tryToRemove(path, log);
 }
 
-/** A file that stays, as on a file system that has become read-only, names a run that is over: the next start finds that out. */
+/**
+ * A file that cannot be removed, as on a read-only file system, belongs to a finished run, which the next start
+ * detects.
+ */
 function tryToRemove(path: string, log: Logger): void {
   try {
     unlinkSync(path);

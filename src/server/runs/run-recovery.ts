@@ -1,6 +1,6 @@
 /**
- * Runs that outlived the last server: what each holds is known from its file, so it is put back as it was, and no other
- * key waits for it. A wrapper that comes back finds its claims, which are the same by their ids.
+ * Restores runs that survived the previous run of the server. Each file lists the run's claims, so they are restored as
+ * they were, and no other key has to wait. A wrapper that reconnects finds its claims by their ids.
  */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
@@ -14,7 +14,7 @@ import type { RecoveryReason, SavedClaim } from "../storage/storage.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
 import type { CommandRun, LivingRuns } from "./command-run.ts";
 
-/** What a start would wait for if there were no runs. */
+/** The recovery of a start without runs. */
 interface RecoveryWait {
   readonly reason: RecoveryReason | null;
   readonly durationMs: number;
@@ -22,9 +22,9 @@ interface RecoveryWait {
 }
 
 /**
- * Nobody waits for the session of a run: what it holds is known. Where that cannot be told nothing new is granted for as
- * long as a client that is still there may take to come back: a lock that cannot be named must not keep its server from
- * granting anything for ever.
+ * The recovery does not wait for the session of a run, whose claims are known. If a run file is damaged, no new locks
+ * are granted for as long as a living client may take to reconnect: an unknown lock must not stop the server from
+ * granting forever.
  */
 export function adjustForRuns<T extends RecoveryWait>(plan: T, { runs, hasUnreadable }: LivingRuns): T {
   if (hasUnreadable)
@@ -34,7 +34,7 @@ export function adjustForRuns<T extends RecoveryWait>(plan: T, { runs, hasUnread
   return { ...plan, expectedSessions: new Set([...plan.expectedSessions].filter((id) => !knownSessions.has(id))) };
 }
 
-/** Puts back what the runs hold, before anything is granted. Sessions from the state stand already. */
+/** Restores the claims of the runs before anything is granted. Sessions of the saved state exist already. */
 export function restoreRuns(
   backend: LocalBackend,
   sessions: SessionRegistry,
@@ -44,13 +44,16 @@ export function restoreRuns(
   for (const run of runs) {
     const session = findOrCreateSession(sessions, run, clock);
     sessions.restore(session, run);
-    // what stands already came from the state, which may know more: that it was revoked, for how long it may be held
+    // an existing claim came from the saved state, which may know more: its revocation, or its longest hold time
     for (const saved of toSavedClaims(run))
       if (backend.findClaim(saved.claim.id) === undefined) backend.restore(saved, session);
   }
 }
 
-/** The same of a run that was found later, because its wrapper died after the start: it tells what it has as any client. */
+/**
+ * The same for a run found later, because its wrapper died after the start. Its claims are reclaimed like those of any
+ * client.
+ */
 export function restoreLateRuns(backend: LocalBackend, sessions: SessionRegistry, log: Logger): void {
   sessions.onRunFound = (session, run) => {
     const items = toSavedClaims(run).map(({ claim, token, tokens, leftMs }): ReclaimItem => {
@@ -77,7 +80,7 @@ function findOrCreateSession(
   return session;
 }
 
-/** How much of a lease is left is not known, so each claim has its whole lease again. */
+/** The remaining lease is unknown, so each claim gets its full lease again. */
 function toSavedClaims({ session, claims }: CommandRun): SavedClaim[] {
   return claims.map(({ claim, firstToken }) => {
     const leftMs = claim.ttlMs === "session" ? 0 : claim.ttlMs;

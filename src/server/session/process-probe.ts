@@ -1,12 +1,18 @@
-/** What the system says of a process, named by its id and its start time, since ids are used again. */
+/**
+ * Reads from the system whether processes exist. A process is identified by its id and its start time, because ids are
+ * reused.
+ */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { ProcessState } from "./session.ts";
 
-/** Field 22 of /proc/PID/stat, in clock ticks since the machine was started; the name in field 2 may contain anything. */
+/**
+ * Field 22 of /proc/PID/stat, in clock ticks since the machine was started; the name in field 2 may contain any
+ * character.
+ */
 const START_FIELD = 22;
 
-/** Is the process with that id and start time still there? */
+/** The state of the process with that id and start time. */
 export function probeProcess(pid: number, pidStart: string): ProcessState {
   let fields: readonly string[];
   try {
@@ -22,7 +28,7 @@ export function probeProcess(pid: number, pidStart: string): ProcessState {
   return state === "T" || state === "t" ? "stopped" : "running";
 }
 
-/** When a living process of ours was started; null: this system does not say. */
+/** When a running process of this user was started; null: this system does not tell. */
 export function readStartTime(pid: number): string | null {
   try {
     return readStat(pid)[START_FIELD - 3] ?? null;
@@ -33,7 +39,7 @@ export function readStartTime(pid: number): string | null {
   }
 }
 
-/** From field 3 on. */
+/** The fields from field 3 on. */
 function readStat(pid: number): readonly string[] {
   const text = readFileSync(`/proc/${pid}/stat`, "latin1");
   return text.slice(text.lastIndexOf(")") + 2).split(" ");
@@ -49,7 +55,7 @@ function hasProc(): boolean {
   }
 }
 
-/** Processes of ours that were started with this in their environment, as `NAME=value`. */
+/** Processes of this user that were started with this variable in their environment, as `NAME=value`. */
 export function findProcessesByEnvironment(variable: string): { readonly pid: number; readonly start: string }[] {
   return listPids().flatMap((pid) => {
     const environment = readOrEmpty(`/proc/${pid}/environ`).split("\0");
@@ -58,7 +64,7 @@ export function findProcessesByEnvironment(variable: string): { readonly pid: nu
   });
 }
 
-/** None where the system does not show them. */
+/** Empty where the system does not show processes. */
 function listPids(): number[] {
   try {
     return readdirSync("/proc")
@@ -70,7 +76,7 @@ function listPids(): number[] {
   }
 }
 
-/** Empty for a process that has ended, or is not ours to look into. */
+/** Empty for a process that has ended, or that this user may not inspect. */
 function readOrEmpty(path: string): string {
   try {
     return readFileSync(path, "latin1");
@@ -81,7 +87,7 @@ function readOrEmpty(path: string): string {
   }
 }
 
-/** Names the time since the machine was started; null: this system does not say. */
+/** Identifies the time since the machine was started; null: this system does not tell. */
 export function readBootId(): string | null {
   try {
     return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
@@ -91,7 +97,7 @@ export function readBootId(): string | null {
   }
 }
 
-/** Names the space in which our process ids mean something: containers have their own; null: this system does not say. */
+/** Identifies the namespace of our process ids (each container has its own); null: this system does not tell. */
 export function readPidNamespace(): string | null {
   try {
     return readlinkSync("/proc/self/ns/pid");

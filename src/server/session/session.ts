@@ -1,12 +1,13 @@
 /**
- * One client, over its connections. Claims belong to the session that placed them last.
+ * One client, across its connections. A claim belongs to the session that last placed it.
  *
- *   here   it has a connection (its link)
- *   away   it has none. On a Unix socket that is the death of the client, unless a tether of it is still connected, a run
- *          of it lives (command-run.ts), the server itself went away, or it has not told this start yet what it had: what it
- *          held is released at once. Elsewhere a cut and
- *          a death look alike: holds last as long as their leases, waiting places are passed over and dropped after a grace.
- *   ended  nothing of it is left
+ *   here   the client is connected
+ *   away   it is not. On a Unix socket the client counts as dead and its claims are released at once, unless one of its
+ *          keep-session connections is open, a run of it lives (command-run.ts), the server restarted or closed the
+ *          connection, or the client has not reclaimed its claims from this run of the server yet. Over TCP a broken
+ *          connection looks like a dead client: held claims last as long as their leases; grants pass over waiting
+ *          claims, which are dropped after a grace period.
+ *   ended  all its claims have ended
  *
  * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, here or away.
  */
@@ -26,55 +27,58 @@ import type { CommandRun, CommandRuns } from "../runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
 import { detachForRemainder, renewLeases } from "../runs/lease-renewal.ts";
 
-/** How long waiting places outlive their connection. */
+/** How long waiting claims survive the end of their connection. */
 const WAITER_GRACE_MS = 5_000;
-/** How long a client whose process still lives may take to come back after a restart of the server. */
+/** How long a client whose process is alive may take to reconnect after a restart of the server. */
 const RETURN_TIMEOUT_MS = 60_000;
-/** How often the processes of clients that have not come back are looked for. */
+/** How often to check the processes of clients that have not reconnected. */
 const PROBE_INTERVAL_MS = 1_000;
 
-/** What the system says of a process. stopped: by a signal, as with Ctrl-Z; unknown: it cannot be told. */
+/** The state of a process. stopped: by a signal, as with Ctrl-Z; unknown: the system does not tell. */
 export type ProcessState = "running" | "stopped" | "gone" | "unknown";
-/** Asks the system for the process with this id and start time (field 22 of /proc/PID/stat). */
+/** Looks up the process with this id and start time (field 22 of /proc/PID/stat). */
 export type ProcessProbe = (pid: number, pidStart: string) => ProcessState;
 
-/** Who is told what becomes of a session's claims: its connection, or a request over HTTP. */
+/** Receives the notifications of a session's claims: its connection, or a request over HTTP. */
 export interface NotificationSink {
   pushAnswer(id: ClaimId, answer: Answer): void;
   pushRecheck(id: ClaimId): void;
-  /** Ends it, saying why. */
+  /** Closes it with this error. */
   fail(error: unknown): void;
 }
 
 export class Session {
   readonly id: string;
-  /** On a Unix socket of this machine. */
+  /** Connected by a Unix socket of this machine. */
   readonly isLocal: boolean;
   readonly label: string;
   readonly pid: number | null;
   readonly pidStart: string | null;
-  /** Who it is, as it last said hello. */
+  /** The principal of the last handshake. */
   principal: Principal = ANONYMOUS;
   sink: NotificationSink | null = null;
   readonly keepSessionConnections: Set<Connection> = new Set();
-  /** Its claims in the keeper's table. */
+  /** Its claims in the lock table. */
   readonly records: LinkedList<ClaimRecord> = new LinkedList();
   lastHeardAt: number;
   disconnectedAt: number | null = null;
-  /** It was here before the server started: its absence is our doing. */
+  /** Restored at the start: it is disconnected because the server was, not by its client. */
   isRestored = false;
-  /** It is here again, but has not told this start what it had: until then the end of its connection is not its death. */
+  /**
+   * Reconnected, but its claims are not reclaimed yet: until then the end of its connection does not count as its
+   * death.
+   */
   returning = false;
-  /** Away, and a run of it keeps what it holds. */
+  /** Set while the client is away and a run of it keeps its claims. */
   commandRun: CommandRun | null = null;
-  /** Places it had while away were dropped. */
+  /** Its waiting claims were dropped while it was away. */
   hasDroppedWaiters = false;
-  /** The server has ended its last connection itself: that tells nothing of whether the client lives. */
+  /** The server closed its last connection, so the client may be alive. */
   isClosedByServer = false;
   isEnded = false;
-  /** It stands in the file of those who may hold something. */
+  /** It is in the file of sessions that may be holders. */
   isPersisted = false;
-  // for the schedule
+  // for the deadline heap
   dueAt = 0;
   heapIndex = -1;
 
@@ -88,7 +92,7 @@ export class Session {
   }
 }
 
-/** Makes a claim of the table the session's; a detached one is nobody's. */
+/** Makes the session the owner of a claim in the table; a detached claim has no owner. */
 export function assignOwner(record: ClaimRecord, session: Session): void {
   if (record.isDetached) return;
   record.owner = session;
@@ -99,13 +103,13 @@ export function assignOwner(record: ClaimRecord, session: Session): void {
   record.ownerList.push(record);
 }
 
-/** Takes a claim out of its session's list. */
+/** Removes a claim from the list of its session. */
 export function clearOwner(record: ClaimRecord): void {
   record.ownerList?.remove(record);
   record.ownerList = null;
 }
 
-/** All clients of a server, by the id of their session, and when each of those that are away is given up. */
+/** All sessions of a server by id, with the deadlines of those that are away. */
 export class SessionRegistry {
   readonly byId: Map<string, Session> = new Map();
   readonly #deadlines = new DeadlineHeap<Session>();
@@ -113,12 +117,12 @@ export class SessionRegistry {
   readonly #clock: Clock;
   readonly #probe: ProcessProbe;
   readonly #commandRuns: CommandRuns;
-  /** Of runs that are over. */
+  /** Whether the remainders of finished runs were detached. */
   readonly #detachments = new WeakMap<CommandRun, "pending" | "done">();
   readonly sessionMs: number;
-  /** Called when a session that was noted has nothing any more. */
+  /** Called when a persisted session has no claims any more. */
   onForgotten: (session: Session) => void = () => undefined;
-  /** Called when a restored session turns out to have a run that was not known at the start. */
+  /** Called when a restored session turns out to have a run that the start did not find. */
   onRunFound: (session: Session, run: CommandRun) => void = () => undefined;
 
   constructor(
@@ -136,8 +140,8 @@ export class SessionRegistry {
   }
 
   /**
-   * A client has said hello; gives the link it replaces, if any.
-   * @throws ProtocolError "AUTH" if the session is another account's
+   * Completes a handshake. Returns the session and the connection that it replaces, if any.
+   * @throws ProtocolError "AUTH" if the session belongs to another account
    */
   open(
     hello: ClientHello,
@@ -165,14 +169,14 @@ export class SessionRegistry {
     return { session, replaced };
   }
 
-  /** A second connection that keeps a session alive. Null if there is no such session. */
+  /** Adds a connection that keeps a session alive. Null if the session does not exist. */
   attachKeepSession(id: string, connection: Connection): Session | null {
     const session = this.byId.get(id) ?? null;
     session?.keepSessionConnections.add(connection);
     return session;
   }
 
-  /** A connection of the session has ended. severed: by us, so that its client may live on and believe in what it holds. */
+  /** A connection of the session has ended. isClosedByServer: the client may be alive and still rely on its locks. */
   connectionLost(session: Session, connection: Connection, isClosedByServer = false): void {
     session.keepSessionConnections.delete(connection);
     if (session.sink === connection) {
@@ -181,20 +185,22 @@ export class SessionRegistry {
     }
     if (session.sink !== null || session.isEnded) return;
     if (session.commandRun !== null) this.#deadlines.set(session, this.#clock.now());
-    // the end of a tether is not the end of a client that is still on its way back: its process is looked at
+    // the end of a keep-session connection does not mean that a client which has not reconnected yet is dead: its
+    // process is checked
     if (session.isRestored || session.commandRun !== null) return;
     session.commandRun = session.isLocal ? this.#commandRuns.find(session.id) : null;
     if (session.commandRun !== null) {
       // its file may be newer than the start: a client that has not reclaimed yet has nothing in the table
       if (session.returning) this.onRunFound(session, session.commandRun);
-      // the run keeps what is held, but nobody is left to be told of a grant
+      // the run keeps held claims, but no client is left to receive a grant
       this.#backend.endClaims(session, "waiting");
       return this.#markDisconnected(session, this.#clock.now());
     }
-    // a client that gave up waiting for our welcome, as after a start with thousands of others: its process is looked at
+    // the client may have given up waiting for our handshake, as after a start with thousands of clients: its process
+    // is checked
     if (session.returning) session.isRestored = true;
     else if (session.isLocal && !session.isClosedByServer) {
-      // a tether keeps what is held, but nobody is left to be told of a grant
+      // a keep-session connection keeps held claims, but no client is left to receive a grant
       if (session.keepSessionConnections.size > 0) this.#backend.endClaims(session, "waiting");
       else this.#endSession(session);
       return;
@@ -203,7 +209,7 @@ export class SessionRegistry {
     this.#markDisconnected(session, this.#clock.now());
   }
 
-  /** A session from before this start of the server, whose client has not come back yet. */
+  /** Adds a session from before this start of the server, whose client has not reconnected yet. */
   restore(session: Session, commandRun: CommandRun | null = null): void {
     session.isRestored = true;
     session.commandRun = commandRun;
@@ -222,7 +228,7 @@ export class SessionRegistry {
     }
   }
 
-  /** When to look at it again; null: never. */
+  /** When to check the session again; null: never. */
   #nextCheckAt(session: Session, now: number): number | null {
     if (session.commandRun !== null) return this.#checkCommandRun(session, session.commandRun, now);
     return session.isRestored && session.isLocal
@@ -246,7 +252,10 @@ export class SessionRegistry {
     this.#backend.resume(session);
   }
 
-  /** What silence and absence end; when to look again, or null: never. */
+  /**
+   * Ends claims whose deadline has passed while the client was silent or away. Returns when to check again; null:
+   * never.
+   */
   #checkDeadlines(session: Session, now: number): number | null {
     const silenceEndsAt = session.lastHeardAt + this.sessionMs;
     if (now >= silenceEndsAt) this.#backend.endClaims(session, "session");
@@ -258,20 +267,20 @@ export class SessionRegistry {
     }
     if (now < dropWaitersAt) return now < silenceEndsAt ? Math.min(dropWaitersAt, silenceEndsAt) : dropWaitersAt;
     if (now < silenceEndsAt) return silenceEndsAt;
-    // its holds have leases of their own; it is remembered as long as there are any
+    // held claims have leases of their own; the session is kept as long as it has any
     if (this.#backend.hasClaims(session)) return now + this.sessionMs;
     this.#forget(session);
     return null;
   }
 
-  /** Has the process of a local client that was here before our start gone meanwhile? */
+  /** Checks whether the process of a local client from before our start has ended. */
   #probeProcess(session: Session, now: number): number | null {
     const state =
       session.pid === null || session.pidStart === null ? "unknown" : this.#probe(session.pid, session.pidStart);
-    // a child that still works under its lock speaks for it by the tether
+    // a child process that works under the lock keeps the session alive by its keep-session connection
     if (session.keepSessionConnections.size > 0) return now + PROBE_INTERVAL_MS;
     if (state === "gone") {
-      // its run may have begun while no server was there to be told of anything
+      // its run may have begun while no server was running
       session.commandRun = this.#commandRuns.find(session.id);
       if (session.commandRun !== null) {
         this.onRunFound(session, session.commandRun);
@@ -285,7 +294,10 @@ export class SessionRegistry {
     return this.#expireClaims(session, now);
   }
 
-  /** It is too busy to come back, or has let go of its client: what it holds by a lease of its own it may still believe in. */
+  /**
+   * The client is too busy to reconnect, or has closed its lock client. It may still rely on claims with a lease of
+   * their own.
+   */
   #expireClaims(session: Session, now: number): number | null {
     this.#backend.endClaims(session, "waiting");
     this.#backend.endClaims(session, "session");
@@ -294,7 +306,7 @@ export class SessionRegistry {
     return null;
   }
 
-  /** What the session holds stays for as long as its run lives. */
+  /** Keeps the session's held claims as long as its run lives. */
   #checkCommandRun(session: Session, commandRun: CommandRun, now: number): number | null {
     const { status, nextProbeMs } = commandRun.probe();
     const isConnected = session.keepSessionConnections.size > 0;
@@ -310,16 +322,16 @@ export class SessionRegistry {
       commandRun.remove();
     }
     session.commandRun = null;
-    // of a client that is still on its way back no run tells any more: its process does
+    // the run of a client that has not reconnected yet reports nothing any more: its process decides
     if (status !== "over" && session.isRestored) return this.#nextCheckAt(session, now);
     this.#endSession(session);
     return null;
   }
 
   /**
-   * Are the claims of a run that is over detached for the time they are to stay held (`--hold-at-least`), and on disk as
-   * such? Until then they must stay the session's: the end of the session would free them. A write that has failed is
-   * repeated by the next call.
+   * True once the claims of a finished run are detached on disk for the remaining time of `--hold-at-least`. Until then
+   * the session must keep them, because the end of the session would free them. A failed write is repeated by the next
+   * call.
    */
   #isRemainderDetached(session: Session, commandRun: CommandRun): boolean {
     const detachment = this.#detachments.get(commandRun);
@@ -328,7 +340,7 @@ export class SessionRegistry {
     this.#detachments.set(commandRun, "pending");
     detachForRemainder(this.#backend, session, commandRun).then(
       () => this.#detachments.set(commandRun, "done"),
-      // the log already has that the disk cannot be written
+      // the failed write is in the log already
       () => this.#detachments.delete(commandRun),
     );
     return false;
@@ -346,7 +358,7 @@ export class SessionRegistry {
     if (session.isPersisted) this.onForgotten(session);
   }
 
-  /** A process id is worth something only if we see the same process by it (it may live in another container). */
+  /** A process id is useful only if it means the same process to us: the client may be in another container. */
   #verifyPid(hello: ClientHello): ClientHello {
     const { pid, pidStart } = hello;
     if (pid === null || pidStart === null) return { ...hello, pid: null, pidStart: null };

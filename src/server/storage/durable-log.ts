@@ -81,8 +81,8 @@ export class DurableLog {
   }
 
   /**
-   * Settles when tokens below `ceiling` and short leases of `longestLeaseMs` are promised on disk. @throws RequestError
-   * if the disk fails
+   * Settles when tokens below `ceiling` and short leases of `longestLeaseMs` are promised on disk.
+   * @throws RequestError if the disk fails
    */
   async reserve(ceiling: number, longestLeaseMs: number): Promise<void> {
     this.recordLease(longestLeaseMs);

@@ -133,7 +133,7 @@ class StateDirectory implements DirectoryStorage {
 
   async saveState(state: SavedState): Promise<void> {
     this.#checkLock();
-    await replaceAtomically(this.#pathOf("state"), encodeState(state, readBootId()));
+    await replaceAtomically(this.#filePath("state"), encodeState(state, readBootId()));
   }
 
   async appendJournal(records: readonly JournalRecord[]): Promise<void> {
@@ -154,7 +154,7 @@ class StateDirectory implements DirectoryStorage {
     const chain = new ChecksumChain("journal", this.#epoch);
     const lines = records.map((record) => chain.appendLine(encodeRecord(record)));
     const text = [chain.encodeHeader(), ...lines].join("");
-    await replaceAtomically(this.#pathOf("journal"), text);
+    await replaceAtomically(this.#filePath("journal"), text);
     await this.#closeJournal();
     this.#journal = { chain, end: Buffer.byteLength(text) };
   }
@@ -187,7 +187,7 @@ class StateDirectory implements DirectoryStorage {
 
   /** @throws StateError if the file was replaced, since appended lines would be lost. The caller then rewrites it. */
   async #openJournal(): Promise<FileHandle> {
-    const path = this.#pathOf("journal");
+    const path = this.#filePath("journal");
     this.#journalFile ??= await openPrivate(path, constants.O_WRONLY);
     const [opened, current] = [await this.#journalFile?.stat(), statSync(path, { throwIfNoEntry: false })];
     const isSameFile = opened?.ino === current?.ino && opened?.dev === current?.dev;
@@ -223,7 +223,7 @@ class StateDirectory implements DirectoryStorage {
     const chain = new ChecksumChain("sessions", this.#epoch);
     const lines = [...this.#persistedSessions.values()].map((session) => chain.appendLine(JSON.stringify(session)));
     const bytes = Buffer.from([chain.encodeHeader(), ...lines].join(""));
-    const path = this.#pathOf("sessions");
+    const path = this.#filePath("sessions");
     const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = constants;
     const descriptor = openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600);
     try {
@@ -238,7 +238,7 @@ class StateDirectory implements DirectoryStorage {
     this.#sessions = { descriptor, chain, end: bytes.length };
   }
 
-  #pathOf(name: string): string {
+  #filePath(name: string): string {
     return join(this.#path, name);
   }
 }
