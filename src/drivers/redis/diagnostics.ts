@@ -157,23 +157,23 @@ function checkFailover(
     return { level: "good", what, says: `grants and renewals wait for ${wantedAcks} of ${count} replicas` };
   // INFO contains the field only if min-replicas-to-write and min-replicas-max-lag are both set
   const stopsWriting = info("min_slaves_good_slaves") !== "";
-  const stop = "min-replicas-to-write stops a replaced master within min-replicas-max-lag";
-  if (stopsWriting && isGuarded) return { level: "good", what, says: `guardDataLoss is on; ${stop}` };
-  const lost = "a promoted replica may not have the last locks granted";
-  const split = "a master that was replaced while suspended or cut off keeps granting beside the new one";
+  const masterStops = "min-replicas-to-write stops a replaced master within min-replicas-max-lag";
+  if (stopsWriting && isGuarded) return { level: "good", what, says: `guardDataLoss is on; ${masterStops}` };
+  const lostGrants = "a promoted replica may not have the last locks granted";
+  const splitMasters = "a master that was replaced while suspended or cut off keeps granting beside the new one";
   const prevention = "option replicas, with minAcks for all replicas, prevents";
   const tokens = "fencing tokens protect the resource";
   if (isGuarded) {
-    const says = `guardDataLoss is on; but ${split}`;
+    const says = `guardDataLoss is on; but ${splitMasters}`;
     const advice = `${prevention} this, min-replicas-to-write 1 limits it to min-replicas-max-lag; ${tokens}`;
     return { level: "doubtful", what, says, advice };
   }
   if (stopsWriting) {
     const advice = `${prevention} this, guardDataLoss prevents a second grant; ${tokens}`;
-    return { level: "doubtful", what, says: `${lost}; ${stop}`, advice };
+    return { level: "doubtful", what, says: `${lostGrants}; ${masterStops}`, advice };
   }
   const advice = `${prevention} both; otherwise guardDataLoss prevents the first, min-replicas-to-write 1 limits the second to min-replicas-max-lag; ${tokens}`;
-  return { level: "doubtful", what, says: `${lost}, and ${split}`, advice };
+  return { level: "doubtful", what, says: `${lostGrants}, and ${splitMasters}`, advice };
 }
 
 function checkClients(info: InfoReader): RedisCheck | null {

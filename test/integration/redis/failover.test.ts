@@ -369,6 +369,13 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
       expect(graceEndsAt).toBeLessThanOrEqual(Date.now() + 60_000);
       await next.driver.close();
     }
+    // its client reconnects by itself, after a pause of its own
+    const isConnected = (): Promise<boolean> =>
+      one.driver.list({ key: "key" }, 1).then(
+        () => true,
+        () => false,
+      );
+    await until(isConnected, { within: 5_000, what: "the first client to reconnect" });
     expect(await one.driver.release([held])).toEqual([true]);
   }, 60_000);
 });
