@@ -92,15 +92,15 @@ async function runCommand(run: OracleRun): Promise<void> {
   const live = liveClaims(run);
   const chosen = live.filter(() => random.chance(0.4));
   const roll = random.next();
-  if (roll < 0.45 || live.length === 0) return placeClaim(run, randomClaim(run));
-  if (roll < 0.55) return placeClaim(run, pickOne(random, run.claims));
+  if (roll < 0.45 || live.length === 0) return makeClaim(run, randomClaim(run));
+  if (roll < 0.55) return makeClaim(run, pickFrom(random, run.claims));
   if (roll < 0.9)
-    return release(run, chosen.length === 0 ? [pickOne(random, live)] : chosen.slice(0, 3), random.chance(0.3));
-  if (roll < 0.95 && run.settings.verbs.includes("revoke")) return revoke(run, pickOne(random, live));
+    return release(run, chosen.length === 0 ? [pickFrom(random, live)] : chosen.slice(0, 3), random.chance(0.3));
+  if (roll < 0.95 && run.settings.verbs.includes("revoke")) return revoke(run, pickFrom(random, live));
   return compareLists(run);
 }
 
-function pickOne<T>(random: Random, items: readonly T[]): T {
+function pickFrom<T>(random: Random, items: readonly T[]): T {
   return random.pick(items as [T, ...T[]]);
 }
 
@@ -139,9 +139,9 @@ function randomSpec(random: Random, permits: ConformanceSettings["traits"]["perm
 }
 
 /** Makes a new claim, or claims again: one that may be live, have a tombstone, or be gone. */
-async function placeClaim(run: OracleRun, knownClaim: KnownClaim): Promise<void> {
+async function makeClaim(run: OracleRun, knownClaim: KnownClaim): Promise<void> {
   const { claim } = knownClaim;
-  // both may enqueue a gone id without a tombstone again; no client does that
+  // without a tombstone, driver and table may differ about a gone id; no client claims one again
   if (knownClaim.isGone && !knownClaim.hasTombstone) return;
   if (!run.claims.includes(knownClaim)) run.claims.push(knownClaim);
   const wanted = claim.holds

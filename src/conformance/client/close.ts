@@ -56,9 +56,9 @@ export function testClientClose(test: DefineTest): void {
 
   test("close() in the middle of everything leaves nothing", async (context) => {
     for (let round = 0; round < 5; round++) {
-      const one = await openTestClient(context, {}, { delayCall: 0.5, maxDelayMs: 4, seed: round + 1 });
+      const testClient = await openTestClient(context, {}, { delayCall: 0.5, maxDelayMs: 4, seed: round + 1 });
       const work = Array.from({ length: 20 }, (_, index) =>
-        one.locks
+        testClient.locks
           .using(`key ${index % 3}`, () => context.sleep(1))
           .then(
             () => null,
@@ -66,7 +66,7 @@ export function testClientClose(test: DefineTest): void {
           ),
       );
       await context.sleep(round * 4);
-      await one.locks.close();
+      await testClient.locks.close();
       for (const code of await Promise.all(work))
         assert.ok([null, "CLOSED", "LOCK_LOST"].includes(code as string | null));
       await waitForEmptyStore(context);

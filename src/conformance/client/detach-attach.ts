@@ -75,7 +75,7 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
     assert.equal(await taken.release(), true);
   });
 
-  test("several keys travel together, and releasing them frees all", async (context) => {
+  test("several keys are detached together, and releasing them frees all", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const lock = await clientA.locks.all("a", "b").acquire();
     const tokens = lock.keys.map((key) => lock.tokenOf(key));

@@ -51,14 +51,14 @@ function testMutualExclusion(test: DefineTest, { name, create }: LockKind, { tra
   });
 
   test(`${name}: using() admits one at a time, and no write is lost`, async (context) => {
-    const players = [
+    const testClients = [
       await openTestClient(context),
       await openTestClient(context),
       await openTestClient(context, { handoffs: 1 }),
     ];
     let value = 0;
     let last = 0n;
-    const add = async ({ locks }: (typeof players)[number]): Promise<void> => {
+    const add = async ({ locks }: (typeof testClients)[number]): Promise<void> => {
       for (let round = 0; round < 5; round++) {
         await create(locks, "key").using(async (lock) => {
           const read = value;
@@ -71,7 +71,9 @@ function testMutualExclusion(test: DefineTest, { name, create }: LockKind, { tra
         });
       }
     };
-    await Promise.all(players.flatMap((one) => [add(one), add(one), add(one), add(one)]));
+    await Promise.all(
+      testClients.flatMap((testClient) => [add(testClient), add(testClient), add(testClient), add(testClient)]),
+    );
     assert.equal(value, 60);
     await waitForEmptyStore(context);
   });

@@ -125,9 +125,9 @@ function testLosses(test: DefineTest, { traits }: ConformanceSettings): void {
   });
 
   test("using() rejects with LockLostError if the lock was lost, although the body succeeded", async (context) => {
-    const one = await openTestClient(context, { ttl: context.scaleLease(150) });
-    const lost = one.locks.using("key", async (lock) => {
-      await loseByDisconnect(context, one, lock);
+    const testClient = await openTestClient(context, { ttl: context.scaleLease(150) });
+    const lost = testClient.locks.using("key", async (lock) => {
+      await loseByDisconnect(context, testClient, lock);
       return "done";
     });
     await assert.rejects(lost, hasCode("LOCK_LOST"));
@@ -135,9 +135,9 @@ function testLosses(test: DefineTest, { traits }: ConformanceSettings): void {
   });
 
   test("the body's own error wins over the loss", async (context) => {
-    const one = await openTestClient(context, { ttl: context.scaleLease(150) });
-    const failed = one.locks.using("key", async (lock) => {
-      await loseByDisconnect(context, one, lock);
+    const testClient = await openTestClient(context, { ttl: context.scaleLease(150) });
+    const failed = testClient.locks.using("key", async (lock) => {
+      await loseByDisconnect(context, testClient, lock);
       throw new RangeError("body");
     });
     await assert.rejects(failed, RangeError);
@@ -145,26 +145,26 @@ function testLosses(test: DefineTest, { traits }: ConformanceSettings): void {
   });
 
   test("a lost lock that is disposed of throws, unless it was released before", async (context) => {
-    const one = await openTestClient(context, { ttl: context.scaleLease(150) });
-    const [lock, released] = [await one.locks.acquire("key"), await one.locks.acquire("other")];
+    const testClient = await openTestClient(context, { ttl: context.scaleLease(150) });
+    const [lock, released] = [await testClient.locks.acquire("key"), await testClient.locks.acquire("other")];
     await released.release();
-    await loseByDisconnect(context, one, lock);
+    await loseByDisconnect(context, testClient, lock);
     await assert.rejects(async () => lock[Symbol.asyncDispose](), hasCode("LOCK_LOST"));
     await released[Symbol.asyncDispose]();
   });
 
   test("a short outage puts a lock in jeopardy and restores it, with the same token", async (context) => {
-    const one = await openTestClient(context, { ttl: context.scaleLease(1_200) });
+    const testClient = await openTestClient(context, { ttl: context.scaleLease(1_200) });
     const events: string[] = [];
     for (const event of ["jeopardy", "restored", "lost", "storeDown", "storeUp"] as const) {
-      one.locks.on(event, () => events.push(event));
+      testClient.locks.on(event, () => events.push(event));
     }
-    const lock = await one.locks.acquire("key");
+    const lock = await testClient.locks.acquire("key");
     const { token } = lock;
-    one.chaosDriver.disconnect();
+    testClient.chaosDriver.disconnect();
     await context.waitUntil("jeopardy", () => events.includes("jeopardy"));
     lock.throwIfLost();
-    one.chaosDriver.reconnect();
+    testClient.chaosDriver.reconnect();
     await context.waitUntil("the end of jeopardy", () => events.includes("restored"));
     lock.throwIfLost();
     assert.equal(lock.token, token);

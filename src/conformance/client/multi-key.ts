@@ -21,14 +21,14 @@ export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSett
   });
 
   test("requests that name the same keys in different orders never deadlock", async (context) => {
-    const players = [
+    const testClients = [
       await openTestClient(context),
       await openTestClient(context),
       await openTestClient(context, { handoffs: 1 }),
     ];
     const random = createRandom(3);
     const inside = new Set<string>();
-    const runClient = async ({ locks }: (typeof players)[number]): Promise<void> => {
+    const runClient = async ({ locks }: (typeof testClients)[number]): Promise<void> => {
       for (let round = 0; round < 10; round++) {
         const keys = ["a", "b", "c", "d"].filter(() => random.chance(0.6)).sort(() => random.next() - 0.5);
         await locks.all("e", ...keys.slice(0, round % 4)).using(async ({ keys: held }) => {
@@ -41,7 +41,7 @@ export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSett
         });
       }
     };
-    await Promise.all(players.flatMap((one) => [runClient(one), runClient(one)]));
+    await Promise.all(testClients.flatMap((testClient) => [runClient(testClient), runClient(testClient)]));
     await waitForEmptyStore(context);
   });
 

@@ -5,7 +5,7 @@ import type { ConformanceSettings, DefineTest } from "../options.ts";
 import { deferRejection, hasCode, openTestClient, settledState, waitForEmptyStore } from "./helpers.ts";
 
 export function testReentrancy(test: DefineTest, { traits }: ConformanceSettings): void {
-  test("nested requests join, keep the token, and only the last one gives the lock back", async (context) => {
+  test("nested requests join, keep the token, and only the last release frees the lock", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     await clientA.locks.using("key", async (outer) => {
       const inner = await clientA.locks.acquire("key");
@@ -57,7 +57,7 @@ export function testReentrancy(test: DefineTest, { traits }: ConformanceSettings
     });
   });
 
-  test("what outlives the hold queues like anyone", async (context) => {
+  test("a request that outlives its hold queues like any other", async (context) => {
     const { locks } = await openTestClient(context);
     let late: Promise<unknown> = Promise.resolve();
     let resume = (): void => undefined;

@@ -38,7 +38,7 @@ export function testWaits(test: DefineTest, settings: ConformanceSettings): void
     await waitForEmptyStore(context);
   });
 
-  test("a wait that runs out says how many were ahead: at the store and in its own client", async (context) => {
+  test("a wait that times out says how many were ahead: at the store and in its own client", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const lock = await hold(clientA.locks, "key");
     const [second, third] = [
@@ -159,7 +159,7 @@ function testAborts(test: DefineTest): void {
 }
 
 /** Pauses an acquire at some point; resolves when it has got there. */
-type AbortPoint = (one: TestClient) => PausedCall;
+type AbortPoint = (testClient: TestClient) => PausedCall;
 
 const ABORT_POINTS: readonly (readonly [string, AbortPoint])[] = [
   ["before the claim reaches the store", ({ chaosDriver }) => chaosDriver.pauseNext("claim", "before")],

@@ -68,20 +68,20 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
 
   test("only the ids named as unanswered are remembered, and only for themselves", async (context) => {
     const client = await context.openClient();
-    const [buried, other] = [context.createClaim("key"), context.createClaim("other")];
-    await client.claimHeld(buried);
+    const [tombstoned, other] = [context.createClaim("key"), context.createClaim("other")];
+    await client.claimHeld(tombstoned);
     await client.claimHeld(other);
-    await client.driver.release([buried, other], new Set([buried.id]));
+    await client.driver.release([tombstoned, other], new Set([tombstoned.id]));
     const next = context.createClaim("key");
     await client.claimHeld(next);
-    assert.equal((await client.claim(buried)).state, "none");
+    assert.equal((await client.claim(tombstoned)).state, "none");
     assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
     assert.deepEqual(await client.release(next), [true]);
     assert.ok(await client.isFree("other"));
   });
 
   if (traits.manyKeys) {
-    test("a late claim of several keys that was given up enters none of their lines", async (context) => {
+    test("a late claim of several keys that was released enters none of their queues", async (context) => {
       const client = await context.openClient();
       const both = context.createClaim([exclusive("a"), exclusive("b")]);
       await client.driver.release([both], new Set([both.id]));

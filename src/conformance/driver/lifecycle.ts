@@ -57,12 +57,12 @@ export function testLifecycle(test: DefineTest, settings: ConformanceSettings): 
 
   test("a claim that was never made is none, cannot be released, and is not made by a renewal", async (context) => {
     const client = await context.openClient();
-    const [known, unknown] = [context.createClaim("key"), context.createClaim("key")];
-    await client.claimHeld(known);
+    const [existing, unknown] = [context.createClaim("key"), context.createClaim("key")];
+    await client.claimHeld(existing);
     assert.equal((await client.renew(unknown)).state, "none");
     assert.deepEqual(await client.release(unknown), [false]);
-    assert.equal((await client.renew(known)).state, "held");
-    await client.release(known);
+    assert.equal((await client.renew(existing)).state, "held");
+    await client.release(existing);
     assert.equal((await client.renew(unknown)).state, "none");
     assert.ok(await client.isFree("key"));
   });

@@ -47,7 +47,7 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
     }
   });
 
-  test("lines are entered in key order: a waiting claim blocks no later key", async (context) => {
+  test("queues are entered in key order: a waiting claim blocks no later key", async (context) => {
     const client = await context.openClient();
     const [first, all] = [context.createClaim("b"), context.createClaim(["a", "b", "c"].map(exclusive))];
     await client.claimHeld(first);
@@ -150,7 +150,7 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
 
   if (!traits.lease.claim) return;
 
-  test("a claim over several keys that runs out frees them all", async (context) => {
+  test("a claim over several keys that expires frees them all", async (context) => {
     const client = await context.openClient();
     const all = context.createClaim([exclusive("a"), exclusive("b")], { ttlMs: context.shortLeaseMs });
     const [a, b] = [context.createClaim("a"), context.createClaim("b")];

@@ -129,7 +129,7 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
   });
 
   if (traits.permits !== "one") {
-    test("those who share a key have tokens of their own", async (context) => {
+    test("holders that share a key have different tokens", async (context) => {
       const client = await context.openClient();
       const readers = [1, 2, 3].map(() => context.createClaim("key", { permits: 1 }));
       let last = 0n;

@@ -36,8 +36,8 @@ export class PendingCalls {
   }
 
   /**
-   * Settles the call of a reply. @throws ProtocolError if the reply is malformed; the call then fails with its
-   * connection
+   * Settles the call of a reply.
+   * @throws ProtocolError if the reply is malformed; the call then fails with its connection
    */
   settle(verb: "ok" | "error", frame: readonly unknown[]): void {
     const callId = frame[1] as number;

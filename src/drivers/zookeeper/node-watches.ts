@@ -150,7 +150,7 @@ export class NodeWatches {
 
   /**
    * Detects that a held claim's node is deleted, or revoked by its data (Curator's convention). Only a revocation
-   * changes the data: a node that was changed and is gone was revoked and deleted at once.
+   * changes the data: a node that was changed and then deleted was revoked with immediate removal.
    */
   watchOwnNode(node: ClaimNode, isChanged = false): void {
     if (node.status !== "present") return;

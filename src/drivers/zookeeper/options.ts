@@ -66,7 +66,7 @@ export interface ZooKeeperDriverOptions {
   readonly clock?: Clock;
 }
 
-/** A shorter session would end before its first answer. */
+/** A shorter session would end before its first answer. The protocol has 32 bits for the session's length. */
 const MIN_SESSION_MS = 100;
 /** Tokens must fit into signed 64 bits, with room for those of the store itself. */
 const MAX_TOKEN_BASE = 2n ** 62n;

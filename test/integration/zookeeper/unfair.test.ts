@@ -152,7 +152,7 @@ const UNLISTED_TOPICS = [
   "a revoked holder's signal aborts with reason revoked, and the next waiter is granted after its release",
   "close() releases held locks, ends waits with ClosedError, and leaves nothing",
   "a list shows holders and waiters, with labels, within the client's prefix",
-  "a wait that runs out says how many were ahead: at the store and in its own client",
+  "a wait that times out says how many were ahead: at the store and in its own client",
 ];
 
 if (isLongRun) {

@@ -88,8 +88,8 @@ export async function listChildren(zk: ZooKeeper, path: string): Promise<readonl
 }
 
 /**
- * The results of `request` for all items, in their order, some requests at once; stops when `isEnough` says so. @throws
- * the signal's reason
+ * The results of `request` for all items, in their order, some requests at once; stops when `isEnough` says so.
+ * @throws the signal's reason
  */
 export async function collect<T, R>(
   items: readonly T[],

@@ -71,8 +71,8 @@ export class PendingRequests {
   }
 
   /**
-   * Settles the oldest request with a reply whose header was read; returns when the request was sent. @throws JuteError
-   * if the reply is for another request
+   * Settles the oldest request with a reply whose header was read; returns when the request was sent.
+   * @throws JuteError if the reply is for another request
    */
   settleOldest(xid: number, zxid: bigint, code: number, reader: JuteReader): number {
     const pending = this.#sent[this.#answeredCount];
