@@ -57,7 +57,7 @@ export async function showCommand(key: string, flags: ShowFlags): Promise<number
 function parseMaxEvents(text: string | undefined): number {
   if (text === undefined) return DEFAULT_EVENTS;
   if (/^\d{1,3}$/.test(text) && Number(text) <= MAX_EVENTS) return Number(text);
-  throw new CommandError("usage", `--events must be a whole number up to ${MAX_EVENTS}`);
+  throw new CommandError("usage", `--events must be an integer from 0 to ${MAX_EVENTS}`);
 }
 
 /** Reads the last events of a key. `hasClaims`: the key has claims, which can be shown without the events. */

@@ -77,7 +77,7 @@ test("what is held cannot be written down: nothing is run, and nothing stays hel
   await expect(runCommand(options)).rejects.toMatchObject({
     kind: "output",
     code: 74,
-    message: `what this run holds cannot be written to ${join(server.dir, "state", "runs")} (ENOENT; a run must see this folder of its server at the same path, not only the socket); nothing was run`,
+    message: `cannot record the lock of this run in ${join(server.dir, "state", "runs")} (ENOENT; \`holdfast run\` needs this directory of its server at the same path, not only the socket); nothing was run`,
   });
   expect(readdirSync(out)).toEqual([]);
   expect(server.stats().claims).toBe(0);

@@ -1,14 +1,14 @@
 /**
- * A run on a Unix socket writes down what it holds, and which processes work under it, before its command starts. A server
- * that is started anew restores that for as long as one of them lives: wrapper and server may both be gone while the
- * command still works. The format and what it means: server/runs/run-file-format.ts.
+ * The run file. A run on a Unix socket records its lock and its processes in a file before its command starts. The next
+ * start of the server restores the lock for as long as one of these processes is alive: wrapper and server may both die
+ * while the command still works. The format is described in server/runs/run-file-format.ts.
  *
- * Invariant: from before the command is started until it and everything below it has ended, the file stands there, and
- * the command has inherited the lock on it. Its process id is added in the same turn in which it is started.
+ * Invariant: from before the start of the command until the command and all processes below it have ended, the file exists,
+ * and the command has inherited the lock on it. The process id of the command is added synchronously after its start.
  *
- * With `--hold-at-least` file and name are on disk before the command is started: the first server after a power failure
- * keeps the lock for what is left. Without it the file says nothing after a power failure, which no process of a run
- * survives, so its writes are not synced.
+ * With `--hold-at-least` the content and the name of the file are synced to disk before the command starts: the first start
+ * of the server after a power failure keeps the lock for the rest of the time. Without the option the file has no meaning
+ * after a power failure, because no process of the run survives it, so it is not synced.
  */
 
 import {
@@ -30,26 +30,26 @@ import { readBootId, readPidNamespace, readStartTime } from "../../../server/ses
 import { flock } from "../../../util/flock.ts";
 import { CommandError } from "../../errors.ts";
 
-/** Room for the lines of processes: written at once, so that a disk that fills up later has no part in it. */
+/** Space for the lines of processes. It is written in advance, so that these lines cannot fail on a full disk later. */
 const RESERVED_BYTES = 1_024;
 
-/** What a run has written down. */
+/** The file of a run. */
 export interface RunFile {
-  /** Where it stands. */
   readonly path: string;
-  /** Carries the lock. Guard and command inherit it. */
+  /** Has the lock on the file. Watchdog and command inherit it. */
   readonly descriptor: number;
-  /** Its server keeps what it holds for longer: the file is not removed before that is seen to. */
+  /** With --hold-at-least the lock stays held after the run: the file remains until the store has confirmed that. */
   readonly isKeptByServer: boolean;
-  /** Adds a living process of ours. @throws CommandError output */
+  /** Adds a living process of the run. @throws CommandError output */
   addProcess(role: RunRole, pid: number): void;
-  /** The command has ended and nothing is to stay held that is not seen to, or what is written there is not held any more. */
+  /** Call this when the recorded lock is lost, or when the command has ended and the file is not needed any more. */
   remove(): void;
 }
 
 /**
- * Writes down a run that holds what `reference` says, for so long at least. Null where the server restores no runs.
- * @throws CommandError output (74) if it cannot be written: the command is not to start then
+ * Writes the file of a run that holds the lock of `reference`, for at least `minHoldMs`. Null if the server does not restore
+ * runs.
+ * @throws CommandError output (74) if the file cannot be written: then the command must not start
  */
 export async function writeRunFile(
   keepSession: KeepSessionSocket | null,
@@ -113,14 +113,14 @@ class WrittenRunFile implements RunFile {
     this.#end += Buffer.byteLength(line);
   }
 
-  /** The descriptor stays open: what is left of the run goes with us. */
+  /** The descriptor stays open until this process ends: the lock lasts as long as any process of the run. */
   remove(): void {
     if (this.#exists) removeIfExists(this.path);
     this.#exists = false;
   }
 }
 
-/** False: there is no flock(1) here, or the folder's file system has no locks; then the process ids must do. */
+/** Locks the file. False without flock(1), or on a file system without locks: then only the process ids count. */
 async function isLocked(descriptor: number): Promise<boolean> {
   try {
     return (await flock(descriptor, "exclusive")) === "locked";
@@ -129,7 +129,7 @@ async function isLocked(descriptor: number): Promise<boolean> {
   }
 }
 
-/** What root writes must be its server's to read. */
+/** Gives a file that root has created to the owner of the directory: otherwise the server could not read it. */
 function chownToServer(path: string, directory: string): void {
   const { uid, gid } = statSync(directory);
   if (process.getuid?.() === 0 && uid !== 0) chownSync(path, uid, gid);
@@ -147,21 +147,21 @@ function syncDirectory(path: string): void {
 function writeFully(descriptor: number, text: string, position: number): void {
   const bytes = Buffer.from(text);
   if (writeSync(descriptor, bytes, 0, bytes.length, position) === bytes.length) return;
-  throw Object.assign(new Error("a part was not written"), { code: "ENOSPC" });
+  throw Object.assign(new Error("only a part was written"), { code: "ENOSPC" });
 }
 
 const WRITE_PROBLEMS: Readonly<Record<string, string>> = {
   ENOSPC: "the disk is full",
   EDQUOT: "the disk is full",
-  // a container, or a service that sees only the socket
-  ENOENT: "ENOENT; a run must see this folder of its server at the same path, not only the socket",
-  EROFS: "EROFS; a run must be able to write to this folder of its server",
+  // in a container or a service that has only the socket
+  ENOENT: "ENOENT; `holdfast run` needs this directory of its server at the same path, not only the socket",
+  EROFS: "EROFS; `holdfast run` must be able to write to this directory of its server",
 };
 
 function toWriteError(path: string, error: unknown): CommandError {
   const { code, message } = error as NodeJS.ErrnoException;
   const problem = WRITE_PROBLEMS[code ?? ""] ?? code ?? message;
-  return new CommandError("output", `what this run holds cannot be written to ${path} (${problem})`, { cause: error });
+  return new CommandError("output", `cannot record the lock of this run in ${path} (${problem})`, { cause: error });
 }
 
 function removeIfExists(path: string): void {

@@ -1,7 +1,7 @@
 /**
- * The guard of a run: a small `sh` process that reads a pipe from the wrapper. When the wrapper vanishes, however it was
- * killed, the pipe ends, and the guard ends the child and everything below it before the lease can. It is the one place
- * that sends signals to more than the child alone, so it also does so for a living wrapper.
+ * The watchdog of a run: a small `sh` process that reads a pipe from the wrapper, the process of `holdfast run`. However the
+ * wrapper dies, the pipe ends. Then the watchdog ends the child and all processes below it before the lease can end. Only
+ * the watchdog sends signals to processes below the child, so the wrapper uses it for that, too, while both are alive.
  */
 
 import type { ChildProcess } from "node:child_process";
@@ -11,22 +11,26 @@ import { END_LINE } from "../../../server/runs/run-file-format.ts";
 import type { RunFile } from "./run-file.ts";
 
 /**
- * Lines the guard takes:
- *   child PID        whom to guard; without it, whoever has our token in its environment
- *   lease SECONDS    a switch for dead men: the same as `end GRACE`, unless another `lease` or an `end` comes before
+ * The lines that the watchdog reads:
+ *   child PID        the child; before this line, the child is found by the token in its environment
+ *   lease SECONDS    a dead man's switch: act as on `end GRACE` after this time, unless another `lease` or an `end` arrives
  *   signal NAME      pass this signal on
- *   end SECONDS      TERM now, KILL after so many seconds to whoever is left (0.000: KILL now); then the guard has ended
- *   free             the child has ended: whatever it left behind is not ours
- * and the end of the pipe is `end GRACE`. Arguments: group or tree (has the child a process group of its own?), GRACE,
- * the token, the run's file (cli/commands/run/run-file.ts), which goes when nothing of the run is left, the line that is added to it
- * when a lease has run out in silence, and "keep" where its server is to find the file even so. In its own session, so no
- * signal of a terminal or to the wrapper's group reaches it.
- * Descriptors 3 and 4 are the tether and the file's lock: a sleep must not keep them when its time does not matter any more.
+ *   end SECONDS      TERM now, KILL to the remaining processes after this time (0.000: KILL now), then exit
+ *   free             the child has ended: exit, and leave the processes that it left behind alone
+ * The end of the pipe means `end GRACE`.
+ *
+ * Arguments: "group" or "tree" (does the child have its own process group?), GRACE, the token, the run file (run-file.ts;
+ * removed when no process of the run is left), the line that is appended to it when a lease has ended without word from the
+ * wrapper, and "keep" if the server must still find the file after the run.
+ *
+ * The watchdog has its own session: no signal of a terminal or to the wrapper's group reaches it. Descriptors 3 and 4 are
+ * the keep-session connection and the lock of the run file. A sleep must not inherit them: it would keep the session and
+ * the lock after the watchdog has ended.
  */
 const WATCHDOG_SCRIPT = `
 mode=$1 grace=$2 token=$3 file=$4 ended=$5 keep=$6 pid= timer= silent=
 
-# $*, every process below them and, in group mode, of their groups; not the dead whom nobody has reaped yet
+# $*, all processes below them and, in group mode, those of their groups; without zombies
 below() {
   if [ -r /proc/self/stat ]; then
     table=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^\\([0-9]*\\) (.*) [A-WY] \\([0-9]*\\) \\([0-9]*\\) .*/\\1 \\2 \\3/p')
@@ -57,7 +61,7 @@ group_of() {
   fi
 }
 
-send() { # signal, processes: each gets it once
+send() { # signal, processes: each receives it once
   name=$1; shift
   [ "$mode" = group ] && kill -s "$name" -- "-$pid" 2>/dev/null
   for one do
@@ -80,10 +84,10 @@ left() { # is any of these alive?
 
 over() {
   if [ -n "$silent" ]; then
-    # the wrapper, which was stopped, may hold the lock for ever: the file says that nothing works under the lease any more
+    # a stopped wrapper may keep the file lock forever: record in the file that no process works under the lease any more
     [ -n "$pid" ] && [ -e "$file" ] && { printf '%s\\n' "$ended" >>"$file" || rm -f -- "$file"; } 2>/dev/null
   elif [ -z "$keep" ]; then
-    # a run inside this one may have inherited the lock, and goes on; then its server looks after the file
+    # a nested run may have inherited the lock and still be running; then the server removes the file later
     [ -e "$file" ] && exec 4>&- && flock -n "$file" rm -f -- "$file" 2>/dev/null
   fi
   exit 0
@@ -91,13 +95,13 @@ over() {
 
 end() { # seconds until KILL
   if [ -z "$pid" ]; then
-    # the wrapper died while it started the child, which may be on its way to its program
+    # the wrapper died while it started the child, which may not have executed its program yet
     sleep 0.3
     pid=$(grep -lsFa "HOLDFAST_TOKEN=$token" /proc/[0-9]*/environ | sed 's|[^0-9]||g' | tr '\\n' ' ')
     mode=tree
     [ -n "$pid" ] && [ -n "$token" ] || over
   fi
-  # the time runs from here: looking for processes takes long on a busy machine, and KILL must not be late
+  # start the clock before the search for processes: on a busy machine the search is slow, and KILL must not be late
   sleep "$1" </dev/null 3>&- 4>&- &
   clock=$!
   all=$(below $pid)
@@ -105,10 +109,10 @@ end() { # seconds until KILL
   while left $all && kill -s 0 "$clock" 2>/dev/null; do sleep 0.05; done
   kill -s KILL "$clock" 2>/dev/null
   left $all || over
-  # stopped at once, so that the search is neither late nor misses whom they start meanwhile
+  # STOP them first: the search takes time, and they must neither work nor start further processes meanwhile
   send STOP $all
   send KILL $(below $all)
-  # what cannot be killed (as under sudo) keeps the file, and with it the lock
+  # processes that cannot be killed (under sudo) keep the file, and so the lock
   for wait in 1 2 3 4 5 6 7 8 9 10; do
     left $all || over
     sleep 0.1
@@ -120,13 +124,13 @@ end() { # seconds until KILL
   exit 0
 }
 
-# one that goes on would hold the run's file and connection, and send signals to whoever has the process ids by then
+# a timer that keeps running would hold the file lock and the session, and signal unrelated processes with reused ids
 stop_timer() {
   [ -n "$timer" ] && kill -s TERM "$timer" 2>/dev/null
   timer=
 }
 
-start_timer() { # seconds until the end; its sleep ends with it
+start_timer() { # seconds until the end; TERM also ends its sleep
   ( sleep "$1" 3>&- 4>&- & nap=$!
     trap 'kill -s KILL "$nap"; exit 0' TERM
     wait "$nap"
@@ -150,37 +154,40 @@ stop_timer
 end "$grace"
 `;
 
-/** The wrapper's end of the pipe. */
+/** The wrapper's side of the watchdog. */
 export interface Watchdog {
-  /** Whom to guard. */
+  /** Sets the process id of the child. */
   watch(pid: number): void;
-  /** If the wrapper stays silent for so long, the child is ended. */
+  /** The watchdog ends the child after `ms`, unless the wrapper calls this again before. */
   setDeadline(ms: number): void;
-  /** Passes a signal to the child and everything below it. */
+  /** Passes a signal to the child and all processes below it. */
   forwardSignal(name: NodeJS.Signals): void;
-  /** TERM now, KILL after `ms`; settles when nothing of it is left. */
+  /** Sends TERM now and KILL after `ms`; settles when all processes below the child are gone. */
   terminate(ms: number): Promise<void>;
-  /** The child has ended by itself, or another guard is armed; settles when the guard is gone. Also for one that has died. */
+  /**
+   * Ends the watchdog, because the child has ended by itself, or another watchdog is armed. Settles when the watchdog is gone.
+   * Needed for a dead watchdog, too: its timer may still run.
+   */
   dismiss(): Promise<void>;
 }
 
-/** What a guard must know of the run. */
+/** The options of a watchdog. */
 export interface WatchdogOptions {
-  /** Has the child a process group of its own? */
+  /** Does the child have its own process group? */
   readonly hasOwnGroup: boolean;
   readonly graceMs: number;
-  /** Finds the child should the wrapper die while it starts it. */
+  /** Identifies the child by its environment if the wrapper dies while it starts the child. */
   readonly token: string;
-  /** Kept open by the guard until it has ended, so that our session lasts as long; see drivers/server/keep-session.ts. */
+  /** The watchdog keeps this connection open until it ends, so that the session lasts as long; see drivers/server/keep-session.ts. */
   readonly keepSessionSocket?: Socket | null;
-  /** Likewise its lock; removed by the guard when nothing of the run is left. */
+  /** The watchdog inherits the lock of this file, and removes the file when no process of the run is left. */
   readonly runFile?: RunFile | null;
-  /** The guard died although nobody told it to. */
+  /** Called when the watchdog dies without having been asked to end. */
   readonly onDeath: () => void;
 }
 
 /**
- * Starts a guard.
+ * Starts a watchdog.
  * @throws Error (ENOENT) if there is no sh
  */
 export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog> {
@@ -207,7 +214,7 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog>
     if (!isStopping) onDeath();
   });
   const { stdin } = sh;
-  // a guard that died is noticed by its exit
+  // the "exit" event reports a dead watchdog; without a listener the EPIPE would end the wrapper
   stdin?.on("error", () => undefined);
   const send = (line: string): void => {
     stdin?.write(`${line}\n`);
@@ -223,7 +230,7 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog>
     },
     dismiss() {
       isStopping = true;
-      // once: later the id may be another group's
+      // only once: later the id may belong to another group
       if (!isGroupKilled) killGroup(sh);
       isGroupKilled = true;
       return exited;
@@ -237,8 +244,9 @@ function waitUntilStarted(child: ChildProcess): Promise<void> {
 }
 
 /**
- * The guard and its timer, which are a group of their own. A timer outlives a shell that was killed alone: it would end the
- * child when its time is over, whatever was renewed since, and keep the file's lock and the session until then.
+ * Kills the watchdog and its timer, which have their own process group. If only the shell was killed, its timer still runs.
+ * It would end the child at the old deadline, although the lease has been renewed since, and would keep the lock of the
+ * run file and the session until then.
  */
 function killGroup({ pid }: ChildProcess): void {
   if (pid === undefined) return;
