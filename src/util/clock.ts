@@ -18,7 +18,7 @@ export interface Clock {
   now(): number;
   /** The wall clock, in milliseconds since 1970; may step. For tokens and to detect a suspension, never for leases. */
   wall(): number;
-  /** Milliseconds since boot, suspensions included; coarse. */
+  /** Milliseconds from an arbitrary start that also count while the machine is suspended; coarse. */
   uptime(): number;
   /** Creates a timer that calls `run`; it is not set at first. */
   timer(run: () => void): Timer;
