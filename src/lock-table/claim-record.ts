@@ -34,7 +34,7 @@ export class ClaimRecord {
   isDetached = false;
   /** Call LockTableOptions.onRemoved when the claim is removed. */
   notifyOnRemoval = false;
-  /** The journal has the claim; set by the local backend. */
+  /** The journal has the claim; set by the owner of the table. */
   isJournaled = false;
   /** A suspended waiter: its waiting entry is out of the queue until its owner is back. */
   isSuspended = false;
