@@ -1,4 +1,4 @@
-/** What operators do, with the real command line against a real server. */
+/** Operator tasks, with the real command line against a real server. */
 
 import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 
-/** The lines of JSON that were printed so far. */
+/** The JSON lines printed so far. */
 function splitLines(text: string): readonly { readonly event?: string; readonly token?: string }[] {
   return text
     .split("\n")
@@ -17,7 +17,7 @@ function splitLines(text: string): readonly { readonly event?: string; readonly 
     .map((line) => JSON.parse(line) as object);
 }
 
-test("a lock is watched, shown and taken back by its token, and its holder is told", async () => {
+test("a lock is watched, shown and revoked by its token, and its holder is notified", async () => {
   const watch = sandbox.start(["watch", "deploy", "--json"]);
   await until(() => splitLines(watch.out()).length > 0, { within: 30_000, what: "the watch" });
   const run = sandbox.start(["run", "deploy", "--ttl", "10s", "--", "sleep", "60"]);
@@ -53,7 +53,7 @@ test("a lock is watched, shown and taken back by its token, and its holder is to
   expect(out).toMatch(/revoked +\d+ +\w+ +\S+@\S+ pid \d+ \(sleep\) \(by an operator: host is dead\)\n/);
 });
 
-test("what belongs to --force is wrong usage without it, and no reference is waited for", async () => {
+test("options that need --force are wrong usage without it, and the command does not wait for a reference", async () => {
   for (const flags of [["--token", "5"], ["--now"], ["--reason", "why"]]) {
     const { code, err } = await sandbox.run(["release", ...flags]);
     expect(code).toBe(64);
@@ -75,7 +75,7 @@ test("--now takes a lock at once and says that its holder may still be working",
   expect(await run.ended).toMatchObject({ code: 123 });
 });
 
-test("doctor finds a healthy server healthy, and says what to do about one that is not there", async () => {
+test("doctor reports a healthy server as healthy, and gives advice for one that is not running", async () => {
   const { code, out } = await sandbox.run(["doctor", "--json"]);
   expect(code).toBe(0);
   expect(JSON.parse(out)).toMatchObject({ ok: true, server: { store: "table" }, cyclesMs: { length: 20 } });
@@ -85,14 +85,14 @@ test("doctor finds a healthy server healthy, and says what to do about one that 
   expect(memory).toMatchObject({ code: 0, out: expect.stringContaining("is not a Holdfast server") });
 });
 
-test("a store that tells no events says so plainly", async () => {
+test("a store without events is reported plainly", async () => {
   const watch = await sandbox.run(["watch", "--url", "memory:"]);
   expect(watch).toMatchObject({ code: 64, err: expect.stringContaining("needs a Holdfast server") });
   const show = await sandbox.run(["show", "k", "--url", "memory:"]);
   expect(show).toMatchObject({ code: 0, out: expect.stringContaining("events: memory: keeps no events") });
 });
 
-test("watch ends when its reader has gone", async () => {
+test("watch ends when its reader has closed the pipe", async () => {
   const piped = sandbox.startProgram([
     "bash",
     "-c",
@@ -103,12 +103,12 @@ test("watch ends when its reader has gone", async () => {
   const ended = piped.ended.finally(() => {
     isOver = true;
   });
-  // what it writes tells it so, once the reader, which may take its time, has gone
+  // a write fails once the reader, which may take its time, has gone
   while (!isOver) await sandbox.run(["run", "k", "--", "true"]);
   expect(await ended).toMatchObject({ code: 0, err: "" });
 });
 
-test("the manual page of the package has every command and every flag, and man(1) reads it without a complaint", async () => {
+test("the manual page of the package has every command and every flag, and man(1) reads it without warnings", async () => {
   const { out: source, code } = await sandbox.run(["help", "--man"]);
   expect(code).toBe(0);
   expect(readFileSync("dist/holdfast.1", "utf8")).toBe(source);
@@ -123,11 +123,11 @@ test("the manual page of the package has every command and every flag, and man(1
   for (const code of Object.values(EXIT_CODES))
     expect(plain, `exit code ${code}`).toMatch(new RegExp(`^\\.B .*${code}`, "m"));
   const { status, stderr } = spawnSync("groff", ["-man", "-Tutf8", "-ww", "-z"], { input: source, encoding: "utf8" });
-  // a machine without groff shows the page to nobody
+  // without groff the machine cannot render the page
   if (status !== null) expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
 });
 
-test("help all has every command, and completion is what the shells read", async () => {
+test("help all has every command, and completion prints a script for each shell", async () => {
   const { out } = await sandbox.run(["help", "all"]);
   for (const text of ["HOLDFAST RUN", "HOLDFAST CREDENTIAL NEW", "HOLDFAST_CREDENTIAL_FILE", "holdfasts://", "123"]) {
     expect(out).toContain(text);
@@ -145,7 +145,7 @@ test("help all has every command, and completion is what the shells read", async
   expect(complete("credential", "n")).toBe("new\n");
   expect(complete("release", "--f")).toBe("--force\n");
   expect(complete("run", "k", "--", "tru")).toContain("true");
-  // the value of a flag is no flag; where none is taken there may be another one
+  // the value of a flag is not a flag; after a flag without a value another flag may follow
   expect(complete("serve", "--tls-cert", "")).toBe("\n");
   expect(complete("run", "k", "--on-lost", "")).toBe("\n");
   expect(complete("serve", "--insecure", "")).toContain("--tls-cert");

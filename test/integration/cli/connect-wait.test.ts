@@ -1,4 +1,4 @@
-// A wait that was asked for covers the way to the server: one that is not there yet, or is just being started again.
+// A requested wait includes the connection to the server: to one that is not running yet, or is restarting.
 
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ async function stopServer(command: RunningCommand, signal: NodeJS.Signals = "SIG
 }
 
 test.each(["unix", "tcp"])(
-  "%s: run and acquire with --wait wait for a server that is not there yet, and say so",
+  "%s: run and acquire with --wait wait for a server that is not running yet, and say so",
   async (kind) => {
     const listen = kind === "unix" ? `unix:${join(sandbox.folder, "late")}` : `tcp://127.0.0.1:${await freePort()}`;
     const url = kind === "unix" ? `holdfast+${listen}` : listen.replace("tcp", "holdfast");
@@ -56,7 +56,7 @@ test.each(["unix", "tcp"])(
   },
 );
 
-test("without --wait nobody waits for a server; with --no-wait neither; and a wait ends when it is over, from its start", async () => {
+test("without --wait or with --no-wait no command waits for a server; and a wait is measured from its start", async () => {
   const url = `holdfast://127.0.0.1:${await freePort()}`;
   for (const flags of [[], ["--no-wait"], ["--wait", "0"]]) {
     const { code, err } = await sandbox.run(["run", "k", ...flags, "--url", url, "--", "true"]);
@@ -67,7 +67,7 @@ test("without --wait nobody waits for a server; with --no-wait neither; and a wa
   expect(performance.now() - began).toBeGreaterThan(1_990);
   expect(waited.code).toBe(69);
   expect(waited.err).toMatch(/: waited 2 s: \S+ refused the connection; nothing was run\n$/);
-  // a wrong address is told at once
+  // a wrong address is reported at once
   const wrong = await sandbox.run(["run", "k", "--wait", "50s", "--url", "holdfast://nobody.invalid:1", "--", "true"]);
   expect(wrong.code).toBe(69);
 });
@@ -95,7 +95,7 @@ test("a server that accepts and never answers is given up when the wait is over,
 });
 
 test.each(["SIGTERM", "SIGKILL"] as const)(
-  "a wait lasts through a restart of its server (%s), in line and on the way to it",
+  "a wait survives a restart of its server (%s), in the queue and while connecting",
   async (signal) => {
     const listen = `unix:${join(sandbox.folder, `again-${signal}`)}`;
     const url = `holdfast+${listen}`;
@@ -117,11 +117,11 @@ test.each(["SIGTERM", "SIGKILL"] as const)(
   },
 );
 
-test("a full server is waited for as well, and says what it is full of to who does not wait", async () => {
+test("a command waits for a full server too; without --wait it reports which limit is reached", async () => {
   const listen = `unix:${join(sandbox.folder, "full")}`;
   const url = `holdfast+${listen}`;
   const server = await startServer(listen, "--limit", "connections=2");
-  // a run has its own connection and the tether that its command inherits
+  // a run has its own connection and the keep-session connection that its command inherits
   const inside = sandbox.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; exec sleep 60"]);
   await until(() => inside.out() !== "", { within: 20_000, what: "the run inside" });
   const { err } = await sandbox.run(["run", "j", "--url", url, "--", "true"]);

@@ -25,13 +25,13 @@ test.each([
   [["--rights", "acquire,fly"], "holdfast: --rights must be one of acquire, inspect, force, admin"],
   [["--name", "a b"], "holdfast: --name must be"],
   [["--max-hold", "5"], 'holdfast: --max-hold must be a duration above 0, such as "10m"\n'],
-])("%j makes none: no file could have such an account", async (flags, message) => {
+])("%j is refused as an account name: no accounts file could have it", async (flags, message) => {
   const commandResult = await sandbox.run(["credential", "new", ...flags]);
   expect(commandResult).toMatchObject({ code: 64, out: "" });
   expect(commandResult.err).toContain(message);
 });
 
-test("what it makes is let in by a server, what another makes is refused with 77, and check tells what is wrong", async () => {
+test("a server admits the new credential, refuses another one with 77, and check reports what is wrong", async () => {
   const { credential, account } = JSON.parse(
     (await sandbox.run(["credential", "new", "--name", "ci", "--prefix", "ci/", "--rights", "acquire", "--json"])).out,
   ) as { credential: string; account: object };
@@ -50,7 +50,7 @@ test("what it makes is let in by a server, what another makes is refused with 77
     sandbox.run(["run", key, "--url", url, "--no-wait", "--", "sh", "-c", "env; true"], { env });
   const good = await run({ HOLDFAST_CREDENTIAL: credential });
   expect(good.code, good.err).toBe(0);
-  // the child cannot act in our name
+  // the child cannot use the credential
   expect(good.out).not.toContain(credential);
   const other = (await sandbox.run(["credential", "new"])).out.split("\n")[0] as string;
   expect(await run({ HOLDFAST_CREDENTIAL: other })).toMatchObject({ code: 77 });
@@ -58,7 +58,7 @@ test("what it makes is let in by a server, what another makes is refused with 77
   const elsewhere = await run({ HOLDFAST_CREDENTIAL: credential }, "other/1");
   expect(elsewhere).toMatchObject({ code: 77 });
   expect(elsewhere.err).toContain("may not acquire");
-  // who may not see whether it is free is not told that it is
+  // without the right to inspect, the state of a key is not revealed
   const shown = await sandbox.run(["show", "ci/1", "--url", url], { env: { HOLDFAST_CREDENTIAL: credential } });
   expect(shown).toMatchObject({ code: 77, out: "", err: expect.stringContaining("may not inspect this key") });
   writeFileSync(file, "{}");

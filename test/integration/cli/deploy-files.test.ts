@@ -1,6 +1,6 @@
 /**
- * The files of deploy/: what they say to the server it knows, and what can be run of them without systemd, a container or
- * a cluster does what they promise.
+ * The files of deploy/: the server knows all their settings, and whatever runs without systemd, a container or a cluster
+ * works as documented.
  */
 
 import { execFile, spawnSync } from "node:child_process";
@@ -32,7 +32,7 @@ const manifestSettings = /^ {2}server\.json: \|\n((?: {4}.*\n)+)/m.exec(kubernet
 const execForm = (instruction: string): string[] =>
   JSON.parse(new RegExp(`^${instruction} (\\[.*\\])$`, "m").exec(dockerfile)?.[1] ?? "") as string[];
 
-/** What /etc/holdfast and /var/lib/holdfast are on the real machine, and the settings with ports of our own. */
+/** Stand-ins for /etc/holdfast and /var/lib/holdfast, and the settings with the test's own ports. */
 function installConfig(
   name: string,
   settings: string,
@@ -57,7 +57,7 @@ function installConfig(
   return { folder, config, credential };
 }
 
-/** The words of a command as it stands in a file, with our program and our settings. */
+/** The words of a command in a file, with the test's program and settings. */
 function splitCommand(command: string, config: string): string[] {
   const [program = "", ...args] = command.split(" ");
   expect(program).toMatch(/(^|\/)holdfast$/);
@@ -73,7 +73,7 @@ async function waitForListening(server: RunningCommand): Promise<number> {
   return Number(/HTTP on \S+:(\d+)/.exec(server.out())?.[1]);
 }
 
-/** As a kubelet asks: by address, without looking at the certificate. */
+/** As a kubelet asks: by address, without checking the certificate. */
 function httpStatus(port: number, path: string): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const request = get({ host: "127.0.0.1", port, path, rejectUnauthorized: false, agent: false }, (answer) => {
@@ -84,7 +84,7 @@ function httpStatus(port: number, path: string): Promise<number | undefined> {
   });
 }
 
-test("every setting in the files of deploy/ is one that the server knows, and every flag", () => {
+test("the server knows every setting and every flag in the files of deploy/", () => {
   const known = SETTINGS.filter(({ scope }) => scope === undefined).map(({ name }) => name);
   for (const settings of [readDeployFile("server.json"), manifestSettings]) {
     const names = Object.keys(JSON.parse(settings) as object);
@@ -116,14 +116,14 @@ test("the unit's command passes --check, serves, reloads by its ExecReload and s
   expect([await httpStatus(port, "/health"), await httpStatus(port, "/ready")]).toEqual([200, 200]);
   server.process.kill("SIGTERM");
   expect((await server.ended).code).toBe(0);
-  // what does not help to start again is not started again
+  // an error that a restart cannot cure causes no restart
   const [never = ""] = settingsIn("RestartPreventExitStatus");
   writeFileSync(config, '{"lisen": []}');
   const { code } = await sandbox.run(args);
   expect(never.split(" ")).toContain(String(code));
 });
 
-test("the unit gives enough descriptors for the limits, more time than a stop takes, and systemd knows all of it", () => {
+test("the unit allows enough descriptors for the limits and more time than a stop takes, and systemd accepts it", () => {
   expect(Number(settingsIn("LimitNOFILE"))).toBeGreaterThan(2 * DEFAULT_LIMITS.connections);
   expect(Number.parseInt(String(settingsIn("TimeoutStopSec")), 10)).toBeGreaterThan(10);
   const { stderr, status } = spawnSync("systemd-analyze", ["verify", "deploy/holdfast.service"], { encoding: "utf8" });
@@ -133,7 +133,7 @@ test("the unit gives enough descriptors for the limits, more time than a stop ta
   expect(complaints).toEqual([]);
 });
 
-test("the image runs as a number that is not root, and its health check tells a living server from none", async () => {
+test("the image runs as a numeric user other than root, and its health check distinguishes a running server from a missing one", async () => {
   expect(dockerfile).toMatch(/^USER [1-9]\d*:[1-9]\d*$/m);
   const [user] = /(?<=^USER )\d+/m.exec(dockerfile) ?? [];
   expect(kubernetes).toContain(`runAsUser: ${user}\n`);
@@ -154,7 +154,7 @@ test("the image runs as a number that is not root, and its health check tells a 
   expect(await checked()).toBe(1);
 });
 
-test("the manifest: one replica that keeps its clients while it reclaims, ports that are listened on, probes that are answered", async () => {
+test("the manifest: one replica that keeps its clients' locks in recovery, ports that the server listens on, probes that it answers", async () => {
   expect(kubernetes).toMatch(/^ {2}replicas: 1$/m);
   expect(kubernetes).toContain("publishNotReadyAddresses: true");
   const { listen, http } = JSON.parse(manifestSettings) as {
@@ -181,7 +181,7 @@ test("the manifest: one replica that keeps its clients while it reclaims, ports 
   expect(used).toMatchObject({ code: 0 });
   server.process.kill("SIGKILL");
   await server.ended;
-  // after a crash it is alive and not ready: it must be reached, and must not be restarted for it
+  // after a crash it is alive and not ready: it must be reachable, and must not be restarted for it
   const next = sandbox.start(["serve", "--config", config]);
   const nextPort = await waitForListening(next);
   expect([await httpStatus(nextPort, "/health"), await httpStatus(nextPort, "/ready")]).toEqual([200, 503]);
@@ -189,7 +189,7 @@ test("the manifest: one replica that keeps its clients while it reclaims, ports 
   await next.ended;
 });
 
-/** A volume and a secret as a kubelet mounts them: root's, with a group, by links. */
+/** A volume and a secret as a kubelet mounts them: owned by root, with a group, through links. */
 function mountPath(folder: string, group: number): void {
   const [secret, real, state] = [join(folder, "secret"), join(folder, "secret", "..data"), join(folder, "var")];
   mkdirSync(real);
@@ -206,12 +206,12 @@ function mountPath(folder: string, group: number): void {
   for (const path of [sandbox.folder, folder]) chmodSync(path, 0o755);
 }
 
-/** Only root may become the user of the image; and that user must be able to read the program. */
+/** Only root can change to the image's user; and that user must be able to read the program. */
 const asUser = ["--reuid", "1000", "--regid", "1000", "--clear-groups", process.execPath, PROGRAM] as const;
 const canChange = spawnSync("setpriv", [...asUser, "--version"]).status === 0;
 
 test.skipIf(!canChange)(
-  "with a volume and a secret as a cluster mounts them: it starts, and starts again",
+  "with a volume and a secret as a cluster mounts them the server starts, and starts again",
   async () => {
     const { folder, config } = installConfig("volume", manifestSettings);
     mountPath(folder, 1000);

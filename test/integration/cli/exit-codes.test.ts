@@ -8,7 +8,7 @@ import { until } from "../../support/until.ts";
 const sandbox = cliSandbox();
 const messageStartingWith = ["run", "defect", "--quiet", "--", "sh", "-c", "echo $$; exec sleep 60"] as const;
 
-/** Holds a key until it is told to stop. */
+/** Holds a key until it is ended. */
 async function startHolder(key: string, ...flags: string[]) {
   const run = sandbox.start(["run", key, ...flags, "--", "sh", "-c", "echo held; read line || sleep 60"]);
   await until(() => run.out().includes("held"), { within: 20_000, what: `the holder of ${key}` });
@@ -16,7 +16,7 @@ async function startHolder(key: string, ...flags: string[]) {
 }
 
 describe.concurrent("exit codes of run", () => {
-  test.each([0, 1, 7, 255])("the command's own code %i is ours", async (code) => {
+  test.each([0, 1, 7, 255])("the command's own code %i is passed on", async (code) => {
     expect((await sandbox.run(["run", "own", "--", "sh", "-c", `exit ${code}`])).code).toBe(code);
   });
 
@@ -28,7 +28,7 @@ describe.concurrent("exit codes of run", () => {
     expect((await sandbox.run(["run", "signalled", "--", "sh", "-c", `kill -${signal} $$`])).code).toBe(code);
   });
 
-  test("124 when the lock was not granted in time, with who holds it; --conflict-exit-code changes it", async () => {
+  test("124 when the lock was not granted in time, with its holder; --conflict-exit-code changes the code", async () => {
     const first = await startHolder("slow");
     const late = await sandbox.run(["run", "slow", "--wait", "300ms", "--", "true"]);
     expect(late.code).toBe(124);
@@ -42,7 +42,7 @@ describe.concurrent("exit codes of run", () => {
     await first.ended;
   });
 
-  test("124 at once with --no-wait when the lock is busy, and the code of --conflict-exit-code", async () => {
+  test("124 at once with --no-wait when the lock is busy, or the code of --conflict-exit-code", async () => {
     const first = await startHolder("busy");
     const second = await sandbox.run(["run", "busy", "--no-wait", "--", "true"]);
     expect(second.code).toBe(124);
@@ -52,7 +52,7 @@ describe.concurrent("exit codes of run", () => {
     await first.ended;
   });
 
-  test("70 when we have a defect, said as such, and the command does not go on without the lock", async () => {
+  test("70 for an internal error, reported as such, and the command does not continue without the lock", async () => {
     const script = 'process.on("SIGWINCH", () => { throw new RangeError("boom") })';
     const run = sandbox.startProgram([
       process.execPath,
@@ -69,7 +69,7 @@ describe.concurrent("exit codes of run", () => {
     await until(() => !isProcessAlive(Number(out)), { within: 20_000, what: "the command's end" });
   });
 
-  test("123 when the lock was lost while the command worked", async () => {
+  test("123 when the lock was lost while the command was running", async () => {
     const script = 'echo "$HOLDFAST_REFERENCE"; sleep 60';
     const run = sandbox.start(["run", "lost", "--ttl", "20s", "--grace", "200ms", "--", "sh", "-c", script]);
     await until(() => run.out().includes("\n"), { within: 20_000, what: "the reference" });
@@ -95,7 +95,7 @@ describe.concurrent("exit codes of run", () => {
     expect(err).toMatch(/held for as long as --max-hold or the server allows/);
   });
 
-  test("121 when it would wait for its own ancestor, whom it names", async () => {
+  test("121 when a run would wait for an enclosing run, which is named", async () => {
     const nested = `${process.execPath} dist/cli/main.js run nest -- true`;
     const { code, err } = await sandbox.run(["run", "nest", "--shared", "--", "sh", "-c", nested]);
     expect(code).toBe(121);
@@ -104,13 +104,13 @@ describe.concurrent("exit codes of run", () => {
     );
   });
 
-  test("69 when the store cannot be reached, and nothing was run", async () => {
+  test("69 when the store cannot be reached, and the command is not started", async () => {
     const { code, err, out } = await sandbox.run(["run", "k", "--url", "holdfast://127.0.0.1:1", "--", "echo", "ran"]);
     expect({ code, out }).toEqual({ code: 69, out: "" });
     expect(err).toBe("holdfast: holdfast://127.0.0.1:1 refused the connection; nothing was run\n");
   });
 
-  test("77 when the permissions of the socket refuse us: root would not notice, so what is thrown is shown", () => {
+  test("77 when the socket's permissions refuse the user: root would not notice, so the thrown error is checked", () => {
     const denied = Object.assign(new Error("connect EACCES /run/s"), { code: "EACCES" });
     for (const error of [denied, Object.assign(new Error("", { cause: denied }), { code: "DRIVER_FAILED" })]) {
       const { code, message } = toCommandError(error, "holdfast+unix:/run/s");
@@ -155,7 +155,7 @@ describe.concurrent("exit codes of run", () => {
     expect(err).toMatch(message);
   });
 
-  test("64 and its help for a command that only has commands below it", async () => {
+  test("64 and its help for a command that only has subcommands", async () => {
     const { code, out, err } = await sandbox.run(["credential"]);
     expect({ code, out }).toEqual({ code: 64, out: "" });
     expect(err).toMatch(/^Usage: holdfast credential .*errors$/ms);
@@ -163,7 +163,7 @@ describe.concurrent("exit codes of run", () => {
   });
 
   test.runIf(process.platform === "linux")(
-    "64 for bytes that are not UTF-8: the command would get others",
+    "64 for bytes that are not UTF-8: the command would get different bytes",
     async () => {
       const script = (bytes: string) => `"$0" "$1" run bytes -- printf %s "$(printf '${bytes}')"`;
       const run = (bytes: string) => sandbox.startProgram(["sh", "-c", script(bytes), process.execPath, PROGRAM]).ended;
@@ -188,7 +188,7 @@ describe.concurrent("exit codes of run", () => {
     });
   });
 
-  test("126 for what cannot be executed and 127 for what is not there, before anybody waits", async () => {
+  test("126 for a file that cannot be executed and 127 for a missing one, before any wait", async () => {
     const file = join(sandbox.folder, "plain");
     writeFileSync(file, "text", { mode: 0o644 });
     const first = await startHolder("taken");
@@ -213,7 +213,7 @@ describe.concurrent("exit codes of run", () => {
     expect((await sandbox.run(["run", "interpreted", "--no-wait", "--", "true"])).code).toBe(0);
   });
 
-  test("with --json the cause stands on stderr as one line of JSON", async () => {
+  test("with --json the cause is on stderr as one line of JSON", async () => {
     const first = await startHolder("json");
     const { err } = await sandbox.run(["run", "json", "--json", "--wait", "100ms", "--", "true"]);
     expect(err.endsWith("}\n") && err.trim().includes("\n")).toBe(false);
@@ -224,12 +224,12 @@ describe.concurrent("exit codes of run", () => {
     await first.ended;
   });
 
-  test("with --quiet nothing is said, and the code is the same", async () => {
+  test("with --quiet nothing is printed, and the code is the same", async () => {
     const { code, err } = await sandbox.run(["run", "k", "--quiet", "--", "no-such-program"]);
     expect({ code, err }).toEqual({ code: 127, err: "" });
   });
 
-  test("a signal ends the wait with 128+n, and no place is left", async () => {
+  test("a signal ends the wait with 128+n, and no queue entry is left", async () => {
     const first = await startHolder("waited");
     const second = sandbox.start(["run", "waited", "--", "true"]);
     await sandbox.waitForQueue("waited");

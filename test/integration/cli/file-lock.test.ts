@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { acquireFileLock } from "../../../src/util/file-lock.ts";
 import { until } from "../../support/until.ts";
 
-// processes: a busy machine takes its time to start them
+// processes: a busy machine needs time to start them
 vi.setConfig({ testTimeout: 60_000 });
 
 let folder = "";
@@ -14,7 +14,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** A process that takes part in the election and, if it wins, lives on until it is killed. */
+/** A process that takes part in the election and, if it wins, runs until it is killed. */
 function startCandidate(path: string, flock: string): { said(): string; kill(): void; ended: Promise<void> } {
   const program = `
     const { acquireFileLock } = await import(${JSON.stringify(resolve("build/src/util/file-lock.js"))});
@@ -33,21 +33,24 @@ function startCandidate(path: string, flock: string): { said(): string; kill(): 
 test.each([
   ["with flock(1)", "flock"],
   ["without flock(1)", "no-such-flock"],
-])("%s: of eight processes that begin together one wins, and the next as soon as it was killed", async (_, flock) => {
-  const path = join(folder, "lock");
-  const all = Array.from({ length: 8 }, () => startCandidate(path, flock));
-  await until(() => all.every(({ said }) => said() !== ""), { within: 20_000, what: "eight answers" });
-  expect(all.map(({ said }) => said()).sort()).toEqual([...Array(7).fill("lost"), "won"]);
-  const winner = all.find(({ said }) => said() === "won");
-  winner?.kill();
-  await Promise.all(all.map(({ ended }) => ended));
-  const next = startCandidate(path, flock);
-  await until(() => next.said() === "won", { within: 20_000, what: "the next winner" });
-  next.kill();
-  await next.ended;
-});
+])(
+  "%s: of eight processes that start together one wins, and the next one as soon as it is killed",
+  async (_, flock) => {
+    const path = join(folder, "lock");
+    const all = Array.from({ length: 8 }, () => startCandidate(path, flock));
+    await until(() => all.every(({ said }) => said() !== ""), { within: 20_000, what: "eight answers" });
+    expect(all.map(({ said }) => said()).sort()).toEqual([...Array(7).fill("lost"), "won"]);
+    const winner = all.find(({ said }) => said() === "won");
+    winner?.kill();
+    await Promise.all(all.map(({ ended }) => ended));
+    const next = startCandidate(path, flock);
+    await until(() => next.said() === "won", { within: 20_000, what: "the next winner" });
+    next.kill();
+    await next.ended;
+  },
+);
 
-test("within one process, too, there is one winner until it lets go", async () => {
+test("within one process, too, there is one winner until it releases the lock", async () => {
   const path = join(folder, "lock");
   const first = await acquireFileLock(path);
   expect(first).not.toBeNull();
@@ -58,19 +61,19 @@ test("within one process, too, there is one winner until it lets go", async () =
   second?.close();
 });
 
-test("the lock counts for the file of that name, not for one that was moved away", async () => {
+test("the lock belongs to the file of that name, not to one that was moved away", async () => {
   const path = join(folder, "lock");
   const first = await acquireFileLock(path);
   renameSync(path, join(folder, "moved"));
   const second = await acquireFileLock(path);
-  // whoever removes the file of a lock defeats it: two hold now, and that is why the server watches its own path
+  // removing a lock's file defeats it: two processes hold it now, which is why the server watches its own path
   expect(second).not.toBeNull();
   expect(await acquireFileLock(path)).toBeNull();
   first?.close();
   second?.close();
 });
 
-test("a link in the place of the lock file is refused", async () => {
+test("a symbolic link in place of the lock file is refused", async () => {
   writeFileSync(join(folder, "target"), "");
   symlinkSync(join(folder, "target"), join(folder, "lock"));
   await expect(acquireFileLock(join(folder, "lock"))).rejects.toThrow(/ELOOP/);
@@ -84,7 +87,7 @@ test("without flock(1) the lock is a name of 128 random bits, and a damaged file
   await expect(acquireFileLock(path, "no-such-flock")).rejects.toThrow(/is damaged: remove it/);
 });
 
-test("the lock file is made for its owner alone", async () => {
+test("the lock file is accessible to its owner only", async () => {
   const path = join(folder, "lock");
   const won = await acquireFileLock(path);
   expect(statSync(path).mode & 0o777).toBe(0o600);

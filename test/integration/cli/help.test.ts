@@ -15,7 +15,7 @@ test.concurrent.each(COMMANDS)("%s --help explains the command with examples", a
   expect(out).not.toContain("on-demand");
 });
 
-test.concurrent("--help lists every command, and no command at all is wrong usage", async () => {
+test.concurrent("--help lists every command, and a missing command is wrong usage", async () => {
   const { out } = await sandbox.run(["--help"]);
   for (const name of COMMANDS) expect(out).toMatch(new RegExp(`^ {2}${name} `, "m"));
   const { code, err } = await sandbox.run([]);
@@ -30,7 +30,7 @@ test.concurrent("help all names every scheme that a url may begin with", async (
   for (const scheme of schemes as string[]) expect(out).toContain(scheme);
 });
 
-test.concurrent("help all names every parameter of a url that the reference names", async () => {
+test.concurrent("help all names every parameter of a url that the reference has", async () => {
   const { out } = await sandbox.run(["help", "all"]);
   const rows = readFileSync("docs/reference/api.md", "utf8").match(/^\| `\w+(\+\w+)?:\/\/.*$/gm) ?? [];
   const names = new Set([...rows.join().matchAll(/[?&](\w+)=/g)].map(([, name]) => name as string));
@@ -44,21 +44,21 @@ test.concurrent.each(["--version", "-V", "version"])("%s prints the package's ve
   expect(await sandbox.run([word])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
 });
 
-test.concurrent("help is wrapped to 80 columns in a pipe, whatever stands behind the flags", async () => {
+test.concurrent("help is wrapped to 80 columns in a pipe, whatever text follows the flags", async () => {
   const { out } = await sandbox.run(["help", "all"]);
   expect(out).toContain("\nExit codes: ");
   expect(out).toContain("\nEnvironment:\n");
   expect(out.split("\n").filter((line) => line.length > 80)).toEqual([]);
 });
 
-test("help is as wide as a terminal, but not too wide to be read", () => {
+test("help is as wide as the terminal, up to a readable width", () => {
   expect(helpWidth({ isTTY: true, columns: 60 })).toBe(60);
   expect(helpWidth({ isTTY: true, columns: 250 })).toBe(100);
   expect(helpWidth({ isTTY: true, columns: 0 })).toBe(80);
   expect(helpWidth({ columns: 60 })).toBe(80);
 });
 
-test.concurrent("the manual page describes the program in prose, and its notes are no lines of their own", async () => {
+test.concurrent("the manual page describes the program in prose, and its notes are not lines of their own", async () => {
   const { out } = await sandbox.run(["help", "--man"]);
   const description = out.slice(out.indexOf(".SH DESCRIPTION\n"), out.indexOf(".SH OPTIONS\n"));
   const paragraphs = description.split("\n.PP\n").slice(1);
@@ -67,7 +67,7 @@ test.concurrent("the manual page describes the program in prose, and its notes a
   expect(out).toContain("\n.PP\nExit codes: the command\\(aqs own");
 });
 
-test.concurrent("what --ttl means is said of each command: nobody renews what acquire took", async () => {
+test.concurrent("each command explains --ttl: no process renews a lock that acquire took", async () => {
   const flat = async (name: string): Promise<string> => (await sandbox.run([name, "--help"])).out.replace(/\s+/g, " ");
   expect(await flat("acquire")).toContain(
     "--ttl <duration> length of the lease (default: 30s); extend it with `holdfast renew`",
@@ -85,7 +85,7 @@ test.concurrent.each([
   expect(err).toContain(`; did you mean ${meant}?`);
 });
 
-test.concurrent("nothing that is printed has colours, with and without NO_COLOR", async () => {
+test.concurrent("no output has colours, with or without NO_COLOR", async () => {
   const all = await Promise.all([
     sandbox.run(["--help"], { env: { FORCE_COLOR: "1" } }),
     sandbox.run(["ls"], { env: { NO_COLOR: "1" } }),

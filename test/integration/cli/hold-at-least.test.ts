@@ -1,4 +1,4 @@
-// `holdfast run --hold-at-least`: what is left of the time stays held without the wrapper, as the store itself tells.
+// `holdfast run --hold-at-least`: the remaining time stays held without the wrapper, as the store itself reports.
 
 import { describe, expect, test } from "vitest";
 import { cliSandbox, isProcessAlive } from "../../support/cli-sandbox.ts";
@@ -15,7 +15,7 @@ interface ListedClaim {
   readonly leftMs: number | null;
 }
 
-/** What the server has of keys with this beginning. */
+/** The server's claims on keys with this beginning. */
 async function listClaims(prefix: string): Promise<readonly ListedClaim[]> {
   const { out } = await sandbox.run(["ls", prefix, "--json"]);
   return out
@@ -24,7 +24,7 @@ async function listClaims(prefix: string): Promise<readonly ListedClaim[]> {
     .map((line) => JSON.parse(line) as ListedClaim);
 }
 
-/** Is it busy for somebody who would wait a moment? */
+/** Is it busy for a command that would wait a moment? */
 async function isBusy(key: string, ...flags: readonly string[]): Promise<boolean> {
   const { code } = await sandbox.run(["run", key, ...flags, "-w", "0.3", "--", "true"]);
   expect([0, 124]).toContain(code);
@@ -32,20 +32,20 @@ async function isBusy(key: string, ...flags: readonly string[]): Promise<boolean
 }
 
 describe.concurrent("a command that ends before the time is over", () => {
-  test("its keys stay held for what is left, whatever its exit code is", async () => {
+  test("its keys stay held for the remaining time, whatever its exit code is", async () => {
     const { code, err } = await sandbox.run(["run", "b1", "a1", "--hold-at-least", "55s", "--", "sh", "-c", "exit 7"]);
     expect({ code, err }).toEqual({ code: 7, err: "" });
     const [held, ...others] = await listClaims("a1");
     expect(others).toEqual([]);
     expect(held).toMatchObject({ keys: ["a1", "b1"], state: "held" });
     const { sinceMs, leftMs } = held as ListedClaim;
-    // from the grant on; not a whole lease anew
+    // counted from the grant; not another full lease
     expect(sinceMs + (leftMs ?? 0)).toBeGreaterThanOrEqual(54_900);
     expect(leftMs).toBeLessThanOrEqual(55_000);
     expect(await Promise.all([isBusy("a1"), isBusy("b1", "--shared")])).toEqual([true, true]);
   });
 
-  test("who waits is granted when the time is over, and no sooner", async () => {
+  test("a waiter is granted when the time is over, and no sooner", async () => {
     const start = performance.now();
     expect((await sandbox.run(["run", "tick", "--hold-at-least", "3s", "--", "true"])).code).toBe(0);
     expect((await sandbox.run(["run", "tick", "-n", "--", "true"])).code).toBe(124);
@@ -53,7 +53,7 @@ describe.concurrent("a command that ends before the time is over", () => {
     expect(performance.now() - start).toBeGreaterThan(2_990);
   });
 
-  test("held together with others it keeps out only those who would wait for it", async () => {
+  test("a key held together with others stays held only for waiters of that key", async () => {
     await sandbox.run(["run", "shared", "-s", "--hold-at-least", "55s", "--", "true"]);
     await sandbox.run(["run", "pool", "--permits", "1/2", "--hold-at-least", "55s", "--", "true"]);
     expect(await isBusy("shared", "-s")).toBe(false);
@@ -62,7 +62,7 @@ describe.concurrent("a command that ends before the time is over", () => {
     expect(await isBusy("pool", "--permits", "2/2")).toBe(true);
   });
 
-  test("a signal that ends the command changes nothing of that", async () => {
+  test("a signal that ends the command does not change this", async () => {
     const run = sandbox.start(["run", "term", "--hold-at-least", "55s", "--", "sh", "-c", "echo up; exec sleep 60"]);
     await until(() => run.out().includes("up"), { within: 20_000, what: "the command" });
     run.process.kill("SIGTERM");
@@ -70,7 +70,7 @@ describe.concurrent("a command that ends before the time is over", () => {
     expect(await isBusy("term")).toBe(true);
   });
 
-  test("a longer --ttl is the lease, and no more than the time is held", async () => {
+  test("with a longer --ttl the lease is longer, and the lock is still held for the time only", async () => {
     await sandbox.run(["run", "ttl", "--ttl", "2m", "--hold-at-least", "50s", "--max-hold", "1m", "--", "true"]);
     const [held] = await listClaims("ttl");
     expect(held).toMatchObject({ ttlMs: 120_000 });
@@ -84,7 +84,7 @@ test("after a longer command the lock is free at once", async () => {
   expect((await sandbox.run(["run", "long", "-n", "--", "true"])).code).toBe(0);
 });
 
-test("a command that could not be started holds nothing", async () => {
+test("a command that could not be started leaves nothing held", async () => {
   const broken = ["run", "broken", "--hold-at-least", "55s", "--", "/dev/null"];
   expect((await sandbox.run(broken)).code).toBe(126);
   expect(await listClaims("broken")).toEqual([]);
@@ -103,18 +103,18 @@ describe.concurrent("when the wrapper is killed on a Unix socket", () => {
     return listedClaims[0]?.leftMs ?? 0;
   }
 
-  test("the watchdog ends the command, and the lock stays held for what is left, no longer", async () => {
+  test("the watchdog ends the command, and the lock stays held for the remaining time, no longer", async () => {
     const run = await started("killed", "--ttl", "10m", "--hold-at-least", "5m");
     const command = Number(run.out());
     run.process.kill("SIGKILL");
     await until(() => !isProcessAlive(command), { within: 20_000, what: "the command's end" });
-    // until its server has looked it is a lease of 10 minutes
+    // until its server has checked, it is a lease of 10 minutes
     await until(async () => (await heldFor("killed")) <= 300_000, { within: 20_000, what: "the shorter lease" });
     expect(await heldFor("killed")).toBeGreaterThan(200_000);
     expect(await isBusy("killed")).toBe(true);
   });
 
-  test("all of its processes with it, the lock stays held, and is granted when the time is over", async () => {
+  test("with all of the run's processes, the lock stays held, and is granted when the time is over", async () => {
     const start = performance.now();
     const run = await started("all-killed", "--ttl", "10m", "--hold-at-least", "4s");
     run.process.kill("SIGSTOP");
@@ -132,7 +132,7 @@ describe("a server that is killed", () => {
     await until(() => !isProcessAlive(pid), { within: 20_000, what: "the server's end" });
   }
 
-  test("after the run has ended keeps what was left, and no more", async () => {
+  test("after the run has ended keeps the remaining time, and no more", async () => {
     await sandbox.run(["run", "after", "--hold-at-least", "55s", "--", "true"]);
     await killServer();
     expect(await isBusy("after")).toBe(true);
@@ -140,7 +140,7 @@ describe("a server that is killed", () => {
     expect(held?.leftMs).toBeLessThanOrEqual(55_000);
   });
 
-  test("while the command ends is waited for, and keeps what is left", async () => {
+  test("while the command is ending is waited for, and keeps the remaining time", async () => {
     const run = sandbox.start(
       ["run", "during", "--hold-at-least", "55s", "--", "sh", "-c", "echo up; read x; exit 3"],
       {},
@@ -172,7 +172,7 @@ test.each<readonly [readonly string[], string]>([
   expect({ code, out, err }).toEqual({ code: 64, out: "", err: `holdfast: ${says}\n` });
 });
 
-test("within a run that holds the key it is refused: the outer one gives it back", async () => {
+test("within a run that holds the key it is refused: the enclosing run releases the key", async () => {
   const inner = `'${process.execPath}' dist/cli/main.js run own outer --hold-at-least 10s -- echo ran`;
   const { code, out, err } = await sandbox.run(["run", "outer", "--", "sh", "-c", inner]);
   expect({ code, out }).toEqual({ code: 64, out: "" });

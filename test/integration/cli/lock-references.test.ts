@@ -24,13 +24,13 @@ describe.concurrent("a lock carried between processes", () => {
     expect((await sandbox.run(["run", "carried", "--no-wait", "--", "true"])).code).toBe(0);
   });
 
-  test("a store that ends with the command gives no reference: nobody could use it", async () => {
+  test("a store whose locks end with the command gives no reference, since it would be useless", async () => {
     const { code, out, err } = await sandbox.run(["acquire", "gone", "--url", "memory:"]);
     expect({ code, out }).toEqual({ code: 64, out: "" });
     expect(err).toContain("memory: ends with `holdfast acquire`, and so would the lock");
   });
 
-  test("the reference may come as an argument, in HOLDFAST_REFERENCE or on standard input", async () => {
+  test("the reference can be an argument, in HOLDFAST_REFERENCE or on standard input", async () => {
     const reference = await acquireReference("given");
     const results = await Promise.all([
       sandbox.run(["check", reference]),
@@ -84,7 +84,7 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
     const reference = await acquireReference("stale", "--ttl", "1s");
     const next = sandbox.start(["run", "stale", "--", "sh", "-c", "echo held; sleep 60"]);
     await until(() => next.out().includes("held"), { within: 20_000, what: "the next holder" });
-    // the store remembers for one lease how it ended, afterwards it does not know the reference
+    // the store remembers the end reason for one lease, afterwards it does not know the reference
     const { code, err } = await sandbox.run(["release", reference]);
     expect(code).toBe(123);
     expect(err).toMatch(
@@ -119,12 +119,12 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
   });
 });
 
-test.concurrent("a lock that was revoked is given back by its reference, and others need not wait for the end of its lease", async () => {
+test.concurrent("a revoked lock is released by its reference, and waiters need not wait for the end of its lease", async () => {
   const reference = await acquireReference("revoked", "--ttl", "10m");
   const { out } = await sandbox.run(["ls", "revoked", "--json"]);
   const { token } = JSON.parse(out) as { token: string };
   expect((await sandbox.run(["release", "--force", "revoked", "--token", token])).code).toBe(0);
-  // who works on is told, and keeps the place until all is put away
+  // the active holder is notified, and keeps its entry until it has cleaned up
   const renew = await sandbox.run(["renew", reference]);
   expect(renew.err).toBe('holdfast: "revoked" is not held by this reference: it was revoked; nothing was changed\n');
   expect((await sandbox.run(["run", "revoked", "--no-wait", "--", "true"])).code).toBe(124);
@@ -135,7 +135,7 @@ test.concurrent("a lock that was revoked is given back by its reference, and oth
 });
 
 describe.concurrent("the reference of a run", () => {
-  test("released by it, the run is told at once, and its command ended", async () => {
+  test("after a release by it, the run is notified at once, and its command ended", async () => {
     const script = `${process.execPath} dist/cli/main.js release && sleep 100`;
     const started = performance.now();
     const { code, err } = await sandbox.run(["run", "given away", "--ttl", "2m", "--", "sh", "-c", script]);
@@ -145,7 +145,7 @@ describe.concurrent("the reference of a run", () => {
     expect(performance.now() - started).toBeLessThan(25_000);
   });
 
-  test("check says within a run that it holds, and that it lasts until its session ends", async () => {
+  test("check within a run reports that the lock is held, and that it lasts until its session ends", async () => {
     const { out } = await sandbox.run(["run", "own", "--", process.execPath, "dist/cli/main.js", "check", "--json"]);
     expect(JSON.parse(out)).toMatchObject({ held: true, keys: ["own"], remainingMs: null });
   });
@@ -160,7 +160,7 @@ describe.concurrent("the reference of a run", () => {
   });
 });
 
-test.concurrent("acquire waits, gives up and says who holds, as run does", async () => {
+test.concurrent("acquire waits, gives up and reports the holder, as run does", async () => {
   const reference = await acquireReference("contended");
   const late = await sandbox.run(["acquire", "contended", "--wait", "100ms"]);
   expect(late.code).toBe(124);
@@ -177,7 +177,7 @@ test.concurrent("acquire waits, gives up and says who holds, as run does", async
   await sandbox.run(["release", reference]);
 });
 
-test.concurrent("several keys and permits are carried in one reference", async () => {
+test.concurrent("one reference carries several keys and permits", async () => {
   const both = await acquireReference("x", "y");
   expect((await sandbox.run(["run", "y", "--no-wait", "--", "true"])).code).toBe(124);
   expect((await sandbox.run(["release", both])).code).toBe(0);
@@ -188,9 +188,9 @@ test.concurrent("several keys and permits are carried in one reference", async (
 
 test
   .runIf(process.platform === "linux")
-  .concurrent("a reference that reached nobody, on a full disk or a closed pipe, leaves no lock behind", async () => {
+  .concurrent("a reference that could not be written, to a full disk or a closed pipe, leaves no lock behind", async () => {
     for (const into of [">/dev/full", "| exec 0<&-"]) {
-      // the reader has closed the pipe before the lock is granted: it was busy
+      // the reader closes the pipe before the lock is granted: it was busy
       const first = await acquireReference("undelivered");
       const script = `set -o pipefail; "$0" "$1" acquire undelivered --ttl 10m ${into}`;
       const second = sandbox.startProgram(["bash", "-c", script, process.execPath, PROGRAM]);

@@ -22,13 +22,13 @@ test.concurrent("a nested run of the same key joins it, with the same token, and
   expect(others).toEqual([first, first]);
 });
 
-test.concurrent("a nested run of another key claims that one, and a run of the first key within it still joins", async () => {
+test.concurrent("a nested run of another key claims it, and a run of the first key within that still joins", async () => {
   const script = `${holdfast} run other -- ${holdfast} run k1 -- sh -c 'echo "$HOLDFAST_KEY" in "$0"' two`;
   const { code, out } = await runNested(["k1"], script);
   expect({ code, out }).toEqual({ code: 0, out: "k1 in two\n" });
 });
 
-test.concurrent("a nested run of several keys joins what is held and claims the rest", async () => {
+test.concurrent("a nested run of several keys joins the held ones and claims the rest", async () => {
   const { code, out } = await runNested(
     ["both-a"],
     `${holdfast} run both-a both-b -- sh -c 'echo "$HOLDFAST_KEY"; ${holdfast} ls both | wc -l'`,
@@ -37,7 +37,7 @@ test.concurrent("a nested run of several keys joins what is held and claims the 
   expect({ code, out: out.replaceAll(" ", "") }).toEqual({ code: 0, out: "both-a\nboth-b\n3\n" });
 });
 
-test.concurrent("each key of a nested run has the token of whoever holds it", async () => {
+test.concurrent("each key of a nested run has the token of its holder", async () => {
   const { code, out } = await runNested(
     ["each-b"],
     `echo "$HOLDFAST_TOKENS"; ${holdfast} run each-a each-b -- sh -c 'echo "$HOLDFAST_TOKEN"; echo "$HOLDFAST_TOKENS"'`,
@@ -65,13 +65,13 @@ test.concurrent("the command works on the store of --url without naming it again
   await server.ended;
 });
 
-test.concurrent("permits never join: one that fits beside its ancestor is granted, one that could only wait for it exits 121", async () => {
+test.concurrent("permits never join: a run whose permits fit beside its ancestor's is granted, one that could only wait for it exits 121", async () => {
   const nested = (permits: string) => `${holdfast} run s4 --permits ${permits} --wait 3s -- echo granted`;
   expect(await runNested(["s4", "--permits", "1/2"], nested("1/2"))).toMatchObject({ code: 0, out: "granted\n" });
   expect(await runNested(["s4", "--permits", "1/2"], nested("2/2"))).toMatchObject({ code: 121, out: "" });
 });
 
-test.concurrent("a reference of a run that has ended is no ancestor: the key is waited for like anybody's", async () => {
+test.concurrent("the reference of an ended run is not an ancestor: the key is waited for as usual", async () => {
   const old = (await runNested(["k5"], 'echo "$HOLDFAST_REFERENCE"')).out.trim();
   const busy = sandbox.start(["run", "k5", "--", "sh", "-c", "echo held; sleep 60"]);
   while (!busy.out().includes("held")) await new Promise((resolve) => setTimeout(resolve, 5));
@@ -84,16 +84,16 @@ test.concurrent("a reference of a run that has ended is no ancestor: the key is 
   );
 });
 
-test.concurrent("a damaged reference in the environment is an error, not a wait for ever", async () => {
+test.concurrent("a damaged reference in the environment is an error, not an endless wait", async () => {
   const { code, err } = await sandbox.run(["run", "k6", "--", "true"], { env: { HOLDFAST_REFERENCE: "hf1.x.y" } });
   expect(code).toBe(64);
   expect(err).toMatch(/HOLDFAST_REFERENCE.* is damaged: unset both .*; nothing was run/);
 });
 
-test.concurrent("what joined is told at once when the run around it has ended, not when it asks again", async () => {
+test.concurrent("a joined run is notified at once when the enclosing run has ended, not at its next check", async () => {
   const [log, joined] = [join(sandbox.folder, "outlives"), join(sandbox.folder, "joined")];
   const inner = `${holdfast} run out --grace 100ms -- sh -c 'touch ${joined}; sleep 60' >${log} 2>&1`;
-  // where it is told it asks every 30 s only
+  // with notifications it checks every 30 s only
   const { code } = await runNested(["out"], `${inner} & while [ ! -e ${joined} ]; do sleep 0.02; done`);
   expect(code).toBe(0);
   await until(() => /lost "out" \(released\): sent TERM/.test(readFileSync(log, "utf8")), {
@@ -102,7 +102,7 @@ test.concurrent("what joined is told at once when the run around it has ended, n
   });
 });
 
-test.concurrent("whoever joined a lease ends with it, before the next one follows; a renewal is seen", async () => {
+test.concurrent("a run that joined a lease ends with it, before the next holder follows; a renewal is noticed", async () => {
   const reference = (await sandbox.run(["acquire", "leased", "--ttl", "10s"])).out.trim();
   const alive = join(sandbox.folder, "alive");
   const stubborn = `trap "" TERM; while :; do date +%s%N >${alive}.new; mv ${alive}.new ${alive}; sleep 0.02; done`;
@@ -119,6 +119,6 @@ test.concurrent("whoever joined a lease ends with it, before the next one follow
   );
   const [granted, last] = next.out.trim().split("\n").map(BigInt);
   expect((last as bigint) < (granted as bigint), "the command was gone").toBe(true);
-  // not with the lease that it had found
+  // not with the lease that it had found at first
   expect(performance.now() - startedAt).toBeGreaterThan(9_500);
 });

@@ -16,7 +16,7 @@ console.log("held");
 setInterval(() => {}, 60_000);
 `;
 
-test("while a restarted server still hears who holds, that is what is said, not that nobody holds it", async () => {
+test("during recovery the commands report the recovery, not that the lock is free", async () => {
   const address = `unix:${join(sandbox.folder, "s")}`;
   const url = `holdfast+${address}`;
   const serve = async (): Promise<RunningCommand> => {
@@ -25,7 +25,7 @@ test("while a restarted server still hears who holds, that is what is said, not 
     return started;
   };
   const first = await serve();
-  // it holds, and cannot come back and say so; of a run the server would know what that is
+  // it holds, and cannot reconnect; of a run the server would know its state
   const holder = sandbox.startProgram([process.execPath, "--input-type=module", "-e", HOLDER], {
     env: { HOLDFAST_URL: url },
   });
@@ -39,7 +39,7 @@ test("while a restarted server still hears who holds, that is what is said, not 
     sandbox.run(["run", "other", "--url", url, "--no-wait", "--", "true"]),
     sandbox.run(["run", "other", "--url", url, "--wait", "5s", "--", "true"]),
   ]);
-  // not 124: nobody knows whether it is held
+  // not 124: it is unknown whether the lock is held
   expect(busy).toMatchObject({ code: 69, out: "" });
   expect(busy.err).toMatch(new RegExp(`^holdfast: cannot grant "other": ${said}; nothing was run\n$`));
   expect(waited.err).toMatch(

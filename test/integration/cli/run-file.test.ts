@@ -1,4 +1,4 @@
-// What a run writes down, seen by its own command: src is called directly, so that a fault put into it is noticed.
+// The file of a run, seen by its own command: src is called directly, so that a fault put into it is noticed.
 
 import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { cleanUpAfterEach, createTemporaryDirectory, startServer } from "../../s
 
 cleanUpAfterEach();
 
-/** Copies the file as its first act; then waits until its own process id stands in it, and tries the lock. */
+/** First copies the file; then waits until it contains its own process id, and tries the lock. */
 const PRINT_RECORD = `
 cp "$1"/*.run "$2/first" || exit 3
 until grep -q '"role":"command","pid":'$$, "$1"/*.run; do [ $((n += 1)) -gt 200 ] && exit 4; sleep 0.02; done
@@ -37,7 +37,7 @@ test.each([
   ["several keys with a lease", { ttl: "10s" }, ["b", "a"]],
   ["not to be ended when it is lost", { onLost: "ignore" }, ["k"]],
 ] as const)(
-  "before a command does anything its file names what is held and who works, then itself; afterwards it is gone (%s)",
+  "before a command runs, its file names the locks and the other processes, then the command itself; afterwards it is gone (%s)",
   async (_, flags, keys) => {
     const { code, runsIn, read } = await runAndReadRecord(flags, keys);
     expect(code).toBe(0);
@@ -48,7 +48,7 @@ test.each([
     expect(first?.locked).toBe(true);
     const roles = then?.processes.map(({ role }) => role);
     expect(roles).toEqual("onLost" in flags ? ["wrapper", "command"] : ["wrapper", "watchdog", "command"]);
-    // its own line may stand there from the beginning, those of the others must
+    // its own line may be there from the beginning, those of the others must
     const [others, atFirst] = [roles?.slice(0, -1) ?? [], first?.processes.map(({ role }) => role) ?? []];
     expect(atFirst.slice(0, others.length)).toEqual(others);
     expect(then?.processes[0]?.pid).toBe(process.pid);
@@ -57,7 +57,7 @@ test.each([
   },
 );
 
-test("the folder is for its owner alone, and the file, too", async () => {
+test("the directory and the file are accessible to their owner only", async () => {
   const server = await startServer();
   const out = createTemporaryDirectory();
   const runsIn = join(server.dir, "state", "runs");
@@ -68,7 +68,7 @@ test("the folder is for its owner alone, and the file, too", async () => {
   expect(statSync(runsIn).mode & 0o777).toBe(0o700);
 });
 
-test("what is held cannot be written down: nothing is run, and nothing stays held", async () => {
+test("when the file cannot be written the command is not started, and nothing stays held", async () => {
   const server = await startServer();
   rmSync(join(server.dir, "state", "runs"), { recursive: true });
   const url = `holdfast+${server.addresses[0]}`;

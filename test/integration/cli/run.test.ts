@@ -22,7 +22,7 @@ async function startHolder(key: string, ...flags: string[]) {
   };
 }
 
-describe.concurrent("what the command finds", () => {
+describe.concurrent("the command's environment", () => {
   test("HOLDFAST_KEY, HOLDFAST_TOKEN and HOLDFAST_REFERENCE are exported, and the token rises", async () => {
     const script = 'printf "%s\\n" "$HOLDFAST_KEY" "$HOLDFAST_TOKEN" "$HOLDFAST_REFERENCE"';
     const [first, second] = [
@@ -34,19 +34,19 @@ describe.concurrent("what the command finds", () => {
     expect(BigInt(second[1] ?? "") > BigInt(first[1] ?? "")).toBe(true);
   });
 
-  test("several keys stand in HOLDFAST_KEY one a line, each once and in order", async () => {
+  test("several keys are in HOLDFAST_KEY one a line, each once and in order", async () => {
     const { out } = await sandbox.run(["run", "b", "a key", "b", "--", "sh", "-c", 'echo "$HOLDFAST_KEY"']);
     expect(out).toBe("a key\nb\n");
   });
 
-  test("credentials are taken from its environment, and the password from HOLDFAST_URL", async () => {
+  test("credentials are removed from the command's environment, and the password from HOLDFAST_URL", async () => {
     const env = { HOLDFAST_CREDENTIAL: "s3cret", HOLDFAST_CREDENTIAL_FILE: "/s3cret", OTHER: "kept" };
     const { out } = await sandbox.run(["run", "secrets", "--", "env"], { env });
     expect(out).not.toContain("s3cret");
     expect(out).toContain("OTHER=kept");
   });
 
-  test("its input, output, arguments and working directory are as without us", async () => {
+  test("input, output, arguments and working directory are the same as without holdfast", async () => {
     const script = 'cat; printf "<%s>" "$@"; pwd; echo error >&2';
     const args = ["run", "plain", "--", "sh", "-c", script, "sh", "--wait", "a b", "", "--", "*"];
     const { out, err } = await sandbox.run(args, { input: "in\n", cwd: sandbox.folder });
@@ -60,7 +60,7 @@ describe.concurrent("what the command finds", () => {
     const started = performance.now();
     const { out } = await sandbox.startProgram(["bash", "-c", script], { env: { HOLDFAST_DIR: fresh } }).ended;
     expect(out).toBe("<hi>\n");
-    // a server that kept the pipe would keep us for ten minutes
+    // a server that kept the pipe would block for ten minutes
     expect(performance.now() - started).toBeLessThan(30_000);
     const pid = Number(/ (\d+) listening/.exec(readFileSync(join(fresh, "server.log"), "utf8"))?.[1]);
     const open = readdirSync(`/proc/${pid}/fd`).map((name) => readLink(`/proc/${pid}/fd/${name}`));
@@ -77,12 +77,12 @@ describe.concurrent("what the command finds", () => {
     );
     expect(readlinkSync(`/proc/${pid}/cwd`)).toBe("/");
     const names = readFileSync(`/proc/${pid}/environ`, "latin1").match(/^[^=]+|(?<=\0)[^=]+/g);
-    // the shell on the way adds PWD
+    // the intermediate shell adds PWD
     expect(names?.filter((name) => name !== "PWD").sort()).toEqual(["HOLDFAST_DIR", "PATH"]);
   });
 
   test("a run with an empty environment excludes one with a full one", async () => {
-    // the directory of a user without HOLDFAST_DIR is that of the password database; here the one variable stands for it
+    // without HOLDFAST_DIR the password database gives the user's directory; here the one variable replaces it
     const first = await startHolder("empty");
     const args = ["env", "-i", `HOLDFAST_DIR=${sandbox.directory}`, process.execPath, PROGRAM] as const;
     const { code } = await sandbox.startProgram([...args, "run", "empty", "--no-wait", "--", "/bin/true"]).ended;
@@ -100,7 +100,7 @@ function readLink(path: string): string {
   }
 }
 
-describe.concurrent("who may run at once", () => {
+describe.concurrent("which runs may run at the same time", () => {
   test("two runs of one key take turns in order of arrival", async () => {
     const log = join(sandbox.folder, "turns");
     const first = await startHolder("turns");
@@ -114,14 +114,14 @@ describe.concurrent("who may run at once", () => {
     expect(readFileSync(log, "utf8")).toBe("second\nthird\n");
   });
 
-  test("--shared runs meet, an exclusive one waits for them", async () => {
+  test("--shared runs overlap, an exclusive one waits for them", async () => {
     const readers = [await startHolder("shared", "--shared"), await startHolder("shared", "--shared")];
     expect((await sandbox.run(["run", "shared", "--no-wait", "--", "true"])).code).toBe(124);
     for (const reader of readers) await reader.stop();
     expect((await sandbox.run(["run", "shared", "--no-wait", "--", "true"])).code).toBe(0);
   });
 
-  test("the short flags mean what they mean to flock(1)", async () => {
+  test("the short flags have the meaning they have in flock(1)", async () => {
     const reader = await startHolder("flags", "-s");
     expect((await sandbox.run(["run", "-s", "-n", "flags", "--", "true"])).code).toBe(0);
     expect((await sandbox.run(["run", "-nE9", "flags", "--", "true"])).code).toBe(9);
@@ -140,7 +140,7 @@ describe.concurrent("who may run at once", () => {
     await holders[1]?.stop();
   });
 
-  test("several keys are taken together, whatever their order", async () => {
+  test("several keys are acquired together, whatever their order", async () => {
     const first = await startHolder("m2");
     const both = sandbox.start(["run", "m2", "m1", "--", "echo", "both"]);
     await sandbox.waitForQueue("m2");
@@ -155,8 +155,8 @@ describe.concurrent("who may run at once", () => {
   });
 });
 
-describe.concurrent("what is said while waiting", () => {
-  test("after a second it says that it waits and behind whom, and no sooner", async () => {
+describe.concurrent("messages while waiting", () => {
+  test("after a second, and no sooner, it reports that it waits and for which holder", async () => {
     const first = await startHolder("notice", "--label", "ana@web-1 pid 4121 (node)");
     const started = performance.now();
     const second = sandbox.start(["run", "notice", "--", "echo", "done"]);
@@ -171,12 +171,12 @@ describe.concurrent("what is said while waiting", () => {
     expect(err.split("\n").length).toBe(2);
   });
 
-  test("who has got the lock by the time that there is something to say is not told to wait", async () => {
+  test("a run that is granted the lock before its first notice prints none", async () => {
     const args = ["serve", "--listen", "tcp://127.0.0.1:0", "--state", join(sandbox.folder, "late")];
     const server = sandbox.start(args);
     await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: Number(/:(\d+)\n/.exec(server.out())?.[1]) });
-    // the answer to its claim comes after a second, when it asks for whom it waits, and before the answer to that
+    // the answer to its claim comes after a second, when it looks up the holder, and before the answer to that
     proxy.toClient.delay(1_500);
     const port = "port" in proxy.address ? proxy.address.port : 0;
     const run = sandbox.run([
@@ -194,19 +194,22 @@ describe.concurrent("what is said while waiting", () => {
     await server.ended;
   });
 
-  test.runIf(process.platform === "linux")("what cannot be said, as on a full disk, stops nothing", async () => {
-    const first = await startHolder("mute");
-    const script = '"$0" "$1" run mute --verbose -- echo ran 2>/dev/full';
-    const second = sandbox.startProgram(["sh", "-c", script, process.execPath, PROGRAM]);
-    await sandbox.waitForQueue("mute");
-    // longer than until the first notice
-    const started = performance.now();
-    await until(() => performance.now() - started > 1_200, { within: 20_000, what: "the notice to fail" });
-    await first.stop();
-    expect(await second.ended).toMatchObject({ code: 0, out: "ran\n" });
-  });
+  test.runIf(process.platform === "linux")(
+    "a notice that cannot be written, as on a full disk, stops nothing",
+    async () => {
+      const first = await startHolder("mute");
+      const script = '"$0" "$1" run mute --verbose -- echo ran 2>/dev/full';
+      const second = sandbox.startProgram(["sh", "-c", script, process.execPath, PROGRAM]);
+      await sandbox.waitForQueue("mute");
+      // longer than until the first notice
+      const started = performance.now();
+      await until(() => performance.now() - started > 1_200, { within: 20_000, what: "the notice to fail" });
+      await first.stop();
+      expect(await second.ended).toMatchObject({ code: 0, out: "ran\n" });
+    },
+  );
 
-  test("a label with control and bidi characters cannot forge a line or turn one around", async () => {
+  test("a label with control and bidi characters cannot forge a line or reverse one", async () => {
     const first = await startHolder("forged", "--label", "eve\u202e\u001b[2Jroot\u2066");
     const { err } = await sandbox.run(["run", "forged", "--wait", "100ms", "--", "true"]);
     expect(err).toContain("eve\\u{202e} [2Jroot\\u{2066}");
@@ -225,7 +228,7 @@ describe.concurrent("what is said while waiting", () => {
     await first.stop();
   });
 
-  test("the default label names user, host, wrapper and program, never its arguments", async () => {
+  test("the default label names user, host, wrapper and program, never the arguments", async () => {
     const first = sandbox.start(["run", "labelled", "--", "sh", "-c", "echo held; : s3cret; sleep 60"]);
     await until(() => first.out().includes("held"), { within: 20_000, what: "the holder" });
     const { out } = await sandbox.run(["ls", "labelled", "--json"]);

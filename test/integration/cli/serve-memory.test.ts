@@ -1,4 +1,4 @@
-// A server with a small heap, and clients that want to fill it: what is refused costs nothing.
+// A server with a small heap, and clients that try to fill it: a refused claim uses no memory.
 
 import { expect, test } from "vitest";
 import { randomId } from "../../../src/util/ids.ts";
@@ -12,7 +12,7 @@ const sandbox = cliSandbox();
 const HEAP_MIB = process.env.HOLDFAST_LONG === "1" ? 400 : 64;
 const CLAIM_COUNT = HEAP_MIB * 2_000;
 
-test(`what clients tell of after a restart does not end a server with ${HEAP_MIB} MiB: ${CLAIM_COUNT} claims, and some of very long keys`, async () => {
+test(`reclaims after a restart do not exhaust a server with ${HEAP_MIB} MiB: ${CLAIM_COUNT} claims, and some of very long keys`, async () => {
   const server = sandbox.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--quiet"], {
     env: { NODE_OPTIONS: `--max-old-space-size=${HEAP_MIB}` },
   });
@@ -24,7 +24,7 @@ test(`what clients tell of after a restart does not end a server with ${HEAP_MIB
     for (const [state] of (await client.call("reclaim", items, false)) as [keyof typeof states][]) states[state]++;
   };
   const held = ["held", "5", 1, 30_000];
-  // of each session as many as it may have at least; over TCP what it has outlives its connection
+  // each session has as many as it may have at least; over TCP its claims outlive its connection
   for (let told = 0, session = 0; told < CLAIM_COUNT; session++) {
     const client = await RawClient.open(address);
     for (let frame = 0; frame < 25 && told < CLAIM_COUNT; frame++) {

@@ -54,7 +54,7 @@ async function waitForLog(server: RunningCommand, what: string, times = 1): Prom
   await until(found, { within: 10_000, what: `the server to say "${what}"` });
 }
 
-/** The serial number of the certificate that a new connection is shown. */
+/** The serial number of the certificate that a new connection gets. */
 function certificateSerial(port: number, ca: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connectTls({ host: "127.0.0.1", port, ca: readFileSync(ca) }, () => {
@@ -70,7 +70,7 @@ async function stopServer(server: RunningCommand): Promise<void> {
   expect((await server.ended).code).toBe(0);
 }
 
-test("SIGHUP: a new certificate for new connections, while the old ones stay", async () => {
+test("SIGHUP: new connections get the new certificate, while the old ones stay", async () => {
   const { server, url, port, folder, issuer, files, credential } = await startSecuredServer("certificate");
   const locks = await connect(url, { credential });
   const lock = await locks.acquire("k");
@@ -90,7 +90,7 @@ test("SIGHUP: a new certificate for new connections, while the old ones stay", a
   await stopServer(server);
 });
 
-test("SIGHUP with bad files keeps what there was, and says so loudly", async () => {
+test("SIGHUP with invalid files keeps the old ones, and logs the error", async () => {
   const { server, url, port, files, accounts, credential } = await startSecuredServer("bad");
   const before = await certificateSerial(port, files.ca);
   writeFileSync(files.cert, "no certificate");
@@ -108,7 +108,7 @@ test("SIGHUP with bad files keeps what there was, and says so loudly", async () 
   await stopServer(server);
 });
 
-test("SIGHUP: two credentials are good while one is replaced, and one that is removed is refused", async () => {
+test("SIGHUP: two credentials are valid during a replacement, and a removed one is refused", async () => {
   const { server, url, at, admit, credential, hash } = await startSecuredServer("rotation");
   const run = (secret: string) =>
     sandbox.run(["run", "k", "--url", url, "--", "true"], { env: { HOLDFAST_CREDENTIAL: secret } });
@@ -134,7 +134,7 @@ test("SIGHUP: two credentials are good while one is replaced, and one that is re
   await stopServer(server);
 });
 
-test("the credential comes from a file, too, which is read again for each connection", async () => {
+test("the credential can come from a file, which is read again for each connection", async () => {
   const { server, url, folder, credential } = await startSecuredServer("file");
   const file = join(folder, "credential");
   writeFileSync(file, `${credential}\n`, { mode: 0o600 });
@@ -153,7 +153,7 @@ test("the credential comes from a file, too, which is read again for each connec
   await stopServer(server);
 });
 
-test("one wrong credential too many is told as such, by a command too, and a valid one is let in", async () => {
+test("one wrong credential too many is reported as such, by a command too, and a valid one is admitted", async () => {
   const { server, url, credential } = await startSecuredServer("many", "--limit", "failuresPerMinute=1");
   const run = (secret: string) =>
     sandbox.run(["run", "k", "--url", url, "--", "true"], { env: { HOLDFAST_CREDENTIAL: secret } });
@@ -184,7 +184,7 @@ test("the child of a run has no credential: a nested run that cannot authenticat
   await stopServer(server);
 });
 
-test("an issuer that NODE_EXTRA_CA_CERTS names is trusted, by name and by address", async () => {
+test("an issuer in NODE_EXTRA_CA_CERTS is trusted, by name and by address", async () => {
   const { server, at, files, credential } = await startSecuredServer("extra");
   const env = { HOLDFAST_CREDENTIAL: credential, NODE_EXTRA_CA_CERTS: files.ca };
   for (const url of [at, at.replace("127.0.0.1", "localhost")]) {
@@ -198,7 +198,7 @@ test("an issuer that NODE_EXTRA_CA_CERTS names is trusted, by name and by addres
   await stopServer(server);
 });
 
-test("--tls-client-ca demands a client certificate, and --check may be asked while the server runs", async () => {
+test("--tls-client-ca demands a client certificate, and --check works while the server runs", async () => {
   const clients = createAuthority("clients");
   const folder = join(sandbox.folder, "clients");
   mkdirSync(folder);
@@ -214,7 +214,7 @@ test("--tls-client-ca demands a client certificate, and --check may be asked whi
   await stopServer(server);
 });
 
-test("HTTP that other machines reach speaks TLS, with the certificate that is reloaded, too", async () => {
+test("HTTP for other machines speaks TLS, also with a reloaded certificate", async () => {
   const { server, folder, issuer, files, credential } = await startSecuredServer("http", "--http", "0.0.0.0:0");
   const [, http] = server.out().trim().split("\n");
   expect(http).toMatch(/^HTTP on https:\/\/0\.0\.0\.0:\d+$/);
@@ -236,12 +236,12 @@ test("HTTP that other machines reach speaks TLS, with the certificate that is re
   server.process.kill("SIGHUP");
   await waitForLog(server, "reloaded: certificate for");
   expect(await certificateSerial(port, files.ca)).not.toBe(before);
-  // whom the new certificate names may be called so
+  // the names in the new certificate are valid host names
   expect(await status(asRenamed)).toBe(200);
   await stopServer(server);
 });
 
-test("SIGTERM: holders and waiters are told, nothing more is granted, and the next start has the table", async () => {
+test("SIGTERM: holders and waiters are notified, nothing more is granted, and the next start restores the table", async () => {
   const { server, url, credential, folder, files, accounts, port } = await startSecuredServer("drain");
   const first = await connect(url, { credential });
   const second = await connect(url, { credential });
@@ -284,7 +284,7 @@ test("a second signal ends the server at once", async () => {
     answer += text;
   });
   await until(() => answer.includes("100 Continue"), { within: 20_000, what: "half a request to be read" });
-  // both are there when it goes on, in an order of the system's: the second cannot come when the second is over
+  // both signals are pending when it continues, in the kernel's order: the second must not come after the second is over
   for (const name of ["SIGSTOP", "SIGTERM", "SIGINT", "SIGCONT"] as const) server.process.kill(name);
   const { code, err } = await server.ended;
   expect([130, 143]).toContain(code);

@@ -11,7 +11,7 @@ import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 
-/** A folder of one test with a certificate, a file of accounts and a credential of "team-a/". */
+/** The directory of one test with a certificate, an accounts file and a credential for "team-a/". */
 function writeSecrets(name: string) {
   const folder = join(sandbox.folder, name);
   mkdirSync(folder);
@@ -58,7 +58,7 @@ test("a flag wins over the environment, and the environment over the file", asyn
   for (const server of [fromFile, fromEnvironment, fromFlag]) await stopServer(server);
 });
 
-test("everything that is wrong is said at once, each with where it was said", async () => {
+test("all errors are reported at once, each with its origin", async () => {
   const config = join(sandbox.folder, "wrong.json");
   writeFileSync(
     config,
@@ -94,7 +94,7 @@ test("everything that is wrong is said at once, each with where it was said", as
   expect(err).not.toContain("--state");
 });
 
-test("what is wrong with an address is said, and what was probably meant", async () => {
+test("a wrong address is reported with the reason and the probable intention", async () => {
   const { code, err } = await sandbox.run([
     ...["serve", "--check", "--state", "none", "--http", "localhost:7421:1", "--limit", "foo=3"],
     ...[
@@ -123,7 +123,7 @@ test("what is wrong with an address is said, and what was probably meant", async
   ]);
 });
 
-test("of a file that is no JSON, or says a thing twice, only the place is told: a store's password may stand there", async () => {
+test("for an invalid or ambiguous JSON file only the position is reported: the text could contain a store's password", async () => {
   const config = join(sandbox.folder, "torn.json");
   for (const [text, told] of [
     ['{"store":redis://:s3cret@host}', `--config: ${config} is not valid JSON at character 10`],
@@ -137,7 +137,7 @@ test("of a file that is no JSON, or says a thing twice, only the place is told: 
   }
 });
 
-test("with --json the same is one object, its message without what begins our lines", async () => {
+test("with --json the same report is one object, its message without the usual prefix", async () => {
   const { err } = await sandbox.run(["serve", "--json", "--listen", "tcp://h:70000", "--limit", "keys=1"]);
   const { message, errors } = JSON.parse(err) as { message: string; errors: { where: string; message: string }[] };
   expect(errors.map(({ where }) => where)).toEqual(["--listen", "--limit"]);
@@ -154,7 +154,7 @@ test.each([
   expect(err).toContain(`${listen} is reachable from other machines and ${why}`);
 });
 
-test("tls:// for other machines needs credentials, HTTP needs both; --insecure opens with a warning", async () => {
+test("tls:// for other machines needs credentials, HTTP needs both; --insecure listens with a warning", async () => {
   const { cert, key, accounts } = writeSecrets("exposed");
   const tls = ["--tls-cert", cert, "--tls-key", key, "--state", "none"];
   const bare = await sandbox.run(["serve", "--listen", "tls://0.0.0.0:0", ...tls]);
@@ -176,7 +176,7 @@ test("tls:// for other machines needs credentials, HTTP needs both; --insecure o
   );
 });
 
-test("--check says that the configuration is valid, and starts nothing", async () => {
+test("--check reports that the configuration is valid, and starts nothing", async () => {
   const { cert, key, accounts, state } = writeSecrets("well");
   const args = ["--listen", "tls://0.0.0.0:7420", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
   const { code, out, err } = await sandbox.run(["serve", "--check", ...args, "--state", state]);
@@ -185,7 +185,7 @@ test("--check says that the configuration is valid, and starts nothing", async (
   expect(await sandbox.run(["serve", "--check"], { env })).toMatchObject({ code: 0, err: "" });
 });
 
-test("--check finds what is wrong with certificates, credentials and the state", async () => {
+test("--check reports invalid certificates, credentials and state directories", async () => {
   const { folder, issuer, cert, key, accounts, state } = writeSecrets("unwell");
   const check = async (...args: string[]) => {
     const { code, err } = await sandbox.run(["serve", "--check", "--listen", "tls://127.0.0.1:0", ...args]);
@@ -214,7 +214,7 @@ test("--check finds what is wrong with certificates, credentials and the state",
   expect(noPem.err).toContain(`${accounts} contains no PEM private key`);
   mkdirSync(state, { mode: 0o700 });
   chmodSync(state, 0o755);
-  // empty, it would be closed
+  // an empty one would be closed to other users
   expect((await check(...tls, "--state", state)).err).toContain(`${state} is empty and open to other users (mode 755)`);
   writeFileSync(join(state, "notes"), "");
   const open = await check(...tls, "--state", state);
@@ -227,7 +227,7 @@ test("--check finds what is wrong with certificates, credentials and the state",
   expect(file.err).toContain(`--state: ${text} is not a directory`);
 });
 
-test("--first-start is for a flag alone; --check warns of the minute that it skips", async () => {
+test("--first-start works as a flag only; --check warns of the minute that it skips", async () => {
   const listen = ["serve", "--listen", `unix:${join(sandbox.folder, "socket")}`];
   const none = await sandbox.run([...listen, "--state", "none", "--check"]);
   expect([none.code, none.err]).toEqual([
@@ -244,7 +244,7 @@ test("--first-start is for a flag alone; --check warns of the minute that it ski
   expect([wrong.code, wrong.err]).toEqual([78, expect.stringContaining("this is not its first start")]);
 });
 
-test("what cannot be had is named: a folder that is missing, an address in use, a path that is too long", async () => {
+test("an unusable path or address is named: a missing directory, an address in use, a path that is too long", async () => {
   const missing = `unix:${join(sandbox.folder, "none", "socket")}`;
   const noFolder = await sandbox.run(["serve", "--listen", missing, "--state", "none"]);
   expect(noFolder.code).toBe(69);
@@ -272,7 +272,7 @@ test("--store serves another store, which keeps its own state", async () => {
   expect(forgets.err).toContain("--store: memory: would be empty after a restart while clients still hold locks");
 });
 
-test("--limit changes a limit, --http serves HTTP, --json says so", async () => {
+test("--limit changes a limit, --http serves HTTP, --json reports both", async () => {
   const args = [
     "--listen",
     "tcp://127.0.0.1:0",
@@ -295,7 +295,7 @@ test("--limit changes a limit, --http serves HTTP, --json says so", async () => 
   expect(await stopServer(server)).toBe("");
 });
 
-test("the log is one JSON object a line, of the level that was asked for, and nothing forges a line", async () => {
+test("the log has one JSON object a line, of the requested level, and no input can forge a line", async () => {
   const { cert, key, accounts, ca } = writeSecrets("log");
   const args = ["--listen", "tls://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
   const server = sandbox.start(["serve", ...args, "--state", "none", "--log-format", "json"]);
@@ -317,7 +317,7 @@ test("the log is one JSON object a line, of the level that was asked for, and no
   expect(await stopServer(silent)).toBe("");
 });
 
-test("the log for people has nothing of what there is nothing to say", async () => {
+test("the human log omits empty fields", async () => {
   const url = `holdfast+unix:${join(sandbox.folder, "told")}`;
   const open = sandbox.start([
     "serve",
@@ -334,7 +334,7 @@ test("the log for people has nothing of what there is nothing to say", async () 
   expect(err).toContain(`warning: a lock was revoked (key k, token ${token}, reason gone)\n`);
 });
 
-test("what clients and operators write stands in quotes in the log for people: it cannot look like further fields", async () => {
+test("text from clients and operators is in quotes in the human log: it cannot look like further fields", async () => {
   const address = join(sandbox.folder, "quoted");
   const url = `holdfast+unix:${address}`;
   const open = sandbox.start(["serve", "--listen", `unix:${address}`, "--state", join(sandbox.folder, "q")]);
@@ -348,12 +348,12 @@ test("what clients and operators write stands in quotes in the log for people: i
   expect(err).toContain(
     `warning: a lock was revoked (key "a, reason none", token ${token}, reason ${JSON.stringify(reason)}`,
   );
-  // no field but those that are there, once what stands in quotes is taken out
+  // no other fields, once the quoted text is removed
   const line = err.split("\n").find((one) => one.includes("was revoked")) ?? "";
   expect(line.replace(/"(\\.|[^"\\])*"/g, '""')).toMatch(/\(key "", token \d+, reason ""(, label "")?\)$/);
 });
 
-test("every setting has a flag and a variable, and stands in --help", async () => {
+test("every setting has a flag and a variable, and is in --help", async () => {
   const { out } = await sandbox.run(["serve", "--help"]);
   for (const { name } of SETTINGS) expect(out).toContain(`--${name}`);
   expect(SETTINGS.map(({ name }) => toVariableName(name))).toContain("HOLDFAST_TLS_CLIENT_CA");

@@ -12,7 +12,7 @@ async function startServer(...args: string[]) {
   return server;
 }
 
-test("serve listens on every --listen, says where, and stops cleanly on SIGTERM", async () => {
+test("serve listens on every --listen, prints the addresses, and stops cleanly on SIGTERM", async () => {
   const socket = join(sandbox.folder, "s");
   const server = await startServer(
     "--listen",
@@ -32,11 +32,11 @@ test("serve listens on every --listen, says where, and stops cleanly on SIGTERM"
   server.process.kill("SIGTERM");
   expect((await server.ended).code).toBe(0);
   expect(existsSync(socket)).toBe(false);
-  // no server of the user was needed for all that
+  // none of this needed the user's own server
   expect(sandbox.autostartedServerPids()).toEqual([]);
 });
 
-test("serve --json says where it listens as one object", async () => {
+test("serve --json prints its addresses as one object", async () => {
   const server = await startServer("--listen", "tcp://127.0.0.1:0", "--state", "none", "--json", "--quiet");
   expect(JSON.parse(server.out())).toMatchObject({
     listening: [expect.stringMatching(/^tcp:/)],
@@ -46,7 +46,7 @@ test("serve --json says where it listens as one object", async () => {
   expect((await server.ended).code).toBe(0);
 });
 
-test("without --listen it serves the user's own socket, and a second one is told that it does", async () => {
+test("without --listen it serves the user's own socket, and a second server reports that it is in use", async () => {
   const server = await startServer();
   expect(server.out()).toBe(`listening on unix:${join(sandbox.directory, "socket")}\n`);
   expect((await sandbox.run(["run", "k", "--", "true"])).code).toBe(0);
@@ -58,7 +58,7 @@ test("without --listen it serves the user's own socket, and a second one is told
   expect(sandbox.autostartedServerPids()).toEqual([]);
 });
 
-test("a second server on one state or one address is refused", async () => {
+test("a second server on one state directory or one address is refused", async () => {
   const state = join(sandbox.folder, "s2");
   const server = await startServer("--listen", "tcp://127.0.0.1:0", "--state", state);
   const address = server.out().trim().replace("listening on ", "");
@@ -72,7 +72,7 @@ test("a second server on one state or one address is refused", async () => {
   await server.ended;
 });
 
-test("addresses that mean nothing are wrong usage", async () => {
+test("invalid addresses are wrong usage", async () => {
   for (const listen of ["7420", "unix:relative", "http://x", "tcp://host", "tls://127.0.0.1:70000"]) {
     const { code, err } = await sandbox.run(["serve", "--listen", listen, "--state", "none"]);
     expect(code).toBe(64);
@@ -80,29 +80,32 @@ test("addresses that mean nothing are wrong usage", async () => {
   }
 });
 
-test("--idle lets a server leave that nobody needs", async () => {
+test("--idle stops a server that has been idle", async () => {
   const server = await startServer("--listen", "tcp://127.0.0.1:0", "--state", "none", "--idle", "200ms");
   const { code, err } = await server.ended;
   expect(code).toBe(0);
   expect(err).toMatch(/stopping: idle timeout reached/);
 });
 
-test.skipIf(!existsSync("/usr/bin/script"))("a server in a terminal ends cleanly when the terminal goes", async () => {
-  const state = join(sandbox.folder, "terminal");
-  const command = `echo pid $$; exec ${process.execPath} ${PROGRAM} serve --listen tcp://127.0.0.1:0 --state ${state}`;
-  const terminal = sandbox.startProgram(["script", "-qec", command, "/dev/null"], { env: { SHELL: "/bin/sh" } });
-  await until(() => terminal.out().includes("listening"), { within: 20_000, what: "the server" });
-  const pid = Number(/pid (\d+)/.exec(terminal.out())?.[1]);
-  terminal.process.kill("SIGKILL");
-  await until(() => !isProcessAlive(pid), { within: 10_000, what: "the server's end" });
-  expect(readFileSync(join(state, "state"), "utf8")).toContain('"clean":{');
-});
+test.skipIf(!existsSync("/usr/bin/script"))(
+  "a server in a terminal stops cleanly when the terminal closes",
+  async () => {
+    const state = join(sandbox.folder, "terminal");
+    const command = `echo pid $$; exec ${process.execPath} ${PROGRAM} serve --listen tcp://127.0.0.1:0 --state ${state}`;
+    const terminal = sandbox.startProgram(["script", "-qec", command, "/dev/null"], { env: { SHELL: "/bin/sh" } });
+    await until(() => terminal.out().includes("listening"), { within: 20_000, what: "the server" });
+    const pid = Number(/pid (\d+)/.exec(terminal.out())?.[1]);
+    terminal.process.kill("SIGKILL");
+    await until(() => !isProcessAlive(pid), { within: 10_000, what: "the server's end" });
+    expect(readFileSync(join(state, "state"), "utf8")).toContain('"clean":{');
+  },
+);
 
-test("serve ends with 74 if its state could not be saved, and with 69 if the lock of its state was taken away", async () => {
+test("serve ends with 74 if its state could not be saved, and with 69 if the lock of its state was taken over", async () => {
   const state = join(sandbox.folder, "spoiled");
   const args = ["--listen", `unix:${join(sandbox.folder, "spoiled.socket")}`, "--state", state];
   const full = await startServer(...args);
-  // a folder in its place: even root cannot replace the file
+  // a directory in its place: even root cannot replace the file
   mkdirSync(join(state, "state.new"));
   full.process.kill("SIGTERM");
   expect((await full.ended).code).toBe(74);

@@ -18,10 +18,10 @@ import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.t
 import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
-/** test/crash starts twenty. */
+/** test/fault-injection starts twenty. */
 const CONCURRENT_STARTS = 6;
 
-test("the first command starts the server and the next ones share it; its files are its owner's alone", async () => {
+test("the first command starts the server and the next ones share it; its files are accessible to their owner only", async () => {
   expect((await sandbox.run(["run", "k", "--", "true"])).code).toBe(0);
   expect((await sandbox.run(["run", "k", "--", "true"])).code).toBe(0);
   expect(sandbox.autostartedServerPids()).toHaveLength(1);
@@ -31,7 +31,7 @@ test("the first command starts the server and the next ones share it; its files 
   }
 });
 
-test("starters at once on a stale socket make one server, and all of them are served", async () => {
+test("commands that start at once on a stale socket start one server, and all of them are served", async () => {
   const [old = 0] = sandbox.autostartedServerPids().filter(isProcessAlive);
   process.kill(old, "SIGKILL");
   await until(() => !isProcessAlive(old), { within: 20_000, what: "the end of the old server" });
@@ -48,7 +48,7 @@ test("starters at once on a stale socket make one server, and all of them are se
   expect(sandbox.autostartedServerPids()).toHaveLength(before + 1);
 });
 
-test("a stopped server is a living one: nobody starts another", async () => {
+test("a stopped server counts as running: no command starts another", async () => {
   const [pid = 0] = sandbox.autostartedServerPids().filter(isProcessAlive);
   const before = sandbox.autostartedServerPids().length;
   process.kill(pid, "SIGSTOP");
@@ -60,7 +60,7 @@ test("a stopped server is a living one: nobody starts another", async () => {
   expect(sandbox.autostartedServerPids()).toHaveLength(before);
 });
 
-test("the server killed with -9 is started again by whoever needs it, and a holder keeps its lock", async () => {
+test("a server killed with -9 is started again by the next command, and a holder keeps its lock", async () => {
   const stop = join(sandbox.folder, "stop");
   const first = sandbox.start([
     "run",
@@ -85,7 +85,7 @@ test("the server killed with -9 is started again by whoever needs it, and a hold
   expect((await second.ended).out).toBe("second\n");
 });
 
-test("a server whose socket was removed leaves, and the next one serves its clients", async () => {
+test("a server whose socket was removed ends, and the next one serves its clients", async () => {
   const stop = join(sandbox.folder, "stop-removed");
   const first = sandbox.start([
     "run",
@@ -104,12 +104,12 @@ test("a server whose socket was removed leaves, and the next one serves its clie
   expect((await first.ended).code).toBe(0);
 });
 
-test("a server that finds another on its path stops granting and leaves", async () => {
+test("a server that finds another on its path stops granting and ends", async () => {
   const [old = 0] = sandbox.autostartedServerPids().filter(isProcessAlive);
   const other = join(sandbox.folder, "other");
   const usurper = sandbox.start(["serve", "--listen", `unix:${other}`, "--state", "none"]);
   await until(() => existsSync(other), { within: 20_000, what: "the other server" });
-  // in one step: where nothing stands it would leave for another reason
+  // in one step: with nothing at the path it would end for another reason
   symlinkSync(other, join(sandbox.folder, "link"));
   renameSync(join(sandbox.folder, "link"), join(sandbox.directory, "socket"));
   await until(() => !isProcessAlive(old), { within: 20_000, what: "the end of the first server" });
@@ -121,7 +121,7 @@ test("a server that finds another on its path stops granting and leaves", async 
   rmSync(join(sandbox.directory, "socket"), { force: true });
 });
 
-test("it leaves after an idle time, but not while a claim or a client is there", async () => {
+test("the server ends after an idle time, but not while a claim or a client exists", async () => {
   const directory = join(sandbox.folder, "idle");
   const child = spawn(process.execPath, [PROGRAM, "serve", "--on-demand", "--idle", "2s"], {
     env: { PATH: process.env.PATH, HOLDFAST_DIR: directory },
@@ -133,7 +133,7 @@ test("it leaves after an idle time, but not while a claim or a client is there",
   });
   const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
   await until(() => log.includes("listening"), { within: 20_000, what: "the server" });
-  // a detached claim needs no client, and the server all the same: for longer than an idle one stays
+  // a detached claim needs no client, but it needs the server: for longer than the idle time
   const locks = await connect(`holdfast+unix:${join(directory, "socket")}`);
   const lock = await locks.acquire("kept", { ttl: "4s" });
   await lock.detach();
@@ -148,7 +148,7 @@ test.each([
   ["a link", "is a symbolic link", (path: string) => symlinkSync(sandbox.folder, path)],
   ["open to others", "is open to others", (path: string) => chmodSync(createDirectory(path), 0o755)],
   ["a file", "is not a directory", (path: string) => writeFileSync(path, "")],
-])("a directory that is %s is refused by client and server, and nothing is run", async (name, said, make) => {
+])("a directory that is %s is refused by client and server, and nothing is started", async (name, said, make) => {
   const path = join(sandbox.folder, name);
   make(path);
   const env = { HOLDFAST_DIR: path };
@@ -163,14 +163,14 @@ function createDirectory(path: string): string {
   return path;
 }
 
-test("too long a directory is an error that names HOLDFAST_DIR", async () => {
+test("for a directory path that is too long the error names HOLDFAST_DIR", async () => {
   const env = { HOLDFAST_DIR: join(sandbox.folder, "x".repeat(100)) };
   const { code, err } = await sandbox.run(["run", "k", "--", "true"], { env });
   expect(code).toBe(64);
   expect(err).toMatch(/at most 103 work: set HOLDFAST_DIR to a shorter directory/);
 });
 
-test("a server that cannot start says why to the one who needs it", async () => {
+test("when the server cannot start, the command that needs it reports why", async () => {
   const directory = join(sandbox.folder, "broken");
   mkdirSync(directory, { mode: 0o700 });
   writeFileSync(join(directory, "state"), "not a folder");
@@ -179,7 +179,7 @@ test("a server that cannot start says why to the one who needs it", async () => 
   expect(err).toMatch(/^holdfast: your lock server cannot be used: the lock server could not be started: .*state/);
 });
 
-test("the log of the server does not grow for ever", async () => {
+test("the log of the server does not grow without bound", async () => {
   const directory = join(sandbox.folder, "logged");
   mkdirSync(directory, { mode: 0o700 });
   const log = join(directory, "server.log");

@@ -1,4 +1,4 @@
-// A wrapper that falls silent (it is stopped) while its lease runs: src is called directly, so that a fault put into it is
+// A wrapper that is stopped while its lease runs out: src is called directly, so that a fault put into it is
 // noticed.
 
 import type { ChildProcess } from "node:child_process";
@@ -21,7 +21,7 @@ cleanUpAfterEach();
 
 const GRACE_MS = 200;
 
-/** Leads a group of its own and ignores TERM. */
+/** Leads its own group and ignores TERM. */
 function startStubbornChild(): ChildProcess & { readonly pid: number } {
   const child = spawn("sh", ["-c", "trap '' TERM; while sleep 0.05; do :; done"], { detached: true, stdio: "ignore" });
   onCleanup(() => {
@@ -48,7 +48,7 @@ function createRunFile(): RunFile & { readonly text: () => string } {
 const watchdogProcesses = () =>
   descendants(process.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
 
-test("when the guard has ended a child in silence, it notes in the file that the run has ended, not before", async () => {
+test("a watchdog that has ended a child of a stopped wrapper then notes in the file that the run has ended, not before", async () => {
   const runFile = createRunFile();
   const child = startStubbornChild();
   const exit = once(child, "exit");
@@ -88,7 +88,7 @@ async function waitForShellAndTimer(
   );
 }
 
-test("the shell of a watchdog is killed, its timer is not: when the next watchdog is armed the timer ends, and the renewed command lives", async () => {
+test("the shell of a watchdog is killed, its timer is not: when the next watchdog is armed the timer ends, and the command with the renewed lease lives", async () => {
   const runFile = createRunFile();
   const child = startStubbornChild();
   const watchdog = await superviseWatchdog({
@@ -137,7 +137,7 @@ test("the shell of a watchdog has died when its command ends: its timer, which h
   await until(() => !isAlive(timer), { within: 15_000, what: "the end of the timer" });
 });
 
-test("a guard that replaces one that was killed ends the child in time, although its wrapper says nothing more", async () => {
+test("a watchdog that replaces a killed one ends the child in time, although its wrapper is stopped", async () => {
   const child = startStubbornChild();
   const watchdog = await superviseWatchdog({
     driver: memory(),

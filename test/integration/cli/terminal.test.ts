@@ -1,4 +1,4 @@
-/** What differs when a terminal controls the run: script(1) makes one. */
+/** Differences when a terminal controls the run: script(1) creates one. */
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
@@ -13,7 +13,7 @@ const holdfast = `${process.execPath} ${PROGRAM}`;
 const hasScript = existsSync("/usr/bin/script") && process.platform === "linux";
 
 const typescripts = new Set<ChildProcess>();
-// the end of a terminal ends what it controls, also after a test that failed
+// closing a terminal ends the processes it controls, also after a failed test
 afterEach(() => {
   for (const screen of typescripts) screen.kill("SIGKILL");
   typescripts.clear();
@@ -46,7 +46,7 @@ function startInTerminal(command: string) {
 }
 
 describe.runIf(hasScript)("in a terminal", () => {
-  test("Ctrl-C reaches the child once, nothing outlives the run, and whoever started it sees the signal", async () => {
+  test("Ctrl-C reaches the child once, nothing outlives the run, and the calling shell sees the signal", async () => {
     const script = `trap 'n=$((n+1))' INT; n=0; echo "pid $$"; while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo "heard $n"; trap - INT; kill -INT $$`;
     const screen = startInTerminal(`${holdfast} run c -- sh -c '${script.replaceAll("'", `'\\''`)}'`);
     await screen.sees(/pid \d+/);
@@ -68,7 +68,7 @@ describe.runIf(hasScript)("in a terminal", () => {
     expect((await sandbox.run(["run", "plain", "--no-wait", "--", "true"])).code).toBe(0);
   });
 
-  test("Ctrl-C ends a command, and --hold-at-least keeps its lock all the same", async () => {
+  test("Ctrl-C ends a command, and --hold-at-least still keeps its lock", async () => {
     const screen = startInTerminal(`${holdfast} run tick --hold-at-least 55s -- sh -c 'echo pid $$; exec sleep 63'`);
     await screen.sees(/pid \d+/);
     screen.type("\u0003");
@@ -76,7 +76,7 @@ describe.runIf(hasScript)("in a terminal", () => {
     expect((await sandbox.run(["run", "tick", "--no-wait", "--", "true"])).code).toBe(124);
   });
 
-  test("Ctrl-C ends a wait and leaves no place", async () => {
+  test("Ctrl-C ends a wait and leaves no queue entry", async () => {
     const first = sandbox.start(["run", "wait", "--", "sh", "-c", "echo held; sleep 60"]);
     await until(() => first.out().includes("held"), { within: 20_000, what: "the holder" });
     const screen = startInTerminal(`${holdfast} run wait -- echo never`);
@@ -100,7 +100,7 @@ describe.runIf(hasScript)("in a terminal", () => {
   });
 
   test("Ctrl-Z and fg lose nothing", async () => {
-    // a shell that waits for a program it has just begun to start shows as waiting, not as stopped: it only reads here
+    // a shell that waits for a program it has just started shows as waiting, not as stopped: it only reads here
     const go = join(sandbox.folder, "go");
     expect((await sandbox.startProgram(["mkfifo", go]).ended).code).toBe(0);
     const screen = startInTerminal("bash --norc --noprofile -i");
@@ -125,10 +125,10 @@ describe.runIf(hasScript)("in a terminal", () => {
     const screen = startInTerminal(
       `sh -c 'sh -c "echo left \\$\\$; exec sleep 64" | ${holdfast} run pipe -- sh -c "cat; echo wrapper \\$PPID child \\$\\$; sleep 65"'`,
     );
-    // the left side's line comes through cat only at its end, so it is found by its own output on the terminal
+    // the left side's line passes cat only at its end, so it is found by its own output on the terminal
     const held = async () => /held.* pid (\d+)/.exec((await sandbox.run(["ls", "pipe"])).out);
     const wrapper = Number((await until(held, { within: 20_000, what: "the run" }))[1]);
-    // it holds before it starts anything
+    // it holds the lock before it starts anything
     const child = await until(() => childPids(wrapper).find((pid) => commandLine(pid).startsWith("sh\0-c\0cat")), {
       within: 20_000,
       what: "the child",
@@ -144,7 +144,7 @@ describe.runIf(hasScript)("in a terminal", () => {
     await screen.end();
   });
 
-  test("TERM to the wrapper is passed on to the child and what is below it", async () => {
+  test("TERM to the wrapper is passed on to the child and its descendants", async () => {
     const screen = startInTerminal(
       `${holdfast} run term -- sh -c 'echo "wrapper $PPID child $$"; sleep 66; echo after'`,
     );

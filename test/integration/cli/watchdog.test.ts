@@ -8,14 +8,14 @@ import { until } from "../../support/until.ts";
 const sandbox = cliSandbox();
 let testFiles = 0;
 
-/** A run whose child says its pid and works until it is ended. */
+/** A run whose child prints its pid and works until it is ended. */
 async function startWorkingRun(key: string, flags: readonly string[], script = "sleep 60") {
   const run = sandbox.start(["run", key, ...flags, "--", "sh", "-c", `echo "pid $$"; ${script}`]);
   await until(() => /pid \d+/.test(run.out()), { within: 20_000, what: `the child of ${key}` });
   return { ...run, child: Number(/pid (\d+)/.exec(run.out())?.[1]) };
 }
 
-/** A child that notes TERM and goes on all the same, and notes each round of what it does then. */
+/** A child that records TERM and continues, and records each later round. */
 function stubbornCommand(): { readonly script: string; heardTerm(): boolean; rounds(): number } {
   const file = join(sandbox.folder, `term-${testFiles++}`);
   return {
@@ -25,7 +25,7 @@ function stubbornCommand(): { readonly script: string; heardTerm(): boolean; rou
   };
 }
 
-/** The guard of a wrapper: the shell below it that is not the child. */
+/** The watchdog of a wrapper: the shell below it that is not the child. */
 function watchdogPid(wrapper: number): number {
   const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1").trim().split(" ").map(Number);
   const guard = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-guard"));
@@ -33,7 +33,7 @@ function watchdogPid(wrapper: number): number {
   return guard;
 }
 
-/** Shell text: true while the process lives; one that nobody has reaped does not. */
+/** Shell text: true while the process lives; a zombie does not count. */
 function isRunning(pid: number): string {
   return `grep -qs '^State:.[^ZX]' /proc/${pid}/status`;
 }
@@ -51,7 +51,7 @@ async function startTcpServer(): Promise<RunningCommand & { readonly url: string
 }
 
 describe.concurrent("when the wrapper is killed with -9", () => {
-  test("the child gets TERM, and only when it has ended the next one runs", async () => {
+  test("the child gets TERM, and the next run starts only after the child has ended", async () => {
     const first = await startWorkingRun("k1", []);
     const second = sandbox.start([
       "run",
@@ -67,7 +67,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     expect((await second.ended).out).toBe("alone\n");
   });
 
-  test("a child that ignores TERM is killed after the grace, and nothing below it is left", async () => {
+  test("a child that ignores TERM is killed after the grace, with all of its descendants", async () => {
     const { script, heardTerm, rounds } = stubbornCommand();
     const first = await startWorkingRun("k2", ["--grace", "2s"], `sleep 61 & echo "below $!"; ${script}`);
     const below = Number(
@@ -76,15 +76,15 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     first.process.kill("SIGKILL");
     await waitForExit(first.child);
     await waitForExit(below);
-    // it says so itself: who looks may come when the grace is over, in which there is time for dozens
+    // the child itself records it: a check may come after the grace, which has time for dozens of rounds
     expect(heardTerm()).toBe(true);
     expect(rounds()).toBeGreaterThan(8);
   });
 
-  test("a child without its guard, too, keeps the lock on the socket as long as it lives", async () => {
+  test("a child without its watchdog, too, keeps the lock on the socket as long as it lives", async () => {
     const first = await startWorkingRun("k3", []);
     const guard = watchdogPid(first.pid);
-    // stopped, a wrapper cannot notice that its guard is gone
+    // while stopped, a wrapper cannot notice that its watchdog is gone
     process.kill(first.pid, "SIGSTOP");
     process.kill(guard, "SIGKILL");
     process.kill(first.pid, "SIGKILL");
@@ -97,7 +97,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     expect((await sandbox.run(["run", "k3", "--wait", "5s", "--", "true"])).code).toBe(0);
   });
 
-  test("on TCP the child has ended before the lease can", async () => {
+  test("on TCP the child ends before the lease can", async () => {
     const server = await startTcpServer();
     const { script } = stubbornCommand();
     const flags = ["--url", server.url, "--ttl", "3s", "--grace", "300ms"];
@@ -116,17 +116,17 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     first.process.kill("SIGKILL");
     await waitForExit(first.child);
     expect((await second.ended).out).toBe("alone\n");
-    // the lease itself ran to its end: a wrapper that was cut off looks the same
+    // the lease itself expired: a wrapper that was disconnected looks the same
     expect(performance.now() - killedAt).toBeGreaterThan(1_500);
     server.process.kill("SIGTERM");
     await server.ended;
   });
 
-  // both fall silent after the guard was armed and before it was told of the child
+  // both are stopped after the watchdog was armed and before it learned of the child
   test.each([
     ["killed", "SIGKILL"],
     ["stopped", "SIGSTOP"],
-  ])("a wrapper %s before its guard knew the child: the guard finds it by its token", async (name, signal) => {
+  ])("a wrapper %s before its watchdog knew the child: the watchdog finds it by its token", async (name, signal) => {
     const script = `
       const { spawn } = await import("node:child_process");
       const { startWatchdog } = await import(${JSON.stringify(resolve("build/src/cli/commands/run/watchdog.js"))});
@@ -142,7 +142,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     expect((await wrapper.ended).signal).toBe("SIGKILL");
   });
 
-  test("a guard that was killed is replaced", async () => {
+  test("a watchdog that was killed is replaced", async () => {
     const first = await startWorkingRun("k5", []);
     const guard = watchdogPid(first.pid);
     process.kill(guard, "SIGKILL");
@@ -164,7 +164,7 @@ function findWatchdogPid(wrapper: number): number | null {
 }
 
 describe.concurrent("when the lock is being lost", () => {
-  test("TERM goes out so early that KILL comes before the lease can end, and the exit code is 123", async () => {
+  test("TERM is sent so early that KILL comes before the lease can end, and the exit code is 123", async () => {
     const server = await startTcpServer();
     const { script, heardTerm } = stubbornCommand();
     const first = await startWorkingRun("l1", ["--url", server.url, "--ttl", "10s", "--grace", "1s"], script);
@@ -182,7 +182,7 @@ describe.concurrent("when the lock is being lost", () => {
     await server.ended;
   });
 
-  test("with --on-lost kill there is no TERM, with --on-lost ignore the command goes on", async () => {
+  test("with --on-lost kill there is no TERM, with --on-lost ignore the command continues", async () => {
     const server = await startTcpServer();
     const [killed, ignoring] = [stubbornCommand(), stubbornCommand()];
     const flags = ["--url", server.url, "--ttl", "1s"];
@@ -197,7 +197,7 @@ describe.concurrent("when the lock is being lost", () => {
     expect((await second.ended).code).toBe(137);
   });
 
-  test("a grace over half of the lease is wrong usage, also where the lease is the default of 30 s", async () => {
+  test("a grace over half of the lease is wrong usage, also with the default lease of 30 s", async () => {
     const server = await startTcpServer();
     const { code, err } = await sandbox.run(["run", "g", "--url", server.url, "--grace", "16s", "--", "true"]);
     expect(code).toBe(64);
@@ -206,7 +206,7 @@ describe.concurrent("when the lock is being lost", () => {
     await server.ended;
   });
 
-  test("a stopped wrapper on TCP: the guard ends the child before the lease can", async () => {
+  test("a stopped wrapper on TCP: the watchdog ends the child before the lease can end", async () => {
     const server = await startTcpServer();
     const { script } = stubbornCommand();
     const first = await startWorkingRun("l4", ["--url", server.url, "--ttl", "10s", "--grace", "500ms"], script);
@@ -241,7 +241,7 @@ describe("signals without a terminal", () => {
     "%s is passed on, once, to the child's group",
     async (name) => {
       const short = name.slice(3);
-      // a shell and the one below it: "heard" is printed once by each
+      // a shell and the one below it: each prints "heard" once
       const inner = `trap 'echo heard; exit 0' ${short}; echo ready; while :; do sleep 0.02; done`;
       const run = await startWorkingRun(
         `signal-${name}`,

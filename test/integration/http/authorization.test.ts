@@ -1,4 +1,4 @@
-// Over HTTP a credential sees, takes, releases and ends what it may, and what it may not looks as if it were not there.
+// Over HTTP a credential sees and changes only what it may; everything else looks as if it did not exist.
 
 import { once } from "node:events";
 import { request as secureRequest } from "node:https";
@@ -45,7 +45,7 @@ async function startSecuredServer(): Promise<HttpTestServer & { readonly access:
 
 const withCredential = (credential: string): { credential: string } => ({ credential });
 
-test("without a valid credential there is nothing but health and the description", async () => {
+test("without a valid credential only health and the API description are served", async () => {
   const { url, logged } = await startSecuredServer();
   for (const credential of [undefined, "wrong"]) {
     for (const path of ["/metrics", "/events", "/v1/locks"]) {
@@ -80,7 +80,7 @@ test("a credential counts in the Authorization header only", async () => {
     ["/v1/locks", { authorization: `Bearer  ${CANARY}` }],
   ] as const) {
     const refused = await request(url, path, { headers });
-    // the client trims what stands at the end of a header
+    // the client trims trailing whitespace in a header
     if (headers.authorization !== `Bearer ${CANARY} `) expect([headers, refused.status]).not.toEqual([headers, 200]);
     expect(refused.text).not.toContain(CANARY);
   }
@@ -88,7 +88,7 @@ test("a credential counts in the Authorization header only", async () => {
   expect(body.status).toBe(401);
 });
 
-test("a wrong credential is answered late, and a right one at once meanwhile", async () => {
+test("a wrong credential is answered after a delay, and a right one meanwhile at once", async () => {
   const { url } = await startSecuredServer();
   const started = performance.now();
   const late = request(url, "/v1/locks", withCredential("wrong"));
@@ -97,7 +97,7 @@ test("a wrong credential is answered late, and a right one at once meanwhile", a
   expect(performance.now() - started).toBeGreaterThan(29);
 });
 
-test("an account takes only locks below its prefixes, up to the separator", async () => {
+test("an account acquires only locks below its prefixes, up to the separator", async () => {
   const { url } = await startSecuredServer();
   for (const [key, status] of [
     ["team-a/x", 201],
@@ -116,7 +116,7 @@ test("an account takes only locks below its prefixes, up to the separator", asyn
   expect((await post(url, "/v1/claims", { key: "x" }, withCredential("ops"))).status).toBe(403);
 });
 
-test("a reference answers only to the account that placed the claim: to others there is no such lock", async () => {
+test("a reference works only for the account that placed the claim: to others the lock does not exist", async () => {
   const { url } = await startSecuredServer();
   const held = await post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY));
   const waiting = await post(url, "/v1/claims", { key: "team-a/x", wait: "1ms" }, withCredential(CANARY));
@@ -138,7 +138,7 @@ test("a reference answers only to the account that placed the claim: to others t
   expect(granted.status).toBe(201);
 });
 
-test("who may not inspect learns that a key is busy, but not by whom; lists show what one may inspect", async () => {
+test("an account without the right to inspect learns that a key is busy, but not its holder; lists show what the account may inspect", async () => {
   const { url } = await startSecuredServer();
   await post(url, "/v1/claims", { key: "team-a/x", label: "ana's report" }, withCredential(CANARY));
   await post(url, "/v1/claims", { key: "team-b/x", label: "bert" }, withCredential("b"));
@@ -155,11 +155,11 @@ test("who may not inspect learns that a key is busy, but not by whom; lists show
   expect(await keys(CANARY, "?prefix=team-b/")).toEqual([]);
   expect(await keys("b")).toEqual([]);
   expect(await keys("ops")).toEqual(["team-a/x", "team-b/x"]);
-  // a page is cut from what one may see, not before
+  // a list is filtered before its page is cut
   expect(await keys(CANARY, "?limit=1")).toEqual(["team-a/x"]);
 });
 
-test("forced releases and figures need their rights", async () => {
+test("forced releases and metrics need their rights", async () => {
   const { url } = await startSecuredServer();
   const { token } = (await post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY))).json;
   const body = { key: "team-a/x", token, reason: "why" };
@@ -171,7 +171,7 @@ test("forced releases and figures need their rights", async () => {
   expect((await post(url, "/v1/locks/revoke", body, withCredential("ops"))).status).toBe(200);
 });
 
-test("events are those of keys one may inspect, and a stream ends with its credential", async () => {
+test("a stream has the events of keys that the account may inspect, and ends with its credential", async () => {
   const { url, access } = await startSecuredServer();
   const stream = await openRequest(url, "/events", withCredential(CANARY));
   let text = "";
@@ -186,7 +186,7 @@ test("events are those of keys one may inspect, and a stream ends with its crede
   await until(() => stream.complete, { within: 2_000, what: "the end of the stream" });
 });
 
-test("a request that waits is refused when its credential is taken away, and leaves no place", async () => {
+test("a waiting request is refused when its credential is removed, and leaves no queue entry", async () => {
   const { url, access, stats } = await startSecuredServer();
   const held = await post(url, "/v1/claims", { key: "team-a/x" }, withCredential("a-too"));
   const waiting = post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY));
@@ -199,7 +199,7 @@ test("a request that waits is refused when its credential is taken away, and lea
   ).toBe(200);
 });
 
-test("over TLS it is the same, and a page of the same host without TLS is a foreign one", async () => {
+test("the same rules hold over TLS, and a page of the same host without TLS counts as cross-origin", async () => {
   const issuer = createAuthority();
   const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["locks.example", "127.0.0.1"]), issuer);
   const server = await startHttpServer({ access: createAccessControl(ACCOUNTS), tls: files, http: "0.0.0.0:0" });
@@ -224,17 +224,17 @@ test("over TLS it is the same, and a page of the same host without TLS is a fore
         .end();
     });
   expect(await get({})).toBe(200);
-  // a name of the certificate is a name of the server
+  // a name in the certificate is a name of the server
   expect(await get({ host: "locks.example" })).toBe(200);
   expect(await get({ host: "evil.example" })).toBe(403);
   expect(await get({ origin: `https://127.0.0.1:${port}` })).toBe(200);
   expect(await get({ origin: `http://127.0.0.1:${port}` })).toBe(403);
   expect(await get({ authorization: "Bearer wrong" })).toBe(401);
-  // plain HTTP on it is no request
+  // plain HTTP on the TLS port is not a request
   await expect(request(`http://127.0.0.1:${port}`, "/health")).rejects.toThrow();
 });
 
-/** Settles when a connection that sends no more than these bytes has ended. */
+/** Settles when a connection that sends only these bytes has ended. */
 async function connectSilently(url: string, bytes: Buffer): Promise<{ readonly ended: Promise<unknown> }> {
   const socket = connect({ host: "127.0.0.1", port: Number(new URL(url).port) });
   onCleanup(() => {
@@ -247,7 +247,7 @@ async function connectSilently(url: string, bytes: Buffer): Promise<{ readonly e
   return { ended };
 }
 
-test("over TLS, who does not finish the handshake in time is not kept: nobody could else come in after a thousand of them", async () => {
+test("over TLS an unfinished handshake is ended in time: a thousand of them would otherwise keep other clients out", async () => {
   const issuer = createAuthority();
   const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["127.0.0.1"]), issuer);
   const server = await startHttpServer({
@@ -260,7 +260,7 @@ test("over TLS, who does not finish the handshake in time is not kept: nobody co
   for (const bytes of beginnings) await (await connectSilently(server.url, bytes)).ended;
 });
 
-test("over TLS, a server that ends does not wait for who is at the handshake", async () => {
+test("over TLS a stopping server does not wait for unfinished handshakes", async () => {
   const issuer = createAuthority();
   const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["127.0.0.1"]), issuer);
   const access = createAccessControl(ACCOUNTS);
@@ -270,7 +270,7 @@ test("over TLS, a server that ends does not wait for who is at the handshake", a
   await ended;
 });
 
-test("too many wrong credentials of a minute are answered 429 and told of once, whichever port they came by; the right one is let in", async () => {
+test("too many wrong credentials in a minute are answered 429 and logged once, on whichever port they come; the right one is admitted", async () => {
   const ana = testAccount("ana");
   const access = createAccessControl([ana.account], { failuresPerMinute: 5 });
   const server = await startHttpServer({ access, listen: "tcp://127.0.0.1:0", limits: { refusalMs: 0 } });
@@ -281,7 +281,7 @@ test("too many wrong credentials of a minute are answered 429 and told of once, 
   const { headers, json } = await wrong();
   expect(headers["retry-after"]).toBe("60");
   expect(json).toMatchObject({ code: "LIMIT", reason: "credential", retryMs: 60_000 });
-  // without one at all
+  // without any credential
   expect((await request(server.url, "/v1/locks")).status).toBe(429);
   const stranger = await RawClient.connect(parseRawAddress(server.addresses[0] as string));
   await stranger.sendHello().catch(() => undefined);

@@ -1,4 +1,4 @@
-// A lock held with nothing but HTTP: acquire, wait, renew, release, over any number of processes.
+// A lock used with nothing but HTTP: acquire, wait, renew and release, from any number of processes.
 
 import { expect, test } from "vitest";
 import { cleanUpAfterEach, openRequest, post, request, startHttpServer } from "../../support/http-fixture.ts";
@@ -10,12 +10,12 @@ cleanUpAfterEach();
 
 const UNTIL_EXPIRED = { within: 3_000, what: "" };
 
-test("a free lock is held at once, by a reference and a token that rises", async () => {
+test("a free lock is granted at once, with a reference and a rising token", async () => {
   const { url } = await startHttpServer();
   const first = await post(url, "/v1/claims", { key: "invoice:42", ttl: "10s" });
   expect(first.status).toBe(201);
   expect(first.json).toMatchObject({ state: "held", keys: ["invoice:42"] });
-  // what is left when it is answered
+  // the time left when the answer was made
   expect(first.json.ttlMs).toBeLessThanOrEqual(10_000);
   expect(first.json.ttlMs).toBeGreaterThan(1_000);
   expect(await post(url, "/v1/claims/release", { reference: first.json.reference })).toMatchObject({
@@ -27,7 +27,7 @@ test("a free lock is held at once, by a reference and a token that rises", async
   expect(second.json.tag).not.toBe(first.json.tag);
 });
 
-test("a busy lock is 409 with the holder's label to who does not wait, and no place is left", async () => {
+test("a request that does not wait gets 409 with the holder's label for a busy lock, and leaves no queue entry", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k", label: "nightly report" });
   const busy = await post(url, "/v1/claims", { key: "k", wait: 0 });
@@ -39,7 +39,7 @@ test("a busy lock is 409 with the holder's label to who does not wait, and no pl
   expect(stats().claims).toBe(1);
 });
 
-test("a claim that waits is granted when the holder releases, in order of arrival", async () => {
+test("a waiting claim is granted when the holder releases, in order of arrival", async () => {
   const { url, stats } = await startHttpServer();
   const held = await post(url, "/v1/claims", { key: "k" });
   const order: string[] = [];
@@ -59,7 +59,7 @@ test("a claim that waits is granted when the holder releases, in order of arriva
   expect(order).toEqual(["a", "b", "c"]);
 });
 
-test("who waits in vain is told so with a reference, keeps the place, and goes on waiting", async () => {
+test("a wait that times out gets a reference, keeps its place, and can continue", async () => {
   const { url } = await startHttpServer();
   const holder = await post(url, "/v1/claims", { key: "k" });
   const started = performance.now();
@@ -68,7 +68,7 @@ test("who waits in vain is told so with a reference, keeps the place, and goes o
   expect(waiting).toMatchObject({ status: 202, json: { state: "waiting", graceMs: 10_000 } });
   const later = await post(url, "/v1/claims", { key: "k", wait: "20ms" });
   expect(later.status).toBe(202);
-  // it came first, and is granted first, although both let go of the line for a moment
+  // it came first, and is granted first, although neither had a request open for a moment
   const first = post(url, "/v1/claims/wait", { reference: waiting.json.reference });
   const second = post(url, "/v1/claims/wait", { reference: later.json.reference });
   await post(url, "/v1/claims/release", { reference: holder.json.reference });
@@ -78,7 +78,7 @@ test("who waits in vain is told so with a reference, keeps the place, and goes o
   expect(await second).toMatchObject({ status: 201, json: { tag: later.json.tag } });
 });
 
-test("a wait whose answer was lost may be repeated: it is the same lock", async () => {
+test("a wait whose answer was lost can be repeated: it gets the same lock", async () => {
   const { url } = await startHttpServer();
   const holder = await post(url, "/v1/claims", { key: "k" });
   const waiting = await post(url, "/v1/claims", { key: "k", wait: "10ms" });
@@ -89,7 +89,7 @@ test("a wait whose answer was lost may be repeated: it is the same lock", async 
   expect(again.json).toEqual({ ...once.json, ttlMs: expect.any(Number) });
 });
 
-test("of two requests that wait for one place the newer one gets it, and the older one learns that it waits no more", async () => {
+test("of two requests that wait with one reference the newer one gets the lock, and the older one is answered", async () => {
   const { url } = await startHttpServer();
   const holder = await post(url, "/v1/claims", { key: "k" });
   const waiting = await post(url, "/v1/claims", { key: "k", wait: "10ms" });
@@ -104,7 +104,7 @@ test("of two requests that wait for one place the newer one gets it, and the old
   expect((await newer).status).toBe(201);
 });
 
-test("a client that closes its connection while it waits leaves no place", async () => {
+test("a client that closes its connection while it waits leaves no queue entry", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const abort = new AbortController();
@@ -115,7 +115,7 @@ test("a client that closes its connection while it waits leaves no place", async
   await until(() => stats().claims === 1, { ...UNTIL_EXPIRED, what: "the end of its place" });
 });
 
-test("a waiting place can be given back by its reference, and its request is told", async () => {
+test("a waiting claim can be released by its reference, and its request is answered", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const waiting = await post(url, "/v1/claims", { key: "k", wait: "10ms" });
@@ -129,12 +129,12 @@ test("a waiting place can be given back by its reference, and its request is tol
   expect(stats().claims).toBe(1);
 });
 
-test("a release that repeats, or comes after the lease, is told why and changes nothing", async () => {
+test("a repeated or late release gets the reason, and changes nothing", async () => {
   const { url, stats } = await startHttpServer();
   const response = await post(url, "/v1/claims", { key: "a", ttl: "3s" });
   const two = await post(url, "/v1/claims", { key: "b" });
   await until(() => stats().claims === 1, { within: 8_000, what: "the end of a lease" });
-  // how it ended is remembered for one lease
+  // the end reason is remembered for one lease
   const otherResponse = await post(url, "/v1/claims", { key: "a" });
   for (const verb of ["renew", "release"]) {
     const refused = await post(url, `/v1/claims/${verb}`, { reference: response.json.reference });
@@ -150,7 +150,7 @@ test("a release that repeats, or comes after the lease, is told why and changes 
   });
 });
 
-test("a reference that was altered, cut, or is another server's is refused, and changes nothing", async () => {
+test("a reference that was altered, cut, or issued by another server is refused, and changes nothing", async () => {
   const here = await startHttpServer();
   const there = await startHttpServer();
   const held = await post(here.url, "/v1/claims", { key: "k" });
@@ -173,14 +173,14 @@ test("a reference that was altered, cut, or is another server's is refused, and 
   expect((await post(here.url, "/v1/claims/renew", { reference })).status).toBe(200);
 });
 
-test("several keys are held together, in the order every client takes them", async () => {
+test("several keys are acquired together, in the order that every client uses", async () => {
   const { url } = await startHttpServer();
   const both = await post(url, "/v1/claims", { keys: ["b", "a", "b"] });
   expect(both.json.keys).toEqual(["a", "b"]);
   expect((await post(url, "/v1/claims", { key: "b", wait: 0 })).json.code).toBe("BUSY");
 });
 
-test("readers share, writers do not, and a semaphore has as many as it has", async () => {
+test("readers share a lock, writers do not, and a semaphore admits as many as its permits", async () => {
   const { url } = await startHttpServer();
   const status = async (body: object): Promise<number> => (await post(url, "/v1/claims", { ...body, wait: 0 })).status;
   expect(await status({ key: "config", mode: "shared" })).toBe(201);
@@ -196,17 +196,17 @@ test("readers share, writers do not, and a semaphore has as many as it has", asy
   ]);
 });
 
-test("a place that nobody comes back for is given up after the grace, and others pass it meanwhile", async () => {
+test("a queue entry without a waiting request is dropped after the grace, and grants pass it by meanwhile", async () => {
   const { url, stats } = await startHttpServer();
   const holder = await post(url, "/v1/claims", { key: "k" });
   const away = await post(url, "/v1/claims", { key: "k", wait: "10ms", ttl: "1s" });
   const other = post(url, "/v1/claims", { key: "k" });
   await until(() => stats().claims === 3, { ...UNTIL_EXPIRED, what: "both places" });
   await post(url, "/v1/claims/release", { reference: holder.json.reference });
-  // nobody waits for the one in front, so the one behind is granted
+  // no request waits for the first entry, so the next one is granted
   const granted = await other;
   expect(granted.status).toBe(201);
-  // a place outlives its own short lease meanwhile
+  // an entry outlives its own short lease meanwhile
   expect(stats().claims).toBe(2);
   const back = post(url, "/v1/claims/wait", { reference: away.json.reference });
   await post(url, "/v1/claims/release", { reference: granted.json.reference });
@@ -239,7 +239,7 @@ test("locks are listed page by page, by prefix, without ids or references", asyn
   expect(pages).toBe(3);
 });
 
-test("the queue of one key is listed without those of keys that begin alike; prefix and key are not given together", async () => {
+test("the queue of one key is listed without keys that have it as a prefix; prefix and key together are refused", async () => {
   const { url, stats } = await startHttpServer();
   const [holder] = await Promise.all(["job", "job:1"].map((key) => post(url, "/v1/claims", { key })));
   const waits = post(url, "/v1/claims", { key: "job" });
@@ -258,7 +258,7 @@ test("the queue of one key is listed without those of keys that begin alike; pre
   expect(refused.text).toContain("prefix or key, not both");
 });
 
-test("a list goes on where it was although the last lock of its page has been given back meanwhile", async () => {
+test("a list continues although the last lock of its page was released meanwhile", async () => {
   const { url } = await startHttpServer();
   const held = new Map<string, string>();
   for (const key of ["a", "b", "c", "d", "e"]) {
@@ -277,7 +277,7 @@ test("a list goes on where it was although the last lock of its page has been gi
   expect(keys).toEqual(["a", "b", "c", "d", "e"]);
 });
 
-test("a forced release compares the token; the holder is asked to go, or removed at once, and the reason is logged", async () => {
+test("a forced release compares the token; the holder is asked to release, or removed at once, and the reason is logged", async () => {
   const server = await startHttpServer();
   const { url } = server;
   const held = await post(url, "/v1/claims", { key: "k" });
@@ -288,13 +288,13 @@ test("a forced release compares the token; the holder is asked to go, or removed
   const asked = await post(url, "/v1/locks/revoke", { key: "k", token, reason: "its host is gone" });
   expect(asked).toMatchObject({ status: 200, json: { state: "revoked", key: "k", token } });
   expect(server.logged.join("\n")).toContain("its host is gone");
-  // it keeps its place until it is given back
+  // it keeps its entry until it is released
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json.code).toBe("BUSY");
   const renewal = await post(url, "/v1/claims/renew", { reference });
   expect(renewal).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "revoked" } });
   const release = await post(url, "/v1/claims/release", { reference });
   expect(release).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "revoked" } });
-  // that was not for nothing
+  // the label confirms the removal
   expect(release.json.detail).toMatch(/it is released now$/);
   const next = await post(url, "/v1/claims", { key: "k", wait: 0 });
   expect(next.status).toBe(201);
@@ -303,7 +303,7 @@ test("a forced release compares the token; the holder is asked to go, or removed
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).status).toBe(201);
 });
 
-test("nothing secret is in the log or in what tools are shown", async () => {
+test("neither the log nor the operator tools contain a secret", async () => {
   const server = await startHttpServer();
   const held = await post(server.url, "/v1/claims", { key: "k" });
   const id = /"([a-z2-7]{26})"/.exec(

@@ -1,4 +1,4 @@
-// S0 over HTTP: acquired by one process, which ends, released by another; references go between HTTP, library and command line.
+// Locks over HTTP that one process acquires and another releases; references work in HTTP, library and command line.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -26,7 +26,7 @@ function openLocks(path: string): ReturnType<typeof createLocks> {
   return locks;
 }
 
-/** A process of its own that POSTs one body and prints the answer; what becomes of it is the test's affair. */
+/** A process of its own that POSTs one body and prints the answer. */
 function startPoster(url: string, path: string, body: object): ReturnType<typeof spawn> {
   const program = `
     const request = require("node:http").request(process.argv[1], { method: "POST", headers: { "content-type": "application/json" } }, (answer) => {
@@ -51,7 +51,7 @@ async function readFirstLine(child: ReturnType<typeof spawn>): Promise<string> {
   return text;
 }
 
-test("acquired by one process, which is killed, and released by another", async () => {
+test("a lock that was acquired by a killed process is released by another process", async () => {
   const { url } = await startHttpServer();
   const child = startPoster(url, "/v1/claims", { key: "k" });
   const held = JSON.parse(await readFirstLine(child));
@@ -66,7 +66,7 @@ test("acquired by one process, which is killed, and released by another", async 
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).status).toBe(201);
 });
 
-test("a process that is killed while it waits leaves no place", async () => {
+test("a process that is killed while it waits leaves no queue entry", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const child = startPoster(url, "/v1/claims", { key: "k" });
@@ -75,7 +75,7 @@ test("a process that is killed while it waits leaves no place", async () => {
   await until(() => stats().claims === 1, { within: 5_000, what: "the end of its place" });
 });
 
-test("what the library detaches is renewed and released over HTTP, and the other way round", async () => {
+test("a lock that the library detached is renewed and released over HTTP, and the reverse", async () => {
   const { url, path } = await startHttpServer();
   const locks = openLocks(path);
   const lock = await locks.acquire("k", { ttl: "20s" });
@@ -94,7 +94,7 @@ test("what the library detaches is renewed and released over HTTP, and the other
   expect(late).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "released" } });
 });
 
-test("a waiting reference is none for the library, which says so and takes nothing", async () => {
+test("the library refuses the reference of a waiting claim, and changes nothing", async () => {
   const { url, path, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const waiting = await post(url, "/v1/claims", { key: "k", wait: "1ms" });
@@ -103,7 +103,7 @@ test("a waiting reference is none for the library, which says so and takes nothi
   expect(stats().claims).toBe(2);
 });
 
-test("the reference of a lock that its process still holds is renewed for it, and can be given back by it", async () => {
+test("the reference of a lock that its process still holds can be used to renew and release it", async () => {
   const { url, path } = await startHttpServer();
   const { toReference } = await import("../../../src/client/transfer.ts");
   const locks = openLocks(path);
@@ -120,12 +120,12 @@ test("the reference of a lock that its process still holds is renewed for it, an
   expect(renewal.json).toMatchObject({ status: 400, reason: "session" });
   session.throwIfLost();
   expect((await post(url, "/v1/claims/release", { reference: its })).status).toBe(200);
-  // at once, not when it asks the next time, ten seconds later
+  // at once, not at the next renewal ten seconds later
   await until(() => session.signal.aborted, { within: 5_000, what: "its holder to be told" });
   expect((await post(url, "/v1/claims", { key: "s", wait: 0 })).status).toBe(201);
 });
 
-test("the command line checks, renews and releases what was acquired over HTTP", async () => {
+test("the command line checks, renews and releases a lock that was acquired over HTTP", async () => {
   const { url, path } = await startHttpServer();
   const held = (await post(url, "/v1/claims", { key: "k" })).json;
   const cwd = createTemporaryDirectory();
@@ -146,7 +146,7 @@ test("the command line checks, renews and releases what was acquired over HTTP",
   expect(await holdfast("release")).toMatchObject({ code: 123 });
 }, 30_000);
 
-test("through a relay it is the same: the store keeps what was granted", async () => {
+test("the same holds through a proxy: the store keeps the granted locks", async () => {
   const { memory } = await import("../../../src/drivers/memory.ts");
   const server = await startHttpServer({ driver: memory() });
   const held = await post(server.url, "/v1/claims", { key: "k", ttl: "10s" });

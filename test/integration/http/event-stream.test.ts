@@ -1,4 +1,4 @@
-// Events as they happen, over HTTP: in order, resumed where a stream ended, never more in memory than a reader may leave unread.
+// Live events over HTTP: in order, resumable after a stream ended, with bounded memory for a slow reader.
 
 import { connect } from "node:net";
 import { expect, test } from "vitest";
@@ -24,7 +24,7 @@ cleanUpAfterEach();
 const api = createOpenApiDocument("0.1.0") as any;
 
 interface EventStreamReader {
-  /** Of each event that has come: what, and its data. */
+  /** The name and the data of each event received. */
   readonly events: { readonly id: string; readonly event: string; readonly data: Record<string, unknown> }[];
   ended(): boolean;
   close(): void;
@@ -53,7 +53,7 @@ async function openStream(url: string, path: string, lastId?: string): Promise<E
 }
 
 const SOON_BOUND = { within: 3_000, what: "the events" };
-/** Settles when so many events have come; time passes until then, a little. */
+/** Settles when so many events have arrived; the fake clock moves on a little until then. */
 async function waitForEvents(clock: FakeClock, eventStreamReader: EventStreamReader, count: number): Promise<void> {
   const all = async (): Promise<boolean> => {
     await clock.advance(5);
@@ -64,7 +64,7 @@ async function waitForEvents(clock: FakeClock, eventStreamReader: EventStreamRea
 
 const eventKinds = ({ events }: EventStreamReader): string[] => events.map(({ event }) => event);
 
-test("what happens to a lock is told in order, as the document says, without its id", async () => {
+test("the events of a lock are streamed in order, as documented, without its id", async () => {
   const { url } = await startHttpServer();
   const eventStreamReader = await openStream(url, "/events");
   const held = await post(url, "/v1/claims", { key: "k", label: "ana" });
@@ -86,7 +86,7 @@ test("what happens to a lock is told in order, as the document says, without its
   expect(JSON.stringify(eventStreamReader.events)).not.toContain(id);
 });
 
-test("a stream tells of keys with its prefix only", async () => {
+test("a stream has only the events of keys with its prefix", async () => {
   const { url } = await startHttpServer();
   const eventStreamReader = await openStream(url, "/events?prefix=a/");
   for (const key of ["b/1", "a/1", "ab", "a/2"]) await post(url, "/v1/claims", { key });
@@ -94,7 +94,7 @@ test("a stream tells of keys with its prefix only", async () => {
   expect(eventStreamReader.events.map(({ data }) => data.keys)).toEqual([["a/1"], ["a/2"]]);
 });
 
-test("a stream goes on where another ended; one of an earlier run of the server learns of the gap", async () => {
+test("a stream continues where an earlier one ended; a stream of an earlier server run reports the gap", async () => {
   const { url } = await startHttpServer();
   const first = await openStream(url, "/events");
   await post(url, "/v1/claims", { key: "1" });
@@ -110,7 +110,7 @@ test("a stream goes on where another ended; one of an earlier run of the server 
   expect(eventKinds(otherEventStreamReader)).toEqual(["gap", "granted", "granted", "granted"]);
 });
 
-test("streamMs: a stream ends after its time, and its reader misses nothing by coming back", async () => {
+test("streamMs: a stream ends after its time, and a reader that reconnects misses no event", async () => {
   const clock = fakeClock();
   const { url } = await startHttpServer({ clock, limits: { eventStreamMs: 60_000 } });
   const first = await openStream(url, "/events");
@@ -126,7 +126,7 @@ test("streamMs: a stream ends after its time, and its reader misses nothing by c
   expect(second.events[0]?.data.keys).toEqual(["2"]);
 });
 
-test("a reader of whom nothing is heard any more is given up at the second pulse, long before its share of memory is full", async () => {
+test("a dead reader is dropped at the second heartbeat, long before its buffer is full", async () => {
   const clock = fakeClock();
   const server = await startHttpServer({ clock, limits: { slowConsumerBytes: 1_073_741_824 } });
   const reader = await openStream(server.url, "/events");
@@ -141,7 +141,7 @@ test("a reader of whom nothing is heard any more is given up at the second pulse
   const subscribers = async (): Promise<string | undefined> =>
     /^holdfast_subscribers (\d+)$/m.exec((await request(server.url, "/metrics")).text)?.[1];
   await until(async () => (await subscribers()) === "2", SOON_BOUND);
-  // beyond what the system's own buffers take
+  // beyond what the kernel's buffers take
   const keys = Array.from({ length: 100 }, (_, at) => `${"k".repeat(480)}${at}`);
   for (let round = 0; round < 150; round++) {
     const held = await post(server.url, "/v1/claims", { keys });
@@ -163,7 +163,7 @@ test("a stream ends with the server", async () => {
   await until(eventStreamReader.ended, { within: 3_000, what: "its end" });
 });
 
-test("a reader that does not read is cut, and others are told all the same", async () => {
+test("a reader that does not read is disconnected, and other readers still get their events", async () => {
   const server = await startHttpServer({ limits: { slowConsumerBytes: 65_536 } });
   const reader = await openStream(server.url, "/events");
   const { port, host } = new URL(server.url);
@@ -178,7 +178,7 @@ test("a reader that does not read is cut, and others are told all the same", asy
   lazy.on("error", () => undefined);
   lazy.write(`GET /events HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
   lazy.pause();
-  // the system's own buffers take some megabytes before anything waits here
+  // the kernel's buffers take some megabytes before anything waits here
   const label = "x".repeat(256);
   const keys = Array.from({ length: 100 }, (_, at) => `${"k".repeat(480)}${at}`);
   let rounds = 0;
@@ -187,7 +187,7 @@ test("a reader that does not read is cut, and others are told all the same", asy
     const held = await post(server.url, "/v1/claims", { keys, label, ttl: "1s" });
     await post(server.url, "/v1/claims/release", { reference: held.json.reference });
     if (rounds % 50 !== 0) continue;
-    // a connection that the server has reset shows it when it is written to
+    // a connection that the server has reset reports it at a write
     lazy.write("\r\n");
     await new Promise((resolve) => setTimeout(resolve, 20));
     probed = ended || lazy.destroyed;

@@ -1,4 +1,4 @@
-// Whatever stands in a body or a query: a refusal that names the field, or a lock. Nothing is echoed, nothing is left behind.
+// Any body or query gets either a refusal that names the field, or a lock. Nothing is echoed, and nothing is left behind.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -81,20 +81,20 @@ test.each<[string, object, string, string]>([
   ["permits 0", { key: "a", limit: 2, permits: 0 }, "permits", "range"],
   ["a shared semaphore", { key: "a", mode: "shared", limit: 2 }, "limit", "conflict"],
   ["a label that is a number", { key: "a", label: 5 }, "label", "malformed"],
-])("a claim with %s is refused, and the field named", async (_, body, field, reason) => {
+])("a claim with %s is refused, and the field is named", async (_, body, field, reason) => {
   const refused = await post(url, "/v1/claims", body);
   expect(refused).toMatchObject({ status: 400, json: { code: "INVALID", field, reason } });
   expect(refused.text).not.toContain("Set-Cookie");
   expect(server.stats().claims).toBe(0);
 });
 
-test("the refusal of a session lease says what to do instead", async () => {
+test("the refusal of a session lease says what to use instead", async () => {
   const { json } = await post(url, "/v1/claims", { key: "a", ttl: "session" });
   expect(json.detail).toContain("use a duration (at most 30 days)");
 });
 
 test.each(MALFORMED_KEYS)(
-  "row $row of the bad inputs: a key that is $what is a key, or refused",
+  "a key that is $what is accepted or refused as over the lock protocol",
   async ({ keys, outcome }) => {
     const held: HttpResponse[] = [];
     for (const key of keys) {
@@ -109,14 +109,14 @@ test.each(MALFORMED_KEYS)(
         expect(answer.text.length).toBeLessThan(400);
       }
     }
-    // keys that look alike are held beside each other
+    // keys that look alike are separate locks
     expect(server.stats().claims).toBe(held.length);
     for (const { json } of held) await post(url, "/v1/claims/release", { reference: json.reference });
   },
 );
 
 test.each(MALFORMED_TERMS.filter(({ what }) => what.startsWith("ttl")))(
-  "row $row: $what is $outcome",
+  "$what is $outcome",
   async ({ rest, outcome }) => {
     const answer = await postClaim(`{"key":"k","ttl":${rest}}`);
     if (outcome === "held") expect(answer.status).toBe(201);
@@ -126,7 +126,7 @@ test.each(MALFORMED_TERMS.filter(({ what }) => what.startsWith("ttl")))(
   },
 );
 
-test("a prefix may have every character that a key may have", async () => {
+test("a prefix may contain every character that a key may contain", async () => {
   const key = "odd/\ufffd+%2f \u{1f600}";
   const held = await post(url, "/v1/claims", { key, wait: 0 });
   const response = await request(url, `/v1/locks?prefix=${encodeURIComponent(key)}`);
@@ -138,24 +138,24 @@ test("a prefix may have every character that a key may have", async () => {
   await post(url, "/v1/claims/release", { reference: held.json.reference });
 });
 
-test("members that nobody knows are ignored, so that newer clients meet older servers", async () => {
+test("unknown members are ignored, so that newer clients work with older servers", async () => {
   const held = await post(url, "/v1/claims", { key: "k", constructor: 1, colour: { deep: [1] } });
   expect(held.status).toBe(201);
   await post(url, "/v1/claims/release", { reference: held.json.reference, colour: 1 });
 });
 
-test("a label is cut and freed of what would change a terminal", async () => {
+test("a label is cut, and characters that would change a terminal are removed", async () => {
   const held = await post(url, "/v1/claims", { key: "k", label: `\u001b[2J${"x".repeat(1_000)}` });
   const [lock] = (await request(url, "/v1/locks")).json.locks;
   expect(lock.label).toBe(` [2J${"x".repeat(252)}`);
   await post(url, "/v1/claims/release", { reference: held.json.reference });
 });
 
-test("a body has at most as many bytes as a line, said or not said beforehand", async () => {
+test("a body may have as many bytes as a line, with or without a declared length", async () => {
   const raw = `{"key":"k","label":"${"x".repeat(262_144)}"}`;
   for (const headers of [{}, { "content-length": [], "transfer-encoding": "chunked" }]) {
     const refused = await request(url, "/v1/claims", { method: "POST", raw, headers }).catch((error: Error) => error);
-    // the connection ends while the client still sends; most read the answer, some see the end first
+    // the connection ends while the client still sends; most clients read the answer, some see the end first
     if (!(refused instanceof Error)) expect(refused).toMatchObject({ status: 413, json: { code: "LIMIT" } });
   }
   const huge = await request(url, "/v1/claims", {
@@ -200,7 +200,7 @@ test.each([
   expect(await post(url, "/v1/locks/revoke", body)).toMatchObject({ status: 400, json: { field } });
 });
 
-test("a reference that could not have been made is malformed, whatever it says", async () => {
+test("a reference that no server can have made is malformed, whatever it contains", async () => {
   const { createHash } = await import("node:crypto");
   const made = (content: unknown): string => {
     const body = Buffer.from(JSON.stringify(content)).toString("base64url");
@@ -246,7 +246,7 @@ test("a reference that could not have been made is malformed, whatever it says",
   }
 });
 
-test("waiting with a held reference, and renewing a waiting one, is told how to do it instead", async () => {
+test("a wait with a held reference, and a renewal with a waiting one, are refused with the right call to use", async () => {
   const held = await post(url, "/v1/claims", { key: "k" });
   const waiting = await post(url, "/v1/claims", { key: "k", wait: "1ms" });
   const { reference } = held.json;
@@ -257,7 +257,7 @@ test("waiting with a held reference, and renewing a waiting one, is told how to 
   expect(server.stats().claims).toBe(0);
 });
 
-test("what is read is what the language's own parser reads, or refused", () => {
+test("the server reads JSON like the language's own parser, or refuses it", () => {
   const plain = (value: unknown): unknown => {
     if (value instanceof Map) return Object.fromEntries([...value].map(([name, member]) => [name, plain(member)]));
     return Array.isArray(value) ? value.map(plain) : value;
@@ -293,6 +293,6 @@ test("what is read is what the language's own parser reads, or refused", () => {
   }
 });
 
-test("nothing of all this was worth a line in the log", () => {
+test("no malformed input is logged", () => {
   expect(logged).toEqual([]);
 });

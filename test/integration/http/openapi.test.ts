@@ -1,5 +1,5 @@
-// The document says what the API does, and the API does what the document says: every answer below is checked against it,
-// and every status in it is met.
+// The OpenAPI document and the API agree: every answer below is checked against the document, and every status in the
+// document occurs.
 
 import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ const OPERATIONS: readonly (readonly [method: string, path: string])[] = Object.
 const POST_PATHS = OPERATIONS.filter(([method]) => method === "POST").map(([, path]) => path);
 const metStatuses = new Set<string>();
 
-/** Every answer is one of those that the document has for its operation. */
+/** Every answer is one of those documented for its operation. */
 function checkExchange({ method, path, status, headers, text }: RecordedExchange): void {
   const operation = api.paths[path.split("?")[0] as string]?.[method.toLowerCase()];
   if (operation === undefined) return;
@@ -51,7 +51,7 @@ observeResponses(checkExchange);
 
 const AUTHORIZED = { credential: "x" };
 
-test("the document has exactly the routes that there are", async () => {
+test("the document has exactly the existing routes", async () => {
   const { url } = await startHttpServer();
   const { json } = await request(url, "/v1/openapi.json");
   expect(json).toEqual(JSON.parse(JSON.stringify(api)));
@@ -61,14 +61,14 @@ test("the document has exactly the routes that there are", async () => {
   }
 });
 
-test("its examples fit its own schemas", () => {
+test("the examples fit their own schemas", () => {
   for (const path of POST_PATHS) {
     const { schema, example } = api.paths[path].post.requestBody.content["application/json"];
     expect([path, findSchemaFaults(example, schema, api)]).toEqual([path, []]);
   }
 });
 
-test("what is asked rightly is answered as it says", async () => {
+test("valid requests are answered as documented", async () => {
   const { url } = await startHttpServer();
   const example = (path: string): object => api.paths[path].post.requestBody.content["application/json"].example;
   const held = await post(url, "/v1/claims", example("/v1/claims"));
@@ -103,7 +103,7 @@ test("what is asked rightly is answered as it says", async () => {
   stream.destroy();
 });
 
-test("every refusal of a request is one it has", async () => {
+test("every refusal of a request is a documented one", async () => {
   const { url } = await startHttpServer({
     access: createAccessControl([makeAccount("x", [])]),
     limits: { refusalMs: 0, subscribers: 1 },
@@ -137,7 +137,7 @@ function makeAccount(credential: string, rules: Parameters<typeof createAccessCo
   return { name: credential, hashes: [hashCredential(credential)], rules };
 }
 
-test("a server that is full says so, and renewals and releases go on", async () => {
+test("a full server refuses new claims, and renewals and releases continue", async () => {
   const { url } = await startHttpServer({ limits: { claims: 1 } });
   const held = await post(url, "/v1/claims", { key: "a" });
   expect(await post(url, "/v1/claims", { key: "b" })).toMatchObject({
@@ -149,7 +149,7 @@ test("a server that is full says so, and renewals and releases go on", async () 
   expect((await post(url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
 });
 
-/** A store that answers until it is told not to. */
+/** A store that answers until the test stops it. */
 function failingStore(more: Partial<Driver> = {}): { readonly driver: Driver; broken: boolean } {
   const inner = memory();
   const mood = { broken: false, driver: undefined as unknown as Driver };
@@ -173,7 +173,7 @@ function failingStore(more: Partial<Driver> = {}): { readonly driver: Driver; br
   return mood;
 }
 
-test("a store that cannot be asked is 503, and what it said stays in the log", async () => {
+test("a store that cannot be reached gives 503, and its error message stays in the log", async () => {
   const store = failingStore();
   Object.assign(store.driver, { revoke: async () => Promise.reject(new Error("secret-host:6379 is down")) });
   const { url } = await startHttpServer({ driver: store.driver });
@@ -196,7 +196,7 @@ test("a store that cannot be asked is 503, and what it said stays in the log", a
   expect((await post(url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
 });
 
-test("what the store behind the server cannot do is 501", async () => {
+test("a request that the store behind the server cannot carry out gives 501", async () => {
   const inner = memory();
   const { url } = await startHttpServer({
     driver: failingStore({ traits: { ...inner.traits, lease: { claim: false, sessionMs: 5_000 } } }).driver,
@@ -216,7 +216,7 @@ test("what the store behind the server cannot do is 501", async () => {
   }
 });
 
-test("/ready tells why not: a store that does not answer, a state that cannot be written; /health goes on", async () => {
+test("/ready gives the reason when a store does not answer or a state cannot be written; /health stays 200", async () => {
   const clock = fakeClock();
   const broken = failingStore({ renew: () => Promise.reject(new Error("connection refused")) });
   const relay = await startHttpServer({ driver: broken.driver, clock });
@@ -229,7 +229,7 @@ test("/ready tells why not: a store that does not answer, a state that cannot be
 
   const server = await startHttpServer();
   expect(await request(server.url, "/ready")).toMatchObject({ status: 200, json: { ready: true } });
-  // folders in the places of its files: even root cannot replace them
+  // directories in place of its files: even root cannot replace them
   const journal = join(server.dir, "state", "journal");
   rmSync(journal, { force: true });
   for (const path of [journal, `${journal}.new`]) mkdirSync(path);
@@ -240,7 +240,7 @@ test("/ready tells why not: a store that does not answer, a state that cannot be
   for (const { url } of [relay, server]) expect((await request(url, "/health")).status).toBe(200);
 });
 
-test("a server that reclaims says so: nothing new is granted, and it is not ready", async () => {
+test("a recovering server reports it: nothing new is granted, and it is not ready", async () => {
   const { url } = await startHttpServer({ state: "none" });
   expect(await request(url, "/ready")).toMatchObject({
     status: 503,
@@ -255,7 +255,7 @@ test("a server that reclaims says so: nothing new is granted, and it is not read
   expect(long).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
 });
 
-test("while a server goes away /ready is 503 draining, /health is still 200, and whatever would change a lock is refused", async () => {
+test("during a shutdown /ready is 503 draining, /health is still 200, and every change of a lock is refused", async () => {
   const store = memory();
   let letGo = (): void => undefined;
   const gate = new Promise<void>((resolve) => {
@@ -272,7 +272,7 @@ test("while a server goes away /ready is 503 draining, /health is still 200, and
   });
   expect((await request(url, "/ready")).status).toBe(200);
   const closed = close();
-  // who waits is answered at once, with what to go on waiting by
+  // a waiting request is answered at once, with a reference to continue with
   expect(await waiting).toMatchObject({ status: 202, headers: { connection: "close" } });
   const ready = await request(url, "/ready");
   expect(ready).toMatchObject({ status: 503, json: { code: "NOT_READY", reason: "draining" } });
@@ -282,7 +282,7 @@ test("while a server goes away /ready is 503 draining, /health is still 200, and
   const refused = { status: 503, json: { code: "DRAINING", reason: "draining" }, headers: { "retry-after": "1" } };
   expect(await post(url, "/v1/claims", { key: "other", wait: 0 })).toMatchObject(refused);
   expect(await post(url, "/v1/claims/wait", { reference: (await waiting).json.reference })).toMatchObject(refused);
-  // an answer that says how long it is held now would be forgotten: the table is being saved
+  // a remaining time given now would soon be wrong: the table is being saved
   expect(await post(url, "/v1/claims/renew", { reference })).toMatchObject(refused);
   expect(await post(url, "/v1/claims/release", { reference })).toMatchObject(refused);
   expect(await post(url, "/v1/locks/revoke", { key: "k", token: "1", reason: "test" })).toMatchObject(refused);
@@ -293,7 +293,7 @@ test("while a server goes away /ready is 503 draining, /health is still 200, and
   await expect(request(url, "/health")).rejects.toThrow("ECONNREFUSED");
 });
 
-test("every status in the document was met above", () => {
+test("every status in the document occurred above", () => {
   const documented = OPERATIONS.flatMap(([method, path]) =>
     Object.keys(api.paths[path][method.toLowerCase()].responses)
       .filter((status) => status !== "default")

@@ -1,5 +1,5 @@
-// A page on somebody else's site reaches our port by the visitor's browser, and may call us by a name of its own. It learns
-// nothing and changes nothing, whatever the method.
+// A page on another site reaches the server's port through the visitor's browser, and may use a host name of its own. It
+// learns nothing and changes nothing, with any method.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Server } from "../../../src/server/server.ts";
@@ -36,20 +36,23 @@ test.each([
   ["a name that only begins like ours", { host: "127.0.0.1.evil.example" }, "host"],
   ["a name behind a user part", { host: "127.0.0.1@evil.example" }, "host"],
   ["an address of another machine", { host: "10.0.0.1:7421" }, "host"],
-])("%s is refused for every path and method, and told nothing", async (_, raw: Record<string, string>, reason) => {
-  const headers = Object.fromEntries(Object.entries(raw).map(([name, value]) => [name, value.replace("HOST", host)]));
-  for (const path of PATHS) {
-    for (const method of METHODS) {
-      const answer = await request(url, path, { method, headers, ...(method === "POST" && { body: { key: "k" } }) });
-      expect([path, method, answer.status]).toEqual([path, method, 403]);
-      if (method !== "HEAD") expect(answer.json).toMatchObject({ code: "FORBIDDEN", reason });
-      expect(answer.headers["access-control-allow-origin"]).toBeUndefined();
+])(
+  "%s is refused for every path and method, without any information",
+  async (_, raw: Record<string, string>, reason) => {
+    const headers = Object.fromEntries(Object.entries(raw).map(([name, value]) => [name, value.replace("HOST", host)]));
+    for (const path of PATHS) {
+      for (const method of METHODS) {
+        const answer = await request(url, path, { method, headers, ...(method === "POST" && { body: { key: "k" } }) });
+        expect([path, method, answer.status]).toEqual([path, method, 403]);
+        if (method !== "HEAD") expect(answer.json).toMatchObject({ code: "FORBIDDEN", reason });
+        expect(answer.headers["access-control-allow-origin"]).toBeUndefined();
+      }
     }
-  }
-  expect(server.stats().claims).toBe(0);
-});
+    expect(server.stats().claims).toBe(0);
+  },
+);
 
-test("our own pages, tools without a browser, and every name of ours come in", async () => {
+test("the server's own pages, tools without a browser, and every configured host name are accepted", async () => {
   const port = new URL(url).port;
   for (const headers of [
     {},
@@ -94,11 +97,11 @@ test("a form cannot be posted: only application/json is read", async () => {
       headers: { "content-type": 'Application/JSON; charset="UTF-8"' },
     },
   );
-  // a server without a state learns for a minute who holds what
+  // a server without a state directory recovers for a minute
   expect(plain.json).toMatchObject({ status: 503, reason: "recovery" });
 });
 
-test("every answer, whatever it is, may not be kept, framed, sniffed or read by other pages", async () => {
+test("no answer may be cached, framed, sniffed or read by pages of other origins", async () => {
   for (const path of [...PATHS.filter((it) => it !== "/events"), "/v1/claims/wait"]) {
     for (const method of METHODS) {
       const { headers } = await request(url, path, { method });
@@ -118,7 +121,7 @@ test("every answer, whatever it is, may not be kept, framed, sniffed or read by 
   stream.destroy();
 });
 
-test("a preflight is answered without a word of CORS", async () => {
+test("a preflight is answered without any CORS header", async () => {
   const answer = await request(url, "/v1/claims", {
     method: "OPTIONS",
     headers: { "access-control-request-method": "POST" },
@@ -127,7 +130,7 @@ test("a preflight is answered without a word of CORS", async () => {
   expect(Object.keys(answer.headers).filter((name) => name.startsWith("access-control"))).toEqual([]);
 });
 
-test("paths that are not there are 404, methods that a path has not are 405 and say which it has", async () => {
+test("unknown paths are 404; methods that a path does not have are 405 and list the allowed ones", async () => {
   for (const path of [
     "/",
     "/v1",
@@ -150,14 +153,14 @@ test("paths that are not there are 404, methods that a path has not are 405 and 
   });
 });
 
-test("HEAD says what GET would, without a body", async () => {
+test("HEAD answers like GET, without a body", async () => {
   for (const path of ["/health", "/v1/locks", "/metrics", "/v1/openapi.json", "/events"]) {
     const answer = await request(url, path, { method: "HEAD" });
     expect([path, answer.status, answer.text]).toEqual([path, 200, ""]);
   }
 });
 
-test("what could be read in two ways is refused: two hosts, two lengths, a length and chunks, a target that is no path", async () => {
+test("an ambiguous request is refused: two hosts, two lengths, a length and chunks, a target that is not a path", async () => {
   const start = "POST /v1/claims HTTP/1.1\r\n";
   const close = "Connection: close\r\n";
   const json = "Content-Type: application/json\r\n";
@@ -190,7 +193,7 @@ test("what could be read in two ways is refused: two hosts, two lengths, a lengt
   }
 });
 
-test("a request for a WebSocket is an ordinary one", async () => {
+test("a WebSocket upgrade is treated as an ordinary request", async () => {
   const headers = { upgrade: "websocket", connection: "Upgrade", "sec-websocket-version": "13" };
   for (const origin of ["https://evil.example", "null"]) {
     expect((await request(url, "/events", { headers: { ...headers, origin } })).status).toBe(403);
@@ -198,7 +201,7 @@ test("a request for a WebSocket is an ordinary one", async () => {
   expect((await request(url, "/v1/nothing", { headers })).status).toBe(404);
 });
 
-test("requests that follow one another without waiting are answered in order, and only so many at a time", async () => {
+test("pipelined requests are answered in order, and only so many at a time", async () => {
   const one = (path: string, more = ""): string => `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n${more}\r\n`;
   const answers = await sendBytes(url, one("/health") + one("/nothing") + one("/ready", "Connection: close\r\n"));
   expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 404", "HTTP/1.1 503"]);

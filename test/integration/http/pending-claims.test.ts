@@ -1,4 +1,4 @@
-// What takes seconds or a crash takes no time here: the server's clock and disk are the test's, the sockets are real.
+// Long waits and crashes take no time here: the server's clock and disk are the test's, the sockets are real.
 
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -26,7 +26,7 @@ interface HttpSite {
   close(): Promise<void>;
 }
 
-/** The HTTP port of a world's server as it runs now. */
+/** The HTTP port of the test world's current server. */
 async function createSite(harness: ServerHarness): Promise<HttpSite> {
   const service = harness.service as LockService;
   const eventLog = new EventLog({ clock: harness.clock });
@@ -67,7 +67,7 @@ async function openSite(
 const countClaims = (harness: ServerHarness): number => harness.openedBackend?.backend.table.records.size ?? 0;
 const SOON_BOUND = { within: 2_000, what: "the server to have heard it" };
 
-test("a request waits 25 s at most, however long it wants to, and keeps its place", async () => {
+test("a request waits 25 s at most, however long a wait it asks for, and keeps its place", async () => {
   const [world, { url }] = await openSite();
   await post(url, "/v1/claims", { key: "k", ttl: "5m" });
   const waiting = post(url, "/v1/claims", { key: "k", ttl: "5m", wait: "1h" });
@@ -83,7 +83,7 @@ test("a request waits 25 s at most, however long it wants to, and keeps its plac
   expect(countClaims(world)).toBe(2);
 });
 
-test("a place outlives its own lease while it is waited for, and while it is kept; then it is given up", async () => {
+test("a queue entry outlives its own lease while a request waits and during the grace; then it is dropped", async () => {
   const [world, { url, http }] = await openSite();
   await post(url, "/v1/claims", { key: "k", ttl: "5m" });
   const pending = post(url, "/v1/claims", { key: "k", ttl: "200ms", wait: "20s" });
@@ -111,12 +111,12 @@ test("a lock ends with its lease unless it is renewed", async () => {
   expect(late).toMatchObject({ status: 409, json: { reason: "expired" } });
 });
 
-test("a crash of the server loses no lock that was granted, and grants nothing twice", async () => {
+test("a crash of the server loses no granted lock, and grants none twice", async () => {
   const [world, before] = await openSite();
   const held = await post(before.url, "/v1/claims", { key: "k" });
   const given = await post(before.url, "/v1/claims", { key: "given" });
   await post(before.url, "/v1/claims/release", { reference: given.json.reference });
-  // for somebody else the next server waits; for locks held over HTTP it need not
+  // the next server waits for the other clients; for locks held over HTTP it need not
   const otherClient = await world.connectClient(false);
   const claimed = otherClient.driver.claim(makeClaim("other"));
   await world.clock.advance(1);
@@ -132,16 +132,16 @@ test("a crash of the server loses no lock that was granted, and grants nothing t
   await world.start();
   const { url } = await createSite(world);
   expect(world.openedBackend?.backend.isRecovering).toBe(true);
-  // what was held came back from disk, and answers already
+  // the held lock was restored from disk, and is already answered
   expect(await post(url, "/v1/claims/renew", { reference: held.json.reference })).toMatchObject({
     status: 200,
     json: { token: held.json.token },
   });
   const busy = await post(url, "/v1/claims", { key: "given", wait: 0 });
   expect(busy).toMatchObject({ status: 503, json: { code: "PAUSED", reason: "recovery" } });
-  // what is known to be held is busy all the same
+  // a key that is known to be held is still busy
   expect(await post(url, "/v1/claims", { key: "k", wait: 0 })).toMatchObject({ status: 409, json: { code: "BUSY" } });
-  // of a place nothing is known: it is too early to say that it is gone
+  // an entry may still be reported: it is too early to answer that it is gone
   const early = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
   expect(early).toMatchObject({ status: 503, json: { code: "RECLAIMING" } });
   const lined = post(url, "/v1/claims", { key: "given" });
@@ -162,7 +162,7 @@ test("a crash of the server loses no lock that was granted, and grants nothing t
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json).toMatchObject({ code: "BUSY", reason: "held" });
 });
 
-test("after a crash nobody waits for those who came over HTTP: what they hold is on the disk", async () => {
+test("recovery does not wait for HTTP clients: their locks are on disk", async () => {
   const [world, before] = await openSite();
   const held = await post(before.url, "/v1/claims", { key: "k" });
   world.crash();
@@ -174,7 +174,7 @@ test("after a crash nobody waits for those who came over HTTP: what they hold is
   expect((await post(url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
 });
 
-test("a server that stops answers who waits, and the next one knows the place", async () => {
+test("a stopping server answers waiting requests, and the next one knows their place", async () => {
   const [world, before] = await openSite();
   const held = await post(before.url, "/v1/claims", { key: "k" });
   const first = post(before.url, "/v1/claims", { key: "k" });
@@ -203,7 +203,7 @@ test("a server that stops answers who waits, and the next one knows the place", 
   expect((await later).json.tag).toBe(toldToo.json.tag);
 });
 
-test("a full disk: nothing is granted that would not outlive a crash, and what is held goes on", async () => {
+test("on a full disk no lock is granted that would not outlive a crash, and held locks continue", async () => {
   const [world, { url }] = await openSite();
   const held = await post(url, "/v1/claims", { key: "k" });
   const disk = world.storage as NonNullable<typeof world.storage>;
@@ -220,7 +220,7 @@ test("a full disk: nothing is granted that would not outlive a crash, and what i
   expect((await post(url, "/v1/claims", { key: "x", wait: 0 })).status).toBe(201);
 });
 
-test("nobody is told of a lock before it stands on the disk", async () => {
+test("a lock is on disk before its grant is answered", async () => {
   const [world, { url }] = await openSite();
   const disk = world.storage as NonNullable<typeof world.storage>;
   let open = (): void => undefined;
@@ -239,7 +239,7 @@ test("nobody is told of a lock before it stands on the disk", async () => {
   expect((await pending).status).toBe(201);
 });
 
-test("what is said to be left of a lease is what is left when the disk is done; what has ended by then is not said to be held", async () => {
+test("the remaining time is measured after the disk write; a claim that has ended by then is not answered as held", async () => {
   for (const verb of ["claim", "renew"]) {
     const [world, { url }] = await openSite();
     const disk = world.storage as NonNullable<typeof world.storage>;
@@ -248,7 +248,7 @@ test("what is said to be left of a lease is what is left when the disk is done; 
       const client = await world.connectClient(false);
       let body: object = { key, ttl: "10s" };
       if (verb === "renew") {
-        // held by a session that gave its reference away: the first renewal over HTTP writes it down
+        // held by a session that gave its reference away: the first renewal over HTTP persists it
         const claimed = client.driver.claim(lock);
         await world.clock.advance(1);
         const { token } = expectHeld(await claimed);

@@ -1,4 +1,4 @@
-// Requests as bytes: what the parser gives up, leaves out or would answer by itself is answered in our form, too.
+// Requests as bytes: errors that the HTTP parser reports, drops or would answer by itself get the API's own form, too.
 
 import { expect, test } from "vitest";
 import { cleanUpAfterEach, post, request, sendBytes, startHttpServer } from "../../support/http-fixture.ts";
@@ -24,7 +24,7 @@ test.each([
   expect(stats().claims).toBe(0);
 });
 
-test("what is no request behind one that waits for its answer ends both: none of it could be taken for the answer", async () => {
+test("an invalid request behind a waiting one ends both: no part of it could be taken for the answer", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const body = '{"key":"k"}';
@@ -34,7 +34,7 @@ test("what is no request behind one that waits for its answer ends both: none of
   expect(stats().claims).toBe(1);
 });
 
-test("no header is left out, however many stand before it", async () => {
+test("no header is dropped, however many come before it", async () => {
   const { url } = await startHttpServer();
   const many = Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`x-${at}`, "a"]));
   expect((await request(url, "/health", { headers: many })).status).toBe(200);
@@ -42,7 +42,7 @@ test("no header is left out, however many stand before it", async () => {
   expect(refused).toMatchObject({ status: 403, json: { code: "FORBIDDEN", reason: "origin" } });
 });
 
-test("an expectation that nobody knows is ignored, and lets nobody past who may not come in", async () => {
+test("an unknown expectation is ignored, and does not bypass authentication", async () => {
   const { url } = await startHttpServer();
   const headers = { expect: "42" };
   const held = await post(url, "/v1/claims", { key: "k", wait: 0 }, { headers });

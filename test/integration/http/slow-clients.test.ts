@@ -1,4 +1,4 @@
-// Clients that are slow, many, or stop in the middle: their own connections end, and nobody else notices.
+// Clients that are slow, many, or stop halfway: their own connections end, and other clients do not notice.
 
 import { execFileSync } from "node:child_process";
 import type { Socket } from "node:net";
@@ -22,7 +22,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** A connection that has sent these bytes; what came back, and whether it has ended. */
+/** A connection that has sent these bytes, what it received, and whether it has ended. */
 function openRawConnection(
   url: string,
   bytes: string,
@@ -47,7 +47,7 @@ function openRawConnection(
   return { socket, text: () => text, ended: () => ended };
 }
 
-/** A server whose HTTP port speaks TLS, as one that other machines reach does. */
+/** A server whose HTTP port speaks TLS, like one that other machines reach. */
 async function startTlsServer() {
   const issuer = createAuthority();
   const { cert, key } = writeCertificate(createTemporaryDirectory(), issuer.issue(["localhost", "127.0.0.1"]), issuer);
@@ -57,7 +57,7 @@ async function startTlsServer() {
 
 const REQUEST_HEAD = "POST /v1/claims HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
 
-test("heads and bodies that trickle in are given up in time, and nobody else waits for them", async () => {
+test("heads and bodies that trickle in are ended in time, and delay no other client", async () => {
   const { url, stats } = await startHttpServer();
   const heads = Array.from({ length: 100 }, () =>
     openRawConnection(url, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "),
@@ -79,7 +79,7 @@ test("heads and bodies that trickle in are given up in time, and nobody else wai
     await post(url, "/v1/claims/release", { reference: held.json.reference });
     worst = Math.max(worst, performance.now() - started);
   }
-  // generous: other test files run beside this one; whoever waited for the slow ones would wait for ten seconds
+  // generous, since other test files run beside this one; a client delayed by the slow ones would wait for ten seconds
   expect(worst).toBeLessThan(5_000);
   await until(() => heads.every(({ ended }) => ended()), { within: 6_000, what: "the end of the slow heads" });
   expect(heads[0]?.text()).toContain("HTTP/1.1 408");
@@ -91,7 +91,7 @@ test("heads and bodies that trickle in are given up in time, and nobody else wai
 }, 40_000);
 
 test.each(["http", "https"])(
-  "%s: heads, bodies and handshakes of clients that go on writing whatever they are answered end in time",
+  "%s: heads, bodies and handshakes of clients that keep writing, whatever the answer, end in time",
   async (scheme) => {
     const it = await (scheme === "http" ? startHttpServer() : startTlsServer());
     const more = { allowHalfOpen: true, ...("ca" in it && { ca: it.ca, servername: "localhost" }) };
@@ -118,7 +118,7 @@ test.each(["http", "https"])(
   40_000,
 );
 
-test("a client that has sent its request and closes its half while it waits leaves no place", async () => {
+test("a client that half-closes its connection while its request waits leaves no queue entry", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const body = '{"key":"k"}';
@@ -128,7 +128,7 @@ test("a client that has sent its request and closes its half while it waits leav
   await until(() => stats().claims === 1, { within: 2_000, what: "the end of its place" });
 });
 
-test("of several requests on one connection all leave no place when it ends", async () => {
+test("several waiting requests on one connection leave no queue entry when it ends", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const body = '{"key":"k"}';
@@ -138,7 +138,7 @@ test("of several requests on one connection all leave no place when it ends", as
   await until(() => stats().claims === 1, { within: 2_000, what: "the end of their places" });
 });
 
-test("one connection may have 16 requests under way, not more", async () => {
+test("one connection may have 16 requests in progress, and no more", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const body = '{"key":"k","wait":"1s"}';
@@ -150,14 +150,14 @@ test("one connection may have 16 requests under way, not more", async () => {
   expect(stats().claims).toBe(17);
 });
 
-test("connections of one address are bounded, and those of the lock protocol keep theirs", async () => {
+test("the number of connections of one address is limited, and those of the lock protocol stay", async () => {
   const { url, path } = await startHttpServer({ limits: { connectionsPerAddress: 10 } });
   const inside = Array.from({ length: 10 }, () =>
     openRawConnection(url, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
   );
   await until(() => inside.every(({ text }) => text().includes("200 OK")), { within: 2_000, what: "ten answers" });
   await expect(request(url, "/health")).rejects.toThrow();
-  // who looks after the server sees it
+  // the log shows it to the operator
   inside[0]?.socket.write("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
   const figures = ["", "_total", "_refused_total"].map(
     (what) => new RegExp(`^holdfast_http_connections${what} (\\d+)$`, "m"),
@@ -177,7 +177,7 @@ test("connections of one address are bounded, and those of the lock protocol kee
   });
 });
 
-test("a server without HTTP loads none of what HTTP needs", () => {
+test("a server without HTTP loads no HTTP module", () => {
   const program = `
     const { serve } = await import(${JSON.stringify(resolve("dist/server/server.js"))});
     const it = await serve({ listen: "tcp://127.0.0.1:0", state: "none", ...(process.argv[1] === "http" && { http: "127.0.0.1:0" }) });
@@ -211,12 +211,12 @@ test("a server without HTTP loads none of what HTTP needs", () => {
   expect(plain).not.toContain("hono");
 }, 30_000);
 
-test("a list that takes its time is answered although nothing else happens on the server", async () => {
+test("a slow list is answered although nothing else happens on the server", async () => {
   const server = await startHttpServer({ limits: { listSliceMs: 1, helloMs: 600_000 } });
   const { driver } = await openClient(server.addresses[0] as string);
   const claims = Array.from({ length: 5_000 }, (_, n) => makeClaim(`k${n}`, { ttlMs: 60_000 }));
   await Promise.all(claims.map((claim) => driver.claim(claim)));
-  // a cursor that is none: all tags are looked through. No timer rings soon by itself
+  // an invalid cursor: all tags are searched. No timer fires soon by itself
   const page = await request(server.url, "/v1/locks?prefix=none&cursor=aaaaaaaaaa");
   expect(page.json).toEqual({ locks: [], cursor: null });
 });
