@@ -1,5 +1,5 @@
-// The guide tells of every flag and every variable that there is, and of no other. (The settings of `serve` have a test of
-// their own, which knows their defaults, too.)
+// The guide describes every existing flag and variable, and no other. (The settings of `serve` have a test of
+// their own, which also checks their defaults.)
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,11 +15,11 @@ const documentedFlags = readChapters("cli.md", "operations.md", "access.md", "se
 /** Flags of other programs in those chapters. */
 const FOREIGN_NAMES = ["--global", "--full", "--max-old-space-size"];
 
-test("every flag stands in the guide, and every flag in it is one", async () => {
+test("every flag is in the guide, and every flag in the guide exists", async () => {
   const { out } = await sandbox.run(["help", "all"]);
   const flags = new Set([...out.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map((match) => match[1] as string));
   expect(flags.size).toBeGreaterThan(40);
-  // these are of every command
+  // these belong to every command
   for (const known of ["--help", "--version"]) flags.delete(known);
   const written = new Set([...documentedFlags.matchAll(/(?<![-\w])--[a-z][a-z-]*\w/g)].map(([flag]) => flag));
   expect([...flags].filter((flag) => !written.has(flag))).toEqual([]);
@@ -27,13 +27,13 @@ test("every flag stands in the guide, and every flag in it is one", async () => 
   expect([...written].filter((flag) => !known.includes(flag))).toEqual([]);
 });
 
-test("every variable that the code reads stands in the guide, and every variable in it is read", () => {
+test("every variable that the code reads is in the guide, and every variable in the guide is read", () => {
   const all = readChapters(...readdirSync("docs/guide").filter((name) => name.endsWith(".md")));
   const sources = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
   const code = sources.map((name) => readFileSync(join("src", name), "utf8")).join("\n");
   const names = (text: string): string[] => [...text.matchAll(/\bHOLDFAST_[A-Z_]*[A-Z]/g)].map(([name]) => name);
   const settings = SETTINGS.filter(({ scope }) => scope !== "flag").map(({ name }) => toVariableName(name));
-  // HOLDFAST_NAME: how the names of the settings are made
+  // HOLDFAST_NAME: the pattern of the settings' variables
   const read = new Set([...names(code), ...settings].filter((name) => name !== "HOLDFAST_NAME"));
   expect(read.size).toBeGreaterThan(20);
   const written = new Set(names(all));
@@ -41,12 +41,12 @@ test("every variable that the code reads stands in the guide, and every variable
   expect([...written].filter((name) => !read.has(name))).toEqual([]);
 });
 
-test("every line of the log has its row in the guide", () => {
+test("every log message has its row in the guide", () => {
   const files = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((name) =>
     /^(server\/.*|cli\/commands\/serve\/(serve|shutdown))\.ts$/.test(name),
   );
   const code = files.map((name) => readFileSync(join("src", name), "utf8")).join("\n");
-  // as far as it says the same each time
+  // up to its first variable part
   const said = [...code.matchAll(/\blog\(\s*(?:"([^"]+)"|`([^`$]{4,})\$)/g)].map(
     ([, text, begun]) => text ?? begun ?? "",
   );

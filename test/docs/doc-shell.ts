@@ -1,4 +1,4 @@
-// As much of a shell and of curl as the pages use: variables, quotes, and curl with -s, --json, -H and a url.
+// The parts of a shell and of curl that the pages use: variables, quotes, and curl with -s, --json, -H and a url.
 
 import { request } from "../support/http-fixture.ts";
 
@@ -31,7 +31,7 @@ export function splitWords(command: string, variables: ReadonlyMap<string, strin
   return words;
 }
 
-/** What curl would print. @throws Error for what it does not know */
+/** What curl would print. @throws Error for an unsupported option */
 export async function runCurl(words: readonly string[]): Promise<string> {
   let url: URL | null = null;
   let raw: string | undefined;

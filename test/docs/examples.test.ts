@@ -9,7 +9,7 @@ import { cliSandbox } from "../support/cli-sandbox.ts";
 
 const sandbox = cliSandbox();
 
-/** What each example prints. Lines of one group may come in any order. */
+/** The output of each example. Lines of one group may come in any order. */
 const EXPECTED_OUTPUT: Readonly<Record<string, readonly (readonly string[])[]>> = {
   "fenced-register": [
     ["the second token is higher: true"],
@@ -44,7 +44,7 @@ test("every example has its output here", () => {
   expect(sources.map((name) => basename(name, ".ts")).sort()).toEqual(Object.keys(EXPECTED_OUTPUT).sort());
 });
 
-describe("an example prints what it says and ends", () => {
+describe("an example prints its documented output and ends", () => {
   test.each(Object.entries(EXPECTED_OUTPUT))("%s", async (name, groups) => {
     const result = await runExample(compiledPath(name));
     expect(result).toMatchObject({ code: 0, err: "" });
@@ -55,17 +55,17 @@ describe("an example prints what it says and ends", () => {
   });
 });
 
-test("the first code block of README.md runs as it stands", async () => {
+test("the first code block of README.md runs unchanged", async () => {
   const block = parsePage({ path: "README.md", text: readFileSync("README.md", "utf8") }).blocks.find(
     ({ language }) => language === "ts",
   );
-  // within the package, so that it finds "holdfast" as its users do
+  // within the package, so that it resolves "holdfast" as for users
   const program = resolve("build/readme-example.mjs");
   writeFileSync(program, block?.code ?? "throw new Error('README.md has no ts block')");
   expect(await runExample(program)).toMatchObject({ code: 0, err: "" });
 });
 
-test("README.md gives its two commands, each as a line of its own in a block of its own", () => {
+test("README.md gives its two commands, each on a line of its own in a block of its own", () => {
   const blocks = parsePage({ path: "README.md", text: readFileSync("README.md", "utf8") }).blocks;
   const commands = blocks.filter(({ language }) => language === "sh").map(({ code }) => code);
   expect(commands).toContain("npm ci && npx holdfast run nightly-report -- echo hello");

@@ -1,4 +1,4 @@
-// Runs the commands of docs/reference/http.md, by a small interpreter of our own, and by the real shell and curl if there are.
+// Runs the commands of docs/reference/http.md, with a small interpreter, and with the real shell and curl if they are installed.
 
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -25,7 +25,7 @@ const VARYING_FIELDS: ReadonlySet<string> = new Set(["tag", "reference", "token"
 
 interface TranscriptStep {
   readonly command: string;
-  /** What the page says that it prints. */
+  /** The output given on the page. */
   readonly output: string;
 }
 
@@ -36,7 +36,7 @@ const steps: TranscriptStep[] = [...PAGE.matchAll(/```transcript\n([^`]*)```/g)]
     return { command, output: output.join("\n") };
   });
 
-/** Plays the page; `run` performs a command other than an assignment. */
+/** Runs the page; `run` performs a command other than an assignment. */
 async function runTranscript(url: string, run: (command: string, variables: Map<string, string>) => Promise<string>) {
   const variables = new Map([["URL", url]]);
   let last = "";
@@ -46,13 +46,13 @@ async function runTranscript(url: string, run: (command: string, variables: Map<
       last = await run(command, variables);
       expect([command, valueShape(JSON.parse(last))]).toEqual([command, valueShape(JSON.parse(output))]);
     } else if (assignment !== "URL") {
-      // the page goes on with what it had itself; we with what we got
+      // the page continues with its own values; the test continues with the received ones
       variables.set(assignment, JSON.parse(last)[CAPTURED_VARIABLES[assignment] as string]);
     }
   }
 }
 
-/** A value with what varies replaced by its form. */
+/** A value with its variable parts replaced by their form. */
 function valueShape(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(valueShape);
   if (typeof value !== "object" || value === null) return value;
@@ -69,7 +69,7 @@ function normalizeOutput(value: unknown): string {
   return value.replace(/[\w-]{3,}(?![\w.]*hf1)/g, (part) => (part === "hf1" || part === "wait" ? part : "x"));
 }
 
-test("the page has the whole way from nothing to a lock, and back", () => {
+test("the page shows the complete path from no lock to a lock, and back", () => {
   const all = steps.map(({ command }) => command).join("\n");
   for (const path of ["claims\n", "claims/wait", "claims/renew", "claims/release", "locks?", "locks/revoke"]) {
     expect(`${all}\n`).toContain(path);
@@ -77,14 +77,14 @@ test("the page has the whole way from nothing to a lock, and back", () => {
   expect(steps.length).toBeGreaterThan(15);
 });
 
-test("its commands do what it says, by our interpreter over node:http", async () => {
+test("the commands print the documented output, in the interpreter over node:http", async () => {
   const { url } = await startHttpServer();
   await runTranscript(url, (command, variables) => runCurl(splitWords(command, variables)));
 });
 
 const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
-test.skipIf(!hasCurl)("its commands do what it says, by the real shell and the real curl", async () => {
+test.skipIf(!hasCurl)("the commands print the documented output, in the real shell with the real curl", async () => {
   const { url } = await startHttpServer();
   await runTranscript(url, async (command, variables) => {
     const { execFile } = await import("node:child_process");
@@ -95,7 +95,7 @@ test.skipIf(!hasCurl)("its commands do what it says, by the real shell and the r
   });
 });
 
-test.skipIf(!existsSync(PROGRAM))("its first command starts a server", () => {
+test.skipIf(!existsSync(PROGRAM))("the first command starts a server", () => {
   const line = /```sh\n(holdfast serve .*)\n```/.exec(PAGE)?.[1] as string;
   const cwd = createTemporaryDirectory();
   const args = line.split(" ").slice(1);

@@ -1,5 +1,5 @@
-// The package as its users get it: packed, installed into an empty folder, run and bundled there. Nothing is fetched: what it
-// depends on is linked from this repository.
+// The package as users get it: packed, installed into an empty directory, run and bundled there. Nothing is downloaded:
+// its dependencies are linked from this repository.
 
 import { execFile } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -32,7 +32,7 @@ afterAll(() => rmSync(project, { recursive: true, force: true }));
 
 const installedPath = (...path: readonly string[]): string => join(project, "node_modules/holdfast", ...path);
 
-test("README's program runs, and so does the command", async () => {
+test("the README's program and the command run", async () => {
   const page = parsePage({ path: "README.md", text: readFileSync(installedPath("README.md"), "utf8") });
   const program = join(project, "readme.mjs");
   writeFileSync(program, page.blocks.find(({ language }) => language === "ts")?.code ?? "throw new Error('none')");
@@ -47,7 +47,7 @@ test("README's program runs, and so does the command", async () => {
   expect((await sandbox.startProgram([bin, "--version"]).ended).out).toBe(`${version}\n`);
 });
 
-test("the pages are in it, and what they link to, but for what only contributors need", () => {
+test("the package contains the pages and everything they link to, except what only contributors need", () => {
   const pages = readPages(installedPath()).map(({ path, text }) => ({ path: relative(installedPath(), path), text }));
   expect(pages.map(({ path }) => path)).toEqual(
     expect.arrayContaining([
@@ -68,7 +68,7 @@ test("the pages are in it, and what they link to, but for what only contributors
   expect(existsSync(installedPath("dist/holdfast.1"))).toBe(true);
 });
 
-test("no page tells anybody to install the name from a registry, where it is not ours", () => {
+test("no page tells users to install the name from a registry, where it belongs to another project", () => {
   const fetched = /\bnpm (?:i|install|add|exec)\b[^`\n]* holdfast(?![-\w./])|\b(?:pnpm|yarn) (?:add|dlx) holdfast\b/;
   const found = readPages().flatMap(({ path, text }) =>
     text
@@ -77,7 +77,7 @@ test("no page tells anybody to install the name from a registry, where it is not
       .map((line) => `${path}: ${line}`),
   );
   expect(found).toEqual([]);
-  // outside of a folder that has it, npx would fetch it
+  // outside of a directory that has it, npx would download it
   const byName = readPages().flatMap(({ path, text }) => (/^npx holdfast/m.test(text) ? [path] : []));
   expect(byName).toEqual([]);
 });
@@ -95,7 +95,7 @@ main().catch(({ code, message }) => console.log(code, message));
 describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
   const bundle = async (outfile: string) => {
     writeFileSync(join(project, "app.js"), PROGRAM);
-    // the banner that bundles of packages in CommonJS need
+    // the banner that bundles of CommonJS packages need
     const js = 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
     const { warnings, metafile } = await build({
       absWorkingDir: project,
@@ -112,7 +112,7 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
   };
   const name = format === "esm" ? "bundle.mjs" : "bundle.cjs";
 
-  test("nobody is warned, and the default server is started where the package is beside it", async () => {
+  test("no warning is printed, and the default server is started where the package is beside the bundle", async () => {
     const { warnings } = await bundle(`out/${name}`);
     expect(warnings).toEqual([]);
     const { out, err } = await sandbox.startProgram([process.execPath, join(project, "out", name)], {
@@ -121,12 +121,12 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
     expect({ out, err }).toEqual({ out: "held bundled\n", err: "" });
   });
 
-  test("alone it works with a server that runs, and else says what is missing", async () => {
+  test("without the package a bundle works with a running server, and otherwise reports what is missing", async () => {
     await bundle(`out/${name}`);
     const alone = mkdtempSync("/tmp/hf-bundle-");
     try {
       cpSync(join(project, "out", name), join(alone, "dist", name));
-      // a program of somebody's, where ours would be beside the package's own files
+      // another program, in the place of one of the package's own files
       mkdirSync(join(alone, "cli"));
       writeFileSync(join(alone, "package.json"), JSON.stringify({ name: "somebody", type: "module" }));
       writeFileSync(
@@ -146,7 +146,7 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
     }
   });
 
-  test("in one file it is no larger than its drivers are, and carries no server", async () => {
+  test("a bundle in one file is no larger than its drivers, and contains no server", async () => {
     const { metafile } = await bundle(`out/${name}`);
     const [output] = Object.values(metafile.outputs);
     const { bytes = 0, inputs = {} } = output ?? {};
@@ -156,7 +156,7 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
   });
 });
 
-test("split into chunks, a program loads no store that it does not use", async () => {
+test("a bundle split into chunks loads no store that the program does not use", async () => {
   const { metafile } = await build({
     absWorkingDir: project,
     stdin: { contents: PROGRAM, resolveDir: project },

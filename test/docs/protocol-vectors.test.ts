@@ -40,7 +40,7 @@ class VectorRunner {
 
   async start(access: AccessControl = ALLOW_ALL): Promise<void> {
     const log = (message: string, error?: unknown): void => {
-      // a revocation is told, and is no fault
+      // a revocation is logged, and is not an error
       if (error !== undefined) throw new Error(`${message}: ${error}`);
     };
     const { clock, disk } = this;
@@ -102,7 +102,7 @@ class VectorRunner {
     return connection;
   }
 
-  /** Every line that came was expected. */
+  /** Checks that every line received was expected. */
   expectNothingMore(): string[] {
     return [...this.#connections.values()].flatMap(({ got }) => got);
   }
@@ -126,7 +126,7 @@ async function executeDirective(what: string, vectorRunner: VectorRunner): Promi
   if (known !== null) {
     const [, credential, name, prefix, seconds] = known as unknown as [string, string, string, string, string];
     const rules = [{ prefix, permissions: ["acquire", "inspect"] as const, maxHoldMs: Number(seconds) * 1_000 }];
-    // nothing was there before
+    // there was nothing before
     vectorRunner.disk = new MemoryStorage();
     return vectorRunner.start(createAccessControl([{ name, hashes: [hashCredential(credential)], rules }]));
   }
@@ -137,7 +137,7 @@ async function executeDirective(what: string, vectorRunner: VectorRunner): Promi
 }
 
 async function expectLine(line: string, { got }: { got: string[] }): Promise<void> {
-  // what needs a write comes a few turns later
+  // an answer that needs a write comes a few rounds of the event loop later
   if (got.length === 0) await flushEventLoop(40);
   const first = got.shift();
   if (line === "hello") expect(decodeServerHello(first as string)).toMatchObject({ protocol: 1, start: RUN_ID });
@@ -152,7 +152,7 @@ test.each(vectors)("$name", async ({ steps }) => {
   expect(vectorRunner.expectNothingMore()).toEqual([]);
 });
 
-test("what the vectors show the client's side understands", () => {
+test("the client decodes the frames in the vectors", () => {
   const lines = vectors.flatMap(({ steps }) =>
     steps.filter((step) => /^[A-Z]< /.test(step)).map((step) => step.slice(3)),
   );

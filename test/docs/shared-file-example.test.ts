@@ -14,7 +14,7 @@ const runExample = async (...args: readonly string[]): Promise<readonly string[]
   return out.trimEnd().split("\n");
 };
 
-test("3 writers and 5 readers of one file: no version is lost, no reader sees half a write, readers are together", async () => {
+test("3 writers and 5 readers of one file: no version is lost, no reader sees a partial write, readers overlap", async () => {
   expect(await runExample()).toEqual([
     "30 writes by 3 processes: the file has version 30",
     "50 reads by 5 processes: 0 of them saw half a write",
@@ -22,7 +22,7 @@ test("3 writers and 5 readers of one file: no version is lost, no reader sees ha
   ]);
 });
 
-test("without the lock versions are lost and readers see halves: the program would notice", async () => {
+test("without the lock versions are lost and readers see partial writes: the program would notice", async () => {
   const [writes = "", reads = ""] = await runExample("--unlocked");
   expect(writes).not.toContain("has version 30");
   expect(reads).not.toContain(": 0 of them");

@@ -1,4 +1,4 @@
-// The commissioned token lock server's own test program, as a user would run it: a server and its clients in processes.
+// The test program of the token lock server example, as a user would run it: a server and its clients in processes.
 
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
@@ -10,7 +10,7 @@ const sandbox = cliSandbox();
 const PROGRAM = resolve("build/examples/token-server/main.js");
 const SOURCES = ["main", "lock-loop", "lock-loop.child", "semantics", "detach.child"];
 
-/** Every line but the first two, which tell times. */
+/** Every line but the first two, which contain times. */
 const SEMANTICS_OUTPUT = [
   "locked by a process that has ended: true",
   "an altered reference: reference is damaged: it was cut or altered",
@@ -25,8 +25,8 @@ const SEMANTICS_OUTPUT = [
   "waited 200 ms and no longer: LOCK_TIMEOUT in time",
 ];
 
-test("8 processes lock and unlock one lock 1,000 times each: 8,000 different tokens that always rise; every other reference is refused with its reason", {
-  // its pairs take seconds, on a busy machine many
+test("8 processes lock and unlock one lock 1,000 times each: 8,000 different rising tokens; every other reference is refused with its reason", {
+  // its pairs take seconds, and longer on a busy machine
   timeout: 120_000,
 }, async () => {
   for (const name of SOURCES) {

@@ -1,4 +1,4 @@
-// The guide's chapter, as it is written, on two machines: network namespaces joined by a pair of virtual cables.
+// The guide's chapter, as written, on two machines: network namespaces joined by a pair of virtual cables.
 
 import { spawnSync } from "node:child_process";
 import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { until } from "../support/until.ts";
 const sandbox = cliSandbox();
 const [SERVER, CLIENT] = [`hfs${process.pid}`, `hfc${process.pid}`];
 
-/** Two machines that reach each other; false where this system does not let us make them. */
+/** Two machines that reach each other; false where this system does not allow creating them. */
 function createNetworkNamespaces(): boolean {
   if (spawnSync("openssl", ["version"]).status !== 0) return false;
   const steps = [
@@ -45,7 +45,7 @@ function readGuideSteps(): readonly string[] {
   return [...chapter.matchAll(/^```sh\n(.*?)^```/gms)].map((match) => match[1] as string);
 }
 
-test.skipIf(!canUseNamespaces)("a secured server and a client on two machines, from the guide alone", async () => {
+test.skipIf(!canUseNamespaces)("a secured server and a client work on two machines, from the guide alone", async () => {
   const [folder, certificate, credential, settings, start, client] = readGuideSteps();
   const bin = join(sandbox.folder, "bin");
   mkdirSync(bin);

@@ -1,4 +1,4 @@
-// docs/write-a-driver.md shows code that is compiled and tested elsewhere; here it is seen to be the same.
+// docs/write-a-driver.md shows code that is compiled and tested elsewhere; this test compares the two.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -16,11 +16,11 @@ test("the page shows the driver and its test", () => {
   );
 });
 
-test.each(CODE_BLOCKS)("%s stands on the page as it is", (path, code) => {
+test.each(CODE_BLOCKS)("%s is on the page unchanged", (path, code) => {
   assert.equal(code, normalizeSource(readFileSync(path, "utf8")));
 });
 
-/** Without what only holds in this tree: imports by path, and remarks on them. */
+/** Without the parts that apply only in this tree: imports by path, and remarks on them. */
 function normalizeSource(source: string): string {
   return source
     .split("\n")

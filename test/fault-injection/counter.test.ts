@@ -9,7 +9,7 @@ import { seededRandom } from "../support/seeded-random.ts";
 
 const CONTENDERS = 8;
 const ROUNDS = IS_LONG_RUN ? 40 : 3;
-/** Longer than the next child takes to start, or an overlap would not be seen. */
+/** Longer than the next child takes to start, since an overlap would otherwise not be seen. */
 const HOLD_SECONDS = 0.4;
 const KILL_PERIOD_MS = IS_LONG_RUN ? 30_000 : 6_000;
 
@@ -35,7 +35,7 @@ test(`${CONTENDERS} processes that increment one file counter under holdfast run
   );
 });
 
-test("the same processes without a lock are seen to overlap and to lose updates", async ({ harness }) => {
+test("without a lock the same processes overlap and lose updates, and the test sees it", async ({ harness }) => {
   const count = createCounterWorkload(harness.folder);
   const all = Array.from({ length: CONTENDERS }, () => harness.startProgram(count.command(0.2)));
   for (const run of all) await run.ended;
@@ -48,7 +48,7 @@ test("the same processes without a lock are seen to overlap and to lose updates"
 
 const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
-test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is lost and no two children overlap (HOLDFAST_SEED=${seed})`, {
+test(`with the wrappers of ${CONTENDERS} contenders killed at random moments no update is lost and no two children overlap (HOLDFAST_SEED=${seed})`, {
   timeout: KILL_PERIOD_MS + 60_000,
 }, async ({ harness }) => {
   const random = seededRandom(seed);
@@ -56,7 +56,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   const runs = new Set<RunningProcess>();
   const end = performance.now() + KILL_PERIOD_MS;
   let [kills, killsOfHolders] = [0, 0];
-  // on a busy machine it goes on until it was a test
+  // on a busy machine it continues until enough runs were killed
   const isOver = (): boolean => performance.now() >= end && killsOfHolders > 0;
   const contend = async (): Promise<void> => {
     while (!isOver()) {
@@ -64,7 +64,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
       runs.add(run);
       const { code, signal: name } = await run.ended;
       runs.delete(run);
-      // all went well, or it was killed, or its child was before it (128 + 9): nothing else ends a run
+      // it succeeded, or it was killed, or its child was killed first (128 + 9): no other end of a run is expected
       if (name !== "SIGKILL") expect([0, 137], run.err()).toContain(code);
     }
   };
@@ -81,14 +81,14 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
     }
   };
   await Promise.all([...Array.from({ length: CONTENDERS }, contend), killer()]);
-  // a guard may still be at work for a wrapper that was killed last; the lock is free behind it
+  // a watchdog may still be working for the wrapper that was killed last; once it is done the lock is free
   const last = harness.start(["run", "counter", "--wait", "5s", "--", ...count.command(0)]);
   expect((await last.ended).code, last.err()).toBe(0);
 
   const { faults, entered, exited } = count.history();
   expect(faults).toEqual([]);
   expect(entered - exited).toBeLessThanOrEqual(kills);
-  // work was done all the same
+  // some runs succeeded despite the kills
   expect(exited).toBeGreaterThan(0);
   expect(harness.autostartedServerPids()).toHaveLength(1);
   console.log(
@@ -96,7 +96,7 @@ test(`wrappers of ${CONTENDERS} contenders killed at random moments: nothing is 
   );
 });
 
-/** kill -9 of a wrapper, or of it and one that belongs to it, in any order. */
+/** kill -9 of a wrapper, or of it and one of its processes, in any order. */
 function killRandomProcess(run: RunningProcess, what: "wrapper" | "and child" | "and guard"): void {
   const otherProcessIds: ProcessId[] =
     what === "wrapper" ? [] : descendants(run.pid).filter(({ pid }) => isWatchdog(pid) === (what === "and guard"));

@@ -1,6 +1,6 @@
 /**
- * The four ways in which a party can die, and what Holdfast promises in each of them: no two hold, tokens rise, a holder
- * is told of a loss before the next one enters, who waits is served, nothing is left behind.
+ * The four parties that can fail, and the guarantees in each case: no two holders at once, tokens rise, a holder
+ * learns of a loss before the next one enters, waiters are served, nothing is left behind.
  */
 
 import { expect } from "vitest";
@@ -17,7 +17,7 @@ import { until } from "../support/until.ts";
 const GUARANTEES =
   "no two hold, the token rises, a loss is told before the next one enters, who waits is served, nothing is left";
 
-/** Two who wait for "k", the second behind the first, and so many before them. */
+/** Two waiters for "k", the second behind the first, and so many before them. */
 async function startWaiters(harness: ProcessHarness, url?: string, before = 0): Promise<readonly [Worker, Worker]> {
   const [first, second] = [await startWorker(harness, url), await startWorker(harness, url)];
   first.acquire("it", "k");
@@ -27,7 +27,7 @@ async function startWaiters(harness: ProcessHarness, url?: string, before = 0): 
   return [first, second];
 }
 
-/** Both are served one after the other, with tokens that rise above that one, and nothing is left at the store. */
+/** Both are served one after the other, with tokens above the given one, and nothing is left at the store. */
 async function expectAllServed(
   harness: ProcessHarness,
   [first, second]: readonly [Worker, Worker],
@@ -53,7 +53,7 @@ test.concurrent(`the wrapper dies: ${GUARANTEES}`, async ({ harness }) => {
   const run = harness.start(["run", "k", "--grace", "300ms", "--", ...them.stubborn]);
   await them.waitUntilWorking();
   const token = (await harness.list())[0]?.token as string;
-  // the next one looks, as the first thing it does under the lock, whether one of them is alive
+  // the first thing that the next command does under the lock is to check whether one of them is alive
   const looker = harness.start(["run", "k", "--", ...them.aliveCheck]);
   await harness.waitForQueue(1);
   const both = await startWaiters(harness, undefined, 1);
@@ -82,7 +82,7 @@ test.concurrent(`the store dies: ${GUARANTEES}`, async ({ harness }) => {
   sendSignal(server!, "SIGKILL");
   await until(() => harness.autostartedServerPids().length === 2, { within: 10_000, what: "the next server" });
   await harness.waitForQueue(2);
-  // the lock outlives the server, so nobody is told of a loss and nobody enters
+  // the lock outlives the server, so no holder loses it and no waiter enters
   expect(holder.reports().map(({ event }) => event)).not.toContain("lost");
   expect(both.flatMap((worker) => worker.reports()).some(({ event }) => event === "held")).toBe(false);
   const written = register.log.length;
@@ -108,7 +108,7 @@ test.concurrent(`the network dies: ${GUARANTEES}`, async ({ harness }) => {
   const next = await expectAllServed(harness, both, token!, url);
   const lost = await holder.waitForReport("it", "lost");
   const stopped = await holder.waitForReport("it", "stopped");
-  // in the first round of its event loop that the machine let it have
+  // in the first round of its event loop that the machine allowed
   expect(BigInt(lost.roundAt!)).toBeLessThan(BigInt(next.at));
   expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(next.at));
 });

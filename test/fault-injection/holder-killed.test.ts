@@ -4,7 +4,7 @@ import { descendants, sendSignal } from "../support/processes/process-tree.ts";
 import { msBetween, startWorker } from "../support/processes/worker.ts";
 import { until } from "../support/until.ts";
 
-/** "At once", on a machine that is busy with other things: the lease that it does not wait for has 30 s. */
+/** "At once", on a busy machine: the lease that is not waited for has 30 s. */
 const IMMEDIATE_MS = 10_000;
 const LEASE_MS = 2_000;
 
@@ -16,7 +16,7 @@ test.concurrent("wrapper and child killed: the next grant follows at once", asyn
   const next = await startWorker(harness);
   next.acquire("next", "k");
   await next.waitForReport("next", "asked");
-  // by the sleep that is below it alone
+  // found by the unique sleep below it
   const child = await until(() => descendants(run.pid).find(({ pid }) => descendants(pid).length === 1), {
     within: 5_000,
     what: "the command at sleep",
@@ -43,7 +43,7 @@ test.concurrent("a library holder killed on the Unix socket: the next grant foll
   console.log(`figure: library holder killed on the Unix socket, next grant after ${ms.toFixed(1)} ms`);
 });
 
-test.concurrent("a library holder killed on TCP: the next grant comes when the lease has ended, not before", async ({
+test.concurrent("a library holder killed on TCP: the next grant follows when the lease has ended, not before", async ({
   harness,
 }) => {
   const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
@@ -65,7 +65,7 @@ test.concurrent("a library holder killed on TCP: the next grant comes when the l
 });
 
 test.concurrent.for(["unix", "tcp"])(
-  "a waiter killed over %s leaves no place: the one behind it is granted at once",
+  "a waiter killed over %s leaves no queue entry: the next waiter is granted at once",
   async (kind, { harness }) => {
     const url = kind === "unix" ? "" : (await harness.serve(["--listen", "tcp://127.0.0.1:0"])).url;
     const [holder, waiter, behind] = [

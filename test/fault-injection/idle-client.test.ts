@@ -1,4 +1,4 @@
-/** What a library may do to its process: nothing, unless it holds or waits. */
+/** The library does not affect its process unless it holds or waits for a lock. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { describe, test, vi } from "vitest";
 
-// processes: a busy machine takes its time to start them
+// processes: a busy machine needs time to start them
 vi.setConfig({ testTimeout: 30_000 });
 
 const INDEX = new URL("../../dist/index.js", import.meta.url).href;
@@ -19,7 +19,7 @@ interface ProgramResult {
   readonly ms: number;
 }
 
-/** Runs a program of that text; `when` is told of its output, and may signal it. */
+/** Runs a program of that text; `when` gets its output, and may signal it. */
 async function runProgram(
   text: string,
   when: (out: string, kill: (signal: NodeJS.Signals) => void) => void = () => {},
@@ -41,7 +41,7 @@ async function runProgram(
   return { code, signal, out, ms: performance.now() - started };
 }
 
-describe("an idle client keeps no process alive", () => {
+describe("an idle client does not keep its process alive", () => {
   test("after acquire and release, without close()", async () => {
     const programResult = await runProgram(`
       const locks = createLocks(memory());
@@ -52,7 +52,7 @@ describe("an idle client keeps no process alive", () => {
     assert.deepEqual([programResult.code, programResult.signal, programResult.out], [0, null, "done\n"]);
   });
 
-  test("a held lock does, until it is released", async () => {
+  test("a held lock keeps the process alive until it is released", async () => {
     const programResult = await runProgram(`
       const locks = createLocks(memory(), { ttl: 3_000 });
       const lock = await locks.acquire("k");
@@ -63,7 +63,7 @@ describe("an idle client keeps no process alive", () => {
 });
 
 describe("closeOnSignal()", () => {
-  test.each(["SIGTERM", "SIGINT"] as const)("releases on %s, then ends with that signal", async (signal) => {
+  test.each(["SIGTERM", "SIGINT"] as const)("releases the locks on %s, then ends with that signal", async (signal) => {
     let sent = false;
     const programResult = await runProgram(
       `
@@ -85,7 +85,7 @@ describe("closeOnSignal()", () => {
     );
   });
 
-  test("taken back, the signal has its usual effect at once", async () => {
+  test("when removed, the signal has its usual effect at once", async () => {
     let sent = false;
     const programResult = await runProgram(
       `

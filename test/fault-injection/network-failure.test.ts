@@ -15,7 +15,7 @@ import { until } from "../support/until.ts";
 
 type ProxiedServer = {
   readonly proxy: TcpProxy;
-  /** The server by way of the proxy, and past it. */
+  /** The server through the proxy, and directly. */
   readonly through: string;
   readonly direct: string;
   [Symbol.asyncDispose](): Promise<void>;
@@ -50,10 +50,10 @@ const faults: Readonly<Record<string, (proxy: TcpProxy) => () => void>> = {
   },
 };
 
-/** Not so short that a busy machine takes it from its holder before the fault. */
+/** Long enough that a busy machine does not end it before the fault. */
 const LEASE_FLAGS = "3s";
 
-/** A holder that writes as long as it believes, behind the proxy. */
+/** A holder behind the proxy that writes as long as it considers the lock held. */
 async function startBusyHolder(harness: ProcessHarness, through: string, register: FencedRegister): Promise<Worker> {
   const holder = await startWorker(harness, through, register.path);
   holder.acquire("it", "k", { ttl: LEASE_FLAGS });
@@ -64,7 +64,7 @@ async function startBusyHolder(harness: ProcessHarness, through: string, registe
 }
 
 test.concurrent.for(Object.keys(faults))(
-  "a holder's socket %s: it is told before the next one enters, and is usable after the heal",
+  "a holder whose socket %s is notified before the next one enters, and works again after the repair",
   async (fault, { harness }) => {
     await using net = await startProxiedServer(harness);
     const register = await openFencedRegister(harness);
@@ -75,10 +75,10 @@ test.concurrent.for(Object.keys(faults))(
     const heal = faults[fault]!(net.proxy);
     const lost = await holder.waitForReport("it", "lost");
     const stopped = await holder.waitForReport("it", "stopped");
-    // what it asks may still reach the server, and lengthen its lease there
+    // its renewals may still reach the server, and extend its lease there
     const granted = await next.waitForReport("next", "held", 20_000);
     expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
-    // in the first round of its event loop that the machine let it have; mostly long before
+    // in the first round of its event loop that the machine allowed; usually long before
     expect(BigInt(lost.roundAt!)).toBeLessThan(BigInt(granted.at));
     heal();
     next.send({ do: "release", of: "next" });
@@ -91,7 +91,7 @@ test.concurrent.for(Object.keys(faults))(
   },
 );
 
-test.concurrent("a socket that is cut again and again under a holder and a waiter: nobody loses the lock or the place, nobody else enters", async ({
+test.concurrent("when the socket of a holder and a waiter is cut again and again, neither loses its lock or place, and no other client enters", async ({
   harness,
 }) => {
   await using net = await startProxiedServer(harness);
@@ -120,7 +120,7 @@ test.concurrent("a socket that is cut again and again under a holder and a waite
   expect(BigInt(second.token!)).toBeGreaterThan(BigInt(first.token!));
 });
 
-test.concurrent("a run whose socket is black-holed: TERM, then KILL, before the lease can end: stubborn children are gone before the next one enters, exit 123", async ({
+test.concurrent("a run whose socket is black-holed sends TERM, then KILL, before the lease can end: stubborn children are gone before the next run enters, exit 123", async ({
   harness,
 }) => {
   await using net = await startProxiedServer(harness);

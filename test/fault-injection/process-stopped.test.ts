@@ -8,17 +8,17 @@ import { expectStaleHolderRejected } from "../support/processes/stale-holder.ts"
 import { startWorker } from "../support/processes/worker.ts";
 import { until } from "../support/until.ts";
 
-/** A session's length is 30 s: where silence ended one, a stop of 40 s would show it. */
+/** A silent session lasts 30 s: if silence ended this one, a stop of 40 s would show it. */
 const STOPPED_MS = IS_LONG_RUN ? 40_000 : 2_000;
 
-test.concurrent("a holder stopped past its lease on TCP and resumed is told lost before it can write, and a fenced register refuses its token", async ({
+test.concurrent("a holder stopped past its lease on TCP and resumed learns of the loss before it can write, and a fenced register refuses its token", async ({
   harness,
 }) => {
   const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
   await expectStaleHolderRejected(harness, url);
 });
 
-test.concurrent("a session holder stopped on the Unix socket keeps its lock, and goes on with it when resumed", {
+test.concurrent("a session holder stopped on the Unix socket keeps its lock, and continues with it when resumed", {
   timeout: STOPPED_MS + 30_000,
 }, async ({ harness }) => {
   const holder = await startWorker(harness);
@@ -36,7 +36,7 @@ test.concurrent("a session holder stopped on the Unix socket keeps its lock, and
   await next.waitForReport("next", "held");
 });
 
-test.concurrent("a run that is stopped with its command (Ctrl-Z) keeps its lock, and both go on when resumed", {
+test.concurrent("a run that is stopped with its command (Ctrl-Z) keeps its lock, and both continue when resumed", {
   timeout: STOPPED_MS + 30_000,
 }, async ({ harness }) => {
   const run = harness.start(["run", "k", "--", ...GATED_COMMAND]);

@@ -1,5 +1,5 @@
-// The table of docs/guide/cli.md: who dies, what becomes of the command, when the lock is free. Each row on a server on
-// demand; two rows with each kind of claim.
+// The table of docs/guide/cli.md: which process dies, what happens to the command, when the lock is free. Each row on a server
+// started on demand; two rows with each kind of claim.
 
 import { expect } from "vitest";
 import type { ExclusionScripts } from "../support/processes/exclusion-scripts.ts";
@@ -12,7 +12,7 @@ import { until } from "../support/until.ts";
 
 type Victim = "wrapper" | "watchdog" | "command" | "server";
 
-/** What becomes of the command. orphan: it goes on, and nobody is left to end it. */
+/** What happens to the command. orphan: it continues, and no process is left to end it. */
 type Outcome = "ended by the watchdog" | "goes on" | "over" | "orphan";
 
 const ROWS: readonly (readonly [killed: readonly Victim[], then: Outcome])[] = [
@@ -40,7 +40,7 @@ test.concurrent.for(ROWS)("killed: %s; its command: %s", async ([killed, then], 
   expect(await run.ended, run.err()).toEqual({ code, signal: null });
 });
 
-test.concurrent("wrapper killed, with a long lease: the lock is free when the command is gone, since nobody believes in the lease", async ({
+test.concurrent("wrapper killed, with a long lease: the lock is free when the command is gone, without waiting for the lease", async ({
   harness,
 }) => {
   const judged = writeExclusionScripts(harness.folder);
@@ -58,7 +58,7 @@ const KINDS: readonly (readonly [name: string, flags: readonly string[], next: r
 ];
 
 test.concurrent.for(KINDS)(
-  "wrapper, watchdog and server killed, %s: the command keeps what it holds",
+  "wrapper, watchdog and server killed, %s: the command keeps its locks",
   async ([, flags, next], { harness }) => {
     const judged = writeExclusionScripts(harness.folder);
     const run = harness.start(["run", ...flags, "--", ...judged.untilGate("k", "stubborn")]);
@@ -71,7 +71,7 @@ test.concurrent.for(KINDS)(
   },
 );
 
-test.concurrent("two shared runs, wrappers and server killed: a third goes in beside them, an exclusive one after both", async ({
+test.concurrent("two shared runs, wrappers and server killed: a third shared run enters beside them, an exclusive one after both", async ({
   harness,
 }) => {
   const judged = writeExclusionScripts(harness.folder);
@@ -92,7 +92,7 @@ test.concurrent("two shared runs, wrappers and server killed: a third goes in be
   expect(judged.overlaps()).toEqual([]);
 });
 
-test.concurrent("a run inside a run, of the same key and one more: all of Node killed, both keys stay until the command is gone", async ({
+test.concurrent("a run inside a run, of the same key and one more: all Node processes killed, both keys stay held until the command is gone", async ({
   harness,
 }) => {
   const judged = writeExclusionScripts(harness.folder);
@@ -122,9 +122,9 @@ test.concurrent("a run inside a run, of the same key and one more: all of Node k
   expect(judged.faults(["k"])).toEqual([]);
 });
 
-/** All at one moment: whoever could react is stopped first. */
+/** All at one moment: every process that could react is stopped first. */
 function killVictim(harness: ProcessHarness, run: RunningProcess, command: ProcessId, killed: readonly Victim[]): void {
-  // where there is a lease a watchdog has a second process, which waits for its end, and is replaced again and again
+  // with a lease a watchdog has a second process, which waits for the end of the lease, and is replaced again and again
   const watchdogs = (): ProcessId[] =>
     descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
   const [server] = harness.autostartedServers();

@@ -7,11 +7,11 @@ import type { ProcessId } from "../support/processes/process-tree.ts";
 import { commandLine, descendants, isAlive, sendSignal } from "../support/processes/process-tree.ts";
 import { until } from "../support/until.ts";
 
-/** The command of a run whose wrapper is dead has so long. */
+/** The time left for the command of a run whose wrapper is dead. */
 const GRACE_FLAGS = ["--grace", "2s"];
 
 test.concurrent.for(["at once", "a moment later"] as const)(
-  "on demand: wrapper killed, server killed %s: nobody enters beside the command, other keys are free",
+  "on demand: wrapper killed, server killed %s: no other run enters beside the command, other keys are free",
   async (when, { harness }) => {
     const judged = writeExclusionScripts(harness.folder);
     const run = harness.start(["run", "k", ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
@@ -24,7 +24,7 @@ test.concurrent.for(["at once", "a moment later"] as const)(
   },
 );
 
-test.concurrent("all processes of Node killed at once, wrappers of four keys and the server on demand: none enters beside a command", async ({
+test.concurrent("all Node processes killed at once, wrappers of four keys and the server on demand: no run enters beside a command", async ({
   harness,
 }) => {
   const judged = writeExclusionScripts(harness.folder);
@@ -44,7 +44,7 @@ test.concurrent.for([
   ["SIGTERM", "wrapper first"],
   ["SIGTERM", "server first"],
 ] as const)(
-  "own server ended by %s and started again, %s: nobody enters beside the command, other keys are free",
+  "own server ended by %s and started again, %s: no other run enters beside the command, other keys are free",
   async ([name, order], { harness }) => {
     const judged = writeExclusionScripts(harness.folder);
     const server = await harness.serve();
@@ -59,7 +59,7 @@ test.concurrent.for([
   },
 );
 
-test.concurrent("wrapper stopped, server killed and started again: the command keeps its key and no other, and both go on when resumed", async ({
+test.concurrent("wrapper stopped, server killed and started again: the command keeps its key and no other, and both continue when resumed", async ({
   harness,
 }) => {
   const judged = writeExclusionScripts(harness.folder);
@@ -70,7 +70,7 @@ test.concurrent("wrapper stopped, server killed and started again: the command k
   run.process.kill("SIGSTOP");
   await waitForRunEnd(before, "SIGKILL");
   await harness.serve();
-  // nothing has to be waited for: what this run holds is known
+  // recovery need not wait: this run's claims are known
   expect(await enters(harness, "other", [...url, "--wait", "8s"])).toBe(0);
   expect(await enters(harness, "k", [...url, "--wait", "1s"])).toBe(124);
   run.process.kill("SIGCONT");
@@ -85,7 +85,7 @@ test.concurrent("wrapper stopped, server killed and started again: the command k
 });
 
 test.concurrent.for(["server goes on", "server killed and started again"] as const)(
-  "a command that closed what it inherited, wrapper and guard killed, %s: it keeps the lock until its own end",
+  "a command that closed its inherited descriptors, wrapper and watchdog killed, %s: it keeps the lock until it ends",
   async (then, { harness }) => {
     const judged = writeExclusionScripts(harness.folder);
     const server = await harness.serve();
@@ -145,7 +145,7 @@ test.concurrent.for([
   },
 );
 
-test.concurrent("a run inside a run, several keys: the outer wrapper stopped until its lease has ended, server killed and started again: all are free", async ({
+test.concurrent("a run inside a run, several keys: the outer wrapper stopped until its lease has ended, server killed and started again: all keys are free", async ({
   harness,
 }) => {
   const judged = writeExclusionScripts(harness.folder);
@@ -172,7 +172,7 @@ test.concurrent("a run inside a run, several keys: the outer wrapper stopped unt
   expect(readdirSync(harness.path("state/runs"))).toEqual([]);
 });
 
-/** A guard that was killed is replaced, if the wrapper still has the time: it has none. */
+/** A killed watchdog is replaced if the wrapper has time for it; here it has none. */
 function killWithWatchdog(run: RunningProcess): void {
   const guards = descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
   expect(guards).toHaveLength(1);
@@ -186,7 +186,7 @@ async function waitForRunEnd(server: RunningServer, name: NodeJS.Signals): Promi
   await server.ended;
 }
 
-/** Another key is free while the command works; its own key is once it has ended. */
+/** Another key is free while the command runs; its own key is free once it has ended. */
 async function expectNextEnters(
   harness: ProcessHarness,
   judged: ReturnType<typeof writeExclusionScripts>,

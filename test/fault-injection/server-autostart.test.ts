@@ -12,7 +12,7 @@ import { until } from "../support/until.ts";
 
 const CONCURRENT_STARTS = 20;
 
-test(`${CONCURRENT_STARTS} wrappers started at once on a stale socket file: one server, and none of them overlap`, {
+test(`${CONCURRENT_STARTS} wrappers started at once on a stale socket file start one server, and none of them overlap`, {
   timeout: 60_000,
 }, async ({ harness }) => {
   const first = harness.start(["run", "k", "--", "true"]);
@@ -37,19 +37,19 @@ test(`${CONCURRENT_STARTS} wrappers started at once on a stale socket file: one 
   );
 });
 
-test.concurrent("out=$(holdfast run k -- echo hi) returns at once, although it started the server: that keeps no descriptor of its starter", async ({
+test.concurrent("out=$(holdfast run k -- echo hi) returns at once although it started the server, which keeps no descriptor of its starter", async ({
   harness,
 }) => {
   const began = performance.now();
   const shell = harness.startProgram([
-    // above 15, where Node does not close what it inherits by itself
+    // above 15, where Node does not close inherited descriptors by itself
     "bash",
     "-c",
     `out=$("${process.execPath}" "${PROGRAM}" run k -- echo hi 20>&1 2>&1); echo "got $out"`,
   ]);
   expect((await shell.ended).code).toBe(0);
   await until(() => shell.out() === "got hi\n", { within: 5_000, what: "its output" });
-  // a server that kept the descriptor would keep us for ten minutes
+  // a server that kept the descriptor would block for ten minutes
   expect(performance.now() - began).toBeLessThan(30_000);
   const [server] = harness.autostartedServers();
   expect(server).toBeDefined();
@@ -58,7 +58,7 @@ test.concurrent("out=$(holdfast run k -- echo hi) returns at once, although it s
   );
 });
 
-/** The scene's folder as the home of whoever runs it, in a password file that only the namespace sees. */
+/** The test's directory as the user's home, in a password file that only the namespace sees. */
 function startWithHome(
   harness: ProcessHarness,
   home: string,
@@ -103,7 +103,7 @@ test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
     expect(await holder.ended).toEqual({ code: 0, signal: null });
     const free = empty("--wait", "5s", "--", "/bin/echo", "entered");
     expect((await free.ended).code, free.err()).toBe(0);
-    // one server, in the directory that the password database leads to
+    // one server, in the directory given by the password database
     expect(harness.autostartedServers()).toHaveLength(1);
     expect(existsSync(`${home}/.holdfast`)).toBe(true);
     expect(existsSync(harness.path("elsewhere"))).toBe(false);
@@ -128,7 +128,7 @@ function makeWorldAccessible(path: string): void {
 }
 
 test.concurrent.for(refusals)(
-  "a user directory that is %s is refused, by client and server, and nothing is run",
+  "a user directory that is %s is refused by client and server, and nothing is started",
   async ([, make, why], { harness }) => {
     make(harness.directory);
     const run = harness.start(["run", "k", "--", "touch", "ran"]);
@@ -142,7 +142,7 @@ test.concurrent.for(refusals)(
 );
 
 test.skipIf(process.getuid?.() !== 0)(
-  "a user directory of another user is refused, and nothing is run",
+  "a user directory of another user is refused, and nothing is started",
   { concurrent: true },
   async ({ harness }) => {
     mkdirSync(harness.directory, { mode: 0o700 });
@@ -155,13 +155,13 @@ test.skipIf(process.getuid?.() !== 0)(
 );
 
 test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
-  "a directory in /tmp that somebody made before a user without a home is refused, and nothing is run",
+  "a directory in /tmp that another user created before a user without a home is refused, and nothing is started",
   { concurrent: true },
   async ({ harness }) => {
-    // the program may itself lie in /tmp, which this one does not see
+    // the program may itself be in /tmp, which is hidden here
     const squat = `mount --bind "${resolve(".")}" /mnt\nmount -t tmpfs none /tmp\nmkdir -m 0777 "/tmp/holdfast-$(id -u)"\ncd /`;
     const command = [process.execPath, "/mnt/dist/cli/main.js", "run", "k", "--", "echo", "entered"];
-    // nor what else the run of tests may preload from there
+    // nor the modules that the test runner may preload from there
     const env = { ...NO_DIRECTORY.env, NODE_OPTIONS: undefined };
     const run = harness.startProgram(startWithHome(harness, "/nonexistent", command, squat), { env });
     expect((await run.ended).code, run.err()).toBe(77);

@@ -1,5 +1,5 @@
-// The wall clock of the server's host is stepped an hour forward and back under load: leases go by another clock, and
-// tokens, which go by this one, must rise all the same.
+// The wall clock of the server's host is stepped an hour forward and back under load: leases use another clock, and
+// tokens, which follow this one, must still rise.
 
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ const HOUR_S = 3_600;
 const STEPS = IS_LONG_RUN ? [1, 0, -1, 0, 1, -1, 0] : [1, -1];
 const STEP_INTERVAL_MS = IS_LONG_RUN ? 5_000 : 700;
 
-/** Steps the clock by whole hours from the true time, and sees that the load goes on and that the step was felt. */
+/** Steps the clock by full hours from the true time, and checks that the load continues and that the step took effect. */
 async function stepClock(harness: ProcessHarness, url: string, step: (seconds: number) => void): Promise<void> {
   const register = await openFencedRegister(harness);
   const workers = await startWorkload(harness, url, register);
@@ -39,7 +39,7 @@ async function stepClock(harness: ProcessHarness, url: string, step: (seconds: n
     await delay(STEP_INTERVAL_MS);
     await until(() => register.log.length > before + 2, { within: PROGRESS_TIMEOUT_MS, what: `turns at ${hours} h` });
   }
-  // a token tells the clock that made it, or the highest one before: it went forward with the first step
+  // a token shows the clock at its issue, or the highest one before: it went forward with the first step
   const ahead = Number((register.log.at(-1)?.token ?? 0n) / 1_000n) - Date.now();
   expect(ahead).toBeGreaterThan((HOUR_S - 60) * 1_000);
   await expectAllProceeded(workers, register, process.hrtime.bigint());

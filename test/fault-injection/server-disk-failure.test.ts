@@ -1,5 +1,5 @@
-// A lock server on TCP under load, whose state cannot be written: what needs a write is refused and told why, all else
-// goes on, and when there is room again everything does.
+// A lock server on TCP under load, whose state cannot be written: calls that need a write are refused with the reason, others
+// succeed, and when there is room again all succeed.
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync, renameSync, rmSync } from "node:fs";
@@ -25,12 +25,12 @@ import { until } from "../support/until.ts";
 const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
 const BUSY_MS = IS_LONG_RUN ? 10_000 : 800;
-/** Tokens are promised for half a minute ahead: behind that not even the usual lease is granted. */
+/** The token ceiling is half a minute ahead: after that not even a claim with the default lease is granted. */
 const BOUND_MS = 35_000;
 
 type DiskFault = { readonly server: ServerProcess; break(): void; repair(): void };
 
-/** The state lies on a file system of 1 MiB that only the server sees, and that is filled to the last byte. */
+/** The state is on a file system of 1 MiB that only the server sees, and that is filled to the last byte. */
 async function fullDisk(harness: ProcessHarness): Promise<DiskFault> {
   const disk = harness.path("disk");
   mkdirSync(disk, { mode: 0o700 });
@@ -45,7 +45,7 @@ async function fullDisk(harness: ProcessHarness): Promise<DiskFault> {
   };
 }
 
-/** Neither the state file nor the journal can be written anew, by root neither: their folder is not there. */
+/** Neither the state file nor the journal can be rewritten, not even by root: their directory is missing. */
 async function unwritableDirectory(harness: ProcessHarness): Promise<DiskFault> {
   const folder = harness.path("state");
   const server = await startServerProcess(harness, { state: folder });
@@ -71,7 +71,7 @@ const faults = [
 
 for (const { name, open, why } of faults) {
   test.skipIf(why !== "")(
-    `${name}, under load of 8 processes: what needs a write is refused with DISK, others go on, and all is well when there is room${why}`,
+    `${name}, under load of 8 processes: calls that need a write are refused with DISK, others succeed, and all succeed when there is room${why}`,
     { timeout: (IS_LONG_RUN ? BOUND_MS : 0) + 4 * PROGRESS_TIMEOUT_MS },
     async ({ harness }) => {
       const { server, ...fault } = await open(harness);
@@ -122,7 +122,7 @@ async function fillLastPage(client: RawClient): Promise<void> {
     );
     if (refused === null) continue;
     expect(String(refused)).toMatch(/DISK/);
-    // what is left is less than such a line; a short one may still fit
+    // less is left than such a line needs; a short one may still fit
     for (let at = 0; at < 100; at++) {
       const isRefused = await client.claim(randomId(), `short${at}`, DAY_MS).then(
         () => false,
@@ -134,7 +134,7 @@ async function fillLastPage(client: RawClient): Promise<void> {
   throw new Error("the disk is not full");
 }
 
-/** Nothing new is granted, and what is held can be renewed all the same. */
+/** Nothing new is granted, and held claims can still be renewed. */
 async function expectUnwrittenClaimsRefused(client: RawClient, kept: string): Promise<void> {
   const end = performance.now() + BOUND_MS;
   while (performance.now() < end) {

@@ -21,7 +21,7 @@ const KILL_PERIOD_MS = KILLS * MAX_KILL_INTERVAL_MS;
 
 const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
-test.concurrent(`the server on demand killed ${KILLS} times under load: no double grant, no token repeated, everybody proceeds (HOLDFAST_SEED=${seed})`, {
+test.concurrent(`the server on demand killed ${KILLS} times under load: no double grant, no token repeated, all waiters proceed (HOLDFAST_SEED=${seed})`, {
   timeout: 3 * KILL_PERIOD_MS + 3 * PROGRESS_TIMEOUT_MS,
 }, async ({ harness }) => {
   const random = seededRandom(seed);
@@ -62,7 +62,7 @@ test.concurrent(`the server on demand killed ${KILLS} times under load: no doubl
   );
 });
 
-test.concurrent(`a server on TCP killed ${KILLS} times under load and started again on its port: no double grant, no token repeated, everybody proceeds`, {
+test.concurrent(`a server on TCP killed ${KILLS} times under load and started again on its port: no double grant, no token repeated, all waiters proceed`, {
   timeout: 3 * KILL_PERIOD_MS + 3 * PROGRESS_TIMEOUT_MS,
 }, async ({ harness }) => {
   const random = seededRandom(seed);

@@ -1,4 +1,4 @@
-// A lock server on TCP is killed while very many hold locks of it, and started again.
+// A lock server on TCP with very many holders is killed and started again.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
@@ -14,10 +14,10 @@ import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/until.ts";
 
 const HOLDER_COUNT = IS_LONG_RUN ? 10_000 : 1_000;
-/** Connections that are made at a time; clients of one network address may not be too many. */
+/** Connections that are opened at a time; one network address may have only so many unauthenticated ones. */
 const BATCH_SIZE = 250;
 const CLIENTS_AN_ADDRESS = 500;
-/** The longest lease that a server grants without writing it down, unless asked for a longer one. */
+/** The longest lease that a server grants without persisting it, unless a longer one was asked for. */
 const USUAL_MS = 30_000;
 const RECLAIM_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -30,7 +30,7 @@ type RawHolder = {
   client: RawClient;
 };
 
-/** The state and the token, without what else an answer says. */
+/** The state and the token, without the other fields of an answer. */
 const firstWord = (answer: unknown): unknown => (answer as RawAnswer).slice(0, 2);
 
 async function forEachBatch<T>(items: readonly T[], act: (item: T, at: number) => Promise<void>): Promise<void> {
@@ -58,7 +58,7 @@ async function createHolders(server: ServerProcess): Promise<RawHolder[]> {
   return all;
 }
 
-/** Dials again and tells the new server what was held. */
+/** Reconnects and reclaims the locks at the new server. */
 async function reconnect(server: ServerProcess, holder: RawHolder, at: number): Promise<RawAnswer> {
   holder.client = await openSession(server, at, holder.session);
   const was = [
@@ -69,7 +69,7 @@ async function reconnect(server: ServerProcess, holder: RawHolder, at: number): 
   return answer as RawAnswer;
 }
 
-test(`${HOLDER_COUNT} holders who come back at once after kill -9: each has its lock and its token, nobody else gets in, and the server opens as soon as all are back`, {
+test(`${HOLDER_COUNT} holders that reconnect at once after kill -9 keep their locks and tokens, no other client enters, and recovery ends as soon as all have reconnected`, {
   timeout: 120_000,
 }, async ({ harness }) => {
   const server = await startServerProcess(harness, { limits: { connections: 20_000 } });
@@ -99,7 +99,7 @@ test(`${HOLDER_COUNT} holders who come back at once after kill -9: each has its 
   expect(BigInt(String(free[1]))).toBeGreaterThan(highest);
   expect(openedAfter).toBeLessThan(USUAL_MS);
 
-  // held, every one of them, and by its holder alone
+  // all of them held, each by its holder alone
   expect(intruder.pushed.has(wanted)).toBe(false);
   await forEachBatch(all, async ({ client, id }) => expect(await client.release(id)).toBe(true));
   const grant = await until(() => intruder.pushed.get(wanted), {
@@ -114,7 +114,7 @@ test(`${HOLDER_COUNT} holders who come back at once after kill -9: each has its 
 });
 
 test.runIf(IS_LONG_RUN)(
-  `of ${HOLDER_COUNT} holders half never come back: the others keep their locks, those of the lost are granted after their leases, not before`,
+  `when half of ${HOLDER_COUNT} holders never return, the others keep their locks, and the locks of the lost ones are granted after their leases, not before`,
   { timeout: 180_000 },
   async ({ harness }) => {
     const server = await startServerProcess(harness, { limits: { connections: 20_000 } });
@@ -132,7 +132,7 @@ test.runIf(IS_LONG_RUN)(
     const kept = randomId();
     await next.claim(lost, "key:1");
     await next.claim(kept, "key:0");
-    // who is back says so again and again, as clients do
+    // a reconnected client repeats its reclaim, as real clients do
     const renewing = setInterval(() => {
       for (const [at, { client, id }] of all.entries()) if (isBack(at)) client.send(`["renew",${1e6 + at},["${id}"]]`);
       next.send(`["renew",1,["${lost}","${kept}"]]`);
@@ -156,7 +156,7 @@ test.runIf(IS_LONG_RUN)(
 );
 
 test.runIf(IS_LONG_RUN)(
-  "a holder cut off from before the kill until after the reclaim is told of its loss before the next one enters",
+  "a holder cut off from before the kill until after recovery learns of its loss before the next one enters",
   { timeout: 120_000 },
   async ({ harness }) => {
     const server = await startServerProcess(harness);
@@ -187,7 +187,7 @@ test.runIf(IS_LONG_RUN)(
   },
 );
 
-test("a detached claim and one of a day outlive kill -9; the pause is announced, and under a minute", {
+test("a detached claim and one with a lease of a day outlive kill -9; the recovery is announced, and takes less than a minute", {
   timeout: IS_LONG_RUN ? RECLAIM_MS + 60_000 : 40_000,
 }, async ({ harness }) => {
   const server = await startServerProcess(harness);
@@ -211,7 +211,7 @@ test("a detached claim and one of a day outlive kill -9; the pause is announced,
   const [a, b] = [randomId(), randomId()];
   expect((await later.claim(a, "day"))[0]).toBe("waiting");
   expect((await later.claim(b, "detached"))[0]).toBe("waiting");
-  // the answer of `true` is worth something only where the server knows the claim
+  // the answer `true` means something only where the server knows the claim
   expect(await later.release(one)).toBe(true);
   if (!IS_LONG_RUN) return;
   expect(await later.release(other)).toBe(true);

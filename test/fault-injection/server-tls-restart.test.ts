@@ -1,5 +1,5 @@
-// The same through TLS and with credentials: a server that is killed under load, claims that outlive it and answer to
-// their account alone, and secrets that stand in nobody's output.
+// The same with TLS and credentials: a server that is killed under load, claims that outlive it and work for their
+// account only, and secrets that appear in no output.
 
 import { writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
@@ -33,7 +33,7 @@ const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
 type SecuredServer = { readonly server: ServerProcess; readonly ana: string; readonly ben: string };
 
-/** A server with a certificate, and two who may do everything. */
+/** A server with a certificate, and two accounts with all rights. */
 async function startSecuredServer(harness: ProcessHarness): Promise<SecuredServer> {
   const issuer = createAuthority();
   const tls = writeCertificate(harness.folder, issuer.issue(["127.0.0.1"]), issuer);
@@ -49,7 +49,7 @@ async function startSecuredServer(harness: ProcessHarness): Promise<SecuredServe
   return { server: await startServerProcess(harness, { tls, accounts }), ana: ana.credential, ben: ben.credential };
 }
 
-test(`through TLS, with credentials: the server killed ${KILLS} times under load from ${WORKER_COUNT} processes: no double grant, no token repeated, everybody proceeds; no secret is told (HOLDFAST_SEED=${seed})`, {
+test(`with TLS and credentials, the server killed ${KILLS} times under load from ${WORKER_COUNT} processes: no double grant, no token repeated, all waiters proceed; no secret is printed (HOLDFAST_SEED=${seed})`, {
   timeout: KILLS * (MAX_KILL_INTERVAL_MS + 5_000) + 3 * PROGRESS_TIMEOUT_MS,
 }, async ({ harness }) => {
   const random = seededRandom(seed);
@@ -69,7 +69,7 @@ test(`through TLS, with credentials: the server killed ${KILLS} times under load
   );
 });
 
-test("through TLS: a detached claim and one of a day outlive kill -9, and answer to the account that placed them alone", async ({
+test("with TLS a detached claim and one with a lease of a day outlive kill -9, and work only for the account that placed them", async ({
   harness,
 }) => {
   const { server, ana, ben } = await startSecuredServer(harness);
@@ -98,7 +98,7 @@ test("through TLS: a detached claim and one of a day outlive kill -9, and answer
   for (const secret of [ana, ben, day, detached, first.session]) expect(server.logged()).not.toContain(secret);
 });
 
-test("wrong credentials by the hundred: those who work go on, and what was tried stands in no log", async ({
+test("with hundreds of wrong credentials existing clients continue, and no log contains an attempted credential", async ({
   harness,
 }) => {
   const { server, ana } = await startSecuredServer(harness);

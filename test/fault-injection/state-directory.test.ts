@@ -10,9 +10,9 @@ import { isAlive, sendSignal } from "../support/processes/process-tree.ts";
 import { startWorker } from "../support/processes/worker.ts";
 import { until } from "../support/until.ts";
 
-/** How long a server that knows nothing of the past asks before it grants anything. */
+/** How long a server without any state recovers before it grants anything. */
 const RECOVERY_MS = 60_000;
-/** A lease longer than any before must be promised on the disk first, so it shows whether that can be written. */
+/** A lease longer than any before must be on disk first, so it shows whether the disk can be written. */
 const JOURNALED_LEASE = ["--ttl", "50s"] as const;
 
 /** Kills the server on demand. */
@@ -29,7 +29,7 @@ async function runOnce(harness: ProcessHarness, ...args: readonly string[]): Pro
 }
 
 test.concurrent.for(["state", "journal"])(
-  "a damaged %s is refused, saying what to do; it is left as it was, and nothing is run",
+  "a damaged %s is refused with the remedy; it is left unchanged, and no command is started",
   async (name, { harness }) => {
     await runOnce(harness, "--", "true");
     await killServer(harness);
@@ -46,13 +46,13 @@ test.concurrent.for(["state", "journal"])(
   },
 );
 
-test.concurrent("a state file that is missing is an unclean start: who held still holds, and nothing new is granted until all could tell", {
+test.concurrent("a missing state file means an unclean start: holders keep their locks, and nothing new is granted until all could reclaim", {
   timeout: RECOVERY_MS + 60_000,
 }, async ({ harness }) => {
   const holder = await startWorker(harness);
   holder.acquire("it", "k");
   const { token } = await holder.waitForReport("it", "held");
-  // killed while the state file is away, the holder would start the next server at once
+  // killed while the state file is away: the holder would start the next server at once
   rmSync(join(harness.directory, "state", "state"));
   await killServer(harness);
   await until(() => harness.autostartedServerPids().length === 2, { within: 10_000, what: "the next server" });
@@ -69,7 +69,7 @@ test.concurrent("a state file that is missing is an unclean start: who held stil
   await other.waitForReport("other", "held", RECOVERY_MS);
 });
 
-/** Makes the folder's state file impossible to replace, for root too; gives back how to undo it. */
+/** Makes the directory's state file impossible to replace, for root too; returns how to undo it. */
 const damageCases: readonly (readonly [string, (folder: string) => () => void])[] = [
   [
     "a directory in its place",
@@ -95,7 +95,7 @@ const damageCases: readonly (readonly [string, (folder: string) => () => void])[
 const usable = damageCases.filter(([name]) => !name.includes("chattr") || canSetImmutable());
 
 test.concurrent.for(usable)(
-  "a state that cannot be written (%s): a running server refuses what needs it, says why, goes on with the rest, and recovers",
+  "when a state cannot be written (%s), a running server refuses calls that need it, gives the reason, serves the others, and recovers",
   {
     timeout: IS_LONG_RUN ? 120_000 : 30_000,
   },
@@ -122,7 +122,7 @@ test.concurrent.for(usable)(
   },
 );
 
-/** Tokens are promised for half a minute ahead: after that not even the usual lease is granted. */
+/** The token ceiling is half a minute ahead: after that not even a claim with the default lease is granted. */
 async function refusesAboveTokenCeiling(harness: ProcessHarness): Promise<void> {
   await delay(35_000);
   const late = await runOnce(harness, "--wait", "1s", "--", "touch", "ran");
@@ -131,7 +131,7 @@ async function refusesAboveTokenCeiling(harness: ProcessHarness): Promise<void> 
 }
 
 test.concurrent.for(usable)(
-  "a state that cannot be written (%s): no server starts, the reason is said, and nothing is run",
+  "when a state cannot be written (%s), no server starts, the reason is printed, and no command is started",
   async ([, spoil], { harness }) => {
     await runOnce(harness, "--", "true");
     await killServer(harness);
@@ -155,10 +155,10 @@ const withFailingDisk = (harness: ProcessHarness): readonly string[] => [
   ...["--state", harness.path("disk/state")],
 ];
 
-/** The server's state lies on a file system of 1 MiB that only it sees. */
+/** The server's state is on a file system of 1 MiB that only it sees. */
 async function smallDisk(harness: ProcessHarness): Promise<FailingDisk> {
   const disk = harness.path("disk");
-  // what runs write down beside the server's state they write where only they see it
+  // the runs' own files are where only the runs see them
   mkdirSync(join(disk, "state", "runs"), { recursive: true, mode: 0o700 });
   const server = await waitUntilListening(
     harness.startProgram(
@@ -170,7 +170,7 @@ async function smallDisk(harness: ProcessHarness): Promise<FailingDisk> {
   return { server, fill: () => void runShell(`cat /dev/zero >"${filler}"`), free: () => rmSync(filler) };
 }
 
-/** Where nothing may be mounted: the server may write no byte more to any file (RLIMIT_FSIZE), which ends its writes alike. */
+/** Where nothing may be mounted: no file of the server may grow (RLIMIT_FSIZE), which fails its writes in the same way. */
 async function limitFileSize(harness: ProcessHarness): Promise<FailingDisk> {
   mkdirSync(harness.path("disk"), { mode: 0o700 });
   const server = await waitUntilListening(
@@ -198,7 +198,7 @@ const disks = [
 ].filter(({ runs }) => runs);
 
 test.concurrent.for(disks)(
-  "a full disk ($name): what needs it is refused and said, nothing held is lost, and grants go on when there is room",
+  "on a full disk ($name) calls that need it are refused with the reason, no held lock is lost, and grants resume when there is room",
   async ({ said, open }, { harness }) => {
     const { server, fill, free } = await open(harness);
     const holder = await startWorker(harness, server.url);
@@ -234,7 +234,7 @@ test.concurrent.for(disks)(
 );
 
 test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
-  "a full disk at the start: the server refuses to start and says why",
+  "on a disk that is full at the start the server refuses to start and gives the reason",
   { concurrent: true },
   async ({ harness }) => {
     mkdirSync(harness.path("disk"), { mode: 0o700 });
@@ -257,7 +257,7 @@ function canSetImmutable(): boolean {
   }
 }
 
-/** Did it end well? */
+/** Did it end successfully? */
 function runShell(line: string): boolean {
   return spawnSync("sh", ["-c", line], { stdio: "ignore" }).status === 0;
 }

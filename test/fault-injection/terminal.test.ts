@@ -9,10 +9,10 @@ import { until } from "../support/until.ts";
 const CTRL_C = "\u0003";
 const RUN = `${process.execPath} ${PROGRAM} run k`;
 
-test.concurrent("Ctrl-C in a terminal reaches the child once, and the run ends with what the child makes of it", async ({
+test.concurrent("Ctrl-C in a terminal reaches the child once, and the run ends as the child decides", async ({
   harness,
 }) => {
-  // a second one would come within moments, from the wrapper
+  // a second one would arrive within moments, from the wrapper
   writeFileSync(
     harness.path("child.sh"),
     "trap 'echo INT >>ints' INT\necho >ready\nwhile [ ! -s ints ]; do sleep 0.05; done\nsleep 0.5\nexit 7\n",
@@ -27,20 +27,20 @@ test.concurrent("Ctrl-C in a terminal reaches the child once, and the run ends w
   await until(() => !family.some(isAlive), { within: 10_000, what: "the end of all that the terminal had started" });
 });
 
-test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, guard and what is below the child are gone, the lock is free", async ({
+test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, watchdog and all descendants of the child are gone, the lock is free", async ({
   harness,
 }) => {
   writeFileSync(harness.path("child.sh"), "echo >ready\nsleep 60\necho >went-on\n");
   const terminal = startInTerminal(harness, `trap : INT; ${RUN} -- sh child.sh; echo $? >code; read enter`);
   await until(() => existsSync(harness.path("ready")), { within: 10_000, what: "the child" });
   const wrapper = descendants(terminal.pid).find(({ pid }) => commandLine(pid) === `${RUN} -- sh child.sh`);
-  // its guard, the child, the child's sleep
+  // its watchdog, the child, the child's sleep
   const all = await until(() => (descendants(wrapper!.pid).length >= 3 ? descendants(wrapper!.pid) : null), {
     within: 5_000,
     what: "all of the run",
   });
   const family = [wrapper!, ...all];
-  // those of ours; what the child itself left behind has the signal, and may still be about to end
+  // the run's own processes; what the child itself left behind has the signal, and may still be about to end
   const ours = [wrapper!, ...all.filter(({ pid }) => commandLine(pid).includes("holdfast-guard"))];
   expect(ours).toHaveLength(2);
   terminal.type(CTRL_C);
@@ -48,7 +48,7 @@ test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, guard 
     within: 5_000,
     what: "the run's end",
   });
-  // the terminal is still there: it is the run that has left nothing
+  // the terminal is still open: it is the run that has left nothing
   expect(ours.some(isAlive)).toBe(false);
   await until(() => !family.some(isAlive), { within: 5_000, what: "the end of what was below the child" });
   expect(readFileSync(harness.path("code"), "utf8")).toBe("130\n");
@@ -59,7 +59,7 @@ test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, guard 
   await terminal.ended;
 });
 
-test.concurrent("Ctrl-C while a run waits for its turn ends it, and leaves no place behind", async ({ harness }) => {
+test.concurrent("Ctrl-C while a run waits ends it, and leaves no queue entry", async ({ harness }) => {
   const holder = harness.start(["run", "k", "--", ...GATED_COMMAND]);
   await until(() => holder.out() !== "", { within: 10_000, what: "the holder" });
   const terminal = startInTerminal(harness, `trap : INT; ${RUN} -- touch ran; echo $? >code`);

@@ -7,7 +7,7 @@ import { startInTerminal } from "../support/processes/pseudo-terminal.ts";
 import { until } from "../support/until.ts";
 
 test.concurrent.for(["family", "stubborn"] as const)(
-  "wrapper killed, %s children: they and what is below them are gone before anyone else enters",
+  "wrapper killed, %s children: they and their descendants are gone before another run enters",
   async (kind, { harness }) => {
     const them = writeChildScripts(harness.folder);
     const run = harness.start(["run", "k", "--grace", "300ms", "--", ...them[kind]]);
@@ -24,7 +24,7 @@ test.concurrent.for(["family", "stubborn"] as const)(
   },
 );
 
-test.concurrent("wrapper killed on TCP: stubborn children and what is below them are gone before the lease can end", async ({
+test.concurrent("wrapper killed on TCP: stubborn children and their descendants are gone before the lease can end", async ({
   harness,
 }) => {
   const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
@@ -44,7 +44,7 @@ test.concurrent("wrapper killed on TCP: stubborn children and what is below them
   );
 });
 
-test.concurrent("wrapper killed in a terminal, where its children share its group: they are gone before anyone else enters", async ({
+test.concurrent("wrapper killed in a terminal, where its children share its group: they are gone before another run enters", async ({
   harness,
 }) => {
   const them = writeChildScripts(harness.folder);
@@ -60,14 +60,14 @@ test.concurrent("wrapper killed in a terminal, where its children share its grou
   expect(pids.some((pid) => identifyProcess(pid) !== null)).toBe(false);
 });
 
-test.concurrent("wrapper and guard killed: on the socket the child that nobody ends keeps the lock by its tether, until its own end", async ({
+test.concurrent("wrapper and watchdog killed: on the socket the child keeps the lock by its keep-session connection until it ends", async ({
   harness,
 }) => {
   const them = writeChildScripts(harness.folder);
   const run = harness.start(["run", "k", "--", ...them.stubborn]);
   const family = (await them.waitUntilWorking()).map(requireProcess);
   const guard = descendants(run.pid).find(({ pid }) => commandLine(pid).includes("holdfast-guard"));
-  // a guard that was killed is replaced, if the wrapper still has the time: it has none
+  // a killed watchdog is replaced if the wrapper has time for it; here it has none
   run.process.kill("SIGSTOP");
   sendSignal(guard!, "SIGKILL");
   run.kill();
@@ -79,7 +79,7 @@ test.concurrent("wrapper and guard killed: on the socket the child that nobody e
 });
 
 test.concurrent.for(["SIGKILL", "SIGTERM"] as const)(
-  "server ended by %s and started again, then the wrapper killed: stubborn children are gone before anyone else enters",
+  "server ended by %s and started again, then the wrapper killed: stubborn children are gone before another run enters",
   async (name, { harness }) => {
     const them = writeChildScripts(harness.folder);
     const run = harness.start(["run", "k", "--grace", "1s", "--", ...them.stubborn]);
@@ -87,7 +87,7 @@ test.concurrent.for(["SIGKILL", "SIGTERM"] as const)(
     const [before] = watchdogPids(run.pid);
     const [server] = harness.autostartedServers();
     sendSignal(server!, name);
-    // a new guard holds a tether to the new server; that of the children went with the old one
+    // a new watchdog has a keep-session connection to the new server; the children's one ended with the old server
     await until(() => watchdogPids(run.pid).length === 1 && watchdogPids(run.pid)[0]?.pid !== before?.pid, {
       within: 10_000,
       what: "the relief of the guard",
@@ -99,7 +99,7 @@ test.concurrent.for(["SIGKILL", "SIGTERM"] as const)(
   },
 );
 
-test.concurrent("a child that closes what it inherits, the tether too, is gone before anyone else enters when its wrapper is killed", async ({
+test.concurrent("a child that closes its inherited descriptors, the keep-session connection too, is gone before another run enters when its wrapper is killed", async ({
   harness,
 }) => {
   const them = writeChildScripts(harness.folder);

@@ -1,4 +1,4 @@
-/** The faults that a nemesis knows, and plans in which pairs of them strike together. */
+/** The faults of a nemesis, and plans of the pairs in which they strike together. */
 
 import type { Random } from "../../../src/conformance/random.ts";
 import type { ClientSettings, RunWorkload } from "./workload.ts";
@@ -19,15 +19,15 @@ export type FaultName = (typeof FAULTS)[number];
 /** Two faults; the first one strikes first. */
 export type Pair = readonly [FaultName, FaultName];
 
-/** What a nemesis strikes: a store with its clients. */
+/** The target of a nemesis: a store with its clients. */
 export interface Target {
   readonly name: string;
   readonly clients: ClientSettings;
-  /** Whose wrappers are killed and stopped. */
+  /** The load whose wrappers are killed and stopped. */
   strike(workload: RunWorkload): void;
   /** Injects a fault. False: it was not possible at this moment. */
   inject(fault: FaultName): Promise<boolean>;
-  /** Repairs whatever was broken, in an order of its own choice. Nothing is broken when it settles. */
+  /** Repairs every fault, in an order of its own choice. All faults are repaired when it settles. */
   heal(): Promise<void>;
   close(): Promise<void>;
 }
@@ -37,7 +37,7 @@ export function faultPairs(faults: readonly FaultName[]): Pair[] {
   return faults.flatMap((first, index) => faults.slice(index + 1).map((second): Pair => [first, second]));
 }
 
-/** Each pair so many times, in random order, and which of its faults strikes first is random, too. */
+/** Each pair so many times, in random order and with a random first fault. */
 export function shuffleSchedule(pairs: readonly Pair[], times: number, random: Random): Pair[] {
   const plan = Array.from({ length: times }, () => pairs).flat();
   return shuffle(plan, random).map(([first, second]) => (random.chance(0.5) ? [first, second] : [second, first]));

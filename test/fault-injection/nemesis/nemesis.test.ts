@@ -1,6 +1,6 @@
 /**
- * Two faults at once: every pair of the eight faults strikes runs of `holdfast run`, on our own server and on Redis with
- * Sentinels. The kernel's locks and a register that refuses lower tokens judge (workload.ts). HOLDFAST_SEED repeats a plan.
+ * Two faults at once: every pair of the eight faults strikes runs of `holdfast run`, on the Holdfast server and on Redis with
+ * Sentinels. The kernel's locks and a register that refuses lower tokens are the judges (workload.ts). HOLDFAST_SEED repeats a plan.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
@@ -20,14 +20,14 @@ import { startWorkload } from "./workload.ts";
 
 const STRIKES_PER_PAIR = IS_LONG_RUN ? 10 : 1;
 const WORKERS = 6;
-/** From the repair to the next command that enters: loose, the machine may be busy with something else. */
+/** From the repair to the next command that enters: a loose bound, since the machine may be busy. */
 const PROGRESS_MS = 40_000;
 const SEED = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 
 interface NemesisCase {
   readonly what: string;
   readonly pairs: readonly Pair[];
-  /** Plans that found something once; the long form strikes them, too. */
+  /** Plans that found a fault once; the long form repeats them. */
   readonly knownSeeds: readonly number[];
   open(harness: ProcessHarness, random: Random): Promise<Target>;
 }
@@ -35,12 +35,12 @@ interface NemesisCase {
 const pairIncludes = (pair: Pair, faults: readonly FaultName[]): boolean =>
   pair.some((fault) => faults.includes(fault));
 
-/** In the short form each pair strikes one of the stores, the plainest that knows both faults. */
+/** In the short form each pair strikes one of the stores, the simplest that has both faults. */
 const CASES: readonly NemesisCase[] = [
   {
     what: "our server on a Unix socket",
     pairs: faultPairs(FAULTS_ON_SOCKET),
-    // wrapper and server killed: the command worked on beside the next one
+    // wrapper and server killed: the command overlapped with the next one
     knownSeeds: [1, 4, 6],
     open: (harness, random) => serverTarget(harness, random, "socket"),
   },
@@ -53,7 +53,7 @@ const CASES: readonly NemesisCase[] = [
   {
     what: "Redis with Sentinels",
     pairs: faultPairs(FAULTS).filter((pair) => IS_LONG_RUN || pairIncludes(pair, ["cut subscribers", "fail over"])),
-    // an overlap with the scripts as they were before each was granted in one place only
+    // an overlap with the Lua scripts as they were when a claim could be granted in several places
     knownSeeds: [11],
     open: redisSentinelTarget,
   },
@@ -68,7 +68,7 @@ async function runStrikes(
   const random = createRandom(seed);
   let struck = 0;
   for (const [one, other] of shuffleSchedule(pairs, STRIKES_PER_PAIR, random)) {
-    // what is not possible just now is tried again: a fail-over is refused while another one is under way
+    // a fault that is not possible now is tried again: a fail-over is refused while another one is in progress
     await until(() => target.inject(one), { within: 20_000, what: `"${one}" to be possible` });
     await delay(random.int(300));
     await until(() => target.inject(other), { within: 20_000, what: `"${other}" to be possible` });
@@ -106,10 +106,10 @@ for (const { what, pairs, knownSeeds, open } of CASES) {
     test
       .skipIf(skip !== "")
       .concurrent(
-        `each pair of faults on ${what}, seed ${seed}: no two commands at once, tokens rise, runs go on${skip}`,
+        `each pair of faults on ${what}, seed ${seed}: no two commands at once, tokens rise, runs continue${skip}`,
         { timeout: pairs.length * STRIKES_PER_PAIR * 60_000 },
         async ({ harness }) => {
-          // apart from the plan's, so that a plan stays the same however the runs turn out
+          // a generator apart from the plan's, so that a plan does not depend on how the runs end
           const random = createRandom(seed + 1);
           const target = await open(harness, random);
           const they = startWorkload(harness, WORKERS, random, target.clients);

@@ -34,10 +34,10 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
   });
   const stopped = new Set<{ proceed(): void }>();
   let victims: RunWorkload | null = null;
-  /** Servers that were asked to end and have not yet. */
+  /** Servers that were asked to end and are still running. */
   const ending = new Set<Index>();
 
-  /** What a server says of its replication; empty if it does not answer. */
+  /** The server's report of its replication; empty if it does not answer. */
   async function replicationOf(server: Index): Promise<string> {
     if (redis.hasEnded(server)) return "";
     const link = new Redis(redis.ports[server], "127.0.0.1", {
@@ -52,14 +52,14 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
       await link.connect();
       return await link.info("replication");
     } catch {
-      // it is stopped or has just ended: so it says nothing
+      // it is stopped or has just ended, and so does not answer
       return "";
     } finally {
       link.disconnect();
     }
   }
 
-  /** The server that is the master, or would be: the one that does not say that it is a replica. */
+  /** The master, or the server that would be the master: the one that does not report to be a replica. */
   async function master(): Promise<Index> {
     return /role:slave/.test(await replicationOf(0)) ? 1 : 0;
   }
@@ -85,7 +85,7 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
   async function killConnections(type: "normal" | "pubsub"): Promise<boolean> {
     for (const server of SERVERS) {
       if (redis.hasEnded(server)) continue;
-      // one that is stopped answers when it goes on
+      // a stopped server answers when it continues
       void redis.admin[server].call("CLIENT", "KILL", "TYPE", type).catch(() => undefined);
     }
     await delay(20);
@@ -96,7 +96,7 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
     const server = await master();
     if (!redis.hasEnded(server)) redis.signal(server, "SIGTERM");
     const end = until(() => redis.hasEnded(server), { within: 1_000, what: "its end" });
-    // one that is stopped, or whose disk is full, may take until the repair
+    // a server that is stopped, or whose disk is full, may take until the repair
     const hasEnded = await end.then(
       () => true,
       () => false,
@@ -136,7 +136,7 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
     () => disks[1].clear(),
   ];
 
-  /** One is the master, and the other has all that it has. */
+  /** One is the master, and the other has all of its data. */
   async function isWhole(): Promise<boolean> {
     for (const server of SERVERS) if (redis.hasEnded(server)) await redis.start(server);
     const said = [await replicationOf(0), await replicationOf(1)];

@@ -1,4 +1,4 @@
-/** Our own server, on a Unix socket or on TCP behind a proxy, its state on a small disk. */
+/** The Holdfast server, on a Unix socket or on TCP behind a proxy, its state on a small disk. */
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../../../src/conformance/random.ts";
@@ -33,7 +33,7 @@ export async function serverTarget(
   const stopped = new Set<RunningProcess>();
   let server: RunningProcess | null = null;
   let victims: RunWorkload | null = null;
-  /** Servers that were asked to end and have not yet. */
+  /** Servers that were asked to end and are still running. */
   const ending = new Set<RunningProcess>();
 
   /** Starts the server unless it runs. False: it ended at once, as on a full disk. */
@@ -66,7 +66,7 @@ export async function serverTarget(
     "kill server": async () => {
       server?.process.kill("SIGKILL");
       await server?.ended;
-      // else it waits until everything is repaired
+      // otherwise it waits until everything is repaired
       if (random.chance(0.5)) await start();
       return true;
     },
@@ -74,7 +74,7 @@ export async function serverTarget(
       if (server === null || server.hasEnded()) return start();
       const old = server;
       old.process.kill("SIGTERM");
-      // one that is stopped, or whose disk is full, may take until the repair
+      // a server that is stopped, or whose disk is full, may take until the repair
       const hasEnded = await Promise.race([old.ended.then(() => true), delay(1_000, false)]);
       if (hasEnded) await start();
       else ending.add(old);

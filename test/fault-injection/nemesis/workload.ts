@@ -1,7 +1,7 @@
 /**
- * Runs of `holdfast run` without a pause, and who judges them. Each command takes a kernel lock (flock) on a file of each of
- * its keys, without waiting, and writes its token to that key's register: so what the kernel says decides, not what clients
- * believe. Most commands ignore TERM and finish what they have begun, as long as they are let.
+ * A continuous load of `holdfast run`, and its judges. Each command takes a kernel lock (flock) on a file of each of its
+ * keys, without waiting, and writes its token to that key's register: the kernel decides, not what clients believe.
+ * Most commands ignore TERM and finish their work unless they are killed.
  */
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -39,32 +39,32 @@ done
 
 const KEYS = ["a", "b"];
 /**
- * Ends of a run that a fault may bring about: done, lost, not granted in time, store unreachable, what it holds could not be
- * written down; null: killed by us.
+ * Ends of a run that a fault may cause: done, lost, not granted in time, store unreachable, run file could not be
+ * written; null: killed by the nemesis.
  */
 const ALLOWED_EXIT_CODES: readonly (number | null)[] = [0, 123, 124, 69, 74, null];
 
 /** How runs use a target. */
 export interface ClientSettings {
   readonly url: string;
-  /** Flags of the lease and the grace; short, so that what ends by its lease costs little time. */
+  /** Flags of the lease and the grace; short, so that waiting for the end of a lease takes little time. */
   readonly leaseFlags: readonly string[];
-  /** What to put before their commands, if they are to see what the target sees. */
+  /** A prefix for their commands, if they must run in the target's namespace. */
   readonly commandPrefix?: readonly string[];
 }
 
 export interface RunWorkload {
-  /** A wrapper: nearly always one whose command works, if there is such. Null: none runs. */
+  /** A wrapper: preferably one whose command is running. Null: none runs. */
   pickVictim(): RunningProcess | null;
   /** Commands that have entered so far. */
   countEntered(): number;
-  /** What must not have happened. */
+  /** Violations so far. */
   faults(): string[];
   /** How many runs have ended, by exit code. */
   exitCodes(): Record<string, number>;
   /** Starts no more runs. */
   stop(): void;
-  /** The same; settles when all have ended. */
+  /** Stops the load; settles when all runs have ended. */
   finish(): Promise<void>;
 }
 
@@ -97,7 +97,7 @@ export function startWorkload(
       alive.delete(run);
       exitCodes[String(code ?? signal)] = (exitCodes[String(code ?? signal)] ?? 0) + 1;
       if (!ALLOWED_EXIT_CODES.includes(code)) faults.push(`a run ended with ${code}: ${run.err()}`);
-      // a store that cannot be reached is not asked without a rest
+      // an unreachable store is asked again only after a pause
       if (code !== 0) await delay(100);
     }
   }

@@ -53,7 +53,7 @@ describe.concurrent("a command that ends before the time is over", () => {
     expect(performance.now() - start).toBeGreaterThan(2_990);
   });
 
-  test("a key held together with others stays held only for waiters of that key", async () => {
+  test("shared locks and permits stay held only for claims that do not fit beside them", async () => {
     await sandbox.run(["run", "shared", "-s", "--hold-at-least", "55s", "--", "true"]);
     await sandbox.run(["run", "pool", "--permits", "1/2", "--hold-at-least", "55s", "--", "true"]);
     expect(await isBusy("shared", "-s")).toBe(false);
@@ -70,7 +70,7 @@ describe.concurrent("a command that ends before the time is over", () => {
     expect(await isBusy("term")).toBe(true);
   });
 
-  test("with a longer --ttl the lease is longer, and the lock is still held for the time only", async () => {
+  test("a longer --ttl stays the lease, and the lock is held for the time only", async () => {
     await sandbox.run(["run", "ttl", "--ttl", "2m", "--hold-at-least", "50s", "--max-hold", "1m", "--", "true"]);
     const [held] = await listClaims("ttl");
     expect(held).toMatchObject({ ttlMs: 120_000 });

@@ -188,17 +188,20 @@ test.concurrent("one reference carries several keys and permits", async () => {
 
 test
   .runIf(process.platform === "linux")
-  .concurrent("a reference that could not be written, to a full disk or a closed pipe, leaves no lock behind", async () => {
-    for (const into of [">/dev/full", "| exec 0<&-"]) {
-      // the reader closes the pipe before the lock is granted: it was busy
-      const first = await acquireReference("undelivered");
-      const script = `set -o pipefail; "$0" "$1" acquire undelivered --ttl 10m ${into}`;
-      const second = sandbox.startProgram(["bash", "-c", script, process.execPath, PROGRAM]);
-      await sandbox.waitForQueue("undelivered");
-      await sandbox.run(["release", first]);
-      const { code, err } = await second.ended;
-      expect(code).toBe(74);
-      expect(err).toMatch(/^holdfast: standard output cannot be written: .*; "undelivered" was released\n$/m);
-      expect((await sandbox.run(["run", "undelivered", "--no-wait", "--", "true"])).code).toBe(0);
-    }
-  });
+  .concurrent(
+    "a reference that could not be written, to a full disk or a closed pipe, leaves no lock behind",
+    async () => {
+      for (const into of [">/dev/full", "| exec 0<&-"]) {
+        // the reader closes the pipe before the lock is granted: it was busy
+        const first = await acquireReference("undelivered");
+        const script = `set -o pipefail; "$0" "$1" acquire undelivered --ttl 10m ${into}`;
+        const second = sandbox.startProgram(["bash", "-c", script, process.execPath, PROGRAM]);
+        await sandbox.waitForQueue("undelivered");
+        await sandbox.run(["release", first]);
+        const { code, err } = await second.ended;
+        expect(code).toBe(74);
+        expect(err).toMatch(/^holdfast: standard output cannot be written: .*; "undelivered" was released\n$/m);
+        expect((await sandbox.run(["run", "undelivered", "--no-wait", "--", "true"])).code).toBe(0);
+      }
+    },
+  );

@@ -294,7 +294,7 @@ test("a forced release compares the token; the holder is asked to release, or re
   expect(renewal).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "revoked" } });
   const release = await post(url, "/v1/claims/release", { reference });
   expect(release).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "revoked" } });
-  // the label confirms the removal
+  // the release still ends the revoked claim
   expect(release.json.detail).toMatch(/it is released now$/);
   const next = await post(url, "/v1/claims", { key: "k", wait: 0 });
   expect(next.status).toBe(201);

@@ -157,7 +157,7 @@ test("the number of connections of one address is limited, and those of the lock
   );
   await until(() => inside.every(({ text }) => text().includes("200 OK")), { within: 2_000, what: "ten answers" });
   await expect(request(url, "/health")).rejects.toThrow();
-  // the log shows it to the operator
+  // the metrics show it to the operator
   inside[0]?.socket.write("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
   const figures = ["", "_total", "_refused_total"].map(
     (what) => new RegExp(`^holdfast_http_connections${what} (\\d+)$`, "m"),
