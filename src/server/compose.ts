@@ -145,6 +145,6 @@ function checkReadiness({ isStopping, backendHandle }: ServerParts): Readiness {
   const remainingSeconds = Math.ceil(recoveryRemainingMs / 1_000);
   return {
     ok: false,
-    reason: `recovering after an unclean shutdown; new locks will be granted in at most ${remainingSeconds} s`,
+    reason: `recovering after a restart; new locks will be granted in at most ${remainingSeconds} s`,
   };
 }

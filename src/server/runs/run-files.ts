@@ -86,7 +86,7 @@ async function findLivingRuns(directory: string, log: Logger): Promise<LivingRun
     if (status === "over" && run.remainingHoldMs() === 0) {
       run.remove();
     } else if (run.isDamaged) {
-      log(`${path} is damaged: what its run holds is not known, so nothing new is granted for a while`, undefined, {
+      log(`${path} is damaged: the locks of its run are unknown, so nothing new is granted for a while`, undefined, {
         level: "warn",
       });
       hasUnreadable = true;

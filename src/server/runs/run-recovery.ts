@@ -59,7 +59,7 @@ export function restoreLateRuns(backend: LocalBackend, sessions: SessionRegistry
     const items = toSavedClaims(run).map(({ claim, token, tokens, leftMs }): ReclaimItem => {
       return { claim, lastState: { state: "held", token: BigInt(token), tokens, leftMs } };
     });
-    const onFailure = (error: unknown): void => log("what a run holds could not be restored", error);
+    const onFailure = (error: unknown): void => log("cannot restore the locks of a run", error);
     try {
       Promise.resolve(backend.reclaim(session, items, true)).catch(onFailure);
     } catch (error) {

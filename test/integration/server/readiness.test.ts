@@ -31,7 +31,7 @@ test("a server is ready unless it is recovering, stopping, or unable to write", 
   const fresh = await startServer({ state: "none" });
   expect(fresh.ready()).toMatchObject({
     ok: false,
-    reason: expect.stringMatching(/^recovering after an unclean shutdown; .* in at most \d+ s$/),
+    reason: expect.stringMatching(/^recovering after a restart; .* in at most \d+ s$/),
   });
 });
 

@@ -270,7 +270,7 @@ test.each([
   const told: string[] = [];
   const runs = await openCommandRuns(it.runsIn, (message) => void told.push(message));
   expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: true });
-  expect(told).toEqual([expect.stringContaining("is damaged: what its run holds is not known")]);
+  expect(told).toEqual([expect.stringContaining("is damaged: the locks of its run are unknown")]);
   closeSync(lock);
   expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: false });
   expect(existsSync(it.path)).toBe(false);
