@@ -6,7 +6,7 @@ import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { readStoreView } from "../../support/stores/redis-inspector.ts";
 
 withRedis((server, admin) => {
-  test("2,000 waits that end at once cost nobody a lock and leave no place: Redis", async () => {
+  test("2,000 waits that end at once cost no other client a lock and leave no entry: Redis", async () => {
     await testBulkCancellation({
       createDriver: () => redis(() => new Redis(server().port, "127.0.0.1"), { prefix: "crowd" }),
       countEntries: async (key) =>

@@ -66,14 +66,14 @@ describe("bundled into one file", () => {
 
   withRedis((server) => {
     for (const format of ["esm", "cjs"] as const) {
-      test(`as ${format} it locks, by url and by a client of the program's own`, { timeout: 30_000 }, async () => {
+      test(`as ${format} it locks, by url and by a client of the program`, { timeout: 30_000 }, async () => {
         const { stdout } = await runBundle(process.execPath, [await bundled(PROGRAM, format), server().url], {
           cwd: folder,
         });
         expect(stdout).toBe("handed over\n");
       });
 
-      test(`as ${format}, a client package that is not there is named`, { timeout: 30_000 }, async () => {
+      test(`as ${format}, a missing client package is named`, { timeout: 30_000 }, async () => {
         const file = await bundled(WITHOUT_CLIENTS, format, { ioredis: "not-there" });
         const { stdout } = await runBundle(process.execPath, [file, server().url], { cwd: folder });
         expect(stdout).toMatch(/^DRIVER_FATAL .*"ioredis".*npm install ioredis/);

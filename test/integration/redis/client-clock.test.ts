@@ -26,7 +26,7 @@ afterEach(async () => {
 
 describe("a client's clock", () => {
   withRedis((server) => {
-    test("an hour off, ahead or behind, changes nothing: order, leases and tokens are the server's", async () => {
+    test("an hour off, ahead or behind, changes nothing: order, leases and tokens follow the server's clock", async () => {
       const { port } = server();
       const right = openClient(port, "client");
       let held = await right.acquire("key");
@@ -92,7 +92,7 @@ describe.skipIf(unavailableReason !== null)(
       expect(Math.abs((await serverMs()) - Date.now() + HOUR_MS)).toBeLessThan(5_000);
     });
 
-    test("an hour forward ends leases: the step is told, the holder is told at once, and tokens rise", async () => {
+    test("an hour forward ends leases: the step is reported, the holder is notified at once, and tokens rise", async () => {
       const [one, other] = [openClient(server.port, "forward", 2_000), openClient(server.port, "forward", 60_000)];
       const steps: number[] = [];
       one.on("clockStep", ({ byMs }) => steps.push(byMs));
@@ -111,7 +111,7 @@ describe.skipIf(unavailableReason !== null)(
       await granted.release();
     });
 
-    test("an hour back does no harm: nobody overtakes, held is held, leases end in their time, tokens rise", async () => {
+    test("an hour back does no harm: order and held locks stay, leases end on time, tokens rise", async () => {
       const [one, other, late] = [0, 1, 2].map(() => openClient(server.port, "back", 4_000)) as [Locks, Locks, Locks];
       const lock = await one.acquire("key");
       const order: string[] = [];

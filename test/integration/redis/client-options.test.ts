@@ -30,7 +30,7 @@ describe("a Cluster", () => {
   afterEach(() => scene.close());
   afterAll(() => cluster.stop());
 
-  test("a prefix of ioredis's own does not count: it sees the same locks, and is told of grants", async () => {
+  test("a keyPrefix of ioredis is ignored: such a client sees the same locks, and receives grants", async () => {
     const { prefix } = scene;
     const plain = await scene.open(redis(() => new Cluster(places()), { prefix }));
     const prefixed = [new Cluster(places(), { keyPrefix: "app:" }), new Cluster5(places(), { keyPrefix: "app:" })];
@@ -51,7 +51,7 @@ describe("a Cluster", () => {
     }
   });
 
-  test("is looked at on every master by doctor: how it is set, and which keys have no time to live", async () => {
+  test("is checked on every master by doctor: its configuration, and keys without a time to live", async () => {
     const { prefix } = scene;
     const clients: readonly (() => RedisClient)[] = [
       () => new Cluster(places(), { keyPrefix: "app:" }),
@@ -78,7 +78,7 @@ describe("a Cluster", () => {
     all.disconnect();
   });
 
-  test("of which any one master throws keys away is refused", async () => {
+  test("with one master that evicts keys is refused", async () => {
     const { prefix } = scene;
     const clients: readonly (() => RedisClient)[] = [
       () => new Cluster(places()),
@@ -97,11 +97,11 @@ describe("a Cluster", () => {
   });
 });
 
-describe("a client that its options make unfit is refused at once, and told why", () => {
+describe("a client with unsuitable options is refused at once, with the reason", () => {
   const nowhere = [{ host: "127.0.0.1", port: 1 }];
   const quiet = { lazyConnect: true };
 
-  test.each([Cluster, Cluster5, IovalkeyCluster])("a Cluster by ioredis that gathers commands by itself", (Made) => {
+  test.each([Cluster, Cluster5, IovalkeyCluster])("a Cluster by ioredis with automatic pipelining", (Made) => {
     const client = new Made(nowhere, { ...quiet, enableAutoPipelining: true });
     expect(() => redis(client)).toThrow(TypeError);
     expect(() => redis(client)).toThrow(/^client must have enableAutoPipelining off/);
@@ -123,7 +123,7 @@ describe("a client that its options make unfit is refused at once, and told why"
   });
 });
 
-test("what a MULTI of somebody else's answers to a release is no answer, however many were released", () => {
+test("the reply of another caller's MULTI is not taken for the answer to a release, however many were released", () => {
   expect(decodeFlags("101101", 6).flags).toEqual([true, false, true, true, false, true]);
   expect(() => decodeFlags("QUEUED", 6)).toThrow("answered");
 });

@@ -47,7 +47,7 @@ const ioredisCluster = (): RedisClient =>
 const nodeRedisCluster = (): RedisClient =>
   createCluster({ rootNodes: cluster.ports.map((port) => ({ url: `redis://127.0.0.1:${port}` })) });
 
-test("a master that is restarted empty under load grants nobody over a live holder; the others do not pause", {
+test("a master restarted empty under load grants no lock over a live holder; the others do not pause", {
   timeout: 60_000,
 }, async () => {
   const warnings: string[] = [];
@@ -92,7 +92,7 @@ test("a master that is restarted empty under load grants nobody over a live hold
   await until(async () => (await locks.list("held")).length === 0, { within: 5_000, what: "the end" });
 });
 
-test("a slot that moves looks like another run: its claims line up for the longest ttl, and who holds goes on holding", {
+test("a moved slot looks like another run: new claims queue for the longest ttl, and holders keep their locks", {
   timeout: 60_000,
 }, async () => {
   const [own, maxTtlMs] = [randomUUID(), 4_000];

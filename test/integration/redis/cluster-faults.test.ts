@@ -81,7 +81,7 @@ describe("a Cluster", () => {
     expect((await driver.release(claims)).every(Boolean)).toBe(true);
   });
 
-  test("is reached by url; as a single server it is refused, saying so", async () => {
+  test("is reached by url; used as a single server it is refused with that reason", async () => {
     const places = cluster.ports.map((port) => `127.0.0.1:${port}`);
     const locks = await connect(`redis+cluster://${places.join(",")}?prefix=${prefix}`);
     expect(await locks.using("key", () => 42)).toBe(42);
@@ -91,7 +91,7 @@ describe("a Cluster", () => {
     await expect(connect(`redis://${places[1]}`)).rejects.toThrow(/belongs to a Redis Cluster/);
   });
 
-  test("a bucket whose node is in trouble leaves the others their answers", async () => {
+  test("a bucket with a failing node does not fail the calls of the others", async () => {
     const driver = redis(ioredisCluster, { prefix, commandTimeoutMs: 1_500 });
     await driver.open(() => undefined);
     cleanups.push(() => driver.close());
@@ -112,7 +112,7 @@ describe("a Cluster", () => {
     await until(() => driver.release([slow, quick]).catch(() => null), { within: 12_000, what: "the release" });
   });
 
-  test("a hand-off is pushed by the bucket's own channel, to nobody else", async () => {
+  test("a hand-off is pushed on the bucket's own channel only", async () => {
     // so long that nobody asks by himself
     const [one, other] = [openLocks(ioredisCluster, {}, "120s"), openLocks(ioredisCluster, {}, "120s")];
     await using held = await one.acquire("key");
@@ -128,7 +128,7 @@ describe("a Cluster", () => {
     await lock.release();
   });
 
-  test("while a slot is half-way nobody is granted there, and nothing is lost", async () => {
+  test("while a slot is half moved no lock is granted there, and nothing is lost", async () => {
     const make = (): Cluster =>
       new Cluster([{ host: "127.0.0.1", port: cluster.ports[0] as number }], { maxRedirections: 2 });
     const driver = redis(make, { prefix });
@@ -149,7 +149,7 @@ describe("a Cluster", () => {
     expect(await driver.release([first])).toEqual([true]);
   });
 
-  test("while a slot moves with its keys under load nobody overlaps, and nobody is left out", {
+  test("while a slot moves with its keys under load no two holders overlap, and every waiter is granted", {
     timeout: 90_000,
   }, async () => {
     const key = "moving";
@@ -165,7 +165,7 @@ describe("a Cluster", () => {
     expect(work.overlaps).toBe(0);
   });
 
-  test("when a replica takes over under load nobody overlaps, and nobody is left out", {
+  test("when a replica takes over under load no two holders overlap, and every waiter is granted", {
     timeout: 90_000,
   }, async () => {
     const key = "taken over";
@@ -179,7 +179,7 @@ describe("a Cluster", () => {
     expect(work.lostLocks).toBe(0);
   });
 
-  test("guardDataLoss: a fail-over and back grants nobody over a live holder that both servers have forgotten", {
+  test("guardDataLoss: a fail-over and back grants no lock over a live holder that both servers have forgotten", {
     timeout: 60_000,
   }, async () => {
     const key = "guarded";
@@ -223,7 +223,7 @@ describe("a Cluster", () => {
     await other.release([late]);
   });
 
-  test("with replicas to wait for a lock outlives its master, and without its replica there is none", {
+  test("with waitForReplicas a lock outlives its master, and without its replica none is granted", {
     timeout: 60_000,
   }, async () => {
     let at = 0;
@@ -257,7 +257,7 @@ describe("a Cluster", () => {
     expect((await next).token).toBeGreaterThan(lock.token);
   });
 
-  test("a master that is killed delays its own locks only, and its waiters are served by its replica", {
+  test("a killed master delays its own locks only, and its waiters are served by its replica", {
     timeout: 90_000,
   }, async () => {
     // else Redis itself refuses everything, from when the others agree that it is away until its replica is elected

@@ -66,7 +66,7 @@ withRedis((server) => {
       await taking;
     });
 
-    test("gets through to a server that cuts its first connections, each at another step of opening", {
+    test("connects to a server that cuts its first connections, each at another step of opening", {
       timeout: 30_000,
     }, async () => {
       let cuts = 0;
@@ -96,7 +96,7 @@ withRedis((server) => {
   });
 });
 
-test("nobody there: it is said when the time is up, and what it was", async () => {
+test("fails without a server when its time is over, with the cause", async () => {
   const port = await freePort();
   const began = performance.now();
   const error: unknown = await connect(redisUrl(port), { connectTimeout: "700ms" }).catch(
@@ -109,7 +109,7 @@ test("nobody there: it is said when the time is up, and what it was", async () =
   });
 });
 
-test("a lock server of ours at that port is not Redis, which is said at once and is no refusal", async () => {
+test("fails at once at the port of a Holdfast server, which is not reported as a refusal", async () => {
   const port = await freePort();
   const otherServer = await serve({ listen: `tcp://127.0.0.1:${port}`, state: "none" });
   runLater.push(() => otherServer.close());

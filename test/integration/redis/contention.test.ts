@@ -90,7 +90,7 @@ withRedis((server) => {
     expect(sections.length).toBe(WAITER_COUNT);
   });
 
-  test("inboxes that are cut again and again under load lose no waiter, and cost each at most a turn or a recheck", {
+  test("inboxes cut repeatedly under load lose no waiter, and cost each at most one turn or recheck", {
     timeout: 40_000,
   }, async () => {
     const all = [client(server().port, 4_000), client(server().port, 4_000), client(server().port, 4_000)];
@@ -117,7 +117,7 @@ withRedis((server) => {
     expect(Math.max(...longest)).toBeLessThan(4_000);
   });
 
-  test("a full server refuses new locks and lets the holder and the line go on", { timeout: 20_000 }, async () => {
+  test("a full server refuses new locks and still serves the holder and the queue", { timeout: 20_000 }, async () => {
     const [one, other] = [client(server().port), client(server().port)];
     const lock = await one.acquire("key");
     const next = other.acquire("key");
@@ -136,7 +136,7 @@ withRedis((server) => {
 });
 
 withRedis((server) => {
-  test("masters that change places under load lose no waiter: nobody overlaps, tokens rise, all are served", {
+  test("masters that switch roles under load lose no waiter: no two holders overlap, tokens rise, all are served", {
     timeout: 60_000,
   }, async () => {
     const replica: RedisServer = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);

@@ -73,7 +73,7 @@ withRedis((server) => {
     ["flushed", () => scene.admin.flushall()],
   ] as const) {
     describe(`a server that is ${what}`, () => {
-      test("grants nobody over a live holder, who keeps its lock and its token", { timeout: 40_000 }, async () => {
+      test("grants no lock over a live holder, which keeps its lock and its token", { timeout: 40_000 }, async () => {
         const [one, other, late] = [client(), client(), client()];
         await opened();
         const lock = await one.acquire("key");
@@ -101,7 +101,7 @@ withRedis((server) => {
         expect(warnings.filter((text) => /lost/.test(text))).toEqual([]);
       });
 
-      test("without the option tells its holders at once, and how many, and tokens rise", {
+      test("without the option reports the loss to its holders at once, with their number, and tokens rise", {
         timeout: 40_000,
       }, async () => {
         const locks = client({ guardDataLoss: false });
@@ -120,8 +120,8 @@ withRedis((server) => {
     });
   }
 
-  describe("while a store that forgot grants nothing new", () => {
-    test("a claim that would not wait is refused, and a place in line asks again when it is over", async () => {
+  describe("during the grace period of a store that lost its data", () => {
+    test("a claim that does not wait is refused, and a waiting one asks again when the period is over", async () => {
       const one = await open({ guardDataLoss: { maxTtlMs: GENEROUS_MS } });
       expect(await one.claim(makeClaim("key", { wait: false, ttlMs: GENEROUS_MS }))).toEqual({
         state: "none",
@@ -137,7 +137,7 @@ withRedis((server) => {
       await one.driver.release([waiter]);
     });
 
-    test("releases and the leases that end grant nobody", async () => {
+    test("releases and expired leases grant no lock", async () => {
       const one = await opened();
       const record = `${scene.prefix}:${RUN_RECORD}`;
       const whole = String(await scene.admin.get(record));
@@ -157,7 +157,7 @@ withRedis((server) => {
       await one.driver.release([waiting]);
     });
 
-    test("the release of a lock that it forgot is true, and no late call places it anew", async () => {
+    test("the release of a forgotten lock is reported as done, and no late call places it again", async () => {
       const one = await opened(GENEROUS_MS);
       const held = makeClaim("key", { ttlMs: GENEROUS_MS });
       await one.claimHeld(held);
@@ -167,7 +167,7 @@ withRedis((server) => {
       expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
     });
 
-    test("all who share a semaphore come back, with their tokens, whatever their order", async () => {
+    test("all holders of a semaphore return, with their tokens, in any order", async () => {
       const one = await opened(GENEROUS_MS);
       const hold = { key: "key", permits: 1, limit: 3 };
       const claims = [0, 1, 2].map(() => makeClaim([hold], { ttlMs: GENEROUS_MS, tokens: 4 }));
@@ -181,7 +181,7 @@ withRedis((server) => {
       await one.driver.release(claims);
     });
 
-    test("who was passed in its first line while it waited for another key comes back, and who passed it, too", async () => {
+    test("a waiter passed over in its first queue while it waited for another key returns, and so does the one that passed it", async () => {
       const one = await opened(GENEROUS_MS);
       const pair = (key: string): { key: string; permits: number; limit: number } => ({ key, permits: 2, limit: 2 });
       const [first, both] = [
@@ -204,7 +204,7 @@ withRedis((server) => {
       await one.driver.release([reader, both]);
     });
 
-    test("who holds comes back although memory is full, and a new claim leaves no trace", async () => {
+    test("a holder returns although memory is full, and a new claim leaves no trace", async () => {
       const one = await opened(GENEROUS_MS);
       const held = makeClaim("key", { ttlMs: GENEROUS_MS });
       const { token } = await one.claimHeld(held);
@@ -220,7 +220,7 @@ withRedis((server) => {
       }
     });
 
-    test("a claim over several keys comes back in all of them", async () => {
+    test("a claim over several keys returns in all of them", async () => {
       const one = await opened(GENEROUS_MS);
       const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
       const both = makeClaim(holds, { ttlMs: GENEROUS_MS });
@@ -238,7 +238,7 @@ withRedis((server) => {
       expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
     });
 
-    test("of two that conflict, as a replica may have it that missed the last writes, the higher token stays", async () => {
+    test("of two conflicting holds, as on a replica that missed the last writes, the higher token stays", async () => {
       const guardDataLoss = { maxTtlMs: GENEROUS_MS };
       const [one, other] = [await opened(GENEROUS_MS), await open({ guardDataLoss })];
       const [old, young] = [makeClaim("key", { ttlMs: GENEROUS_MS }), makeClaim("key", { ttlMs: GENEROUS_MS })];
@@ -262,7 +262,7 @@ withRedis((server) => {
     });
   });
 
-  test("once it is over, what was not placed anew stays lost", async () => {
+  test("after its end, a claim that was not placed again stays lost", async () => {
     const one = await opened();
     const held = makeClaim("key", { ttlMs: TTL_MS });
     await one.claimHeld(held);
@@ -273,7 +273,7 @@ withRedis((server) => {
     expect(warnings.filter((text) => /has lost a lock that this client held/.test(text)).length).toBe(1);
   });
 
-  test("what comes late, is known, or has a token from the future is not placed anew", async () => {
+  test("a claim that is late, known, or has a token from the future is not placed again", async () => {
     const one = await opened(GENEROUS_MS);
     const record = `${scene.prefix}:${RUN_RECORD}`;
     const root = `${scene.prefix}:1:`;
@@ -303,7 +303,7 @@ withRedis((server) => {
     expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
   });
 
-  test("the second client, and the next start of a client, find the store as it is: nobody waits", async () => {
+  test("another client, and the next start of a client, find the store unchanged, without a pause", async () => {
     await opened();
     const next = await open();
     const claim = makeClaim("key", { ttlMs: TTL_MS });
@@ -315,7 +315,7 @@ withRedis((server) => {
     );
   });
 
-  test("a clock that steps back makes nobody wait longer than the longest ttl", async () => {
+  test("a clock that steps back delays no claim beyond the longest ttl", async () => {
     const one = await opened();
     await writeRunRecord(scene.admin, scene.prefix, { graceEndsAt: Date.now() + 3_600_000 });
     const claim = makeClaim("key", { ttlMs: TTL_MS });
@@ -324,7 +324,7 @@ withRedis((server) => {
     await one.driver.release([claim]);
   });
 
-  test("a record of another run, as in a server that came back from its file, is a loss", async () => {
+  test("a run record of another run, as after a restart from a file, counts as a loss", async () => {
     const one = await opened(GENEROUS_MS);
     await writeRunRecord(scene.admin, scene.prefix, { replicationId: "a".repeat(40) });
     expect((await one.claim(makeClaim("key", { ttlMs: GENEROUS_MS }))).state).toBe("waiting");
@@ -343,7 +343,7 @@ withRedis((server) => {
     expect((await scene.keys()).filter((key) => /:[awc]:/.test(key))).toEqual([]);
   });
 
-  test("an option that means nothing is a TypeError that names it", () => {
+  test("a meaningless option is a TypeError that names it", () => {
     for (const maxTtlMs of [0, -1, 99, 1.5, Number.NaN, 86_400_001, "60s"]) {
       expect(() => driver({ guardDataLoss: { maxTtlMs: maxTtlMs as number } })).toThrow(
         /^guardDataLoss.maxTtlMs must be/,
@@ -351,7 +351,7 @@ withRedis((server) => {
     }
   });
 
-  test("a user without the right to INFO is refused, and told so", async () => {
+  test("a user without the right to INFO is refused, with that reason", async () => {
     const rules = ["reset", "on", ">secret", "~*", "&*", "+@all", "-info"];
     await scene.admin.call("ACL", "SETUSER", "uninformed", ...rules);
     const guarded = redis(

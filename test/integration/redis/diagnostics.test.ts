@@ -37,7 +37,7 @@ withRedis((server) => {
   const found = async (of: Driver): Promise<Record<string, string>> =>
     diagnosticMessages((await of.diagnose?.()) ?? []);
 
-  test("a server that keeps nothing on disk is used, and that is said at once and by doctor", async () => {
+  test("a server without persistence is accepted, and reported at once and by doctor", async () => {
     const { driver: one } = await scene.open(driver());
     expect(warnings).toEqual([
       expect.stringMatching(/^redis: no append-only file: a restart loses held locks.*; set append/),
@@ -52,7 +52,7 @@ withRedis((server) => {
     });
   });
 
-  test("an append-only file is well; a full memory and eviction are not", async () => {
+  test("an append-only file is good; a full memory and eviction are not", async () => {
     const admin = scene.admin;
     try {
       await admin.config("SET", "appendonly", "yes");
@@ -80,7 +80,7 @@ withRedis((server) => {
     }
   });
 
-  test("a replica beside the master is told of, unless the loss of its last writes is guarded against", {
+  test("a replica beside the master is reported, unless the loss of its last writes is guarded against", {
     timeout: 30_000,
   }, async () => {
     const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
@@ -115,7 +115,7 @@ withRedis((server) => {
     }
   });
 
-  test("a warning that is silenced by its name is not given, by an option or a url, and a name that is none is refused", async () => {
+  test("a warning can be silenced by name, in an option or a url, and an unknown name is refused", async () => {
     await scene.open(driver({ silenceWarnings: ["appendonly"] }));
     expect(warnings).toEqual([]);
     await scene.open(driver({ guardDataLoss: { maxTtlMs: 100 }, silenceWarnings: ["guardDataLoss"] }));
@@ -137,7 +137,7 @@ withRedis((server) => {
     );
   });
 
-  test("too few connections left are said: without one to hear of grants, waits take seconds", async () => {
+  test("a lack of free connections is reported: without one for pushes, waits take seconds", async () => {
     await scene.admin.config("SET", "maxclients", "10");
     try {
       const { driver: one } = await scene.open(driver({ silenceWarnings: ["appendonly"] }));
@@ -150,7 +150,7 @@ withRedis((server) => {
     }
   });
 
-  test("a version whose commands do not suffice is bad", async () => {
+  test("a version without the required commands is bad", async () => {
     const info = (version: string) => async () => `redis_version:${version}\r\nrole:master\r\nconnected_slaves:0\r\n`;
     const probed = { prefix: "p:", isPermanentKey: () => false, hasFailover: false, isGuarded: false, replicaAcks: 0 };
     const level = async (version: string) => (await diagnoseServer(info(version), probed))[0]?.level;
@@ -163,7 +163,7 @@ withRedis((server) => {
     ]);
   });
 
-  test("keys of ours without a time to live: none, after everything that may be done; one is found", async () => {
+  test("Holdfast keys without a time to live: none after every operation; a planted one is found", async () => {
     const one = await scene.open(driver({ guardDataLoss: { maxTtlMs: 60_000 } }));
     await markLongInUse(scene.admin, scene.prefix);
     const shared = makeClaim([
@@ -183,7 +183,7 @@ withRedis((server) => {
     await scene.admin.pexpire(leaked as string, 60_000);
   });
 
-  test("who may not look is told so, and works all the same", async () => {
+  test("a user without the rights for a check is told so, and locks work nevertheless", async () => {
     const rules = ["reset", "on", ">secret", `~${scene.prefix}:*`, `&${scene.prefix}:*`, "+@all", "-info", "-scan"];
     await scene.admin.call("ACL", "SETUSER", "blind", ...rules);
     const one = await scene.open(driver({}, { username: "blind", password: "secret", enableReadyCheck: false }));
@@ -197,7 +197,7 @@ withRedis((server) => {
     await one.driver.release([claim]);
   });
 
-  test("a client that may not select its database is refused: it would go on in another one", async () => {
+  test("a client that may not select its database is refused, since it would continue in another one", async () => {
     const rules = ["reset", "on", ">secret", `~${scene.prefix}:*`, `&${scene.prefix}:*`, "+@all", "-select"];
     await scene.admin.call("ACL", "SETUSER", "stuck", ...rules);
     const user = { username: "stuck", password: "secret" };
@@ -237,7 +237,7 @@ withRedis((server) => {
     shared.disconnect();
   });
 
-  test("one of node-redis, which does not tell, has lost there what it held, and is told", async () => {
+  test("a node-redis client moved unnoticed has lost its holds there, and reports the loss", async () => {
     const shared = await createClient({ url: server().url })
       .on("error", () => undefined)
       .connect();
@@ -250,7 +250,7 @@ withRedis((server) => {
     shared.destroy();
   });
 
-  test("why nothing can be kept there is said: a command is missing, a key is another's, the client is in a MULTI", async () => {
+  test("an unusable database is explained: a command is missing, a key has another type, the client is in a MULTI", async () => {
     const old = await startRedis(["--rename-command", "ZRANDMEMBER", ""]);
     const there = redis(() => new Redis(old.port, "127.0.0.1"), { warn: () => undefined });
     await expect(there.open(() => undefined)).rejects.toThrow(/too old.*ZRANDMEMBER/);
@@ -263,7 +263,7 @@ withRedis((server) => {
     busy.disconnect();
   });
 
-  test("holdfast run warns in its own words, and with --quiet or --json not at all", { timeout: 30_000 }, () => {
+  test("holdfast run words the warnings itself, and omits them with --quiet or --json", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
     const said = (at: string, ...flags: string[]): string =>
       spawnSync(process.execPath, [resolve("dist/cli/main.js"), "run", "key", "--url", at, ...flags, "--", "true"], {
@@ -274,7 +274,7 @@ withRedis((server) => {
     expect(said(`${url}&silenceWarnings=appendonly`)).toBe("");
   });
 
-  test("holdfast doctor prints it, between reach and latency", { timeout: 30_000 }, () => {
+  test("holdfast doctor prints them between reach and latency", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
     const { stdout, status } = spawnSync(process.execPath, [resolve("dist/cli/main.js"), "doctor", "--url", url], {
       encoding: "utf8",

@@ -79,7 +79,7 @@ async function errorsByBothClients(url: string): Promise<string> {
 withRedis((server) => {
   const fatal = (port: number, says: string): string => `DRIVER_FATAL: redis 127.0.0.1:${port}: ${says}`;
 
-  describe("who may not come in is told why", () => {
+  describe("a refused login is explained", () => {
     test("no password, or a wrong one", async () => {
       const { port, url } = await startServer("--requirepass", "right");
       expect(await errorsByBothClients(url)).toBe(
@@ -129,7 +129,7 @@ withRedis((server) => {
     });
   });
 
-  describe("a url of another kind than what is there", () => {
+  describe("a url of another kind than the server", () => {
     test("a Cluster's or Sentinels' for a single server", async () => {
       const { port } = server();
       expect(await errorByUrl(`redis+cluster://127.0.0.1:${port}`)).toBe(
@@ -152,7 +152,7 @@ withRedis((server) => {
       expect(await errorsByBothClients(alone.url)).toBe(fatal(alone.port, says("MASTERDOWN")));
     });
 
-    test("something else than Redis", async () => {
+    test("a port of a program other than Redis", async () => {
       const web = createServer((socket) => {
         socket.on("error", () => undefined).once("data", () => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
       });
@@ -182,7 +182,7 @@ withRedis((server) => {
     const CLOSED =
       "the connection was closed before an answer: does Redis listen on this port without TLS (else use rediss://), with protected mode off?";
 
-    test("asked at a port without, and the other way round", async () => {
+    test("missing at a TLS port, and the other way round", async () => {
       const silent = "not reached within 500 ms, no answer: does Redis use TLS on this port (else use redis://)?";
       const said = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
       expect(await errorByUrl(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
@@ -197,7 +197,7 @@ withRedis((server) => {
       expect(await errorByUrl(`redis+cluster://127.0.0.1:${port}`, 1_000)).toBe(other);
     });
 
-    test("with a certificate that is not known, or bears another name", async () => {
+    test("with an unknown certificate, or one for another name", async () => {
       expect(await errorsByBothClients(`rediss://127.0.0.1:${port}`)).toMatch(
         /^DRIVER_FATAL: redis 127\.0\.0\.1:\d+: the server's certificate is not trusted \(.*\): name its CA with \?ca=FILE in the URL$/,
       );
@@ -210,7 +210,7 @@ withRedis((server) => {
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}&servername=localhost`)).toBe("");
     });
 
-    test("that wants a certificate of its clients; and a file that is not there", async () => {
+    test("with a missing client certificate; and a missing file", async () => {
       expect(await errorByUrl(`rediss://127.0.0.1:${strictPort}?ca=${ca}&servername=localhost`)).toMatch(
         /the server requires a client certificate|closed before an answer/,
       );
@@ -221,12 +221,12 @@ withRedis((server) => {
     });
   });
 
-  describe("a server that takes no new lock now", () => {
+  describe("a server that refuses new locks", () => {
     const passing = (says: string): string => `DRIVER_FAILED: could not acquire "key": redis: ${says}`;
     const opening = (port: number, says: string): string =>
       `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${says}`;
 
-    test("for want of memory", async () => {
+    test("because its memory is full", async () => {
       const { port, url } = await startServer();
       await withAdmin(port, (admin) => admin.config("SET", "maxmemory", "1"));
       expect(await errorsByBothClients(url)).toBe(
@@ -236,7 +236,7 @@ withRedis((server) => {
       );
     });
 
-    test("since its disk is full", async () => {
+    test("because its disk is full", async () => {
       const own = mkdtempSync(join(folder, "disk-"));
       const { port, url } = await startServer("--dir", own, "--save", "3600 1");
       await withAdmin(port, async (admin) => {
@@ -256,7 +256,7 @@ withRedis((server) => {
       );
     });
 
-    test("for want of replicas", async () => {
+    test("because replicas are missing", async () => {
       const { port, url } = await startServer("--min-replicas-to-write", "1");
       expect(await errorsByBothClients(url)).toBe(
         opening(
@@ -290,7 +290,7 @@ withRedis((server) => {
     });
   });
 
-  test("the command line says the same in one line, and doctor what to do", { timeout: 30_000 }, async () => {
+  test("the command line prints the same in one line, and doctor suggests a remedy", { timeout: 30_000 }, async () => {
     const { port, url } = await startServer();
     await withAdmin(port, (admin) => admin.config("SET", "maxmemory", "1"));
     const said = (...words: string[]): { status: number | null; stdout: string; stderr: string } =>
@@ -323,18 +323,18 @@ test.each([
   ["BUSY Redis is busy running a script.", /SCRIPT KILL/],
   ["CLUSTERDOWN Hash slot not served", /the cluster is down/],
   ["ERR invalid password", /WRONGPASS/],
-])(`%s: of ${REDIS_SERVER_PROGRAM} of any version, in our words`, (message, says) => {
+])(`%s: of ${REDIS_SERVER_PROGRAM} of any version, in Holdfast's words`, (message, says) => {
   expect(explainError(message)?.message).toMatch(says);
 });
 
 test.each(["ERR wrong number of arguments", "WRONGTYPE Operation against a key holding the wrong kind of value"])(
-  "%s: nothing we have words for",
+  "%s: passed on unchanged",
   (message) => {
     expect(explainError(message)).toBeNull();
   },
 );
 
-test("a replica is no place for locks, unless Sentinels named it: they are changing the roles", () => {
+test("a replica is refused, unless Sentinels named it, which means that roles are changing", () => {
   const said = (isViaSentinel: boolean): unknown =>
     toOpenError(explainError("READONLY You can't write"), { label: "one:6379", isTls: false, isViaSentinel });
   expect(said(false)).toMatchObject({ code: "DRIVER_FATAL" });

@@ -90,7 +90,7 @@ describe.skipIf(redisUnavailableReason() !== null)(
       await promoteReplica(a.scene.admin);
     };
 
-    test("is noticed: nobody is granted over a live holder, who keeps its lock and its token", async () => {
+    test("is noticed: no lock is granted over a live holder, which keeps its lock and its token", async () => {
       const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
       await one.using("other", () => undefined);
       await two.using("other", () => undefined);
@@ -119,7 +119,7 @@ describe.skipIf(redisUnavailableReason() !== null)(
       expect((await next).token).toBeGreaterThan(lock.token);
     }, 60_000);
 
-    test("a replica that takes writes grants nothing, though it has the id and the record of its master", async () => {
+    test("a writable replica grants nothing, though it has the id and the record of its master", async () => {
       const guard = { guardDataLoss: { maxTtlMs: 60_000 } };
       const one = await a.scene.open(openDriver(a, guard));
       await waitForReplicas(a.scene.admin, 1);
@@ -132,7 +132,7 @@ describe.skipIf(redisUnavailableReason() !== null)(
       await one.driver.release([here]);
     }, 60_000);
 
-    test("what loses nothing makes nobody wait: a replica that goes and comes back, a save, a rewritten file", async () => {
+    test("without data loss no claim is delayed: a replica that leaves and returns, a save, a rewritten file", async () => {
       const { admin } = a.scene;
       const one = await a.scene.open(openDriver(a, { guardDataLoss: { maxTtlMs: 60_000 } }));
       const { replicationId } = await readRunRecord(admin, a.scene.prefix);
@@ -151,7 +151,7 @@ describe.skipIf(redisUnavailableReason() !== null)(
       await one.driver.release([claim]);
     }, 60_000);
 
-    test("who was granted meanwhile and waits there still is placed again, in front of the one who had gone", async () => {
+    test("a holder granted meanwhile that still waits there is placed again, in front of the earlier one", async () => {
       const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
       const gone = await one.acquire("key");
       const next = two.acquire("key");
@@ -169,7 +169,7 @@ describe.skipIf(redisUnavailableReason() !== null)(
       expect(await lock.release()).toBe(true);
     }, 60_000);
 
-    test("a claim over several keys, one of which it still waits for there, is placed again in all of them", async () => {
+    test("a claim over several keys that still waits for one of them there is placed again in all of them", async () => {
       const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
       const gone = await one.acquire("b");
       const next = two.all("a", "b").acquire();
@@ -219,7 +219,7 @@ describe.skipIf(unavailableReason !== null)(
       ["5 s", 5_000],
       ["an hour", HOUR_MS],
     ])(
-      "by %s: with guardDataLoss they go on above all that were granted, also those that were not passed on",
+      "by %s: with guardDataLoss they rise above all granted tokens, including those of missing hand-offs",
       async (_, byMs) => {
         const stopClock = await shifted(-byMs);
         stopClock(); // else the mark could be behind the last grant, where this machine is slow
@@ -266,7 +266,7 @@ describe.skipIf(unavailableReason !== null)(
       ["as much as a lease", TTL_MS + 1_000],
       ["an hour", HOUR_MS],
     ])(
-      "a clock that is ahead by %s ends no lease of those who hold: they place their claims again",
+      "a clock that is ahead by %s ends no lease of a holder: holders place their claims again",
       async (_, byMs) => {
         await shifted(byMs);
         await markLongInUse(a.scene.admin, a.scene.prefix);
@@ -326,7 +326,7 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
     await markLongInUse(a.scene.admin, a.scene.prefix);
   }, 60_000);
 
-  test("is over for tokens when it grants again: they rise also after a flush that follows", async () => {
+  test("is over for tokens at the next grant: they rise also after a flush that follows", async () => {
     const short = { guardDataLoss: { maxTtlMs: 500 } };
     const one = await a.scene.open(openDriver(a, short));
     const first = makeClaim("key", { ttlMs: 500 });
@@ -352,7 +352,7 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
     await two.driver.release([third]);
   }, 60_000);
 
-  test("again and again within the grace period leaves the floor where it was, and a holder its token", async () => {
+  test("again and again within the grace period leaves the floor unchanged, and a holder its token", async () => {
     const long = { guardDataLoss: { maxTtlMs: 60_000 } };
     const one = await a.scene.open(openDriver(a, long));
     const held = makeClaim("key");

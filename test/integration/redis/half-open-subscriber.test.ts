@@ -47,9 +47,9 @@ withRedis((server) => {
   const cases = Object.keys(CLIENTS).flatMap((library) =>
     Object.keys(CONNECTION_ENDS).map((end) => [library, end] as const),
   );
-  describe("an inbox that went deaf", () => {
+  describe("a half-open inbox connection", () => {
     test.concurrent.each(cases)(
-      "by %s, %s, is noticed while somebody waits, and hears again",
+      "by %s, %s, is noticed while a claim waits, and replaced",
       {
         timeout: 40_000,
       },

@@ -7,7 +7,7 @@ import { withRedis } from "../../support/stores/redis-conformance.ts";
 const sandbox = cliSandbox();
 
 withRedis((server) => {
-  test("what is left of the time stays held without the wrapper, also over several keys, and ends then", async () => {
+  test("the remaining time stays held without the wrapper, also over several keys, and ends then", async () => {
     const env = { HOLDFAST_URL: server().url };
     const start = performance.now();
     const [short, long] = await Promise.all([

@@ -27,8 +27,8 @@ withRedis((server) => {
   const named = (kind: string, key: string, name = key): string =>
     `${scene.prefix}:1:{${toBucket(key)}}:${kind}:${name}`;
 
-  describe("who does not listen", () => {
-    test("loses a turn to the next, and keeps its place before the others", async () => {
+  describe("an unreachable waiter", () => {
+    test("loses a turn to the next, and keeps its entry before the others", async () => {
       const [lost, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
       const [holder, away, next, last] = [makeClaim("key"), makeClaim("key"), makeClaim("key"), makeClaim("key")];
       await well.claimHeld(holder);
@@ -49,7 +49,7 @@ withRedis((server) => {
       await lost.driver.release([away]);
     });
 
-    test("is out of the line when it is found away again a second later without a word in between", async () => {
+    test("is removed from the queue when it is found unreachable again a second later without a call in between", async () => {
       const [lost, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
       const [holder, away, next, third] = [makeClaim("key"), makeClaim("key"), makeClaim("key"), makeClaim("key")];
       await well.claimHeld(holder);
@@ -68,7 +68,7 @@ withRedis((server) => {
       await well.driver.release([third]);
     });
 
-    test("is granted for a second when nobody listens, which its renewal makes whole", async () => {
+    test("is granted for a second when its inbox is gone, and its renewal restores the full lease", async () => {
       const [lost, other] = [await scene.openWithFragileSubscriber(), await scene.open()];
       await scene.breakSubscribers();
       const [away, view, pushes, answer] = await withinTime(UNREACHABLE_LEASE_MS, async (name) => {
@@ -87,7 +87,7 @@ withRedis((server) => {
       await lost.driver.release([away]);
     });
 
-    test("costs a second when it is dead and alone before us", async () => {
+    test("costs a second when it is dead and alone in front", async () => {
       const [dead, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
       await scene.breakSubscribers();
       const [mine, waiting] = await withinTime(UNREACHABLE_LEASE_MS, async (name) => {
@@ -103,7 +103,7 @@ withRedis((server) => {
       await well.driver.release([mine]);
     });
 
-    test("64 waiters of a process whose inbox reconnects lose no place by a release meanwhile", async () => {
+    test("of 64 in a process whose inbox reconnects loses no entry by a release meanwhile", async () => {
       const [crowd, well] = [await scene.open(), await scene.open()];
       const holder = makeClaim("key");
       await well.claimHeld(holder);
@@ -128,7 +128,7 @@ withRedis((server) => {
       expect(order.filter((id) => id !== later.id)).toEqual(inOrder);
     });
 
-    test("10,000 dead waiters delay a release by at most 32 of them", { timeout: 60_000 }, async () => {
+    test("of 10,000 dead ones: a release is delayed by at most 32 of them", { timeout: 60_000 }, async () => {
       const [dead, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
       const holder = makeClaim("key");
       await well.claimHeld(holder);
@@ -154,8 +154,8 @@ withRedis((server) => {
     });
   });
 
-  describe("what somebody removes behind our back", () => {
-    test("a line that was deleted makes its holder answer none, and leaves no trace", async () => {
+  describe("a deletion in Redis by an operator", () => {
+    test("of a queue makes its holder's answer none, and leaves no trace", async () => {
       const one = await scene.open();
       const claim = makeClaim("key");
       await one.claimHeld(claim);
@@ -167,7 +167,7 @@ withRedis((server) => {
       expect(await one.driver.release([next])).toEqual([true]);
     });
 
-    test("a claim that was deleted answers none, and its places go", async () => {
+    test("of a claim makes its answer none, and its entries go", async () => {
       const one = await scene.open();
       const [holder, waiter] = [makeClaim("key"), makeClaim("key")];
       await one.claimHeld(holder);
@@ -178,7 +178,7 @@ withRedis((server) => {
       await one.driver.release([waiter]);
     });
 
-    test("a claim over several keys that is missing from one line leaves the others", async () => {
+    test("of one of a claim's queues leaves the others in order", async () => {
       const one = await scene.open();
       const hold = (key: string) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
       const both = makeClaim([hold("a"), hold("b")]);
@@ -190,7 +190,7 @@ withRedis((server) => {
       await one.driver.release([a]);
     });
 
-    test("a release of a claim whose record was deleted frees its key", async () => {
+    test("of a claim's record: its release still frees its key", async () => {
       const one = await scene.open();
       const [claim, next] = [makeClaim("key"), makeClaim("key")];
       await one.claimHeld(claim);
@@ -205,7 +205,7 @@ withRedis((server) => {
     // the same as everything stored being ahead
     const HOUR_MS = 3_600_000;
 
-    test("lets nobody pass who came before, and cuts leases to their length", async () => {
+    test("lets no later claim pass an earlier one, and limits leases to their length", async () => {
       const one = await scene.open();
       const [holder, waiter, late] = [
         makeClaim("key", { ttlMs: 2_000 }),
@@ -234,7 +234,7 @@ withRedis((server) => {
       await one.driver.release([waiter, late]);
     });
 
-    test("makes no token fall", async () => {
+    test("lets no token fall", async () => {
       const one = await scene.open();
       const [first, second] = [makeClaim("key", { tokens: 64 }), makeClaim("key")];
       const { token } = await one.claimHeld(first);
@@ -248,8 +248,8 @@ withRedis((server) => {
     });
   });
 
-  describe("leases", () => {
-    test("a waiter whose lease has run out unseen is not granted: the one behind it is, in the same trip", async () => {
+  describe("a lease", () => {
+    test("of a waiter that expired unnoticed grants it nothing: the next waiter is granted, in the same trip", async () => {
       const [one, other] = [await scene.open(), await scene.open()];
       const [holder, quiet, next] = [makeClaim("key"), makeClaim("key", { ttlMs: 100 }), makeClaim("key")];
       await one.claimHeld(holder);
@@ -263,7 +263,7 @@ withRedis((server) => {
       await other.driver.release([next]);
     });
 
-    test("a waiter that has died, and for whom there is no room, holds up nobody who fits", async () => {
+    test("of a dead waiter that does not fit delays no waiter that fits", async () => {
       const [one, other] = [await scene.open(), await scene.open()];
       const share = { key: "key", permits: 1, limit: ALL_PERMITS };
       const [reader, second, third] = [makeClaim([share]), makeClaim([share]), makeClaim([share], { wait: false })];
@@ -278,7 +278,7 @@ withRedis((server) => {
       await one.driver.release([reader, second, third]);
     });
 
-    test("a short one ends no line with longer ones in it", async () => {
+    test("that is short ends no queue with longer ones in it", async () => {
       const one = await scene.open();
       const share = { key: "key", permits: 1, limit: 3 };
       const [held, short] = [makeClaim([share]), makeClaim([share], { ttlMs: 100 })];
@@ -289,8 +289,8 @@ withRedis((server) => {
     });
   });
 
-  describe("what is left in Redis", () => {
-    test("a key that a claim over several comes to by a grant is listed as any other", async () => {
+  describe("the keys left in Redis", () => {
+    test("list a key that a claim over several reached by a grant like any other", async () => {
       const one = await scene.open();
       const hold = (key: string) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
       const [first, both, behind] = [makeClaim("a"), makeClaim([hold("a"), hold("b")]), makeClaim("b")];
@@ -306,7 +306,7 @@ withRedis((server) => {
       await one.driver.release([both, behind]);
     });
 
-    test("every key has a time to live, but for the number of the layout", async () => {
+    test("have a time to live, except the layout number", async () => {
       const one = await scene.open();
       const hold = (key: string) => ({ key, permits: 1, limit: 3 });
       const claims = [
@@ -327,7 +327,7 @@ withRedis((server) => {
       await one.driver.release(claims);
     });
 
-    test("a released key leaves the counter of its bucket and nothing else", async () => {
+    test("are the counter of its bucket alone after a key is released", async () => {
       const one = await scene.open();
       for (let round = 0; round < 300; round++) {
         const claim = makeClaim(`key ${round}`);
@@ -338,7 +338,7 @@ withRedis((server) => {
       expect(others).toEqual([]);
     });
 
-    test("keys whose claims ran out unseen leave the index in time, and no other does", {
+    test("drop keys whose claims expired unnoticed from the index in time, and no others", {
       timeout: LONG_MS,
     }, async () => {
       const one = await scene.open();
@@ -371,7 +371,7 @@ withRedis((server) => {
       await one.driver.release(kept);
     });
 
-    test("the index lives for two hours, and as long as a lock in it that is renewed", async () => {
+    test("keep the index for two hours, and as long as a renewed lock is in it", async () => {
       const one = await scene.open();
       const claim = makeClaim("key", { ttlMs: 400 });
       const index = `${scene.prefix}:1:{${toBucket("key")}}:i`;
@@ -387,7 +387,7 @@ withRedis((server) => {
       await one.driver.release([claim]);
     });
 
-    test("no command looks through all keys", async () => {
+    test("are never scanned by a command", async () => {
       const one = await scene.open();
       const claims = Array.from({ length: 40 }, (_, at) => makeClaim(`key ${at % 7}`));
       await scene.admin.config("RESETSTAT");

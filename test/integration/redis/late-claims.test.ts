@@ -9,7 +9,7 @@ import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 withRedis((server) => {
-  test("left first, and given up on later, it is taken back when the library sends it after the break", async () => {
+  test("a claim abandoned while the connection is broken is released when the library resends it", async () => {
     const scene = createRedisFixture(server().port);
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
     const { port } = proxy.address as { port: number };
@@ -42,7 +42,7 @@ withRedis((server) => {
     }
   });
 
-  test("left and claimed again while its first call is unanswered, it keeps the place of the second", async () => {
+  test("a claim released and made again before its first call is answered keeps the entry of the second", async () => {
     const scene = createRedisFixture(server().port);
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
     const { port } = proxy.address as { port: number };

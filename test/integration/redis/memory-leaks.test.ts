@@ -44,7 +44,7 @@ withRedis((server) => {
         requestTimeout: 5_000,
       })))`,
     ],
-  ])("an idle client %s keeps no process alive, although nobody closed it", { timeout: 20_000 }, async (_, made) => {
+  ])("an idle client %s keeps no process alive, although it was not closed", { timeout: 20_000 }, async (_, made) => {
     const text = `
       import { GlideClient, Logger } from "@valkey/valkey-glide";
       import { Redis } from "ioredis";
@@ -72,7 +72,7 @@ withRedis((server) => {
     assert.deepEqual([...ended, out], [0, null, "done\n"]);
   });
 
-  test("attempts that came to nothing, as often as you like, leave nothing in memory", {
+  test("any number of failed attempts leaves nothing in memory", {
     timeout: 600_000,
   }, async () => {
     await using holder = await connect(`${server().url}?prefix=attempts`);

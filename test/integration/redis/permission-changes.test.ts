@@ -107,7 +107,7 @@ withRedis((server, admin) => {
     await admin().call("ACL", "DELUSER", user);
   }
 
-  test("whichever it is, nobody hears of a grant that does not stand", { timeout: 30_000 }, async () => {
+  test("whichever it is, no claim is reported as granted that is not", { timeout: 30_000 }, async () => {
     expect(COMMANDS.length).toBeGreaterThanOrEqual(15);
     const failed: string[] = [];
     const all = COMMANDS.map((name) =>

@@ -14,7 +14,7 @@ import { until } from "../../support/until.ts";
 const ACL_LINES = [...readFileSync("docs/guide/redis.md", "utf8").matchAll(/^ACL SETUSER .*$/gm)].map(([line]) => line);
 const [SINGLE_SERVER_ACL = "", OPTIONS_ACL = "", CLUSTER_ACL = ""] = ACL_LINES;
 
-test("they are the rights that all tests with users of few rights run with", () => {
+test("the documented rights are those of all tests with restricted users", () => {
   expect(ACL_LINES).toHaveLength(3);
   const rights = (line: string): string[] => line.split(" ").filter((word) => word.startsWith("+"));
   expect(rights(SINGLE_SERVER_ACL)).toEqual(LEAST_PERMISSIONS);
@@ -22,7 +22,7 @@ test("they are the rights that all tests with users of few rights run with", () 
 });
 
 withRedis((server) => {
-  test("a user made by the first line takes locks, waits, hands over and holds several keys; the second adds the options", {
+  test("a user made by the first line takes locks, waits, hands off and holds several keys; the second adds the options", {
     timeout: 60_000,
   }, async () => {
     const { port } = server();

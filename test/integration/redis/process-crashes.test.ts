@@ -16,7 +16,9 @@ const IMMEDIATE_MS = 3_000;
 withRedis((server) => {
   const urlOf = (prefix: string): string => `${server().url}?prefix=${prefix}`;
 
-  test.concurrent("a holder killed: the next grant comes when its lease has ended, not before", async ({ harness }) => {
+  test.concurrent("after a holder is killed the next grant comes when its lease has ended, not before", async ({
+    harness,
+  }) => {
     const url = urlOf("killed");
     const [holder, next] = [await startWorker(harness, url), await startWorker(harness, url)];
     holder.acquire("it", "k", { ttl: "2s" });
@@ -33,13 +35,13 @@ withRedis((server) => {
     console.log(`figure: holder killed on Redis (lease 2 s), next after ${msBetween(killed, granted).toFixed(0)} ms`);
   });
 
-  test.concurrent("a holder stopped past its lease is told before it can write, and its token is refused", async ({
+  test.concurrent("a holder stopped past its lease is notified before it can write, and its token is refused", async ({
     harness,
   }) => {
     await expectStaleHolderRejected(harness, urlOf("stopped"));
   });
 
-  test.concurrent("a waiter killed leaves no place: the one behind it is granted at once", async ({ harness }) => {
+  test.concurrent("a killed waiter leaves no entry: the next waiter is granted at once", async ({ harness }) => {
     const url = urlOf("waiter");
     const admin = new Redis(server().port, "127.0.0.1");
     harness.onTeardown(() => admin.disconnect());
@@ -71,7 +73,7 @@ withRedis((server) => {
     expect(msBetween(released, await behind.waitForReport("behind", "held"))).toBeLessThan(IMMEDIATE_MS);
   });
 
-  test.concurrent("scripts flushed again and again: three processes work on, nobody overlaps, tokens rise", async ({
+  test.concurrent("scripts flushed repeatedly: three processes continue, no two holders overlap, tokens rise", async ({
     harness,
   }) => {
     const url = urlOf("scripts");

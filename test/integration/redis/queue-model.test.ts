@@ -31,7 +31,7 @@ describe.skipIf(unavailableReason !== null)(
       await server?.stop();
     });
 
-    test(`${STEPS} random commands are answered, published and kept as the model says`, {
+    test(`${STEPS} random commands are answered, published and stored as the model predicts`, {
       timeout: isLong ? 6 * 3_600_000 : 180_000,
     }, async () => {
       let seed = isLong ? firstSeed() : 1;

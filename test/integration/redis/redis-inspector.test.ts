@@ -61,7 +61,7 @@ withRedis((server) => {
     expect(await found()).toEqual([`${key} has no end`]);
   });
 
-  test("an orphan: a place without a claim, and a claim without a place", async () => {
+  test("an orphan: an entry without a claim, and a claim without an entry", async () => {
     const claim = makeClaim("a");
     await held(claim, makeClaim("b"));
     await scene.admin.del(await named(`:c:${claim.id}`), await named(":a:b"));
@@ -71,20 +71,20 @@ withRedis((server) => {
     expect(wrong.join()).toMatch(/without its places, belongs to no claim/);
   });
 
-  test("a place of a claim that has ended", async () => {
+  test("an entry of an ended claim", async () => {
     const claim = makeClaim("a");
     await held(claim);
     await scene.admin.set(await named(`:c:${claim.id}`), "x released", "PX", 1_000);
     expect((await found()).join()).toMatch(/the place of .*, which has ended, belongs to no claim/);
   });
 
-  test("a token above its counter, and a line that no index names", async () => {
+  test("a token above its counter, and a queue missing from the indexes", async () => {
     await held(makeClaim("a"));
     await scene.admin.del(await named(":n"), await named(":i"));
     expect((await found()).join()).toMatch(/no index names.*above its counter/);
   });
 
-  test("and none of it in another prefix, nor in keys that are none of ours", async () => {
+  test("and none of these in another prefix, nor in foreign keys", async () => {
     await held(makeClaim("a"));
     await scene.admin.set(`${scene.prefix}:mine`, "for ever");
     expect(await found()).toEqual([]);

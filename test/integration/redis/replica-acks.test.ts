@@ -60,7 +60,7 @@ describe.each([
   ["ioredis with a prefix of its own", () => new Redis(master.port, "127.0.0.1", { keyPrefix: "app:" })],
   ["node-redis", nodeRedisClient],
 ] as const)("a lock by %s", (_, make) => {
-  test("is told when a replica has it; while it is stopped nobody is told, and who may not wait is told why", async () => {
+  test("is granted when a replica has it; while the replica is stopped no grant is reported, and a call that does not wait fails with the reason", async () => {
     const [one, other] = [openClient(make), openClient(make)];
     await one.using("key", () => undefined);
     replica.signal("SIGSTOP");
@@ -81,7 +81,7 @@ describe.each([
     expect(await lock.release()).toBe(true);
   });
 
-  test("that is handed over waits for the replica, too, and keeps its turn until it is back", async () => {
+  test("that is handed off waits for the replica as well, and keeps its turn until the replica is back", async () => {
     const [holder, next, last] = [openClient(make), openClient(make), openClient(make)];
     const held = await holder.acquire("key");
     const order: string[] = [];
@@ -110,7 +110,7 @@ describe.each([
   });
 });
 
-test("a holder whose renewals no replica has is told of the loss when its lease ends, and not before", async () => {
+test("whose renewals no replica has is lost when its lease ends, and not before", async () => {
   const locks = openClient();
   const lock = await locks.acquire("key", { ttl: "3s" });
   replica.signal("SIGSTOP");
@@ -120,7 +120,7 @@ test("a holder whose renewals no replica has is told of the loss when its lease 
   expect(performance.now()).toBeGreaterThanOrEqual(end - 5);
 });
 
-test("waiting for replicas holds up nobody else on the connection", async () => {
+test("that waits for replicas delays no other call on the connection", async () => {
   const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
   replica.signal("SIGSTOP");
   const before = await commandCount("wait");
@@ -137,7 +137,7 @@ test("waiting for replicas holds up nobody else on the connection", async () => 
   expect((await held).state).toBe("held");
 });
 
-test("many at once ask the replicas together", async () => {
+test("of many at once asks the replicas together with the others", async () => {
   const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
   const claims = Array.from({ length: 500 }, (_, at) => makeClaim(`key ${at}`, { wait: false }));
   const before = await commandCount("wait");
@@ -150,7 +150,7 @@ test("many at once ask the replicas together", async () => {
   await until(async () => (await scene.keys()).every((key) => !/:m:/.test(key)), { within: 5_000, what: "no marks" });
 });
 
-test("a full store renews for those who hold", async () => {
+test("is renewed on a full store", async () => {
   const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
   const held = makeClaim("key");
   await one.claimHeld(held);
@@ -162,7 +162,7 @@ test("a full store renews for those who hold", async () => {
   }
 });
 
-test("replicas of another server than the one that granted count for nothing", async () => {
+test("does not count the replicas of a server other than the one that granted it", async () => {
   const [other, its] = await startRedisPair();
   cleanups.push(
     () => its.stop(),
@@ -183,7 +183,7 @@ test("replicas of another server than the one that granted count for nothing", a
   made.disconnect();
 });
 
-test("what a replica has counts for nothing once the connection broke: another server may have taken over", async () => {
+test("does not count a replica's acknowledgement after the connection broke: another server may have taken over", async () => {
   const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
   replica.signal("SIGSTOP");
   const claim = makeClaim("key");
@@ -201,7 +201,7 @@ test("what a replica has counts for nothing once the connection broke: another s
   await one.driver.release([claim]);
 });
 
-test("a connection for replicas that breaks is made anew, under load", { timeout: 30_000 }, async () => {
+test("replaces a broken connection for replicas, under load", { timeout: 30_000 }, async () => {
   await using work = startContention([openClient(), openClient(nodeRedisClient)], "key", 3);
   await work.waitForProgress();
   for (let round = 0; round < 3; round++) {
@@ -215,7 +215,7 @@ test("a connection for replicas that breaks is made anew, under load", { timeout
   expect(work.lostLocks).toBe(0);
 });
 
-test("doctor says how many there are of those that are waited for; a user without the right is refused", async () => {
+test("is checked by doctor, which counts the replicas; a user without the right is refused", async () => {
   const warnings: string[] = [];
   const awaiting = (minAcks: number): RedisOptions => ({
     prefix: scene.prefix,
@@ -243,7 +243,7 @@ test("doctor says how many there are of those that are waited for; a user withou
   await refused.close();
 });
 
-test("by url; an option that means nothing is a TypeError that names it", async () => {
+test("takes the option by url; a meaningless option is a TypeError that names it", async () => {
   const locks = await connect(`${master.url}?prefix=${scene.prefix}&replicas=2`);
   await expect(locks.tryAcquire("key")).rejects.toMatchObject({
     code: "DRIVER_FAILED",

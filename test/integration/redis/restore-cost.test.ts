@@ -27,7 +27,7 @@ withRedis((server) => {
   const reads = async (admin: Redis): Promise<number> =>
     Number(/cmdstat_get:calls=(\d+)/.exec(await admin.info("commandstats"))?.[1] ?? 0);
 
-  test("many readers come back in one call, which looks at each a few times and not at all for each", async () => {
+  test("many readers are restored in one call, which examines each a constant number of times", async () => {
     const { scene, one } = await opened();
     const claims = readers(READERS);
     await Promise.all(claims.map((claim) => one.claimHeld(claim)));
@@ -40,7 +40,7 @@ withRedis((server) => {
     await scene.close();
   });
 
-  test("a writer for whom many must go ends them all, at that price", async () => {
+  test("a writer that displaces many readers ends them all, at that cost", async () => {
     const { scene, one } = await opened();
     const claims = readers(READERS);
     await Promise.all(claims.map((claim) => one.claimHeld(claim)));

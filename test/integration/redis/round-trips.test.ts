@@ -33,7 +33,7 @@ withRedis((server) => {
     return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
   };
 
-  describe("trips", () => {
+  describe("round trips", () => {
     test("an uncontended lock costs two commands, from the first on", async () => {
       await scene.admin.script("FLUSH");
       const one = await scene.open();
@@ -67,7 +67,7 @@ withRedis((server) => {
       await other.driver.release([second]);
     });
 
-    test("a batch is one command, whatever it holds", async () => {
+    test("a batch is one command, whatever its size", async () => {
       const one = await scene.open();
       const claims = Array.from({ length: 500 }, (_, at) => makeClaim(`key ${at}`));
       for (const claim of claims) await one.claimHeld(claim);
@@ -77,7 +77,7 @@ withRedis((server) => {
       expect(await commands("evalsha")).toBe(2);
     });
 
-    test("scripts that Redis has forgotten are sent again", async () => {
+    test("scripts that Redis has lost are loaded again", async () => {
       const one = await scene.open();
       const claim = makeClaim("key");
       await scene.admin.script("FLUSH");
@@ -90,7 +90,7 @@ withRedis((server) => {
   });
 
   describe("clients", () => {
-    test("one that we were given stays open, and is left as it was", async () => {
+    test("one that the caller passes stays open and unchanged", async () => {
       for (const make of [
         async () => ioredis(),
         async () => {
@@ -115,7 +115,7 @@ withRedis((server) => {
       }
     });
 
-    test("one that was made for us is closed, and our inbox with it", async () => {
+    test("one that the driver creates is closed, and so is its inbox", async () => {
       const client = ioredis();
       const one = await scene.open(redis(() => client, { prefix: scene.prefix }));
       const inboxes = (): Promise<unknown> => scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`);
@@ -125,7 +125,7 @@ withRedis((server) => {
       await until(async () => ((await inboxes()) as []).length === 0, { within: 5_000, what: "the end of the inbox" });
     });
 
-    test("whatever their options, all see the same locks", async () => {
+    test("of any options see the same locks", async () => {
       const clients = [
         ioredis({ keyPrefix: "app:" }),
         ioredis({ lazyConnect: true }),
@@ -150,7 +150,7 @@ withRedis((server) => {
       expect(await scene.admin.keys("app:*"), "a prefix of the client's own does not count").toEqual([]);
     });
 
-    test("what is no client of Redis is refused at once, naming the argument", () => {
+    test("other than of Redis are refused at once, naming the argument", () => {
       for (const wrong of [
         undefined,
         null,
@@ -170,7 +170,7 @@ withRedis((server) => {
   });
 
   describe("a broken connection", () => {
-    test("is noticed: the core is told to ask about everything", async () => {
+    test("is noticed: the core is notified to ask about everything", async () => {
       const client = ioredis();
       const one = await scene.open(driverOf(client));
       const claim = makeClaim("key");
@@ -191,7 +191,7 @@ withRedis((server) => {
           return client;
         },
       ],
-    ])("nothing is kept for later while there is none, by %s", async (_, make) => {
+    ])("queues no command for later, by %s", async (_, make) => {
       await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
       const { port } = proxy.address as { port: number };
       const client = make(port);
@@ -209,7 +209,7 @@ withRedis((server) => {
       expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
     });
 
-    test("a claim that the client library sends again, given up and released meanwhile, is taken back", async () => {
+    test("a claim resent by the client library, abandoned and released meanwhile, is released again", async () => {
       await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
       const { port } = proxy.address as { port: number };
       const client = ioredis({ port, retryStrategy: () => 10 });
@@ -235,7 +235,7 @@ withRedis((server) => {
       expect((await one.claim(claim)).state).toBe("none");
     });
 
-    test("a release that was sent again is not believed when it finds nothing", async () => {
+    test("a release that was resent and finds nothing has an unknown outcome", async () => {
       await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
       const { port } = proxy.address as { port: number };
       const client = ioredis({ port, retryStrategy: () => 10 });
@@ -255,7 +255,7 @@ withRedis((server) => {
       await expect(released).rejects.toThrow("the connection broke while a release was under way");
     });
 
-    test("a server that stands still is given up on, and its answers do no harm when it goes on", async () => {
+    test("a server that hangs is given up on, and its late answers do no harm", async () => {
       const one = await scene.open(redis(() => ioredis(), { prefix: scene.prefix, commandTimeoutMs: 1_000 }));
       const claim = makeClaim("key");
       server().signal("SIGSTOP");

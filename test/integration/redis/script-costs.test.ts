@@ -39,7 +39,7 @@ withRedis((server) => {
     }
   };
 
-  test("a pair on a free key takes 10 commands and 6", async () => {
+  test("an acquire and release of a free key takes 10 commands and 6", async () => {
     const one = await scene.open();
     const claim = quiet("key");
     await commands();
@@ -62,7 +62,7 @@ withRedis((server) => {
     await other.driver.release([waiter]);
   });
 
-  test("who gives a lock back hears in the answer which of its own waiters has it: nothing is published", async () => {
+  test("a release that grants another waiter of the same client answers with it: nothing is published", async () => {
     const one = await scene.open();
     const [holder, waiter] = [makeClaim("key"), makeClaim("key")];
     await one.claimHeld(holder);
@@ -75,7 +75,7 @@ withRedis((server) => {
     await one.driver.release([waiter]);
   });
 
-  test("a release that is answered too late lets its process ask what became of its waiters", async () => {
+  test("a release that is answered too late makes its process ask about its waiters", async () => {
     const one = await scene.open(
       redis(() => new Redis(server().port, "127.0.0.1"), { prefix: scene.prefix, commandTimeoutMs: 1_000 }),
     );
@@ -98,7 +98,7 @@ withRedis((server) => {
   describe("when memory is full", () => {
     const fill = (): Promise<unknown> => scene.admin.config("SET", "maxmemory", "1");
 
-    test("a claim is refused and leaves nothing", async () => {
+    test("a new claim is refused and leaves nothing", async () => {
       const one = await scene.open();
       const [holder, refused] = [makeClaim("key"), makeClaim("key")];
       await one.claimHeld(holder);
@@ -111,7 +111,7 @@ withRedis((server) => {
       await one.driver.release([holder]);
     });
 
-    test("a holder renews, gives back, is remembered, and the next is granted", async () => {
+    test("a holder renews and releases, its release is remembered, and the next is granted", async () => {
       const [one, other] = [await scene.open(), await scene.open()];
       const [holder, waiter] = [makeClaim("key", { ttlMs: 4_000 }), makeClaim("key")];
       await one.claimHeld(holder);
@@ -135,7 +135,7 @@ withRedis((server) => {
     });
   });
 
-  test("nothing is said of a grant that is refused", async () => {
+  test("a refused grant is not published", async () => {
     const [one, other] = [await scene.open(), await scene.open()];
     const [holder, waiter, behind] = [makeClaim("key"), makeClaim("key"), makeClaim("key")];
     await one.claimHeld(holder);
@@ -157,7 +157,7 @@ withRedis((server) => {
     await one.driver.release([holder]); // which was deleted, but for its record
   });
 
-  test("of those behind one who does not listen, no more go before it than leave it room, but for the last", async () => {
+  test("only as many claims pass an unreachable waiter as leave it room, except for the last", async () => {
     const [lost, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
     const share = (permits: number): ReturnType<typeof makeClaim> => makeClaim([{ key: "key", permits, limit: 3 }]);
     const [holder, away, first, second, third] = [share(3), share(2), share(1), share(1), share(1)];
@@ -172,7 +172,7 @@ withRedis((server) => {
     await well.driver.release([away, first, second, third]);
   });
 
-  test("whoever waits asks again when the lease of the one in front of the line may end", async () => {
+  test("a waiter asks again when the lease in front of the queue may end", async () => {
     const one = await scene.open();
     const [holder, front, behind] = [makeClaim("key"), makeClaim("key", { ttlMs: 2_000 }), makeClaim("key")];
     await one.claimHeld(holder);
@@ -182,7 +182,7 @@ withRedis((server) => {
     await one.driver.release([holder, front, behind]);
   });
 
-  test("an answer that extends nothing tells what is left of the lease", async () => {
+  test("an answer without an extension has the remaining lease", async () => {
     const one = await scene.open();
     const claims = [makeClaim("key"), makeClaim("key")];
     for (const claim of claims) await one.claim(claim);
@@ -196,7 +196,7 @@ withRedis((server) => {
     await one.driver.release(claims);
   });
 
-  test("whoever renews a claim is told of it from then on", async () => {
+  test("grants are pushed to the client that renewed the claim last", async () => {
     const [one, other] = [await scene.open(), await scene.open()];
     const claim = makeClaim("key", { ttlMs: 4_000 });
     const { token } = await one.claimHeld(claim);
@@ -211,7 +211,7 @@ withRedis((server) => {
     await one.driver.release([claim]);
   });
 
-  test("a release says whether its place was there, and leaves those beside it", async () => {
+  test("a release reports whether its entry existed, and leaves its neighbours", async () => {
     const one = await scene.open();
     const share = (): ReturnType<typeof makeClaim> => makeClaim([{ key: "key", permits: 1, limit: 3 }]);
     const [gone, first, second] = [makeClaim("key"), share(), share()];
@@ -232,7 +232,7 @@ withRedis((server) => {
     expect(await one.driver.release([second])).toEqual([true]);
   });
 
-  test("a grant is not heard on a replica, where an inbox may have been left behind", async () => {
+  test("a grant is not published on a replica, where an inbox may remain", async () => {
     const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
     const ears = new Redis(replica.port, "127.0.0.1");
     const heard: string[] = [];

@@ -51,7 +51,7 @@ async function openClients(): Promise<readonly [Locks, Locks]> {
 const subscriberCount = async (server: 0 | 1): Promise<number> =>
   ((await servers.admin[server].pubsub("CHANNELS", `${prefix}:1:inbox:*`)) as string[]).length;
 
-test("a master that makes its replica the master under load loses no waiter, and the inboxes follow", {
+test("a planned switch of master and replica under load loses no waiter, and the inboxes follow", {
   timeout: 180_000,
 }, async () => {
   // while roles change the master keeps the Sentinels' messages too, for as long as a replica takes to answer (1 s)
@@ -67,7 +67,7 @@ test("a master that makes its replica the master under load loses no waiter, and
   await until(async () => (await subscriberCount(1)) === 2, { within: 10_000, what: "the inboxes at the new master" });
 });
 
-test("a master that is killed under load costs time and no waiter, and what it had not passed on is said to be lost", {
+test("a master killed under load costs time and no waiter, and unreplicated holds are reported as lost", {
   timeout: 180_000,
 }, async () => {
   servers = await startRedisSentinels(1_000);

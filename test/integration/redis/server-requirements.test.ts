@@ -74,7 +74,7 @@ withRedis((server) => {
       }
     });
 
-    test("one that lacks any of them is refused before anything is placed, and told what", async () => {
+    test("without any one of them are refused before any claim is placed, with its name", async () => {
       const keys = [`~${scene.prefix}:*`, `&${scene.prefix}:*`];
       for (const lacking of ["zadd", "zscore", "zrangebylex", "publish", "del", "pttl"]) {
         const without = LEAST_PERMISSIONS.filter((command) => command !== `+${lacking}`);
@@ -95,10 +95,10 @@ withRedis((server) => {
     });
   });
 
-  describe("a store that must not keep locks", () => {
+  describe("an unsuitable store", () => {
     afterEach(() => scene.admin.config("SET", "maxmemory-policy", "noeviction"));
 
-    test("one that throws keys away is refused, unless that is allowed", async () => {
+    test("that evicts keys is refused, unless that is allowed", async () => {
       for (const policy of ["allkeys-lru", "volatile-lru", "volatile-ttl"]) {
         await scene.admin.config("SET", "maxmemory-policy", policy);
         expect(await refused({})).toMatch(new RegExp(`^DRIVER_FATAL: redis \\S+: maxmemory-policy is ${policy}`));
@@ -106,14 +106,14 @@ withRedis((server) => {
       }
     });
 
-    test("another layout is refused", async () => {
+    test("with another layout is refused", async () => {
       await scene.open();
       expect(await scene.admin.get(`${scene.prefix}:{00}:layout`)).toBe("1");
       await scene.admin.set(`${scene.prefix}:{00}:layout`, "2");
       expect(await refused({})).toMatch(/^DRIVER_FATAL: .*uses layout 2, but this version supports layout 1/);
     });
 
-    test("a replica is refused", { timeout: 20_000 }, async () => {
+    test("that is a replica is refused", { timeout: 20_000 }, async () => {
       const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
       try {
         expect(await refused({ port: replica.port })).toMatch(/^DRIVER_FATAL: redis \S+: this is a replica/);
@@ -122,7 +122,7 @@ withRedis((server) => {
       }
     });
 
-    test("one that is not there is an error within the time to connect", async () => {
+    test("that is missing is an error within the time to connect", async () => {
       const start = performance.now();
       const said = await refused({ port: 1, retryStrategy: () => 20 }, { connectTimeoutMs: 200 });
       expect(said).toMatch(/not reached within 200 ms/);
@@ -131,7 +131,7 @@ withRedis((server) => {
   });
 
   describe("a full store", () => {
-    test("refuses new claims without a trace, and renews, hands over and takes back the old", async () => {
+    test("refuses new claims without a trace, and renews, hands off and releases old ones", async () => {
       const [one, other] = [await scene.open(), await scene.open()];
       const [holder, waiter, last] = [makeClaim("key"), makeClaim("key"), makeClaim("key")];
       await one.claimHeld(holder);
@@ -167,7 +167,7 @@ withRedis((server) => {
 
 describe("a server that is killed and starts empty", () => {
   withRedis((server) => {
-    test("tells holders that they have lost, and tokens still rise", { timeout: 20_000 }, async () => {
+    test("reports the loss to its holders, and tokens still rise", { timeout: 20_000 }, async () => {
       const scene = createRedisFixture(server().port);
       const one = await scene.open();
       const [holder, waiter, next] = [makeClaim("key", { tokens: 64 }), makeClaim("key"), makeClaim("key")];
@@ -216,7 +216,7 @@ describe("by url", () => {
     expect(shown(error)).not.toContain("hushhush");
   });
 
-  test("nobody there is an error within the time to connect", async () => {
+  test("a missing server is an error within the time to connect", async () => {
     const error: unknown = await connect("redis://127.0.0.1:1", { connectTimeout: "1s" }).catch(
       (failure: unknown) => failure,
     );
@@ -224,7 +224,7 @@ describe("by url", () => {
     expect(String((error as Error).cause)).toContain("ECONNREFUSED");
   });
 
-  test("a url that means nothing is a TypeError that shows no password", async () => {
+  test("a malformed url is a TypeError that shows no password", async () => {
     for (const wrong of ["/x", "/0/1", "?tsl=true", "/0#x", "?prefix=a%20b"]) {
       const error: unknown = await connect(url("app:hushhush@", wrong)).catch((failure: unknown) => failure);
       expect(error, wrong).toBeInstanceOf(TypeError);

@@ -44,7 +44,7 @@ async function splitBrain(): Promise<void> {
   });
 }
 
-describe.skipIf(redisUnavailableReason() !== null)("an old master that goes on beside the new one", () => {
+describe.skipIf(redisUnavailableReason() !== null)("an old master that continues beside the new one", () => {
   beforeAll(async () => {
     [oldMaster, newMaster, thirdServer] = [await startRedis(), await startRedis(), await startRedis()];
     admin = { old: openConnection(oldMaster), next: openConnection(newMaster), third: openConnection(thirdServer) };
@@ -63,7 +63,7 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that goes on b
     for (const locks of clients) await locks.close();
   });
 
-  test("grants nothing where replicas are waited for, and renews nothing: nobody holds a lock twice", {
+  test("grants and renews nothing where waitForReplicas is set: no lock has two holders", {
     timeout: 60_000,
   }, async () => {
     const [holder, left, moved] = [
@@ -87,7 +87,7 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that goes on b
     for (const lock of [taken, free, tried]) expect(await lock?.release()).toBe(true);
   });
 
-  test("refuses writes where min-replicas-to-write is set, which is told as such", { timeout: 60_000 }, async () => {
+  test("refuses writes where min-replicas-to-write is set, and this is reported", { timeout: 60_000 }, async () => {
     await admin.old.config("SET", "min-replicas-to-write", "1");
     try {
       const [left, moved] = [openClient(oldMaster, {}), openClient(newMaster, {})];
@@ -103,7 +103,7 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that goes on b
     }
   });
 
-  test("grants what the new one grants without either, with guardDataLoss too: the guide says so", {
+  test("grants the new master's locks without either, even with guardDataLoss, as the guide says", {
     timeout: 60_000,
   }, async () => {
     const guard = { guardDataLoss: { maxTtlMs: TTL_MS } };

@@ -51,7 +51,7 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
     return createLocks(redis(make), { handoffs: 1 });
   };
 
-  test("locks are taken, waited for, handed over, listed and travel; while a slot moves, too", {
+  test("locks are taken, awaited, handed off, listed and transferred, even while a slot moves", {
     timeout: 60_000,
   }, async () => {
     const clients = [await byUrl(), byNodeRedis()] as const;
@@ -76,7 +76,7 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
     for (const locks of clients) await locks.close();
   });
 
-  test("who knows no certificate, or no password, is not let in", async () => {
+  test("a client without the certificate, or without the password, is refused", async () => {
     await expect(byUrl("app:pw@", "", { connectTimeout: "2s" })).rejects.toMatchObject({ name: "DriverError" });
     await expect(byUrl("app:no@", undefined, { connectTimeout: "2s" })).rejects.toThrow();
   });
@@ -92,7 +92,7 @@ describe("Sentinels over TLS, with a user with the least rights", () => {
   }, 180_000);
   afterAll(() => servers.stop());
 
-  test("a lock is taken and handed over, also with a replica to wait for, and with time, both go on when the roles change", {
+  test("a lock is taken and handed off, also with a replica to wait for, and both work again after the roles change", {
     timeout: 60_000,
   }, async () => {
     const places = servers.sentinels.map(({ host, tlsPort }) => `${host}:${tlsPort}`).join(",");

@@ -104,7 +104,7 @@ function isBelievedHeld(lock: Lock): boolean {
 }
 
 withRedis((server) => {
-  test("all inboxes cut again and again", { timeout: 3 * LOAD_MS + 20_000 }, async () => {
+  test("all inboxes cut repeatedly", { timeout: 3 * LOAD_MS + 20_000 }, async () => {
     const loadResult = await runUnderLoad(server().port, (admin) => admin.call("CLIENT", "KILL", "TYPE", "pubsub"), 60);
     expect(loadResult.faults).toEqual([]);
     expect(loadResult.grants).toBeGreaterThan(50);
@@ -113,7 +113,7 @@ withRedis((server) => {
 
 withRedis(
   (server) => {
-    test("the server restarted again and again, its data kept", { timeout: 3 * LOAD_MS + 20_000 }, async () => {
+    test("the server restarted repeatedly, with its data kept", { timeout: 3 * LOAD_MS + 20_000 }, async () => {
       const loadResult = await runUnderLoad(server().port, () => server().restart(), 600);
       expect(loadResult.faults).toEqual([]);
       expect(loadResult.grants).toBeGreaterThan(20);

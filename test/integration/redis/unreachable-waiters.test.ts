@@ -40,7 +40,7 @@ withRedis((server) => {
     return [lost, well];
   };
 
-  describe("a claim over several keys that goes on past an unreachable waiter", () => {
+  describe("a claim over several keys that passes an unreachable waiter", () => {
     test("holds its key alone", async () => {
       const [h, d, w] = [makeClaim("a"), makeClaim("a"), makeClaim([exclusiveSpec("a"), exclusiveSpec("b")])];
       const [lost, well] = await three(async (away, here) => {
@@ -117,7 +117,7 @@ withRedis((server) => {
     });
   });
 
-  test("what one who is dropped leaves in an earlier queue is there for others in the same call", async () => {
+  test("when removed leaves its entry in an earlier queue to others in the same call", async () => {
     const [h, f] = [makeClaim([permitSpec(1, 3)]), makeClaim([permitSpec(1, 3)])];
     const b = makeClaim("b");
     const [d, w] = [
@@ -139,7 +139,7 @@ withRedis((server) => {
     await well.driver.release([b, f, w, x]);
   });
 
-  test("no more go on past an unreachable waiter than leave it room", async () => {
+  test("only as many claims pass an unreachable waiter as leave it room", async () => {
     const h = makeClaim([permitSpec(3, 3)]);
     const [d, ...others] = [
       makeClaim([permitSpec(2, 3)]),
@@ -159,7 +159,7 @@ withRedis((server) => {
     await lost.driver.release([d]);
   });
 
-  test("who is granted by the very call that asks for it, after its turn in that call, is answered so", async () => {
+  test("a claim granted by its own call, after its turn in that call, is answered as granted", async () => {
     const one = await scene.open();
     const [h, w] = [makeClaim("a"), makeClaim("a")];
     await one.claimHeld(h);
@@ -169,7 +169,7 @@ withRedis((server) => {
     await one.driver.release([w]);
   });
 
-  test("who is granted unheard over several keys, and says nothing, leaves all of them after a second", async () => {
+  test("a claim over several keys granted without a reachable client, and not renewed, is removed from all of them after a second", async () => {
     const [lost, other] = [await scene.openWithFragileSubscriber(), await scene.open()];
     const [h, d] = [makeClaim("b"), makeClaim([exclusiveSpec("a"), exclusiveSpec("b")])];
     await other.claimHeld(h);
@@ -183,7 +183,7 @@ withRedis((server) => {
     await other.driver.release(late);
   });
 
-  describe("what stands in Redis counts, whatever should stand there", () => {
+  describe("the permits stored in Redis count, not the expected ones", () => {
     /** The place of who holds one key is put into the line of another, too: as a fault would. */
     async function planted(from: string, to: string, kind: "a" | "w"): Promise<string> {
       const keys = await scene.keys();
@@ -206,7 +206,7 @@ withRedis((server) => {
       ["one key", [exclusiveSpec("a")]],
       ["several keys", [exclusiveSpec("a"), exclusiveSpec("b")]],
     ] as const)(
-      "who leaves with all permits of %s may have been there with another: the line is looked at",
+      "a released claim with all permits of %s may have shared it: the queue is checked",
       async (_, holds) => {
         const one = await scene.open();
         const [h, other, w] = [makeClaim(holds), makeClaim("z"), makeClaim("a")];
@@ -222,7 +222,7 @@ withRedis((server) => {
       },
     );
 
-    test("a place left in the queue by whoever holds is no wish to hold again", async () => {
+    test("an entry left in the queue by a holder is not a request to hold again", async () => {
       const one = await scene.open();
       const [h, w] = [makeClaim([permitSpec(1, 3)]), makeClaim([permitSpec(2, 3)])];
       const { token } = await one.claimHeld(h);
@@ -235,7 +235,7 @@ withRedis((server) => {
     });
   });
 
-  test("no script ends half-way when a waiter is found unreachable for the second time behind a grant", async () => {
+  test("no script aborts when a waiter is found unreachable for the second time behind a grant", async () => {
     const lane = [permitSpec(1, 3)];
     const h = makeClaim([permitSpec(3, 3)]);
     const [away, next, gone, last] = [makeClaim(lane), makeClaim(lane), makeClaim(lane), makeClaim(lane)];

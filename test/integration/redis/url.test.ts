@@ -9,8 +9,8 @@ import { freePort } from "../../support/free-port.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 
-describe("urls of Redis", () => {
-  test("name a server, Sentinels or a Cluster", () => {
+describe("a url of Redis", () => {
+  test("names a server, Sentinels or a Cluster", () => {
     expect(parseRedisUrl("redis://localhost")).toEqual({
       topology: "single",
       hosts: [{ host: "localhost", port: 6379 }],
@@ -51,7 +51,7 @@ describe("urls of Redis", () => {
     });
   });
 
-  test("that mean nothing are refused, without showing what may be a password", () => {
+  test("without a meaning is refused, without showing what may be a password", () => {
     for (const wrong of [
       "redis://",
       "redis://u:hush@a,b",
@@ -112,7 +112,7 @@ describe("over TLS, as a user with rights of its own", () => {
   const url = (login: string, query = `?ca=${ca}&servername=localhost`): string =>
     `rediss://${login}127.0.0.1:${port}${query}`;
 
-  test("a lock is taken, waited for and handed over", async () => {
+  test("a lock is taken, awaited and handed off", async () => {
     const [one, other] = [await connect(url("app:pw@")), await connect(url("app:pw@"))];
     const lock = await one.acquire("key");
     const next = other.acquire("key", { wait: "5s" });
@@ -122,7 +122,7 @@ describe("over TLS, as a user with rights of its own", () => {
     await other.close();
   });
 
-  test("who knows no certificate, or no password, is not let in", async () => {
+  test("a client without the certificate, or without the password, is refused", async () => {
     await expect(connect(url("app:pw@", ""))).rejects.toThrow(/certificate is not trusted/);
     await expect(connect(url("app:no@"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   });

@@ -49,8 +49,8 @@ withRedis((server) => {
     Number(/cmdstat_evalsha:calls=(\d+)/.exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
   const isThere = async (id: string): Promise<boolean> => (await scene.keys()).some((key) => key.includes(id));
 
-  describe("a break", () => {
-    test("in the middle of releases: each was carried out once, and fails", async () => {
+  describe("a connection loss", () => {
+    test("in the middle of releases: each was executed once, and fails", async () => {
       const { proxy, client } = await proxied();
       const one = await scene.open(redis(client, { prefix: scene.prefix }));
       const claims = Array.from({ length: 20 }, (_, at) => makeClaim(`key ${at}`));
@@ -68,7 +68,7 @@ withRedis((server) => {
       expect(await calls(), "and what was asked last").toBe(claims.length + 1);
     });
 
-    test("in the middle of a command: what the client says failed was not carried out, and all else was", async () => {
+    test("in the middle of a command: a command reported as failed was not executed, and all others were", async () => {
       const { proxy, client } = await proxied();
       const one = await scene.open(redis(client, { prefix: scene.prefix }));
       const claims = Array.from({ length: 20 }, (_, at) => makeClaim(`key ${at}`));
@@ -82,7 +82,7 @@ withRedis((server) => {
       expect(states).toEqual(failed.map((isFailed) => (isFailed ? "held" : "none")));
     });
 
-    test("in the middle of a claim: it was carried out once, and is found by asking again", async () => {
+    test("in the middle of a claim: it was executed once, and is found by asking again", async () => {
       const { proxy, client } = await proxied();
       const one = await scene.open(redis(client, { prefix: scene.prefix }));
       const claim = makeClaim("key");
@@ -98,7 +98,7 @@ withRedis((server) => {
       expect(await one.driver.release([claim])).toEqual([true]);
     });
 
-    test("of the connection for commands alone: everything is asked about when it is back", async () => {
+    test("of the connection for commands alone: all claims are asked about when it is back", async () => {
       const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
       await scene.admin.call("CLIENT", "PAUSE", "5000", "WRITE");
       const claimed = one.claim(makeClaim("key")).catch(String);
@@ -115,7 +115,7 @@ withRedis((server) => {
       await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
     });
 
-    test("in the middle of a release makes no loss of it", async () => {
+    test("in the middle of a release does not report a loss of the lock", async () => {
       const { proxy, client } = await proxied();
       await using locks = createLocks(redis(client, { prefix: scene.prefix }));
       const lock = await locks.acquire("key");
@@ -128,7 +128,7 @@ withRedis((server) => {
       expect(await released).toBe(true);
     });
 
-    test("a claim that waits for the connection longer than it is waited for is taken back", async () => {
+    test("during a claim: one that waits for the connection past its time is released", async () => {
       const { proxy, client } = await proxied();
       const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 1_000 }));
       const claim = makeClaim("key");
@@ -147,7 +147,7 @@ withRedis((server) => {
   });
 
   describe("the inbox", () => {
-    test("a push is a nudge: the grant is asked for", async () => {
+    test("a push is a nudge: the client asks for the grant", async () => {
       const [one, other] = [await scene.open(redis(await glide(), { prefix: scene.prefix })), await scene.open()];
       const [first, second] = [makeClaim("key"), makeClaim("key")];
       await other.claimHeld(first);
@@ -159,7 +159,7 @@ withRedis((server) => {
       await one.driver.release([second]);
     });
 
-    test("that was lost without a word is noticed when it is back, and everything is asked about", async () => {
+    test("lost unnoticed is detected when it is back, and all claims are asked about", async () => {
       const { proxy, client } = await proxied();
       const [one, other] = [await scene.open(redis(client, { prefix: scene.prefix })), await scene.open()];
       const [first, second] = [makeClaim("key"), makeClaim("key")];
@@ -176,7 +176,7 @@ withRedis((server) => {
       await one.driver.release([second]);
     });
 
-    test("alone broken is noticed, too, and hears again", async () => {
+    test("lost alone is detected as well, and receives pushes again", async () => {
       const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
       for (let round = 1; round <= 3; round++) {
         const words = one.pushes.length;
@@ -192,7 +192,7 @@ withRedis((server) => {
       expect(one.pushes.every(({ id }) => id === null)).toBe(true);
     });
 
-    test("whose client closes itself is made anew", async () => {
+    test("whose client closes itself is opened again", async () => {
       const client = await glide();
       const made = vi.spyOn(GlideClient, "createClient");
       onTestFinished(() => made.mockRestore());
@@ -204,7 +204,7 @@ withRedis((server) => {
       expect(made).toHaveBeenCalledTimes(2);
     });
 
-    test("lets go when the driver closes, and the client that was given stays", async () => {
+    test("is closed with the driver, and the client that was passed stays open", async () => {
       const client = await glide();
       const one = await scene.open(redis(client, { prefix: scene.prefix }));
       const inboxes = async (): Promise<number> =>
@@ -217,7 +217,7 @@ withRedis((server) => {
     });
   });
 
-  test("whatever its settings, all see the same locks", async () => {
+  test("clients of any settings see the same locks", async () => {
     const every = [{}, { protocol: ProtocolVersion.RESP2 }, { lazyConnect: true }, { defaultDecoder: 0 }];
     const opened = [];
     for (const settings of every) {
@@ -233,7 +233,7 @@ withRedis((server) => {
     }
   });
 
-  test("its database is the one of its settings, also after a break", async () => {
+  test("its database is the one of its settings, also after a connection loss", async () => {
     const one = await scene.open(redis(await glide({ databaseId: 3 }), { prefix: scene.prefix }));
     const claim = makeClaim("key");
     await one.claimHeld(claim);
@@ -247,7 +247,7 @@ withRedis((server) => {
     expect(await scene.keys()).toEqual([]);
   });
 
-  test("the rights of the reference are enough for it", async () => {
+  test("the documented rights are enough for it", async () => {
     const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...LEAST_PERMISSIONS];
     await scene.admin.call("ACL", "SETUSER", "least", "reset", "on", ">secret", ...rules);
     await scene.admin.call("ACL", "LOG", "RESET");
@@ -261,7 +261,7 @@ withRedis((server) => {
     expect(await scene.admin.call("ACL", "LOG")).toEqual([]);
   });
 
-  test("what a server refuses is said in plain words", { timeout: 90_000 }, async () => {
+  test("a refusal by the server is explained", { timeout: 90_000 }, async () => {
     const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
     await scene.admin.replicaof("127.0.0.1", "1");
     try {
@@ -275,7 +275,7 @@ withRedis((server) => {
     await expect(wrong.open(() => undefined)).rejects.toThrow("this server belongs to a Redis Cluster");
   });
 
-  test("what cannot be had with it is refused", async () => {
+  test("an unsupported option is refused", async () => {
     const driver = redis(await glide(), { prefix: scene.prefix, replicas: { minAcks: 1 } });
     await expect(driver.open(() => undefined)).rejects.toThrow("option replicas needs ioredis");
     const cluster = Object.create(GlideClusterClient.prototype) as never;

@@ -8,7 +8,7 @@ import { withRedis } from "../../support/stores/redis-conformance.ts";
 
 const sandbox = cliSandbox();
 
-test("redis:// at the port of a Holdfast server says what answers there, and ends with 69", async () => {
+test("redis:// at the port of a Holdfast server names the answering program, and exits with 69", async () => {
   const port = await freePort();
   const server = await serve({ listen: `tcp://127.0.0.1:${port}`, state: "none" });
   try {
@@ -24,7 +24,7 @@ test("redis:// at the port of a Holdfast server says what answers there, and end
 });
 
 withRedis((server) => {
-  test("holdfast:// at the port of a Redis says that no Holdfast server answers there, and what does", async () => {
+  test("holdfast:// at the port of a Redis reports that no Holdfast server answers there, and what does", async () => {
     const url = server().url.replace(/^redis:/, "holdfast:");
     const { code, err, out } = await sandbox.run(["run", "k", "--url", url, "--", "echo", "ran"]);
     expect({ code, out }).toEqual({ code: 69, out: "" });

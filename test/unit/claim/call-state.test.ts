@@ -3,7 +3,7 @@ import * as talking from "../../../src/claim/call-state.ts";
 
 const TTL_MS = 30_000;
 
-test("a conversation opens with a claim sent now, or begins later", () => {
+test("the first claim call is sent now or after a delay", () => {
   const now = talking.firstCall(5);
   expect(now).toMatchObject({ calls: 1, sentAt: 5, isClaimCall: true, failures: 0 });
   expect(talking.nextCallAt(now, TTL_MS, 9_000)).toBe(5 + TTL_MS / 6);
@@ -12,11 +12,11 @@ test("a conversation opens with a claim sent now, or begins later", () => {
   expect(talking.nextCallAt(later, TTL_MS, 9_000)).toBe(50);
 });
 
-test("when all is well the next call is the regular one", () => {
+test("without failures the next call is the regular one", () => {
   expect(talking.nextCallAt(talking.afterReply(talking.firstCall(0)), TTL_MS, 9_000)).toBe(9_000);
 });
 
-test("a failure is followed by another call after a back-off, which grows, up to a sixth of the ttl or two seconds", () => {
+test("each failure lengthens the back-off before the next call, up to a sixth of the ttl or two seconds", () => {
   let callState = talking.afterFailure(talking.firstCall(0), 100, 1, TTL_MS);
   expect(talking.nextCallAt(callState, TTL_MS, 9_000)).toBe(120);
   for (let turn = 0; turn < 20; turn++)
@@ -25,12 +25,12 @@ test("a failure is followed by another call after a back-off, which grows, up to
   expect(talking.afterFailure(callState, 0, 1, 600).retryAt).toBe(100);
 });
 
-test("a nudge is not dropped: after a failure the next call comes at once", () => {
+test("a nudge is not dropped: after a failure the next call is sent at once", () => {
   const callState = talking.afterFailure(talking.askAgain(talking.firstCall(0)), 100, 1, TTL_MS);
   expect(callState.retryAt).toBe(100);
 });
 
-test("a claim call that was not answered is remembered for good, a renewal is not", () => {
+test("an unanswered claim call is remembered for good, an unanswered renewal is not", () => {
   expect(talking.leavesClaimUnanswered(talking.firstCall(0))).toBe(true);
   const answered = talking.afterReply(talking.firstCall(0));
   expect(talking.leavesClaimUnanswered(answered)).toBe(false);

@@ -3,8 +3,8 @@ import { heldAnswer, MachineFixture, NONE_ANSWER, waitingAnswer } from "./machin
 
 const OTHER_ANSWER = heldAnswer(30_000, 200n);
 
-describe("held", () => {
-  test("a grant that arrives late does not lengthen the lease", () => {
+describe("a held claim", () => {
+  test("answered late: the lease is not lengthened", () => {
     const machine = new MachineFixture().at(20_000).pushed(heldAnswer());
     expect(machine.at(26_999).isHeld).toBe(true);
     expect(machine.at(27_000).isHeld).toBe(false);
@@ -19,14 +19,14 @@ describe("held", () => {
     expect(machine.nextWakeAt).toBe(20_000);
   });
 
-  test("due soon: a renewal may ride along with others, but only one at a time", () => {
+  test("due soon: a renewal may join other calls, but only one at a time", () => {
     const machine = MachineFixture.answeredHeld();
     expect(machine.at(8_000).due(1_999).effects).toEqual([]);
     expect(machine.at(8_000).due(2_000).effects).toEqual(["renew"]);
     expect(machine.due(10_000).effects).toEqual([]);
   });
 
-  test("a look that extended nothing moves no deadline, and the renewal is due as if it had not been", () => {
+  test("looked up without an extension: the deadline stays, and the renewal is due as before", () => {
     const machine = MachineFixture.answeredHeld().at(3_000).notified().at(3_100).answered(heldAnswer(27_000));
     expect(machine.state).toMatchObject({ deadline: 3_000 + 0.9 * 27_000 });
     expect(machine.nextWakeAt).toBe(10_000);
@@ -35,14 +35,14 @@ describe("held", () => {
     expect(machine.state).toMatchObject({ deadline: 27_300 });
   });
 
-  test("a store that claims more than was asked for is not believed", () => {
+  test("answered with more than was requested: the excess is ignored", () => {
     expect(MachineFixture.answeredHeld({}, heldAnswer(1_000_000)).state).toMatchObject({
       deadline: 27_000,
       dueAt: 10_000,
     });
   });
 
-  test("a store that never lengthens the lease is not asked in a busy loop", () => {
+  test("never extended by the store: not renewed in a busy loop", () => {
     const machine = MachineFixture.answeredHeld({}, heldAnswer(12_000));
     let calls = 0;
     for (
@@ -58,7 +58,7 @@ describe("held", () => {
     expect(calls).toBeLessThan(200);
   });
 
-  test("answered or pushed none: lost, for the reason the store gives", () => {
+  test("answered or pushed none: lost, for the reason that the store gives", () => {
     const answered = MachineFixture.answeredHeld()
       .at(10_000)
       .due()
@@ -90,7 +90,7 @@ describe("held", () => {
     });
   });
 
-  test("answered waiting to a call sent before the grant was known: older than the grant", () => {
+  test("answered waiting to a call sent before the grant was known: ignored, since the answer is older than the grant", () => {
     const machine = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).pushed(heldAnswer(29_900));
     expect(machine.at(10_200).answered(waitingAnswer()).state).toMatchObject({
       status: "held",
@@ -109,7 +109,7 @@ describe("held", () => {
     expect(machine.at(10_200).answered(NONE_ANSWER).effects).toEqual(["lose"]);
   });
 
-  test("pushed with another token, or waiting: asked, since a push may be old", () => {
+  test("pushed with another token, or waiting: renewed, since a push may be outdated", () => {
     expect(MachineFixture.answeredHeld().at(1).pushed(OTHER_ANSWER)).toMatchObject({
       effects: ["renew"],
       state: { status: "held" },
@@ -118,7 +118,7 @@ describe("held", () => {
     expect(MachineFixture.answeredHeld().at(1).pushed(heldAnswer()).effects).toEqual([]);
   });
 
-  test("notified: renewed; while a call is under way, again when it has settled", () => {
+  test("notified: renewed; while a call is in flight, renewed when it settles", () => {
     const machine = MachineFixture.answeredHeld().at(1).notified();
     expect(machine.effects).toEqual(["renew"]);
     expect(machine.notified().effects).toEqual([]);
@@ -126,7 +126,7 @@ describe("held", () => {
     expect(machine.at(3).answered(heldAnswer()).effects).toEqual([]);
   });
 
-  test("failed: in jeopardy once, tried again soon, restored by the next answer; the lease stands", () => {
+  test("failed: unconfirmed once, tried again soon, restored by the next answer; the lease continues", () => {
     const machine = MachineFixture.answeredHeld().at(10_000).due().at(10_100).failCall();
     expect(machine.effects).toEqual(["jeopardy"]);
     expect(machine.isHeld).toBe(true);
@@ -137,7 +137,7 @@ describe("held", () => {
     expect(machine.answered(heldAnswer()).effects).toEqual([]);
   });
 
-  test("not answered within a sixth of the lease: as if failed; the late failure is nothing new", () => {
+  test("not answered within a sixth of the lease: as if failed; the late failure changes nothing", () => {
     const machine = MachineFixture.answeredHeld().at(10_000).due();
     expect(machine.nextWakeAt).toBe(15_000);
     expect(machine.at(15_000).due().effects).toEqual(["jeopardy"]);
@@ -148,14 +148,14 @@ describe("held", () => {
     expect(machine.nextWakeAt).toBe(20_020);
   });
 
-  test("the late answer of a call given up on extends from its own send, and no more", () => {
+  test("answered after the call was abandoned: extended from its own send, and no more", () => {
     const machine = MachineFixture.answeredHeld().at(10_000).due().at(15_000).due().at(15_020).due().at(16_000);
     expect(machine.answered(heldAnswer(), 2).state).toMatchObject({ deadline: 37_000, callState: { sentAt: 15_020 } });
     expect(machine.answered(NONE_ANSWER, 2).state.status).toBe("held");
     expect(machine.answered(waitingAnswer(), 2).state.status).toBe("held");
   });
 
-  test("the deadline passed: lost, whatever comes then", () => {
+  test("past the deadline: lost, whatever arrives later", () => {
     for (const last of ["due", "answered", "notified"] as const) {
       const machine = MachineFixture.answeredHeld().at(10_000).due().at(27_000);
       if (last === "answered") machine.answered(heldAnswer());
@@ -164,12 +164,12 @@ describe("held", () => {
     }
   });
 
-  test("staying too long: lost although the lease stands", () => {
+  test("held for longer than maxHold: lost although the lease continues", () => {
     const machine = MachineFixture.answeredHeld().at(5).apply({ type: "overstayed", reason: "maxHold" });
     expect(machine).toMatchObject({ effects: ["lose"], state: { status: "lost", reason: "maxHold" } });
   });
 
-  test("left: released, even when the deadline has passed", () => {
+  test("ended by its holder: released, even after the deadline", () => {
     expect(MachineFixture.answeredHeld().release()).toMatchObject({
       effects: ["release"],
       state: { status: "over", hasUnansweredClaim: false },
@@ -178,10 +178,10 @@ describe("held", () => {
   });
 });
 
-describe("lost", () => {
+describe("a lost claim", () => {
   const lost = (): MachineFixture => MachineFixture.answeredHeld().at(10_000).pushed(NONE_ANSWER);
 
-  test("is released when the body has ended, and not before", () => {
+  test("is released when the holder's body has ended, and not before", () => {
     const machine = lost();
     expect(machine.at(10_001).answered(heldAnswer(), 1).effects).toEqual([]);
     expect(machine.notified().effects).toEqual([]);
@@ -189,30 +189,30 @@ describe("lost", () => {
     expect(machine.release()).toMatchObject({ effects: ["release"], state: { status: "over" } });
   });
 
-  test("or when the store has forgotten it in any case", () => {
+  test("is released as well when the store has forgotten it", () => {
     const machine = lost();
     expect(machine.nextWakeAt).toBe(40_000);
     expect(machine.at(39_999).due().effects).toEqual([]);
     expect(machine.at(40_000).due().effects).toEqual(["release"]);
   });
 
-  test("remembers that a claim call may still be on its way", () => {
+  test("remembers that a claim call may still be in flight", () => {
     const machine = new MachineFixture().pushed(heldAnswer()).at(1).pushed(NONE_ANSWER);
     expect(machine.state).toMatchObject({ status: "lost", hasUnansweredClaim: true });
     expect(machine.release().state).toMatchObject({ status: "over", hasUnansweredClaim: true });
   });
 });
 
-describe("where silence keeps a session", () => {
+describe("a claim of a session that lasts through silence", () => {
   const session = { survivesSilence: true };
 
-  test("a passed deadline means ask; until the answer nothing is believed", () => {
+  test("past the deadline: asks the store, and is unconfirmed until the answer", () => {
     const machine = MachineFixture.answeredHeld(session).at(27_000).due();
     expect(machine).toMatchObject({ effects: ["renew"], state: { status: "held" }, isHeld: false });
     expect(machine.at(27_100).answered(heldAnswer())).toMatchObject({ effects: [], isHeld: true });
   });
 
-  test("lost when the store says so, or cannot be reached for a session's length", () => {
+  test("lost when the store reports it, or cannot be reached for the session's length", () => {
     const told = MachineFixture.answeredHeld(session).at(27_000).due().at(27_100).answered(NONE_ANSWER);
     expect(told.effects).toEqual(["lose"]);
     const silent = MachineFixture.answeredHeld(session).at(27_000).due();
@@ -221,10 +221,10 @@ describe("where silence keeps a session", () => {
   });
 });
 
-describe("without renewal", () => {
+describe("a claim without renewal", () => {
   const quiet = { renews: false };
 
-  test("nothing wakes for it, and the lease ends when it ends", () => {
+  test("sets no timer, and ends with its lease", () => {
     const machine = MachineFixture.answeredHeld(quiet);
     expect(machine.nextWakeAt).toBe(Number.POSITIVE_INFINITY);
     expect(machine.at(26_999).isHeld).toBe(true);
@@ -232,22 +232,22 @@ describe("without renewal", () => {
     expect(machine.due().effects).toEqual(["lose"]);
   });
 
-  test("a call that was asked for is still seen through", () => {
+  test("a requested call is still completed", () => {
     const machine = MachineFixture.answeredHeld(quiet).at(1_000).notified();
     expect(machine.nextWakeAt).toBe(6_000);
     expect(machine.at(6_000).due().nextWakeAt).toBe(6_020);
   });
 });
 
-describe("taken up from another client", () => {
-  test("asks at once and believes nothing until the answer, which restores it", () => {
+describe("a claim attached from another client", () => {
+  test("asks at once and is unconfirmed until the answer restores it", () => {
     const machine = MachineFixture.resumed();
     expect(machine).toMatchObject({ effects: ["renew"], isHeld: false });
     expect(machine.at(100).answered(heldAnswer())).toMatchObject({ effects: ["restored"], isHeld: true });
     expect(machine.state).toMatchObject({ deadline: 27_000 });
   });
 
-  test("when it goes, a late claim call of the client that made it must not place it again", () => {
+  test("on its release a late claim call of the first client must not enter the queue again", () => {
     expect(MachineFixture.resumed().answered(heldAnswer()).release().state).toMatchObject({
       status: "over",
       hasUnansweredClaim: true,

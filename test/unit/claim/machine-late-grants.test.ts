@@ -6,8 +6,8 @@ import { resumeClaim, startClaim } from "../../../src/claim/machine.ts";
 import type { ClaimEvent, ClaimSettings } from "../../../src/claim/state.ts";
 import { heldAnswer, MachineFixture, NONE_ANSWER, waitingAnswer } from "./machine-fixture.ts";
 
-describe("held, but over by our clock", () => {
-  test("answered with less than the answer took: released, and another claim may be made", () => {
+describe("a grant whose lease is over by the client's clock", () => {
+  test("answered with a lease shorter than the answer took: released, and another claim may be made", () => {
     const machine = new MachineFixture().at(1_500).answered(heldAnswer(1_000));
     expect(machine).toMatchObject({
       effects: ["release", "expire"],
@@ -15,12 +15,12 @@ describe("held, but over by our clock", () => {
     });
   });
 
-  test("to the last moment it counts", () => {
+  test("counts up to the last moment of the lease", () => {
     expect(new MachineFixture().at(899).answered(heldAnswer(1_000)).effects).toEqual(["grant", "renew"]);
     expect(new MachineFixture().at(900).answered(heldAnswer(1_000)).effects).toEqual(["release", "expire"]);
   });
 
-  test("the late answer of a call that was given up on: the one under way may still place it", () => {
+  test("answered to an abandoned call: released again, since the call in flight may still place the claim", () => {
     const machine = new MachineFixture().at(5_000).due().at(5_020).due().answered(heldAnswer(1_000), 1);
     expect(machine).toMatchObject({
       effects: ["release", "expire"],
@@ -28,12 +28,12 @@ describe("held, but over by our clock", () => {
     });
   });
 
-  test("asked once, it is not busy but too late", () => {
+  test("without waiting: reported as too late, not as busy", () => {
     const machine = new MachineFixture({ wait: false }).at(1_500).answered(heldAnswer(1_000));
     expect(machine.effects).toEqual(["release", "expire"]);
   });
 
-  test("a call sent before a sleep: what is left counts from before it", () => {
+  test("sent before a sleep: the remaining lease counts from before the sleep", () => {
     const slept = (leftMs: number): MachineFixture =>
       new MachineFixture().at(10).suspend(2_000).at(20).answered(heldAnswer(leftMs));
     expect(slept(30_000).state).toMatchObject({ status: "held", deadline: 25_000 });
@@ -41,7 +41,7 @@ describe("held, but over by our clock", () => {
     expect(slept(2_000).effects).toEqual(["release", "expire"]);
   });
 
-  test("a taken up claim stays in doubt, and is asked about again", () => {
+  test("an attached claim stays unconfirmed, and asks again", () => {
     const machine = MachineFixture.resumed().at(1_500).answered(heldAnswer(1_000));
     expect(machine).toMatchObject({
       effects: ["renew"],
@@ -107,7 +107,7 @@ const arbitraryStart = fc.constantFrom(
   (given: ClaimSettings) => resumeClaim(given, 0, 100n, 1),
 );
 
-test("whatever comes in whatever order: who is granted, or confirmed, has a lease that stands by our clock", () => {
+test("after any sequence of inputs a granted or confirmed claim has a lease that is not over by the client's clock", () => {
   fc.assert(
     fc.property(
       arbitrarySettings,

@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import { startClaim } from "../../../src/claim/machine.ts";
 import { heldAnswer, MachineFixture, NONE_ANSWER, waitingAnswer } from "./machine-fixture.ts";
 
-describe("asking", () => {
-  test("a claim asks at once, and a delayed one when its time has come", () => {
+describe("an asking claim", () => {
+  test("asks at once, or when its delay is over", () => {
     expect(new MachineFixture()).toMatchObject({ effects: ["ask"], state: { status: "asking" } });
     const later = new MachineFixture({}, (claimSettings) => startClaim(claimSettings, 0, 50));
     expect(later.effects).toEqual([]);
@@ -26,7 +26,7 @@ describe("asking", () => {
     expect(machine.isHeld).toBe(true);
   });
 
-  test("answered with less than was asked for: that counts, held or waiting", () => {
+  test("answered with a shorter lease than requested: the shorter one counts, held or waiting", () => {
     expect(new MachineFixture().at(100).answered(heldAnswer(4_000)).state).toMatchObject({
       status: "held",
       deadline: 3_600,
@@ -42,12 +42,12 @@ describe("asking", () => {
     expect(MachineFixture.answeredWaiting({}, waitingAnswer(30_000, 20_000)).nextWakeAt).toBe(10_000);
   });
 
-  test("answered none: the place is lost before it was had; another claim may be made", () => {
+  test("answered none: the entry is lost before it was confirmed; another claim may be made", () => {
     const machine = new MachineFixture().answered(NONE_ANSWER);
     expect(machine).toMatchObject({ effects: ["expire"], state: { status: "over", hasUnansweredClaim: false } });
   });
 
-  test("answered none after a call that was never answered: released, so that the late one takes no place", () => {
+  test("answered none after an unanswered call: released, so that the late call does not enter the queue", () => {
     const machine = new MachineFixture().at(5_000).due();
     expect(machine.at(machine.nextWakeAt).due().effects).toEqual(["ask"]);
     expect(machine.answered(NONE_ANSWER)).toMatchObject({
@@ -56,14 +56,14 @@ describe("asking", () => {
     });
   });
 
-  test("pushed none: over; the call under way may still place it, so it is released", () => {
+  test("pushed none: ended and released, since the call in flight may still place the claim", () => {
     expect(new MachineFixture().pushed(NONE_ANSWER)).toMatchObject({
       effects: ["expire", "release"],
       state: { status: "over", hasUnansweredClaim: true },
     });
   });
 
-  test("failed: asked again with the same id after a back-off", () => {
+  test("failed: asks again with the same id after a back-off", () => {
     const machine = new MachineFixture().at(100).failCall();
     expect(machine.effects).toEqual([]);
     expect(machine.nextWakeAt).toBe(120);
@@ -71,7 +71,7 @@ describe("asking", () => {
     expect(machine.at(130).failCall().nextWakeAt).toBe(170);
   });
 
-  test("not answered within a sixth of the lease: given up on and asked again", () => {
+  test("not answered within a sixth of the lease: the call is abandoned and sent again", () => {
     const machine = new MachineFixture();
     expect(machine.nextWakeAt).toBe(5_000);
     expect(machine.at(4_999).due().effects).toEqual([]);
@@ -79,7 +79,7 @@ describe("asking", () => {
     expect(machine.at(5_020).due().effects).toEqual(["ask"]);
   });
 
-  test("a failure of a call that was given up on is nothing new", () => {
+  test("a failure of an abandoned call changes nothing", () => {
     const machine = new MachineFixture().at(5_000).due();
     const { state } = machine;
     expect(machine.failCall().state).toBe(state);
@@ -88,14 +88,14 @@ describe("asking", () => {
     expect(machine.state.status).toBe("asking");
   });
 
-  test("failed for good: rejected, and released since the call may have reached the store", () => {
+  test("failed permanently: rejected, and released since the call may have reached the store", () => {
     expect(new MachineFixture().failCall(true)).toMatchObject({
       effects: ["reject", "release"],
       state: { status: "over", hasUnansweredClaim: true },
     });
   });
 
-  test("pushed held while the answer is still under way: granted, the deadline stays tied to the send", () => {
+  test("pushed held while the call is in flight: granted, and the deadline still counts from the send", () => {
     const machine = new MachineFixture().at(3_000).pushed(heldAnswer(28_000));
     expect(machine.effects).toEqual(["grant"]);
     expect(machine.state).toMatchObject({ status: "held", deadline: 27_000, dueAt: 10_000 });
@@ -104,7 +104,7 @@ describe("asking", () => {
     expect(machine.state.status).toBe("held");
   });
 
-  test("notified while the call is under way: asked again as soon as that call settles", () => {
+  test("notified while the call is in flight: asks again as soon as that call settles", () => {
     const machine = new MachineFixture().at(100).notified();
     expect(machine.effects).toEqual([]);
     expect(machine.at(200).answered(waitingAnswer()).effects).toEqual(["renew"]);
@@ -114,7 +114,7 @@ describe("asking", () => {
     expect(failing.due().effects).toEqual(["ask"]);
   });
 
-  test("the deadline ends it, whatever comes then", () => {
+  test("past the deadline: ended, whatever arrives later", () => {
     for (const last of ["due", "answered", "pushed"] as const) {
       const machine = new MachineFixture().at(27_000);
       if (last === "due") machine.due();
@@ -126,39 +126,39 @@ describe("asking", () => {
     }
   });
 
-  test("left: released", () => {
+  test("cancelled: released", () => {
     expect(new MachineFixture().release()).toMatchObject({
       effects: ["release"],
       state: { status: "over", hasUnansweredClaim: true },
     });
   });
 
-  test("given up for staying too long: it does not stay yet", () => {
+  test("ended for maxHold: ignored, since the claim is not held yet", () => {
     const machine = new MachineFixture().apply({ type: "overstayed", reason: "maxHold" });
     expect(machine).toMatchObject({ effects: [], state: { status: "asking" } });
   });
 });
 
-describe("asked once", () => {
+describe("a claim that does not wait", () => {
   const once = { wait: false };
 
-  test("busy is refused, and what a store may have kept all the same is released", () => {
+  test("is refused as busy, and releases what the store may have kept", () => {
     expect(new MachineFixture(once).answered(NONE_ANSWER).effects).toEqual(["refuse"]);
     expect(new MachineFixture(once).answered(waitingAnswer()).effects).toEqual(["refuse", "release"]);
     expect(new MachineFixture(once).pushed(NONE_ANSWER).effects).toEqual(["refuse", "release"]);
   });
 
-  test("a failure, or no answer in time, ends it", () => {
+  test("ends with a failure, or without an answer in time", () => {
     expect(new MachineFixture(once).failCall().effects).toEqual(["reject", "release"]);
     expect(new MachineFixture(once).at(5_000).due().effects).toEqual(["reject", "release"]);
   });
 
-  test("held is held", () => {
+  test("is granted when it is answered held", () => {
     expect(MachineFixture.answeredHeld(once).effects).toEqual(["grant"]);
   });
 });
 
-describe("a late answer of a call given up on", () => {
+describe("a late answer of an abandoned call", () => {
   /** Two calls under way, the first given up on. */
   function twice(): MachineFixture {
     const machine = new MachineFixture().at(5_000).due();
@@ -173,18 +173,18 @@ describe("a late answer of a call given up on", () => {
     expect(machine.at(7_000).answered(heldAnswer()).state).toMatchObject({ status: "held", deadline: 5_020 + 27_000 });
   });
 
-  test("waiting and none may be outdated and count for nothing", () => {
+  test("waiting and none may be outdated and are ignored", () => {
     expect(twice().answered(NONE_ANSWER, 1)).toMatchObject({ effects: [], state: { status: "asking" } });
     expect(twice().answered(waitingAnswer(), 1)).toMatchObject({ effects: [], state: { status: "asking" } });
   });
 
-  test("that comes while nothing is under way is as good as in time", () => {
+  test("counts as in time while no call is in flight", () => {
     const machine = new MachineFixture().at(5_000).due().at(5_010).answered(waitingAnswer());
     expect(machine.state).toMatchObject({ status: "waiting", callState: { failures: 0 } });
   });
 });
 
-describe("waiting", () => {
+describe("a waiting claim", () => {
   test("due: renewed", () => {
     const machine = MachineFixture.answeredWaiting();
     expect(machine.at(9_999).due().effects).toEqual([]);
@@ -192,7 +192,7 @@ describe("waiting", () => {
     expect(machine.at(10_500).answered(waitingAnswer()).state).toMatchObject({ status: "waiting", deadline: 37_000 });
   });
 
-  test("due soon: a call may ride along with others, but only one at a time", () => {
+  test("due soon: a call may join others, but only one at a time", () => {
     const machine = MachineFixture.answeredWaiting();
     expect(machine.at(9_000).due(999).effects).toEqual([]);
     expect(machine.at(9_000).due(1_000).effects).toEqual(["renew"]);
@@ -206,7 +206,7 @@ describe("waiting", () => {
     expect(pushed).toMatchObject({ effects: ["grant"], state: { status: "held", deadline: 27_000 } });
   });
 
-  test("a push with little of the lease left is granted and renewed at once", () => {
+  test("pushed held with little of the lease left: granted and renewed at once", () => {
     const machine = MachineFixture.answeredWaiting().at(14_000).pushed(heldAnswer(16_000));
     expect(machine.effects).toEqual(["grant", "renew"]);
     const under = MachineFixture.answeredWaiting().at(10_000).due().at(14_000).pushed(heldAnswer(16_000));
@@ -216,7 +216,7 @@ describe("waiting", () => {
     expect(quiet.effects).toEqual(["grant"]);
   });
 
-  test("a push that promises less than we believe to have is only a nudge", () => {
+  test("pushed with a shorter lease than the client's own: a nudge only", () => {
     const machine = MachineFixture.answeredWaiting().at(8_000).pushed(heldAnswer(1_000));
     expect(machine).toMatchObject({ effects: ["renew"], state: { status: "waiting" } });
     expect(machine.at(8_100).answered(heldAnswer()).effects).toEqual(["grant"]);
@@ -227,14 +227,14 @@ describe("waiting", () => {
     expect(MachineFixture.answeredWaiting().at(1).notified().effects).toEqual(["renew"]);
   });
 
-  test("notified while a call is under way: renewed again when it settles", () => {
+  test("notified while a call is in flight: renewed again when it settles", () => {
     const machine = MachineFixture.answeredWaiting().at(10_000).due().notified().notified();
     expect(machine.effects).toEqual([]);
     expect(machine.at(10_100).answered(waitingAnswer()).effects).toEqual(["renew"]);
     expect(machine.at(10_200).answered(waitingAnswer()).effects).toEqual([]);
   });
 
-  test("answered or pushed none: the place is lost and released", () => {
+  test("answered or pushed none: the entry is lost and released", () => {
     const answered = MachineFixture.answeredWaiting().at(10_000).due().answered(NONE_ANSWER);
     expect(answered).toMatchObject({
       effects: ["expire", "release"],
@@ -243,19 +243,19 @@ describe("waiting", () => {
     expect(MachineFixture.answeredWaiting().pushed(NONE_ANSWER).effects).toEqual(["expire", "release"]);
   });
 
-  test("failed: tried again, the deadline stays; failed for good: rejected", () => {
+  test("failed: tried again, and the deadline stays; failed permanently: rejected", () => {
     const machine = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).failCall();
     expect(machine.state).toMatchObject({ status: "waiting", deadline: 27_000 });
     expect(machine.at(10_120).due().effects).toEqual(["renew"]);
     expect(machine.failCall(true).effects).toEqual(["reject", "release"]);
   });
 
-  test("an answer that extends nothing moves no deadline", () => {
+  test("answered without an extension: the deadline stays", () => {
     const machine = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).answered(waitingAnswer(20_000));
     expect(machine.state).toMatchObject({ status: "waiting", deadline: 10_000 + 18_000 });
   });
 
-  test("the deadline ends it", () => {
+  test("past the deadline: ended", () => {
     const machine = MachineFixture.answeredWaiting().at(27_000);
     expect(machine.due()).toMatchObject({
       effects: ["release", "expire"],
@@ -264,7 +264,7 @@ describe("waiting", () => {
     expect(MachineFixture.answeredWaiting().at(27_000).pushed(heldAnswer()).effects).toEqual(["release", "expire"]);
   });
 
-  test("held in an answer whose lease was over before it came: no grant", () => {
+  test("answered held with a lease that was over on arrival: not granted", () => {
     const machine = MachineFixture.answeredWaiting().at(10_000).due();
     expect(machine.at(26_999).answered(heldAnswer(10)).effects).toEqual(["grant", "renew"]);
     const late = MachineFixture.answeredWaiting().suspend(1).at(26_998).answered(heldAnswer(), 2);
@@ -273,22 +273,22 @@ describe("waiting", () => {
     expect(machineLate.state).toMatchObject({ status: "held", deadline: 57_000 });
   });
 
-  test("left: released", () => {
+  test("cancelled: released", () => {
     expect(MachineFixture.answeredWaiting().release().effects).toEqual(["release"]);
   });
 });
 
-describe("where silence keeps a session", () => {
+describe("a waiting claim of a session that lasts through silence", () => {
   const session = { survivesSilence: true };
 
-  test("a passed deadline means ask, unless the store does not answer", () => {
+  test("past the deadline: asks, unless the store does not answer", () => {
     const asking = MachineFixture.answeredWaiting(session).at(27_000).due();
     expect(asking).toMatchObject({ effects: ["renew"], state: { status: "waiting", deadline: 57_000 } });
     const failing = MachineFixture.answeredWaiting(session).at(10_000).due().at(10_100).failCall().at(27_000).due();
     expect(failing.effects).toEqual(["release", "expire"]);
   });
 
-  test("a grant pushed after it counts", () => {
+  test("a grant pushed after the deadline counts", () => {
     expect(MachineFixture.answeredWaiting(session).at(27_000).pushed(heldAnswer())).toMatchObject({
       effects: ["grant"],
       state: { status: "held" },
@@ -296,8 +296,8 @@ describe("where silence keeps a session", () => {
   });
 });
 
-describe("over", () => {
-  test("whatever shows that the store keeps a place is released again", () => {
+describe("an ended claim", () => {
+  test("is released again on any sign that the store keeps an entry", () => {
     const over = (): MachineFixture => new MachineFixture().release();
     expect(over().answered(heldAnswer(), 1).effects).toEqual(["release"]);
     expect(over().answered(waitingAnswer(), 1).effects).toEqual(["release"]);

@@ -9,19 +9,19 @@ test("control, bidi, separator and lone surrogate characters are shown by their 
   expect(escapeControl("ünï 漢字 🔒")).toBe("ünï 漢字 🔒");
 });
 
-test("a line of JSON is one line, harmless in a terminal, and reads back as it was", () => {
+test("a line of JSON is one line, harmless in a terminal, and parses to the same value", () => {
   const value = { label: "a\u202e\n\u2028\u{e0001}\ud800", token: 2n ** 60n, at: null };
   const line = formatJsonLine(value);
   expect(line).toMatch(/^[\x20-\x7e]+$/);
   expect(JSON.parse(line)).toEqual({ ...value, token: String(value.token) });
 });
 
-test("keys are listed as people write lists", () => {
+test("keys are joined as in an English list", () => {
   expect(quoteKeys(["a"])).toBe('"a"');
   expect(quoteKeys(["a", "b", "c"])).toBe('"a", "b" and "c"');
 });
 
-test("who is in the way: who, how long, and what is known besides", () => {
+test("the holders in the way: who, for how long, and other details", () => {
   const holder = "ana@web-1 pid 4121 (node)";
   expect(describeQueue({ holder, heldForMs: 720_000, renewedAgoMs: 3_000, ahead: 2 })).toBe(
     "held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you",

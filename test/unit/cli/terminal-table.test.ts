@@ -51,7 +51,7 @@ function makeEvent(kind: string, change: Partial<ServerEvent> = {}): ServerEvent
   return { seq: 1, at: NOON, kind, ...claim, ...change };
 }
 
-describe("the screen", () => {
+describe("the terminal", () => {
   test("a pipe is not cut and has no colours; a terminal has, unless NO_COLOR or TERM=dumb", () => {
     expect(detectTerminal({}, {})).toEqual(PIPE);
     expect(detectTerminal({ isTTY: true, columns: 100 }, { TERM: "xterm" })).toEqual(makeTerminal(100, true));
@@ -66,7 +66,7 @@ describe("the screen", () => {
     expect([padText("漢", 4), padText("7", 3, "left")]).toEqual(["漢  ", "  7"]);
   });
 
-  test("what does not fit is cut to the column, at the end or in the middle", () => {
+  test("text that does not fit is cut to the column, at the end or in the middle", () => {
     expect([truncate("abcdef", 6), truncate("abcdef", 5), truncate("漢字漢字", 6)]).toEqual([
       "abcdef",
       "abcd…",
@@ -90,7 +90,7 @@ describe("ls", () => {
     makeWaitingView("other", { holds: [{ key: "other", permits: 2, limit: 4 }] }),
   ];
 
-  test("one row for each claim: state, since, lease left, how many are ahead", () => {
+  test("one row for each claim: state, since, remaining lease, number of entries ahead", () => {
     expect(formatClaims(views, PIPE)).toEqual([
       "KEY               STATE         SINCE    LEASE  AHEAD  TOKEN             HOLDER",
       "invoice:1         held           90 s     20 s         1800000000000000  ana@web-1 pid 4121 (node)",
@@ -103,48 +103,54 @@ describe("ls", () => {
     expect(formatClaims([], PIPE)).toEqual([]);
   });
 
-  test("columns stay where they are from one look to the next", () => {
+  test("columns keep their place from one refresh to the next", () => {
     const [now] = formatClaims([makeView("k", { heldMs: 999 })], PIPE);
     const [later] = formatClaims([makeView("k", { heldMs: 7_000_000, ttlMs: "session" })], PIPE);
     expect(later).toBe(now);
   });
 
-  test.each([40, 60, 80, 109, 110, 200])("in %i columns no line is longer, whatever keys and labels are", (columns) => {
-    const rows = [
-      makeView("k".repeat(512), { label: "l".repeat(256) }),
-      makeView("漢字".repeat(100)),
-      ...views,
-      ...Array.from({ length: 500 }, (_, at) => makeWaitingView(`many/${at}`)),
-    ];
-    const lines = formatClaims(rows, makeTerminal(columns));
-    expect(lines).toHaveLength(rows.length + 1);
-    // below that the columns that are never cut need more
-    const most = Math.max(columns, 76);
-    for (const line of lines) expect(textWidth(line)).toBeLessThanOrEqual(most);
-  });
+  test.each([40, 60, 80, 109, 110, 200])(
+    "in %i columns no line is longer, whatever the keys and labels are",
+    (columns) => {
+      const rows = [
+        makeView("k".repeat(512), { label: "l".repeat(256) }),
+        makeView("漢字".repeat(100)),
+        ...views,
+        ...Array.from({ length: 500 }, (_, at) => makeWaitingView(`many/${at}`)),
+      ];
+      const lines = formatClaims(rows, makeTerminal(columns));
+      expect(lines).toHaveLength(rows.length + 1);
+      // below that the columns that are never cut need more
+      const most = Math.max(columns, 76);
+      for (const line of lines) expect(textWidth(line)).toBeLessThanOrEqual(most);
+    },
+  );
 
-  test.each([80, 100])("in %i columns the pid of a holder is whole, whatever key, host and program are", (columns) => {
-    const hosts = ["web-1", "ip-10-0-12-34.eu-central-1.compute.internal", "漢字".repeat(40)];
-    const rows = hosts.flatMap((host) =>
-      ["sh", "(".repeat(200)].map((program) =>
-        makeView("a-rather-long-name-of-a-key/".repeat(9), { label: `root@${host} pid 4194304 (${program})` }),
-      ),
-    );
-    for (const line of formatClaims(rows, makeTerminal(columns)).slice(1)) expect(line).toContain(" pid 4194304");
-    for (let width = 12; width < 60; width++) {
-      for (const { label } of rows) {
-        expect(truncateLabel(label, width)).toContain("pid 4194304");
-        expect(textWidth(truncateLabel(label, width))).toBeLessThanOrEqual(width);
+  test.each([80, 100])(
+    "in %i columns the pid of a holder is complete, whatever the key, host and program are",
+    (columns) => {
+      const hosts = ["web-1", "ip-10-0-12-34.eu-central-1.compute.internal", "漢字".repeat(40)];
+      const rows = hosts.flatMap((host) =>
+        ["sh", "(".repeat(200)].map((program) =>
+          makeView("a-rather-long-name-of-a-key/".repeat(9), { label: `root@${host} pid 4194304 (${program})` }),
+        ),
+      );
+      for (const line of formatClaims(rows, makeTerminal(columns)).slice(1)) expect(line).toContain(" pid 4194304");
+      for (let width = 12; width < 60; width++) {
+        for (const { label } of rows) {
+          expect(truncateLabel(label, width)).toContain("pid 4194304");
+          expect(textWidth(truncateLabel(label, width))).toBeLessThanOrEqual(width);
+        }
       }
-    }
-    expect(truncateLabel("root@vm pid 29511 (sleep)", 24)).toBe("root@vm pid 29511 (slee…");
-    expect(truncateLabel("root@web-1.example.com pid 29511 (sleep)", 28)).toBe("root@w…com pid 29511 (sleep)");
-    expect(truncateLabel("no process but a rather long text", 12)).toBe(
-      truncateMiddle("no process but a rather long text", 12),
-    );
-  });
+      expect(truncateLabel("root@vm pid 29511 (sleep)", 24)).toBe("root@vm pid 29511 (slee…");
+      expect(truncateLabel("root@web-1.example.com pid 29511 (sleep)", 28)).toBe("root@w…com pid 29511 (sleep)");
+      expect(truncateLabel("no process but a rather long text", 12)).toBe(
+        truncateMiddle("no process but a rather long text", 12),
+      );
+    },
+  );
 
-  test("what others wrote cannot move the cursor, begin a line or change the direction", () => {
+  test("text from other clients cannot move the cursor, begin a line or change the direction", () => {
     const text = formatClaims([makeView("k", { label: "a\u001b[2Jb\r\nc\u202ed" })], PIPE).join("\n");
     expect(text).toContain("a\\u{1b}[2Jb\\u{d}\\u{a}c\\u{202e}d");
     expect(escapeControl(text.replaceAll("\n", ""))).toBe(text.replaceAll("\n", ""));
@@ -152,7 +158,7 @@ describe("ls", () => {
 });
 
 describe("show", () => {
-  test("who holds, since when, what is left of the lease, the line, and the last events", () => {
+  test("the holder, since when, its remaining lease, the queue, and the last events", () => {
     const queue = [
       makeView("k", { answer: { state: "held", token: 7n, tokens: 64, ttlMs: 20_000 } }),
       makeWaitingView("a k"),
@@ -215,7 +221,7 @@ describe("show", () => {
 });
 
 describe("events", () => {
-  test("a line for each: when, what, where, whose", () => {
+  test("a line for each: time, event, key, client", () => {
     expect(formatEventLine(makeEvent("granted"), PIPE, NOON)).toBe(
       "12:00:00  granted    k                         token 1800000000000000  ana",
     );
@@ -227,12 +233,12 @@ describe("events", () => {
     );
   });
 
-  test("an operator's deed tells who and why", () => {
+  test("an operator's action shows who and why", () => {
     expect(formatHolder(makeEvent("revoked", { operator: "ops", reason: "stuck" }))).toBe("ana (by ops: stuck)");
     expect(formatHolder(makeEvent("removed", { operator: "", reason: "" }))).toBe("ana (by an operator)");
   });
 
-  test("the day is told when it is not today", () => {
+  test("the day is shown when it is not today", () => {
     expect(formatTime(NOON, NOON + 1_000)).toBe("12:00:00");
     expect(formatTime(NOON, NOON + 86_400_000)).toBe("2026-11-21 12:00:00");
   });

@@ -4,7 +4,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 
-test("a client takes a lock up once: the second time it says so, and the first one's lock stays", async () => {
+test("a client attaches a lock once: the second attempt is an error, and the first lock stays", async () => {
   const store = memoryStore();
   const [locks, other] = [createLocks(memory({ store })), createLocks(memory({ store }))];
   const reference = await (await other.acquire("k")).detach();
@@ -24,7 +24,7 @@ test("a client takes a lock up once: the second time it says so, and the first o
   await Promise.all([locks.close(), other.close()]);
 });
 
-test("the token of a lock that was taken up is a floor for what is asked for next", async () => {
+test("the token of an attached lock is a floor for later requests", async () => {
   const store = memoryStore();
   const claims: Claim[] = [];
   const inner = memory({ store });

@@ -2,7 +2,7 @@ import { test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { testBulkCancellation } from "../../support/bulk-cancellation.ts";
 
-test("2,000 waits that end at once cost nobody a lock and leave no place: memory", async () => {
+test("2,000 waits that end at once cost no other client a lock and leave no entry: memory", async () => {
   const store = memoryStore();
   await testBulkCancellation({
     createDriver: () => memory({ store }),

@@ -5,7 +5,7 @@ import type { LockEvents } from "../../../src/client/events.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 
-test("what happens to locks is published on diagnostics channels, without anything secret", async () => {
+test("lock events are published on diagnostics channels, without secrets", async () => {
   const heard: [string, unknown][] = [];
   const names = ["acquired", "waiting", "handedOff", "released"].map((name) => `holdfast:${name}`);
   const listener = (message: unknown, name: string | symbol): void => void heard.push([String(name), message]);
@@ -29,7 +29,7 @@ test("what happens to locks is published on diagnostics channels, without anythi
   assert.doesNotMatch(text, /"id"|[a-z2-7]{26}/);
 });
 
-test("a listener that throws breaks no lock and does not go unseen", async () => {
+test("a listener that throws breaks no lock, and its error is reported", async () => {
   const warnings: Error[] = [];
   const warned = (warning: Error): void => void warnings.push(warning);
   process.on("warning", warned);
@@ -51,7 +51,7 @@ test("a listener that throws breaks no lock and does not go unseen", async () =>
   await locks.close();
 });
 
-test("a listener that takes itself back and listens anew hears of each event once", async () => {
+test("a listener that removes and adds itself again receives each event once", async () => {
   const locks = createLocks(memory());
   let heard = 0;
   const hear = (): void => {
@@ -68,7 +68,7 @@ test("a listener that takes itself back and listens anew hears of each event onc
   await locks.close();
 });
 
-test("the loss of a lock is told once, with its reason", async () => {
+test("the loss of a lock is reported once, with its reason", async () => {
   const store = memoryStore();
   const driver = memory({ store });
   const locks = createLocks(driver);

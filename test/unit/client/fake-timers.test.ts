@@ -13,7 +13,7 @@ afterEach(() => {
 
 const HOUR_MS = 3_600_000;
 
-test("a wait ends when the time is moved", async () => {
+test("a wait ends when fake time advances", async () => {
   const locks = await connect("memory:");
   const lock = await locks.acquire("k");
   const waits = assert.rejects(locks.acquire("k", { wait: HOUR_MS }), { code: "LOCK_TIMEOUT" });
@@ -24,7 +24,7 @@ test("a wait ends when the time is moved", async () => {
   await locks.close();
 });
 
-test("a lease that nobody renews runs out, and maxHold passes", async () => {
+test("a lease without renewal expires, and maxHold passes", async () => {
   const locks = await connect("memory:", { renew: false, ttl: HOUR_MS });
   const lock = await locks.acquire("k");
   await vi.advanceTimersByTimeAsync(HOUR_MS);

@@ -13,7 +13,7 @@ function createBudget(waiting: number, limits = { handoffs: 64, handoffMs: 10 })
   return handoffBudget;
 }
 
-test("a claim asks for a token for each who waits here, at least one, at most as many as may be passed on", () => {
+test("a claim requests a token for each local waiter, at least one, at most as many as the budget allows", () => {
   expect(createBudget(0).tokensToRequest()).toBe(1);
   expect(createBudget(5).tokensToRequest()).toBe(5);
   expect(createBudget(100).tokensToRequest()).toBe(64);
@@ -31,13 +31,13 @@ function countTurns(handoffBudget: HandoffBudget<TestWaiter>, comesBack: boolean
   }
 }
 
-test("a run that was spent while others waited is followed by one twice as long, up to what may be passed on", () => {
+test("a token range used up while others waited is followed by one twice as long, up to the budget", () => {
   const handoffBudget = createBudget(3, { handoffs: 20, handoffMs: 100 });
   const turns = [1, 2, 3, 4, 5].map(() => countTurns(handoffBudget, true));
   expect(turns).toEqual([3, 6, 12, 20, 20]);
 });
 
-test("what nobody took of a run, or not in time, is not asked for again", () => {
+test("unused tokens of a range are not requested again", () => {
   const handoffBudget = createBudget(8, { handoffs: 64, handoffMs: 10 });
   expect([countTurns(handoffBudget, true), countTurns(handoffBudget, true), handoffBudget.tokensToRequest()]).toEqual([
     8, 10, 10,
@@ -46,7 +46,7 @@ test("what nobody took of a run, or not in time, is not asked for again", () => 
   expect(handoffBudget.tokensToRequest()).toBe(8);
 });
 
-test("each holder takes the next token of the run, and when it is spent there is no hand-off", () => {
+test("each holder takes the next token of the range, and a used-up range allows no hand-off", () => {
   const handoffBudget = createBudget(5);
   handoffBudget.onGranted(100n, 3, 0);
   expect([
@@ -57,14 +57,14 @@ test("each holder takes the next token of the run, and when it is spent there is
   ]).toEqual([100n, 101n, 102n, null]);
 });
 
-test("a run longer than may be passed on is not used up", () => {
+test("a range longer than the budget is not used up", () => {
   const handoffBudget = createBudget(5, { handoffs: 2, handoffMs: 10 });
   handoffBudget.onGranted(100n, 50, 0);
   handoffBudget.firstToken();
   expect([handoffBudget.nextToken(1, true), handoffBudget.nextToken(1, true)]).toEqual([101n, null]);
 });
 
-test("no hand-off after the time since the grant, with a stale lease, or to nobody", () => {
+test("no hand-off after the time limit since the grant, with a stale lease, or without a waiter", () => {
   const handoffBudget = createBudget(1);
   handoffBudget.onGranted(100n, 3, 50);
   handoffBudget.firstToken();
@@ -76,7 +76,7 @@ test("no hand-off after the time since the grant, with a stale lease, or to nobo
   expect(empty.nextToken(0, true)).toBeNull();
 });
 
-test("only claims of every permit of every key are served one after another by one claim", () => {
+test("only claims for every permit of every key are handed off locally", () => {
   expect(isExclusive([lockSpec("a"), lockSpec("b")])).toBe(true);
   expect(isExclusive([lockSpec("a"), lockSpec("b", 1)])).toBe(false);
   expect(isExclusive([lockSpec("a", 4, 4)])).toBe(false);

@@ -80,7 +80,7 @@ async function settledOutcome<T>(
 }
 
 describe("a grant whose lease is over when it is answered", () => {
-  test("is released and asked for again: the lock that comes is held", async () => {
+  test("is released and requested again, and the next grant is held", async () => {
     const scene = createFixture();
     scene.lateClaims = 2;
     const asked = scene.locks.acquire("k");
@@ -94,7 +94,7 @@ describe("a grant whose lease is over when it is answered", () => {
     assert.equal(scene.size(), 0);
   });
 
-  test("where a wait ends first it is refused, and nothing is left", async () => {
+  test("is refused where the wait ends first, and nothing is left", async () => {
     const scene = createFixture();
     scene.lateClaims = Number.POSITIVE_INFINITY;
     const asked = settledOutcome(scene.locks.acquire("k", { wait: "4s" }));
@@ -105,7 +105,7 @@ describe("a grant whose lease is over when it is answered", () => {
     assert.equal(scene.size(), 0);
   });
 
-  test("asked once it is an error, not null: that would say that somebody holds it", async () => {
+  test("is an error without a wait, not null, which would mean that the lock is held", async () => {
     for (const ask of ["try", "once"] as const) {
       const scene = createFixture();
       scene.lateClaims = 1;
@@ -118,7 +118,7 @@ describe("a grant whose lease is over when it is answered", () => {
     }
   });
 
-  test("or whose machine slept for longer than it while the answer was on its way", async () => {
+  test("is recognized when the machine slept for longer than the lease during the answer", async () => {
     const scene = createFixture();
     Object.assign(scene, { lateClaims: 1, leftMs: 30_000 });
     const asked = scene.locks.acquire("k");
@@ -133,7 +133,7 @@ describe("a grant whose lease is over when it is answered", () => {
     assert.equal(scene.size(), 0);
   });
 
-  test("whoever waits behind the one that is released has its turn", async () => {
+  test("is released so that the next waiter has its turn", async () => {
     const scene = createFixture();
     scene.lateClaims = 1;
     const asked = scene.locks.acquire("k");
@@ -151,7 +151,7 @@ describe("a grant whose lease is over when it is answered", () => {
 });
 
 describe("several keys that are taken one at a time", () => {
-  test("one that is lost again while another is waited for: all are asked for again", async () => {
+  test("of which one is lost while another is awaited: all are requested again", async () => {
     const scene = createFixture({ renew: false, ttl: "10s" }, false);
     const [inTheWay] = [await scene.other.acquire("b")];
     const asked = scene.locks.all("a", "b").acquire();
@@ -165,7 +165,7 @@ describe("several keys that are taken one at a time", () => {
     assert.equal(scene.size(), 0);
   });
 
-  test("refused at the end of the wait, and nothing is left", async () => {
+  test("are refused at the end of the wait, and nothing is left", async () => {
     const scene = createFixture({ renew: false, ttl: "10s" }, false);
     const inTheWay = await scene.other.acquire("b");
     const asked = settledOutcome(scene.locks.all("a", "b").acquire({ wait: "13s" }));
@@ -177,7 +177,7 @@ describe("several keys that are taken one at a time", () => {
     assert.equal(scene.size(), 0);
   });
 
-  test("what the flow held before is lost for it: so is the lock that would have joined it", async () => {
+  test("that join locks held before: when those are lost, the new lock is lost as well", async () => {
     const scene = createFixture({ renew: false, ttl: "10s" }, false);
     const inTheWay = await scene.other.acquire("b");
     const using = settledOutcome(scene.locks.using("a", async () => scene.locks.all("a", "b").acquire()));
@@ -188,7 +188,7 @@ describe("several keys that are taken one at a time", () => {
     assert.equal(scene.size(), 0);
   });
 
-  test("taken up again, one of them lost while the other is asked about: no lock", async () => {
+  test("that are attached, one of them lost while the other is confirmed: no lock", async () => {
     const scene = createFixture({ renew: false, ttl: "60s" }, false);
     const lock = await scene.locks.all("a", "b").acquire();
     const reference = await lock.detach();

@@ -71,7 +71,7 @@ describe("the lease by the client's clock", () => {
     assert.equal(await lock.release(), false);
   });
 
-  test("everything that is held is renewed in one call, of at most 500 claims", async () => {
+  test("all held claims are renewed in one call, of at most 500 claims", async () => {
     const scene = createFixture({ ttl: "30s" });
     const acquired = Array.from({ length: 1_100 }, (_, at) => scene.locks.acquire(`k${at}`));
     const held = await Promise.all(acquired);
@@ -90,7 +90,7 @@ describe("the lease by the client's clock", () => {
     assert.equal(scene.calls.release, 3);
   });
 
-  test("each part of the store is asked in calls of its own, and one that hangs holds up no other", async () => {
+  test("each part of the store is asked in its own calls, and a hanging part delays no other", async () => {
     const clock = fakeClock();
     const driver = memory({ store: memoryStore(clock) });
     const renewed: string[] = [];
@@ -125,7 +125,7 @@ describe("the lease by the client's clock", () => {
     await locks.close();
   });
 
-  test("a claim whose answer is left out is asked about again; the others have theirs", async () => {
+  test("a claim left out of an answer is asked about again; the others have their answers", async () => {
     const clock = fakeClock();
     const driver = memory({ store: memoryStore(clock) });
     const sparing: Driver = {
@@ -159,7 +159,7 @@ describe("the lease by the client's clock", () => {
 });
 
 describe("a machine that slept", () => {
-  test("longer than the lease: nothing is believed until the store has spoken", async () => {
+  test("longer than the lease: the lock is unconfirmed until the store answers", async () => {
     const scene = createFixture({ ttl: "10s" });
     const events: number[] = [];
     scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
@@ -176,7 +176,7 @@ describe("a machine that slept", () => {
     assert.equal(await lock.release(), true);
   });
 
-  test("and cannot reach the store: the lock is lost", async () => {
+  test("longer than the lease, and cannot reach the store: the lock is lost", async () => {
     const scene = createFixture({ ttl: "10s" });
     const lock = await scene.locks.acquire("k");
     scene.cut = true;
@@ -186,7 +186,7 @@ describe("a machine that slept", () => {
     assert.equal(lock.signal.aborted, true);
   });
 
-  test("only briefly: the lock stands, and is asked about", async () => {
+  test("only briefly: the lock stays, and the store is asked", async () => {
     const scene = createFixture({ ttl: "10s" });
     const lock = await scene.locks.acquire("k");
     scene.clock.suspend(1_000);
@@ -210,7 +210,7 @@ describe("a machine that slept", () => {
     assert.equal(await lock.release(), true);
   });
 
-  test("counts once, although two clocks tell of it", async () => {
+  test("is counted once, although two clocks report the sleep", async () => {
     const scene = createFixture({ ttl: "10s" });
     const events: number[] = [];
     scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
@@ -226,7 +226,7 @@ describe("a machine that slept", () => {
     assert.equal(await lock.release(), true);
   });
 
-  test("a wall clock that was set costs a round trip and nothing else", async () => {
+  test("a wall clock that was set costs one round trip and nothing else", async () => {
     const scene = createFixture({ ttl: "10s" });
     const lock = await scene.locks.acquire("k");
     scene.clock.setWallClock(3_600_000);
@@ -241,7 +241,7 @@ describe("a machine that slept", () => {
 });
 
 describe("a store whose clock steps", () => {
-  test("puts what is held in jeopardy until it has been asked about, said once each", async () => {
+  test("puts held locks in jeopardy until they are confirmed, reported once each", async () => {
     const clock = fakeClock();
     const driver = memory({ store: memoryStore(clock) });
     let aheadMs = 0;
@@ -274,8 +274,8 @@ describe("a store whose clock steps", () => {
   });
 });
 
-describe("waits", () => {
-  test("end exactly when their time has passed, not before", async () => {
+describe("a wait", () => {
+  test("ends exactly when its time has passed, not before", async () => {
     const scene = createFixture();
     const lock = await scene.locks.acquire("k");
     let failed: unknown = null;
@@ -293,7 +293,7 @@ describe("waits", () => {
     assert.deepEqual(await scene.locks.list(), []);
   });
 
-  test("while the store is down end with DriverError, whose cause is what its client said", async () => {
+  test("while the store is down ends with DriverError, whose cause is the error of its client", async () => {
     const scene = createFixture();
     await (await scene.locks.acquire("warm")).release();
     const heard: string[] = [];

@@ -8,8 +8,8 @@ import { heapUsed } from "../../support/heap-usage.ts";
 import { until } from "../../support/until.ts";
 
 /** Whoever hears of something may use the client in the same breath. */
-describe("a listener that uses the client at once", () => {
-  test("aborts the request whose grant it hears of: the lock is granted, and others still are", async () => {
+describe("a listener that uses the client immediately", () => {
+  test("aborts the request whose grant it receives: the lock is granted, and later requests still are", async () => {
     const locks = createLocks(memory());
     const holder = await locks.acquire("k");
     const abort = new AbortController();
@@ -23,7 +23,7 @@ describe("a listener that uses the client at once", () => {
     await locks.close();
   });
 
-  test("aborts the only request that waits for what is given back: release() settles all the same", async () => {
+  test("aborts the only request that waits for the released lock: release() still settles", async () => {
     const locks = createLocks(memory());
     const holder = await locks.acquire("k");
     const abort = new AbortController();
@@ -37,7 +37,7 @@ describe("a listener that uses the client at once", () => {
     await locks.close();
   });
 
-  test("asks for a lock that releaseAll() takes from it: it waits its turn, and nothing is left", async () => {
+  test("requests a lock that releaseAll() takes from it: it waits its turn, and nothing is left", async () => {
     const locks = createLocks(memory());
     const holder = await locks.acquire("k");
     const abort = new AbortController();
@@ -60,7 +60,7 @@ describe("a listener that uses the client at once", () => {
     ["the event", (locks, _lock, told) => void locks.on("lost", told)],
     ["the signal", (_locks, lock, told) => void lock.signal.addEventListener("abort", told)],
   ] as [string, (locks: ReturnType<typeof createLocks>, lock: Lock, told: () => void) => void][]) {
-    test(`asks for the lock it has lost, told by ${how}: it has one claim, and the key is free afterwards`, async () => {
+    test(`requests the lock it has lost, notified by ${how}: it has one claim, and the key is free afterwards`, async () => {
       const clock = fakeClock();
       const driver = memory({ store: memoryStore(clock) });
       const locks = createLocks(driver, { clock, ttl: "9s" });
@@ -83,7 +83,7 @@ describe("a listener that uses the client at once", () => {
   }
 });
 
-test("one signal ends many waits without a warning that its listeners leak", async () => {
+test("one signal ends many waits without a warning of leaking listeners", async () => {
   const locks = createLocks(memory());
   const warnings: string[] = [];
   const warned = ({ name }: Error): number => warnings.push(name);
@@ -101,7 +101,7 @@ test("one signal ends many waits without a warning that its listeners leak", asy
   await locks.close();
 });
 
-test("a signal that cannot be listened to fails its own request, and nobody waits behind that", async () => {
+test("a signal that refuses listeners fails its own request, and blocks no other", async () => {
   const locks = createLocks(memory());
   await (await locks.acquire("warm")).release();
   const signal = Object.create(new AbortController().signal, {
@@ -118,7 +118,7 @@ test("a signal that cannot be listened to fails its own request, and nobody wait
   await locks.close();
 });
 
-test("who joins a lock and reads its signal leaves nothing behind; the loss is told to all of them", async () => {
+test("a call that joins a lock and reads its signal leaves nothing behind; the loss reaches every such call", async () => {
   const store = memoryStore();
   const driver = memory({ store });
   const locks = createLocks(driver);

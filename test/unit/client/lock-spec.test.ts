@@ -8,18 +8,18 @@ const writeSpec = singleSpec(exclusive("k"));
 const readSpec = singleSpec(shared("k"));
 const permitSpecs = (count: number): LockSpec => singleSpec(semaphorePermits("k", count, 4));
 
-test("a mutex takes every permit, a reader one of them, a semaphore some of its own", () => {
+test("a mutex takes every permit, a reader one of them, a semaphore the given number", () => {
   expect(writeSpec).toEqual({ key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS });
   expect(readSpec).toEqual({ key: "k", permits: 1, limit: ALL_PERMITS });
   expect(permitSpecs(3)).toEqual({ key: "k", permits: 3, limit: 4 });
 });
 
-test("several together are sorted by key, the same wish twice counts once", () => {
+test("several specs together are sorted by key, and a repeated one counts once", () => {
   const lockSpecs = mergeSpecs([exclusive("b"), shared("a"), exclusive("c"), exclusive("b"), exclusive("Z")]);
   expect(lockSpecs?.map(({ key }) => key)).toEqual(["Z", "a", "b", "c"]);
 });
 
-test("a key wanted in two ways is refused", () => {
+test("one key in two modes is refused", () => {
   expect(mergeSpecs([exclusive("a"), shared("a")])).toBeNull();
   expect(mergeSpecs([semaphorePermits("a", 1, 3), semaphorePermits("a", 1, 4)])).toBeNull();
 });

@@ -67,7 +67,7 @@ describe("a wrong key is a TypeError that names it, and nothing is sent", () => 
   });
 });
 
-describe("keys that look odd are keys, and two different ones never share a lock", () => {
+describe("unusual keys are valid, and two different ones never share a lock", () => {
   const odd = [
     " ",
     "k ",
@@ -142,7 +142,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     await locks.close();
   });
 
-  test("options that are no object", async () => {
+  test("options that are not an object", async () => {
     const locks = createLocks(memory());
     for (const options of [7, "5s", null, []])
       await expectTypeError(() => locks.acquire("k", options as object), /options of acquire/);
@@ -187,7 +187,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     );
   });
 
-  test.each([5, "5s", null, [], () => 1])("options of connect() that are no object: %s", async (options) => {
+  test.each([5, "5s", null, [], () => 1])("options of connect() that are not an object: %s", async (options) => {
     await expectTypeError(() => connect("memory:", options as object), /^options of connect must be an object/);
   });
 
@@ -201,7 +201,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     ],
   ])("option of connect(): %s", (_, options, naming) => expectTypeError(() => connect("memory:", options), naming));
 
-  test.each([undefined, null, "redis://cache:6379", {}, 5])("%s is no driver", (driver) =>
+  test.each([undefined, null, "redis://cache:6379", {}, 5])("%s is not a driver", (driver) =>
     expectTypeError(() => createLocks(driver as never), /^driver must be a driver/),
   );
 
@@ -211,7 +211,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     await locks.close();
   });
 
-  test("all() of nothing, of one key in two ways, of something else", () => {
+  test("all() of nothing, of one key in two modes, of another value", () => {
     const locks = createLocks(memory());
     assert.throws(() => locks.all(), TypeError);
     assert.throws(() => locks.all("a", locks.rw("a").read), TypeError);
@@ -222,7 +222,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
 });
 
 describe("durations beyond what a timer can hold", () => {
-  test.each([2 ** 31 - 1, 2 ** 31, "1000h" as const])("ttl and wait of %s work and warn of nothing", async (long) => {
+  test.each([2 ** 31 - 1, 2 ** 31, "1000h" as const])("ttl and wait of %s work without a warning", async (long) => {
     const warnings: Error[] = [];
     const heard = (warning: Error): void => void warnings.push(warning);
     process.on("warning", heard);
@@ -281,7 +281,7 @@ describe("detach", () => {
 });
 
 describe("references", () => {
-  test("a cut, altered or foreign one is a TypeError; nothing secret is shown", async () => {
+  test("a cut, altered or foreign one is a TypeError; no secret is shown", async () => {
     const locks = createLocks(memory());
     const reference = await (await locks.acquire("k")).detach();
     const altered = `${reference.slice(0, 12)}${reference[12] === "A" ? "B" : "A"}${reference.slice(13)}`;
@@ -294,7 +294,7 @@ describe("references", () => {
   });
 });
 
-test("what is no mistake of spelling says what to do", async () => {
+test("an error that is not a typing mistake suggests what to do", async () => {
   const locks = createLocks(memory());
   assert.throws(() => locks.all(["a", "b"] as unknown as string), /not in an array: spread it, all\(\.\.\.keys\)/);
   const nested = locks.rw("k").read.using(() => locks.rw("k").write.acquire());

@@ -56,7 +56,7 @@ const waitUntilTimeout = (locks: Locks, key: string, wait: number): Promise<Lock
     (error: LockTimeoutError) => error,
   );
 
-test("waits on one key that end while a look is under way share it, and those that end in as long again", async () => {
+test("waits on one key that end during a look-up share it, and so do those that end within its next duration", async () => {
   const scene = await createFixture(["k"]);
   scene.listMs = 100;
   const waits = [500, 500, 550, 599, 650, 699, 701].map((wait) => waitUntilTimeout(scene.locks, "k", wait));
@@ -67,7 +67,7 @@ test("waits on one key that end while a look is under way share it, and those th
   for (const { blocked } of await Promise.all(waits)) expect(blocked.holder).toBe("the holder");
 });
 
-test("a look is sent behind the renewals of its turn, and before the release of the place that it asks about", async () => {
+test("a look-up is sent after the renewals of its turn, and before the release of its entry", async () => {
   const scene = await createFixture(["k"]);
   // the wait ends first: what is due in the same turn comes in the order in which it was set
   const wait = waitUntilTimeout(scene.locks, "k", 3_000);
@@ -78,7 +78,7 @@ test("a look is sent behind the renewals of its turn, and before the release of 
   await own.release();
 });
 
-test("looks at a few keys are under way at once; the others have their turn behind all releases", async () => {
+test("look-ups of a few keys run at once; the others follow after all releases", async () => {
   const keys = Array.from({ length: 10 }, (_, at) => `k${at}`);
   const scene = await createFixture(keys);
   scene.listMs = 100;
@@ -93,7 +93,7 @@ test("looks at a few keys are under way at once; the others have their turn behi
   for (const { blocked } of await Promise.all(waits)) expect(blocked.holder).toBe("the holder");
 });
 
-test("a look that is not answered ends with its patience, and its driver is told to ask nothing more", async () => {
+test("a look-up without an answer ends after its patience, and its driver is asked nothing more", async () => {
   const keys = Array.from({ length: 6 }, (_, at) => `k${at}`);
   const scene = await createFixture(keys);
   scene.listMs = Number.POSITIVE_INFINITY;

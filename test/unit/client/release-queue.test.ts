@@ -45,7 +45,7 @@ function trackSettlement<T>(promise: Promise<T>): { value: T | undefined } {
   return seen;
 }
 
-describe("a release that the store does not answer", () => {
+describe("a release without an answer from the store", () => {
   for (const [how, answer] of [
     ["refuses", refusedError],
     ["swallows", () => new Promise<never>(() => undefined)],
@@ -66,7 +66,7 @@ describe("a release that the store does not answer", () => {
     });
   }
 
-  test("of a session's claim is told as unknown after that time, and sent on", async () => {
+  test("of a session claim is reported as unknown after that time, and still sent", async () => {
     const { clock, locks, sentAt } = createFixture(refusedError);
     const lock = await locks.acquire("k", { ttl: "session" });
     const released = trackSettlement(lock.release());
@@ -84,7 +84,7 @@ describe("a release that the store does not answer", () => {
     assert.equal(clock.pendingTimers, 0, "and keeps no timer");
   });
 
-  test("while the machine sleeps: the store's word that it was gone is none about the time of the release", async () => {
+  test("during a sleep of the machine: the store's answer that the claim was gone does not date the release", async () => {
     const { clock, locks } = createFixture(async (driver, claims) => {
       await driver.release(claims);
       clock.suspend(60_000);
@@ -95,7 +95,7 @@ describe("a release that the store does not answer", () => {
   });
 });
 
-test("who closes is not kept by a store that refuses for good, as one does whose credential is gone", async () => {
+test("close() does not wait for a store that refuses permanently, as with a revoked credential", async () => {
   const { locks, sentAt } = createFixture(() => Promise.reject(new FatalDriverError("no valid credential was given")));
   await locks.acquire("k");
   // no time passes on the client's clock: a wait until the bound would never end

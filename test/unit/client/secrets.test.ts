@@ -4,7 +4,7 @@ import { test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 
-test("a lock that is printed, copied or logged as JSON shows its keys and nothing by which anybody could act on it", async () => {
+test("a lock that is printed, copied or logged as JSON shows its keys and no secret", async () => {
   const driver = memory();
   const ids: string[] = [];
   const claim = driver.claim.bind(driver);

@@ -4,7 +4,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 
 describe("keys that the store takes one by one", () => {
-  test("an abort between two of them ends the wait, and gives back the first", async () => {
+  test("an abort between two of them ends the wait, and releases the first", async () => {
     const driver = memory();
     const locks = createLocks({ ...driver, traits: { ...driver.traits, manyKeys: false } });
     const otherLock = await locks.acquire("b");

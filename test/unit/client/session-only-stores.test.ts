@@ -15,7 +15,7 @@ function sessionOnlyDriver(): Driver {
   });
 }
 
-test("a ttl is warned of only where one was given, and once", async () => {
+test("a ttl causes a warning only where one was given, and once", async () => {
   const warnings: string[] = [];
   const heard = ({ message }: Error): number => warnings.push(message);
   process.on("warning", heard);
@@ -39,7 +39,7 @@ test("a ttl is warned of only where one was given, and once", async () => {
   }
 });
 
-test("why a lock cannot be detached is said of the store, not of an option that nobody wrote", async () => {
+test("the reason a lock cannot be detached names the store, not an option that was not set", async () => {
   const locks = createLocks(sessionOnlyDriver());
   const lock = await locks.acquire("k", { ttl: "10m" });
   await expect(lock.detach()).rejects.toMatchObject({

@@ -21,14 +21,14 @@ test("a store that has answered since is not down because an earlier call was an
   expect(told, "it is said once").toEqual(["other part"]);
 });
 
-test("nothing heard since the call was sent: the store is down", () => {
+test("without any answer since the call was sent the store is down", () => {
   const { health, told } = createMonitor();
   health.recordContact(20, undefined);
   health.onFailure(new Error("gone"), 20, undefined);
   expect(told).toEqual(["gone"]);
 });
 
-test("a refusal is an answer", () => {
+test("a refusal counts as an answer", () => {
   const { health, told } = createMonitor();
   health.onFailure(new FatalDriverError("refused"), 10, undefined);
   expect(told).toEqual([]);

@@ -4,7 +4,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import type { LockTimeoutError } from "../../../src/errors.ts";
 
-test("whoever waits in vain for another request of its own client is told of that holder, too", async () => {
+test("a timeout behind another request of the same client names that holder as well", async () => {
   const locks = createLocks(memory());
   const holder = await locks.acquire("k", { label: "the first" });
   const patient = locks.acquire("k");

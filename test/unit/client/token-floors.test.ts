@@ -13,14 +13,14 @@ test("the floor lies above the highest token seen on any of the keys", () => {
   expect(tokenFloors.floor(exclusive("c"))).toBe(0n);
 });
 
-test("a lower token seen later moves no floor", () => {
+test("a lower token seen later does not move the floor", () => {
   const tokenFloors = createTokenFloors(true);
   tokenFloors.record(a, 5n);
   tokenFloors.record(a, 3n);
   expect(tokenFloors.floor(a)).toBe(6n);
 });
 
-test("the last 10,000 keys are remembered, and one not seen for 20,000 others is not", () => {
+test("the last 10,000 keys are remembered, and a key not seen for 20,000 others is not", () => {
   const tokenFloors = createTokenFloors(true);
   tokenFloors.record(a, 5n);
   for (let index = 0; index < 9_999; index++) tokenFloors.record(exclusive(`other:${index}`), 7n);
@@ -32,7 +32,7 @@ test("the last 10,000 keys are remembered, and one not seen for 20,000 others is
   expect(tokenFloors.floor(a)).toBe(0n);
 });
 
-test("where the store dies with the process nothing is remembered", () => {
+test("floors are not remembered where the store ends with the process", () => {
   const tokenFloors = createTokenFloors(false);
   tokenFloors.record(a, 5n);
   expect(tokenFloors.floor(a)).toBe(0n);

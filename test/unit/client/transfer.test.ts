@@ -24,7 +24,7 @@ function failingDetachDriver(
   return { driver, store, asked };
 }
 
-test("it is asked again until the answer is known, with what is left by then", async () => {
+test("a detach is sent again until it is answered, with the time that remains by then", async () => {
   const { driver, store, asked } = failingDetachDriver(2);
   const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
   const lock = await locks.acquire("k", { ttl: "60s" });
@@ -42,7 +42,7 @@ test("it is asked again until the answer is known, with what is left by then", a
   await Promise.all([locks.close(), other.close()]);
 });
 
-test("when no answer comes the lock is given up before the store can have ended it, and ends by itself", async () => {
+test("without an answer the lock is given up before the store can have ended it, and ends by itself", async () => {
   const { driver, store } = failingDetachDriver(Number.POSITIVE_INFINITY);
   const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
   const lock = await locks.acquire("k", { ttl: "10s" });
@@ -57,7 +57,7 @@ test("when no answer comes the lock is given up before the store can have ended 
   await Promise.all([locks.close(), other.close()]);
 });
 
-test("no renewal restarts the full lease while it is shortened, however long the answer takes", async () => {
+test("no renewal restarts the full lease during a detach, however long the answer takes", async () => {
   const store = memoryStore();
   const inner = memory({ store });
   let isAsked = false;
@@ -84,7 +84,7 @@ test("no renewal restarts the full lease while it is shortened, however long the
   await Promise.all([locks.close(), other.close()]);
 });
 
-test("a lock that is not there any more is lost, and that is not asked twice", async () => {
+test("a lock that is gone is reported as lost, without a second call", async () => {
   const { driver, store, asked } = failingDetachDriver(0);
   const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
   const lock = await locks.acquire("k");

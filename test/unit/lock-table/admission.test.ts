@@ -37,7 +37,7 @@ test.each([
   expect(countAdmitted(line)).toBe(count);
 });
 
-test("no admitted place sees more permits out than its limit", () => {
+test("no admitted entry sees more permits taken than its limit", () => {
   fc.assert(
     fc.property(arbitraryEntries, (line) => {
       const admitted = line.slice(0, countAdmitted(line));
@@ -49,7 +49,7 @@ test("no admitted place sees more permits out than its limit", () => {
   );
 });
 
-test("removing a place takes admission from nobody", () => {
+test("removing an entry ends the admission of no other", () => {
   fc.assert(
     fc.property(arbitraryEntries, fc.nat(), (line, pick) => {
       if (line.length === 0) return;
@@ -77,7 +77,7 @@ test.each([
   expect(findBlocker(line, mine)).toBe(blocker);
 });
 
-test("a waiting place is not admitted before its blocker has gone", () => {
+test("a waiting entry is not admitted before its blocker is gone", () => {
   fc.assert(
     fc.property(arbitraryEntries, (line) => {
       for (let mine = countAdmitted(line); mine < line.length; mine++) {
@@ -93,6 +93,6 @@ test("a waiting place is not admitted before its blocker has gone", () => {
   );
 });
 
-test("a place that is not in the line has no blocker", () => {
+test("an entry outside the queue has no blocker", () => {
   expect(() => findBlocker([mutexEntry], 1)).toThrow(RangeError);
 });

@@ -33,7 +33,7 @@ const arbitraryCommand: fc.Arbitrary<QueueCommand> = fc.oneof(
   fc.nat().map((remove) => ({ remove })),
 );
 
-test("admission step by step gives what the admission rule says of the whole line", () => {
+test("incremental admission equals the admission rule applied to the complete queue", () => {
   fc.assert(
     fc.property(fc.array(arbitraryCommand, { maxLength: 60 }), (commands) => {
       const line = new KeyQueue("k");
@@ -60,7 +60,7 @@ test("admission step by step gives what the admission rule says of the whole lin
   );
 });
 
-test("only the first of the waiting is admitted", () => {
+test("only the first waiting entry is admitted", () => {
   const line = new KeyQueue("k");
   const [first, second, third] = [addEntry(line), addEntry(line, 1), addEntry(line, 1)];
   for (const entry of [first, second, third]) line.enqueue(entry as QueueEntry);
@@ -73,7 +73,7 @@ test("only the first of the waiting is admitted", () => {
   expect(line.admitNext()).toBeNull();
 });
 
-test("the waiting stand by arrival, in whatever order they come back, and behind the admitted", () => {
+test("waiting entries are ordered by arrival, in whatever order they return, behind the admitted ones", () => {
   const line = new KeyQueue("k");
   line.enqueue(addEntry(line, ALL_PERMITS, ALL_PERMITS, 0, 50));
   admitAll(line);
@@ -81,7 +81,7 @@ test("the waiting stand by arrival, in whatever order they come back, and behind
   expect(entryIds(line)).toEqual(["c50", "c10", "c20", "c30", "c40"]);
 });
 
-test("asserted holds stand before every waiting place, by token", () => {
+test("asserted holds precede every waiting entry, in order of their tokens", () => {
   const line = new KeyQueue("k");
   line.enqueue(addEntry(line, 1, ALL_PERMITS, 0, 1));
   for (const token of [30, 10, 20]) line.insertAdmitted(addEntry(line, 1, ALL_PERMITS, token, 100 + token));
@@ -90,7 +90,7 @@ test("asserted holds stand before every waiting place, by token", () => {
   expect(line.usedPermits).toBe(3);
 });
 
-test("of holds that cannot stand together the lowest token has to go", () => {
+test("of holds that exceed their limits the one with the lowest token is displaced", () => {
   const line = new KeyQueue("k");
   line.insertAdmitted(addEntry(line, 1, ALL_PERMITS, 10));
   line.insertAdmitted(addEntry(line, 1, ALL_PERMITS, 20));
@@ -104,7 +104,7 @@ test("of holds that cannot stand together the lowest token has to go", () => {
   expect(line.findConflict()).toBeNull();
 });
 
-test("when the hold with the narrowest limit has gone, those left are measured by their own limits", () => {
+test("after the end of the hold with the narrowest limit the others are checked by their own limits", () => {
   const line = new KeyQueue("k");
   line.insertAdmitted(addEntry(line, 1, 1, 10));
   line.insertAdmitted(addEntry(line, 2, 5, 20));

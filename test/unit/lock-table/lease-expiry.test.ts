@@ -25,7 +25,7 @@ const arbitraryCommand = oneof(
   record({ verb: constant("wait" as const), ms: integer({ min: 1, max: 12 }) }),
 );
 
-test("what runs out is taken then and not before, whatever was added, extended and removed; next() is never late, nor does it wait for nobody", () => {
+test("leases expire on time after any additions, extensions and removals, and next() is neither late nor set without a lease", () => {
   assert(
     property(array(arbitraryCommand, { maxLength: 80 }), (commands) => {
       const leaseExpiry = new LeaseExpiry();
@@ -56,7 +56,7 @@ test("what runs out is taken then and not before, whatever was added, extended a
   );
 });
 
-test("a claim of a session never runs out and is nothing to wait for", () => {
+test("a session claim never expires and needs no timer", () => {
   const leaseExpiry = new LeaseExpiry();
   const record = makeEntry("session", 0);
   leaseExpiry.add(record);
@@ -66,7 +66,7 @@ test("a claim of a session never runs out and is nothing to wait for", () => {
   leaseExpiry.remove(record);
 });
 
-test("of a crowd that came together each runs out in its time, and none that was removed", () => {
+test("of many leases added together each expires on time, and no removed one does", () => {
   const leaseExpiry = new LeaseExpiry();
   const all = Array.from({ length: 10_000 }, (_, index) => makeEntry(1_000 + (index % 7), 0));
   for (const record of all) leaseExpiry.add(record);

@@ -38,7 +38,7 @@ class ListingFixture {
   }
 }
 
-test("by key, in each line from the front, each claim once, whatever the size of a page", () => {
+test("claims are listed by key, in each queue from the front, each once, whatever the page size", () => {
   const fixture = new ListingFixture();
   for (let n = 0; n < 40; n++) fixture.claim(`${n}`, `k${(n * 7) % 13}`);
   fixture.claim("both", "k1", "k5");
@@ -53,7 +53,7 @@ test("by key, in each line from the front, each claim once, whatever the size of
   for (const max of [1, 2, 3, 7, 42, 43, 44]) expect(fixture.collectPages(max), `${max} a page`).toEqual(all);
 });
 
-test("what stands in no line that is shown comes last: parked places, and claims that have not come to that key yet", () => {
+test("claims without an entry in a visible queue come last: suspended ones, and those that have not reached that key", () => {
   const fixture = new ListingFixture();
   fixture.claim("a", "k");
   fixture.claim("parked", "k");
@@ -67,7 +67,7 @@ test("what stands in no line that is shown comes last: parked places, and claims
   for (const max of [1, 2, 3]) expect(fixture.collectPages(max)).toEqual(["a", "later", "parked", "also"]);
 });
 
-test("a claim is shown by the keys that may be seen alone, and found by those alone", () => {
+test("a claim is listed with its visible keys only, and found by those only", () => {
   const fixture = new ListingFixture();
   fixture.claim("both", "a/1", "b/1");
   fixture.claim("b", "b/2");
@@ -81,7 +81,7 @@ test("a claim is shown by the keys that may be seen alone, and found by those al
   expect(fixture.list({ prefix: "" }, 1, { canSee, after: "both" })).toEqual(["b"]);
 });
 
-test("behind a claim that has gone, and is known still, a list goes on where that stood", () => {
+test("after the end of the cursor's claim a list continues from its last position", () => {
   const fixture = new ListingFixture();
   const keys = { w: "b", x: "b", y: "b", z: "b", after: "c", behind: "d", last: "e" };
   fixture.claim("first", "a");
@@ -106,14 +106,14 @@ test("behind a claim that has gone, and is known still, a list goes on where tha
   expect(fixture.collectPages(1)).toEqual(["first", "before", "too", "y", "behind"]);
 });
 
-test("a cursor that nobody knows starts again", () => {
+test("an unknown cursor starts from the beginning", () => {
   const fixture = new ListingFixture();
   fixture.claim("a", "a");
   fixture.claim("b", "b");
   expect(fixture.list({ prefix: "" }, 10, { after: "nobody" })).toEqual(["a", "b"]);
 });
 
-test("a page of many keys is made in small steps, and the last claim of the one before need not be looked for", () => {
+test("a page of many keys is made in small steps, without a search for the last claim of the previous page", () => {
   const fixture = new ListingFixture();
   for (let n = 0; n < 5_000; n++) fixture.claim(`${n}`, `k${String((n * 7_919) % 5_000).padStart(4, "0")}`);
   const count = (last?: string): [steps: number, ids: string[]] => {
@@ -137,7 +137,7 @@ test("a page of many keys is made in small steps, and the last claim of the one 
   expect(fixture.tags).toBeGreaterThan(0);
 });
 
-test("a lease that ran out unnoticed since the list was begun is listed with nothing left, not with less", () => {
+test("a lease that has expired unprocessed since the list began is listed with zero left, not less", () => {
   const fixture = new ListingFixture();
   fixture.claim("a", "k");
   fixture.claim("b", "k");

@@ -15,7 +15,7 @@ function createObservedTable(): { readonly bench: TableFixture; readonly seen: (
   return { bench: new TableFixture(new LockTable({ observer })), seen: () => seen.splice(0) };
 }
 
-test("an observer hears of a claim's whole life, and for how long it was held", () => {
+test("an observer is notified of each step of a claim's life, and of how long it was held", () => {
   const { bench, seen } = createObservedTable();
   bench.advance(5);
   bench.claimState("a", "k");
@@ -29,7 +29,7 @@ test("an observer hears of a claim's whole life, and for how long it was held", 
   expect(seen()).toEqual([]);
 });
 
-test("how a claim ended is told apart: given up, run out, client gone", () => {
+test("the reason a claim ended is distinguished: released, expired, session ended", () => {
   const { bench, seen } = createObservedTable();
   bench.claimState("a", "k");
   bench.claimState("left", "k");
@@ -46,7 +46,7 @@ test("how a claim ended is told apart: given up, run out, client gone", () => {
   expect(seen()).toEqual(["granted b", `expired b after ${TTL_MS}`]);
 });
 
-test("a place that is given up or runs out never was held", () => {
+test("an entry that is released or expires while waiting was never held", () => {
   const { bench, seen } = createObservedTable();
   bench.claimState("a", "k");
   bench.claimState("left", "k");
@@ -56,7 +56,7 @@ test("a place that is given up or runs out never was held", () => {
   expect(seen()).toEqual(["granted a", "waiting left", "waiting late", "left left", "expired late"]);
 });
 
-test("a revocation is told when it is made, and the end of the place later", () => {
+test("a revocation is reported when it is made, and the end of the entry later", () => {
   const { bench, seen } = createObservedTable();
   bench.claimState("a", "k");
   bench.revoke("k", bench.token("a"));
@@ -77,7 +77,7 @@ test("a revocation is told when it is made, and the end of the place later", () 
   ]);
 });
 
-test("what is asserted after a restart is told, and whose assertion was worth less has run out", () => {
+test("a hold asserted after a restart is reported, and the one it displaces is reported as expired", () => {
   const { bench, seen } = createObservedTable();
   bench.table.pauseGrants();
   bench.advance(0);
@@ -86,7 +86,7 @@ test("what is asserted after a restart is told, and whose assertion was worth le
   expect(seen()).toEqual(["reclaimed low after 0", "reclaimed high after 0", "expired low after 0"]);
 });
 
-test("a claim that only the token ceiling stops is told as waiting, and as granted when the ceiling is raised", () => {
+test("a claim blocked only by the token ceiling is reported as waiting, and as granted when the ceiling is raised", () => {
   const { bench, seen } = createObservedTable();
   bench.table.raiseTokenCeiling(0);
   bench.claimState("a", "k");

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { lockSpec, makeClaim, TableFixture } from "./table-fixture.ts";
 
-test("a claim over several keys takes them one after another and waits where it stops", () => {
+test("a claim over several keys takes them one after another and waits at the first busy one", () => {
   const fixture = new TableFixture();
   fixture.claimState("b", "b");
   expect(fixture.claimState("abc", "a b c")).toBe("waiting");
@@ -14,7 +14,7 @@ test("a claim over several keys takes them one after another and waits where it 
   expect(fixture.granted).toEqual(["abc"]);
 });
 
-test("a claim that is led on to a line where another waits does not take that one's turn", () => {
+test("a claim that moves on to a queue with another waiter does not take that waiter's turn", () => {
   const fixture = new TableFixture();
   fixture.claimState("ab", "a b");
   fixture.claimState("next", "a b");
@@ -26,7 +26,7 @@ test("a claim that is led on to a line where another waits does not take that on
   expect(fixture.granted).toEqual(["b", "next"]);
 });
 
-test("holds that end together let everyone behind them go on", () => {
+test("holds that end together let all waiters behind them proceed", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "a");
   fixture.claimState("b", "b");
@@ -38,7 +38,7 @@ test("holds that end together let everyone behind them go on", () => {
   expect(fixture.granted).toEqual(["y", "x"]);
 });
 
-test("a claim over several keys has one token above every one of their counters", () => {
+test("a claim over several keys has one token above the counters of all its keys", () => {
   const fixture = new TableFixture();
   fixture.claimState("b", "b", { tokens: 1_000 });
   fixture.release("b");
@@ -49,7 +49,7 @@ test("a claim over several keys has one token above every one of their counters"
   expect(fixture.token("a")).toBeGreaterThan(fixture.token("ab"));
 });
 
-test("who asks once leaves no trace in any line", () => {
+test("a claim that does not wait leaves no trace in any queue", () => {
   const fixture = new TableFixture();
   fixture.claimState("b", "b");
   expect(fixture.claimState("once", "a b", { wait: false })).toBe("none");
@@ -57,7 +57,7 @@ test("who asks once leaves no trace in any line", () => {
   expect(fixture.table.records.size).toBe(2);
 });
 
-test("a claim that leaves gives back the lines it had", () => {
+test("a claim that is released while waiting releases the keys it has taken", () => {
   const fixture = new TableFixture();
   fixture.claimState("b", "b");
   fixture.claimState("ab", "a b");
@@ -66,7 +66,7 @@ test("a claim that leaves gives back the lines it had", () => {
   expect(fixture.granted).toEqual(["a"]);
 });
 
-test("the deadlock of placing all keys at once does not happen", () => {
+test("claims that want the same keys in opposite order do not deadlock", () => {
   const fixture = new TableFixture();
   fixture.claimState("y", "a");
   fixture.claimState("x", "a b");

@@ -4,7 +4,7 @@ import { listTable } from "../../../src/lock-table/listing.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
 
-test("the first is granted at once, the next when the first has gone", () => {
+test("the first claim is granted at once, the next when the first is released", () => {
   const fixture = new TableFixture();
   expect(fixture.claim(makeClaim("a", "k"))).toMatchObject({ state: "held", tokens: 1, ttlMs: TTL_MS });
   expect(fixture.claim(makeClaim("b", "k"))).toMatchObject({ state: "waiting", ttlMs: TTL_MS });
@@ -14,7 +14,7 @@ test("the first is granted at once, the next when the first has gone", () => {
   expect(fixture.release("a")).toBe(false);
 });
 
-test("a grant is announced once, to the owner who asked last, with what is left of the lease", () => {
+test("a grant is announced once, to the owner of the latest call, with the remaining lease", () => {
   const fixture = new TableFixture();
   fixture.claim(makeClaim("a", "k"), "first");
   fixture.claim(makeClaim("b", "k"), "second");
@@ -28,7 +28,7 @@ test("a grant is announced once, to the owner who asked last, with what is left 
   expect(fixture.table.drainNotifications()).toEqual([]);
 });
 
-test("readers share, a writer waits for all of them and stands before later readers", () => {
+test("readers share, a writer waits for all of them and is granted before later readers", () => {
   const fixture = new TableFixture();
   const reader = [lockSpec("k", 1)];
   expect([fixture.claimState("r1", reader), fixture.claimState("r2", reader)]).toEqual(["held", "held"]);
@@ -50,7 +50,7 @@ test("claiming again with the same id finds the same claim and restarts its leas
   expect(fixture.renew("a").state).toBe("held");
 });
 
-test("a lease that is not renewed ends, and not earlier; its id is never granted again", () => {
+test("a lease that is not renewed expires, and not earlier; its id is never granted again", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.advance(10 * SECOND_MS).claimState("b", "k");
@@ -64,7 +64,7 @@ test("a lease that is not renewed ends, and not earlier; its id is never granted
   expect(fixture.table.tombstones.size).toBe(1);
 });
 
-test("a place that is not renewed ends too, and nobody is granted to it", () => {
+test("a waiting entry that is not renewed expires too, and is not granted", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k", { ttlMs: 60 * SECOND_MS });
   fixture.claimState("b", "k");
@@ -73,7 +73,7 @@ test("a place that is not renewed ends too, and nobody is granted to it", () => 
   expect(fixture.granted).toEqual(["c"]);
 });
 
-test("a renewal that comes in time moves the end, however often", () => {
+test("a renewal in time extends the lease, however often", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   for (let turn = 0; turn < 10; turn++) {
@@ -83,7 +83,7 @@ test("a renewal that comes in time moves the end, however often", () => {
   expect(fixture.table.nextDueAt()).toBeLessThanOrEqual(fixture.now + TTL_MS);
 });
 
-test("a waiting claim is told to ask again when a lease ahead of it may end", () => {
+test("a waiting claim is asked to recheck when a lease ahead of it may end", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k", { ttlMs: 20 * SECOND_MS });
   fixture.advance(5 * SECOND_MS);
@@ -92,14 +92,14 @@ test("a waiting claim is told to ask again when a lease ahead of it may end", ()
   expect(fixture.claim(makeClaim("d", "k"))).toMatchObject({ recheckMs: 10 * SECOND_MS });
 });
 
-test("the time to ask again looks at the nearest 32 only", () => {
+test("the recheck time considers the nearest 32 entries only", () => {
   const fixture = new TableFixture();
   for (let index = 0; index < 32; index++) fixture.claimState(`a${index}`, "k", { ttlMs: 60 * SECOND_MS });
   fixture.claimState("short", "k", { ttlMs: SECOND_MS });
   expect(fixture.claim(makeClaim("last", "k"))).toMatchObject({ recheckMs: TTL_MS });
 });
 
-test("behind a session the time to ask again is the lease's own", () => {
+test("behind a session claim the recheck time is the claim's own lease", () => {
   const fixture = new TableFixture(new LockTable({ sessionMs: 40 * SECOND_MS }));
   expect(fixture.claim(makeClaim("a", "k", { ttlMs: "session" }))).toMatchObject({
     state: "held",
@@ -118,7 +118,7 @@ test("behind a session the time to ask again is the lease's own", () => {
   expect(fixture.table.tombstones.size).toBe(0);
 });
 
-test("a late duplicate of a claim that was released unanswered takes no place", () => {
+test("a late duplicate of a claim released before its answer does not enter the queue", () => {
   const fixture = new TableFixture();
   expect(fixture.release("a", TTL_MS)).toBe(false);
   fixture.advance(TTL_MS - 1);
@@ -128,14 +128,14 @@ test("a late duplicate of a claim that was released unanswered takes no place", 
   expect(fixture.claimState("b", "k")).toBe("none");
 });
 
-test("without that wish nothing is remembered of a release", () => {
+test("a release without a tombstone leaves nothing behind", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.release("a");
   expect(fixture.table.tombstones.size).toBe(0);
 });
 
-test("who asks once is granted what is free, and else leaves no trace", () => {
+test("a claim that does not wait is granted if the key is free, and else leaves no trace", () => {
   const fixture = new TableFixture();
   expect(fixture.claimState("a", "k", { wait: false })).toBe("held");
   expect(fixture.claimState("b", "k", { wait: false })).toBe("none");
@@ -146,7 +146,7 @@ test("who asks once is granted what is free, and else leaves no trace", () => {
   expect(fixture.table.records.size).toBe(3);
 });
 
-test("a claim list shows holders and waiters from the front, without ids", () => {
+test("a list of claims shows holders and waiters from the front, without ids", () => {
   const fixture = new TableFixture();
   const tagOf = (id: string): string => `#${id}`;
   const list = (prefix: string, max = 10, after?: string) =>
@@ -177,7 +177,7 @@ test("a claim list shows holders and waiters from the front, without ids", () =>
   expect(list("").map(({ tag }) => tag)).toEqual(["#first", "#a", "#b", "#c", "#z"]);
 });
 
-test("a semaphore admits as many permits as each claim allows", () => {
+test("a semaphore admits as many permits as each claim's limit allows", () => {
   const fixture = new TableFixture();
   expect(fixture.claimState("a", [lockSpec("k", 2, 3)])).toBe("held");
   expect(fixture.claimState("b", [lockSpec("k", 2, 3)])).toBe("waiting");

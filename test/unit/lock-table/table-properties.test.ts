@@ -99,7 +99,7 @@ class PropertyRun {
   }
 }
 
-test("after any commands each line admits what the rule says, and claims hold exactly what all their lines admit", () => {
+test("after any commands each queue admits what the admission rule allows, and claims hold exactly what all their queues admit", () => {
   fc.assert(
     fc.property(fc.array(arbitraryCommand, { maxLength: 80 }), (steps) => {
       const run = new PropertyRun();
@@ -112,7 +112,7 @@ test("after any commands each line admits what the rule says, and claims hold ex
   );
 });
 
-test("tokens of a key rise with every grant, whatever the wall clock does", () => {
+test("the tokens of a key rise with every grant, whatever the wall clock does", () => {
   fc.assert(
     fc.property(fc.array(arbitraryCommand, { maxLength: 80 }), (steps) => {
       const run = new PropertyRun();
@@ -137,7 +137,7 @@ test("tokens of a key rise with every grant, whatever the wall clock does", () =
   );
 });
 
-test("nothing is left when all is released and its time has passed", () => {
+test("nothing is left when every claim is released and its tombstone has expired", () => {
   fc.assert(
     fc.property(fc.array(arbitraryCommand, { maxLength: 80 }), (steps) => {
       const run = new PropertyRun();
@@ -155,7 +155,7 @@ test("nothing is left when all is released and its time has passed", () => {
   );
 });
 
-test("whoever takes keys in order, in one claim or nested, is granted in the end", () => {
+test("claims that take their keys in order, at once or nested, are all granted in the end", () => {
   const flow = fc.array(arbitraryRequest, { minLength: 1, maxLength: 2 });
   fc.assert(
     fc.property(fc.array(flow, { minLength: 1, maxLength: 6 }), fc.infiniteStream(fc.nat()), (flows, picks) => {
@@ -209,7 +209,7 @@ const SKIPPED_IN_FIRST_QUEUE: [Command[], number][] = [
   ],
 ];
 
-test("a table that starts again with what its clients assert grants on as if nothing had happened", () => {
+test("a table restarted from its clients' assertions grants on as if it had not stopped", () => {
   fc.assert(
     fc.property(fc.array(arbitraryCommand, { maxLength: 50 }), fc.nat(), (steps, shuffle) => {
       const run = new PropertyRun();

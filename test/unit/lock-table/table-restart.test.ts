@@ -10,7 +10,7 @@ function restartTable(): TableFixture {
   return fixture.advance(0);
 }
 
-test("while paused nobody is admitted, and on resuming all who may are, in order of arrival", () => {
+test("a paused table admits no claim, and on resuming admits all it can in order of arrival", () => {
   const fixture = restartTable();
   expect(fixture.claimState("late", "k", {})).toBe("waiting");
   expect(fixture.claim(makeClaim("second", "k"), "owner", 20).state).toBe("waiting");
@@ -25,7 +25,7 @@ test("while paused nobody is admitted, and on resuming all who may are, in order
   expect(fixture.granted.at(-1)).toBe("second");
 });
 
-test("who comes after a restart stands behind those who waited before it", () => {
+test("a claim made after a restart queues behind the waiters from before it", () => {
   const fixture = restartTable();
   const ahead = fixture.wallMicros + 5_000_000;
   fixture.claim(makeClaim("before", "k"), "owner", ahead);
@@ -36,7 +36,7 @@ test("who comes after a restart stands behind those who waited before it", () =>
   expect(fixture.granted).toEqual(["before", "after"]);
 });
 
-test("an asserted hold stands before everybody and keeps its token and what its lease has left", () => {
+test("an asserted hold precedes all other entries and keeps its token and its remaining lease", () => {
   const fixture = restartTable();
   fixture.claim(makeClaim("waits", "k"), "owner", 1);
   const token = fixture.wallMicros - 500;
@@ -49,7 +49,7 @@ test("an asserted hold stands before everybody and keeps its token and what its 
   expect(fixture.token("waits")).toBeGreaterThanOrEqual(token + 64);
 });
 
-test("an asserted hold ends when the lease it had is over", () => {
+test("an asserted hold ends when its remaining lease is over", () => {
   const fixture = restartTable();
   fixture.table.reclaim(makeClaim("holds", "k"), "owner", fixture.wallMicros, 1, 10 * SECOND_MS);
   fixture.table.reclaim(
@@ -65,7 +65,7 @@ test("an asserted hold ends when the lease it had is over", () => {
   expect([...fixture.table.records.keys()]).toEqual(["session"]);
 });
 
-test("of asserted holds that conflict the higher token stays, on every key", () => {
+test("of conflicting asserted holds the one with the higher token stays, on every key", () => {
   const fixture = restartTable();
   const assertHeld = (id: string, keys: string, token: number): boolean =>
     fixture.table.reclaim(makeClaim(id, keys), "owner", token, 1, TTL_MS);
@@ -77,7 +77,7 @@ test("of asserted holds that conflict the higher token stays, on every key", () 
   expect(assertHeld("a", "a", 5)).toBe(true);
 });
 
-test("of claims marked as kept the table says when they are gone, however they go", () => {
+test("the end of a claim marked as kept is reported, however it ends", () => {
   const gone: string[] = [];
   const fixture = new TableFixture(new LockTable({ onRemoved: ({ claim }) => gone.push(claim.id) }));
   for (const id of ["a", "b", "c", "d"]) fixture.claimState(id, id);
@@ -90,14 +90,14 @@ test("of claims marked as kept the table says when they are gone, however they g
   expect(gone).toEqual(["a", "b", "c"]);
 });
 
-test("a table that nobody listens to forgets kept claims all the same", () => {
+test("a table without an observer forgets kept claims as well", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.table.records.get("a")!.notifyOnRemoval = true;
   expect(fixture.release("a")).toBe(true);
 });
 
-test("asserted holds that can share do, and one that is asserted twice is one", () => {
+test("asserted holds that can share all stay, and a hold asserted twice counts once", () => {
   const fixture = restartTable();
   const reader = (id: string): boolean =>
     fixture.table.reclaim(makeClaim(id, [lockSpec("k", 1)]), "owner", Number(id), 1, TTL_MS);
@@ -105,7 +105,7 @@ test("asserted holds that can share do, and one that is asserted twice is one", 
   expect(fixture.table.tokenIssuer.queues.get("k")?.usedPermits).toBe(2);
 });
 
-test("an unreachable waiter's place is passed over, and stands where its arrival says when it is back", () => {
+test("a suspended waiter is passed over, and returns to the position of its arrival", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   for (const id of ["b", "c", "d"]) fixture.claimState(id, "k");
@@ -119,7 +119,7 @@ test("an unreachable waiter's place is passed over, and stands where its arrival
   expect(fixture.renew("d").state).toBe("waiting");
 });
 
-test("a place that leaves the line makes room, and on coming back may be admitted at once", () => {
+test("suspending an entry makes room behind it, and on its return it may be admitted at once", () => {
   const fixture = new TableFixture();
   fixture.claimState("reader", [lockSpec("k", 1)]);
   fixture.claimState("writer", "k");
@@ -133,7 +133,7 @@ test("a place that leaves the line makes room, and on coming back may be admitte
   expect(fixture.collectGrants()).toEqual(["writer"]);
 });
 
-test("holders are not parked, nor claims that are not there; who was not parked is not unparked", () => {
+test("holders and unknown claims cannot be suspended; an entry that was not suspended cannot be resumed", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.claimState("b", "k");
@@ -144,7 +144,7 @@ test("holders are not parked, nor claims that are not there; who was not parked 
   expect(fixture.granted).toEqual(["b"]);
 });
 
-test("a parked place answers, is listed as waiting, and ends with its lease or its release", () => {
+test("a suspended entry answers, is listed as waiting, and ends with its lease or its release", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k", { ttlMs: 90 * SECOND_MS });
   for (const id of ["b", "c"]) {
@@ -161,7 +161,7 @@ test("a parked place answers, is listed as waiting, and ends with its lease or i
   expect(fixture.table.tokenIssuer.queues.size).toBe(0);
 });
 
-test("a place over several keys that is parked keeps the keys it has", () => {
+test("a suspended entry over several keys keeps the keys it has", () => {
   const fixture = new TableFixture();
   fixture.claimState("b", "b");
   fixture.claimState("ab", "a b");
@@ -175,7 +175,7 @@ test("a place over several keys that is parked keeps the keys it has", () => {
   expect(fixture.granted).toEqual(["ab", "a"]);
 });
 
-test("holds with different limits stay if there is an order in which each could have been granted; else the lowest token goes", () => {
+test("holds with different limits stay if some order could have granted them all; else the lowest token is displaced", () => {
   const asserted = (...holds: readonly [id: string, permits: number, limit: number, token: number][]): string[] => {
     const { table } = restartTable();
     for (const [id, permits, limit, token] of holds) {
@@ -190,7 +190,7 @@ test("holds with different limits stay if there is an order in which each could 
   expect(asserted(["two of two", 2, 2, 5], ["two of three", 2, 3, 9])).toEqual(["two of three"]);
 });
 
-test("a hold that an asserted one with a higher token displaces is told at once that it is lost", () => {
+test("a hold displaced by an asserted one with a higher token is notified of its loss at once", () => {
   const fixture = restartTable();
   fixture.table.resumeGrants();
   fixture.claimState("newer", "k");
@@ -204,7 +204,7 @@ test("a hold that an asserted one with a higher token displaces is told at once 
   ]);
 });
 
-test("while paused a claim that only lacks tokens is not granted when the ceiling is raised, but on resuming", () => {
+test("a paused claim that lacks only tokens is granted on resuming, not when the ceiling is raised", () => {
   const fixture = new TableFixture(new LockTable({ tokenCeiling: 0 }));
   expect(fixture.claimState("a", "k")).toBe("waiting");
   fixture.table.pauseGrants();
@@ -215,7 +215,7 @@ test("while paused a claim that only lacks tokens is not granted when the ceilin
   expect(fixture.collectGrants()).toEqual(["a"]);
 });
 
-test("what fits beside the holders is told from what is free: waiters do not count, holders of any key do", () => {
+test("whether a claim fits is computed from the free permits: waiters do not count, holders of any key do", () => {
   const fixture = new TableFixture();
   fixture.claimState("reader", [lockSpec("k", 1)]);
   fixture.claimState("writer", "k");

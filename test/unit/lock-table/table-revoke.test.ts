@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
 
-test("a revoked claim cannot be renewed but keeps its place until it is released", () => {
+test("a revoked claim cannot be renewed but keeps its entry until it is released", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.claimState("b", "k");
@@ -16,7 +16,7 @@ test("a revoked claim cannot be renewed but keeps its place until it is released
   expect(fixture.granted).toEqual(["b"]);
 });
 
-test("a revoked claim's place ends with its lease, and its reason is still known", () => {
+test("a revoked claim's entry ends with its lease, and its end reason is still known", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.revoke("k", fixture.token("a"));
@@ -27,7 +27,7 @@ test("a revoked claim's place ends with its lease, and its reason is still known
   expect(fixture.renew("a")).toEqual({ state: "none", reason: "revoked" });
 });
 
-test("with `now` the claim is gone at once", () => {
+test("a claim revoked with `now` ends at once", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.claimState("b", "k");
@@ -50,7 +50,7 @@ test("revoking finds holders only, by key and token", () => {
 const LARGE_COUNT = 1_000_000;
 const sharedSpec = [lockSpec("k", 1, LARGE_COUNT)];
 
-test("who holds with a token is found without a walk through those who hold", () => {
+test("a holder is found by its token without a walk through all holders", () => {
   const fixture = new TableFixture();
   for (let at = 0; at < 500; at++) fixture.claimState(`h${at}`, sharedSpec, { tokens: 1 + (at % 5) });
   // the first one who asks has them looked through
@@ -73,7 +73,7 @@ test("who holds with a token is found without a walk through those who hold", ()
   expect(walks).toBe(0);
 });
 
-test("holders are found who were granted later, and not any more when they have gone", () => {
+test("later holders are found as well, and no longer after their end", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.revoke("k", 1);
@@ -86,7 +86,7 @@ test("holders are found who were granted later, and not any more when they have 
   expect(fixture.revoke("k", fixture.token("b"))).toBe(false);
 });
 
-test("of several who said after a restart that they held with one token each can be revoked", () => {
+test("one of several asserted holders that share a token can be revoked", () => {
   const fixture = new TableFixture();
   const { table } = fixture;
   table.pauseGrants();
@@ -103,7 +103,7 @@ test("of several who said after a restart that they held with one token each can
   expect(table.records.size).toBe(1);
 });
 
-test("a detached claim ends when it was told to, whatever is waiting, unless it is renewed", () => {
+test("a detached claim ends at its set time, whatever is waiting, unless it is renewed", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.claimState("b", "k");
@@ -118,7 +118,7 @@ test("a detached claim ends when it was told to, whatever is waiting, unless it 
   expect(fixture.renew("a")).toEqual({ state: "none", reason: "expired" });
 });
 
-test("what is to be left of a detached claim is at most its own lease", () => {
+test("the remaining time of a detached claim is at most its own lease", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   expect(fixture.detach("a", 2 * TTL_MS)).toBe(true);
@@ -151,7 +151,7 @@ test("only a held claim with a ttl, not revoked, can be detached", () => {
   expect(["a", "waits", "session", "gone"].map((id) => fixture.detach(id))).toEqual([false, false, false, false]);
 });
 
-test("a claim that was held for too long is revoked once, and not when it is gone", () => {
+test("a claim held for longer than allowed is revoked once, and not after its end", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   const a = fixture.table.records.get("a");

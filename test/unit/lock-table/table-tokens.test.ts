@@ -5,14 +5,14 @@ import { LockTable } from "../../../src/lock-table/table.ts";
 import { TokenIssuer } from "../../../src/lock-table/token-issuer.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture } from "./table-fixture.ts";
 
-test("a token is the clock in microseconds when nothing else is in the way", () => {
+test("a token is the clock in microseconds unless a higher one is required", () => {
   const fixture = new TableFixture();
   fixture.advance(5);
   fixture.claimState("a", "k");
   expect(fixture.token("a")).toBe(fixture.wallMicros);
 });
 
-test("the next token lies above the whole run before it, even while the clock stands still or goes back", () => {
+test("the next token lies above the complete range before it, even while the clock stands still or goes back", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k", { tokens: 64 });
   fixture.release("a");
@@ -27,7 +27,7 @@ test("the next token lies above the whole run before it, even while the clock st
   expect(fixture.token("d")).toBeGreaterThanOrEqual(fixture.token("a"));
 });
 
-test("a token is never below the floor its client has seen", () => {
+test("a token is never below the floor of its client", () => {
   const fixture = new TableFixture();
   const floor = BigInt(fixture.wallMicros) + 1_000_000n;
   fixture.claimState("a", "k", { floor });
@@ -47,7 +47,7 @@ test("a floor more than a day ahead of the clock cannot be reached", () => {
   expect(tokenIssuer.acceptsFloor(day + 1n, 0)).toBe(true);
 });
 
-test("an idle key leaves nothing once the clock has passed its last token", () => {
+test("an idle key needs no memory once the clock has passed its last token", () => {
   const fixture = new TableFixture();
   const { tokenIssuer } = fixture.table;
   fixture.claimState("a", "k", { tokens: 64 });
@@ -64,7 +64,7 @@ test("an idle key leaves nothing once the clock has passed its last token", () =
   expect(tokenIssuer.queues.size).toBe(0);
 });
 
-test("a key in use is not forgotten when the clock passes a token of before", () => {
+test("a key in use is not forgotten when the clock passes an earlier token", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k", { tokens: 64 });
   fixture.release("a");
@@ -77,7 +77,7 @@ test("a key in use is not forgotten when the clock passes a token of before", ()
   expect(fixture.table.tokenIssuer.queues.size).toBe(0);
 });
 
-test("a million turns on a key whose tokens run ahead of the clock leave one note", () => {
+test("a million grants of a key whose tokens run ahead of the clock leave one record", () => {
   const fixture = new TableFixture();
   for (let turn = 0; turn < 1_000; turn++) {
     fixture.claimState(`a${turn}`, "k", { tokens: 64 });
@@ -88,7 +88,7 @@ test("a million turns on a key whose tokens run ahead of the clock leave one not
   expect([fixture.table.tokenIssuer.hasIdleQueues, fixture.table.tokenIssuer.queues.size]).toEqual([false, 0]);
 });
 
-test("no token reaches the ceiling; what would waits until it is raised", () => {
+test("no token reaches the ceiling; a claim that needs a higher one waits until it is raised", () => {
   const fixture = new TableFixture(new LockTable({ tokenCeiling: 1_577_836_800_000_000 + 1_000 }));
   fixture.claimState("a", "k", { tokens: 1_000 });
   expect(fixture.token("a") + 999).toBeLessThan(fixture.table.tokenIssuer.ceiling);
@@ -107,7 +107,7 @@ test("no token reaches the ceiling; what would waits until it is raised", () => 
   expect(fixture.table.requiredTokenCeiling).toBe(0);
 });
 
-test("a claim that waits for the ceiling keeps its place, and ends with its lease", () => {
+test("a claim that waits for the ceiling keeps its entry, and ends with its lease", () => {
   const fixture = new TableFixture(new LockTable({ tokenCeiling: 0 }));
   expect(fixture.claimState("a", "k")).toBe("waiting");
   expect(fixture.claimState("b", "k", { ttlMs: 60 * SECOND_MS })).toBe("waiting");
@@ -116,7 +116,7 @@ test("a claim that waits for the ceiling keeps its place, and ends with its leas
   expect(fixture.collectGrants()).toEqual(["b"]);
 });
 
-test("tokens of several keys move together", () => {
+test("the tokens of several keys advance together", () => {
   const tokenIssuer = new TokenIssuer(Number.POSITIVE_INFINITY);
   const claim = makeClaim("a", "a b", { tokens: 10 });
   tokenIssuer.advance(100);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Tombstones } from "../../../src/lock-table/tombstones.ts";
 
-test("an ending is known until its time has come, and then leaves nothing", () => {
+test("a tombstone is kept until its time is over, and then leaves nothing", () => {
   const tombstones = new Tombstones();
   expect(tombstones.noneAnswer("a")).toEqual({ state: "none" });
   tombstones.add("a", "released", 10);
@@ -15,7 +15,7 @@ test("an ending is known until its time has come, and then leaves nothing", () =
   expect(tombstones.size).toBe(0);
 });
 
-test("an ending that is told twice has the later reason and the later end", () => {
+test("a tombstone set twice has the later reason and the later end", () => {
   const tombstones = new Tombstones();
   tombstones.add("a", "released", 20);
   tombstones.addIfRoom("a", "revoked", 10);
@@ -26,7 +26,7 @@ test("an ending that is told twice has the later reason and the later end", () =
   expect(tombstones.reasonOf("a")).toBe("expired");
 });
 
-test("reasons are dropped when there are too many, tombstones never", () => {
+test("end reasons are dropped when there are too many, tombstones never", () => {
   const tombstones = new Tombstones();
   for (let index = 0; index < 10_000; index++) tombstones.addIfRoom(`n${index}`, "expired", 10);
   tombstones.addIfRoom("one too many", "expired", 10);
@@ -35,7 +35,7 @@ test("reasons are dropped when there are too many, tombstones never", () => {
   expect(tombstones.reasonOf("tombstone")).toBe("released");
 });
 
-test("where only so many are remembered the oldest is forgotten for the newest", () => {
+test("a full store of end reasons drops the oldest for the newest", () => {
   const tombstones = new Tombstones(2);
   tombstones.add("a", "released", 30);
   tombstones.add("b", "released", 20);

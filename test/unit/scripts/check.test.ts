@@ -51,7 +51,7 @@ describe("import table", () => {
   });
 });
 
-test("circles are found, whole, and not among types", () => {
+test("import cycles are reported completely, and not among types", () => {
   const a = 'import { b } from "./b.ts";';
   const c = 'export { a } from "./a.ts";';
   const files = { "src/a.ts": a, "src/b.ts": 'import { c } from "./c.ts";', "src/c.ts": c };
@@ -123,7 +123,7 @@ test("phrases that hide the subject are found in messages, templates and comment
   ]);
 });
 
-test("pages are read without their code, and what tells of its time keeps its words", () => {
+test("pages are checked without their code blocks, and pages about the past keep their words", () => {
   const text = "Somebody\n```ts\nnobody\n```\n";
   expect(phrasesInPages([{ path: "docs/guide/a.md", text }])).toEqual([
     { kind: "pages", place: "docs/guide/a.md:1", phrase: "Somebody" },

@@ -17,7 +17,7 @@ describe("the interval of a median", () => {
     expect(interval).toEqual({ median: (count + 1) / 2, low, high, isSure: true });
   });
 
-  test("of fewer than six figures cannot be given at 95 %", () => {
+  test("of fewer than six figures does not exist at 95 %", () => {
     expect(medianInterval(upTo(5))).toEqual({ median: 3, low: 1, high: 5, isSure: false });
   });
 });
@@ -27,12 +27,12 @@ describe("the counts of two builds", () => {
   const EXACT = { exact: true, sampled: [] };
   const TIMED = { exact: false, sampled: [] };
 
-  test("that must be exact differ by a single frame of a single run", () => {
+  test("of exact kind differ by a single frame of a single run", () => {
     expect(countFaults({ pairs: 1, old: runs(400, 400, 400), new: runs(400, 400, 400) }, EXACT)).toEqual([]);
     expect(countFaults({ pairs: 1, old: runs(400, 400, 400), new: runs(400, 401, 400) }, EXACT)).toHaveLength(1);
   });
 
-  test("that go by time are the same if they overlap or are within 2 %", () => {
+  test("of timed kind are equal if they overlap or are within 2 %", () => {
     expect(countFaults({ pairs: 1, old: runs(100, 120, 130), new: runs(130, 140, 150) }, TIMED)).toEqual([]);
     expect(countFaults({ pairs: 1, old: runs(1_000, 1_000), new: runs(1_019, 1_019) }, TIMED)).toEqual([]);
     expect(countFaults({ pairs: 1, old: runs(1_000, 1_000), new: runs(1_021, 1_021) }, TIMED)).toHaveLength(1);

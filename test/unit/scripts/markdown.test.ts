@@ -14,7 +14,7 @@ function makePage(...lines: readonly string[]): Page {
 const TS_FENCE = "```ts";
 const FENCE_END = "```";
 
-test("code blocks have their language, their line and what was given above them", () => {
+test("code blocks have their language, their line and the declarations given above them", () => {
   const { blocks, prose } = parsePage(
     makePage(
       "# Page",
@@ -39,7 +39,7 @@ test("code blocks have their language, their line and what was given above them"
   expect(prose.filter((line) => line !== "")).toEqual(["# Page", "text"]);
 });
 
-test("a snippet that does not compile is named by page and line", () => {
+test("a snippet that does not compile is reported with its page and line", () => {
   const faults = findSnippetFaults([
     makePage("Text.", "", TS_FENCE, "const one: number = 1;", "const two: string = one;", FENCE_END),
     {
@@ -52,7 +52,7 @@ test("a snippet that does not compile is named by page and line", () => {
   expect(faults[1]).toMatch(/^other\.md:4 No overload matches/);
 });
 
-test("snippets may await, return, import, export, and use and shadow what is given above them", () => {
+test("snippets may await, return, import, export, and use and shadow the declarations given above them", () => {
   const given = ["<!-- given", 'import type { Stats } from "node:fs";', "declare const found: Stats;", "-->"];
   const faults = findSnippetFaults([
     makePage(
@@ -76,14 +76,14 @@ test("snippets may await, return, import, export, and use and shadow what is giv
   expect(faults).toEqual([]);
 });
 
-test("a fault in what is given is named by the line of the comment", () => {
+test("an error in a given declaration is reported with the line of the comment", () => {
   const faults = findSnippetFaults([
     makePage("# Page", "<!-- given", "", "declare const x: Nothing;", "-->", TS_FENCE, "x;", FENCE_END),
   ]);
   expect(faults).toEqual(["docs/page.md:4 Cannot find name 'Nothing'."]);
 });
 
-test("links to files and headings that are not there are found", () => {
+test("links to missing files and headings are found", () => {
   const otherPage: Page = { path: "docs/other.md", text: "## A heading, with `code`\n## Twice\n## Twice" };
   const linking = (...targets: readonly string[]): string[] =>
     brokenLinks([makePage(...targets.map((target) => `See [it](${target}).`)), otherPage]);

@@ -7,7 +7,7 @@ import { createMark, markNodeOptions, scanFor } from "../../../scripts/test/secr
 import { randomId } from "../../../src/util/ids.ts";
 import { expectNoSecret, SECRET_MARK } from "../../support/secret-scan.ts";
 
-test("the mark of a run is found in what is printed, whole or in pieces, plain or in base64 at any place", () => {
+test("the mark of a run is found in its output, complete or in pieces, plain or in base64 at any offset", () => {
   const mark = createMark();
   expect(mark).toMatch(/^[a-z2-7]{14}$/);
   const texts = ["", "a", "ab", "abc"].flatMap((before) => {
@@ -40,7 +40,7 @@ test("a process of a marked run has the mark in its secrets, and ids stay differ
   expect(credentials[0]).not.toBe(credentials[1]);
 });
 
-test("where the run has a mark our own ids have it, and a text with one is refused", () => {
+test("in a marked run generated ids contain the mark, and a text with one is refused", () => {
   // as when this file is run alone
   if (SECRET_MARK === null) return expect(() => expectNoSecret(randomId(), "a text")).not.toThrow();
   expect(randomId()).toContain(SECRET_MARK);
@@ -51,7 +51,7 @@ test.each([
   ["stdout", 1],
   ["stderr", 1],
   ["nowhere", 0],
-])("a part that prints a secret to %s has %i faults, although all its tests passed", async (where, faults) => {
+])("a part that prints a secret to %s has %i failures, although all its tests passed", async (where, faults) => {
   const source = "test/unit/scripts/prints-secret.child.ts";
   expect(existsSync("build/test/unit/scripts/prints-secret.child.js"), "npm run compile").toBe(true);
   const part = { name: "it", seconds: 20, longSeconds: 20, source, args: [where], longArgs: [] };

@@ -17,7 +17,7 @@ test("the last closing line counts", () => {
   ).toBe("5 passed, 7 failed, 9 skipped");
 });
 
-test("what failed is found again in what a part printed, with its message and its place", () => {
+test("failed tests are extracted from a part's output, with message and location", () => {
   const stack = "Error: one\n    at /tmp/x/src/y.ts:1:2\n    at /tmp/x/test/z.test.ts:3:4\n";
   const lines = formatFailure("test/z.test.ts > it holds", [{ message: "\u001b[31mone\u001b[39m\ntwo", stack }]);
   expect(lines).toEqual([
@@ -29,12 +29,12 @@ test("what failed is found again in what a part printed, with its message and it
   expect(findFailureLines(["something", ...lines, "0 passed, 1 failed, 0 skipped"].join("\n"))).toEqual(lines);
 });
 
-test("the parts fit into the whole", () => {
+test("the budgets of the parts fit into the total", () => {
   expect(SUITES.reduce((total, suite) => total + suite.seconds, 0)).toBeLessThanOrEqual(TOTAL_SECONDS);
   expect(new Set(SUITES.map((suite) => suite.name)).size).toBe(SUITES.length);
 });
 
-test("a folder and a beginning of file names become globs", () => {
+test("a directory and a prefix of file names become globs", () => {
   expect(toGlobs(["test/core/", "test/conformance/memory."])).toEqual([
     "test/core/**/*.test.ts",
     "test/conformance/memory.*test.ts",

@@ -7,7 +7,7 @@ import { watchHandles } from "../../support/open-handles.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 import { until } from "../../support/until.ts";
 
-test("a seed repeats its numbers, and another seed has others", () => {
+test("a seed repeats its numbers, and another seed gives others", () => {
   const draw = (seed: number): number[] => {
     const random = seededRandom(seed);
     return [random.next(), random.int(1000), random.pick([1, 2, 3]), random.fork().next()];
@@ -16,7 +16,7 @@ test("a seed repeats its numbers, and another seed has others", () => {
   expect(draw(7)).not.toEqual(draw(8));
 });
 
-test("whole numbers stay below their bound and all of them come", () => {
+test("integers stay below their bound, and all of them occur", () => {
   fc.assert(
     fc.property(fc.integer(), fc.integer({ min: 1, max: 10 }), (seed, below) => {
       const random = seededRandom(seed);
@@ -26,14 +26,14 @@ test("whole numbers stay below their bound and all of them come", () => {
   );
 });
 
-test("chance is about as likely as it says", () => {
+test("chance() is true about as often as its probability says", () => {
   const random = seededRandom(1);
   const hits = Array.from({ length: 10_000 }, () => random.chance(0.3)).filter(Boolean).length;
   expect(hits).toBeGreaterThan(2_800);
   expect(hits).toBeLessThan(3_200);
 });
 
-test("until gives the value back, or says what it waited for", async () => {
+test("until() returns the value, or names the fact it waited for", async () => {
   let asked = 0;
   const third = (): number | undefined => (++asked === 3 ? 42 : undefined);
   expect(await until(third, { within: 1000, what: "the third time" })).toBe(42);
@@ -42,7 +42,7 @@ test("until gives the value back, or says what it waited for", async () => {
   );
 });
 
-test("the handle watch sees a timer and a server, says where they came from, and is content when they are gone", async () => {
+test("the handle watch finds a timer and a server, reports where they were created, and passes when they are closed", async () => {
   const watch = watchHandles();
   const timer = setTimeout(() => {}, 60_000);
   const server = createServer();
@@ -55,7 +55,7 @@ test("the handle watch sees a timer and a server, says where they came from, and
   watch.stop();
 });
 
-test("the handle watch waits for what closes soon, and leaves out what is unref'd or was there before", async () => {
+test("the handle watch waits for handles that close soon, and ignores those that are unref'd or existed before", async () => {
   const before = setTimeout(() => {}, 60_000);
   const watch = watchHandles();
   const background = setTimeout(() => {}, 60_000).unref();
@@ -67,7 +67,7 @@ test("the handle watch waits for what closes soon, and leaves out what is unref'
   clearTimeout(background);
 });
 
-test("the handle watch sees both ends of a connection and a child process", async () => {
+test("the handle watch finds both ends of a connection and a child process", async () => {
   const watch = watchHandles();
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

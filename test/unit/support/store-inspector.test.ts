@@ -18,7 +18,7 @@ const storedEntry = (
 });
 const inspect = (...entries: StoredEntry[]): string[] => findViolations({ entries, withoutExpiry: [], orphans: [] });
 
-test("what is allowed is not a violation", () => {
+test("an allowed state is not a violation", () => {
   expect(inspect()).toEqual([]);
   expect(inspect(storedEntry("a", "held", ALL_PERMITS, ALL_PERMITS), storedEntry("b", "waiting", 1, 1))).toEqual([]);
   expect(inspect(storedEntry("a", "held", 1, ALL_PERMITS), storedEntry("b", "held", 1, ALL_PERMITS))).toEqual([]);
@@ -46,7 +46,7 @@ test.each([
   expect(inspect(...places)).toHaveLength(1);
 });
 
-test("what has no end and what belongs to nobody is named", () => {
+test("a claim without an end and a claim without an owner are reported", () => {
   expect(findViolations({ entries: [], withoutExpiry: ["x"], orphans: ["y"] })).toEqual([
     "x has no end",
     "y belongs to no claim",

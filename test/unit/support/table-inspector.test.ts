@@ -132,7 +132,7 @@ describe.each([
     expect(findTableViolations(table).join("\n")).toMatch(expected);
   });
 
-  test("what is allowed is not found", async () => {
+  test("an allowed state is not reported", async () => {
     const { driver, table } = await make();
     await driver.claim(makeClaim(["a", "b"]));
     await driver.claim(makeClaim(["b", "c"]));
@@ -145,7 +145,7 @@ describe.each([
   });
 });
 
-test("on a server, a claim of a session that has ended is found: nothing would end it", async () => {
+test("on a server, a claim of an ended session is found: nothing would end it", async () => {
   const { driver, table } = await serverTable();
   await driver.claim(makeClaim("k", { ttlMs: "session" }));
   (entryAtIndex(table, 0).owner as { isEnded: boolean }).isEnded = true;

@@ -78,7 +78,7 @@ test("carries bytes both ways", async () => {
   expect(proxy.connections()).toBe(1);
 });
 
-test("a paused direction holds bytes and the end back, the other goes on", async () => {
+test("a paused direction holds back bytes and the end, the other goes on", async () => {
   const [client, other] = await openPair();
   proxy.toTarget.pause();
   client.socket.end("last words");
@@ -123,7 +123,7 @@ test("cuts after a number of bytes, once", async () => {
   await waitForText(nextOther, "12345");
 });
 
-test("one byte at a time", async () => {
+test("can send one byte at a time", async () => {
   const [client, other] = await openPair();
   proxy.toTarget.byteByByte(true);
   client.socket.write("frame");
@@ -131,7 +131,7 @@ test("one byte at a time", async () => {
   expect(other.received).toEqual(["f", "r", "a", "m", "e"]);
 });
 
-test("cut ends both sides, and new connections work", async () => {
+test("cut() ends both sides, and new connections work", async () => {
   const [client, other] = await openPair();
   proxy.disconnect();
   expect(await waitForEnd(client)).toBe("closed");
@@ -140,13 +140,13 @@ test("cut ends both sides, and new connections work", async () => {
   await openPair();
 });
 
-test("reset is seen as a reset over TCP", async () => {
+test("reset() is seen as a reset over TCP", async () => {
   const [client] = await openPair();
   proxy.reset();
   expect(await waitForEnd(client)).toBe("ECONNRESET");
 });
 
-test("refuses new connections while told to, and leaves open ones alone", async () => {
+test("refuses new connections on request, and leaves open ones alone", async () => {
   const [client, other] = await openPair();
   proxy.refuseConnections(true);
   await waitForEnd(openPeer(proxy.address));
@@ -156,7 +156,7 @@ test("refuses new connections while told to, and leaves open ones alone", async 
   await openPair();
 });
 
-test("the death of a server reaches the client, and a missing one looks the same", async () => {
+test("a crash of the server reaches the client, and a missing server looks the same", async () => {
   const [client, other] = await openPair();
   other.socket.destroy();
   await waitForEnd(client);

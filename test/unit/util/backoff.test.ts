@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { backoffMs } from "../../../src/util/backoff.ts";
 
-test("the bound of a delay doubles with every failure, up to the longest", () => {
+test("the bound of a delay doubles with every failure, up to the maximum", () => {
   expect([1, 2, 3, 8].map((failures) => backoffMs(failures, 1, 2_000))).toEqual([20, 40, 80, 2_000]);
 });
 

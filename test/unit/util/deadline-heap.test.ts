@@ -6,40 +6,43 @@ import { DeadlineHeap } from "../../../src/util/deadline-heap.ts";
 const makeItems = (count: number): HeapItem[] => Array.from({ length: count }, () => ({ dueAt: 0, heapIndex: -1 }));
 
 // few times: then many are due at the same one
-test.each([50, 3])("a schedule gives the earliest first, whatever was set, moved and removed, of %i times", (times) => {
-  const commands = fc.array(fc.tuple(fc.constantFrom("set", "remove", "take"), fc.nat(19), fc.nat(times)), {
-    maxLength: 120,
-  });
-  fc.assert(
-    fc.property(commands, (steps) => {
-      const deadlineHeap = new DeadlineHeap<HeapItem>();
-      const all = makeItems(20);
-      const model = new Map<HeapItem, number>();
-      for (const [what, pick, at] of steps) {
-        const item = all[pick] as HeapItem;
-        if (what === "set") {
-          deadlineHeap.set(item, at);
-          model.set(item, at);
-        } else if (what === "remove") {
-          deadlineHeap.remove(item);
-          model.delete(item);
-        } else {
-          const taken = deadlineHeap.takeDue(at);
-          const earliest = Math.min(...model.values());
-          if (taken === null) expect(earliest).toBeGreaterThan(at);
-          else {
-            expect(taken.dueAt).toBe(earliest);
-            expect(taken.heapIndex).toBe(-1);
-            model.delete(taken);
+test.each([50, 3])(
+  "the heap returns the earliest item first after any sets, moves and removals, of %i times",
+  (times) => {
+    const commands = fc.array(fc.tuple(fc.constantFrom("set", "remove", "take"), fc.nat(19), fc.nat(times)), {
+      maxLength: 120,
+    });
+    fc.assert(
+      fc.property(commands, (steps) => {
+        const deadlineHeap = new DeadlineHeap<HeapItem>();
+        const all = makeItems(20);
+        const model = new Map<HeapItem, number>();
+        for (const [what, pick, at] of steps) {
+          const item = all[pick] as HeapItem;
+          if (what === "set") {
+            deadlineHeap.set(item, at);
+            model.set(item, at);
+          } else if (what === "remove") {
+            deadlineHeap.remove(item);
+            model.delete(item);
+          } else {
+            const taken = deadlineHeap.takeDue(at);
+            const earliest = Math.min(...model.values());
+            if (taken === null) expect(earliest).toBeGreaterThan(at);
+            else {
+              expect(taken.dueAt).toBe(earliest);
+              expect(taken.heapIndex).toBe(-1);
+              model.delete(taken);
+            }
           }
+          expect(deadlineHeap.nextDueAt()).toBe(model.size === 0 ? null : Math.min(...model.values()));
         }
-        expect(deadlineHeap.nextDueAt()).toBe(model.size === 0 ? null : Math.min(...model.values()));
-      }
-    }),
-  );
-});
+      }),
+    );
+  },
+);
 
-test("what is due now is taken, what is due later stays", () => {
+test("due items are taken, later ones stay", () => {
   const deadlineHeap = new DeadlineHeap<HeapItem>();
   const [soon, late] = makeItems(2) as [HeapItem, HeapItem];
   deadlineHeap.set(late, 20);
@@ -50,7 +53,7 @@ test("what is due now is taken, what is due later stays", () => {
   expect(deadlineHeap.nextDueAt()).toBe(20);
 });
 
-test("all that is due is taken at once, soonest first", () => {
+test("all due items are taken at once, soonest first", () => {
   const deadlineHeap = new DeadlineHeap<HeapItem>();
   const [a, b, c] = makeItems(3) as [HeapItem, HeapItem, HeapItem];
   deadlineHeap.set(a, 20);
@@ -61,7 +64,7 @@ test("all that is due is taken at once, soonest first", () => {
   expect(deadlineHeap.nextDueAt()).toBe(30);
 });
 
-test("setting an item to the time it has changes nothing", () => {
+test("setting an item to its present time changes nothing", () => {
   const deadlineHeap = new DeadlineHeap<HeapItem>();
   const [item] = makeItems(1) as [HeapItem];
   deadlineHeap.set(item, 10);
@@ -69,7 +72,7 @@ test("setting an item to the time it has changes nothing", () => {
   expect(deadlineHeap.takeAllDue(10)).toEqual([item]);
 });
 
-test("what was set one after another to the same time is taken in that order, wherever one of them was taken out", () => {
+test("items set one after another to the same time are taken in that order, wherever one of them was removed", () => {
   for (const gone of [0, 1, 2, 3]) {
     const deadlineHeap = new DeadlineHeap<HeapItem>();
     const [first, ...row] = makeItems(5) as [HeapItem, ...HeapItem[]];
@@ -86,7 +89,7 @@ test("what was set one after another to the same time is taken in that order, wh
   }
 });
 
-test("a thousand that are set to one time and moved to another together cost the heap one place", () => {
+test("a thousand items set to one time and moved together to another take one heap slot", () => {
   const deadlineHeap = new DeadlineHeap<HeapItem>();
   const all = makeItems(1_000);
   const places = (): number[] => all.filter(({ heapIndex }) => heapIndex >= 0).map((item) => all.indexOf(item));

@@ -19,7 +19,7 @@ describe("a duration", () => {
   });
 
   test.each(["", "5", "s", "1min", "1s1m", "1m1m", "1 m", "-1s", "1e3s", "1m30", "0.5ms", "36501d", "1.s", ".5s"])(
-    "%j is none, and the message names the argument and what is expected",
+    "%j is no duration, and the message names the argument and the expected form",
     (text) => {
       expect(() => parseDuration(text, "ttl")).toThrow(
         /^ttl must be a whole number of milliseconds .* such as "30s", "1m30s" or "1d", not "/,

@@ -7,7 +7,7 @@ interface TestItem extends Linked<TestItem> {
   readonly name: number;
 }
 
-test("a linked list holds what an array would, whatever is put in and taken out", () => {
+test("a linked list equals an array after any insertions and removals", () => {
   const commands = fc.array(fc.tuple(fc.constantFrom("push", "insert", "remove"), fc.nat()), { maxLength: 40 });
   fc.assert(
     fc.property(commands, (steps) => {

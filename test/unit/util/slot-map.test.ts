@@ -8,7 +8,7 @@ const arbitraryCommand = record({
   value: integer(),
 });
 
-test("a SlotMap answers as a Map does, whatever comes and goes", () => {
+test("a SlotMap answers as a Map does after any insertions and deletions", () => {
   assert(
     property(array(arbitraryCommand, { maxLength: 60 }), (commands) => {
       const slots = new SlotMap<number, number>();
@@ -32,7 +32,7 @@ test("a SlotMap answers as a Map does, whatever comes and goes", () => {
   );
 });
 
-test("walk() meets once what stays, whatever comes and goes on the way", () => {
+test("walk() visits each lasting entry once, whatever is added or deleted meanwhile", () => {
   const slots = new SlotMap<number, number>();
   for (let at = 0; at < 100; at++) slots.set(at, at);
   const met: number[] = [];
@@ -46,7 +46,7 @@ test("walk() meets once what stays, whatever comes and goes on the way", () => {
   expect(new Set(met).size).toBe(met.length);
 });
 
-test("values() is a copy: what is set or deleted meanwhile does not show in it", () => {
+test("values() is a copy: later sets and deletions do not show in it", () => {
   const slots = new SlotMap<string, number>();
   slots.set("a", 1);
   const values = slots.values();
@@ -55,7 +55,7 @@ test("values() is a copy: what is set or deleted meanwhile does not show in it",
   expect(values).toEqual([1]);
 });
 
-test("a map emptied after a crowd takes values again, each at its own place", () => {
+test("a map emptied of many entries takes values again, each in its own slot", () => {
   const slots = new SlotMap<number, number>();
   for (const round of [1, 2]) {
     for (let key = 0; key < 3_000; key++) slots.set(key, key * round);
@@ -65,7 +65,7 @@ test("a map emptied after a crowd takes values again, each at its own place", ()
   }
 });
 
-test("a map in which thousands have come and gone has those who stayed, in their order, and no others", () => {
+test("a map after thousands of insertions and deletions has only the remaining entries, in order", () => {
   const slots = new SlotMap<number, number>();
   const map = new Map<number, number>();
   for (let key = 0; key < 20_000; key++) {

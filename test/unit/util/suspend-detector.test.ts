@@ -23,7 +23,7 @@ function pausableClock(): { readonly clock: Clock; wall: number; uptime: number;
 }
 
 for (const hand of ["wall", "uptime"] as const) {
-  test(`a stop of the process while it reads the ${hand} is no sleep, then and afterwards`, () => {
+  test(`a stop of the process while it reads the ${hand} is not taken for a sleep, then or later`, () => {
     const scene = pausableClock();
     const watch = new SuspendDetector(scene.clock);
     for (let look = 0; look < 3; look++) {

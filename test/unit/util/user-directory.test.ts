@@ -16,7 +16,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-test("the directory is the same whatever HOME, TMPDIR and XDG_RUNTIME_DIR say", () => {
+test("the directory is the same whatever HOME, TMPDIR and XDG_RUNTIME_DIR are", () => {
   const plain = resolveUserDirectory({});
   expect(resolveUserDirectory({ HOME: "/elsewhere", TMPDIR: "/elsewhere", XDG_RUNTIME_DIR: "/run/user/7" })).toBe(
     plain,
@@ -29,20 +29,20 @@ test("HOLDFAST_DIR names another directory and must be absolute", () => {
   expect(() => resolveUserDirectory({ HOLDFAST_DIR: "some/where" })).toThrow(/HOLDFAST_DIR must be an absolute path/);
 });
 
-test("a missing directory is made with mode 0700, and so is what leads to it", () => {
+test("a missing directory is created with mode 0700, and so are its parents", () => {
   const directory = join(folder, "a", "b");
   expect(prepareSocketPath(directory)).toBe(join(directory, "socket"));
   for (const made of [join(folder, "a"), directory]) expect(lstatSync(made).mode & 0o777).toBe(0o700);
 });
 
-test("a directory that is a link is refused, even to one of ours", () => {
+test("a directory that is a link is refused, even to one of the same user", () => {
   mkdirSync(join(folder, "real"), { mode: 0o700 });
   symlinkSync(join(folder, "real"), join(folder, "link"));
   expect(() => prepareSocketPath(join(folder, "link"))).toThrow(FatalDriverError);
   expect(() => prepareSocketPath(join(folder, "link"))).toThrow(/is a symbolic link/);
 });
 
-test("a link that leads nowhere is refused and nothing is made behind it", () => {
+test("a dangling link is refused and its target is not created", () => {
   symlinkSync(join(folder, "nowhere"), join(folder, "link"));
   expect(() => prepareSocketPath(join(folder, "link"))).toThrow(/is a symbolic link/);
   expect(lstatSync(join(folder, "nowhere"), { throwIfNoEntry: false })).toBeUndefined();
@@ -70,7 +70,7 @@ test("a file in the directory's place is refused", () => {
 });
 
 test.runIf(process.platform === "linux")(
-  "a directory that cannot be made is refused at once: below /proc, a link to nowhere, a file",
+  "a directory that cannot be created is refused at once: below /proc, a dangling link, a file",
   () => {
     expect(() => prepareSocketPath("/proc/holdfast/deep")).toThrow(FatalDriverError);
     expect(() => prepareSocketPath("/proc/holdfast/deep")).toThrow(/\/proc belongs to the kernel .*set HOLDFAST_DIR/);
@@ -89,7 +89,7 @@ test.each(["/", "//", "/.", "/./"])("a link is refused although HOLDFAST_DIR end
   expect(() => prepareSocketPath(directory)).toThrow(/is a symbolic link/);
 });
 
-test("a socket path of 103 bytes is taken, a longer one is an error that names HOLDFAST_DIR", () => {
+test("a socket path of 103 bytes is accepted, a longer one is an error that names HOLDFAST_DIR", () => {
   const longest = `/${"x".repeat(103 - "/".length - "/socket".length)}`;
   expect(Buffer.byteLength(userSocketPath(longest))).toBe(103);
   expect(() => userSocketPath(`${longest}x`)).toThrow(/104 bytes.*HOLDFAST_DIR/);

@@ -131,7 +131,7 @@ withRedis((server) => {
     },
   };
 
-  describe("ours", () => {
+  describe("Holdfast's lock", () => {
     for (const [name, check] of Object.entries(checks)) {
       test(name, async () => {
         expect(await check(ours())).toBe(true);
@@ -139,7 +139,7 @@ withRedis((server) => {
     }
   });
 
-  describe("the article's lock fails, so the checks notice", () => {
+  describe("the article's lock fails, which proves the checks", () => {
     const faults = [
       ["a newcomer whose clock is ahead takes no lock that is held", article()],
       ["a holder whose clock is ahead keeps it no longer than its lease", article()],

@@ -182,14 +182,14 @@ withRedis((server) => {
     },
   };
 
-  describe("ours", () => {
+  describe("Holdfast's lock", () => {
     for (const [name, check] of Object.entries(checks)) {
       test(name, async () => {
         expect(await check(ours())).toBe(true);
       });
     }
 
-    test("who waits is woken by a message, and asks nothing meanwhile", { timeout: 20_000 }, async () => {
+    test("a waiter is woken by a message, and sends no commands meanwhile", { timeout: 20_000 }, async () => {
       const prefix = randomUUID();
       const [one, other] = [client(prefix, { ttl: "30s" }), client(prefix, { ttl: "30s" })];
       const lock = await one.acquire("lock");
@@ -205,7 +205,7 @@ withRedis((server) => {
       expect(stats).toMatch(/cmdstat_evalsha:calls=2,/);
     });
 
-    test("only its owner can give it back, and a crash frees it when the lease ends", async () => {
+    test("only the owner can release it, and after a crash it is free when the lease ends", async () => {
       const prefix = randomUUID();
       const [one, other] = [client(prefix, { renew: false }), client(prefix)];
       for (const locks of [one, other]) await locks.list(""); // connected
@@ -218,7 +218,7 @@ withRedis((server) => {
       expect(await next.release()).toBe(true);
     });
 
-    test("a holder is told that its lock is gone", async () => {
+    test("a holder is notified that its lock is gone", async () => {
       const prefix = randomUUID();
       const locks = client(prefix, { ttl: "1s" });
       const lock = await locks.acquire("lock");
@@ -237,7 +237,7 @@ withRedis((server) => {
     });
   });
 
-  describe("the article's lock fails, so the checks notice", () => {
+  describe("the article's lock fails, which proves the checks", () => {
     for (const [name, check] of Object.entries(checks)) {
       test(name, async () => {
         expect(await check(article())).toBe(false);

@@ -57,14 +57,14 @@ withRedis((server) => {
     }
   };
 
-  describe("dying between two commands", () => {
-    test("with the article's two commands locks for ever: the check notices", { timeout: 20_000 }, async () => {
+  describe("a crash between two commands", () => {
+    test("locks for ever with the article's two commands, which proves the check", { timeout: 20_000 }, async () => {
       const again = (): Promise<boolean> =>
         articleLock((command = "", ...words) => admin.call(command, ...words), "next");
       expect(await deaths(articleLock, again)).toEqual([false, true]);
     });
 
-    test("cannot happen to us: there is one command, and it brings the lease along", { timeout: 20_000 }, async () => {
+    test("cannot happen with Holdfast: one command sets the claim and its lease", { timeout: 20_000 }, async () => {
       const prefix = randomUUID();
       const open = async (send: SendCommand): Promise<Driver> => {
         const client = new Redis(server().port, "127.0.0.1");
@@ -94,7 +94,7 @@ withRedis((server) => {
     });
   });
 
-  test("every lock has a lease, whatever is asked for", async () => {
+  test("every lock has a lease, whatever the options", async () => {
     const prefix = randomUUID();
     const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
     await driver.open(() => undefined);

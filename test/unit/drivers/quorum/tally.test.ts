@@ -62,7 +62,7 @@ function outcomes<T>(whole: readonly string[], outcome: (said: string) => T): Ma
 }
 
 describe.each([3, 5])("a round of %i members", (members) => {
-  test("is decided as soon as, and not before, no answer that is missing can change what it says", () => {
+  test("is decided as soon as, and not before, no missing answer can change the result", () => {
     const wrong: string[] = [];
     for (const [said, possible] of outcomes(orders(Object.keys(ANSWERS), members), outcomeOf)) {
       const tally = heard(members, said);
@@ -73,7 +73,7 @@ describe.each([3, 5])("a round of %i members", (members) => {
     expect(wrong).toEqual([]);
   });
 
-  test("tells a pause only where those that do not pause cannot refuse by themselves, whoever fails or is not asked", () => {
+  test("reports a pause only where the other members cannot refuse alone, whichever fails or is not asked", () => {
     const wrong: string[] = [];
     for (const [said, possible] of outcomes(orders(ALL, members), (whole) => isBusy(members, whole))) {
       const { isDecided, paused: told } = heard(members, said);

@@ -39,7 +39,7 @@ const openGuard = (): DataLossGuard =>
   });
 
 /** A majority gives a vote back and asks for it again with the same id. */
-test("a claim that is placed again does not inherit the grant of its earlier place, whatever is still on its way", async () => {
+test("a claim that is placed again does not inherit its earlier grant, whatever is still in flight", async () => {
   const dataLossGuard = openGuard();
   const [claim] = makeClaims(1) as [Claim];
   dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], []);
@@ -58,7 +58,7 @@ test("a claim that is placed again does not inherit the grant of its earlier pla
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
 });
 
-test("a grant that was pushed is placed anew, too", async () => {
+test("a pushed grant is placed again as well", async () => {
   const dataLossGuard = openGuard();
   const [claim] = makeClaims(1) as [Claim];
   dataLossGuard.onAnswers(
@@ -71,7 +71,7 @@ test("a grant that was pushed is placed anew, too", async () => {
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
 });
 
-test("of claims that nobody asks about any more nothing is kept, however many: they were detached, or their leases ended", async () => {
+test("nothing is kept of any number of claims that were detached or whose leases ended", async () => {
   const dataLossGuard = openGuard();
   const granted = (some: readonly Claim[]): void => {
     const known = some.map((claim) => dataLossGuard.onClaim(claim));

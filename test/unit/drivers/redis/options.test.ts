@@ -15,7 +15,7 @@ test.each<readonly [keyof RedisOptions, readonly unknown[]]>([
   ["replicas", [null, 1, [], {}, { minAcks: 0 }, { minAcks: 101 }, { minAcks: 1, timeoutMs: 0 }]],
   ["warn", [null, "aloud"]],
   ["label", [null, 5]],
-])("%s: what is none is refused", (name, values) => {
+])("%s: invalid values are refused", (name, values) => {
   for (const value of values) {
     expect(() => createDriver({ [name]: value }), JSON.stringify(value)).toThrow(
       new RegExp(`^${name}(\\.\\w+)? must be `),
@@ -24,7 +24,7 @@ test.each<readonly [keyof RedisOptions, readonly unknown[]]>([
   }
 });
 
-test("an option that does not exist is refused: a mistyped one must not mean the default", () => {
+test("an unknown option is refused: a mistyped one must not mean the default", () => {
   expect(() => createDriver({ prefx: "a" })).toThrow(/^redis has no option "prefx"/);
   expect(() => createDriver({ guardDataLoss: { longestTtl: 5_000 } })).toThrow(
     /^guardDataLoss has no option "longestTtl"/,
@@ -35,7 +35,7 @@ test("an option that does not exist is refused: a mistyped one must not mean the
   }
 });
 
-test("every option at once, and each at its ends", () => {
+test("every option is accepted together, and each at its bounds", () => {
   const all: Required<RedisOptions> = {
     prefix: "k".repeat(64),
     connectTimeoutMs: 1,

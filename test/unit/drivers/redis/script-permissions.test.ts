@@ -7,7 +7,7 @@ import { CLUSTER_PERMISSIONS, LEAST_PERMISSIONS } from "../../../support/stores/
 const listCommands = (text: string): string[] =>
   [...text.matchAll(/(?:call|try)\([^'\n]*'([A-Z]+)'/g)].map(([, name]) => name as string);
 
-test("every command of a script is tried when a driver opens, and is among the rights that users are told to grant", () => {
+test("every command of a script is tried when a driver opens, and is among the documented rights", () => {
   const { VERIFY, ...others } = scripts;
   const tried = new Set([...listCommands(VERIFY.text), "PUBLISH", "SPUBLISH"]); // which of both is up to the channel
   const used = new Set(Object.values(others).flatMap(({ text }) => listCommands(text)));

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { server } from "../../../../src/drivers/server/driver.ts";
 import { openKeepSessionSocket } from "../../../../src/drivers/server/keep-session.ts";
 
-test("a tether to a server that never answers is given up, and its connection with it", async () => {
+test("a keep-session connection to a server that never answers is given up and closed", async () => {
   const folder = mkdtempSync("/tmp/hf-tether-");
   const path = join(folder, "socket");
   const silent = createServer().listen(path);

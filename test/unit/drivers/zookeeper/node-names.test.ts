@@ -30,24 +30,24 @@ test.each([
   expect(sortNames(given.map(name))).toEqual(expected.map(name));
 });
 
-describe("the line of Curator's read-write lock", () => {
+describe("the queue of Curator's read-write lock", () => {
   const write = (number: number): string => numberedName(`_c_${GUID}-__WRIT__`, number);
   const read = (number: number): string => numberedName(`_c_${GUID}-__READ__`, number);
 
-  test("readers at the front are in together, a writer behind them waits, and readers behind it too", () => {
+  test("readers at the front are admitted together, a writer behind them waits, and so do readers behind it", () => {
     const { queue, foreignNode } = parseQueue([read(4), write(3), read(1), read(2)], "readWrite");
     expect(foreignNode).toBeNull();
     expect(queue.map(({ name }) => name)).toEqual([read(1), read(2), write(3), read(4)]);
     expect(countAdmitted(queue)).toBe(2);
   });
 
-  test("a writer that reads too has both nodes under one number, and stands before its own", () => {
+  test("a writer that also reads has both nodes under one number, and precedes its own read node", () => {
     const { queue } = parseQueue([read(5), read(6), write(5)], "readWrite");
     expect(queue.map(({ name }) => name)).toEqual([write(5), read(5), read(6)]);
     expect(countAdmitted(queue)).toBe(1);
   });
 
-  test("permits that it does not know stand where it orders nothing by them", () => {
+  test("unknown permits count where they do not affect the order", () => {
     const semaphore = formatNodePrefix(ID, { key: "k", permits: 2, limit: 5 }, "readWrite");
     expect(semaphore).toBe(`_c_${ID}-p2.5-__READ__`);
     const { queue } = parseQueue([numberedName(semaphore, 1), read(2), write(3)], "readWrite");
@@ -67,7 +67,7 @@ test.each<[Family, number, number, string]>([
   ["readWrite", ALL_PERMITS, ALL_PERMITS, "__WRIT__"],
   ["readWrite", 1, ALL_PERMITS, "__READ__"],
   ["readWrite", 1, 1, "p1.1-__READ__"],
-])("a claim of %s for %i of %i reads back as what it was", (family, permits, limit, end) => {
+])("a claim of %s for %i of %i reads back unchanged", (family, permits, limit, end) => {
   const name = formatNodePrefix(ID, { key: "k", permits, limit }, family);
   expect(name).toBe(`_c_${ID}-${end}`);
   expect(parseQueue([numberedName(name, 7)], family).queue).toEqual([
@@ -86,7 +86,7 @@ test.each<[Family, string, string]>([
   ["mutex", `_c_${GUID}-p1.2.3-lock-0000000001`, "not a mutex node"],
   ["readWrite", "f00__lock__0000000001", "not a read-write lock node"],
   ["mutex", "leases", "not a mutex node"],
-])("to a %s the child %s is a stranger, named without its id", (family, child, why) => {
+])("to a %s the child %s is foreign, and is named without its id", (family, child, why) => {
   expect(
     parseQueue(
       [numberedName(formatNodePrefix(ID, { key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS }, family), 1), child],

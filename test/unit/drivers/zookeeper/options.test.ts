@@ -26,7 +26,7 @@ test.each<readonly [keyof ZooKeeperDriverOptions, readonly unknown[]]>([
     [null, 5, [], [{}], [{ perms: 0, scheme: "world", id: "anyone" }], [{ perms: 32, scheme: "world", id: "anyone" }]],
   ],
   ["clock", [null, 5, {}]],
-])("%s: what is none is refused", (name, values) => {
+])("%s: invalid values are refused", (name, values) => {
   for (const value of values) {
     const make = (): unknown => zookeeper({ servers, [name]: value } as never);
     expect(make, `${value}`).toThrow(TypeError);
@@ -39,12 +39,12 @@ test.each([undefined, null, 5, "zookeeper://zk1", []])("%s instead of options is
   expect(() => zookeeper(options as never)).toThrow(/^options of zookeeper must be an object/);
 });
 
-test("an option that does not exist is refused: a mistyped one must not mean the default", () => {
+test("an unknown option is refused: a mistyped one must not mean the default", () => {
   const mistyped = { servers, sesionMs: 5_000 } as never;
   expect(() => zookeeper(mistyped)).toThrow(/^zookeeper has no option "sesionMs"/);
 });
 
-test("every option at once, and each at its ends", () => {
+test("every option is accepted together, and each at its bounds", () => {
   const all: Required<ZooKeeperDriverOptions> = {
     servers: [...servers, { host: "::1", port: 65_535 }],
     chroot: "",

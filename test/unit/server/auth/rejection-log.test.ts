@@ -3,7 +3,7 @@ import { ProtocolError } from "../../../../src/protocol/handshake.ts";
 import { RejectionLog } from "../../../../src/server/auth/rejection-log.ts";
 import { FakeClock } from "../../../support/server-harness.ts";
 
-test("those beyond the bound are told of once a minute, with how many there were", () => {
+test("rejections beyond the bound are logged once a minute, with their number", () => {
   const clock = new FakeClock();
   const logged: unknown[] = [];
   const rejectionLog = new RejectionLog(

@@ -27,7 +27,7 @@ function claimLifecycle(id: string, keys: string, token: number | bigint = 0): C
   };
 }
 
-test("the last events of a key stand in order, without ids, with the time of day", () => {
+test("the last events of a key are listed in order, without ids, with the time of day", () => {
   const clock = fakeClock();
   const eventLog = new EventLog({ clock });
   eventLog.onEvent("granted", claimLifecycle("a", "k", 7), 1_000);
@@ -70,7 +70,7 @@ test("an event's time of day is the same whenever it is read, unless the clock w
   expect(at()).toBe((first as number) + 3_600_007);
 });
 
-test("events older than the ring are forgotten, the rare ones later than the common ones", () => {
+test("events that leave the ring are forgotten, rare ones later than common ones", () => {
   const eventLog = new EventLog({ clock: fakeClock(), capacity: 8 });
   eventLog.onEvent("expired", claimLifecycle("dead", "k", 1), 0);
   for (let turn = 0; turn < 100; turn++) eventLog.onEvent("released", claimLifecycle("x", "k", 2), 0);
@@ -79,14 +79,14 @@ test("events older than the ring are forgotten, the rare ones later than the com
   expect([eventLog.count("expired"), eventLog.count("released")]).toEqual([1, 100]);
 });
 
-test("claims of many keys fill the ring sooner, so that what it keeps alive stays small", () => {
+test("claims of many keys fill the ring sooner, which bounds its memory", () => {
   const eventLog = new EventLog({ clock: fakeClock(), capacity: 8 });
   const keys = Array.from({ length: 10 }, (_, at) => `k${at}`).join(" ");
   for (let turn = 0; turn < 8; turn++) eventLog.onEvent("granted", claimLifecycle("x", keys, 1), 0);
   expect(eventLog.history("k0", 100, () => true).map(({ seq }) => seq)).toEqual([8]);
 });
 
-test("a token that no number can hold is shown as it is", () => {
+test("a token beyond the safe integers is shown unchanged", () => {
   const eventLog = new EventLog({ clock: fakeClock(), capacity: 4 });
   eventLog.onEvent("granted", claimLifecycle("a", "k", 2n ** 62n), 0);
   expect(eventLog.history("k", 1, () => true)[0]?.token).toBe(2n ** 62n);
@@ -94,7 +94,7 @@ test("a token that no number can hold is shown as it is", () => {
   expect(eventLog.history("k", 9, () => true).map(({ token }) => token)).toEqual([3n, 3n, 3n, 3n]);
 });
 
-test("what a reader may not see is not there: filtered before anything is cut", () => {
+test("events that a reader may not see are filtered out before the limit applies", () => {
   const eventLog = new EventLog({ clock: fakeClock() });
   const canSee = (key: string): boolean => key.startsWith("mine/");
   for (let turn = 0; turn < 5; turn++) eventLog.onEvent("granted", claimLifecycle("b", "theirs/k", 1), 0);
@@ -105,7 +105,7 @@ test("what a reader may not see is not there: filtered before anything is cut", 
   expect(eventLog.since(0, 9, { prefix: "theirs/", canSee })).toEqual({ events: [], hasGap: false });
 });
 
-test("a reader that asks on from a number is told when something before it is lost", () => {
+test("a reader that continues from a number is notified if events before it are lost", () => {
   const eventLog = new EventLog({ clock: fakeClock(), capacity: 4 });
   for (let turn = 0; turn < 6; turn++) eventLog.onEvent("granted", claimLifecycle("b", "k", 1), 0);
   expect(eventLog.since(0, 9, MATCH_ALL)).toMatchObject({ hasGap: true, events: [{ seq: 3 }, {}, {}, { seq: 6 }] });
@@ -113,7 +113,7 @@ test("a reader that asks on from a number is told when something before it is lo
   expect(eventLog.since(6, 2, MATCH_ALL)).toEqual({ hasGap: false, events: [] });
 });
 
-test("subscribers are told in batches, only of what they follow, until they leave", async () => {
+test("subscribers receive the events they follow in batches, until they unsubscribe", async () => {
   const clock = fakeClock();
   const eventLog = new EventLog({ clock });
   const batches: EventBatch[] = [];
@@ -133,7 +133,7 @@ test("subscribers are told in batches, only of what they follow, until they leav
   expect([batches.length, eventLog.subscriberCount, clock.pendingTimers]).toEqual([1, 0, 0]);
 });
 
-test("a subscriber that resumes gets what it has missed, in turns", async () => {
+test("a subscriber that resumes receives the events it has missed, in batches", async () => {
   const clock = fakeClock();
   const eventLog = new EventLog({ clock });
   for (let turn = 0; turn < 1_200; turn++) eventLog.onEvent("granted", claimLifecycle("x", "k", 1), clock.now());
@@ -143,7 +143,7 @@ test("a subscriber that resumes gets what it has missed, in turns", async () => 
   expect(sizes).toEqual([500, 500, 100]);
 });
 
-test("a busy server loses nothing for a subscriber of a quiet key, and tells one of everything what is lost", async () => {
+test("a busy server loses no event of a quiet key, and reports lost events to a subscriber of all keys", async () => {
   const clock = fakeClock();
   const eventLog = new EventLog({ clock, capacity: 1_024 });
   const quiet: EventBatch[] = [];
@@ -160,7 +160,7 @@ test("a busy server loses nothing for a subscriber of a quiet key, and tells one
   expect(all.at(-1)?.events.at(-1)).toMatchObject({ kind: "released" });
 });
 
-test("a subscriber that can take no more is cut, the others are not", async () => {
+test("a subscriber that cannot take more is closed, the others are not", async () => {
   const clock = fakeClock();
   const eventLog = new EventLog({ clock });
   let told = 0;
@@ -177,7 +177,7 @@ test("a subscriber that can take no more is cut, the others are not", async () =
   expect([told, eventLog.subscriberCount]).toEqual([2, 0]);
 });
 
-test("however many subscribers there are, they are looked after for a slice of time, then locks are served; each has its turn", () => {
+test("any number of subscribers is served in time slices between requests, each in its turn", () => {
   let now = 0;
   let run = (): void => undefined;
   // time passes whenever somebody looks
@@ -208,13 +208,13 @@ test("however many subscribers there are, they are looked after for a slice of t
   expect(told.filter((times) => times === 0)).toEqual([]);
 });
 
-test("there are only so many subscribers", () => {
+test("the number of subscribers is bounded", () => {
   const eventLog = new EventLog({ clock: fakeClock(), maxSubscribers: 1 });
   using _ = eventLog.subscribe(MATCH_ALL, () => true);
   expect(() => eventLog.subscribe(MATCH_ALL, () => true)).toThrow(expect.objectContaining({ code: "LIMIT" }));
 });
 
-test("waits and holds are measured, and how many claims are held", () => {
+test("wait and hold durations are measured, and held claims are counted", () => {
   const eventLog = new EventLog({ clock: fakeClock() });
   const kinds: readonly EventKind[] = ["waiting", "granted", "revoked", "outstayed"];
   for (const kind of kinds) eventLog.onEvent(kind, claimLifecycle("a", "k", kind === "waiting" ? 0 : 1), 1_250);

@@ -9,7 +9,7 @@ import { FakeClock, ServerHarness } from "../../../support/server-harness.ts";
 
 cleanUpAfterEach();
 
-test("time stands still from begin() to end(), and goes on behind it", () => {
+test("time stands still from begin() to end(), and advances after it", () => {
   const clock = new FakeClock();
   const batchClock = new BatchClock(clock);
   const before = batchClock.read();
@@ -23,7 +23,7 @@ test("time stands still from begin() to end(), and goes on behind it", () => {
   expect(batchClock.read()).toEqual({ now: first.now + 10, micros: first.micros + 10_000 });
 });
 
-test("a batch begins with a new reading, also if the last one was not ended", () => {
+test("a batch begins with a new reading, even if the previous one was not ended", () => {
   const clock = new FakeClock();
   const batchClock = new BatchClock(clock);
   batchClock.beginBatch();
@@ -33,7 +33,7 @@ test("a batch begins with a new reading, also if the last one was not ended", ()
   expect(batchClock.read().now).toBe(now + 10);
 });
 
-test("who is served outside a line, as over HTTP, has the time of then, not that of the last line", async () => {
+test("a call outside a batch reads the clock afresh", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const { driver } = await harness.connectClient();

@@ -47,7 +47,7 @@ function findMessage(what: string, it: Measurements): readonly (string | undefin
   return [check?.level, check?.says, check?.advice];
 }
 
-test("a healthy server: everything good, nothing to be done", () => {
+test("a healthy server: every check is good and no action is suggested", () => {
   const checks = buildReport(measurements());
   expect(checks.map(({ level, what }) => `${what} ${level}`)).toEqual([
     "reachable good",
@@ -65,7 +65,7 @@ test("a healthy server: everything good, nothing to be done", () => {
   ]);
 });
 
-test("a server that is not reached, or refuses, is told with what to look at", () => {
+test("a server that is unreachable or refuses is reported with what to check", () => {
   const failure = new CommandError("unreachable", "holdfast://locks:7420 refused the connection");
   expect(buildReport(measurements({ failure }))).toEqual([
     { level: "bad", what: "reachable", says: failure.message, advice: expect.stringContaining("holdfast serve") },
@@ -80,7 +80,7 @@ test("a server that is not reached, or refuses, is told with what to look at", (
   }
 });
 
-test("a server that cannot grant says why", () => {
+test("a server that cannot grant reports why", () => {
   expect(findMessage("state", measurements({}, { why: "the state cannot be written" }))).toEqual([
     "bad",
     "up for 2 h; it grants no locks: the state cannot be written",
@@ -103,7 +103,7 @@ test("clocks that differ are doubtful only beyond what the round trip explains",
   );
 });
 
-test("rights are told for the keys that were asked for", () => {
+test("rights are reported for the requested keys", () => {
   expect(findMessage("rights", measurements({ key: "team-a/" }))[1]).toBe(
     'account ana: acquire, inspect on keys that begin with "team-a/"',
   );
@@ -115,7 +115,7 @@ test("rights are told for the keys that were asked for", () => {
   expect(findMessage("rights", measurements({}, { account: "" }))[1]).toContain("the server asks for no credential");
 });
 
-test("versions that differ, an older server, another store, and what was not measured", () => {
+test("different versions, an older server, another store, and checks that were not made", () => {
   expect(findMessage("versions", measurements({}, { version: "9.9.9", store: "redis" }))).toEqual([
     "good",
     `server 9.9.9, this program ${PACKAGE_VERSION}, protocol ${PROTOCOL_VERSION}, in front of redis`,
@@ -130,17 +130,17 @@ test("versions that differ, an older server, another store, and what was not mea
   );
 });
 
-test("a slow cycle is doubtful unless the way there explains it", () => {
+test("a slow cycle is doubtful unless the network latency explains it", () => {
   expect(findMessage("latency", measurements({ cycles: lockCycles([50, 60, 70]) }))[0]).toBe("doubtful");
   expect(findMessage("latency", measurements({ cycles: lockCycles([50, 60, 70]), connectMs: 40 }))[0]).toBe("good");
 });
 
-test("what a server says of itself cannot move the cursor", () => {
+test("text from a server cannot move the cursor", () => {
   const checks = buildReport(measurements({}, { version: "\u001b[2J", why: "\u001b[2J", account: "\u001b[2J" }));
   expect(JSON.stringify(checks)).not.toContain("\\u001b");
 });
 
-test("a store that is no server of ours is told of by its driver, between reach and latency", () => {
+test("a store other than a Holdfast server is reported by its driver, between reach and latency", () => {
   const storeChecks = [{ level: "doubtful" as const, what: "version", says: "6.0\u001b[31m", advice: "upgrade" }];
   const measuredStore = measurements({ isServer: false, storeChecks });
   expect(buildReport(measuredStore).map(({ level, what }) => `${what} ${level}`)).toEqual([
@@ -164,7 +164,7 @@ function tokenMigration(met: Partial<TokenSample>): readonly [string, bigint | n
   return [check.level, tokenBase];
 }
 
-test("whoever moves to a store of lower tokens is told the tokenBase, with room for the time that a move takes", () => {
+test("a move to a store with lower tokens suggests the tokenBase, with room for the time that the move takes", () => {
   expect(tokenMigration({})).toEqual(["doubtful", MICROS_PER_MS + 2n * DAY]);
   expect(tokenMigration({ newToken: MICROS_PER_MS + 2n * DAY + 1_024n })).toEqual(["good", null]);
   expect(tokenMigration({ newToken: MICROS_PER_MS + DAY }), "the old store's clock will pass it").toEqual([
@@ -185,7 +185,7 @@ test("tokens that follow a clock need nothing, unless that clock is behind", () 
   expect(tokenMigration({ ...clock, newToken: 1_000_000n })[1]).toBe(MICROS_PER_MS + 2n * DAY);
 });
 
-test("a store that grants nothing new is a fault, told of by our server or seen by a claim; rights only where they are the cause", () => {
+test("a paused store is a fault, reported by the server or found by a claim; rights only where they are the cause", () => {
   const nothing = "the store grants no new locks";
   const ours = measurements({ cycles: lockCycles(nothing) }, { reclaimMs: 12_000 });
   expect(findMessage("state", ours)).toEqual([

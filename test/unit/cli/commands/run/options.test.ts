@@ -14,7 +14,7 @@ function usageErrorOf(keys: readonly string[], flags: RunFlags, command: readonl
   throw new Error("nothing was wrong with it");
 }
 
-describe("flags of run that mean nothing are wrong usage, and the message names the flag", () => {
+describe("contradictory flags of run are wrong usage, and the message names the flag", () => {
   test.each<readonly [RunFlags, RegExp]>([
     [{ ttl: "5ms" }, /^--ttl must be from 100ms to 36500d .*, not "5ms"$/],
     [{ ttl: "soon" }, /^--ttl must be a duration/],
@@ -46,7 +46,7 @@ describe("flags of run that mean nothing are wrong usage, and the message names 
     expect(usageErrorOf(["k"], flags)).toMatch(message);
   });
 
-  test("keys: none, an empty one, too long a one, several with several permits", () => {
+  test("keys: none, an empty one, one too long, several with several permits", () => {
     expect(usageErrorOf([], {})).toMatch(/no key given/);
     expect(usageErrorOf([""], {})).toMatch(/key must not be empty/);
     expect(usageErrorOf(["x".repeat(513)], {})).toMatch(/at most 512 bytes/);
@@ -54,12 +54,12 @@ describe("flags of run that mean nothing are wrong usage, and the message names 
     expect(usageErrorOf([...Array(129).keys()].map(String), {})).toBe("too many keys: at most 128, not 129");
   });
 
-  test("no command", () => {
+  test("a missing command is wrong usage", () => {
     expect(usageErrorOf(["k"], {}, [])).toMatch(/no command given; it follows "--": holdfast run k -- COMMAND/);
   });
 });
 
-test("flags become numbers, and what was not said stays open", () => {
+test("flags become numbers, and omitted flags stay undefined", () => {
   const flags = { wait: "1.5s", ttl: "1m", grace: "0", maxHold: "2h", permits: "2/4", conflictExitCode: "0" };
   expect(parseRunOptions(["k", "k"], flags, ["a", "b"])).toMatchObject({
     request: { keys: ["k"], mode: { permits: 2, limit: 4 } },

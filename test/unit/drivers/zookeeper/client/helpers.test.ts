@@ -9,7 +9,7 @@ import { createScriptedServers } from "./scripted-servers.ts";
 
 const [NO_NODE, NODE_EXISTS] = [-101, -110];
 
-test("a parent that is removed again before each try is made anew a few times, then the caller is told", async () => {
+test("a parent that is removed before each try is created again a few times, then the call fails", async () => {
   const [clock, servers] = [fakeClock(), createScriptedServers()];
   const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, connector: servers.dial });
   const opening = zk.open();

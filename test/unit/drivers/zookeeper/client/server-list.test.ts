@@ -10,7 +10,7 @@ function attemptConnect(count: number, sessionMs: number): number {
   return serverList.dueAt - 100;
 }
 
-test("a server that takes a connection and says nothing is left while there is time to ask again", () => {
+test("a server that accepts a connection and stays silent is left while there is time to try another", () => {
   expect(attemptConnect(1, 30_000)).toBe(5_000);
   expect(attemptConnect(3, 24_000)).toBe(4_000);
   expect(attemptConnect(1, 4_000)).toBe(2_000);

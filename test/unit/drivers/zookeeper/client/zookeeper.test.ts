@@ -50,7 +50,7 @@ async function connectedFixture(options: Partial<ZooKeeperOptions> = {}): Promis
   return fixture;
 }
 
-test("pings leave at a fifteenth of the session after the last thing sent, whatever is received", async () => {
+test("pings are sent a fifteenth of the session after the last send, whatever is received", async () => {
   const { clock, servers } = await connectedFixture();
   await clock.advance(TIMEOUT_MS / 30);
   servers.peer.answer(XID.setWatches);
@@ -63,7 +63,7 @@ test("pings leave at a fifteenth of the session after the last thing sent, whate
   expect(servers.peer.sent()).toEqual([PING_FRAME]);
 });
 
-test("a request that leaves puts the next ping off", async () => {
+test("a sent request postpones the next ping", async () => {
   const { zk, clock, servers } = await connectedFixture();
   await clock.advance(TIMEOUT_MS / 30);
   const asked = zk.delete("/a");
@@ -77,7 +77,7 @@ test("a request that leaves puts the next ping off", async () => {
   expect(servers.peer.sent()).toEqual([PING_FRAME]);
 });
 
-test("a server that says nothing for two thirds of the session is given up, and the session is kept for the next", async () => {
+test("a server that is silent for two thirds of the session is given up, and the session is kept for the next", async () => {
   const { zk, clock, servers, events } = await connectedFixture();
   await clock.advance((TIMEOUT_MS * 2) / 3 - 1);
   expect(events).toEqual(["new session"]);
@@ -91,7 +91,7 @@ test("a server that says nothing for two thirds of the session is given up, and 
   expect(zk.leftMs()).toBeCloseTo(TIMEOUT_MS * 0.99);
 });
 
-test("the session ends by our clock at 99 hundredths of its time after the last answered send, connected or not", async () => {
+test("the session ends by the client's clock at 99 hundredths of its time after the last answered send, connected or not", async () => {
   const { zk, clock, servers, events } = await connectedFixture();
   // the ping is answered late: what counts is when it left
   const pinged = TIMEOUT_MS / 15;
@@ -111,7 +111,7 @@ test("the session ends by our clock at 99 hundredths of its time after the last 
   expect(zk.sessionId).toBe(0n);
 });
 
-test("bytes that answer nothing prove nothing: pings that are not answered end the session", async () => {
+test("received bytes that answer no request prove nothing: unanswered pings end the session", async () => {
   const { zk, clock, servers, events } = await connectedFixture();
   for (let second = 0; second < 8; second++) {
     await clock.advance(1_000);
@@ -124,7 +124,7 @@ test("bytes that answer nothing prove nothing: pings that are not answered end t
   expect(zk.isConnected).toBe(false);
 });
 
-test("a session of another number than ours means that ours is over", async () => {
+test("a session with another number means that the client's own session is over", async () => {
   const { zk, clock, servers, events } = await connectedFixture();
   servers.peer.cut();
   await clock.advance(500);
@@ -134,7 +134,7 @@ test("a session of another number than ours means that ours is over", async () =
   expect(zk.sessionId).toBe(8n);
 });
 
-test("a session that the server calls over is followed by a new one, on a connection of its own", async () => {
+test("a session that the server reports as expired is followed by a new one, on a new connection", async () => {
   const { zk, clock, servers, events } = await connectedFixture();
   servers.peer.cut();
   await clock.advance(500);
@@ -147,7 +147,7 @@ test("a session that the server calls over is followed by a new one, on a connec
   expect(zk.sessionId).toBe(9n);
 });
 
-test("a session is only found where all it saw is known; a new one is made also where less is known", async () => {
+test("a session is only resumed on a server that knows all it saw; a new one is made on any server", async () => {
   const { zk, clock, servers } = await connectedFixture();
   const asked = zk.delete("/a");
   await clock.advance(0);
@@ -165,7 +165,7 @@ test("a session is only found where all it saw is known; a new one is made also 
   expect(zk.sessionId).toBe(8n);
 });
 
-test("each server has two seconds of the session's time for its greeting, then the next one has its turn", async () => {
+test("each server has two seconds of the session's time for its greeting, then the next one is tried", async () => {
   const { clock, servers } = createFixture();
   const tried: string[] = [];
   for (let turn = 0; turn < 3; turn++) {
@@ -178,7 +178,7 @@ test("each server has two seconds of the session's time for its greeting, then t
   expect(tried.sort()).toEqual(["a", "b", "c"]);
 });
 
-test("a first session that takes too long is told with what ended the last attempt", async () => {
+test("a first session that takes too long is reported with the failure of the last attempt", async () => {
   const [clock, servers] = [fakeClock(), createScriptedServers()];
   const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, connector: servers.dial });
   const opening = zk.open({}, 250).catch((error: unknown) => error);
@@ -191,7 +191,7 @@ test("a first session that takes too long is told with what ended the last attem
   await zk.close();
 });
 
-test("after each round of failures there is a rest, as the retry policy says", async () => {
+test("each round of failures is followed by a delay of the retry policy", async () => {
   const rounds: number[] = [];
   const { clock, servers } = createFixture({
     retry(round) {
@@ -213,7 +213,7 @@ test("after each round of failures there is a rest, as the retry policy says", a
   expect(rounds).toEqual([1, 2, 3]);
 });
 
-test("a reply out of its turn ends the connection, and what was asked has an unknown outcome", async () => {
+test("a reply out of order ends the connection, and the requests have an unknown outcome", async () => {
   const { zk, clock, servers, events } = await connectedFixture();
   const asked = Promise.allSettled([zk.delete("/a"), zk.delete("/b")]);
   await clock.advance(0);
@@ -225,7 +225,7 @@ test("a reply out of its turn ends the connection, and what was asked has an unk
   }
 });
 
-test("errors name the node that was asked for, but not the id in its name", async () => {
+test("errors name the requested node, but not the id in its name", async () => {
   const { zk, clock, servers } = await connectedFixture({ requestMs: 2_000 });
   const failed = (name: string): Promise<Error> =>
     zk.delete(`/k/_c_${name}-lock-0000000003`).then(
@@ -246,7 +246,7 @@ test("errors name the node that was asked for, but not the id in its name", asyn
   for (const message of messages) expect(message).toContain("delete /k/_c_...-lock-0000000003");
 });
 
-test("what has left is never sent again; what has not left leaves on the next connection", async () => {
+test("a sent request is never sent again; an unsent one is sent on the next connection", async () => {
   const { zk, clock, servers } = await connectedFixture();
   const first = zk.delete("/a").catch((error: unknown) => error);
   await clock.advance(0);
@@ -264,7 +264,7 @@ test("what has left is never sent again; what has not left leaves on the next co
   await second;
 });
 
-test("a server's shorter session is the one that counts", async () => {
+test("a shorter session of the server is the one that counts", async () => {
   const { zk, clock, servers } = createFixture();
   servers.peer.accept();
   servers.peer.welcome({ id: 7n, timeoutMs: 3_000 });
@@ -292,14 +292,14 @@ test("the default policy doubles between its bounds and takes a random share", (
 });
 
 test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, undefined as never])(
-  "a policy that says %s is held to a second",
+  "a policy that returns %s is limited to a second",
   (said) => {
     expect(toBackoffMs(() => said, 1)).toBe(1_000);
     expect(toBackoffMs(() => 0, 1)).toBe(0);
   },
 );
 
-test("a server before 3.6 is refused by name, before anything else is answered, on the first connection and on later ones", async () => {
+test("a server before 3.6 is refused with its version, before any other answer, on the first connection and on later ones", async () => {
   const { zk, servers, opening } = createFixture();
   servers.peer.accept();
   servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
@@ -326,7 +326,7 @@ test("a server before 3.6 is refused by name, before anything else is answered, 
   expect(await met.zk.delete("/third").catch((error: unknown) => error)).toMatchObject(outdated);
 });
 
-test("what opening is for is done again when the connection under it is lost, and no more once it is too late", async () => {
+test("an opening request is sent again when its connection is lost, but not after its time is over", async () => {
   const [clock, servers] = [fakeClock(), createScriptedServers()];
   const zk = new ZooKeeper({
     servers: [{ host: "a", port: 2_181 }],
